@@ -28,7 +28,7 @@ def run() -> list[tuple[str, str]]:
     with tempfile.TemporaryDirectory() as directory:
         state = Path(directory) / "lab"
         lab = ("--name", "bench", "--state-dir", str(state))
-        call(BRIDGEHEAD, "up", *lab, "--detach", "--ephemeral")
+        call(BRIDGEHEAD, "up", *lab, "--detach", "--ephemeral", "--offline")
         try:
             return asyncio.run(_measure(state / "kubeconfig"))
         finally:

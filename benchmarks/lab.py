@@ -27,7 +27,7 @@ def run() -> list[tuple[str, str]]:
             state = Path(directory) / "lab"
             lab = ("--name", "bench", "--state-dir", str(state))
             began = time.monotonic()
-            call(BRIDGEHEAD, "up", *lab, "--detach", "--ephemeral")
+            call(BRIDGEHEAD, "up", *lab, "--detach", "--ephemeral", "--offline")
             starts.append(time.monotonic() - began)
             try:
                 time.sleep(SETTLE_SECONDS)

@@ -41,7 +41,9 @@ async def _up(lab: Lab) -> AsyncIterator[None]:
     after what it does with the lab.
     """
     pipe = asyncio.subprocess.PIPE
-    process = await asyncio.create_subprocess_exec(*lab.argv("up", "--ephemeral"), stdout=pipe, start_new_session=True)
+    process = await asyncio.create_subprocess_exec(
+        *lab.argv("up", "--ephemeral", "--offline"), stdout=pipe, start_new_session=True
+    )
     ready = asyncio.Event()
     reading = asyncio.create_task(_read_output(process, ready))
     try:

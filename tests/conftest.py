@@ -18,6 +18,9 @@ from hypothesis import HealthCheck, settings
 
 from tests import guest, tools
 
+# Labs of tests ask no registry but those that tests have on loopback.
+os.environ["BRIDGEHEAD_OFFLINE"] = "1"
+
 # Ordinary users often lack the directories where `nft` and `ip` are.
 os.environ["PATH"] += ":/usr/local/sbin:/usr/sbin:/sbin"
 

@@ -213,6 +213,7 @@ def _first_process(python: str, directory: str) -> str:
         [
             *(python, "-c", "from bridgehead.cli import main; main()", "runtime"),
             *(f"--socket={directory}/runtime.sock", f"--root={directory}/root", f"--image-dir={directory}/images"),
+            f"--content-dir={directory}/content",
         ]
     )
     return (

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import io
 import os
 import re
 import shutil
@@ -15,9 +16,12 @@ from pathlib import Path
 
 import pytest
 
+from bridgehead.images import archives
+from bridgehead.images.store.content import ContentStore
 from bridgehead.kubelet.runtimes.runtime import ContainerInfo, ImageUnavailable, Mount, RuntimeFailure, Security
 from bridgehead.kubelet.runtimes.wire.client import RemoteSession, RuntimeClient
 from tests import tools
+from tests.image_files import archive_of, busybox_entries, image_of, layer_of
 
 from .runtime_world import DEADLINE, NODE_ADDRESS, Node, World, enter_world, make_node, until
 
@@ -296,6 +300,37 @@ async def test_an_image_of_the_store_has_its_root_file_system(world: World) -> N
     assert (await world.wait_exit(second.id)).exit_code == 0
     assert world.log("p", "two") == [f"stdout F {text}" for text in ("hi", "image.json", "rootfs", "/dev/null")]
     assert {path.name for path in (image / "rootfs").iterdir()} == brought
+
+
+async def test_an_image_of_layers_runs_as_its_configuration_asks(world: World) -> None:
+    layers = (
+        layer_of([*busybox_entries("sh", "cat", "ls", "id", "mkdir", "rm"), ("etc/old", "1"), ("data/a/x", "1")]),
+        layer_of([("etc/.wh.old", ""), ("data/.wh..wh..opq", ""), ("data/b", "2")]),
+        layer_of([("etc/passwd", "app:x:7:8::/home/app:/bin/sh\n"), ("run/now", ""), ("data/c", "3")], "zstd"),
+    )
+    image = image_of(*layers, Entrypoint=["sh", "-c"], Cmd=["ls /etc /data"], StopSignal="SIGUSR1", Env=["A=1"])
+    store = ContentStore(world.node.directory / "content")
+    store.root.mkdir(exist_ok=True)
+    [record] = archives.load(store, io.BytesIO(archive_of("registry.example/app:1", image)))
+    await world.pod("p")
+    ended = await world.wait_exit((await world.start("p", image="registry.example/app:1")).id)
+    assert (ended.exit_code, ended.image.source, ended.image.id) == (0, "registry", record.id)
+    assert world.log("p") == [f"stdout F {name}" for name in ("/data:", "b", "c", "", "/etc:", "passwd")]
+    # Opaque directories have to work in the container's own layer, too.
+    change = ("rm -r /data && mkdir /data && ls -a /data && cat /etc/old; echo $A",)
+    changed = await world.start("p", "two", image="registry.example/app:1", args=change)
+    assert (await world.wait_exit(changed.id)).exit_code == 0
+    missing = "stderr F cat: can't open '/etc/old': No such file or directory"
+    assert sorted(world.log("p", "two")) == [missing, "stdout F .", "stdout F ..", "stdout F 1"]
+    wait = ("trap 'exit 9' USR1; echo ready; while :; do read -t 1 line </dev/zero; done",)
+    waiting = await world.start("p", "three", image="registry.example/app:1", args=wait)
+
+    async def is_waiting() -> bool:
+        return world.log("p", "three") == ["stdout F ready"]
+
+    await until(is_waiting)
+    await world.client.signal_container(waiting.id, signal.SIGTERM)
+    assert (await world.wait_exit(waiting.id)).exit_code == 9
 
 
 async def test_a_host_network_container_uses_the_hosts_network(world: World) -> None:

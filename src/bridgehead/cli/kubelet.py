@@ -18,6 +18,7 @@ from bridgehead.cli.groups import ACCESS, KUBELET_SERVER, NODE, PODS
 from bridgehead.cli.logs_setup import configure
 from bridgehead.cli.parsing import path
 from bridgehead.client.errors import ConfigError
+from bridgehead.images.service.client import PullerClient
 from bridgehead.kubelet.errors import KubeletError
 from bridgehead.kubelet.node.resolv_conf import Resolver, parse_resolver
 from bridgehead.kubelet.node.settings import DEFAULT_MAX_PIDS, NodeSettings
@@ -44,6 +45,22 @@ def command(
         str,
         typer.Option(rich_help_panel=NODE, help="Address of this node, one for each IP family, separated by a comma."),
     ],
+    content_dir: Annotated[
+        Path | None,
+        typer.Option(
+            rich_help_panel=NODE,
+            parser=path,
+            help="Content store of pulled images, with the socket of the process that pulls. Default: pull nothing.",
+        ),
+    ] = None,
+    local_registries_only: Annotated[
+        bool,
+        typer.Option(
+            "--local-registries-only",
+            rich_help_panel=NODE,
+            help="Do not even ask the process that pulls for images of registries that are not on its own machine.",
+        ),
+    ] = False,
     root_dir: Annotated[
         Path, typer.Option(rich_help_panel=NODE, parser=path, help="Directory for volumes and logs.")
     ] = Path("/var/lib/kubelet"),
@@ -128,7 +145,8 @@ def command(
         files = None
         if tls_cert_file and tls_private_key_file and client_ca_file:
             files = TlsFiles(tls_cert_file, tls_private_key_file, client_ca_file)
-        run_kubelet(settings, kubeconfig, runtime_socket, files)
+        puller = PullerClient(content_dir, local_only=local_registries_only) if content_dir else None
+        run_kubelet(settings, kubeconfig, runtime_socket, files, puller)
 
 
 def _one_of_each_family(option: str, text: str) -> list[str]:

@@ -2,7 +2,7 @@
 
 The runtime serves one Unix socket and is the parent of all containers, which survive a restart of the kubelet. Run the
 runtime in the node's network namespace, as root or in a user namespace with all capabilities. An image is taken from
-the image directory (NAME/rootfs/, NAME/image.json), else from the stand-ins.
+the image directory (NAME/rootfs/, NAME/image.json), the content store of pulled images, or the stand-ins.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import typer
 
 from bridgehead.cli import logs_setup
 from bridgehead.cli.failures import reporting_failures
+from bridgehead.kubelet.runtimes.images.resolver import ImageDirectories
 from bridgehead.kubelet.runtimes.service.serve import ServerFailure, serve
 from bridgehead.kubelet.runtimes.spawn.container_init import run_job
 from bridgehead.kubelet.runtimes.spawn.forking import prepare_to_fork
@@ -27,6 +28,7 @@ def command(
     image_dir: Annotated[
         str, typer.Option(help="Local image store: NAME/rootfs/ and NAME/image.json.")
     ] = "/var/lib/bridgehead/images",
+    content_dir: Annotated[str, typer.Option(help="Content store of pulled images; '' for none.")] = "",
     zygote_fd: Annotated[
         int | None, typer.Option(hidden=True, help="Socket to a zygote that the caller has forked for it.")
     ] = None,
@@ -48,7 +50,7 @@ def command(
         serve(
             socket_path=socket,
             root_dir=root,
-            image_dir=image_dir,
+            images=ImageDirectories(image_dir, content_dir),
             zygote_socket=zygote_socket,
             lack_of_cgroup=lack_of_cgroup,
         )

@@ -79,6 +79,15 @@ def command(
             help="Let hostPath volumes reach this machine's files. Default: as in the previous run, else no.",
         ),
     ] = None,
+    offline: Annotated[
+        bool | None,
+        typer.Option(
+            "--offline/--online",
+            envvar="BRIDGEHEAD_OFFLINE",
+            help="Pull images only from registries on this machine's loopback; tutorials' images are then played by"
+            " stand-ins. Default: as in the previous run, else online.",
+        ),
+    ] = None,
     state_dir: StateDir = None,
 ) -> None:
     with reporting_errors():
@@ -99,7 +108,9 @@ def command(
         try:
             try:
                 _claim(files)
-                config = _start(name, nodes, ephemeral, port, ip_family, node_dns, balancer, host_access, files, lock)
+                config = _start(
+                    name, nodes, ephemeral, port, ip_family, node_dns, balancer, host_access, offline, files, lock
+                )
             finally:
                 if not files.config.exists():
                     registry.remove_unused(files)
@@ -135,6 +146,7 @@ def _start(
     node_dns: bool | None,
     balancer: bool | None,
     host_access: bool | None,
+    offline: bool | None,
     files: LabFiles,
     lock: int,
 ) -> LabConfig:
@@ -166,6 +178,8 @@ def _start(
             node_dns=host.choose_node_dns(node_dns, before, os.uname().release),
             balancer=balancer if balancer is not None else (before is None or before.balancer),
             host_access=has_host_access,
+            offline=offline if offline is not None else (before is not None and before.offline),
+            has_hosts=any(files.registries.glob("*/hosts.toml")),
             id_base=id_base,
         )
         with _writing(files):

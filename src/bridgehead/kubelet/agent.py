@@ -10,6 +10,8 @@ import asyncio
 import logging
 
 from bridgehead.client import ApiClient, EventRecorder, Informer
+from bridgehead.images.service.client import PullerClient
+from bridgehead.images.store.content import ImageRecord
 from bridgehead.objects.core import Pod
 from bridgehead.objects.kinds import PODS, SERVICES
 from bridgehead.objects.meta import ObjectKey
@@ -39,8 +41,11 @@ _WORKER_RESTART_SECONDS = 5.0
 class Kubelet:
     """`await run()` until cancelled. `pods` and `worker` are for the kubelet's server."""
 
-    def __init__(self, settings: NodeSettings, client: ApiClient, runtime: Runtime) -> None:
+    def __init__(
+        self, settings: NodeSettings, client: ApiClient, runtime: Runtime, puller: PullerClient | None = None
+    ) -> None:
         self._settings = settings
+        self._puller = puller
         self._client = client
         self.runtime = runtime
         self._recorder = EventRecorder(client, component="kubelet", host=settings.name)
@@ -88,6 +93,7 @@ class Kubelet:
                 settings=settings,
                 client=self._client,
                 runtime=self.runtime,
+                puller=self._puller,
                 recorder=self._recorder,
                 services=self._services,
                 objects=objects,
@@ -98,7 +104,7 @@ class Kubelet:
                 has_app_armor=kernel_has_app_armor(),
                 pods=self.pods,
             )
-            reporter = NodeReporter(settings, self._client, self._recorder, capacity)
+            reporter = NodeReporter(settings, self._client, self._recorder, capacity, self._list_images)
             self._tasks.create_task(self._recorder.run())
             self._tasks.create_task(self._watch_exits())
             await self._list_runtime()
@@ -116,6 +122,9 @@ class Kubelet:
             await self._pods.wait_synced()
             await self._remove_orphans(node)
             self._tasks.create_task(self._relist_periodically())
+
+    def _list_images(self) -> list[ImageRecord]:
+        return self._puller.list_images() if self._puller is not None else []
 
     # --- Pods -------------------------------------------------------------------------------------------
 

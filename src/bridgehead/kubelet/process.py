@@ -16,6 +16,7 @@ from typing import NamedTuple
 import uvloop
 
 from bridgehead.client import ApiClient, load_kubeconfig
+from bridgehead.images.service.client import PullerClient
 
 from .agent import Kubelet
 from .errors import StartupFailed
@@ -38,12 +39,18 @@ class TlsFiles(NamedTuple):
     client_ca: Path
 
 
-def run_kubelet(settings: NodeSettings, kubeconfig: Path, runtime_socket: Path, tls: TlsFiles | None) -> None:
-    """Run until SIGTERM or SIGINT. Raises ConfigError, OSError, `StartupFailed`, `RuntimeFailure`."""
-    uvloop.run(_run(settings, kubeconfig, runtime_socket, tls))
+def run_kubelet(
+    settings: NodeSettings, kubeconfig: Path, runtime_socket: Path, tls: TlsFiles | None, puller: PullerClient | None
+) -> None:
+    """Run the kubelet. Without a `puller`, pull nothing.
+
+    Run until SIGTERM or SIGINT. Raises ConfigError, OSError, `StartupFailed`, `RuntimeFailure`."""
+    uvloop.run(_run(settings, kubeconfig, runtime_socket, tls, puller))
 
 
-async def _run(settings: NodeSettings, kubeconfig: Path, runtime_socket: Path, tls: TlsFiles | None) -> None:
+async def _run(
+    settings: NodeSettings, kubeconfig: Path, runtime_socket: Path, tls: TlsFiles | None, puller: PullerClient | None
+) -> None:
     config = load_kubeconfig(kubeconfig)
     context = None
     if tls is not None:
@@ -60,7 +67,7 @@ async def _run(settings: NodeSettings, kubeconfig: Path, runtime_socket: Path, t
         await _wait_for_runtime(runtime, runtime_socket, stop)
         if stop.is_set():
             return
-        kubelet = Kubelet(settings, client, runtime)
+        kubelet = Kubelet(settings, client, runtime, puller)
         parts = [asyncio.create_task(kubelet.run())]
         if context is not None:
             parts.append(asyncio.create_task(KubeletServer(kubelet).run(settings.ip, settings.port, context)))

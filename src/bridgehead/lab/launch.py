@@ -33,6 +33,7 @@ from .fabric import build_fabric
 from .ids import IdMap
 from .node_init import NodeInit
 from .plan import LabConfig, LabFiles, PartPlan, RunningLab, plan_nodes, plan_parts
+from .puller import fork_puller
 from .supervisor import RunPart, Supervisor
 
 log = logging.getLogger(__name__)
@@ -90,6 +91,7 @@ def launch(
                 log_fd = os.open(files.log("init"), os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW, 0o600)
                 inherited = _Inherited(api_socket, lock_fd, log_fd, writer, prepared, shown, cgroup, lack_of_cgroup)
                 pid = _fork_init(config, files, id_map, held, inherited, run_part, preload)
+                fork_puller(config, files, id_map, pid)
                 # Recorded here, not by `up`, so that the lab can be found and stopped even if `up` is killed.
                 running = RunningLab(
                     config=config, init_pid=pid, started_at=time.time(), cgroup=cgroup.directory if cgroup else ""

@@ -30,6 +30,8 @@ class LabConfig(msgspec.Struct, frozen=True, kw_only=True):
     node_dns: bool = False  # a DNS server on each node, beside the Deployment
     balancer: bool = True  # addresses for Services of type LoadBalancer
     host_access: bool = False  # pods may reach the machine's files
+    offline: bool = True  # asks only registries on this machine; so do labs that were made before there was a choice
+    has_hosts: bool = False  # the user has configured servers of registries
     id_base: int | None = None  # the machine's id of the lab's root, if the lab has a range of ids
 
     @property
@@ -152,14 +154,31 @@ class LabFiles:
         """Local image store: one root file system in each directory."""
         return self.root / "images"
 
+    @property
+    def content(self) -> Path:
+        """Content store of pulled images. The process beside the lab writes to it, the lab reads."""
+        return self.root / "content"
+
+    @property
+    def registries(self) -> Path:
+        """The user's configuration of registries: REGISTRY/hosts.toml."""
+        return self.root / "registries"
+
     def part_kubeconfig(self, part: str) -> Path:
         return self.pki / f"{part}.kubeconfig"
 
     @property
     def written_inside(self) -> tuple[Path, ...]:
-        """Directories that the lab writes to. All other files are written by the commands outside; the lab only reads
-        them."""
-        return (self.store.parent, self.parts.parent, self.log("init").parent, self.root / "nodes", self.root / "roots")
+        """Directories that the lab's ids write to. All other files are written by the commands outside; the lab only
+        reads them."""
+        return (
+            self.content,
+            self.store.parent,
+            self.parts.parent,
+            self.log("init").parent,
+            self.root / "nodes",
+            self.root / "roots",
+        )
 
     @property
     def read_inside(self) -> tuple[str, ...]:
@@ -266,6 +285,7 @@ def _runtime(files: LabFiles, node: NodePlan, lack_of_cgroup: str) -> PartPlan:
             f"--socket={node.runtime_socket}",
             f"--root={node.runtime_root}",
             f"--image-dir={files.images}",
+            f"--content-dir={files.content}",
             *([f"--lack-of-cgroup={lack_of_cgroup}"] if lack_of_cgroup else []),
         ),
         node,
@@ -284,6 +304,8 @@ def _kubelet(config: LabConfig, files: LabFiles, node: NodePlan) -> PartPlan:
             f"--kubeconfig={files.part_kubeconfig(node.name)}",
             f"--runtime-socket={node.runtime_socket}",
             f"--root-dir={files.node(node)}",
+            f"--content-dir={files.content}",
+            *(["--local-registries-only"] if config.offline and not config.has_hosts else []),
             f"--cluster-dns={config.ranges[0].cluster_dns}",
             f"--cluster-domain={CLUSTER_DOMAIN}",
             # The machine's name servers are unreachable from the lab, and its search domains are meaningless there.

@@ -19,6 +19,7 @@ from pathlib import Path
 
 import msgspec
 
+from bridgehead.images.store.content import ContentStore
 from bridgehead.kubelet.nofollow import remove_tree
 from bridgehead.kubelet.runtimes.isolation import cgroups
 from bridgehead.suggestions import did_you_mean
@@ -33,8 +34,13 @@ DEFAULT_NAME = "bridgehead"
 _READERS_BOUND = 0.1
 # Maximum time that a lab needs to end after its directory was deleted (seconds).
 _ORPHAN_BOUND = 15.0
+# Time in which the process that pulls images ends after the lab (seconds).
+_PULLER_BOUND = 5.0
 # The files of a lab in its state directory, beside the lock. Other files are never deleted.
-_OWN = ("images", "kubeconfig*", "lab.json", "logs", "nodes", "pki", "roots", "run", "running.json", "store")
+_OWN = (
+    *("content", "images", "kubeconfig*", "lab.json", "logs", "nodes", "pki", "registries", "roots", "run"),
+    *("running.json", "store"),
+)
 
 
 def state_home() -> Path:
@@ -307,6 +313,7 @@ def empty(files: LabFiles) -> None:
     directory."""
     if not files.config.exists():
         raise LabError(f"{files.root} is not a lab's state directory; not removing anything")
+    ContentStore(files.content).wait_unused(_PULLER_BOUND)
     for path in files.root.iterdir():
         if not _is_own(path.name):
             continue

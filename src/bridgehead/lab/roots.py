@@ -40,8 +40,8 @@ _DEVICES: Final = (*rootfs.DEVICES, "net/tun", "fuse")
 
 def shown_paths(files: LabFiles) -> list[str]:
     """Return the paths of the machine that the lab's root shows, outer directories first: system directories, the lab's
-    state (keys and images read-only) and this program."""
-    return [*_system_directories(), *map(str, (files.root, files.pki, files.images)), *_own_paths()]
+    state (keys, images and their content read-only) and this program."""
+    return [*_system_directories(), *map(str, (files.root, files.pki, files.images, files.content)), *_own_paths()]
 
 
 def _system_directories() -> list[str]:
@@ -122,7 +122,14 @@ def enter_node_root(files: LabFiles, node: NodePlan) -> None:
     _link_system(new)
     with _mount_point(root, "run", is_directory=True) as run:
         syscalls.mount("tmpfs", run, "tmpfs", syscalls.MS_NOSUID | syscalls.MS_NODEV, "mode=755")
-    for path in ("/dev", *_system_directories(), *_own_paths(), str(files.node(node)), str(files.images)):
+    for path in (
+        "/dev",
+        *_system_directories(),
+        *_own_paths(),
+        str(files.node(node)),
+        str(files.images),
+        str(files.content),
+    ):
         _bind_inside(root, path)
     for file in (files.pki / "ca.crt", *sorted(files.pki.glob(f"{node.name}.*"))):
         _bind_inside(root, str(file))

@@ -447,11 +447,18 @@ class PodReadinessGate(Part, frozen=True, kw_only=True):
     condition_type: str
 
 
+class LocalObjectReference(Part, frozen=True, kw_only=True):
+    """A reference to an object in the same namespace."""
+
+    name: str = ""
+
+
 class PodSpec(Part, frozen=True, kw_only=True):
     containers: tuple[Container, ...] = ()
     init_containers: tuple[Container, ...] = ()
     ephemeral_containers: tuple[EphemeralContainer, ...] = ()
     volumes: tuple[Volume, ...] = ()
+    image_pull_secrets: tuple[LocalObjectReference, ...] = ()
     node_name: str = ""
     node_selector: dict[str, str] = {}
     affinity: dict[str, Any] | None = None
@@ -584,6 +591,13 @@ class NodeAddress(Part, frozen=True, kw_only=True):
     address: str
 
 
+class ContainerImage(Part, frozen=True, kw_only=True):
+    """An image that a node has."""
+
+    names: tuple[str, ...] = ()
+    size_bytes: int = 0
+
+
 class NodeStatus(Part, frozen=True, kw_only=True):
     addresses: tuple[NodeAddress, ...] = ()
     conditions: tuple[Condition, ...] = ()
@@ -591,6 +605,7 @@ class NodeStatus(Part, frozen=True, kw_only=True):
     allocatable: dict[str, str | int | float] = {}
     node_info: dict[str, Any] = {}
     daemon_endpoints: dict[str, Any] = {}
+    images: tuple[ContainerImage, ...] = ()
 
 
 ZONE_LABEL = "topology.kubernetes.io/zone"

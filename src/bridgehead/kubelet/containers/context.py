@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from bridgehead.client import ApiClient, EventRecorder, Informer
+from bridgehead.images.service.client import PullerClient
 from bridgehead.kubelet.node.pod_addresses import PodAddresses
 from bridgehead.kubelet.node.settings import NodeSettings
 from bridgehead.kubelet.runtimes.runtime import Runtime, SandboxInfo
@@ -22,7 +23,8 @@ from .handlers import Handlers
 
 @dataclass(frozen=True, kw_only=True)
 class NodeContext:
-    """`allocatable` is the node's, by resource name; `has_app_armor`: the kernel enforces AppArmor.
+    """`allocatable` is the node's, by resource name; `has_app_armor`: the kernel enforces AppArmor. Without a `puller`
+    the node pulls nothing.
 
     `pods` returns all pods of the node.
     """
@@ -30,6 +32,7 @@ class NodeContext:
     settings: NodeSettings
     client: ApiClient
     runtime: Runtime
+    puller: PullerClient | None
     recorder: EventRecorder
     services: Informer[Service]
     objects: ReferencedObjects

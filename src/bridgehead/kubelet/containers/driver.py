@@ -17,10 +17,11 @@ from bridgehead.objects.core import Container, ContainerStatus, EphemeralContain
 
 from .context import PodContext
 from .handlers import Outcome, Target
+from .image_presence import ensure_image
 from .pod_containers import PodContainers
 from .prober import ContainerProbes
-from .runs import Run, Waiting
-from .start import StartRefused, start_container
+from .runs import Run, StartRefused, Waiting
+from .start import start_container
 from .termination import Deadline, Terminator
 
 log = logging.getLogger(__name__)
@@ -60,11 +61,12 @@ class ContainerDriver:
         before = containers.runs.get(name)  # read now: the new run may have ended before `start_container` returns
 
         async def start() -> Run:
-            run = await start_container(context, container, attempt, self._target(container))
+            run = await start_container(context, container, image, attempt, self._target(container))
             containers.on_started(name, before, run, now)
             return run
 
         try:
+            image = await ensure_image(context, container)  # can take minutes, which a deletion does not wait for
             run = await uninterrupted(start())
         except StartRefused as refused:
             containers.on_start_refused(name, refused.reason, str(refused), now)

@@ -40,6 +40,14 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
         return self.finished_at is None
 
 
+class StartRefused(Exception):
+    """The container can't be started yet; `reason` and the message are for its waiting state."""
+
+    def __init__(self, reason: str, message: str) -> None:
+        super().__init__(message)
+        self.reason = reason
+
+
 class Waiting(msgspec.Struct, frozen=True):
     """Why a container is not running (again) yet: the reason and message of its waiting state."""
 

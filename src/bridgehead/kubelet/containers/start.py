@@ -1,4 +1,4 @@
-"""Start of a container: its image, environment, mounts and files; then the runtime starts it.
+"""Start of a container: its environment, mounts and files; then the runtime starts it.
 
 Called by `driver`. Events and their texts are Kubernetes'. Source: kubelet's `startContainer` and
 `generateContainerConfig`.
@@ -12,7 +12,6 @@ from bridgehead.kubelet.errors import ConfigNotReady, SecurityRefused
 from bridgehead.kubelet.runtimes.runtime import (
     ContainerSpec,
     Image,
-    ImageUnavailable,
     Mount,
     RuntimeFailure,
 )
@@ -25,26 +24,17 @@ from .environment import EnvironmentSources, container_environment, expand
 from .etc_files import container_host_name, write_etc_files
 from .mounts import plan_mounts
 from .resource_limits import plan_limits
-from .runs import Run, run_of
+from .runs import Run, StartRefused, run_of
 from .security_context import plan_security
 
 
-class StartRefused(Exception):
-    """The container can't be started yet; `reason` and the message are for its waiting state."""
-
-    def __init__(self, reason: str, message: str) -> None:
-        super().__init__(message)
-        self.reason = reason
-
-
-async def start_container(context: PodContext, container: Container, attempt: int, target: str) -> Run:
+async def start_container(context: PodContext, container: Container, image: Image, attempt: int, target: str) -> Run:
     """Start run number `attempt` (from 0) of `container`. Raises `StartRefused` when it has to wait.
 
     `target` is the id of the container whose PID namespace it shares, "" for none.
 
     A program that can't be executed counts as a run that failed at once (reason StartError).
     """
-    image = await _find_image(context, container)
     try:
         spec = _container_spec(context, container, attempt, image, target)
     except (ConfigNotReady, SecurityRefused) as error:
@@ -71,24 +61,6 @@ async def start_container(context: PodContext, container: Container, attempt: in
     context.record("Normal", "Created", f"Created container: {container.name}", container)
     context.record("Normal", "Started", f"Started container {container.name}", container)
     return run_of(info)
-
-
-async def _find_image(context: PodContext, container: Container) -> Image:
-    try:
-        image = await context.node.runtime.find_image(container.image)
-    except ImageUnavailable as error:
-        message = f'Failed to pull image "{container.image}": {error}'
-        context.record("Warning", "Failed", message, container)
-        context.record("Warning", "Failed", "Error: ErrImagePull", container)
-        raise StartRefused("ErrImagePull", str(error)) from error
-    except RuntimeFailure as error:
-        raise StartRefused("ImageInspectError", str(error)) from error
-    if image.source == "stand-in":
-        message = f'Container image "{container.image}" is played by a stand-in: {image.id}'
-    else:
-        message = f'Container image "{container.image}" already present on machine'
-    context.record("Normal", "Pulled", message, container)
-    return image
 
 
 def _container_spec(

@@ -5,15 +5,17 @@ Pure: no I/O, no clock, no randomness. Source: Kubernetes "Nodes: Node status".
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
 
 from bridgehead import architecture
+from bridgehead.images.store.content import ImageRecord
 from bridgehead.objects.core import NodeStatus
 from bridgehead.objects.times import format_time
 
 from .settings import NodeSettings
 
+_MAX_IMAGES: Final = 50  # the kubelet's nodeStatusMaxImages
 HEALTHY_CONDITIONS = (
     ("MemoryPressure", "False", "KubeletHasSufficientMemory", "kubelet has sufficient memory available"),
     ("DiskPressure", "False", "KubeletHasNoDiskPressure", "kubelet has no disk pressure"),
@@ -44,11 +46,28 @@ def node_object(settings: NodeSettings) -> dict[str, Any]:
     }
 
 
+def node_images(records: Sequence[ImageRecord]) -> list[dict[str, Any]]:
+    """Return the largest images for the Node's status, each with all of its names."""
+    names: dict[str, list[str]] = {}
+    sizes: dict[str, int] = {}
+    for record in records:
+        found = names.setdefault(record.config, [])
+        found += [name for name in (record.id, record.name) if name not in found]
+        sizes[record.config] = record.size
+    largest = sorted(names, key=lambda config: (-sizes[config], names[config]))[:_MAX_IMAGES]
+    return [{"names": names[config], "sizeBytes": sizes[config]} for config in largest]
+
+
 def node_status(
-    settings: NodeSettings, capacity: Mapping[str, str], info: Mapping[str, str], since: Mapping[str, str], now: float
+    settings: NodeSettings,
+    capacity: Mapping[str, str],
+    info: Mapping[str, str],
+    since: Mapping[str, str],
+    now: float,
+    images: Sequence[dict[str, Any]] = (),
 ) -> dict[str, Any]:
     """Return the Node's status at `now` (seconds since the epoch); `since` is the lastTransitionTime of each condition,
-    by type."""
+    by type, and `images` are those of `node_images`."""
     conditions = [
         {
             "type": kind,
@@ -69,6 +88,7 @@ def node_status(
         "capacity": dict(capacity),
         "conditions": conditions,
         "daemonEndpoints": {"kubeletEndpoint": {"Port": settings.port}},
+        "images": list(images),
         "nodeInfo": dict(info),
     }
 
@@ -88,4 +108,5 @@ def _essence(status: NodeStatus) -> tuple[object, ...]:
         status.allocatable,
         status.daemon_endpoints,
         status.node_info,
+        status.images,
     )

@@ -10,16 +10,18 @@ import asyncio
 import contextlib
 import logging
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any
 
 from bridgehead.client import ApiClient, EventRecorder, Informer, renew_lease
 from bridgehead.client.errors import AlreadyExists, ClientError
+from bridgehead.images.store.content import ImageRecord
 from bridgehead.objects.core import Node
 from bridgehead.objects.kinds import NODES
 from bridgehead.objects.meta import ObjectKey, ObjectReference, OwnerReference, version_number
 
 from .machine import machine_info
-from .node_status import HEALTHY_CONDITIONS, is_reported, node_object, node_status
+from .node_status import HEALTHY_CONDITIONS, is_reported, node_images, node_object, node_status
 from .settings import NodeSettings
 
 log = logging.getLogger(__name__)
@@ -37,12 +39,19 @@ class NodeReporter:
     """Call `register` once, then `run`."""
 
     def __init__(
-        self, settings: NodeSettings, client: ApiClient, recorder: EventRecorder, capacity: Mapping[str, str]
+        self,
+        settings: NodeSettings,
+        client: ApiClient,
+        recorder: EventRecorder,
+        capacity: Mapping[str, str],
+        list_images: Callable[[], Sequence[ImageRecord]],
     ) -> None:
         self._settings = settings
         self._client = client
         self._recorder = recorder
         self._capacity = capacity
+        self._list_images = list_images
+        self._images: list[dict[str, Any]] = []  # as last written
         self._info = machine_info()
         self._uid = ""
         self._written = Node()  # the Node as the API server returned it after our last write
@@ -90,8 +99,10 @@ class NodeReporter:
         if node is None:
             await self._register_once()
             log.warning("node %s was deleted; registered it again", self._settings.name)
-        elif self._written_at + STATUS_PERIOD_SECONDS > _now() and (
-            _version(node) < _version(self._written) or is_reported(node.status, self._written.status)
+        elif (
+            node_images(self._list_images()) == self._images
+            and self._written_at + STATUS_PERIOD_SECONDS > _now()
+            and (_version(node) < _version(self._written) or is_reported(node.status, self._written.status))
         ):
             return
         await self._write_status()
@@ -121,11 +132,13 @@ class NodeReporter:
             for c in node.status.conditions
             if (c.type, c.status) in healthy and c.last_transition_time is not None
         }
-        status = node_status(self._settings, self._capacity, self._info, since, time.time())
+        images = node_images(self._list_images())
+        status = node_status(self._settings, self._capacity, self._info, since, time.time(), images)
         # A strategic merge patch merges addresses by type, so two of one type would become one (kubernetes #79391).
         patch = {"status": {**status, "addresses": [*status["addresses"], {"$patch": "replace"}]}}
         self._written = await self._client.patch(NODES, name, "", patch, type="strategic", subresource="status")
         self._written_at = _now()
+        self._images = images
         if "Ready" not in since:
             self._record("NodeReady", f"Node {name} status is now: NodeReady")
 

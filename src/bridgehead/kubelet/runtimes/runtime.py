@@ -19,9 +19,9 @@ from bridgehead.objects.addresses import join_host_port
 class Image(msgspec.Struct, frozen=True, kw_only=True):
     """An image the node can run.
 
-    `source` is "store" (a root file system in the local image store), "stand-in" (a host program or a built-in server
-    that plays the image's part) or "part" (a part of Bridgehead). `id` is shown as `imageID`, in which a stand-in is
-    named as one.
+    `source` is "store" (a root file system in the local image store), "registry" (pulled), "stand-in" (a host program
+    or a built-in server that plays the image's part) or "part" (a part of Bridgehead).
+    `id` is shown as `imageID`, in which a stand-in is named as one.
     """
 
     name: str
@@ -32,6 +32,7 @@ class Image(msgspec.Struct, frozen=True, kw_only=True):
     env: dict[str, str] = {}
     working_dir: str = "/"
     user: str = ""  # USER or USER:GROUP as in the image's configuration, names or numbers; "" is root
+    stop_signal: str = ""  # as "SIGQUIT" or "3"; "" is SIGTERM
     description: str = ""  # of a stand-in, for an Event
 
 
@@ -236,7 +237,10 @@ class Runtime(Protocol):
         ...
 
     async def signal_container(self, container_id: str, signal: int) -> None:
-        """Send `signal` to the container's first process. Does nothing after its exit."""
+        """Send `signal` to the container's first process; SIGTERM is the stop signal that the image names.
+
+        Does nothing after the exit of the process.
+        """
         ...
 
     async def list_containers(self) -> list[ContainerInfo]:

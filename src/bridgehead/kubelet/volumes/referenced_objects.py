@@ -24,7 +24,7 @@ class Reference(NamedTuple):
 
 
 def references_of(pod: Pod) -> frozenset[Reference]:
-    """Return every ConfigMap and Secret that the pod's volumes and environment refer to."""
+    """Return every ConfigMap and Secret that the pod's volumes, environment and imagePullSecrets refer to."""
     names: set[tuple[str, str]] = set()
     for volume in pod.spec.volumes:
         names |= _named_by_volume(volume)
@@ -36,6 +36,7 @@ def references_of(pod: Pod) -> frozenset[Reference]:
                 names.add(("ConfigMap", key.name))
             if variable.value_from is not None and (key := variable.value_from.secret_key_ref) is not None:
                 names.add(("Secret", key.name))
+    names |= {("Secret", secret.name) for secret in pod.spec.image_pull_secrets}
     return frozenset(Reference(kind, pod.metadata.namespace, name) for kind, name in names if name)
 
 

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import msgspec
 
-from bridgehead.kubelet.node.node_status import is_reported, node_object, node_status
+from bridgehead.images.store.content import ImageRecord
+from bridgehead.kubelet.node.node_status import is_reported, node_images, node_object, node_status
 from bridgehead.kubelet.node.settings import NodeSettings
 from bridgehead.objects.core import NodeStatus
 from bridgehead.objects.meta import Condition
@@ -64,3 +65,19 @@ def test_only_the_kubelets_own_status_fields_are_compared():
     assert not is_reported(msgspec.structs.replace(written, conditions=(unknown,)), written)
     assert not is_reported(msgspec.structs.replace(written, conditions=()), written)
     assert not is_reported(msgspec.structs.replace(written, capacity={"cpu": "3"}), written)
+
+
+def test_images_are_listed_with_all_of_their_names_the_largest_first() -> None:
+    def record(name: str, config: str, size: int, digest: str = "") -> ImageRecord:
+        return ImageRecord(name=name, digest=digest, manifest="m", config=config, size=size)
+
+    many = [record(f"docker.io/many/{number}:1", f"sha256:{number}", 1) for number in range(60)]
+    images = node_images([
+        record("docker.io/library/a:1", "x", 5, "sha256:1"), record("docker.io/library/a:2", "x", 5, "sha256:1"),
+        record("localhost:5000/b:1", "y", 9), *many,
+    ])  # fmt: skip
+    assert images[:2] == [
+        {"names": ["y", "localhost:5000/b:1"], "sizeBytes": 9},
+        {"names": ["docker.io/library/a@sha256:1", "docker.io/library/a:1", "docker.io/library/a:2"], "sizeBytes": 5},
+    ]
+    assert len(images) == 50

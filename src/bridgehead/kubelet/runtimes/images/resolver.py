@@ -1,18 +1,25 @@
 """Resolution of image names to images that this node can run.
 
-Searched in this order: the local image store, Bridgehead's own parts, the declared stand-ins. All other images are
-unavailable; nothing is pulled. The store is a directory: the image `NAME` has its root file system in
-`DIR/NAME/rootfs/` and optionally its configuration in `DIR/NAME/image.json`, as in an OCI image (Entrypoint, Cmd, Env,
-WorkingDir, User). NAME is the name as in a Pod, with or without registry and tag.
+Searched in this order: the local image store, Bridgehead's own parts, the content store of pulled images, the declared
+stand-ins. All other images are unavailable; the kubelet has them pulled.
+
+The local store is a directory: the image `NAME` has its root file system in `DIR/NAME/rootfs/` and optionally its
+configuration in `DIR/NAME/image.json`, as in an OCI image (Entrypoint, Cmd, Env, WorkingDir, User). NAME is the name as
+in a Pod, with or without registry and tag.
 """
 
 from __future__ import annotations
 
 import os
+from pathlib import Path
+from typing import NamedTuple
 
 import msgspec
 
-from bridgehead.kubelet.runtimes.images.image_reference import Reference, parse_reference
+from bridgehead.images.documents import RunConfig
+from bridgehead.images.errors import ImageError
+from bridgehead.images.references import Reference, parse_reference
+from bridgehead.images.store.content import ContentStore
 from bridgehead.kubelet.runtimes.runtime import Image, ImageUnavailable
 from bridgehead.kubelet.runtimes.standins.standin import StandIn
 from bridgehead.kubelet.runtimes.standins.table import STAND_INS
@@ -24,37 +31,42 @@ _OWN_PARTS = ("proxy", "dns", "balancer", "speaker", "controllers", "apiserver")
 
 
 class ResolvedImage(msgspec.Struct, frozen=True, kw_only=True):
-    """An image with its root file system (None: the host's), stand-in or part, and the tag of its name."""
+    """An image with the layers of its root file system (directories, the lowest first; None: the host's), stand-in or
+    part, and the tag of its name."""
 
     image: Image
-    rootfs: str | None = None
+    layers: tuple[str, ...] | None = None
     stand_in: StandIn | None = None
     part: str = ""
     tag: str = ""
 
 
-class _Config(msgspec.Struct, frozen=True):
-    entrypoint: tuple[str, ...] | None = msgspec.field(name="Entrypoint", default=None)
-    command: tuple[str, ...] | None = msgspec.field(name="Cmd", default=None)
-    env: tuple[str, ...] | None = msgspec.field(name="Env", default=None)
-    working_dir: str = msgspec.field(name="WorkingDir", default="")
-    user: str = msgspec.field(name="User", default="")
-
-
-class _ConfigFile(_Config, frozen=True):
+class _ConfigFile(RunConfig, frozen=True):
     """The configuration itself, or an OCI image's config object, which has it under `config`."""
 
-    config: _Config | None = None
+    config: RunConfig | None = None
 
 
-def resolve_image(name: str, image_dir: str) -> ResolvedImage:
+class ImageDirectories(NamedTuple):
+    """The local image store and the content store, "" for none."""
+
+    local: str
+    content: str = ""
+
+
+def resolve_image(name: str, directories: ImageDirectories) -> ResolvedImage:
     """Raises `ImageUnavailable`."""
     reference = parse_reference(name)
     if reference is None:
         raise ImageUnavailable(f'couldn\'t parse image name "{name}": invalid reference format')
-    image = find_in_store(name, reference, image_dir) or find_part(name, reference) or find_stand_in(name, reference)
+    image = (
+        find_in_store(name, reference, directories.local)
+        or find_part(name, reference)
+        or find_in_content(name, reference, directories.content)
+        or find_stand_in(name, reference)
+    )
     if image is None:
-        raise ImageUnavailable(describe_absence(reference, image_dir))
+        raise ImageUnavailable(describe_absence(reference, directories.local))
     return image
 
 
@@ -77,28 +89,52 @@ def find_in_store(name: str, reference: Reference, image_dir: str) -> ResolvedIm
         if os.path.isdir(rootfs):
             config = _read_config(os.path.join(directory, "image.json"))
             return ResolvedImage(
-                image=Image(
-                    name=name,
-                    id=f"bridgehead-store://{candidate}",
-                    source="store",
-                    entrypoint=config.entrypoint or (),
-                    command=config.command or (),
-                    env=dict(entry.partition("=")[::2] for entry in config.env or ()),
-                    working_dir=config.working_dir or "/",
-                    user=config.user,
-                ),
-                rootfs=rootfs,
+                image=_image_of(name, f"bridgehead-store://{candidate}", "store", config),
+                layers=(rootfs,),
                 tag=reference.tag,
             )
     return None
 
 
-def _read_config(path: str) -> _Config:
+def find_in_content(name: str, reference: Reference, content_dir: str) -> ResolvedImage | None:
+    """Raises `ImageUnavailable` when the image's files are damaged."""
+    if not content_dir:
+        return None
+    store = ContentStore(Path(content_dir))
+    record = store.find(reference.key)
+    if record is None:
+        return None
+    try:
+        config = store.read_config(record).config or RunConfig()
+    except ImageError as error:
+        raise ImageUnavailable(str(error)) from error
+    return ResolvedImage(
+        image=_image_of(name, record.id, "registry", config),
+        layers=tuple(str(store.layer_path(layer)) for layer in record.layers),
+        tag=reference.tag,
+    )
+
+
+def _image_of(name: str, id: str, source: str, config: RunConfig) -> Image:
+    return Image(
+        name=name,
+        id=id,
+        source=source,
+        entrypoint=config.entrypoint or (),
+        command=config.command or (),
+        env=dict(entry.partition("=")[::2] for entry in config.env or ()),
+        working_dir=config.working_dir or "/",
+        user=config.user,
+        stop_signal=config.stop_signal,
+    )
+
+
+def _read_config(path: str) -> RunConfig:
     try:
         with open(path, "rb") as file:
             config = msgspec.json.decode(file.read(), type=_ConfigFile)
     except FileNotFoundError:
-        return _Config()
+        return RunConfig()
     except (OSError, msgspec.DecodeError) as error:
         raise ImageUnavailable(f"cannot read the image's configuration {path}: {error}") from error
     return config.config or config
@@ -146,7 +182,7 @@ def find_stand_in(name: str, reference: Reference) -> ResolvedImage | None:
 def describe_absence(reference: Reference, image_dir: str) -> str:
     names = ", ".join(stand_in.name for stand_in in STAND_INS)
     return (
-        f"{reference} not found: this node pulls nothing; unpack the image's root file system to "
+        f"{reference} not found on this node: load it with `bridgehead image load`, unpack its root file system to "
         f"{os.path.join(image_dir, f'{reference.registry}/{reference.path}:{reference.tag}', 'rootfs')}, "
         f"or use an image that has a stand-in ({names})"
     )

@@ -36,7 +36,7 @@ def observe_host_root(copies: str) -> RootPlan:
         return msgspec.structs.replace(plan, hidden=hidden)
     copy_tree("/etc", f"{copies}/etc")
     return RootPlan(
-        overlays={**plan.overlays, "etc": f"{copies}/etc"},
+        overlays={**plan.overlays, "etc": (f"{copies}/etc",)},
         read_only=tuple(path for path in plan.read_only if path != "/etc"),
         links=plan.links,
         hidden=hidden,

@@ -70,6 +70,7 @@ class RootBuilder:
         self._plan = plan
         self._base = base
         self._root = f"{base}/root"
+        self._lowers: dict[str, str] = {}  # for each overlay, a directory that shows its lower ones together
 
     def build(
         self,
@@ -87,6 +88,7 @@ class RootBuilder:
         self._mount("tmpfs", self._base, "tmpfs", syscalls.MS_NODEV, "mode=755")
         for directory in ("root", "upper", "work", "dev"):
             os.mkdir(f"{self._base}/{directory}")
+        self._show_lowers()
         if not self._plan.whole:
             self._make_host_skeleton()
         for path in self._plan.hidden:
@@ -137,7 +139,7 @@ class RootBuilder:
 
     def _lower(self, path: str) -> str | None:
         """The path in the lower directory of the overlay that has a path of the container, None without an overlay."""
-        for name, lower in self._plan.overlays.items():
+        for name, lower in self._lowers.items():
             if not name:
                 return lower + path
             if path == f"/{name}" or path.startswith(f"/{name}/"):
@@ -223,32 +225,63 @@ class RootBuilder:
 
     # Mounting.
 
+    def _show_lowers(self) -> None:
+        """Make one directory of the lower directories of each overlay, to look up paths of the container in it."""
+        for name, lowers in self._plan.overlays.items():
+            if len(lowers) == 1:
+                self._lowers[name] = lowers[0]
+                continue
+            shown = f"{self._base}/lower-{name or 'root'}"
+            os.mkdir(shown, 0o755)
+            if lowers:
+                self._mount_overlay(lowers, shown)
+            self._lowers[name] = shown
+
     def _mount_layers(self) -> None:
         if not self._plan.whole:
             self._mount(self._root, self._root, "", syscalls.MS_BIND, "")
-        for name, lower in self._plan.overlays.items():
+        for name, lowers in self._plan.overlays.items():
             label = name or "root"
             target = f"{self._root}/{name}" if name else self._root
             for directory in (f"{self._base}/upper/{label}", f"{self._base}/work/{label}", target):
                 os.makedirs(directory, exist_ok=True)
-            os.chmod(f"{self._base}/upper/{label}", stat.S_IMODE(os.stat(lower).st_mode))
-            self._mount_overlay(lower, label, target)
+            os.chmod(f"{self._base}/upper/{label}", stat.S_IMODE(os.stat(self._lowers[name]).st_mode))
+            writable = f"upperdir={self._base}/upper/{label},workdir={self._base}/work/{label}"
+            self._mount_overlay(lowers or (self._lowers[name],), target, writable)
+            if len(lowers) > 1:
+                syscalls.umount(self._lowers[name], syscalls.MNT_DETACH)
         for path in self._plan.read_only:
             target = self._root + path
             os.makedirs(target, exist_ok=True)
             self._mount(path, target, "", syscalls.MS_BIND | syscalls.MS_REC, "")
             syscalls.set_mount_attributes(target, syscalls.MOUNT_ATTR_RDONLY | syscalls.MOUNT_ATTR_NODEV)
 
-    def _mount_overlay(self, lower: str, label: str, target: str) -> None:
-        escaped = lower.replace("\\", "\\\\").replace(":", "\\:").replace(",", "\\,")
-        data = f"lowerdir={escaped},upperdir={self._base}/upper/{label},workdir={self._base}/work/{label}"
+    @staticmethod
+    def _mount_overlay(lowers: Collection[str], target: str, options: str = "") -> None:
+        """Mount an overlay over `lowers`, the highest first; without `options` it is read-only."""
+        top = next(iter(lowers))
+        directory = ""
+        if len(lowers) > 1:
+            # All are layers of one store. Relative names, because all options have to fit into one page; and what is
+            # opaque in a layer says so by an attribute that a user namespace can set.
+            directory = posixpath.dirname(top)
+            lowers = [posixpath.relpath(lower, directory) for lower in lowers]
+            options += ",userxattr"
+        lower = ":".join(map(_escape, lowers))
+        before = os.open(".", os.O_PATH | os.O_CLOEXEC)
         try:
+            if directory:
+                os.chdir(directory)
+            data = ",".join(filter(None, (f"lowerdir={lower}", *options.split(","))))
             syscalls.mount("overlay", target, "overlay", syscalls.MS_NODEV, data)
         except OSError as error:
             reason = "this kernel has no overlayfs" if error.errno == errno.ENODEV else _reason(error)
             raise RootFailure(
-                f"failed to mount an overlay on {lower}: {reason} (needed: overlayfs, Linux 5.11 in a user namespace)"
+                f"failed to mount an overlay on {top}: {reason} (needed: overlayfs, Linux 5.11 in a user namespace)"
             ) from error
+        finally:
+            os.fchdir(before)
+            os.close(before)
 
     def _mount_kernel_file_systems(self, security: Security) -> None:
         hardened = syscalls.MS_NOSUID | syscalls.MS_NODEV | syscalls.MS_NOEXEC
@@ -381,6 +414,10 @@ class RootBuilder:
             syscalls.mount(source, target, filesystem, flags, data)
         except OSError as error:
             raise RootFailure(f'failed to mount "{source}": {_reason(error)}') from error
+
+
+def _escape(path: str) -> str:
+    return path.replace("\\", "\\\\").replace(":", "\\:").replace(",", "\\,")
 
 
 def _reason(error: OSError) -> str:

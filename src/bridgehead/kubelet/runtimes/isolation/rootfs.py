@@ -1,6 +1,6 @@
 """The layout of root file systems: directories, devices, and the composition of a container's root.
 
-Pure: no I/O, no clock, no randomness. An image from the store is one overlay over its root file system. Without one the
+Pure: no I/O, no clock, no randomness. An image is one overlay over its layers, or its root file system. Without one the
 container sees the host's system directories, each below an overlay of its own: a user namespace may not put an overlay
 over a directory with mounts that it inherited (the kernel returns EINVAL), and the host's `/` always has some. The
 host's other directories (home directories above all) are not shown; they are new and empty.
@@ -57,21 +57,21 @@ class RootFailure(Exception):
 class RootPlan(msgspec.Struct, frozen=True, kw_only=True):
     """The composition of a root file system.
 
-    `overlays`: directory in the container ("" for its root) -> lower directory of its overlay. `read_only`: paths of
-    the host that are bound read-only. `links`: symbolic links, name -> target. `hidden`: paths in an overlay that the
-    container does not see. `whole`: the image has all directories of the root.
+    `overlays`: directory in the container ("" for its root) -> lower directories of its overlay, the highest first.
+    `read_only`: paths of the host that are bound read-only. `links`: symbolic links, name -> target.
+    `hidden`: paths in an overlay that the container does not see. `whole`: the image has all directories of the root.
     """
 
-    overlays: dict[str, str]
+    overlays: dict[str, tuple[str, ...]]
     read_only: tuple[str, ...] = ()
     links: dict[str, str] = {}
     hidden: tuple[str, ...] = ()
     whole: bool = False
 
 
-def plan_image_root(rootfs: str) -> RootPlan:
-    """The plan for an image with a root file system of its own."""
-    return RootPlan(overlays={"": rootfs}, whole=True)
+def plan_image_root(layers: tuple[str, ...]) -> RootPlan:
+    """The plan for an image with a root file system of its own. `layers` are directories, the lowest first."""
+    return RootPlan(overlays={"": layers[::-1]}, whole=True)
 
 
 def plan_host_root(entries: Mapping[str, str | None], mount_points: Collection[str]) -> RootPlan:
@@ -79,7 +79,8 @@ def plan_host_root(entries: Mapping[str, str | None], mount_points: Collection[s
 
     `entries` are those of the host's root: name -> target of a symbolic link, None for a directory.
     """
-    overlays, read_only, links = {}, [], {}
+    overlays: dict[str, tuple[str, ...]] = {}
+    read_only, links = [], {}
     for name in SHOWN:
         if name not in entries:
             continue
@@ -89,7 +90,7 @@ def plan_host_root(entries: Mapping[str, str | None], mount_points: Collection[s
         elif any(point.startswith(f"/{name}/") for point in mount_points):
             read_only.append(f"/{name}")
         else:
-            overlays[name] = f"/{name}"
+            overlays[name] = (f"/{name}",)
     return RootPlan(overlays=overlays, read_only=tuple(read_only), links=links)
 
 

@@ -60,7 +60,7 @@ class ContainerPlanner:
         argv = plan_argv(image.image, spec)
         environment = plan_environment(image.image, spec, sandbox.hostname)
         mounts = list(spec.mounts)
-        files = {} if image.rootfs else {"/etc/hostname": f"{sandbox.hostname}\n"}
+        files = {} if image.layers is not None else {"/etc/hostname": f"{sandbox.hostname}\n"}
         if image.stand_in is not None:
             files |= {**image.stand_in.files, **program_scripts.scripts(image.stand_in, image.tag)}
             if image.stand_in.busybox and self._files.applets:
@@ -84,7 +84,7 @@ class ContainerPlanner:
                 image_user=image.image.user,
                 built_in=_find_built_in(argv, image, sandbox.hostname),
             ),
-            root=self._files.host_root if image.rootfs is None else rootfs.plan_image_root(image.rootfs),
+            root=self._files.host_root if image.layers is None else rootfs.plan_image_root(image.layers),
             files=files,
             base=self._files.base,
             namespaces=tuple(namespaces),

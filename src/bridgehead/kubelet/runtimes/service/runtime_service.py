@@ -14,6 +14,7 @@ from collections.abc import Callable
 from typing import Final
 
 from bridgehead.kubelet.runtimes.images import busybox, resolver
+from bridgehead.kubelet.runtimes.images.resolver import ImageDirectories
 from bridgehead.kubelet.runtimes.isolation import cgroups, host_files, privileges
 from bridgehead.kubelet.runtimes.runtime import (
     ContainerInfo,
@@ -65,13 +66,13 @@ class RuntimeService:
         *,
         reactor: Reactor,
         root_dir: str,
-        image_dir: str,
+        images: ImageDirectories,
         zygote: Zygote,
         lack_of_cgroup: str,
         on_exit: Callable[[ContainerInfo], None],
     ) -> None:
         self._reactor = reactor
-        self._image_dir = image_dir
+        self._images = images
         self._on_exit = on_exit
         self._zygote = zygote
         self._sandbox_maker = SandboxMaker()
@@ -104,7 +105,7 @@ class RuntimeService:
 
     def find_image(self, name: str) -> Image:
         """Raises `ImageUnavailable`."""
-        return resolver.resolve_image(name, self._image_dir).image
+        return resolver.resolve_image(name, self._images).image
 
     def run_sandbox(self, spec: SandboxSpec) -> SandboxInfo:
         """Raises `RuntimeFailure`."""
@@ -202,7 +203,7 @@ class RuntimeService:
         if record.pause is not None:
             return
         sandbox = record.sandbox
-        image = resolver.resolve_image(_PAUSE_IMAGE, self._image_dir)
+        image = resolver.resolve_image(_PAUSE_IMAGE, self._images)
         security = Security(drop_capabilities=("ALL",), no_new_privileges=True, read_only_root=True)
         limits = Limits(oom_score_adj=_PAUSE_OOM_SCORE_ADJ)
         spec = ContainerSpec(
@@ -242,7 +243,7 @@ class RuntimeService:
     ) -> None:
         """Start a container, in the PID namespace of `host` if there is one. Raises as `start_container`."""
         earlier = record.attempts_of(spec.name)
-        image = resolver.resolve_image(spec.image.name, self._image_dir)
+        image = resolver.resolve_image(spec.image.name, self._images)
         sandbox = record.sandbox
         job = self._planner.plan(spec, sandbox.spec, sandbox.descriptors, image)
 
@@ -284,7 +285,7 @@ class RuntimeService:
     def signal_container(self, container_id: str, number: int) -> None:
         task = self._tasks.get(container_id)
         if task is not None:
-            task.signal(number)
+            task.signal(parse_signal(task.info.image.stop_signal) if number == signal.SIGTERM else number)
 
     def list_containers(self) -> list[ContainerInfo]:
         return [task.info for task in self._tasks.values() if task.is_started]
@@ -341,6 +342,14 @@ class RuntimeService:
         if not task.is_running:
             raise RuntimeFailure("container is not running")
         return task
+
+
+def parse_signal(text: str) -> int:
+    """Return the number of an image's stop signal, SIGTERM if it names none that exists."""
+    name = text.strip().upper()
+    if name.isdecimal():
+        return int(name) if int(name) in signal.valid_signals() else signal.SIGTERM
+    return getattr(signal.Signals, name if name.startswith("SIG") else f"SIG{name}", signal.SIGTERM)
 
 
 def _make_planner(root_dir: str, *, has_cgroups: bool) -> ContainerPlanner:

@@ -13,6 +13,7 @@ import signal
 import socket
 import sys
 
+from bridgehead.kubelet.runtimes.images.resolver import ImageDirectories
 from bridgehead.kubelet.runtimes.service.connections import RuntimeServer
 from bridgehead.kubelet.runtimes.service.reactor import Reactor
 from bridgehead.kubelet.runtimes.service.runtime_service import RuntimeService
@@ -28,7 +29,7 @@ class ServerFailure(Exception):
 
 
 def serve(
-    *, socket_path: str, root_dir: str, image_dir: str, zygote_socket: socket.socket, lack_of_cgroup: str = ""
+    *, socket_path: str, root_dir: str, images: ImageDirectories, zygote_socket: socket.socket, lack_of_cgroup: str = ""
 ) -> None:
     """Serve until SIGTERM or SIGINT, then end all containers. Raises `ServerFailure`.
 
@@ -49,7 +50,7 @@ def serve(
         service = RuntimeService(
             reactor=reactor,
             root_dir=root_dir,
-            image_dir=image_dir,
+            images=images,
             zygote=zygote,
             lack_of_cgroup=lack_of_cgroup,
             on_exit=server.notify_exit,
@@ -61,7 +62,7 @@ def serve(
     server.service = service
     _stop_on_signals(reactor, service, server)
     _stop_with_zygote(reactor, zygote)
-    log.info("serving on %s, root %s, images %s", socket_path, root_dir, image_dir)
+    log.info("serving on %s, root %s, images %s", socket_path, root_dir, images.local)
     reactor.run()
     has_zygote = zygote.is_alive
     server.close()

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from bridgehead.kubelet.runtimes.images.image_reference import parse_reference
-from bridgehead.kubelet.runtimes.images.resolver import resolve_image
+from bridgehead.images.references import parse_reference
+from bridgehead.kubelet.runtimes.images.resolver import ImageDirectories, resolve_image
 from bridgehead.kubelet.runtimes.runtime import ImageUnavailable
 from bridgehead.kubelet.runtimes.standins.table import STAND_INS
 
@@ -41,7 +41,7 @@ def test_references_are_normalized(name: str, normal: str) -> None:
 def test_invalid_references_are_refused(name: str, tmp_path: Path) -> None:
     assert parse_reference(name) is None
     with pytest.raises(ImageUnavailable, match="invalid reference format"):
-        resolve_image(name, str(tmp_path))
+        resolve_image(name, ImageDirectories(str(tmp_path)))
 
 
 @pytest.mark.parametrize(
@@ -72,7 +72,7 @@ def test_invalid_references_are_refused(name: str, tmp_path: Path) -> None:
     ],
 )
 def test_images_are_resolved(name: str, id: str, tmp_path: Path) -> None:
-    found = resolve_image(name, str(tmp_path))
+    found = resolve_image(name, ImageDirectories(str(tmp_path)))
     assert (found.image.name, found.image.id) == (name, id)
     assert (
         found.image.source == {"stand-in": "stand-in", "part": "part"}[id.split("://")[0].removeprefix("bridgehead-")]
@@ -93,7 +93,7 @@ def test_images_are_resolved(name: str, id: str, tmp_path: Path) -> None:
 )
 def test_unknown_images_are_unavailable(name: str, tmp_path: Path) -> None:
     with pytest.raises(ImageUnavailable) as caught:
-        resolve_image(name, str(tmp_path))
+        resolve_image(name, ImageDirectories(str(tmp_path)))
     assert str(tmp_path) in str(caught.value)
     assert "pod-test" in str(caught.value)
 
@@ -102,7 +102,7 @@ def test_every_stand_in_is_found_under_its_own_path(tmp_path: Path) -> None:
     for stand_in in STAND_INS:
         for path in stand_in.paths:
             tag = "v1" if stand_in.name == "myapp" else "v0.1" if stand_in.name == "pod-test" else "latest"
-            assert resolve_image(f"example.com/{path}:{tag}", str(tmp_path)).stand_in is stand_in
+            assert resolve_image(f"example.com/{path}:{tag}", ImageDirectories(str(tmp_path))).stand_in is stand_in
 
 
 @pytest.mark.parametrize(
@@ -119,8 +119,8 @@ def test_the_store_overrides_stand_ins(directory: str, name: str, tmp_path: Path
     (tmp_path / directory / "rootfs").mkdir(parents=True)
     config = {"Entrypoint": ["/entry"], "Cmd": ["a", "b"], "Env": ["A=1", "B=x=y"], "WorkingDir": "/srv"}
     (tmp_path / directory / "image.json").write_text(json.dumps(config))
-    found = resolve_image(name, str(tmp_path))
-    assert found.rootfs == str(tmp_path / directory / "rootfs")
+    found = resolve_image(name, ImageDirectories(str(tmp_path)))
+    assert found.layers == (str(tmp_path / directory / "rootfs"),)
     assert found.image.source == "store"
     assert (found.image.entrypoint, found.image.command) == (("/entry",), ("a", "b"))
     assert found.image.env == {"A": "1", "B": "x=y"}
@@ -129,18 +129,18 @@ def test_the_store_overrides_stand_ins(directory: str, name: str, tmp_path: Path
 
 def test_a_store_image_may_lack_its_config_object(tmp_path: Path) -> None:
     (tmp_path / "app" / "rootfs").mkdir(parents=True)
-    assert resolve_image("app", str(tmp_path)).image.command == ()
+    assert resolve_image("app", ImageDirectories(str(tmp_path))).image.command == ()
     (tmp_path / "app" / "image.json").write_text('{"architecture": "amd64", "config": {"Cmd": ["run"], "Env": null}}')
-    assert resolve_image("app", str(tmp_path)).image.command == ("run",)
+    assert resolve_image("app", ImageDirectories(str(tmp_path))).image.command == ("run",)
     (tmp_path / "app" / "image.json").write_text("{")
     with pytest.raises(ImageUnavailable, match="configuration"):
-        resolve_image("app", str(tmp_path))
+        resolve_image("app", ImageDirectories(str(tmp_path)))
 
 
 def test_another_tag_is_not_resolved_from_the_store(tmp_path: Path) -> None:
     (tmp_path / "app" / "rootfs").mkdir(parents=True)
     with pytest.raises(ImageUnavailable):
-        resolve_image("app:v2", str(tmp_path))
+        resolve_image("app:v2", ImageDirectories(str(tmp_path)))
 
 
 def test_the_documentation_names_every_stand_in() -> None:

@@ -21,21 +21,23 @@ from bridgehead.kubelet.runtimes.runtime import Mount
 def test_system_directories_are_shown_and_others_are_hidden() -> None:
     entries = {"bin": "usr/bin", "usr": None, "etc": None, "home": None, "root": None, "data": None}
     plan = plan_host_root(entries, ["/", "/proc", "/sys", "/home"])
-    assert plan == RootPlan(overlays={"usr": "/usr", "etc": "/etc"}, links={"bin": "usr/bin"})
+    assert plan == RootPlan(overlays={"usr": ("/usr",), "etc": ("/etc",)}, links={"bin": "usr/bin"})
     assert [is_shown(plan, path) for path in ("/usr/lib/x", "/bin/sh", "/home/me", "/etc")] == [True, True, False, True]
 
 
 def test_a_directory_with_mounts_below_is_shown_read_only() -> None:
     plan = plan_host_root({"usr": None, "etc": None}, ["/", "/etc/hosts", "/usrlocal/x"])
-    assert plan == RootPlan(overlays={"usr": "/usr"}, read_only=("/etc",))
+    assert plan == RootPlan(overlays={"usr": ("/usr",)}, read_only=("/etc",))
 
 
 def test_a_directory_that_is_a_mount_gets_an_overlay() -> None:
-    assert plan_host_root({"usr": None}, ["/", "/usr"]).overlays == {"usr": "/usr"}
+    assert plan_host_root({"usr": None}, ["/", "/usr"]).overlays == {"usr": ("/usr",)}
 
 
 def test_an_image_is_the_whole_root() -> None:
-    assert plan_image_root("/images/app/rootfs") == RootPlan(overlays={"": "/images/app/rootfs"}, whole=True)
+    assert plan_image_root(("/layers/1", "/layers/2")) == RootPlan(
+        overlays={"": ("/layers/2", "/layers/1")}, whole=True
+    )
 
 
 LINKS = {"/var/run": "/run", "/a": "b/c", "/b": "../d", "/up": "../../../..", "/loop": "/loop", "/abs": "/a/x"}

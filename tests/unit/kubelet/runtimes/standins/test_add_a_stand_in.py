@@ -13,7 +13,7 @@ def test_the_example_of_the_recipe_is_found_and_answers(monkeypatch, tmp_path):
     example = example_of("add-a-stand-in.md")
     assert example.STAND_IN.name not in {stand_in.name for stand_in in STAND_INS}
     monkeypatch.setattr(resolver, "STAND_INS", (*STAND_INS, example.STAND_IN))
-    found = resolver.resolve_image("hashicorp/http-echo:1.0", str(tmp_path))
+    found = resolver.resolve_image("hashicorp/http-echo:1.0", resolver.ImageDirectories(str(tmp_path)))
     assert found.stand_in is example.STAND_IN
     assert found.image.entrypoint == ("/http-echo",)
     assert example.echo_site(("http-echo", "-text=hello"))(REQUEST).body == b"hello\n"

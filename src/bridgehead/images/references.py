@@ -33,6 +33,26 @@ class Reference(msgspec.Struct, frozen=True, kw_only=True):
         digest = f"@{self.digest}" if self.digest else ""
         return f"{self.registry}/{self.path}{tag}{digest}"
 
+    @property
+    def repository(self) -> str:
+        """Registry and path: `docker.io/library/nginx`."""
+        return f"{self.registry}/{self.path}"
+
+    @property
+    def host(self) -> str:
+        """The registry without its port."""
+        return re.sub(r":\d+$", "", self.registry)
+
+    @property
+    def key(self) -> str:
+        """The name under which a content store has the image. A digest outweighs a tag, as in containerd."""
+        return f"{self.repository}@{self.digest}" if self.digest else f"{self.repository}:{self.tag}"
+
+    @property
+    def target(self) -> str:
+        """The name of the manifest in its repository: the digest, else the tag."""
+        return self.digest or self.tag
+
     def has_path(self, suffix: str) -> bool:
         """Whether the path ends in these components, after any registry or mirror's prefix."""
         return self.path == suffix or self.path.endswith("/" + suffix)

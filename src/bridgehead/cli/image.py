@@ -1,0 +1,154 @@
+"""Show and change the images of a cluster: ACTION is list, pull, load, save or remove.
+
+`pull` takes names of images, and uses this machine's network and Docker's credentials. `load` takes archives of
+`docker save`, OCI archives, and directories: OCI layouts, and with --tag root file systems. `save` writes the named
+images to one archive. `remove` takes names; the files go when no container can use them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import sys
+import tarfile
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated, BinaryIO, Literal, cast
+
+import typer
+
+from bridgehead.images.errors import ImageError
+from bridgehead.images.references import Reference, parse_reference
+from bridgehead.images.store.content import ContentStore
+from bridgehead.lab import registry
+from bridgehead.lab.errors import LabError
+from bridgehead.lab.plan import LabFiles
+
+from .lab_options import DEFAULT_NAME, Name, StateDir, reporting_errors
+from .tables import columns
+
+Action = Literal["list", "pull", "load", "save", "remove"]
+
+
+def command(
+    action: Annotated[Action, typer.Argument(help="list, pull, load, save or remove.")],
+    names: Annotated[
+        list[str] | None, typer.Argument(help="Names of images; for `load` files and directories.")
+    ] = None,
+    tag: Annotated[str, typer.Option("--tag", "-t", help="For `load`: the image's name, if the file has none.")] = "",
+    output: Annotated[str, typer.Option("--output", "-o", help="For `save`: the file to write.")] = "",
+    name: Name = DEFAULT_NAME,
+    state_dir: StateDir = None,
+) -> None:
+    with reporting_errors():
+        files = registry.find_files(name, state_dir)
+        given = names or []
+        if action != "list" and not given:
+            raise LabError(f"`image {action}` needs {'a file' if action == 'load' else 'the name of an image'}")
+        try:
+            match action:
+                case "list":
+                    _list(files)
+                case "pull":
+                    _pull(files, [_parse(each) for each in given])
+                case "load":
+                    _load(files, given, tag)
+                case "save":
+                    _save(files, given, output)
+                case "remove":
+                    _remove(files, [_parse(each) for each in given])
+        except ImageError as error:
+            raise LabError(str(error)) from error
+        except OSError as error:
+            raise LabError(f"{error.filename or 'the image store'}: {error.strerror}") from error
+
+
+def _open(files: LabFiles) -> ContentStore:
+    from bridgehead.lab.content_access import open_content
+
+    return open_content(files)
+
+
+def _parse(name: str) -> Reference:
+    reference = parse_reference(name)
+    if reference is None:
+        raise LabError(f'couldn\'t parse image name "{name}": invalid reference format')
+    return reference
+
+
+def _list(files: LabFiles) -> None:
+    rows = [("IMAGE", "IMAGE ID", "SIZE")]
+    rows += [
+        (record.name, (record.digest or record.config)[:19], f"{record.size / 1e6:.1f}MB")
+        for record in _open(files).records()
+    ]
+    sys.stdout.write(columns(rows))
+
+
+def _pull(files: LabFiles, references: list[Reference]) -> None:
+    from bridgehead.images.service import process
+
+    # Before the change of ids: Docker's configuration is the user's.
+    config = process.prepare(files.registries, is_offline=False)
+    store = _open(files)
+    asyncio.run(process.pull_all(config, store, references, _report))
+
+
+def _report(text: str, *, is_final: bool) -> None:
+    """Print the progress of a pull to a terminal, and its end."""
+    if sys.stderr.isatty():
+        sys.stderr.write(f"\r\x1b[K{text}" + ("\n" if is_final else ""))
+        sys.stderr.flush()
+    elif is_final:
+        sys.stderr.write(f"{text}\n")
+
+
+def _load(files: LabFiles, paths: list[str], tag: str) -> None:
+    from bridgehead.images import archives
+
+    with contextlib.ExitStack() as opened:
+        sources = [opened.enter_context(_open_source(Path(path), tag)) for path in paths]
+        store = _open(files)
+        for source, is_root in sources:
+            records = [archives.load_root(store, source, tag)] if is_root else archives.load(store, source, tag)
+            for record in records:
+                sys.stdout.write(f"{record.name}\n")
+
+
+@contextlib.contextmanager
+def _open_source(path: Path, tag: str) -> Iterator[tuple[BinaryIO, bool]]:
+    """Yield an archive of images, or of a root file system and True. The lab's ids may not read the user's files."""
+    from bridgehead.images import archives
+
+    if not path.is_dir():
+        with open(path, "rb") as file:
+            yield file, False
+        return
+    is_root = not (path / archives.LAYOUT).exists()
+    if is_root and not tag:
+        raise LabError(f"{path} is no OCI layout; name the image of this root file system with --tag")
+    with tempfile.TemporaryFile() as copy:
+        with tarfile.open(fileobj=copy, mode="w", format=tarfile.PAX_FORMAT) as archive:
+            archive.add(path, ".")
+        copy.seek(0)
+        yield cast(BinaryIO, copy), is_root
+
+
+def _save(files: LabFiles, names: list[str], output: str) -> None:
+    from bridgehead.images import archives
+
+    if not output:
+        raise LabError("`image save` needs --output FILE")
+    with open(output, "wb") as file:
+        archives.save(_open(files), names, file)
+
+
+def _remove(files: LabFiles, references: list[Reference]) -> None:
+    is_running = registry.is_running(files)
+    store = _open(files)
+    missing = [str(reference) for reference in references if not store.remove_record(reference.key)]
+    if not is_running:
+        store.collect()
+    if missing:
+        raise LabError(f"no such image: {', '.join(missing)}")

@@ -1,0 +1,220 @@
+"""Images in files: archives of `docker save`, OCI archives, and archives of a root file system."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import tarfile
+from collections.abc import Iterable, Iterator
+from typing import IO, BinaryIO, Final, cast
+
+import msgspec
+
+from . import documents
+from .documents import Descriptor, Index, Manifest
+from .errors import BadImage, NotFound, StoreFailed
+from .references import Reference, parse_reference
+from .store.content import ContentStore, ImageRecord
+from .store.unpacking import add_layer
+
+LAYOUT: Final = "oci-layout"
+_INDEX: Final = "index.json"
+_DOCKER: Final = "manifest.json"
+_NAMES: Final = ("io.containerd.image.name", "org.opencontainers.image.ref.name")
+
+
+class _DockerImage(msgspec.Struct, rename="pascal"):
+    config: str
+    layers: list[str] = []
+    repo_tags: list[str] | None = None
+
+
+class _Archive:
+    def __init__(self, archive: tarfile.TarFile) -> None:
+        self._archive = archive
+        self._members = {member.name.removeprefix("./"): member for member in archive}
+
+    def has(self, name: str) -> bool:
+        return name in self._members
+
+    @contextlib.contextmanager
+    def open(self, name: str) -> Iterator[BinaryIO]:
+        member = self._members.get(name)
+        try:
+            file = self._archive.extractfile(member) if member is not None else None
+        except KeyError:  # a link to a file that is not in the archive
+            file = None
+        if file is None:
+            raise BadImage(f"the archive has no file {name}")
+        with file:
+            yield cast(BinaryIO, file)
+
+
+def load(store: ContentStore, file: BinaryIO, name: str = "") -> list[ImageRecord]:
+    """Add the images in an archive to the store. `name` is that of an image without one. Raises `ImageError`."""
+    try:
+        with store.writing(), tarfile.open(fileobj=cast(IO[bytes], file)) as archive:
+            source = _Archive(archive)
+            if source.has(_DOCKER):
+                return _load_docker(store, source, name)
+            if source.has(_INDEX):
+                return _load_oci(store, source, name)
+    except (tarfile.TarError, EOFError) as error:
+        raise BadImage(f"not an archive of images: {error}") from error
+    except OSError as error:
+        raise BadImage(f"cannot read the archive: {error.strerror or error}") from error
+    raise BadImage(f"neither an archive of `docker save` nor an OCI archive: it has neither {_DOCKER} nor {_INDEX}")
+
+
+def load_root(store: ContentStore, file: BinaryIO, name: str) -> ImageRecord:
+    """Add the root file system in an archive to the store, as an image of one layer. Raises `ImageError`."""
+    platform = documents.this_platform()
+    with store.writing():
+        layer = msgspec.structs.replace(store.add_stream(file), media_type=documents.OCI_LAYER)
+        config = {
+            "architecture": platform.architecture,
+            "os": platform.os,
+            "config": {},
+            "rootfs": {"type": "layers", "diff_ids": [layer.digest]},
+        }
+        [record] = _add(store, [name], store.add_blob(json.dumps(config).encode()), [layer], "")
+    return record
+
+
+def _load_docker(store: ContentStore, source: _Archive, name: str) -> list[ImageRecord]:
+    try:
+        images = msgspec.json.decode(_read(source, _DOCKER), type=list[_DockerImage])
+    except msgspec.MsgspecError as error:
+        raise BadImage(f"{_DOCKER} is invalid: {error}") from error
+    records = []
+    for image in images:
+        config = store.add_blob(_read(source, image.config))
+        layers = []
+        for layer in image.layers:
+            with source.open(layer) as file:
+                added = store.add_stream(file)
+            layers.append(msgspec.structs.replace(added, media_type=documents.OCI_LAYER))
+        names = [name] if name else image.repo_tags or []
+        records += _add(store, names, config, layers, "")
+    return records
+
+
+def _load_oci(store: ContentStore, source: _Archive, name: str) -> list[ImageRecord]:
+    index = documents.parse_document(_read(source, _INDEX), documents.OCI_INDEX)
+    if not isinstance(index, Index):
+        raise BadImage(f"{_INDEX} is not an index")
+    records = []
+    for top in index.manifests:
+        document = _load_document(store, source, top)
+        if isinstance(document, Index):
+            document = _load_document(store, source, documents.choose_manifest(document, documents.this_platform()))
+        if not isinstance(document, Manifest):
+            raise BadImage("the index leads to another index")
+        for each in (document.config, *document.layers):
+            with source.open(_blob_name(each.digest)) as file:
+                added = store.add_stream(file)
+            if (added.digest, added.size) != (each.digest, each.size):
+                raise BadImage(f"unexpected content: {added.digest} of {added.size} bytes, not {each.digest}")
+        names = [name] if name else [value for key in _NAMES if (value := top.annotations.get(key, ""))][:1]
+        records += _add(store, names, document.config.digest, document.layers, top.digest)
+    return records
+
+
+def _load_document(store: ContentStore, source: _Archive, descriptor: Descriptor) -> Index | Manifest:
+    content = _read(source, _blob_name(descriptor.digest))
+    documents.verify(content, descriptor.digest)
+    store.add_blob(content)
+    return documents.parse_document(content, descriptor.media_type)
+
+
+def _add(
+    store: ContentStore, names: Iterable[str], config: str, layers: Iterable[Descriptor], digest: str
+) -> list[ImageRecord]:
+    """Add an image whose blobs the store has, under each of its names."""
+    layers = tuple(layers)
+    references = [_parse_name(name) for name in names]
+    if not references:
+        raise BadImage("the image has no name; give it one with --tag")
+    content = store.read_blob(config)
+    parsed = documents.parse_config(content, len(layers))
+    documents.check_platform(parsed, documents.this_platform())
+    diff_ids = tuple(parsed.rootfs.diff_ids or ())
+    for layer, diff_id in zip(layers, diff_ids, strict=True):
+        add_layer(store, layer.digest, diff_id)
+    own = Descriptor(digest=config, size=len(content), media_type=documents.OCI_CONFIG)
+    manifest = store.add_blob(msgspec.json.encode(Manifest(config=own, layers=layers)))
+    records = []
+    for reference in references:
+        record = ImageRecord(
+            name=reference.key,
+            digest=digest,
+            manifest=manifest,
+            config=config,
+            layers=diff_ids,
+            size=documents.total_size((own, *layers)),
+        )
+        store.add_record(record)
+        records.append(record)
+    return records
+
+
+def _parse_name(name: str) -> Reference:
+    reference = parse_reference(name)
+    if reference is None:
+        raise BadImage(f'couldn\'t parse image name "{name}": invalid reference format')
+    return reference
+
+
+def save(store: ContentStore, names: Iterable[str], file: BinaryIO) -> None:
+    """Write images to an archive that is an OCI archive and one for `docker load`. Raises `ImageError`."""
+    index, docker = [], []
+    written: set[str] = set()
+    try:
+        with store.writing(), tarfile.open(fileobj=cast(IO[bytes], file), mode="w|") as archive:
+            _put(archive, LAYOUT, b'{"imageLayoutVersion":"1.0.0"}')
+            for name in names:
+                reference = _parse_name(name)
+                record = store.find(reference.key)
+                if record is None:
+                    raise NotFound(f"{reference}: not found")
+                content = store.read_blob(record.manifest)
+                manifest = documents.parse_document(content)
+                if not isinstance(manifest, Manifest):
+                    raise BadImage(f"{record.manifest} is not a manifest")
+                for digest in (record.manifest, record.config, *(layer.digest for layer in manifest.layers)):
+                    if digest not in written:
+                        written.add(digest)
+                        archive.add(store.blob_path(digest), _blob_name(digest))
+                index.append(
+                    Descriptor(
+                        digest=record.manifest,
+                        size=len(content),
+                        media_type=manifest.media_type,
+                        annotations={_NAMES[0]: record.name},
+                    )
+                )
+                layers = [_blob_name(layer.digest) for layer in manifest.layers]
+                docker.append(_DockerImage(_blob_name(record.config), layers, [record.name]))
+            _put(archive, _INDEX, msgspec.json.encode(Index(tuple(index))))
+            _put(archive, _DOCKER, msgspec.json.encode(docker))
+    except OSError as error:
+        raise StoreFailed(f"cannot write the archive: {error.strerror}") from error
+
+
+def _put(archive: tarfile.TarFile, name: str, content: bytes) -> None:
+    member = tarfile.TarInfo(name)
+    member.size = len(content)
+    archive.addfile(member, io.BytesIO(content))
+
+
+def _read(source: _Archive, name: str) -> bytes:
+    with source.open(name) as file:
+        content = file.read(documents.MAX_DOCUMENT + 1)
+    if len(content) > documents.MAX_DOCUMENT:
+        raise BadImage(f"{name} has more than {documents.MAX_DOCUMENT} bytes")
+    return content
+
+
+def _blob_name(digest: str) -> str:
+    return f"blobs/{documents.check_digest(digest).replace(':', '/')}"

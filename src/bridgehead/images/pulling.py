@@ -1,0 +1,166 @@
+"""Pulls of images: from a registry to the content store."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final
+
+import msgspec
+
+from . import documents
+from .documents import Descriptor, Index, Manifest
+from .errors import BadImage, Denied, ImageError
+from .references import Reference
+from .registry.credentials import Credential
+from .registry.hosts import Endpoint, default_endpoint
+from .registry.repository import Repository
+from .registry.transport import Transport
+from .store.content import ContentStore, ImageRecord
+from .store.unpacking import add_layer
+
+_LAYERS_AT_ONCE: Final = 3  # as containerd
+_UNPACKS_AT_ONCE: Final = 2
+
+OnProgress = Callable[["Progress"], None]
+
+
+class Progress(msgspec.Struct):
+    """The state of a pull, in bytes of its layers; `total` is 0 until the manifest is known."""
+
+    done: int = 0
+    total: int = 0
+
+
+class Puller:
+    """Pulls images to `store`. `hosts` are the configured endpoints by registry ("_default" for all others)."""
+
+    def __init__(
+        self, store: ContentStore, transport: Transport, hosts: Mapping[str, Sequence[Endpoint]] | None = None
+    ) -> None:
+        self._store = store
+        self._transport = transport
+        self._hosts = hosts or {}
+        self._layers: dict[str, asyncio.Lock] = {}  # by diff_id: two images can have one layer
+        self._unpacking = asyncio.Semaphore(_UNPACKS_AT_ONCE)
+
+    def check_reachable(self, reference: Reference) -> None:
+        """Raises `Unreachable` for an image that cannot be pulled at present, without sending anything."""
+        self._repository(reference, None).check_reachable()
+
+    async def pull(
+        self, reference: Reference, credentials: Sequence[Credential] = (), on_progress: OnProgress = lambda _: None
+    ) -> ImageRecord:
+        """Pull an image, with the first of `credentials` that are accepted, else without. Raises `ImageError`."""
+        denied = Denied("no credentials were accepted")
+        for credential in (*credentials, None):
+            try:
+                return await self._pull(self._repository(reference, credential), reference, on_progress)
+            except Denied as error:
+                denied = error
+            except ImageError as error:
+                raise _with_reference(error, reference) from error
+        raise _with_reference(denied, reference) from denied
+
+    def _repository(self, reference: Reference, credential: Credential | None) -> Repository:
+        endpoints = self._hosts.get(reference.registry) or [
+            *self._hosts.get("_default", ()),
+            default_endpoint(reference.registry),
+        ]
+        return Repository(self._transport, reference, endpoints, credential)
+
+    async def _pull(self, repository: Repository, reference: Reference, on_progress: OnProgress) -> ImageRecord:
+        with self._store.writing():
+            top, content = await repository.resolve()
+            descriptor, body = top, content
+            document = documents.parse_document(content, top.media_type)
+            if isinstance(document, Index):
+                descriptor = documents.choose_manifest(document, documents.this_platform())
+                body = await repository.fetch_document(descriptor)
+                document = documents.parse_document(body, descriptor.media_type)
+            if not isinstance(document, Manifest):
+                raise BadImage("the index leads to another index")
+            self._store.add_blob(content)
+            self._store.add_blob(body)
+            progress = Progress(0, documents.total_size(document.layers))
+            on_progress(progress)
+            await self._fetch_blob(repository, document.config, lambda _: None)
+            config = documents.parse_config(self._store.read_blob(document.config.digest), len(document.layers))
+            documents.check_platform(config, documents.this_platform())
+            diff_ids = config.rootfs.diff_ids or ()
+            await self._fetch_layers(repository, document.layers, diff_ids, progress, on_progress)
+            record = ImageRecord(
+                name=reference.key,
+                digest=top.digest,
+                manifest=descriptor.digest,
+                config=document.config.digest,
+                layers=tuple(diff_ids),
+                size=documents.total_size((document.config, *document.layers)),
+            )
+            self._store.add_record(record)
+            return record
+
+    async def _fetch_layers(
+        self,
+        repository: Repository,
+        layers: Sequence[Descriptor],
+        diff_ids: Sequence[str],
+        progress: Progress,
+        on_progress: OnProgress,
+    ) -> None:
+        slots = asyncio.Semaphore(_LAYERS_AT_ONCE)
+
+        def count(size: int) -> None:
+            progress.done += size
+            on_progress(progress)
+
+        async def fetch(layer: Descriptor, diff_id: str) -> None:
+            async with slots, self._layers.setdefault(diff_id, asyncio.Lock()):
+                await self._fetch_blob(repository, layer, count)
+                await self._unpack(layer, diff_id)
+
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                for layer, diff_id in zip(layers, diff_ids, strict=True):
+                    tasks.create_task(fetch(layer, diff_id))
+        except* ImageError as group:
+            raise _first(group) from group
+        finally:
+            for diff_id in diff_ids:
+                lock = self._layers.get(diff_id)
+                if lock is not None and not lock.locked():
+                    del self._layers[diff_id]
+
+    async def _fetch_blob(self, repository: Repository, descriptor: Descriptor, count: Callable[[int], None]) -> None:
+        if self._store.has_blob(descriptor):
+            count(descriptor.size)
+            return
+        with self._store.open_partial(descriptor.digest) as partial:
+            if partial.size > descriptor.size:
+                partial.restart()
+            count(partial.size)
+            is_resumed = partial.size > 0
+            await repository.download(descriptor, partial, count)
+            try:
+                partial.commit(descriptor, self._store.blob_path(descriptor.digest))
+            except BadImage:
+                if not is_resumed:
+                    raise
+                # An earlier attempt may have got other content; the file is empty now.
+                await repository.download(descriptor, partial, count)
+                partial.commit(descriptor, self._store.blob_path(descriptor.digest))
+
+    async def _unpack(self, layer: Descriptor, diff_id: str) -> None:
+        async with self._unpacking:
+            await asyncio.to_thread(add_layer, self._store, layer.digest, diff_id)
+
+
+def _first(group: BaseExceptionGroup[ImageError]) -> ImageError:
+    found = group.exceptions[0]
+    return _first(found) if isinstance(found, BaseExceptionGroup) else found
+
+
+def _with_reference(error: ImageError, reference: Reference) -> ImageError:
+    """Return the error with containerd's beginning of the message."""
+    kind = type(error)
+    return kind(f'failed to pull and unpack image "{reference}": {error}')

@@ -1,0 +1,101 @@
+"""Credentials for registries, from Docker's configuration files.
+
+Pure: no I/O, no clock, no randomness. Source: Kubernetes "Pull an Image from a Private Registry" and
+`k8s.io/kubernetes/pkg/credentialprovider`: the keys of `auths` are matched by parts of the host name, which may have
+wildcards, and by a prefix of the path; the most specific key comes first.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import Iterable, Mapping
+from fnmatch import fnmatchcase
+from typing import Final
+
+import msgspec
+
+from bridgehead.images.references import Reference
+
+_DOCKER_HUB: Final = frozenset({"docker.io", "index.docker.io", "registry-1.docker.io"})
+
+
+class Credential(msgspec.Struct, frozen=True, kw_only=True):
+    """`identity_token` is a refresh token for the token server, `registry_token` a bearer token for the registry."""
+
+    username: str = ""
+    password: str = ""
+    identity_token: str = ""
+    registry_token: str = ""
+
+
+class _Entry(msgspec.Struct, frozen=True):
+    username: str = ""
+    password: str = ""
+    auth: str = ""
+    identity_token: str = msgspec.field(name="identitytoken", default="")
+    registry_token: str = msgspec.field(name="registrytoken", default="")
+
+
+class _ConfigFile(msgspec.Struct, frozen=True):
+    auths: dict[str, _Entry] | None = None
+
+
+class BadCredentials(ValueError):
+    """The text is not a Docker configuration."""
+
+
+Keyring = Mapping[str, Credential]
+
+
+def parse_docker_config(text: bytes, *, is_legacy: bool = False) -> dict[str, Credential]:
+    """Parse `.dockerconfigjson` (or ~/.docker/config.json), or with `is_legacy` `.dockercfg`; by the keys of `auths`.
+
+    Raises `BadCredentials`.
+    """
+    try:
+        if is_legacy:
+            entries = msgspec.json.decode(text, type=dict[str, _Entry])
+        else:
+            entries = msgspec.json.decode(text, type=_ConfigFile).auths or {}
+        return {key: _credential(entry) for key, entry in entries.items()}
+    except (msgspec.MsgspecError, binascii.Error, UnicodeDecodeError) as error:
+        raise BadCredentials(str(error)) from error
+
+
+def _credential(entry: _Entry) -> Credential:
+    username, password = entry.username, entry.password
+    if entry.auth:
+        username, _, password = base64.b64decode(entry.auth).decode().rstrip("\0").partition(":")
+    return Credential(
+        username=username,
+        password=password,
+        identity_token=entry.identity_token,
+        registry_token=entry.registry_token,
+    )
+
+
+def find_credentials(keyrings: Iterable[Keyring], reference: Reference) -> list[Credential]:
+    """Return the credentials for an image, those of earlier keyrings first, in each the most specific key first."""
+    found = []
+    for keyring in keyrings:
+        keys = sorted(keyring, key=_split_key, reverse=True)
+        found += [keyring[key] for key in keys if _matches(_split_key(key), reference)]
+    return list(dict.fromkeys(found))
+
+
+def _split_key(key: str) -> tuple[str, str]:
+    """The host with its port, and the path, of a key as `https://index.docker.io/v1/` or `*.example.com:5000/team`."""
+    host, _, path = key.partition("://")[2].partition("/") if "://" in key else key.partition("/")
+    path = path.strip("/")
+    return ("docker.io" if host in _DOCKER_HUB else host), "" if path in ("v1", "v2") else path
+
+
+def _matches(key: tuple[str, str], reference: Reference) -> bool:
+    (pattern, _, pattern_port), (host, _, port) = key[0].partition(":"), reference.registry.partition(":")
+    parts, wanted = pattern.split("."), host.split(".")
+    if pattern_port != port or len(parts) != len(wanted):
+        return False
+    if not all(fnmatchcase(part, glob) for part, glob in zip(wanted, parts, strict=True)):
+        return False
+    return not key[1] or f"{reference.path}/".startswith(f"{key[1]}/")

@@ -1,0 +1,228 @@
+"""One repository of a registry: its manifests and blobs, from the first server that has them.
+
+Source: OCI distribution specification 1.1, "Pull".
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from typing import Final, Protocol, TypeVar
+from urllib.parse import urlsplit
+
+import aiohttp
+
+from bridgehead.images import documents
+from bridgehead.images.documents import Descriptor
+from bridgehead.images.errors import BadImage, Denied, ImageError, NotFound, PullFailed, Unreachable
+from bridgehead.images.references import Reference
+
+from . import hosts, retries
+from .authorization import authorize
+from .credentials import Credential
+from .hosts import Endpoint
+from .transport import Transport, describe
+
+T = TypeVar("T")
+
+_CHUNK: Final = 1 << 20  # bytes
+_ACCEPT: Final = ", ".join((*documents.MANIFESTS, *documents.INDEXES))
+
+
+class Sink(Protocol):
+    """A file that a blob is downloaded to. `size` is what it has already, in bytes."""
+
+    size: int
+
+    def write(self, data: bytes) -> None: ...
+
+    def restart(self) -> None:
+        """Forget everything that was written."""
+        ...
+
+
+class Repository:
+    """The repository of `reference` at `endpoints`, which are tried in their order, for one pull."""
+
+    def __init__(
+        self,
+        transport: Transport,
+        reference: Reference,
+        endpoints: Sequence[Endpoint],
+        credential: Credential | None = None,
+    ) -> None:
+        self._transport = transport
+        self._reference = reference
+        self._endpoints = endpoints
+        self._credential = credential
+        self._authorizations: dict[str, str] = {}  # by the endpoint's URL
+        self._authorizing = asyncio.Lock()
+
+    def check_reachable(self) -> None:
+        """Raises `Unreachable` when no endpoint may be tried."""
+        failures = []
+        for endpoint in self._endpoints:
+            try:
+                self._transport.check_reachable(endpoint.url)
+                return
+            except Unreachable as error:
+                failures.append(error)
+        raise failures[-1]
+
+    async def resolve(self) -> tuple[Descriptor, bytes]:
+        """Return the index or manifest that the reference names, with its digest. Raises `ImageError`."""
+        reference = self._reference
+
+        async def fetch(endpoint: Endpoint) -> tuple[Descriptor, bytes]:
+            descriptor, content = await self._fetch_document(endpoint, reference.target)
+            if reference.digest:
+                documents.verify(content, reference.digest)
+            return descriptor, content
+
+        capability = hosts.PULL if reference.digest else hosts.RESOLVE
+        return await self._first_of(capability, f'failed to resolve reference "{reference}"', fetch)
+
+    async def fetch_document(self, descriptor: Descriptor) -> bytes:
+        """Return the manifest of a descriptor, verified. Raises `ImageError`."""
+
+        async def fetch(endpoint: Endpoint) -> bytes:
+            _, content = await self._fetch_document(endpoint, descriptor.digest)
+            documents.verify(content, descriptor.digest)
+            return content
+
+        return await self._first_of(hosts.PULL, f"failed to fetch {descriptor.digest}", fetch)
+
+    async def download(self, descriptor: Descriptor, sink: Sink, on_progress: Callable[[int], None]) -> None:
+        """Download a blob, from where `sink` ends; broken downloads are resumed. The caller verifies the digest.
+
+        `on_progress` is called with the numbers of new bytes. Raises `ImageError`.
+        """
+
+        async def fetch(endpoint: Endpoint) -> None:
+            await self._download(endpoint, descriptor, sink, on_progress)
+
+        await self._first_of(hosts.PULL, f"failed to copy {descriptor.digest}", fetch)
+
+    async def _first_of(self, capability: str, what: str, fetch: Callable[[Endpoint], Awaitable[T]]) -> T:
+        """Return what the first endpoint with `capability` has. Raises the last one's error, which is the registry's
+        own."""
+        able = [endpoint for endpoint in self._endpoints if capability in endpoint.capabilities]
+        error: ImageError = PullFailed(f"{what}: no configured host may do that")
+        for endpoint in able:
+            try:
+                return await fetch(endpoint)
+            except (PullFailed, BadImage) as failure:
+                error = type(failure)(f"{what}: {failure}")
+                error.__cause__ = failure
+            except (aiohttp.ClientError, TimeoutError) as failure:
+                error = PullFailed(f"{what}: {describe(failure)}")
+                error.__cause__ = failure
+        raise error
+
+    async def _fetch_document(self, endpoint: Endpoint, target: str) -> tuple[Descriptor, bytes]:
+        url = f"{endpoint.url}/{self._reference.path}/manifests/{target}"
+        async with self._get(endpoint, url, {"Accept": _ACCEPT}) as response:
+            content = await _read_bounded(response, documents.MAX_DOCUMENT)
+            media_type = response.headers.get("Content-Type", "").partition(";")[0].strip()
+        return Descriptor(digest=documents.digest_of(content), size=len(content), media_type=media_type), content
+
+    async def _download(
+        self, endpoint: Endpoint, descriptor: Descriptor, sink: Sink, on_progress: Callable[[int], None]
+    ) -> None:
+        url = f"{endpoint.url}/{self._reference.path}/blobs/{descriptor.digest}"
+        failures = 0
+        while sink.size < descriptor.size:
+            before = sink.size
+            try:
+                is_continued = await self._download_rest(endpoint, url, descriptor, sink, on_progress)
+            except (aiohttp.ClientConnectionError, aiohttp.ClientPayloadError, TimeoutError) as error:
+                failures = 1 if sink.size > before else failures + 1  # a download that goes on is no failure
+                delay = retries.delay_seconds(failures, "", time.time())
+                if delay is None:
+                    raise PullFailed(f"the download breaks off: {describe(error)}") from error
+                await asyncio.sleep(delay)
+            else:
+                if is_continued and sink.size < descriptor.size:
+                    raise BadImage(f"{descriptor.digest} has {sink.size} bytes, not {descriptor.size}")
+
+    async def _download_rest(
+        self, endpoint: Endpoint, url: str, descriptor: Descriptor, sink: Sink, on_progress: Callable[[int], None]
+    ) -> bool:
+        """Download until the server ends the answer. Returns False when the download has to begin anew."""
+        headers = {"Range": f"bytes={sink.size}-"} if sink.size else {}
+        async with self._get(endpoint, url, headers, accepted=(200, 206, 416)) as response:
+            if sink.size and not _continues(response, sink.size):
+                sink.restart()  # the server does not know ranges, or has other content
+                if response.status != 200:
+                    return False
+            async for data in response.content.iter_chunked(_CHUNK):
+                if sink.size + len(data) > descriptor.size:
+                    raise BadImage(f"{descriptor.digest} has more than {descriptor.size} bytes")
+                sink.write(data)
+                on_progress(len(data))
+        return True
+
+    @contextlib.asynccontextmanager
+    async def _get(
+        self, endpoint: Endpoint, url: str, headers: dict[str, str], *, accepted: Sequence[int] = (200,)
+    ) -> AsyncIterator[aiohttp.ClientResponse]:
+        """GET with authorization. Raises `ImageError` for any other status than those of `accepted`."""
+        for is_last in (False, True):
+            used = self._authorizations.get(endpoint.url, "")
+            sent = {**dict(endpoint.headers), **headers, **({"Authorization": used} if used else {})}
+            async with self._transport.request("GET", url, endpoint, sent) as response:
+                if response.status in accepted:
+                    yield response
+                    return
+                if response.status != 401 or is_last:
+                    raise await self._refusal(response, url)
+                challenges = response.headers.getall("WWW-Authenticate", [])
+            async with self._authorizing:  # several layers at once need one token
+                if self._authorizations.get(endpoint.url, "") == used:
+                    granted = await authorize(
+                        self._transport, endpoint, challenges, self._reference.path, self._credential
+                    )
+                    if not granted or granted == used:
+                        raise Denied(_unexpected("GET", url, response))
+                    self._authorizations[endpoint.url] = granted
+
+    async def _refusal(self, response: aiohttp.ClientResponse, url: str) -> ImageError:
+        if response.status == 404:
+            return NotFound(f"{self._reference}: not found")
+        if response.status in (401, 403):
+            message = await _server_message(response)
+            return Denied(
+                "pull access denied, repository does not exist or may require authorization: server message: "
+                f"{message or 'insufficient_scope: authorization failed'}"
+            )
+        message = await _server_message(response)
+        return PullFailed(_unexpected("GET", url, response) + (f": {message}" if message else ""))
+
+
+def _continues(response: aiohttp.ClientResponse, offset: int) -> bool:
+    return response.status == 206 and response.headers.get("Content-Range", "").startswith(f"bytes {offset}-")
+
+
+def _unexpected(method: str, url: str, response: aiohttp.ClientResponse) -> str:
+    shown = urlsplit(url)._replace(query="").geturl()
+    return f"unexpected status from {method} request to {shown}: {response.status} {response.reason or ''}".rstrip()
+
+
+async def _read_bounded(response: aiohttp.ClientResponse, bound: int) -> bytes:
+    content = bytearray()
+    async for data in response.content.iter_chunked(_CHUNK):
+        content += data
+        if len(content) > bound:
+            raise BadImage(f"the manifest has more than {bound} bytes")
+    return bytes(content)
+
+
+async def _server_message(response: aiohttp.ClientResponse) -> str:
+    """Return the registry's reason, as `toomanyrequests: You have reached your pull rate limit`, or ""."""
+    try:
+        content = await _read_bounded(response, 1 << 16)
+        return documents.describe_errors(content)
+    except (aiohttp.ClientError, TimeoutError, ImageError):
+        return ""

@@ -1,0 +1,196 @@
+"""HTTP to registries: connections, redirects, retries, and the bounds of where requests may go.
+
+Credentials stay with the server for which they are: a redirect to another one is followed without them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import errno
+import os
+import socket
+import ssl
+import time
+import urllib.request
+from collections.abc import AsyncIterator, Mapping
+from typing import Final
+from urllib.parse import urljoin, urlsplit
+
+import aiohttp
+from yarl import URL
+
+from bridgehead import __version__
+from bridgehead.images.errors import PullFailed, Unreachable
+
+from . import hosts, retries
+from .hosts import Endpoint
+
+_CONNECT_SECONDS: Final = 5.0
+_SILENCE_SECONDS: Final = 30.0  # without a byte, a connection counts as broken
+_UNREACHABLE_SECONDS: Final = 30.0  # as long, a server that could not be reached is not tried again
+_MAX_REDIRECTS: Final = 10
+_REDIRECTS: Final = frozenset({301, 302, 303, 307, 308})
+
+
+class Transport:
+    """Use as an async context manager. `is_offline`: requests go to this machine's loopback only."""
+
+    def __init__(self, *, is_offline: bool = False) -> None:
+        self.is_offline = is_offline
+        self._session: aiohttp.ClientSession | None = None
+        self._contexts: dict[tuple[bool, str], ssl.SSLContext] = {}
+        self._unreachable: dict[str, tuple[float, str]] = {}  # host -> (until, reason)
+
+    async def __aenter__(self) -> Transport:
+        self._session = aiohttp.ClientSession(
+            timeout=aiohttp.ClientTimeout(total=None, connect=_CONNECT_SECONDS, sock_read=_SILENCE_SECONDS),
+            cookie_jar=aiohttp.DummyCookieJar(),
+            auto_decompress=False,  # a layer's digest is that of the bytes that are sent
+            headers={"User-Agent": f"bridgehead/{__version__}", "Accept-Encoding": "identity"},
+        )
+        return self
+
+    async def __aexit__(self, *error: object) -> None:
+        if self._session is not None:
+            await self._session.close()
+
+    def check_reachable(self, url: str) -> None:
+        """Raises `Unreachable` for a server that is out of bounds, or that did not answer a moment ago."""
+        host = urlsplit(url).hostname or ""
+        if self.is_offline and not hosts.is_loopback(host):
+            raise Unreachable(hosts.describe_offline(host))
+        until, reason = self._unreachable.get(_origin(url), (0.0, ""))
+        if time.monotonic() < until:
+            raise Unreachable(reason)
+
+    @contextlib.asynccontextmanager
+    async def request(
+        self, method: str, url: str, endpoint: Endpoint, headers: Mapping[str, str], *, body: bytes | None = None
+    ) -> AsyncIterator[aiohttp.ClientResponse]:
+        """Send a request, again where that may help; redirects are followed. Yields an answer of whatever status.
+
+        Raises `Unreachable` when no connection could be made, `PullFailed` for other failures of the connection.
+        """
+        failures = 0
+        while True:
+            try:
+                response = await self._follow(method, url, endpoint, headers, body)
+            except (aiohttp.ClientConnectionError, TimeoutError, aiohttp.ClientPayloadError) as error:
+                failures += 1
+                delay = retries.delay_seconds(failures, "", time.time())
+                if delay is None:
+                    raise PullFailed(f'failed to do request: {method} "{url}": {describe(error)}') from error
+            else:
+                failures += 1
+                delay = None
+                if retries.is_retried(response.status):
+                    delay = retries.delay_seconds(failures, response.headers.get("Retry-After", ""), time.time())
+                if delay is None:
+                    try:
+                        yield response
+                    finally:
+                        response.release()
+                    return
+                response.release()
+            await asyncio.sleep(delay)
+
+    async def _follow(
+        self, method: str, url: str, endpoint: Endpoint, headers: Mapping[str, str], body: bytes | None
+    ) -> aiohttp.ClientResponse:
+        for _ in range(_MAX_REDIRECTS):
+            response = await self._send(method, url, endpoint, headers, body)
+            target = response.headers.get("Location", "")
+            if response.status not in _REDIRECTS or not target:
+                return response
+            response.release()
+            before, url = url, urljoin(url, target)
+            if urlsplit(url).scheme not in ("http", "https"):
+                raise PullFailed(f'{method} "{before}": redirected to {url[:200]!r}')
+            if _origin(url) != _origin(before):
+                own = {name.lower() for name, _ in endpoint.headers}
+                headers = {
+                    name: value
+                    for name, value in headers.items()
+                    if name.lower() != "authorization" and name.lower() not in own
+                }
+                endpoint = Endpoint(url=url)
+        raise PullFailed(f'{method} "{url}": stopped after {_MAX_REDIRECTS} redirects')
+
+    async def _send(
+        self, method: str, url: str, endpoint: Endpoint, headers: Mapping[str, str], body: bytes | None
+    ) -> aiohttp.ClientResponse:
+        self.check_reachable(url)
+        if self._session is None:
+            raise RuntimeError("the transport is not open")
+        host = urlsplit(url).hostname or ""
+        proxy = None if hosts.is_loopback(host) else _proxy_for(url, host)
+        try:
+            return await self._session.request(
+                method,
+                URL(url, encoded=True),
+                headers=headers,
+                data=body,
+                allow_redirects=False,
+                proxy=proxy,
+                ssl=self._context(endpoint) if url.startswith("https:") else True,
+            )
+        except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as error:
+            if isinstance(error, aiohttp.ClientConnectorCertificateError | aiohttp.ClientConnectorSSLError):
+                raise PullFailed(f'failed to do request: {method} "{url}": {describe(error)}') from error
+            reason = f'failed to do request: {method} "{url}": {describe(error)}'
+            self._unreachable[_origin(url)] = (time.monotonic() + _UNREACHABLE_SECONDS, reason)
+            raise Unreachable(reason) from error
+        except aiohttp.InvalidURL as error:
+            raise PullFailed(f"invalid URL {url[:200]!r}") from error
+
+    def _context(self, endpoint: Endpoint) -> ssl.SSLContext:
+        key = (endpoint.skip_verify, endpoint.ca)
+        context = self._contexts.get(key)
+        if context is None:
+            try:
+                context = ssl.create_default_context()
+                if endpoint.ca:
+                    context.load_verify_locations(cadata=endpoint.ca)
+            except ssl.SSLError as error:
+                raise PullFailed(f"the certificates for {endpoint.url} cannot be used: {error}") from error
+            if endpoint.skip_verify:
+                context.check_hostname = False
+                context.verify_mode = ssl.CERT_NONE
+            self._contexts[key] = context
+        return context
+
+
+def _proxy_for(url: str, host: str) -> str | None:
+    """Return the proxy of the user's environment (https_proxy, no_proxy)."""
+    if urllib.request.proxy_bypass(host):
+        return None
+    return urllib.request.getproxies().get(urlsplit(url).scheme)
+
+
+def _origin(url: str) -> str:
+    parts = urlsplit(url)
+    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}"
+
+
+def describe(error: BaseException) -> str:
+    """Describe a failure of a connection as Go does, which users know from containerd."""
+    if isinstance(error, aiohttp.ClientConnectorDNSError):
+        return f"dial tcp: lookup {error.host}: {_name_failure(error)}"
+    if isinstance(error, aiohttp.ClientConnectorCertificateError):
+        return f"tls: failed to verify certificate: {error.certificate_error}"
+    if isinstance(error, aiohttp.ClientConnectorSSLError):
+        return f"tls: {error.os_error}"
+    if isinstance(error, aiohttp.ClientConnectorError):
+        number = error.os_error.errno
+        reason = (
+            os.strerror(number).lower() if number is not None and number in errno.errorcode else str(error.os_error)
+        )
+        return f"dial tcp {error.host}:{error.port}: connect: {reason}"
+    if isinstance(error, TimeoutError):
+        return "i/o timeout"
+    return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+
+
+def _name_failure(error: aiohttp.ClientConnectorDNSError) -> str:
+    return "no such host" if error.os_error.errno in (socket.EAI_NONAME, None) else str(error.os_error.strerror)

@@ -1,0 +1,71 @@
+"""The kubelet's client of the puller."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from bridgehead.images.errors import PullFailed, Unreachable
+from bridgehead.images.references import parse_reference
+from bridgehead.images.registry import hosts
+from bridgehead.images.registry.credentials import Credential
+from bridgehead.images.store.content import ContentStore, ImageRecord
+
+from . import messages
+from .messages import Pulled
+
+SOCKET: Final = "puller.sock"
+
+
+class PullerClient:
+    """`directory` is the content store, in which the puller's socket is. `local_only`: the puller asks no registry but
+    those on its own machine, and the client need not ask the puller for others."""
+
+    def __init__(self, directory: Path, *, local_only: bool = False) -> None:
+        self._directory = directory
+        self._local_only = local_only
+
+    def list_images(self) -> list[ImageRecord]:
+        """Return the images that are in the store now."""
+        return ContentStore(self._directory).records()
+
+    async def pull(self, image: str, credentials: Sequence[Credential], on_started: Callable[[], None]) -> Pulled:
+        """Pull an image; `on_started` is called when a registry is contacted. Raises `ImageError`.
+
+        Without a puller the image is `Unreachable`.
+        """
+        reference = parse_reference(image)
+        if self._local_only and reference is not None and not hosts.is_loopback(reference.host):
+            raise Unreachable(hosts.describe_offline(reference.host))
+        try:
+            reader, writer = await self._connect()
+        except OSError as error:
+            raise Unreachable(f"this lab has no process that pulls images: {error.strerror}") from error
+        try:
+            writer.write(messages.encode(messages.PullRequest(image=image, credentials=tuple(credentials))))
+            while line := await reader.readline():
+                match messages.decode_answer(line):
+                    case messages.Started():
+                        on_started()
+                    case messages.Failed() as failure:
+                        raise messages.error_of(failure)
+                    case Pulled() as pulled:
+                        return pulled
+        except (OSError, ValueError, msgspec.MsgspecError) as error:
+            raise PullFailed(f"the process that pulls images does not answer: {error}") from error
+        finally:
+            writer.close()
+        raise PullFailed("the process that pulls images has ended")
+
+    async def _connect(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        # By descriptor: the path can be longer than the address of a Unix socket.
+        directory = os.open(self._directory, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            return await asyncio.open_unix_connection(f"/proc/self/fd/{directory}/{SOCKET}", limit=messages.MAX_LINE)
+        finally:
+            os.close(directory)

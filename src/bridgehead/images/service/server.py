@@ -1,0 +1,98 @@
+"""The puller's server: pulls what kubelets ask for, equal pulls once."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import socket
+import time
+from pathlib import Path
+
+import msgspec
+
+from bridgehead.images.errors import BadImage, ImageError, Unreachable
+from bridgehead.images.pulling import Puller
+from bridgehead.images.references import Reference, parse_reference
+from bridgehead.images.registry import hosts
+from bridgehead.images.registry.credentials import Credential, find_credentials
+from bridgehead.images.registry.transport import Transport
+from bridgehead.images.store.content import ContentStore, ImageRecord
+
+from . import messages
+from .configuration import PullerConfig
+
+log = logging.getLogger(__name__)
+
+
+class PullerServer:
+    """Answers connections; `serve` makes one."""
+
+    def __init__(self, store: ContentStore, transport: Transport, config: PullerConfig) -> None:
+        self._puller = Puller(store, transport, config.hosts)
+        self._config = config
+        self._running: dict[tuple[str, tuple[Credential, ...]], asyncio.Task[ImageRecord]] = {}
+
+    async def answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Serve one connection."""
+        try:
+            request = messages.decode_request(await reader.readline())
+            answer = await self._answer(request, writer)
+        except (ValueError, msgspec.MsgspecError, ConnectionError) as error:
+            log.warning("a connection does not use the puller's protocol: %s", error)
+        except ImageError as error:
+            log.info("%s: %s", request.image, error)
+            writer.write(messages.encode(messages.failure_of(error)))
+        else:
+            log.info("pulled %s: %s in %.1f s", request.image, answer.id, answer.seconds)
+            writer.write(messages.encode(answer))
+        finally:
+            with contextlib.suppress(OSError):
+                writer.close()
+                await writer.wait_closed()
+
+    async def _answer(self, request: messages.PullRequest, writer: asyncio.StreamWriter) -> messages.Pulled:
+        """Raises `ImageError`."""
+        began = time.monotonic()
+        reference = parse_reference(request.image)
+        if reference is None:
+            raise BadImage(f'couldn\'t parse image name "{request.image}": invalid reference format')
+        self._check_reachable(reference)
+        writer.write(messages.encode(messages.Started()))
+        own = find_credentials([self._config.credentials], reference)
+        key = (reference.key, (*request.credentials, *own))
+        task = self._running.get(key)
+        if task is None:
+            task = self._running[key] = asyncio.create_task(self._puller.pull(reference, key[1]))
+            task.add_done_callback(lambda _: self._running.pop(key, None))
+        record = await asyncio.shield(task)
+        seconds = time.monotonic() - began
+        return messages.Pulled(id=record.id, size=record.size, seconds=seconds, waiting_seconds=seconds)
+
+    def _check_reachable(self, reference: Reference) -> None:
+        """Raises `Unreachable` without a time-out when the machine has no network."""
+        self._puller.check_reachable(reference)
+        is_local = hosts.is_loopback(reference.host)
+        if not (is_local or self._config.hosts or has_default_route()):
+            raise Unreachable(f"no network: this machine has no default route to {reference.registry}")
+
+
+def has_default_route() -> bool:
+    """Whether this network namespace has a default route of either family."""
+    with contextlib.suppress(OSError):
+        lines = Path("/proc/net/route").read_text("ascii").splitlines()[1:]
+        if any(line.split()[1] == "00000000" == line.split()[7] for line in lines):
+            return True
+    with contextlib.suppress(OSError):
+        lines = Path("/proc/net/ipv6_route").read_text("ascii").splitlines()
+        # The kernel has a default route on "lo" that rejects everything.
+        return any(line.startswith("0" * 32 + " 00 ") and not line.endswith(" lo") for line in lines)
+    return False
+
+
+async def serve(config: PullerConfig, root: Path, listener: socket.socket) -> None:
+    """Serve the Unix socket `listener` until cancelled. `root` is the content store."""
+    async with Transport(is_offline=config.is_offline) as transport:
+        server = PullerServer(ContentStore(root), transport, config)
+        async with await asyncio.start_unix_server(server.answer, sock=listener, limit=messages.MAX_LINE) as sockets:
+            await sockets.serve_forever()

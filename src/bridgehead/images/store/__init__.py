@@ -1,0 +1,1 @@
+"""The content store: blobs by digest, unpacked layers, and the names of images."""

@@ -1,0 +1,345 @@
+"""Files of a content store.
+
+    blobs/sha256/HEX     indexes, manifests, configurations and compressed layers, by digest, as they were received
+    layers/NAME/         unpacked layers, in the form of overlayfs; NAME is the beginning of the diff_id's digits
+    names/HEX.json       images by name (`ImageRecord`); HEX is the SHA-256 of the name
+    ingest/              what is being written; it is renamed when it is complete and verified
+    lock                 shared by all processes that write, exclusive for the removal of what no image needs
+
+All content is named by its digest, so several processes can write at the same time. Readers need no lock.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import hashlib
+import os
+import secrets
+import shutil
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import BinaryIO, Final
+
+import msgspec
+
+from bridgehead.images import documents
+from bridgehead.images.documents import Descriptor, ImageConfig
+from bridgehead.images.errors import BadImage, StoreFailed
+
+# 96 bits: no second layer with the same name can be found, and 125 names fit into the options of one mount (4096).
+_LAYER_DIGITS: Final = 24
+_CHUNK: Final = 1 << 20
+_LEAST_FREE: Final = 256 << 20  # bytes that stay free on the disk
+
+
+class ImageRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """An image with a name. `digest` is what the name means in its registry (an index or a manifest), "" for an image
+    that was loaded from a file without one. `layers` are diff_ids, the lowest first; `size` is that of the download."""
+
+    name: str
+    digest: str
+    manifest: str
+    config: str
+    layers: tuple[str, ...] = ()
+    size: int = 0
+
+    @property
+    def id(self) -> str:
+        """The image's `imageID`: a name that a registry would understand, or the digest of the configuration."""
+        return f"{_repository(self.name)}@{self.digest}" if self.digest else self.config
+
+
+class Partial:
+    """A blob that is being written. A locked file stays for a later attempt, which goes on where this one ended."""
+
+    def __init__(self, path: Path, fd: int, algorithm: str) -> None:
+        self._path = path
+        self._fd = fd
+        self._algorithm = algorithm
+        self._hash = hashlib.new(algorithm)
+        self.size = 0
+        os.lseek(fd, 0, os.SEEK_SET)
+        while data := os.read(fd, _CHUNK):
+            self._hash.update(data)
+            self.size += len(data)
+
+    def write(self, data: bytes) -> None:
+        check_space(self._fd, len(data))
+        self._hash.update(data)
+        view = memoryview(data)
+        while view:
+            view = view[os.write(self._fd, view) :]
+        self.size += len(data)
+
+    @property
+    def digest(self) -> str:
+        return f"{self._algorithm}:{self._hash.hexdigest()}"
+
+    def restart(self) -> None:
+        os.ftruncate(self._fd, 0)
+        os.lseek(self._fd, 0, os.SEEK_SET)
+        self._hash = hashlib.new(self._algorithm)
+        self.size = 0
+
+    def commit(self, descriptor: Descriptor, target: Path) -> None:
+        """Make the file the blob. Raises `BadImage` when digest or size differ from the descriptor.
+
+        The file is then empty."""
+        found = self.digest
+        if (self.size, found) != (descriptor.size, descriptor.digest):
+            size = self.size
+            self.restart()
+            raise BadImage(f"unexpected content: {found} of {size} bytes, not {descriptor.digest} of {descriptor.size}")
+        target.parent.mkdir(parents=True, exist_ok=True)
+        os.fchmod(self._fd, 0o644)
+        os.rename(self._path, target)
+
+
+class ContentStore:
+    """The store in the directory `root`. Methods raise `StoreFailed` where the disk fails."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+
+    # Reading.
+
+    def blob_path(self, digest: str) -> Path:
+        algorithm, _, digits = documents.check_digest(digest).partition(":")
+        return self.root / "blobs" / algorithm / digits
+
+    def layer_path(self, diff_id: str) -> Path:
+        return self.root / "layers" / documents.check_digest(diff_id).partition(":")[2][:_LAYER_DIGITS]
+
+    def has_blob(self, descriptor: Descriptor) -> bool:
+        try:
+            return self.blob_path(descriptor.digest).stat().st_size == descriptor.size
+        except OSError:
+            return False
+
+    def read_blob(self, digest: str) -> bytes:
+        try:
+            return self.blob_path(digest).read_bytes()
+        except OSError as error:
+            raise StoreFailed(f"cannot read {digest}: {error.strerror}") from error
+
+    def find(self, name: str) -> ImageRecord | None:
+        """Return the image with this name (`Reference.key`), None if there is none or its files are gone."""
+        try:
+            record = msgspec.json.decode(self._name_path(name).read_bytes(), type=ImageRecord)
+        except (OSError, msgspec.MsgspecError):
+            return None
+        return record if all(self.layer_path(layer).is_dir() for layer in record.layers) else None
+
+    def read_config(self, record: ImageRecord) -> ImageConfig:
+        """Raises `ImageError`."""
+        return documents.parse_config(self.read_blob(record.config), len(record.layers))
+
+    def records(self) -> list[ImageRecord]:
+        """Return all images, by name."""
+        found = []
+        for path in (self.root / "names").glob("*.json"):
+            with contextlib.suppress(OSError, msgspec.MsgspecError):  # removed meanwhile
+                found.append(msgspec.json.decode(path.read_bytes(), type=ImageRecord))
+        return sorted(found, key=lambda record: record.name)
+
+    # Writing.
+
+    @contextlib.contextmanager
+    def writing(self) -> Iterator[None]:
+        """Hold the store's lock, which other writers share: nothing that is written is removed as unneeded."""
+        with self._locked(fcntl.LOCK_SH):
+            yield
+
+    @contextlib.contextmanager
+    def open_partial(self, digest: str) -> Iterator[Partial]:
+        """Open the file to which a blob is downloaded. A process that is not the first has a file for itself."""
+        algorithm, _, digits = documents.check_digest(digest).partition(":")
+        path = self._ingest() / f"{algorithm}-{digits}"
+        try:
+            fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+            try:
+                fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                os.close(fd)
+                path = self._new_name("blob")
+                fd = _create(path)
+            try:
+                yield Partial(path, fd, algorithm)
+            finally:
+                os.close(fd)
+        except OSError as error:
+            raise _failure(error) from error
+
+    def add_blob(self, content: bytes) -> str:
+        """Add a small blob; returns its digest."""
+        digest = documents.digest_of(content)
+        self._write_file(self.blob_path(digest), content)
+        return digest
+
+    def add_stream(self, file: BinaryIO) -> Descriptor:
+        """Add a blob of any size; returns its digest and size."""
+        try:
+            temporary = self._new_name("blob")
+            fd = _create(temporary)
+            try:
+                partial = Partial(temporary, fd, "sha256")
+                while data := file.read(_CHUNK):
+                    partial.write(data)
+                descriptor = Descriptor(digest=partial.digest, size=partial.size)
+                partial.commit(descriptor, self.blob_path(descriptor.digest))
+            finally:
+                os.close(fd)
+        except OSError as error:
+            raise _failure(error) from error
+        return descriptor
+
+    def add_record(self, record: ImageRecord) -> None:
+        self._write_file(self._name_path(record.name), msgspec.json.encode(record))
+
+    def remove_record(self, name: str) -> bool:
+        """Remove a name; returns whether it was there. The content stays until `collect`."""
+        try:
+            self._name_path(name).unlink()
+        except FileNotFoundError:
+            return False
+        except OSError as error:
+            raise _failure(error) from error
+        return True
+
+    @contextlib.contextmanager
+    def new_layer(self, diff_id: str) -> Iterator[Path]:
+        """Yield an empty directory, which becomes the layer when the block ends without an exception."""
+        target = self.layer_path(diff_id)
+        directory = self._new_name("layer")
+        try:
+            directory.mkdir(0o755)
+        except OSError as error:
+            raise _failure(error) from error
+        try:
+            directory.chmod(0o755)  # whatever the umask is
+            yield directory
+            target.parent.mkdir(parents=True, exist_ok=True)
+            with contextlib.suppress(FileExistsError):  # another process was faster
+                try:
+                    os.rename(directory, target)
+                except OSError as error:
+                    if error.errno != errno.ENOTEMPTY:
+                        raise
+        except OSError as error:
+            raise _failure(error) from error
+        finally:
+            shutil.rmtree(directory, ignore_errors=True)
+
+    def wait_unused(self, bound: float) -> None:
+        """Wait until no process writes to the store, for `bound` seconds at most."""
+        deadline = time.monotonic() + bound
+        while time.monotonic() < deadline:
+            try:
+                with self._locked(fcntl.LOCK_EX | fcntl.LOCK_NB):
+                    return
+            except BlockingIOError:
+                time.sleep(0.02)
+            except OSError:  # there is no store
+                return
+
+    def collect(self) -> int | None:
+        """Remove what no image needs, and what earlier processes left behind. Returns the number of layers and blobs.
+
+        Returns None, and removes nothing, while other processes use the store. Layers of running containers count as
+        unneeded when their image has lost its names: the caller knows that no container runs.
+        """
+        removed = 0
+        try:
+            with self._locked(fcntl.LOCK_EX | fcntl.LOCK_NB):
+                records = self.records()
+                blobs = {self.blob_path(digest) for record in records for digest in self._needed(record)}
+                layers = {self.layer_path(layer) for record in records for layer in record.layers}
+                for path in (self.root / "ingest").glob("*"):
+                    _remove(path)
+                for path in (self.root / "blobs").glob("*/*"):
+                    removed += path not in blobs and _remove(path)
+                for path in (self.root / "layers").glob("*"):
+                    removed += path not in layers and _remove(path)
+        except BlockingIOError:
+            return None
+        except OSError as error:
+            raise _failure(error) from error
+        return removed
+
+    def _needed(self, record: ImageRecord) -> set[str]:
+        needed = {record.manifest, record.config, *filter(None, (record.digest,))}
+        with contextlib.suppress(StoreFailed, BadImage):
+            manifest = documents.parse_document(self.read_blob(record.manifest))
+            if isinstance(manifest, documents.Manifest):
+                needed |= {layer.digest for layer in manifest.layers}
+        return needed
+
+    def _name_path(self, name: str) -> Path:
+        return self.root / "names" / f"{hashlib.sha256(name.encode()).hexdigest()}.json"
+
+    def _ingest(self) -> Path:
+        directory = self.root / "ingest"
+        try:
+            directory.mkdir(mode=0o700, exist_ok=True)
+        except OSError as error:
+            raise _failure(error) from error
+        return directory
+
+    def _new_name(self, kind: str) -> Path:
+        # Not by `tempfile`, which makes paths absolute: the puller may not pass the way to its working directory.
+        return self._ingest() / f"{kind}-{secrets.token_hex(8)}"
+
+    def _write_file(self, path: Path, content: bytes) -> None:
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            temporary = self._new_name("file")
+            fd = _create(temporary)
+            with open(fd, "wb") as file:
+                check_space(fd, len(content))
+                file.write(content)
+            os.chmod(temporary, 0o644)
+            os.rename(temporary, path)
+        except OSError as error:
+            raise _failure(error) from error
+
+    @contextlib.contextmanager
+    def _locked(self, how: int) -> Iterator[None]:
+        fd = os.open(self.root / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+        try:
+            fcntl.flock(fd, how)
+            yield
+        finally:
+            os.close(fd)
+
+
+def _create(path: Path) -> int:
+    return os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+
+
+def check_space(fd: int, size: int) -> None:
+    """Raise OSError (ENOSPC) when `size` more bytes would leave too little on the disk for the lab itself."""
+    disk = os.fstatvfs(fd)
+    if disk.f_blocks and disk.f_bavail * disk.f_frsize < size + _LEAST_FREE:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+def _failure(error: OSError) -> StoreFailed:
+    return StoreFailed(f"cannot write to the content store: {(error.strerror or str(error)).lower()}")
+
+
+def _remove(path: Path) -> bool:
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path, ignore_errors=True)
+    else:
+        path.unlink(missing_ok=True)
+    return True
+
+
+def _repository(name: str) -> str:
+    """Return a name without its tag or digest."""
+    name = name.partition("@")[0]
+    head, slash, last = name.rpartition("/")
+    return f"{head}{slash}{last.partition(':')[0]}"

@@ -1,0 +1,78 @@
+"""Decisions about a container's image: whether to pull it, with which credentials, and the texts of Events.
+
+Pure: no I/O, no clock, no randomness. Source: the kubelet's image manager (`EnsureImageExists`).
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import Callable, Iterable
+from typing import Final
+
+from bridgehead.images.errors import ImageError, NotFound
+from bridgehead.images.references import Reference
+from bridgehead.images.registry.credentials import BadCredentials, Credential, find_credentials, parse_docker_config
+from bridgehead.objects.core import Pod, Secret
+
+# The types of Secrets: the key of the configuration, and whether it is of the legacy form.
+_FORMS: Final = {
+    "kubernetes.io/dockerconfigjson": (".dockerconfigjson", False),
+    "kubernetes.io/dockercfg": (".dockercfg", True),
+}
+
+
+def is_pull_wanted(policy: str, source: str) -> bool:
+    """Whether an image is to be pulled. `source` is that of the image as the node has it now, "" for none.
+
+    What the user unpacked and Bridgehead's own parts are in no registry. A stand-in is no image: a real one is better.
+    """
+    if source in ("store", "part"):
+        return False
+    return policy == "Always" if source == "registry" else policy != "Never"
+
+
+def pull_credentials(
+    pod: Pod, reference: Reference, secret: Callable[[str], Secret | None]
+) -> tuple[list[Credential], list[str]]:
+    """Return the credentials in the pod's imagePullSecrets for an image, and the names of those that are unusable."""
+    keyrings, unusable = [], []
+    for name in dict.fromkeys(each.name for each in pod.spec.image_pull_secrets if each.name):
+        found = secret(name)
+        key, is_legacy = _FORMS.get(found.type if found is not None else "", ("", False))
+        if found is None:
+            unusable.append(name)
+        elif key in found.data:
+            try:
+                keyrings.append(parse_docker_config(base64.b64decode(found.data[key]), is_legacy=is_legacy))
+            except (BadCredentials, binascii.Error):
+                unusable.append(name)
+    return find_credentials(keyrings, reference), unusable
+
+
+def describe_failure(error: ImageError) -> str:
+    """Return the failure of a pull as kubelets get it from containerd."""
+    code = "NotFound" if isinstance(error, NotFound) else "Unknown"
+    return f"rpc error: code = {code} desc = {error}"
+
+
+def describe_pull(image: str, seconds: float, waiting_seconds: float, size: int) -> str:
+    return (
+        f'Successfully pulled image "{image}" in {_format_seconds(seconds)}'
+        f" ({_format_seconds(waiting_seconds)} including waiting). Image size: {size} bytes."
+    )
+
+
+def describe_unusable(names: Iterable[str]) -> str:
+    joined = ", ".join(sorted(names))
+    return f"Unable to retrieve some image pull secrets ({joined}); attempting to pull the image may not succeed."
+
+
+def _format_seconds(seconds: float) -> str:
+    """Format as Go prints a duration that is truncated to milliseconds: `215ms`, `1.204s`, `2m3.5s`."""
+    millis = int(seconds * 1000)
+    if millis < 1000:
+        return f"{millis}ms"
+    minutes, rest = divmod(millis, 60_000)
+    text = f"{rest / 1000:.3f}".rstrip("0").rstrip(".")
+    return f"{minutes}m{text}s" if minutes else f"{text}s"

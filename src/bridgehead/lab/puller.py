@@ -1,0 +1,105 @@
+"""The process beside the lab that pulls images for its nodes: in the machine's network, with the lab's ids.
+
+Forked by the process that starts the lab, before it ends. Until a node asks for an image, the process only waits, with
+the rights of the user who started the lab; then it reads its configuration, loads its code, and gives up these rights.
+It ends with the lab's first process.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import select
+import signal
+import socket
+from pathlib import Path
+from typing import Final
+
+from bridgehead.images.errors import ImageError
+from bridgehead.images.service.client import SOCKET
+from bridgehead.images.store.content import ContentStore
+from bridgehead.network import syscalls
+
+from . import user_namespace
+from .ids import IdMap
+from .plan import LabConfig, LabFiles
+
+log = logging.getLogger(__name__)
+
+_HERE: Final = Path()  # the content store is the working directory, because the lab's ids may not pass the way to it
+
+
+def fork_puller(config: LabConfig, files: LabFiles, id_map: IdMap | None, init_pid: int) -> None:
+    """Fork the process. `init_pid` is the lab's first process. The caller must have no other threads."""
+    lab = os.pidfd_open(init_pid)
+    try:
+        if os.fork() == 0:
+            try:
+                _run(config, files, id_map, lab)
+            except BaseException:  # forked: must not return into the command's stack
+                log.exception("the puller ends")
+            finally:
+                os._exit(1)
+    finally:
+        os.close(lab)
+
+
+def _run(config: LabConfig, files: LabFiles, id_map: IdMap | None, lab: int) -> None:
+    os.setsid()
+    # O_NOFOLLOW: the directory belongs to the lab, which could have put a link there.
+    output = os.open(files.log("puller"), os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW, 0o600)
+    null = os.open(os.devnull, os.O_RDONLY)
+    for descriptor, stream in ((null, 0), (output, 1), (output, 2)):
+        os.dup2(descriptor, stream)
+    os.dup2(lab, 3)
+    lab = 3
+    os.closerange(4, os.sysconf("SC_OPEN_MAX"))
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_SETMASK, set())
+    syscalls.set_process_name("bridgehead-pull", f"bridgehead-puller {config.name}")
+    os.chdir(files.content)
+    _collect(id_map)
+    listener = _listen(id_map)
+    select.select([listener.fileno(), lab], [], [])
+    if select.select([lab], [], [], 0)[0]:
+        os._exit(0)
+    from bridgehead.images.service import process
+
+    puller = process.prepare(files.registries, is_offline=config.offline)
+    if id_map is not None:
+        user_namespace.enter(user_namespace.make(id_map))
+    process.run(puller, _HERE, listener, lab)
+
+
+def _collect(id_map: IdMap | None) -> None:
+    """Remove what no image needs, as no container of the lab runs yet. In a child with the lab's ids."""
+    if not any((_HERE / name).exists() for name in ("layers", "ingest")):
+        return
+    pid = os.fork()
+    if pid == 0:
+        try:
+            if id_map is not None:
+                user_namespace.enter(user_namespace.make(id_map))
+            removed = ContentStore(_HERE).collect()
+            if removed:
+                log.info("removed %d layers and blobs that no image needs", removed)
+        except (OSError, ImageError) as error:
+            log.warning("the content store is not cleaned: %s", error)
+        finally:
+            os._exit(0)
+    os.waitpid(pid, 0)
+
+
+def _listen(id_map: IdMap | None) -> socket.socket:
+    """Listen on the puller's socket, which only root of the lab may use."""
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(SOCKET)
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    listener.bind(SOCKET)
+    os.chmod(SOCKET, 0o600)
+    if id_map is not None and os.geteuid() == 0:
+        os.chown(SOCKET, *id_map.root, follow_symlinks=False)
+    listener.listen(128)
+    return listener

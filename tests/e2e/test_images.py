@@ -1,0 +1,106 @@
+"""Images of a registry on the machine, pulled for a lab that cannot reach it."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import tarfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.image_files import busybox_entries, image_of, layer_of, push, tar_of
+from tests.integration.registries import BASIC, PASSWORD, USER, docker_registry
+
+from .conftest import Lab, Namespace, curl, eventually, run
+
+pytestmark = pytest.mark.needs("docker-registry", "busybox")
+
+PAGE = layer_of([("www/index.html", "a page of the image\n"), ("etc/passwd", "web:x:33:33::/www:/bin/sh\n")], "zstd")
+
+
+@pytest.fixture(scope="module")
+def registry(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The address of a registry that demands a password."""
+    system = layer_of(busybox_entries("sh", "httpd", "id", "cat", "sleep"))
+    program = {"Entrypoint": ["httpd", "-f", "-p", "8080"], "Cmd": ["-h", "/www"], "User": "web", "WorkingDir": "/www"}
+    with docker_registry(tmp_path_factory.mktemp("registry"), has_password=True) as address:
+        push(f"http://{address}", "team/app", "1", image_of(system, PAGE, **program), BASIC)
+        yield address
+
+
+def events(ns: Namespace, reason: str) -> str:
+    return "\n".join(event["message"] for event in ns.list_all("events") if event["reason"] == reason)
+
+
+def test_w45_an_image_of_a_registry_with_a_pull_secret(lab: Lab, ns: Namespace, registry: str) -> None:
+    ns.kubectl("create", "secret", "docker-registry", "pull", f"--docker-server={registry}",
+               f"--docker-username={USER}", f"--docker-password={PASSWORD}")  # fmt: skip
+    ns.kubectl("create", "deployment", "app", f"--image={registry}/team/app:1", "--replicas=2")
+    eventually(lambda: "401 Unauthorized" in events(ns, "Failed"))
+    ns.kubectl("patch", "serviceaccount", "default", "-p", json.dumps({"imagePullSecrets": [{"name": "pull"}]}))
+    ns.kubectl("rollout", "restart", "deployment", "app")
+    ns.kubectl("expose", "deployment", "app", "--port=80", "--target-port=8080")
+    ns.rolled_out("deployment/app")
+    ns.wait_endpoints("app", 2)
+    assert curl(lab, ns.cluster_ip("app")).stdout == "a page of the image\n"
+    assert ns.kubectl("exec", "deployment/app", "--", "id", "-u") == "33\n"
+    eventually(lambda: f'Pulling image "{registry}/team/app:1"' in events(ns, "Pulling"))
+    pulled = eventually(lambda: events(ns, "Pulled"))
+    assert f'image "{registry}/team/app:1"' in pulled
+    has_image = f"{registry}/team/app:1"
+    eventually(lambda: all(has_image in str(node["status"].get("images")) for node in lab.api.list("/api/v1/nodes")))
+    [status] = ns.pods("app=app")[0]["status"]["containerStatuses"]
+    assert status["imageID"].startswith(f"{registry}/team/app@sha256:")
+
+
+def test_w45_a_wrong_tag_has_the_registrys_reason(ns: Namespace, registry: str) -> None:
+    ns.kubectl("create", "secret", "docker-registry", "pull", f"--docker-server={registry}",
+               f"--docker-username={USER}", f"--docker-password={PASSWORD}")  # fmt: skip
+    overrides = {"spec": {"imagePullSecrets": [{"name": "pull"}]}}
+    ns.kubectl("run", "web", f"--image={registry}/team/app:2", f"--overrides={json.dumps(overrides)}")
+    name = f"{registry}/team/app:2"
+    eventually(lambda: f'failed to resolve reference "{name}": {name}: not found' in events(ns, "Failed"))
+    eventually(lambda: "ImagePullBackOff" in ns.kubectl("get", "pod", "web"))
+
+
+def test_names_and_policies_that_cannot_work_have_a_reason(ns: Namespace, registry: str) -> None:
+    ns.kubectl("run", "never", f"--image={registry}/team/app:3", "--image-pull-policy=Never")
+    spec = {"containers": [{"name": "main", "image": "Not/Valid"}]}
+    ns.apply(json.dumps({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "invalid"}, "spec": spec}))
+    eventually(lambda: "is not present with pull policy of Never" in events(ns, "ErrImageNeverPull"))
+    eventually(lambda: "invalid reference format" in events(ns, "InspectFailed"))
+    for reason in ("ErrImageNeverPull", "InvalidImageName"):
+        eventually(lambda reason=reason: reason in ns.kubectl("get", "pods"))
+
+
+def test_images_are_pulled_saved_removed_and_loaded_by_commands(
+    lab: Lab, ns: Namespace, registry: str, tmp_path: Path
+) -> None:
+    def image(*argv: object, env: dict[str, str] | None = None) -> str:
+        result = run(*lab.argv("image", *argv), env=env)
+        assert result.returncode == 0, result.stderr
+        return result.stdout
+
+    name = f"{registry}/team/app:1"
+    auth = BASIC.removeprefix("Basic ")
+    (tmp_path / "config.json").write_text(json.dumps({"auths": {registry: {"auth": auth}}}))
+    image("pull", name, env={**os.environ, "DOCKER_CONFIG": str(tmp_path)})
+    assert name in image("list")
+    image("save", name, "--output", tmp_path / "app.tar")
+    image("remove", name)
+    assert name not in image("list")
+    refused = run(*lab.argv("image", "remove", name))
+    assert (refused.returncode, refused.stderr) == (1, f"bridgehead: no such image: {name}\n")
+    assert image("load", tmp_path / "app.tar") == f"{name}\n"
+    (tmp_path / "root").mkdir()
+    with tarfile.open(fileobj=io.BytesIO(tar_of(busybox_entries("echo")))) as archive:
+        archive.extractall(tmp_path / "root", filter="fully_trusted")
+    assert image("load", tmp_path / "root", "--tag", "local/echo:1") == "docker.io/local/echo:1\n"
+    ns.kubectl("run", "web", f"--image={name}", "--image-pull-policy=Never")
+    ns.kubectl("run", "echo", "--image=local/echo:1", "--restart=Never", "--command", "--", "echo", "hello")
+    ns.ready("web")
+    ns.succeeded("echo")
+    assert ns.kubectl("logs", "echo") == "hello\n"

@@ -1,0 +1,107 @@
+"""The puller's server and the kubelet's client of it, in a network namespace without a network."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+import tempfile
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from bridgehead.images.errors import BadImage, PullFailed, Unreachable
+from bridgehead.images.service import configuration, server
+from bridgehead.images.service.client import SOCKET, PullerClient
+from bridgehead.images.service.configuration import PullerConfig
+from tests.image_files import image_of, layer_of
+
+from .namespaced import in_namespace, sh
+from .registries import FaultyRegistry
+
+
+@contextlib.asynccontextmanager
+async def puller(config: PullerConfig) -> AsyncIterator[Path]:
+    """Run a server; yields its content store, whose path is too long for the address of a Unix socket."""
+    with tempfile.TemporaryDirectory() as base, socket.socket(socket.AF_UNIX) as listener:
+        root = Path(base) / ("long" * 30)
+        root.mkdir()
+        listener.bind(f"{base}/{SOCKET}")
+        (Path(base) / SOCKET).rename(root / SOCKET)
+        listener.listen()
+        task = asyncio.create_task(server.serve(config, root, listener))
+        try:
+            yield root
+        finally:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+
+
+@in_namespace
+async def test_pulls_are_answered_and_equal_ones_are_made_once() -> None:
+    sh("ip link set lo up")
+    registry = FaultyRegistry()
+    registry.add("1", image_of(layer_of([("f", "1")])))
+    started: list[str] = []
+    async with registry.serving(), puller(PullerConfig(is_offline=True)) as root:
+        client = PullerClient(root)
+        name = f"{registry.address}/app:1"
+        pulls = [client.pull(name, (), lambda: started.append(name)) for _ in range(4)]
+        answers = await asyncio.gather(*pulls)
+        assert len({(answer.id, answer.size) for answer in answers}) == 1
+        assert len(started) == 4
+        assert registry.requests["GET /v2/app/manifests/1"] == 1
+        assert [record.id for record in client.list_images()] == [answers[0].id]
+        with pytest.raises(BadImage, match="invalid reference format"):
+            await client.pull("Not/Valid", (), lambda: None)
+        with pytest.raises(PullFailed, match="not found"):
+            await client.pull(f"{registry.address}/app:2", (), lambda: None)
+
+
+@in_namespace
+async def test_without_a_network_the_answer_is_immediate() -> None:
+    """No registry is contacted: there is not even a name server's address to which a query could go."""
+    sh("ip link set lo up")
+    started: list[str] = []
+    async with puller(PullerConfig()) as root:
+        with pytest.raises(Unreachable, match=r"no network: this machine has no default route to docker\.io"):
+            await PullerClient(root).pull("nginx", (), lambda: started.append("nginx"))
+        assert not server.has_default_route()
+        sh("ip link add eth0 type veth peer name far && ip link set far up && ip link set eth0 up")
+        sh("ip address add 192.0.2.2/24 dev eth0")
+        assert not server.has_default_route()
+        sh("ip route add default via 192.0.2.1")
+        assert server.has_default_route()
+    assert not started
+    async with puller(PullerConfig(is_offline=True)) as root:
+        for local_only in (False, True):
+            with pytest.raises(Unreachable, match="the lab is offline"):
+                await PullerClient(root, local_only=local_only).pull("nginx", (), lambda: started.append("nginx"))
+        (root / SOCKET).unlink()
+        with pytest.raises(Unreachable, match="no process that pulls images"):
+            await PullerClient(root).pull("localhost/app", (), lambda: None)
+    assert not started
+
+
+def test_the_users_files_are_read_and_unusable_ones_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DOCKER_CONFIG", str(tmp_path))
+    (tmp_path / "config.json").write_text('{"auths": {"docker.io": {"username": "u", "password": "p"}}}')
+    for registry, text in (
+        ("docker.io", '[host."http://localhost:5000"]\nca = "ca.crt"'),
+        ("_default", '[host."http://localhost:5001"]'),
+        ("broken", "server = "),
+        ("without-its-certificate", 'ca = "missing.crt"'),
+    ):
+        (tmp_path / "registries" / registry).mkdir(parents=True)
+        (tmp_path / "registries" / registry / "hosts.toml").write_text(text)
+    (tmp_path / "registries/docker.io/ca.crt").write_text("PEM")
+    config = configuration.read_config(tmp_path / "registries", is_offline=False)
+    assert config.credentials["docker.io"].username == "u"
+    assert {registry: [endpoint.url for endpoint in endpoints] for registry, endpoints in config.hosts.items()} == {
+        "docker.io": ["http://localhost:5000/v2", "https://registry-1.docker.io/v2"],
+        "_default": ["http://localhost:5001/v2"],
+    }
+    assert config.hosts["docker.io"][0].ca == "PEM"
+    (tmp_path / "config.json").write_text("no JSON")
+    assert configuration.read_config(tmp_path / "none", is_offline=True) == PullerConfig(is_offline=True)

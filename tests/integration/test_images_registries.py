@@ -1,0 +1,226 @@
+"""Pulls from registries to a content store: Debian's docker-registry, and one that fails in every way."""
+
+from __future__ import annotations
+
+import os
+import random
+import stat
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+from aiohttp import web
+
+from bridgehead import architecture
+from bridgehead.images.errors import BadImage, Denied, NotFound, PullFailed, Unreachable
+from bridgehead.images.pulling import Puller
+from bridgehead.images.references import Reference, parse_reference
+from bridgehead.images.registry.credentials import Credential
+from bridgehead.images.registry.hosts import Endpoint
+from bridgehead.images.registry.transport import Transport
+from bridgehead.images.store.content import ContentStore, ImageRecord
+from tests.image_files import Blob, image_of, index_of, layer_of, push, push_manifest
+from tests.integration import registries
+from tests.integration.registries import BASIC, PASSWORD, USER, FaultyRegistry
+
+READER = Credential(username=USER, password=PASSWORD)
+NOISE = random.Random(7).randbytes(300_000)  # which gzip cannot make smaller
+BIG = layer_of([("big", NOISE)])
+SMALL = layer_of([("etc/motd", "hello\n"), ("bin/tool", "#!/bin/sh\n")])
+IMAGE = image_of(SMALL, BIG, Cmd=["/bin/tool"])
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> ContentStore:
+    root = tmp_path / "content"
+    root.mkdir()
+    return ContentStore(root)
+
+
+@pytest.fixture
+async def transport() -> AsyncIterator[Transport]:
+    async with Transport(is_offline=True) as transport:
+        yield transport
+
+
+@pytest.fixture
+async def faulty() -> AsyncIterator[FaultyRegistry]:
+    registry = FaultyRegistry()
+    registry.add("1", IMAGE)
+    async with registry.serving():
+        yield registry
+
+
+def reference_of(name: str) -> Reference:
+    reference = parse_reference(name)
+    assert reference is not None
+    return reference
+
+
+async def pull(store: ContentStore, transport: Transport, name: str, *credentials: Credential) -> ImageRecord:
+    return await Puller(store, transport).pull(reference_of(name), credentials)
+
+
+def is_clean(store: ContentStore) -> bool:
+    """Whether no half-unpacked layer is left. Blobs that a later pull goes on with may be."""
+    return not list((store.root / "ingest").glob("layer-*"))
+
+
+@pytest.mark.needs("docker-registry")
+async def test_an_image_for_two_platforms_comes_from_docker_registry(
+    store: ContentStore, transport: Transport, tmp_path: Path
+) -> None:
+    other = image_of(layer_of([("other", "")]), arch="s390x")
+    zstd = image_of(layer_of([("z", "zstandard")], "zstd"), SMALL, layer_of([("plain", "")], "none"))
+    index = index_of({"s390x": other, architecture(): zstd})
+    with registries.docker_registry(tmp_path, has_password=True) as address:
+        for image in (other, zstd):
+            push(f"http://{address}", "team/app", f"part-{image.manifest.digest[7:15]}", image, BASIC)
+        push_manifest(f"http://{address}", "team/app", "1", index, BASIC)
+        with pytest.raises(Denied, match="401 Unauthorized"):
+            await pull(store, transport, f"{address}/team/app:1")
+        record = await pull(store, transport, f"{address}/team/app:1", Credential(username="x", password="y"), READER)
+        by_digest = await pull(store, transport, f"{address}/team/app@{index.digest}", READER)
+        with pytest.raises(NotFound, match=f'resolve reference "{address}/team/app:2".*: not found'):
+            await pull(store, transport, f"{address}/team/app:2", READER)
+    assert record.digest == index.digest
+    assert record.id == by_digest.id == f"{address}/team/app@{index.digest}"
+    assert store.find(f"{address}/team/app:1") == record
+    contents = [sorted(os.listdir(store.layer_path(layer))) for layer in record.layers]
+    assert contents == [["z"], ["bin", "etc"], ["plain"]]
+    assert is_clean(store)
+
+
+async def test_a_broken_download_goes_on_where_it_ended(
+    store: ContentStore, transport: Transport, faulty: FaultyRegistry
+) -> None:
+    faulty.faults = [registries.times(4, registries.break_off)]
+    record = await pull(store, transport, f"{faulty.address}/app:1")
+    assert (store.layer_path(record.layers[1]) / "big").read_bytes() == NOISE
+    assert any("Range" in headers for _, headers in faulty.headers)
+
+
+async def test_a_registry_that_is_too_busy_is_asked_again(
+    store: ContentStore, transport: Transport, faulty: FaultyRegistry
+) -> None:
+    faulty.faults = [
+        registries.times(2, registries.status(429, lambda _: True, Retry_After="0")),
+        registries.times(2, registries.status(503)),
+    ]
+    await pull(store, transport, f"{faulty.address}/app:1")
+    faulty.faults = [registries.status(429, lambda _: True, Retry_After="3600")]
+    with pytest.raises(PullFailed, match="429 Too Many Requests: toomanyrequests: slow down"):
+        await pull(store, transport, f"{faulty.address}/app:1")
+
+
+@pytest.mark.parametrize("fault", [registries.falsify, registries.truncate], ids=["falsified", "truncated"])
+async def test_other_content_than_promised_is_refused_and_leaves_nothing(
+    store: ContentStore, transport: Transport, faulty: FaultyRegistry, fault: registries.Fault
+) -> None:
+    faulty.faults = [fault]
+    with pytest.raises((BadImage, PullFailed), match=r"unexpected content|has \d+ bytes, not"):
+        await pull(store, transport, f"{faulty.address}/app:1")
+    assert store.find(f"{faulty.address}/app:1") is None
+    assert store.records() == []
+    faulty.faults.clear()
+    await pull(store, transport, f"{faulty.address}/app:1")
+    assert is_clean(store)
+
+
+async def test_a_layer_that_is_not_what_the_configuration_promises_is_refused(
+    store: ContentStore, transport: Transport, faulty: FaultyRegistry
+) -> None:
+    lying = Blob(SMALL.content, SMALL.media_type, BIG.diff_id)
+    faulty.add("2", image_of(lying))
+    with pytest.raises(BadImage, match="when it is unpacked"):
+        await pull(store, transport, f"{faulty.address}/app:2")
+    assert is_clean(store)
+    assert not store.layer_path(BIG.diff_id).exists()
+
+
+async def test_credentials_go_to_the_token_server_and_not_to_another_host(
+    store: ContentStore, transport: Transport, faulty: FaultyRegistry
+) -> None:
+    elsewhere = FaultyRegistry(blobs=faulty.blobs)
+
+    async def authenticate(request: web.Request, registry: FaultyRegistry) -> web.StreamResponse | None:
+        if request.path == "/token":
+            if request.headers.get("Authorization") != BASIC or "repository:app:pull" not in request.query["scope"]:
+                return web.Response(status=401)
+            return web.json_response({"token": "abc"})
+        if request.headers.get("Authorization") != "Bearer abc":
+            challenge = f'Bearer realm="http://{registry.address}/token",service="test",scope="repository:app:pull"'
+            return web.Response(status=401, headers={"WWW-Authenticate": challenge})
+        if registries.is_blob(request):
+            return web.Response(status=307, headers={"Location": f"http://{elsewhere.address}{request.path}"})
+        return None
+
+    faulty.faults = [authenticate]
+    async with elsewhere.serving():
+        with pytest.raises(Denied, match=r"failed to fetch oauth token.*401 Unauthorized"):
+            await pull(store, transport, f"{faulty.address}/app:1")
+        await pull(store, transport, f"{faulty.address}/app:1", READER)
+        assert elsewhere.headers
+        assert not any("Authorization" in headers for _, headers in elsewhere.headers)
+        # One token for all layers.
+        assert faulty.requests["GET /token"] <= 3
+
+
+async def test_offline_nothing_leaves_the_machine(
+    store: ContentStore, transport: Transport, faulty: FaultyRegistry
+) -> None:
+    puller = Puller(store, transport)
+    with pytest.raises(Unreachable, match="the lab is offline"):
+        puller.check_reachable(reference_of("nginx"))
+    with pytest.raises(Unreachable, match="the lab is offline"):
+        await puller.pull(reference_of("nginx"))
+
+    async def redirect(request: web.Request, registry: FaultyRegistry) -> web.StreamResponse | None:
+        return web.Response(status=307, headers={"Location": f"http://192.0.2.1{request.path}"})
+
+    faulty.faults = [redirect]
+    with pytest.raises(Unreachable, match="the lab is offline"):
+        await puller.pull(reference_of(f"{faulty.address}/app:1"))
+
+
+async def test_a_mirror_comes_first_and_the_server_is_asked_for_what_it_lacks(
+    store: ContentStore, transport: Transport, faulty: FaultyRegistry
+) -> None:
+    mirror = FaultyRegistry()
+    mirror.add("1", image_of(SMALL, Cmd=["mirrored"]))
+    async with mirror.serving():
+        endpoints = [Endpoint(url=f"http://{each.address}/v2") for each in (mirror, faulty)]
+        puller = Puller(store, transport, {"registry.example": endpoints})
+        record = await puller.pull(reference_of("registry.example/app:1"))
+        assert len(record.layers) == 1
+        faulty.add("2", IMAGE)
+        record = await puller.pull(reference_of("registry.example/app:2"))
+        assert len(record.layers) == 2
+    with pytest.raises(NotFound):  # the mirror has gone; the server answers
+        await puller.pull(reference_of("registry.example/app:3"))
+
+
+async def test_a_registry_without_a_listener_is_unreachable(store: ContentStore, transport: Transport) -> None:
+    registry = FaultyRegistry()
+    async with registry.serving():
+        address = registry.address
+    with pytest.raises(Unreachable, match="connect: connection refused"):
+        await pull(store, transport, f"{address}/app:1")
+    with pytest.raises(Unreachable):  # at once: the failure is remembered
+        Puller(store, transport).check_reachable(reference_of(f"{address}/app:1"))
+
+
+async def test_layers_and_blobs_that_no_image_needs_are_collected(
+    store: ContentStore, transport: Transport, faulty: FaultyRegistry
+) -> None:
+    faulty.add("2", image_of(SMALL))
+    await pull(store, transport, f"{faulty.address}/app:1")
+    second = await pull(store, transport, f"{faulty.address}/app:2")
+    assert store.remove_record(f"{faulty.address}/app:1")
+    with store.writing():
+        assert store.collect() is None
+    assert store.collect()
+    assert [path.name for path in (store.root / "layers").iterdir()] == [store.layer_path(second.layers[0]).name]
+    assert store.find(f"{faulty.address}/app:2") == second
+    assert (store.layer_path(second.layers[0]) / "etc/motd").read_text() == "hello\n"
+    assert stat.S_IMODE((store.layer_path(second.layers[0]) / "bin/tool").stat().st_mode) == 0o755

@@ -1,0 +1,139 @@
+"""Indexes, manifests and configurations, of registries that mean well and of others."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bridgehead.images import documents, errors
+from bridgehead.images.documents import Descriptor, ImageConfig, Index, Manifest, Platform
+from bridgehead.images.errors import BadImage, ImageError, PullFailed
+from bridgehead.images.registry.credentials import Credential
+from bridgehead.images.service import messages
+
+DIGEST = "sha256:" + "0" * 64
+CONFIG = {"mediaType": documents.OCI_CONFIG, "digest": DIGEST, "size": 2}
+LAYER = {"mediaType": f"{documents.OCI_LAYER}+gzip", "digest": DIGEST, "size": 3}
+
+
+def encode(**fields: Any) -> bytes:
+    return json.dumps({"schemaVersion": 2, **fields}).encode()
+
+
+@pytest.mark.parametrize("media_type", documents.MANIFESTS)
+def test_manifests_of_both_kinds_are_parsed(media_type: str) -> None:
+    layers = [LAYER, {**LAYER, "mediaType": "application/vnd.docker.image.rootfs.diff.tar.gzip"}]
+    manifest = documents.parse_document(encode(config=CONFIG, layers=layers), media_type)
+    assert isinstance(manifest, Manifest)
+    assert documents.total_size((manifest.config, *manifest.layers)) == 8
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"", "not a manifest"),
+        (b"{}", "schema version 0"),
+        (json.dumps({"schemaVersion": 1}).encode(), "schema version 1"),
+        (encode(), "not an image manifest: no media type"),
+        (encode(config=1), "not a manifest"),
+        (encode(config={**CONFIG, "mediaType": "application/vnd.cncf.helm.config.v1+json"}), "not an image of cont"),
+        (encode(config={**CONFIG, "mediaType": ""}), "of no media type"),
+        (encode(config={**CONFIG, "digest": "sha256:../../etc/passwd"}), "unsupported digest"),
+        (encode(config={**CONFIG, "digest": "md5:" + "0" * 32}), "unsupported digest"),
+        (encode(config={**CONFIG, "size": -1}), "negative size"),
+        (encode(config=CONFIG, layers=[LAYER] * 126), "126 layers"),
+        (encode(config=CONFIG, layers=[{**LAYER, "mediaType": "text/plain"}]), "unsupported type: text/plain"),
+        (encode(config=CONFIG, layers=[{**LAYER, "mediaType": f"{documents.OCI_LAYER}+encrypted"}]), "encrypted"),
+        (encode(mediaType=documents.OCI_INDEX, manifests=[{**LAYER, "digest": "x"}]), "unsupported digest"),
+    ],
+)  # fmt: skip
+def test_other_documents_are_refused(content: bytes, message: str) -> None:
+    with pytest.raises(BadImage, match=message):
+        documents.parse_document(content)
+
+
+@given(st.binary(max_size=60))
+def test_any_content_is_parsed_or_refused(content: bytes) -> None:
+    for parse in (documents.parse_document, lambda content: documents.parse_config(content, 0)):
+        with contextlib.suppress(BadImage):
+            parse(content)
+    documents.describe_errors(content)
+
+
+def index_of(*platforms: Platform | None) -> Index:
+    digests = (f"sha256:{number:064}" for number in range(10))
+    return Index(tuple(Descriptor(digest=next(digests), size=1, platform=platform) for platform in platforms))
+
+
+ARM, ARM6, ARM7 = (Platform(os="linux", architecture="arm", variant=variant) for variant in ("", "v6", "v7"))
+AMD = Platform(os="linux", architecture="amd64")
+
+
+@pytest.mark.parametrize(
+    ("index", "wanted", "position"),
+    [
+        (index_of(ARM7, AMD), AMD, 1),
+        (index_of(ARM6, ARM7), ARM, 1),
+        (index_of(ARM6, ARM), ARM7, 1),
+        (index_of(None), AMD, 0),
+        (index_of(Platform(os="unknown", architecture="unknown"), AMD), AMD, 1),
+    ],
+)
+def test_the_machines_platform_is_chosen(index: Index, wanted: Platform, position: int) -> None:
+    assert documents.choose_manifest(index, wanted) == index.manifests[position]
+
+
+@pytest.mark.parametrize(
+    ("index", "message"), [(index_of(ARM6), "linux/amd64 is not among linux/arm/v6"), (index_of(), "no platforms")]
+)
+def test_an_image_for_other_platforms_is_refused(index: Index, message: str) -> None:
+    with pytest.raises(BadImage, match=f"no match for platform in manifest: .*{message}"):
+        documents.choose_manifest(index, AMD)
+    with pytest.raises(BadImage, match="the image is for linux/arm, this machine is linux/amd64"):
+        documents.check_platform(ImageConfig(os="linux", architecture="arm"), AMD)
+    documents.check_platform(ImageConfig(), AMD)
+
+
+def test_a_configuration_has_one_diff_id_for_each_layer() -> None:
+    content = json.dumps({"rootfs": {"diff_ids": [DIGEST]}, "config": {"Cmd": ["x"]}}).encode()
+    config = documents.parse_config(content, 1).config
+    assert config is not None
+    assert config.command == ("x",)
+    with pytest.raises(BadImage, match="1 diff_ids, the manifest 2 layers"):
+        documents.parse_config(content, 2)
+
+
+def test_content_is_compared_with_its_digest() -> None:
+    documents.verify(b"x", documents.digest_of(b"x"))
+    with pytest.raises(BadImage, match="the content has the digest"):
+        documents.verify(b"y", documents.digest_of(b"x"))
+
+
+def test_a_registrys_errors_are_one_line() -> None:
+    body = b'{"errors": [{"code": "TOOMANYREQUESTS", "message": "slow\\n down"}, {"code": "DENIED"}]}'
+    assert documents.describe_errors(body) == "toomanyrequests: slow down, denied:"
+    assert documents.describe_errors(b"<html>") == ""
+
+
+@pytest.mark.parametrize(
+    "error", [errors.NotFound("x"), errors.Denied("x"), errors.Unreachable("x"), errors.BadImage("x"), PullFailed("x")]
+)
+def test_a_failure_crosses_the_pullers_socket(error: ImageError) -> None:
+    answer = messages.decode_answer(messages.encode(messages.failure_of(error)))
+    assert isinstance(answer, messages.Failed)
+    again = messages.error_of(answer)
+    assert (type(again), str(again)) == (type(error), "x")
+
+
+def test_requests_and_answers_are_one_line() -> None:
+    request = messages.PullRequest(image="nginx", credentials=(Credential(username="u", password="a\nb"),))
+    assert messages.encode(request).count(b"\n") == 1
+    assert messages.decode_request(messages.encode(request)) == request
+    pulled = messages.Pulled(id="x", size=1, seconds=0.5, waiting_seconds=0.5)
+    for answer in (messages.Started(), pulled):
+        assert messages.decode_answer(messages.encode(answer)) == answer

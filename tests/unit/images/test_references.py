@@ -1,0 +1,26 @@
+"""Names of images as a content store and a registry use them. Parsing: tests/unit/kubelet/runtimes/images."""
+
+from __future__ import annotations
+
+import pytest
+
+from bridgehead.images.references import parse_reference
+
+DIGEST = "sha256:" + "ab" * 32
+
+
+@pytest.mark.parametrize(
+    ("name", "key", "target", "host"),
+    [
+        ("nginx", "docker.io/library/nginx:latest", "latest", "docker.io"),
+        (f"localhost:5000/a/b:1@{DIGEST}", f"localhost:5000/a/b@{DIGEST}", DIGEST, "localhost"),
+        ("[::1]:5000/a:1", "[::1]:5000/a:1", "1", "[::1]"),
+    ],
+)
+def test_a_digest_outweighs_a_tag(name: str, key: str, target: str, host: str) -> None:
+    reference = parse_reference(name)
+    assert reference is not None
+    assert (reference.key, reference.target, reference.host) == (key, target, host)
+    again = parse_reference(reference.key)
+    assert again is not None
+    assert again.key == key

@@ -1,0 +1,199 @@
+"""Challenges, credentials, hosts.toml and retries: what a registry's answers and the user's files mean."""
+
+from __future__ import annotations
+
+import base64
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bridgehead.images.references import Reference, parse_reference
+from bridgehead.images.registry import hosts, retries
+from bridgehead.images.registry.challenges import Challenge, parse_challenges
+from bridgehead.images.registry.credentials import (
+    BadCredentials,
+    Credential,
+    find_credentials,
+    parse_docker_config,
+)
+from bridgehead.images.registry.hosts import BadHosts, Endpoint, default_endpoint, parse_hosts
+
+
+def reference_of(name: str) -> Reference:
+    reference = parse_reference(name)
+    assert reference is not None
+    return reference
+
+
+@pytest.mark.parametrize(
+    ("headers", "challenges"),
+    [
+        ([], []),
+        (['Basic realm="Registry Realm"'], [Challenge("basic", {"realm": "Registry Realm"})]),
+        (
+            ['Bearer realm="https://auth.example/token",service="registry",scope="repository:a/b:pull,push"'],
+            [
+                Challenge(
+                    "bearer",
+                    {
+                        "realm": "https://auth.example/token",
+                        "service": "registry",
+                        "scope": "repository:a/b:pull,push",
+                    },
+                )
+            ],
+        ),
+        (
+            ['Negotiate, Bearer realm=x, error="in\\"valid"', "BASIC realm=y"],
+            [
+                Challenge("negotiate"),
+                Challenge("bearer", {"realm": "x", "error": 'in"valid'}),
+                Challenge("basic", {"realm": "y"}),
+            ],
+        ),
+        (['realm="x"', "Bearer realm=a, realm=b", '"'], [Challenge("bearer", {"realm": "a"})]),
+    ],
+)
+def test_challenges_are_parsed(headers: list[str], challenges: list[Challenge]) -> None:
+    assert parse_challenges(headers) == challenges
+
+
+@given(st.lists(st.text(max_size=40), max_size=3))
+def test_any_header_is_parsed(headers: list[str]) -> None:
+    for challenge in parse_challenges(headers):
+        assert challenge.scheme
+
+
+def config_of(**auths: object) -> bytes:
+    return json.dumps({"auths": auths}).encode()
+
+
+@pytest.mark.parametrize(
+    ("key", "image", "is_found"),
+    [
+        ("https://index.docker.io/v1/", "nginx", True),
+        ("docker.io", "team/app", True),
+        ("docker.io/team", "team/app", True),
+        ("docker.io/tea", "team/app", False),
+        ("registry.example", "registry.example/app", True),
+        ("https://registry.example:5000/v2/", "registry.example:5000/app", True),
+        ("registry.example", "registry.example:5000/app", False),
+        ("*.example", "registry.example/app", True),
+        ("*.example", "a.registry.example/app", False),
+        ("registry.other", "registry.example/app", False),
+    ],
+)
+def test_keys_of_a_docker_configuration_select_images(key: str, image: str, is_found: bool) -> None:
+    keyring = parse_docker_config(config_of(**{key: {"username": "u", "password": "p"}}))
+    found = find_credentials([keyring], reference_of(image))
+    assert found == ([Credential(username="u", password="p")] if is_found else [])
+
+
+def test_specific_keys_come_first_and_tokens_are_kept() -> None:
+    auth = base64.b64encode(b"user:pass:word").decode()
+    keyring = parse_docker_config(config_of(**{
+        "registry.example": {"identitytoken": "refresh"}, "registry.example/team": {"auth": auth},
+    }))  # fmt: skip
+    legacy = parse_docker_config(b'{"registry.example": {"registrytoken": "bearer"}}', is_legacy=True)
+    assert find_credentials([keyring, legacy, keyring], reference_of("registry.example/team/app")) == [
+        Credential(username="user", password="pass:word"),
+        Credential(identity_token="refresh"),
+        Credential(registry_token="bearer"),
+    ]
+    assert parse_docker_config(b'{"credsStore": "desktop"}') == {}
+
+
+@pytest.mark.parametrize("text", [b"", b"[]", b'{"auths": {"x": 1}}', b'{"auths": {"x": {"auth": "a"}}}'])
+def test_other_files_are_no_docker_configuration(text: bytes) -> None:
+    with pytest.raises(BadCredentials):
+        parse_docker_config(text)
+
+
+@pytest.mark.parametrize(
+    ("registry", "url"),
+    [
+        ("docker.io", "https://registry-1.docker.io/v2"),
+        ("registry.example:5000", "https://registry.example:5000/v2"),
+        ("localhost:5000", "http://localhost:5000/v2"),
+        ("127.0.0.1", "http://127.0.0.1/v2"),
+        ("[::1]:5000", "http://[::1]:5000/v2"),
+        ("localhost:443", "https://localhost:443/v2"),
+        ("10.0.0.1:5000", "https://10.0.0.1:5000/v2"),
+    ],
+)
+def test_plain_http_is_for_loopback_only(registry: str, url: str) -> None:
+    assert default_endpoint(registry) == Endpoint(url=url)
+
+
+def test_a_hosts_file_has_mirrors_and_the_server() -> None:
+    text = """
+        server = "https://upstream.example"
+        ca = "upstream.crt"
+        [host."http://mirror.example:5000"]
+          capabilities = ["pull"]
+          [host."http://mirror.example:5000".header]
+            x-one = "1"
+            x-two = ["2", "3"]
+        [host."https://other.example/api/oci/"]
+          override_path = true
+          skip_verify = true
+          ca = ["a.crt", "missing.crt"]
+    """
+    assert hosts.named_certificates(text) == ["upstream.crt", "a.crt", "missing.crt"]
+    assert parse_hosts(text, "docker.io", {"a.crt": "A", "upstream.crt": "U"}) == (
+        Endpoint(
+            url="http://mirror.example:5000/v2",
+            capabilities=frozenset({"pull"}),
+            headers=(("x-one", "1"), ("x-two", "2"), ("x-two", "3")),
+        ),
+        Endpoint(url="https://other.example/api/oci", skip_verify=True, ca="A"),
+        Endpoint(url="https://upstream.example/v2", ca="U"),
+    )
+    assert parse_hosts("", "docker.io", {}) == (default_endpoint("docker.io"),)
+
+
+@pytest.mark.parametrize("text", ["server = ", 'host = "x"', 'server = "ftp://x"', '[host."https://"]'])
+def test_other_files_are_no_hosts_file(text: str) -> None:
+    with pytest.raises(BadHosts):
+        parse_hosts(text, "docker.io", {})
+
+
+@pytest.mark.parametrize("text", ["server = ", 'host = "x"'])
+def test_certificates_of_other_files_are_not_read(text: str) -> None:
+    with pytest.raises(BadHosts):
+        hosts.named_certificates(text)
+
+
+@pytest.mark.parametrize(
+    ("host", "expected"),
+    [("localhost", True), ("a.localhost", True), ("127.9.9.9", True), ("[::1]", True), ("::1", True),
+     ("10.0.0.1", False), ("localhost.example", False)],
+)  # fmt: skip
+def test_loopback_is_this_machine(host: str, expected: bool) -> None:
+    assert hosts.is_loopback(host) == expected
+
+
+@pytest.mark.parametrize(
+    ("failures", "retry_after", "delay"),
+    [
+        (1, "", 0.2),
+        (2, "", 0.4),
+        (5, "", 3.2),
+        (6, "", None),
+        (1, "7", 7.0),
+        (1, "0", 0.2),
+        (1, "61", None),
+        (1, "Sun, 09 Sep 2001 01:46:45 GMT", 5.0),
+        (1, "Sun, 09 Sep 2001 01:46:35 GMT", 0.2),
+        (1, "soon", 0.2),
+    ],
+)
+def test_a_registry_may_ask_for_a_short_delay(failures: int, retry_after: str, delay: float | None) -> None:
+    found = retries.delay_seconds(failures, retry_after, now=1e9)
+    assert found == (pytest.approx(delay) if delay is not None else None)
+
+
+def test_refusals_for_load_are_retried() -> None:
+    assert [status for status in range(200, 600) if retries.is_retried(status)] == [408, 425, 429, 500, 502, 503, 504]
