@@ -50,7 +50,7 @@ def other(tmp_path: Path) -> Iterator[Lab]:
 
 
 def names(ns: Namespace) -> list[str]:
-    """What the pods of `db` have written to their volumes."""
+    """Return the names that the pods of `db` have written to their volumes."""
     return [ns.kubectl("exec", f"db-{number}", "--", "cat", "/data/name").strip() for number in range(3)]
 
 
