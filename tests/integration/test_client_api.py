@@ -5,7 +5,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import socket
+import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +16,11 @@ import msgspec
 import pytest
 from aiohttp import ClientSession, web
 
-from bridgehead.client import ApiClient, ClientConfig, Informer, api, transport
+from bridgehead.apiserver.http.server import server_context
+from bridgehead.client import ApiClient, ClientConfig, Informer, api, load_kubeconfig, transport
 from bridgehead.client.errors import ApiError, BadAnswer, Conflict, Gone, NotFound, TooManyRequests, Unreachable
+from bridgehead.lab.certificates import make_certificates
+from bridgehead.lab.plan import LabConfig, LabFiles
 from bridgehead.objects.core import ConfigMap
 from bridgehead.objects.kinds import CONFIG_MAPS, PODS
 from bridgehead.objects.meta import ObjectKey, ObjectMeta
@@ -27,17 +33,17 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 @contextlib.asynccontextmanager
-async def serving(handler: Handler) -> AsyncIterator[ClientConfig]:
-    """A server that answers everything with `handler`."""
+async def serving(handler: Handler, context: ssl.SSLContext | None = None) -> AsyncIterator[ClientConfig]:
+    """A server that answers everything with `handler`, by TLS with a `context`."""
     app = web.Application()
     app.router.add_route("*", "/{path:.*}", handler)
     runner = web.AppRunner(app, shutdown_timeout=0.1)
     await runner.setup()
-    site = web.TCPSite(runner, "127.0.0.1", 0)
+    site = web.TCPSite(runner, "127.0.0.1", 0, ssl_context=context)
     await site.start()
     host, port = runner.addresses[0][:2]
     try:
-        yield ClientConfig(server=f"http://{host}:{port}")
+        yield ClientConfig(server=f"{'https' if context else 'http'}://{host}:{port}")
     finally:
         await runner.cleanup()
 
@@ -285,6 +291,46 @@ async def test_a_token_file_is_read_again_when_its_token_is_refused(tmp_path: Pa
             valid = "two"
             file.write_text("two\n")
             await client.get(PODS, "a", "d")
+
+
+async def test_connections_resume_the_tls_session_of_the_first_with_the_clients_certificate(tmp_path: Path):
+    files, connections = LabFiles(tmp_path), []
+    make_certificates(LabConfig(name="tls", nodes=1, port=6443), files)
+    context = server_context(files.pki / "apiserver.crt", files.pki / "apiserver.key", files.pki / "client-ca.crt")
+    together = asyncio.Barrier(3)
+
+    async def handler(request: web.Request) -> web.Response:
+        assert request.transport is not None
+        tls = request.transport.get_extra_info("ssl_object")
+        connections.append((tls.session_reused, tls.getpeercert()["subject"][-1][0][1]))
+        if request.path.endswith("/b"):
+            await together.wait()  # so that each request has a connection of its own
+        return web.json_response({"metadata": {"name": "a"}})
+
+    async with serving(handler, context) as plain:
+        config = replace(load_kubeconfig(files.kubeconfig), server=plain.server)
+        async with ApiClient(config) as client, asyncio.timeout(60):
+            await asyncio.gather(client.get(PODS, "a", "d"), *(client.get(PODS, "b", "d") for _ in range(3)))
+        async with ApiClient(config) as client:
+            await client.get(PODS, "a", "d")
+
+    # One of the three uses the first connection again; the last request is another client's.
+    resumed = [False, False, True, True, False]
+    assert connections == [(is_resumed, "kubernetes-admin") for is_resumed in resumed]
+
+
+async def test_connections_during_the_first_handshake_get_sessions_of_their_own(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(transport, "CONNECT_SECONDS", 0.01)
+    with socket.create_server(("127.0.0.1", 0)) as silent:  # accepts connections, and answers no handshake
+        config = ClientConfig(server=f"https://127.0.0.1:{silent.getsockname()[1]}", insecure=True)
+        async with ApiClient(config) as client:
+            requests = [asyncio.create_task(client.get(PODS, "a", "d")) for _ in range(3)]
+            accepted = [await asyncio.to_thread(silent.accept) for _ in requests]
+            for connection, _ in accepted:
+                connection.close()
+            for request in requests:
+                with pytest.raises(Unreachable):
+                    await request
 
 
 async def test_an_informer_stays_consistent_across_restarts_of_the_api_server():

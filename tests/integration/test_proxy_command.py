@@ -96,7 +96,7 @@ def python_in_namespace(program: str) -> str:
         "from bridgehead.objects.meta import ObjectKey\n"
         "from bridgehead.proxy.changes import FrontendTable\n"
         "from bridgehead.proxy.frontends import Frontend, FrontendKey, ServiceFrontends\n"
-        "from bridgehead.proxy.iptables.apply import find_variant\n"
+        "from bridgehead.proxy.iptables.apply import VARIANTS, find_variant, has_tables\n"
         "from bridgehead.proxy.modes import open_mode, remove_others\n"
         "def sh(line): return subprocess.run(line, shell=True, check=True, stdout=subprocess.PIPE, text=True).stdout\n"
         "service, key = ObjectKey('default', 'web'), FrontendKey('10.96.0.10', 'tcp', 80)\n"
@@ -187,6 +187,19 @@ def test_the_iptables_variant_is_that_of_the_node() -> None:
     """)
 
     assert printed.split() == ["legacy", "nft", "legacy"]
+
+
+@needs_iptables
+def test_the_command_is_not_run_for_a_variant_without_tables() -> None:
+    printed = python_in_namespace("""
+        def found(): return [has_tables(family, variant) for variant in VARIANTS for family in (4, 6)]
+        sh("nft add table ip bridgehead")
+        print(found())
+        sh("ip6tables-nft -t raw -N X")
+        print(found())
+    """)
+
+    assert printed.splitlines() == ["[False, False, False, False]", "[False, True, False, False]"]
 
 
 @needs_iptables

@@ -1,4 +1,4 @@
-"""HTTP to one API server: connections, TLS, tokens, retries. Used by `api` only.
+"""HTTP to one API server: connections, tokens, retries. Used by `api` only.
 
 A request that the server has certainly not carried out (no connection, or 429 and 503 with Retry-After) is retried a
 few times. A request whose connection broke is retried only if it is idempotent. A request that timed out is not
@@ -12,24 +12,22 @@ import contextlib
 import logging
 import random
 import socket
-import ssl
-import tempfile
 import time
-from asyncio import sslproto
 from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 from urllib.parse import urlencode
 
-import aiohttp
 import msgspec
 from yarl import URL
 
 from bridgehead.backoff import delay_after
 
-from .errors import ApiError, ConfigError, Unreachable, error_from_status
+from .errors import ApiError, Unreachable, error_from_status
+from .http_library import aiohttp
 from .kubeconfig import ClientConfig
+from .tls import client_context
 
 log = logging.getLogger(__name__)
 
@@ -44,10 +42,6 @@ CONCURRENT_REQUESTS = 64  # without watches
 TOKEN_SECONDS = 60.0  # between two reads of a token file; kubelets renew tokens long before they expire
 _IDEMPOTENT = frozenset({"GET", "PUT", "DELETE"})
 
-# asyncio allocates a zeroed buffer of this size, by default 256 KiB, for each TLS connection and keeps it until the
-# connection ends. It never uses more of the buffer than one read of the socket returns.
-sslproto.SSLProtocol.max_size = 64 * 1024
-
 
 class Transport:
     """Sends requests and streams answers; an async context manager."""
@@ -55,11 +49,13 @@ class Transport:
     def __init__(self, config: ClientConfig, user_agent: str) -> None:
         self._config = config
         self._user_agent = user_agent
-        self._ssl = _ssl_context(config) if config.server.startswith("https:") else None
+        self._ssl = client_context(config) if config.server.startswith("https:") else None
         self._token = _Token(config)
         self._slots = asyncio.Semaphore(CONCURRENT_REQUESTS)
         self._session: aiohttp.ClientSession | None = None
         self._outage = _Outage(config.server)
+        self._is_first_request = True
+        self._has_connected = asyncio.Event()  # at least once, or failed to
 
     async def __aenter__(self) -> Transport:
         self._session = aiohttp.ClientSession(
@@ -151,9 +147,18 @@ class Transport:
         content_type: str,
         timeout: aiohttp.ClientTimeout,
     ) -> AsyncIterator[aiohttp.ClientResponse]:
-        """Send one request and return its answer if it is a success. Raises _Rejected, _NoAnswer."""
+        """Send one request and return its answer if it is a success. Raises _Rejected, _NoAnswer.
+
+        The client's first request goes alone, because all later connections resume its TLS session.
+        """
         if self._session is None:
             raise RuntimeError("the API client is used outside of its `async with`")
+        if self._is_first_request:
+            self._is_first_request = False
+        else:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(CONNECT_SECONDS):
+                    await self._has_connected.wait()
         url = URL(f"{self._config.server}{path}{'?' + urlencode(params) if params else ''}", encoded=True)
         headers = {"Content-Type": content_type} if body is not None else {}
         token = self._token.get()
@@ -169,6 +174,7 @@ class Transport:
                 allow_redirects=False,
                 server_hostname=self._config.tls_server_name,
             ) as response:
+                self._has_connected.set()
                 self._outage.end()
                 if response.status >= 300:
                     raise _rejection(response.status, response.headers.get("Retry-After"), await response.read())
@@ -179,6 +185,8 @@ class Transport:
             raise _NoAnswer(str(error) or "no answer in time", timed_out=True) from error
         except (aiohttp.ClientError, OSError) as error:
             raise _NoAnswer(str(error) or type(error).__name__) from error
+        finally:
+            self._has_connected.set()
 
 
 class _Rejected(Exception):
@@ -245,27 +253,6 @@ class _Token:
             self._value = self._file.read_text().strip()
         self._read_at = time.monotonic()
         return self._value != before
-
-
-def _ssl_context(config: ClientConfig) -> ssl.SSLContext:
-    # `create_default_context` would parse the system's CA certificates, which costs megabytes in every process.
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    try:
-        if config.insecure:
-            context.check_hostname = False
-            context.verify_mode = ssl.CERT_NONE
-        elif config.ca is not None:
-            context.load_verify_locations(cadata=config.ca.decode("ascii"))
-        else:
-            context.load_default_certs()
-        if config.client_certificate is not None and config.client_key is not None:
-            with tempfile.NamedTemporaryFile(suffix=".pem") as pem:  # OpenSSL reads a key from a file only
-                pem.write(config.client_certificate + b"\n" + config.client_key)
-                pem.flush()
-                context.load_cert_chain(pem.name)
-    except (ssl.SSLError, ValueError) as error:
-        raise ConfigError(f"{config.server}: a certificate or key in the kubeconfig is damaged: {error}") from error
-    return context
 
 
 def _socket_with_keepalive(address: tuple[Any, ...]) -> socket.socket:

@@ -14,7 +14,7 @@ from typing import Any
 import yaml
 
 from bridgehead import __version__
-from bridgehead.client import ApiClient, load_kubeconfig
+from bridgehead.client import ApiClient, load_kubeconfig, running
 from bridgehead.client.errors import AlreadyExists, ApiError, ClientError, NotFound
 from bridgehead.objects import progress
 from bridgehead.objects.core import Node, Pod
@@ -22,7 +22,6 @@ from bridgehead.objects.kinds import (
     CONFIG_MAPS,
     DAEMON_SETS,
     DEPLOYMENTS,
-    LEASES,
     NAMESPACES,
     NODES,
     PODS,
@@ -38,9 +37,10 @@ from bridgehead.yaml_loader import Loader
 from . import registry
 from .addressing import api_url
 from .errors import StartFailed
+from .observed import ObservedCluster
 from .plan import CLUSTER_DOMAIN, LabConfig, LabFiles, plan_nodes
 
-_LOOK_EVERY = 0.05
+_LOOK_EVERY = 0.2  # seconds, when nothing changes: a part can end, and nodes of a previous run get pods
 _KINDS: dict[str, Kind[Any]] = {
     kind.name: kind
     for kind in (NAMESPACES, SERVICE_ACCOUNTS, CONFIG_MAPS, SERVICES, DAEMON_SETS, DEPLOYMENTS, STORAGE_CLASSES)
@@ -55,7 +55,6 @@ _KINDS: dict[str, Kind[Any]] = {
 # Objects need their namespace, and pods their ServiceAccount.
 _STAGES = {NAMESPACES.name: 0, DAEMON_SETS.name: 2, DEPLOYMENTS.name: 2}
 _DNS = "bridgehead-dns"
-_NODE_LEASES = "kube-node-lease"
 
 Report = Callable[[str], None]
 
@@ -99,35 +98,39 @@ async def bring_up(config: LabConfig, files: LabFiles, report: Report, *, bound:
     deadline = time.monotonic() + bound
     report(waiting)
     async with ApiClient(load_kubeconfig(files.kubeconfig)) as client:
-        start = _Start(client, config, started_at)
-        while time.monotonic() < deadline:
-            _check_parts(files)
-            try:
-                missing = await start.missing()
-            except ApiError as error:
-                missing = f"the API server, which answers: {error}"
-            except ClientError:
-                missing = "the API server"
-            if missing is None:
-                return
-            if missing != waiting:
-                waiting = missing
-                report(waiting)
-            await asyncio.sleep(_LOOK_EVERY)
+        observed = ObservedCluster(client)
+        start = _Start(client, observed, config, started_at)
+        async with running(observed):
+            while time.monotonic() < deadline:
+                _check_parts(files)
+                try:
+                    missing = await start.missing() if observed.is_synced else "the API server"
+                except ApiError as error:
+                    missing = f"the API server, which answers: {error}"
+                except ClientError:
+                    missing = "the API server"
+                if missing is None:
+                    return
+                if missing != waiting:
+                    waiting = missing
+                    report(waiting)
+                await observed.wait_changed(_LOOK_EVERY)
     raise StartFailed(f"not ready after {bound:.0f} s: still waiting for {waiting}; `bridgehead logs` shows the parts")
 
 
 class _Start:
     """The missing parts of a starting lab, and the installation of its system objects, in the possible order."""
 
-    def __init__(self, client: ApiClient, config: LabConfig, started_at: float) -> None:
+    def __init__(self, client: ApiClient, observed: ObservedCluster, config: LabConfig, started_at: float) -> None:
         self._client = client
+        self._observed = observed
         self._config = config
         self._started_at = started_at
         self._installed: set[str] = set()
         self._removed: set[_AddOn] = set()
         self._forgotten: set[str] = set()  # Nodes of a previous run
         self._has_reported_dns = False
+        self._dns_replicas: int | None = None  # read once
 
     async def missing(self) -> str | None:
         """Return what is not ready yet, as text; None when the lab is ready."""
@@ -137,15 +140,15 @@ class _Start:
         missing = await self._missing_nodes()
         if missing is not None:
             return missing
-        missing = await self._missing_proxies()
+        missing = self._missing_proxies()
         # The DNS comes last: its pods need several nodes to spread over, and the API server's Service. A connection to
         # a Service that is not programmed yet is lost, and TCP retries only after a second.
-        if missing is None or await self._is_programmed():
+        if missing is None or self._is_programmed():
             await self._install("dns.yaml")
             has_node_dns = await self._settle(_NODE_DNS, self._config.node_dns)
             has_balancer = await self._settle(_BALANCER, self._config.balancer)
             missing = missing or await self._missing_dns()
-            missing = missing or (await self._missing_pods(_NODE_DNS) if has_node_dns else None)
+            missing = missing or (self._missing_pods(_NODE_DNS) if has_node_dns else None)
             missing = missing or (await self._missing_balancer() if has_balancer else None)
         return missing
 
@@ -174,9 +177,9 @@ class _Start:
                 await self._client.create(kind, manifest)
 
     async def _missing_nodes(self) -> str | None:
-        leases = (await self._client.list(LEASES, _NODE_LEASES)).items
+        leases = self._observed.node_leases.items()
         alive = {lease.metadata.name for lease in leases if _is_since(lease.spec.renew_time, self._started_at)}
-        nodes = (await self._client.list(NODES)).items
+        nodes = list(self._observed.nodes.items())
         await self._forget_nodes(nodes)
         ready = sum(node.is_ready and node.metadata.name in alive for node in nodes)
         return f"nodes ({ready} of {self._config.nodes} ready)" if ready < self._config.nodes else None
@@ -202,24 +205,24 @@ class _Start:
                     meta = pod.metadata
                     await self._client.delete(PODS, meta.name, meta.namespace, uid=meta.uid, grace_period_seconds=0)
 
-    async def _missing_proxies(self) -> str | None:
-        ready = sum(map(self._serves, await self._pods("kube-proxy")))
+    def _missing_proxies(self) -> str | None:
+        ready = sum(map(self._serves, self._observed.pods_of("kube-proxy")))
         return f"kube-proxy ({ready} of {self._config.nodes} ready)" if ready < self._config.nodes else None
 
-    async def _is_programmed(self) -> bool:
+    def _is_programmed(self) -> bool:
         """Return whether every proxy has published its progress, which happens just before its pod is ready."""
-        leases = (await self._client.list(LEASES, progress.NAMESPACE, label_selector=progress.SELECTOR)).items
-        reports = filter(None, map(progress.read_progress, leases))
+        reports = filter(None, map(progress.read_progress, self._observed.proxy_leases.items()))
         programmed = {report.node for report in reports if report.renewed >= self._started_at}
         return all(node.name in programmed for node in plan_nodes(self._config))
 
     async def _missing_dns(self) -> str | None:
         """Return what the cluster DNS lacks. Servers that cannot start (an invalid Corefile) delay no lab."""
-        try:
-            wanted = (await self._client.get(DEPLOYMENTS, _DNS, "kube-system")).spec.replicas
-        except NotFound:
-            return None
-        pods = await self._pods("kube-dns")
+        if self._dns_replicas is None:
+            try:
+                self._dns_replicas = (await self._client.get(DEPLOYMENTS, _DNS, "kube-system")).spec.replicas
+            except NotFound:
+                return None
+        wanted, pods = self._dns_replicas, self._observed.pods_of("kube-dns")
         ready, crashing = sum(map(self._serves, pods)), sum(map(_is_crashing, pods))
         if ready + crashing < wanted:
             return f"kube-dns ({ready} of {wanted} ready)"
@@ -241,13 +244,13 @@ class _Start:
             self._removed.add(add_on)
         return is_wanted
 
-    async def _missing_pods(self, add_on: _AddOn) -> str | None:
+    def _missing_pods(self, add_on: _AddOn) -> str | None:
         """Return what an add-on lacks; pods that cannot start do not delay the lab."""
         counts = [(name, self._config.nodes) for name in add_on.daemon_sets] + [
             (name, 1) for name in add_on.deployments
         ]
         for name, wanted in counts:
-            pods = await self._pods(name)
+            pods = self._observed.pods_of(name)
             ready, crashing = sum(map(self._serves, pods)), sum(map(_is_crashing, pods))
             if ready + crashing < wanted:
                 return f"{add_on.title} ({ready} of {wanted} ready)"
@@ -255,18 +258,15 @@ class _Start:
 
     async def _missing_balancer(self) -> str | None:
         """Return what the load balancer lacks: its pods, or the pool, whose definition its controller installs."""
-        missing = await self._missing_pods(_BALANCER)
+        missing = self._missing_pods(_BALANCER)
         if missing is None:
             try:
                 await self._install("pool.yaml")
             except NotFound:
-                controllers = [pod for name in _BALANCER.deployments for pod in await self._pods(name)]
+                controllers = [pod for name in _BALANCER.deployments for pod in self._observed.pods_of(name)]
                 if not any(map(_is_crashing, controllers)):
                     missing = f"{_BALANCER.title} (no definitions of pools yet)"
         return missing
-
-    async def _pods(self, app: str) -> list[Pod]:
-        return (await self._client.list(PODS, "kube-system", label_selector=f"k8s-app={app}")).items
 
     def _serves(self, pod: Pod) -> bool:
         states = [status.state.running for status in pod.status.container_statuses]

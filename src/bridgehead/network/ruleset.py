@@ -1,7 +1,7 @@
 """The generation of nf_tables' ruleset, by which the proxy's modes find out whether anybody changed anything.
 
-The proxy asks often, so there is a socket of its own for it, and no command is run. Source: NFT_MSG_GETGEN in
-linux/netfilter/nf_tables.h.
+The proxy asks often, so there is a socket of its own for it, and no command is run. Nor is one run to find out which
+tables there are. Source: NFT_MSG_GETGEN and NFT_MSG_GETTABLE in linux/netfilter/nf_tables.h.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from .closable import Closable
 from .netlink_socket import NETFILTER_HEADER, NetlinkSocket, Request, netfilter_header, open_socket
 from .uapi.netfilter import NFPROTO_UNSPEC
 from .uapi.netlink import NETLINK_NETFILTER
-from .uapi.nf_tables import NFT_MSG_GETGEN, NFTA_GEN_ID
+from .uapi.nf_tables import NFT_MSG_GETGEN, NFT_MSG_GETTABLE, NFTA_GEN_ID, NFTA_TABLE_NAME
 from .uapi.nfnetlink import NFNL_SUBSYS_NFTABLES
 from .uapi.socket import SO_SNDBUFFORCE
 
@@ -62,3 +62,12 @@ class Ruleset(Closable):
         if NFTA_GEN_ID not in found:
             raise OSError(errno.EPROTO, "the kernel did not report the ruleset's generation")
         return int.from_bytes(found[NFTA_GEN_ID])
+
+    def table_names(self, family: int) -> set[str]:
+        """Return the names of the tables of a family (NFPROTO_*)."""
+        header = netfilter_header(family)
+        answers = self._netlink.dump(
+            Request(NFNL_SUBSYS_NFTABLES << 8 | NFT_MSG_GETTABLE, 0, header, "list the ruleset's tables")
+        )
+        tables = [parse_attributes(answer[NETFILTER_HEADER.size :]) for answer in answers]
+        return {table[NFTA_TABLE_NAME].rstrip(b"\0").decode(errors="replace") for table in tables}

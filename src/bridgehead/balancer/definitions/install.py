@@ -84,7 +84,9 @@ async def install(client: ApiClient, namespace: str) -> None:
             if definition["metadata"]["name"] in waiting
         )
     )
-    await asyncio.gather(*(_wait_established(client, name) for name in waiting))
+    # When the last one is served, the others usually need only one look.
+    await _wait_established(client, waiting[-1])
+    await asyncio.gather(*(_wait_established(client, name) for name in waiting[:-1]))
 
 
 async def _create_namespace(client: ApiClient, namespace: str) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import os
 import re
 import socket
 import struct
@@ -16,6 +17,7 @@ from pathlib import Path
 from typing import Protocol
 
 from bridgehead.network.ruleset import Ruleset
+from bridgehead.network.uapi.netfilter import NFPROTO_IPV4, NFPROTO_IPV6
 from bridgehead.proxy.addresses import Family
 from bridgehead.proxy.commands import find_command, run_command
 from bridgehead.proxy.errors import (
@@ -29,6 +31,7 @@ from bridgehead.proxy.errors import (
 )
 
 VARIANTS = ("nft", "legacy")
+_TABLES = frozenset({"filter", "mangle", "nat", "raw", "security"})  # those of iptables, in either variant
 _WAIT_SECONDS = "5"  # for the lock of the legacy variant
 
 State = tuple[object, ...]
@@ -143,15 +146,16 @@ class Kernel:
 def has_tables(family: Family, variant: str) -> bool:
     """Return whether iptables-save has anything to print. False saves a process: a mode looks for rules of all others.
 
-    The kernel lists the tables of the legacy variant that exist in this network namespace.
+    The kernel lists the tables of each variant that exist in this network namespace.
     """
-    if variant != "legacy":
-        return True
     try:
+        if variant == "nft":
+            with contextlib.closing(Ruleset()) as ruleset:
+                return not _TABLES.isdisjoint(ruleset.table_names(NFPROTO_IPV6 if family == 6 else NFPROTO_IPV4))
         return bool(Path(f"/proc/net/{'ip6' if family == 6 else 'ip'}_tables_names").read_bytes())
     except FileNotFoundError:  # the kernel's module is not loaded
         return False
-    except OSError:
+    except OSError:  # the command reports what is wrong
         return True
 
 
@@ -185,9 +189,12 @@ async def find_variant() -> str:
         return installed[0]
     if rules["nft"] != rules["legacy"]:
         return max(rules, key=lambda variant: rules[variant])
-    plain = find_command("iptables")
-    status, output, _ = await run_command(plain, "--version") if plain else (1, b"", "")
-    return "legacy" if status == 0 and b"legacy" in output else "nft"
+    return _default_variant()
+
+
+def _default_variant() -> str:
+    """Return the variant of the plain command, a link to xtables-nft-multi or xtables-legacy-multi."""
+    return "legacy" if "legacy" in os.path.realpath(find_command("iptables") or "") else "nft"
 
 
 def _command(family: Family, variant: str, tool: str = "") -> str:
