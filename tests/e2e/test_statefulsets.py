@@ -49,9 +49,10 @@ def other(tmp_path: Path) -> Iterator[Lab]:
     lab.command("down", "--delete")
 
 
-def names(ns: Namespace) -> list[str]:
-    """What the pods of `db` have written to their volumes."""
-    return [ns.kubectl("exec", f"db-{number}", "--", "cat", "/data/name").strip() for number in range(3)]
+def names(ns: Namespace) -> list[str] | None:
+    """Return what is in the volumes of the pods of `db`; None while one of the pods does not run."""
+    answers = [ns.try_kubectl("exec", f"db-{number}", "--", "cat", "/data/name") for number in range(3)]
+    return [one.stdout.strip() for one in answers] if all(one.returncode == 0 for one in answers) else None
 
 
 def addresses(ns: Namespace) -> dict[str, str]:
@@ -76,28 +77,21 @@ def test_w43_a_stateful_set_keeps_names_and_data(other: Lab) -> None:
     ns.apply(DATABASE)
     rolled_out = ns.kubectl("rollout", "status", "statefulset/db", f"--timeout={PATIENCE}s")
     assert "partitioned roll out complete: 3 new pods have been updated..." in rolled_out
-    assert names(ns) == ["db-0", "db-1", "db-2"]
+    eventually(lambda: names(ns) == ["db-0", "db-1", "db-2"])
     assert re.search(r"^db +3/3 +\d+s$", ns.kubectl("get", "sts"), re.MULTILINE)
     assert re.search(r"^data-db-1 +Bound +pvc-\S+ +1Gi +RWO +standard ", ns.kubectl("get", "pvc"), re.MULTILINE)
     eventually(lambda: resolves(other, ns))
     ns.kubectl("exec", "db-1", "--", "sh", "-c", "echo kept > /data/name")
     node = ns.get("pods", "db-1")["spec"]["nodeName"]
     ns.kubectl("delete", "pod", "db-1")
-    ns.rolled_out("statefulset/db")
+    ns.ready("db-1")
     assert ns.get("pods", "db-1")["spec"]["nodeName"] == node
 
     assert other.command("down").returncode == 0
     up = other.command("up", "--detach")
     assert up.returncode == 0, up.stderr
-    ns.rolled_out("statefulset/db")
-    eventually(lambda: names_or_none(ns) == ["db-0", "kept", "db-2"], message="data is lost")
+    eventually(lambda: names(ns) == ["db-0", "kept", "db-2"], message="data is lost")
     eventually(lambda: resolves(other, ns))
-
-
-def names_or_none(ns: Namespace) -> list[str] | None:
-    """The data of the pods; None while one of them does not run."""
-    answers = [ns.try_kubectl("exec", f"db-{number}", "--", "cat", "/data/name") for number in range(3)]
-    return [one.stdout.strip() for one in answers] if all(one.returncode == 0 for one in answers) else None
 
 
 def claim(name: str = "data", **spec: Any) -> str:

@@ -328,6 +328,31 @@ async def test_claims_are_bound_kept_and_released() -> None:
         await cluster.until(lambda: "kept" not in cluster.volumes())
 
 
+async def test_the_scheduler_chooses_among_volumes_of_nodes() -> None:
+    async with running() as cluster:
+        client = cluster.client
+        local = storage_class() | {"metadata": {"name": "local"}, "provisioner": "kubernetes.io/no-provisioner"}
+        await client.create(STORAGE_CLASSES, local)
+        for number in (1, 2):
+            expression = {"key": "kubernetes.io/hostname", "operator": "In", "values": [f"node{number}"]}
+            affinity = {"required": {"nodeSelectorTerms": [{"matchExpressions": [expression]}]}}
+            body = volume(f"disk{number}", storageClassName="local", nodeAffinity=affinity)
+            await client.create(PERSISTENT_VOLUMES, body)
+        for name in ("a", "b", "c"):
+            await client.create(PERSISTENT_VOLUME_CLAIMS, claim(name, storageClassName="local"))
+            await client.create(PODS, pod(name, name))
+        await cluster.until(lambda: len(cluster.ready()) == 2)
+        for name in cluster.ready():
+            where = cluster.pods()[name].spec.node_name
+            assert cluster.claim(name).spec.volume_name == where.replace("node", "disk")
+        assert {cluster.pods()[name].spec.node_name for name in cluster.ready()} == {"node1", "node2"}
+        none = "0/2 nodes are available: 2 node(s) didn't find available persistent volumes to bind."
+        await cluster.until(lambda: any(message.startswith(none) for message in cluster.messages("Pod")))
+        # A new volume wakes the third pod.
+        await client.create(PERSISTENT_VOLUMES, volume("disk3", storageClassName="local"))
+        await cluster.until(lambda: len(cluster.ready()) == 3)
+
+
 async def test_a_directory_is_made_where_the_pod_is() -> None:
     async with running() as cluster:
         client = cluster.client

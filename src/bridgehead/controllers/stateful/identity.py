@@ -12,7 +12,7 @@ import msgspec
 from bridgehead.objects.apps import ControllerRevision, StatefulSet
 from bridgehead.objects.core import Pod
 from bridgehead.objects.kinds import STATEFUL_SETS
-from bridgehead.objects.meta import PodTemplate
+from bridgehead.objects.meta import ObjectMeta, PodTemplate
 
 from ..claims import controller_reference
 
@@ -53,20 +53,9 @@ def new_pod(stateful_set: StatefulSet, revision: ControllerRevision, ordinal: in
     """Return the pod to create for an ordinal, of the template of `revision`."""
     template = template_of(revision)
     name = f"{stateful_set.metadata.name}-{ordinal}"
-    metadata: dict[str, Any] = {
-        "name": name,
-        "namespace": stateful_set.metadata.namespace,
-        "labels": {
-            **template.metadata.labels,
-            **identity_labels(name, ordinal),
-            REVISION_LABEL: revision.metadata.name,
-        },
-        "ownerReferences": [msgspec.to_builtins(controller_reference(STATEFUL_SETS, stateful_set))],
-    }
-    if template.metadata.annotations:
-        metadata["annotations"] = template.metadata.annotations
-    if template.metadata.finalizers:
-        metadata["finalizers"] = list(template.metadata.finalizers)
+    labels = {**identity_labels(name, ordinal), REVISION_LABEL: revision.metadata.name}
+    metadata = _metadata(stateful_set, template.metadata, name, labels)
+    metadata["ownerReferences"] = [msgspec.to_builtins(controller_reference(STATEFUL_SETS, stateful_set))]
     claims = claim_names(stateful_set, ordinal)
     volumes = [{"name": volume, "persistentVolumeClaim": {"claimName": claim}} for volume, claim in claims.items()]
     # A claim takes the place of a volume of its name in the template.
@@ -82,16 +71,22 @@ def new_pod(stateful_set: StatefulSet, revision: ControllerRevision, ordinal: in
 def new_claims(stateful_set: StatefulSet, ordinal: int) -> list[dict[str, Any]]:
     """Return the claims of a pod, without owners."""
     names = claim_names(stateful_set, ordinal)
-    claims = []
-    for template in stateful_set.spec.volume_claim_templates:
-        metadata: dict[str, Any] = {
-            "name": names[template.metadata.name],
-            "namespace": stateful_set.metadata.namespace,
-            "labels": {**template.metadata.labels, **stateful_set.spec.selector.match_labels},
+    labels = stateful_set.spec.selector.match_labels
+    return [
+        {
+            "metadata": _metadata(stateful_set, template.metadata, names[template.metadata.name], labels),
+            "spec": template.spec,
         }
-        if template.metadata.annotations:
-            metadata["annotations"] = template.metadata.annotations
-        if template.metadata.finalizers:
-            metadata["finalizers"] = list(template.metadata.finalizers)
-        claims.append({"metadata": metadata, "spec": template.spec})
-    return claims
+        for template in stateful_set.spec.volume_claim_templates
+    ]
+
+
+def _metadata(stateful_set: StatefulSet, template: ObjectMeta, name: str, labels: dict[str, str]) -> dict[str, Any]:
+    """Return the metadata of an object that is made of a template."""
+    return {
+        "name": name,
+        "namespace": stateful_set.metadata.namespace,
+        "labels": {**template.labels, **labels},
+        "annotations": template.annotations,
+        "finalizers": list(template.finalizers),
+    }

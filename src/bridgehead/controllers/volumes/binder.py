@@ -7,7 +7,8 @@ Source: Kubernetes `pkg/controller/volume/persistentvolume/pv_controller.go` (v1
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Mapping
 from typing import Any, Final, NamedTuple
 
 import msgspec
@@ -19,6 +20,7 @@ from bridgehead.objects.core import Pod
 from bridgehead.objects.kinds import PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, PODS, STORAGE_CLASSES
 from bridgehead.objects.meta import ObjectKey, ObjectReference
 from bridgehead.objects.storage import PROVISIONED_BY, PersistentVolume, PersistentVolumeClaim, StorageClass
+from bridgehead.objects.times import format_time
 
 from ..latest import Latest
 from ..shared import PODS_BY_CLAIM, Informers, claims_of_pod
@@ -39,8 +41,17 @@ class _Item(NamedTuple):
 
 
 class PersistentVolumeBinder:
-    def __init__(self, client: ApiClient, informers: Informers, recorder: EventRecorder) -> None:
+    """Binds claims. `clock` returns seconds since the epoch."""
+
+    def __init__(
+        self,
+        client: ApiClient,
+        informers: Informers,
+        recorder: EventRecorder,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
         self._client = client
+        self._clock = clock
         self._recorder = recorder
         self._claims = informers.get(PERSISTENT_VOLUME_CLAIMS)
         self._volumes = informers.get(PERSISTENT_VOLUMES)
@@ -202,7 +213,8 @@ class PersistentVolumeBinder:
     async def _set_volume_phase(self, volume: PersistentVolume, phase: str, message: str = "") -> PersistentVolume:
         if volume.status.phase == phase:
             return volume
-        patch = {"status": {"phase": phase, "message": message or None}}
+        moment = format_time(self._clock())
+        patch = {"status": {"phase": phase, "message": message or None, "lastPhaseTransitionTime": moment}}
         return await self._latest_volumes.patch_status(self._client, volume, patch)
 
     async def _patch_volume(self, volume: PersistentVolume, patch: Mapping[str, Any]) -> PersistentVolume:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from bridgehead.controllers.scheduling.placement import Refusal
@@ -11,7 +12,9 @@ from tests.unit.controllers.volumes.sample_volumes import claim, node, on_node, 
 
 DELAYED = storage_class(mode="WaitForFirstConsumer")
 STATIC = storage_class("kubernetes.io/no-provisioner", "WaitForFirstConsumer")
-DELETED = "2026-01-01T00:00:00Z"
+DELETED = msgspec.structs.replace(
+    claim(), metadata=msgspec.structs.replace(claim().metadata, deletion_timestamp="2026-01-01T00:00:00Z")
+)
 
 
 def sort(*claims: PersistentVolumeClaim, kind: StorageClass | None = DELAYED, names: tuple[str, ...] = ()) -> PodClaims:
@@ -32,6 +35,7 @@ def sort(*claims: PersistentVolumeClaim, kind: StorageClass | None = DELAYED, na
             sort(claim(volumeName="gone", phase="Lost")),
             'persistentvolumeclaim "data" bound to non-existent persistentvolume "gone"',
         ),
+        (sort(DELETED), 'persistentvolumeclaim "data" is being deleted'),
         (sort(claim()), ""),
         (sort(claim(volumeName="pv", phase="Bound")), ""),
         (sort(), ""),

@@ -33,7 +33,10 @@ def stateful_set(**spec: Any) -> StatefulSet:
         "metadata": {"labels": {"app": "db"}},
         "spec": {"containers": [{"name": "c", "image": "i"}], "volumes": [{"name": "data", "emptyDir": {}}]},
     }
-    claim = {"metadata": {"name": "data", "labels": {"tier": "x"}}, "spec": {"accessModes": ["ReadWriteOnce"]}}
+    claim = {
+        "metadata": {"name": "data", "labels": {"tier": "x"}, "annotations": {"n": "m"}},
+        "spec": {"accessModes": ["ReadWriteOnce"]},
+    }
     default = {
         "replicas": 3,
         "serviceName": "db",
@@ -91,6 +94,7 @@ PARALLEL = {"podManagementPolicy": "Parallel"}
         ({"replicas": 1}, [pod(0, "running"), pod(1)], ([], [])),
         ({"replicas": 2, "ordinals": {"start": 1}}, [pod(0), pod(1), pod(2)], ([], ["db-0"])),
         ({"ordinals": {"start": 5}}, [], ([5], [])),
+        ({"replicas": 0}, [pod(0)], ([], ["db-0"])),
         ({**PARALLEL}, [pod(1, "pending")], ([0, 2], [])),
         ({**PARALLEL, "replicas": 0}, [pod(0), pod(1, "running"), pod(2, "terminating")], ([], ["db-1", "db-0"])),
     ],
@@ -122,6 +126,7 @@ OLD = [pod(0, revision="old"), pod(1, revision="old"), pod(2, revision="old")]
         (rolling(maxUnavailable="100%"), OLD, ["db-2", "db-1", "db-0"]),
         ({**PARALLEL, **rolling(maxUnavailable=2)}, [OLD[0], OLD[1], pod(2, "running")], ["db-1"]),
         ({**PARALLEL}, [pod(0, "failed", "old"), OLD[1], OLD[2]], ["db-0"]),
+        ({**PARALLEL, **rolling(maxUnavailable=4)}, [pod(0, "failed", "old"), pod(1), OLD[2]], ["db-0", "db-2"]),
         # Scaling comes before an update.
         ({"replicas": 2}, OLD, ["db-2"]),
     ],
@@ -161,7 +166,16 @@ def test_a_pod_has_a_stable_identity() -> None:
     assert (made["spec"]["hostname"], made["spec"]["subdomain"]) == ("db-1", "db")
     assert made["spec"]["volumes"] == [{"name": "data", "persistentVolumeClaim": {"claimName": "data-db-1"}}]
     (claim,) = new_claims(owner, 1)
-    assert claim["metadata"] == {"name": "data-db-1", "namespace": "n", "labels": {"tier": "x", "app": "db"}}
+    assert claim["metadata"] == {
+        "name": "data-db-1",
+        "namespace": "n",
+        "labels": {"tier": "x", "app": "db"},
+        "annotations": {"n": "m"},
+        "finalizers": [],
+    }
+    bare = stateful_set(serviceName="", volumeClaimTemplates=[], template={"spec": {"containers": []}})
+    revision = msgspec.convert(new_revision(STATEFUL_SETS, bare, 1, HASH_LABEL, "abc"), ControllerRevision)
+    assert new_pod(bare, revision, 0)["spec"] == {"containers": [], "hostname": "db-0"}
 
 
 def owner_names(policy: dict[str, str], owners: list[OwnerReference], condemned: bool) -> list[str] | None:
@@ -175,6 +189,7 @@ SET = OwnerReference(
     api_version="apps/v1", kind="StatefulSet", name="db", uid="set", controller=True, block_owner_deletion=True
 )
 OTHER = OwnerReference(api_version="v1", kind="ConfigMap", name="x", uid="x")
+OF_POD = OwnerReference(api_version="v1", kind="Pod", name="db-1", uid="u1", controller=True)
 BOSS = msgspec.structs.replace(OTHER, controller=True)
 
 
@@ -188,6 +203,7 @@ BOSS = msgspec.structs.replace(OTHER, controller=True)
         ({"whenDeleted": "Delete"}, [SET], True, None),
         ({"whenDeleted": "Delete"}, [BOSS], False, None),
         ({"whenScaled": "Delete"}, [], False, None),
+        ({"whenScaled": "Delete"}, [OF_POD], False, []),
         ({"whenScaled": "Delete"}, [OTHER], True, ["ConfigMap/x", "Pod/db-1"]),
         ({"whenScaled": "Delete", "whenDeleted": "Delete"}, [SET], True, ["Pod/db-1"]),
     ],

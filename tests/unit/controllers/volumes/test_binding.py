@@ -115,6 +115,7 @@ def test_a_provisioner_is_asked(waiting) -> None:
 def test_a_missing_requested_volume_is_waited_for() -> None:
     step = plan_claim(claim(volumeName="x"), {}, None, ())
     assert (step.phase, step.event, step.bind_to) == ("Pending", None, None)
+    assert plan_claim(claim(), {"pv": volume()}, None, ()).bind_to == volume()
     mine = volume("x", claimRef=reference())
     assert plan_claim(claim(volumeName="x"), {"x": mine}, None, ()).bind_to == mine
 
