@@ -28,6 +28,7 @@ MODULES = {
     "failover": "",
     "failover_bgp_vrrp": "",
     "announcing": "Announcing by layer 2",
+    "planned_moves": "",
 }
 RESULTS = Path(__file__).with_name("results")
 

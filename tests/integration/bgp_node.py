@@ -23,6 +23,7 @@ from bridgehead.balancer.detection.detector import Detector
 from bridgehead.balancer.model import BfdProfile, BgpAdvertisement, Configuration, Peer, Pool
 from bridgehead.balancer.ranges import parse_range
 from bridgehead.balancer.view import ClusterView, NodeView, Publication
+from bridgehead.balancer.workspace import Workspace
 from bridgehead.objects.meta import ObjectKey
 
 from .bird_router import eventually
@@ -120,13 +121,13 @@ class Node:
 class _Side:
     """The requests: every public method is one."""
 
-    def __init__(self) -> None:
+    def __init__(self, workspace: Workspace) -> None:
         self._detector = Detector()
         self._events: list[tuple[str, str, str, str]] = []
         self._passwords: dict[tuple[str, str], str] = {}
         self._configuration = Configuration()
         self._announcer = BgpAnnouncer(
-            self, self._detector, self._read_password, lambda *event: self._events.append(event)
+            self, self._detector, self._read_password, lambda *event: self._events.append(event), workspace
         )
 
     def on_held_changed(self, services: Iterable[ObjectKey]) -> None:
@@ -188,4 +189,5 @@ class _Side:
 
 
 if __name__ == "__main__":
-    asyncio.run(_Side().run())
+    with Workspace() as workspace:
+        asyncio.run(_Side(workspace).run())

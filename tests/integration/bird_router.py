@@ -21,7 +21,7 @@ DEADLINE_SECONDS = 60
 ROUTER4, ROUTER6 = "10.0.0.1", "fd00:a::1"
 # The test may have moved to another namespace; its first process has not.
 _ROOT_NAMESPACE = "nsenter --net=/run/netns/fabric"
-_COMMON = """
+COMMON = """
 log stderr all;
 router id 10.0.0.1;
 protocol device { scan time 1; }
@@ -81,7 +81,7 @@ class Bird:
         self._directory = tempfile.TemporaryDirectory()
         self._path = Path(self._directory.name, "bird.conf")
         self._socket = Path(self._directory.name, "bird.ctl")
-        self._path.write_text(_COMMON + configuration)
+        self._path.write_text(COMMON + configuration)
         self._log = Path(self._directory.name, "log").open("w+")  # noqa: SIM115 - closed at the end
         self._process: subprocess.Popen[bytes] | None = None
 
@@ -111,7 +111,7 @@ class Bird:
         return Path(self._log.name).read_text()
 
     def reconfigure(self, configuration: str) -> None:
-        self._path.write_text(_COMMON + configuration)
+        self._path.write_text(COMMON + configuration)
         self.ask("configure")
 
     def ask(self, *command: str) -> str:

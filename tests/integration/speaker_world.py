@@ -44,7 +44,7 @@ PAGES_PORT = 7472
 PROBE_SECONDS = 0.005
 LOOK_SECONDS = 0.05
 _CLONE_NEWNET = 0x40000000
-_IPV6_FREEBIND = 78  # linux/in6.h
+IPV6_FREEBIND = 78  # linux/in6.h
 _HOOKS = ("prerouting", "forward", "output")
 _RESPONDER_NAMES = {name: name.encode() for name in NODES_IN_WORLD}
 
@@ -156,7 +156,7 @@ def answer_on_nodes() -> int:
             for address in VIPS:
                 sock = socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET, socket.SOCK_DGRAM)
                 if ":" in address:
-                    sock.setsockopt(socket.IPPROTO_IPV6, _IPV6_FREEBIND, 1)
+                    sock.setsockopt(socket.IPPROTO_IPV6, IPV6_FREEBIND, 1)
                 sock.bind((address, PORT))
                 sock.setblocking(False)
                 sockets[sock] = _RESPONDER_NAMES[name]

@@ -55,6 +55,7 @@ def test_kubectl_prints_the_version_and_the_resources(k):
     assert "deployments deploy apps/v1 true Deployment" in lines
     assert "nodes no v1 false Node" in lines
     assert k("api-resources", "--api-group=apps", "-o", "name").split() == [
+        "controllerrevisions.apps",
         "daemonsets.apps",
         "deployments.apps",
         "replicasets.apps",

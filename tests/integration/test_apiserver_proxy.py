@@ -84,11 +84,13 @@ async def proxy_world() -> AsyncIterator[tuple[ApiWorld, Client]]:
         ports = [{"name": "main", "port": 80}, {"name": "tls", "port": 443}]
         await client.create(_SERVICES, {"metadata": {"name": "web"}, "spec": {"ports": ports}})
         reference = {"kind": "Pod", "name": "web", "namespace": "default"}
-        subset = {
-            "addresses": [{"ip": "10.244.1.99"}, {"ip": POD_IP, "targetRef": reference}],
+        endpoints = {
+            "metadata": {"name": "web-1", "labels": {"kubernetes.io/service-name": "web"}},
+            "addressType": "IPv4",
+            "endpoints": [{"addresses": ["10.244.1.99"]}, {"addresses": [POD_IP], "targetRef": reference}],
             "ports": [{"name": "main", "port": 8080}, {"name": "tls", "port": 8443}],
         }
-        await client.create("/api/v1/namespaces/default/endpoints", {"metadata": {"name": "web"}, "subsets": [subset]})
+        await client.create("/apis/discovery.k8s.io/v1/namespaces/default/endpointslices", endpoints)
         yield world, client
 
 
@@ -262,8 +264,13 @@ async def test_refusals() -> None:
             "ServiceUnavailable",
             'no endpoints available for service "web"',
         )
-        assert await refused(f"{_SERVICES}/none/proxy/") == (404, "NotFound", 'endpoints "none" not found')
-        # The Endpoints of this Service name no pod.
+        assert await refused(f"{_SERVICES}/none:80/proxy/") == (404, "NotFound", 'services "none" not found')
+        assert await refused(f"{_SERVICES}/none/proxy/") == (
+            503,
+            "ServiceUnavailable",
+            'no endpoints available for service "none"',
+        )
+        # The EndpointSlice of this Service names no pod.
         assert await refused(f"{_SERVICES}/https:kubernetes:https/proxy/") == (
             503,
             "ServiceUnavailable",

@@ -31,6 +31,7 @@ from .speaker_world import (
     SpeakerWorld,
     answered_by,
     fault,
+    node_ip,
     run_on,
     speaker_world,
     until,
@@ -128,6 +129,7 @@ async def check_a_killed_speaker(world: SpeakerWorld, holder: str) -> str:
         return not is_running(detector)
 
     await until(detector_ended)
+    assert run_on(holder, "nft", "list", "tables") == ""
     return successor
 
 
@@ -146,6 +148,8 @@ async def test_planned_moves_leave_no_request_unanswered():
         await cordon(world, holder, is_on=True)
         successor = await until_answered(vip(10), *others(holder))
         await world.until_held(vip(10), successor)
+        # Connections from before go on at the old holder.
+        assert f"{vip(10)} : {node_ip(holder)}" in run_on(successor, "nft", "list", "ruleset")
         await cordon(world, holder, is_on=False)
         await until_answered(vip(10), holder)
         await world.until_held(vip(10), holder)

@@ -46,18 +46,24 @@ class ServiceEndpoints(NamedTuple):
         """
         if self.service is None:
             raise NoEndpoint(f'service "{self.name}" not found')
-        spec = self.service["spec"]
-        if spec.get("type") == "ExternalName":
-            raise NoEndpoint(f'unsupported service type "{spec["type"]}"')
+        if self.service["spec"].get("type") == "ExternalName":
+            raise NoEndpoint('unsupported service type "ExternalName"')
         port = self.port(number)
         if port is None:
             raise NoEndpoint(f'no service port {number} found for service "{self.name}"')
-        family, name = next(iter(spec.get("ipFamilies") or ()), ""), port.get("name", "")
-        preferred = [one for one in self.slices if one.get("addressType") == family]
-        found = list(_ready_addresses(preferred, name)) or list(_ready_addresses(self.slices, name))
+        name, slices = port.get("name", ""), self.slices
+        found = list(_ready_addresses(filter(self._is_preferred, slices), name)) or list(_ready_addresses(slices, name))
         if not found:
             raise NoEndpoint(f'no endpoints available for service "{self.name}"')
         return found
+
+    def by_preference(self) -> list[JsonObject]:
+        """Return the slices, those of the Service's first address family first."""
+        return sorted(self.slices, key=self._is_preferred, reverse=True)
+
+    def _is_preferred(self, one: JsonObject) -> bool:
+        families = () if self.service is None else self.service["spec"].get("ipFamilies") or ()
+        return one.get("addressType") == next(iter(families), "")
 
 
 def read_endpoints(store: Store, namespace: str, name: str) -> ServiceEndpoints:
@@ -69,10 +75,19 @@ def read_endpoints(store: Store, namespace: str, name: str) -> ServiceEndpoints:
     )
 
 
+def slice_port(one: JsonObject, name: str) -> int:
+    """Return the number of a slice's port with this name, 0 if it has none."""
+    ports = one.get("ports") or ()
+    return next((port["port"] for port in ports if port.get("name", "") == name and port.get("port")), 0)
+
+
+def ready_endpoints(one: JsonObject) -> list[JsonObject]:
+    """Return the endpoints of a slice but those that are not ready."""
+    return [e for e in one.get("endpoints") or () if (e.get("conditions") or {}).get("ready") is not False]
+
+
 def _ready_addresses(slices: Iterable[JsonObject], port_name: str) -> Iterator[Address]:
     for one in slices:
-        ports = one.get("ports") or ()
-        number = next((port["port"] for port in ports if port.get("name", "") == port_name and port.get("port")), 0)
-        for endpoint in (one.get("endpoints") or ()) if number else ():
-            if endpoint.get("conditions", {}).get("ready") is not False:
-                yield from ((address, number) for address in endpoint["addresses"][:1])
+        number = slice_port(one, port_name)
+        for endpoint in ready_endpoints(one) if number else ():
+            yield from ((address, number) for address in endpoint["addresses"][:1])

@@ -31,13 +31,16 @@ def leaving_nodes(view: ClusterView) -> frozenset[str]:
 def placement(publication: Publication, eligible: frozenset[str], leaving: frozenset[str]) -> frozenset[str]:
     """Return the nodes, of those in `eligible`, that may announce a Service's addresses.
 
-    No node without an endpoint that counts; with externalTrafficPolicy Local only nodes that have one. Nodes that
-    leave count only if no other node is left. Source: MetalLB's speaker, which withdraws a Service without ready or
-    serving endpoints everywhere.
+    No node without an endpoint that counts; with externalTrafficPolicy Local only nodes that have one. Of these, nodes
+    whose endpoints all terminate count only if no other node is left, as do nodes that leave. Source: MetalLB's
+    speaker, which withdraws a Service without ready or serving endpoints everywhere.
     """
     if not publication.has_endpoints:
         return frozenset()
-    able = eligible & publication.endpoint_nodes if publication.is_local else eligible
+    able = eligible
+    if publication.is_local:
+        # An address has to leave a node before its last endpoint is stopped, so that no connection is refused.
+        able = eligible & publication.ready_nodes or eligible & publication.endpoint_nodes
     return (able - leaving) or able
 
 

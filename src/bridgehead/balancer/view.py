@@ -20,8 +20,8 @@ class Publication:
     """A Service whose addresses are to be announced.
 
     `addresses`: those of its status, and its externalIPs that a pool contains, in the Service's order, each with the
-    pool that contains it. `endpoint_nodes`: nodes with an endpoint that counts (ready or serving). `has_endpoints`:
-    any endpoint counts, on whatever node. `is_local`: externalTrafficPolicy Local.
+    pool that contains it. `endpoint_nodes`: nodes with an endpoint that counts (ready or serving). `ready_nodes`: those
+    with a ready one. `has_endpoints`: any endpoint counts, on whatever node. `is_local`: externalTrafficPolicy Local.
     """
 
     key: ObjectKey
@@ -31,6 +31,7 @@ class Publication:
     is_local: bool
     endpoint_nodes: frozenset[str]
     has_endpoints: bool
+    ready_nodes: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True)
@@ -38,12 +39,14 @@ class NodeView:
     """A node as speakers see it. `is_excluded`: NetworkUnavailable, or labelled as excluded from load balancers.
 
     `is_leaving`: cordoned for a drain, or its speaker is about to end; its addresses move away while it still forwards.
+    `addresses`: its InternalIPs.
     """
 
     name: str
     labels: Labels
     is_excluded: bool = False
     is_leaving: bool = False
+    addresses: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

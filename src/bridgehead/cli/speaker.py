@@ -126,26 +126,32 @@ async def _run(
     interfaces: tuple[str, ...],
     pages: tuple[str, int] | None,
 ) -> None:
-    """Announce until SIGTERM, which hands the addresses over to other nodes first, or SIGINT."""
     from bridgehead.balancer.speaker.assembly import Speaker
+    from bridgehead.balancer.workspace import Workspace
     from bridgehead.client import ApiClient
 
     async with ApiClient(config, user_agent="metallb-speaker/bridgehead") as client:
-        speaker = Speaker(client, detector, options, interfaces)
-        log.info("speaker of node %s", options.node_name)
-        loop = asyncio.get_running_loop()
-        work = asyncio.ensure_future(_work(speaker, pages))
-        ending = asyncio.Event()
-        loop.add_signal_handler(signal.SIGTERM, ending.set)
-        loop.add_signal_handler(signal.SIGINT, work.cancel)
-        leaving = asyncio.ensure_future(ending.wait())
-        await asyncio.wait((work, leaving), return_when=asyncio.FIRST_COMPLETED)
-        if not work.done():
-            await speaker.agent.leave()
-        leaving.cancel()
-        work.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await work
+        with Workspace() as workspace:
+            speaker = Speaker(client, detector, options, workspace, interfaces)
+            await _announce(speaker, options, pages)
+
+
+async def _announce(speaker: Speaker, options: SpeakerOptions, pages: tuple[str, int] | None) -> None:
+    """Announce until SIGTERM, which hands the addresses over to other nodes first, or SIGINT."""
+    log.info("speaker of node %s", options.node_name)
+    loop = asyncio.get_running_loop()
+    work = asyncio.ensure_future(_work(speaker, pages))
+    ending = asyncio.Event()
+    loop.add_signal_handler(signal.SIGTERM, ending.set)
+    loop.add_signal_handler(signal.SIGINT, work.cancel)
+    leaving = asyncio.ensure_future(ending.wait())
+    await asyncio.wait((work, leaving), return_when=asyncio.FIRST_COMPLETED)
+    if not work.done():
+        await speaker.agent.leave()
+    leaving.cancel()
+    work.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        await work
 
 
 async def _work(speaker: Speaker, pages: tuple[str, int] | None) -> None:

@@ -1,7 +1,7 @@
 """Requests of nf_tables: tables, chains, rules, sets, and the expressions of which rules consist.
 
-`untracked` and `spoofing` build their tables with them. Both need tables that the kernel removes with their owner
-(`flags owner`, Linux 5.12), which have to be made through a socket that the owner keeps open, not by the command `nft`.
+`untracked`, `spoofing` and `handover` build their tables with them. All need tables that the kernel removes with their
+owner (`flags owner`, Linux 5.12), made through a socket that the owner keeps open, not by the command `nft`.
 Source: linux/netfilter/nf_tables.h, which `nft` here stands for.
 """
 
@@ -34,14 +34,24 @@ def add_table(family: int, name: str, *, is_owned: bool) -> Request:
 
 
 def add_set(
-    family: int, table: str, name: str, kind: int, size: int, *, identity: int, seconds: float = 0, most: int = 0
+    family: int,
+    table: str,
+    name: str,
+    kind: int,
+    size: int,
+    *,
+    identity: int,
+    seconds: float = 0,
+    most: int = 0,
+    is_map: bool = False,
 ) -> Request:
-    """Add a set with keys of `size` bytes, which nft shows as `kind` (TYPE_*).
+    """Add a set with keys of `size` bytes, which nft shows as `kind` (TYPE_*); or a map to values of that kind.
 
     `seconds`: after which elements expire (0: never). `most`: how many elements rules may add (0: none). `identity`: a
     number that no other set of the transaction has.
     """
     flags = (nft.NFT_SET_TIMEOUT if seconds else 0) | (nft.NFT_SET_EVAL if most else 0)
+    flags |= nft.NFT_SET_MAP if is_map else 0
     body = (
         text(nft.NFTA_SET_TABLE, table)
         + text(nft.NFTA_SET_NAME, name)
@@ -50,6 +60,8 @@ def add_set(
         + be32(nft.NFTA_SET_KEY_LEN, size)
         + be32(nft.NFTA_SET_ID, identity)
     )
+    if is_map:
+        body += be32(nft.NFTA_SET_DATA_TYPE, kind) + be32(nft.NFTA_SET_DATA_LEN, size)
     if most:
         body += nest(nft.NFTA_SET_DESC, be32(nft.NFTA_SET_DESC_SIZE, most))
     if seconds:
@@ -57,9 +69,9 @@ def add_set(
     return request(nft.NFT_MSG_NEWSET, NLM_F_CREATE, family, body, f"add set {name}")
 
 
-def add_element(family: int, table: str, set_name: str, key: bytes) -> Request:
-    """Add an element to a set."""
-    body = _element(table, set_name, key)
+def add_element(family: int, table: str, set_name: str, key: bytes, value: bytes = b"") -> Request:
+    """Add an element to a set, or with a value to a map."""
+    body = _element(table, set_name, key, value)
     return request(nft.NFT_MSG_NEWSETELEM, NLM_F_CREATE, family, body, f"add an element to {set_name}")
 
 
@@ -69,8 +81,11 @@ def delete_element(family: int, table: str, set_name: str, key: bytes) -> Reques
     return request(nft.NFT_MSG_DELSETELEM, 0, family, body, f"delete an element of {set_name}")
 
 
-def _element(table: str, set_name: str, key: bytes) -> bytes:
-    element = nest(nft.NFTA_LIST_ELEM, nest(nft.NFTA_SET_ELEM_KEY, attribute(nft.NFTA_DATA_VALUE, key)))
+def _element(table: str, set_name: str, key: bytes, value: bytes = b"") -> bytes:
+    content = nest(nft.NFTA_SET_ELEM_KEY, attribute(nft.NFTA_DATA_VALUE, key))
+    if value:
+        content += nest(nft.NFTA_SET_ELEM_DATA, attribute(nft.NFTA_DATA_VALUE, value))
+    element = nest(nft.NFTA_LIST_ELEM, content)
     return (
         text(nft.NFTA_SET_ELEM_LIST_TABLE, table)
         + text(nft.NFTA_SET_ELEM_LIST_SET, set_name)
@@ -157,6 +172,22 @@ def compare(value: bytes, operator: int = nft.NFT_CMP_EQ) -> bytes:
 def is_in(set_name: str) -> bytes:
     """End the rule unless the set contains the register."""
     return expression("lookup", text(nft.NFTA_LOOKUP_SET, set_name) + be32(nft.NFTA_LOOKUP_SREG, _REGISTER))
+
+
+def value_in(map_name: str) -> bytes:
+    """Load the value of the register in a map; end the rule if the map does not contain it."""
+    data = be32(nft.NFTA_LOOKUP_SREG, _REGISTER) + be32(nft.NFTA_LOOKUP_DREG, _REGISTER)
+    return expression("lookup", text(nft.NFTA_LOOKUP_SET, map_name) + data)
+
+
+def connection_state() -> bytes:
+    """Load the bit of the packet's state in connection tracking."""
+    return expression("ct", be32(nft.NFTA_CT_DREG, _REGISTER) + be32(nft.NFTA_CT_KEY, nft.NFT_CT_STATE))
+
+
+def duplicate() -> bytes:
+    """Send a copy of the packet, untracked, to the neighbour whose address is in the register."""
+    return expression("dup", be32(nft.NFTA_DUP_SREG_ADDR, _REGISTER))
 
 
 def put_into(set_name: str, operation: int) -> bytes:

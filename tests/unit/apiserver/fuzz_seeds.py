@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.unit.apiserver.test_fuzz import META, OBJECTS, SELECTING, SUBRESOURCES
+from tests.unit.apiserver.resources.certificate_requests import make_request
+from tests.unit.apiserver.test_fuzz import META, OBJECTS, POD_SPEC, SELECTING, SUBRESOURCES
 
 _RULE = {"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE", "UPDATE"], "resources": ["configmaps"]}
 _HOOK = {
@@ -73,6 +74,19 @@ _CLAIM_SPEC = {"devices": {"requests": [{"name": "r", "exactly": {"deviceClassNa
 _DEVICES = [{"name": "d", "attributes": {"a": {"int": 1}}, "capacity": {"c": {"value": "1Gi"}}}]
 _INGRESS_PATH = {"path": "/", "pathType": "Prefix", "backend": {"service": {"name": "x", "port": {"number": 80}}}}
 _PEERS = [{"ipBlock": {"cidr": "10.0.0.0/8", "except": ["10.1.0.0/16"]}}, {"podSelector": {}}]
+_JOB_SPEC = {
+    "completions": 3,
+    "parallelism": 2,
+    "completionMode": "Indexed",
+    "backoffLimitPerIndex": 1,
+    "maxFailedIndexes": 1,
+    "activeDeadlineSeconds": 99,
+    "ttlSecondsAfterFinished": 9,
+    "podFailurePolicy": {"rules": [{"action": "FailIndex", "onExitCodes": {"operator": "In", "values": [42]}}]},
+    "successPolicy": {"rules": [{"succeededIndexes": "0-1"}]},
+    "template": {**SELECTING["template"], "spec": {**POD_SPEC, "restartPolicy": "Never"}},
+}
+_SCALED = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "x"}
 
 CUSTOM_SCHEMA: dict[str, Any] = {
     "type": "object",
@@ -222,6 +236,79 @@ FURTHER: dict[str, dict[str, Any]] = {
             "versionPriority": 10,
             "service": {"name": "x", "namespace": "default"},
             "insecureSkipTLSVerify": True,
+        },
+    },
+    "/apis/apps/v1/namespaces/default/controllerrevisions": {
+        "metadata": META,
+        "revision": 1,
+        "data": {"spec": {"template": SELECTING["template"]}},
+    },
+    "/apis/batch/v1/namespaces/default/jobs": {"metadata": META, "spec": _JOB_SPEC},
+    "/apis/batch/v1/namespaces/default/cronjobs": {
+        "metadata": META,
+        "spec": {
+            "schedule": "*/5 * * * *",
+            "timeZone": "Etc/UTC",
+            "concurrencyPolicy": "Forbid",
+            "startingDeadlineSeconds": 9,
+            "jobTemplate": {"metadata": {"labels": {"a": "b"}}, "spec": _JOB_SPEC},
+        },
+    },
+    "/apis/autoscaling/v2/namespaces/default/horizontalpodautoscalers": {
+        "metadata": META,
+        "spec": {
+            "scaleTargetRef": _SCALED,
+            "minReplicas": 1,
+            "maxReplicas": 5,
+            "metrics": [
+                {
+                    "type": "Resource",
+                    "resource": {"name": "cpu", "target": {"type": "Utilization", "averageUtilization": 50}},
+                },
+                {
+                    "type": "External",
+                    "external": {"metric": {"name": "m"}, "target": {"type": "Value", "value": "5"}},
+                },
+            ],
+            "behavior": {"scaleDown": {"policies": [{"type": "Pods", "value": 1, "periodSeconds": 9}]}},
+        },
+    },
+    "/apis/autoscaling/v1/namespaces/default/horizontalpodautoscalers": {
+        "metadata": {**META, "name": "w"},
+        "spec": {"scaleTargetRef": _SCALED, "maxReplicas": 5, "targetCPUUtilizationPercentage": 50},
+    },
+    "/apis/policy/v1/namespaces/default/poddisruptionbudgets": {
+        "metadata": META,
+        "spec": {"minAvailable": "50%", "selector": SELECTING["selector"], "unhealthyPodEvictionPolicy": "AlwaysAllow"},
+    },
+    "/apis/rbac.authorization.k8s.io/v1/namespaces/default/roles": {
+        "metadata": META,
+        "rules": [{"apiGroups": ["apps"], "resources": ["*/scale"], "verbs": ["*"]}],
+    },
+    "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings": {
+        "metadata": META,
+        "subjects": [{"kind": "ServiceAccount", "name": "default", "namespace": "default"}],
+        "roleRef": {"kind": "ClusterRole", "name": "view", "apiGroup": "rbac.authorization.k8s.io"},
+    },
+    "/apis/storage.k8s.io/v1/volumeattributesclasses": {
+        "metadata": META,
+        "driverName": "a.b",
+        "parameters": {"iops": "1"},
+    },
+    "/apis/storage.k8s.io/v1/namespaces/default/csistoragecapacities": {
+        "metadata": META,
+        "storageClassName": "x",
+        "capacity": "1Gi",
+        "maximumVolumeSize": "1Mi",
+        "nodeTopology": {"matchLabels": {"a": "b"}},
+    },
+    "/apis/certificates.k8s.io/v1/certificatesigningrequests": {
+        "metadata": META,
+        "spec": {
+            "request": make_request("alice"),
+            "signerName": "a.b/c",
+            "usages": ["digital signature", "client auth"],
+            "expirationSeconds": 600,
         },
     },
     "/apis/events.k8s.io/v1/namespaces/default/events": {

@@ -71,6 +71,9 @@ async def check_operations(world: World, url: str) -> None:
 
 async def test_every_kind_supports_the_operations():
     async with open_world() as world:
+        paths = {url.replace("/namespaces/default/", "/") for url in OBJECTS | FURTHER}
+        served = {f"{'/apis' if r.group else '/api'}/{r.api_version}/{r.plural}" for r in world.parts.table}
+        assert served - paths == {"/api/v1/componentstatuses"}, "every kind has an object in the seeds"
         await world.call("POST", "/api/v1/namespaces/default/serviceaccounts", {"metadata": {"name": "default"}})
         for url in KINDS:
             try:

@@ -42,7 +42,7 @@ class NodeRelations:
             case "secrets":
                 return self._is_used(node, key) or any(
                     self._has_volume(node, volume)
-                    for volume in self._volumes()
+                    for volume in self._volumes(key.name)
                     if (key.namespace, key.name) in volume_secrets(volume)
                 )
         return self._is_used(node, key)
@@ -64,8 +64,10 @@ class NodeRelations:
                 if MIRROR_POD not in pod["metadata"].get("annotations", {}):
                     yield pod
 
-    def _volumes(self) -> Iterator[JsonObject]:
-        return (msgspec.json.decode(record.value) for record in self._store.list("persistentvolumes"))
+    def _volumes(self, text: str) -> Iterator[JsonObject]:
+        """Yield the PersistentVolumes in whose JSON a name occurs: decoding all would take long."""
+        wanted = text.encode()
+        return (msgspec.json.decode(one.value) for one in self._store.list("persistentvolumes") if wanted in one.value)
 
     def _read(self, key: Key) -> JsonObject | None:
         record = self._store.get(key)

@@ -16,7 +16,7 @@ from bridgehead.apiserver.http.worker import run_long
 from bridgehead.apiserver.resource import JsonObject
 
 from .decoding import IGNORE, STRICT, parse_field_validation
-from .duplicates import duplicate_fields, duplicate_lines, duplicates_text
+from .duplicates import duplicate_fields, duplicate_lines
 from .serialization import decode_yaml
 
 
@@ -58,6 +58,7 @@ def _decode(body: bytes, *, checks_duplicates: bool) -> tuple[object, str]:
         raise bad_request("error decoding YAML: yaml: exceeded max depth") from None
     except (msgspec.DecodeError, UnicodeDecodeError):
         return decode_yaml(body), duplicate_lines(body) if checks_duplicates else ""
-    names = [path.rpartition(".")[2] for path in (duplicate_fields(body, value) if checks_duplicates else ())]
-    # Clients write JSON in one line.
-    return value, duplicates_text(f'line 1: key "{name}" already set in map' for name in names)
+    if not checks_duplicates or not duplicate_fields(body, value):
+        return value, ""
+    decode_yaml(body)  # Kubernetes reads JSON as YAML, too, and names the lines
+    return value, duplicate_lines(body)

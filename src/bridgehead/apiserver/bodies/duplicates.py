@@ -55,12 +55,7 @@ def duplicate_lines(body: bytes) -> str:
 
     from bridgehead.yaml_loader import Loader
 
-    return duplicates_text(_lines(yaml.compose(body, Loader), set()))
-
-
-def duplicates_text(lines: Iterable[str]) -> str:
-    """Return goyaml's text with the lines about all keys, "" without any."""
-    found = _first(lines)
+    found = _first(_lines(yaml.compose(body, Loader), set()))
     return "yaml: unmarshal errors:\n  " + "\n  ".join(found) if found else ""
 
 

@@ -19,6 +19,7 @@ from bridgehead.apiserver.http.request import Request, Response
 from bridgehead.apiserver.http.tunnel import asks_for_upgrade
 from bridgehead.apiserver.registry.registry import Registry
 from bridgehead.apiserver.resource import JsonObject
+from bridgehead.apiserver.service_endpoints import read_endpoints
 from bridgehead.apiserver.streams.kubelet_access import KubeletAccess, kubelet_address
 from bridgehead.storage import Key
 
@@ -99,11 +100,12 @@ class ProxySubresource:
         return self._find_on_node(wanted)
 
     def _find_endpoint(self, info: RequestInfo, wanted: ProxyName) -> Target:
-        port = wanted.port
+        behind, port = read_endpoints(self._registry.store, info.namespace, wanted.name), wanted.port
         if port.isascii() and port.isdigit():
-            port = service_port_name(self._get("services", info.namespace, wanted.name), port)
-        endpoints = self._get("endpoints", info.namespace, wanted.name)
-        return service_target(wanted, info.name, port, endpoints, self._pod_of, random.randrange)
+            if behind.service is None:
+                raise not_found_named("services", "", wanted.name)
+            port = service_port_name(behind.service, port)
+        return service_target(wanted, info.name, port, behind.by_preference(), self._pod_of, random.randrange)
 
     def _find_on_node(self, wanted: ProxyName) -> tuple[Target, bool]:
         node = self._get("nodes", "", wanted.name)

@@ -12,6 +12,7 @@ from ipaddress import IPv6Address, ip_address
 
 from bridgehead.apiserver.errors import bad_request, unavailable
 from bridgehead.apiserver.resource import JsonObject
+from bridgehead.apiserver.service_endpoints import ready_endpoints, slice_port
 from bridgehead.objects.addresses import join_host_port
 
 _SCHEMES = ("", "http", "https")
@@ -116,25 +117,24 @@ def service_target(
     wanted: ProxyName,
     text: str,
     port_name: str,
-    endpoints: JsonObject,
+    slices: Sequence[JsonObject],
     pod_of: Callable[[Mapping[str, str]], JsonObject | None],
     start: Callable[[int], int],
 ) -> Target:
-    """Return the target of a Service's proxy: a ready address of its Endpoints that is the address of a pod.
+    """Return the target of a Service's proxy: a ready address of its EndpointSlices that is the address of a pod.
 
-    `text` is the name as requested, for the error; `pod_of` returns the pod of a targetRef; `start(n)` is a number
-    below `n`, from which subsets and addresses are tried in order. Raises a 503 when no address is usable.
+    `slices` are in the order of preference. `text` is the name as requested, for the error; `pod_of` returns the pod
+    of a targetRef; `start(n)` is a number below `n`, from which endpoints are tried in order.
+    Raises a 503 when no address is usable.
     """
-    subsets = endpoints.get("subsets") or ()
-    if not subsets:
+    if not slices:
         raise unavailable(f'no endpoints available for service "{wanted.name}"')
-    for subset in _rotated(subsets, start):
-        port = next((p["port"] for p in subset.get("ports", ()) if p.get("name", "") == port_name), None)
-        if port is None:
-            continue
-        for entry in _rotated(subset.get("addresses") or (), start):
-            if _is_of_pod(entry, endpoints["metadata"]["namespace"], pod_of) and is_proxyable(entry["ip"]):
-                return Target(wanted.scheme or "http", entry["ip"], port)
+    for one in slices:
+        number = slice_port(one, port_name)
+        for endpoint in _rotated(ready_endpoints(one), start) if number else ():
+            address = endpoint["addresses"][0]
+            if _is_of_pod(endpoint, one["metadata"]["namespace"], pod_of) and is_proxyable(address):
+                return Target(wanted.scheme or "http", address, number)
     raise unavailable(f'no endpoints available for service "{text}"')
 
 
@@ -145,12 +145,12 @@ def _rotated(items: Sequence[JsonObject], start: Callable[[int], int]) -> Iterat
         yield from items[:first]
 
 
-def _is_of_pod(entry: JsonObject, namespace: str, pod_of: Callable[[Mapping[str, str]], JsonObject | None]) -> bool:
-    """Whether an address is that of the pod that it names: users who write Endpoints must not reach other addresses."""
-    reference = entry.get("targetRef")
+def _is_of_pod(endpoint: JsonObject, namespace: str, pod_of: Callable[[Mapping[str, str]], JsonObject | None]) -> bool:
+    """Whether an endpoint is the pod that it names: users who write slices must not reach other addresses."""
+    reference = endpoint.get("targetRef")
     if reference is None or reference.get("namespace") != namespace:
         return False
     pod = pod_of(reference)
     if pod is None:
         return False
-    return any(address.get("ip") == entry["ip"] for address in pod.get("status", {}).get("podIPs") or ())
+    return any(address.get("ip") == endpoint["addresses"][0] for address in pod.get("status", {}).get("podIPs") or ())

@@ -7,14 +7,14 @@ Source: apiserver/pkg/registry/generic/registry/store.go.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
 import msgspec
 
 from bridgehead.apiserver.admission.attributes import Attributes
-from bridgehead.apiserver.admission.chain import Chain, Plugin, mutate, validate
+from bridgehead.apiserver.admission.chain import Chain
 from bridgehead.apiserver.bodies.schema import Schema, Shape
 from bridgehead.apiserver.errors import (
     already_exists,
@@ -25,16 +25,17 @@ from bridgehead.apiserver.errors import (
     terminating_resource,
     unavailable,
 )
-from bridgehead.apiserver.fieldmanagement.managers import SERVER, Entries, Writer
+from bridgehead.apiserver.fieldmanagement.managers import SERVER, Writer
 from bridgehead.apiserver.http.worker import LONG_BYTES, run_long
 from bridgehead.apiserver.resource import Change, JsonObject, Resource
 from bridgehead.apiserver.table import ResourceTable
 from bridgehead.storage import AlreadyExists, ClaimTaken, Conflict, Facts, Key, NotFound, Record, Store
 
 from . import metadata
-from .attempts import Attempts, Changed, Draft, with_managers
+from .admitting import View, WriteAdmission
+from .attempts import Attempts, Changed
 from .deletion import DeleteOptions, Keep, is_finished, plan_delete
-from .ownership import FIELD, Ownership
+from .ownership import Ownership
 from .request_checks import check_preconditions, check_url
 
 # An attempt fails only when another write succeeds, so the system as a whole makes progress. This bound ends a bug.
@@ -42,17 +43,6 @@ _ATTEMPTS = 200
 
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.decode
-
-
-@dataclass(frozen=True, slots=True)
-class View:
-    """The object that a subresource shows instead of the stored one, such as a Scale. Admission gets this object.
-
-    `show` makes it from a stored object; `merge` returns the stored object with the changes that admission made to it.
-    """
-
-    show: Callable[[JsonObject], JsonObject]
-    merge: Callable[[JsonObject, JsonObject], JsonObject]
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,23 +166,19 @@ class Registry:
             size = max(size, LONG_BYTES)
         entries = await run_long(size, partial(self._attempts.default_new, resource, obj, writer))
         obj = {"kind": resource.stored.kind, "apiVersion": resource.stored.api_version} | obj
-        validators: list[Plugin] = []
-        is_completed = False
-        if attributes is not None:
-            validators = self.admission.validators(attributes)
-            if mutators := self.admission.mutators(attributes):
-                is_completed = any(plugin.changes for plugin in mutators)
-                obj = await self._admit_new(mutators, attributes, obj, namespace, entries)
-                meta = obj.setdefault("metadata", {})
+        admission = WriteAdmission(self.admission, self._attempts, resource, attributes)
+        obj = await admission.mutate_new(obj, namespace, entries)
+        meta = obj["metadata"]
         base = meta.get("generateName", "") if not meta.get("name") else ""
         metadata.initialize(obj, resource, namespace, self._attempts.now())
         refused: set[str] = set()
-        choose = partial(self._attempts.candidate, resource, obj, base, entries, refused, is_completed=is_completed)
+        choose = partial(
+            self._attempts.candidate, resource, obj, base, entries, refused, is_completed=admission.changes
+        )
         for attempt in range(_ATTEMPTS):
             new = await run_long(size, choose)
             candidate, facts = new.obj, new.facts
-            if attributes is not None and validators:
-                await validate(validators, attributes, candidate, {})
+            await admission.validate_new(candidate)
             if resource.converter is not None:
                 candidate, facts = await self._to_stored(resource, candidate)
             key = self.key(resource, namespace, candidate["metadata"]["name"])
@@ -204,8 +190,7 @@ class Registry:
                 else:
                     also = self._attempts.companions(resource, candidate, None)
                     record = await self.store.create(key, candidate, facts, also=also)
-                if attributes is not None:
-                    attributes.warnings += new.warnings
+                admission.warn(new.warnings)
                 return record
             except AlreadyExists:
                 if not base or attempt == _ATTEMPTS - 1:
@@ -213,17 +198,6 @@ class Registry:
             except ClaimTaken as error:
                 refused.add(error.claim)
         raise unavailable("the addresses and ports of this request are taken as fast as they are chosen; try again")
-
-    async def _admit_new(
-        self, mutators: Sequence[Plugin], attributes: Attributes, obj: JsonObject, namespace: str, entries: Entries
-    ) -> JsonObject:
-        """Let plug-ins change a new object, which they see with its namespace and its managers."""
-        meta = obj["metadata"]
-        if attributes.resource.namespaced:
-            meta["namespace"] = namespace
-        if entries:
-            meta[FIELD] = entries
-        return await mutate(mutators, attributes, obj, {})
 
     async def update(
         self,
@@ -246,23 +220,17 @@ class Registry:
         Raises a 404, a 409 when `change` gives a resourceVersion that is not the current one, or a 422.
         """
         refused: set[str] = set()
-        validators = [] if attributes is None else self.admission.validators(attributes)
-        mutators = [] if attributes is None else self.admission.mutators(attributes)
+        admission = WriteAdmission(self.admission, self._attempts, resource, attributes, view)
         for _ in range(_ATTEMPTS):
             current = await self._latest(resource, namespace, name)
             base = await self.served(resource, current)
             longest = max(size, len(current.value), LONG_BYTES if resource.strategy.may_take_long else 0)
             attempt = partial(self._attempts.draft, resource, namespace, name, base, change, subresource, writer)
             draft = await run_long(longest, attempt)
-            if attributes is not None and mutators:
-                await self._admit_changed(mutators, attributes, resource, draft, view, subresource, longest)
+            await admission.mutate_changed(draft, subresource, longest)
             finish = partial(self._attempts.changed, resource, draft, subresource, refused)
             changed = await run_long(longest, finish)
-            new = changed.obj
-            if attributes is not None and validators:
-                old = with_managers(draft.old, draft.before)
-                pair = (new, old) if view is None else (view.show(new), view.show(old))
-                await validate(validators, attributes, *pair)
+            await admission.validate_changed(changed.obj, draft)
             try:
                 record = await self._store_changed(resource, current, changed, dry_run=dry_run)
             except Conflict:
@@ -272,8 +240,7 @@ class Registry:
             except NotFound:
                 raise not_found(resource, name) from None
             else:
-                if attributes is not None and view is None:
-                    attributes.warnings += changed.warnings
+                admission.warn(changed.warnings)
                 return record
         raise conflict(resource, name)
 
@@ -294,32 +261,6 @@ class Registry:
             await self.store.delete(current.key, expected=current.revision, also=also)
             return Record(current.key, current.revision, _encode(new), facts)
         return await self.store.update(current.key, new, facts, expected=current.revision, also=changed.also)
-
-    async def _admit_changed(
-        self,
-        mutators: Sequence[Plugin],
-        attributes: Attributes,
-        resource: Resource,
-        draft: Draft,
-        view: View | None,
-        subresource: str,
-        size: int,
-    ) -> None:
-        """Let plug-ins change what the request wants; `draft.new` follows. The managers of fields stay."""
-        if not any(plugin.changes for plugin in mutators):
-            wanted, old = draft.wanted, draft.old
-            pair = (wanted, old) if view is None else (view.show(wanted), view.show(old))
-            await mutate(mutators, attributes, *pair)
-            return
-        wanted = await run_long(size, partial(self._attempts.completed, resource, draft))
-        old = with_managers(draft.old, draft.before)
-        if view is None:
-            wanted = await mutate(mutators, attributes, wanted, old)
-        else:
-            wanted = view.merge(wanted, await mutate(mutators, attributes, view.show(wanted), view.show(old)))
-        wanted.setdefault("metadata", {})
-        again = partial(self._attempts.default_changed, resource, wanted, draft.old, subresource)
-        draft.new = await run_long(size, again)
 
     async def delete(
         self,

@@ -17,6 +17,7 @@ from ..model import BfdProfile, Peer
 from ..ranges import IpAddress
 from ..speaker.announcer import Held, Observer
 from ..view import ClusterView, Publication
+from ..workspace import Workspace
 from .bfd_sessions import BfdDetector, BfdSessions, PathEvent
 from .exabgp import HOLD_SECONDS, SessionSettings, router_id_of
 from .routes import RoutePlan
@@ -59,11 +60,17 @@ class BgpAnnouncer:
     protocol = "bgp"
 
     def __init__(
-        self, observer: Observer, detector: BfdDetector, read_password: ReadPassword, report: ReportEvent
+        self,
+        observer: Observer,
+        detector: BfdDetector,
+        read_password: ReadPassword,
+        report: ReportEvent,
+        workspace: Workspace,
     ) -> None:
         self._observer = observer
         self._read_password = read_password
         self._report = report
+        self._workspace = workspace
         self._plan = RoutePlan()
         self._this_node = ""
         self._wanted: dict[str, tuple[Peer, BfdProfile | None]] = {}
@@ -163,7 +170,9 @@ class BgpAnnouncer:
             return settings
 
         connect_seconds = float(peer.connect_time or CONNECT_SECONDS)
-        return PeerSession(peer.name, self._plan, configure, self._on_session, connect_seconds=connect_seconds)
+        return PeerSession(
+            peer.name, self._plan, configure, self._on_session, self._workspace, connect_seconds=connect_seconds
+        )
 
     async def _settings(self, peer: Peer) -> SessionSettings:
         """Return the settings of a session by this node's present addresses and the present password."""

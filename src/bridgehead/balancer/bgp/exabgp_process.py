@@ -10,14 +10,14 @@ import asyncio
 import contextlib
 import logging
 import os
+import shutil
 import sys
-import tempfile
 from collections import deque
 from pathlib import Path
 
 from ..users import existing_user_name
+from ..workspace import Workspace
 from .exabgp import ENVIRONMENT, Answer, parse_answer
-from .exabgp_main import remove_configuration
 
 log = logging.getLogger("bridgehead.balancer.bgp")
 
@@ -39,11 +39,11 @@ class ExaBgpProcess:
         self._log_reader = asyncio.create_task(self._read_log())
 
     @classmethod
-    async def start(cls, configuration: str) -> ExaBgpProcess:
+    async def start(cls, configuration: str, workspace: Workspace) -> ExaBgpProcess:
         """Start ExaBGP. Raises OSError."""
         with contextlib.ExitStack() as on_error:
-            file = Path(tempfile.mkdtemp(prefix="bridgehead-bgp-"), "exabgp.conf")
-            on_error.callback(remove_configuration, file)
+            file = workspace.make_directory("bgp") / "exabgp.conf"
+            on_error.callback(_remove, file)
             _write(file, configuration)
             # Pipes, since the helper that ExaBGP starts opens them by their names in /proc.
             commands_end, commands = os.pipe()
@@ -109,7 +109,7 @@ class ExaBgpProcess:
         except TimeoutError:  # it is stopped, or does not read its commands
             self.kill()
             await self._process.wait()
-        remove_configuration(self._configuration)
+        _remove(self._configuration)
         self._log_reader.cancel()
         await asyncio.wait([self._log_reader])
         return "\n".join(self._last_lines)
@@ -130,3 +130,7 @@ class ExaBgpProcess:
 
 def _write(file: Path, configuration: str) -> None:
     file.write_text(configuration)
+
+
+def _remove(file: Path) -> None:
+    shutil.rmtree(file.parent, ignore_errors=True)

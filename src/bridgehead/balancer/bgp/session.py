@@ -19,6 +19,7 @@ from typing import Literal
 
 from bridgehead.backoff import Backoff
 
+from ..workspace import Workspace
 from .exabgp import (
     RELOAD,
     TEARDOWN,
@@ -62,8 +63,9 @@ class Statistics:
 class PeerSession:
     """The session with the peer `name`.
 
-    `plan` has its routes. `configure` returns the settings, or raises NotConfigurable or OSError: it looks up addresses
-    and passwords anew at each start of the process. `on_change` is called with this session when its status changes.
+    `plan` has its routes, `workspace` the files of its process. `configure` returns the settings, or raises
+    NotConfigurable or OSError: it looks up addresses and passwords anew at each start of the process. `on_change` is
+    called with this session when its status changes.
     """
 
     def __init__(
@@ -72,6 +74,7 @@ class PeerSession:
         plan: RoutePlan,
         configure: Callable[[], Awaitable[SessionSettings]],
         on_change: Callable[[PeerSession], None],
+        workspace: Workspace,
         *,
         connect_seconds: float = CONNECT_SECONDS,
     ) -> None:
@@ -84,6 +87,7 @@ class PeerSession:
         self._plan = plan
         self._configure = configure
         self._on_change = on_change
+        self._workspace = workspace
         self._connect_seconds = connect_seconds
         self._process: ExaBgpProcess | None = None
         self._attempt = 0
@@ -155,7 +159,8 @@ class PeerSession:
         if refusal:
             return refusal
         try:
-            process = self._process = await ExaBgpProcess.start(render_configuration(settings, self._attempt))
+            configuration = render_configuration(settings, self._attempt)
+            process = self._process = await ExaBgpProcess.start(configuration, self._workspace)
         except OSError as error:
             return f"cannot start ExaBGP: {error}"
         self._attempted_at = time.monotonic()

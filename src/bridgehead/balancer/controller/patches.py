@@ -21,24 +21,25 @@ SERVICE_FINALIZER: Final = "finalizer.lb.kubesphere.io/v1alpha1"  # OpenELB's, o
 Patch = dict[str, Any]
 
 
-def status_patch(service: Service, decision: Decision, now: float) -> Patch | None:
+def status_patch(service: Service, decision: Decision, now: float, *, owns_address: bool = True) -> Patch | None:
     """Return the strategic merge patch of the subresource `status`; None if nothing changes. `now`: epoch seconds.
 
-    The annotation with the pool's name is in the same patch, so that address and pool appear together.
+    The annotation with the pool's name is in the same patch, so that address and pool appear together. Both are left
+    alone without `owns_address`: another controller gives them.
     """
     patch: Patch = {}
     status: Patch = {}
     current = [ingress.ip for ingress in service.status.load_balancer.ingress]
     allocation = decision.allocation
     wanted = [] if allocation is None else [str(address) for address in allocation.addresses]
-    if current != wanted:
+    if owns_address and current != wanted:
         ingress = [{"ip": ip, "ipMode": "VIP"} for ip in wanted]
         status["loadBalancer"] = {"ingress": ingress or None}
     condition = _condition(service, decision, now)
     if condition is not None:
         status["conditions"] = [condition]
     annotations = _annotations(service, "" if allocation is None else allocation.pool)
-    if annotations:
+    if owns_address and annotations:
         patch["metadata"] = {"annotations": annotations}
     if status:
         patch["status"] = status

@@ -163,7 +163,7 @@ class ServiceReconciler:
         before = self.allocator.allocation(key)
         if not self._is_ours(service):
             self._release(key)
-            if _is_waiting_for_others(service):
+            if self._is_of_others(service) and not service.status.load_balancer.ingress:
                 return self._wrong_class(service)
             return Decision() if before is not None or _has_traces(service) else None
         if not cluster_versions(service):
@@ -200,9 +200,13 @@ class ServiceReconciler:
     def _is_ours(self, service: Service) -> bool:
         return (
             service.spec.type == "LoadBalancer"
-            and (service.spec.load_balancer_class or "") == self._lb_class
+            and not self._is_of_others(service)
             and service.metadata.deletion_timestamp is None
         )
+
+    def _is_of_others(self, service: Service) -> bool:
+        """Whether another controller gives the Service its address."""
+        return service.spec.type == "LoadBalancer" and (service.spec.load_balancer_class or "") != self._lb_class
 
     def _namespace_labels(self, service: Service) -> dict[str, str]:
         namespace = self._namespaces.get(ObjectKey("", service.metadata.namespace))
@@ -233,10 +237,11 @@ class ServiceReconciler:
 
     async def _write(self, service: Service, decision: Decision) -> None:
         key = service.key
-        patch = status_patch(service, decision, time.time())
+        is_of_others = self._is_of_others(service)
+        patch = status_patch(service, decision, time.time(), owns_address=not is_of_others)
         allocation = decision.allocation
         eip = allocation.pool if allocation is not None and allocation.pool in self._eips else ""
-        metadata = openelb_patch(service, eip, is_openelb=decision.is_openelb)
+        metadata = None if is_of_others else openelb_patch(service, eip, is_openelb=decision.is_openelb)
         try:
             if patch is not None:
                 self._metrics.updates.inc()
@@ -307,8 +312,3 @@ def _has_traces(service: Service) -> bool:
         or SERVICE_FINALIZER in service.metadata.finalizers
         or find_condition(service.status.conditions, CONDITION) is not None
     )
-
-
-def _is_waiting_for_others(service: Service) -> bool:
-    """Whether a Service of another class has no address yet."""
-    return service.spec.type == "LoadBalancer" and not service.status.load_balancer.ingress

@@ -22,6 +22,7 @@ from ..ranges import IpAddress
 from ..speaker.announcer import Held, Observer
 from ..view import ClusterView, Publication
 from .claims import PROBE_SECONDS, Claims
+from .handovers import Handovers
 from .holders import Holder, Holders
 from .interfaces import DEFAULT_EXCLUDED, usable_links
 from .responder import Responder
@@ -70,6 +71,7 @@ class Layer2Announcer:
         self._own: dict[IpAddress, _Own] = {}
         self._schedule: Schedule[IpAddress] = Schedule()
         self._claims = Claims()
+        self._handovers = Handovers()
         self._responder = Responder(self._on_claim)
         self._wake = asyncio.Event()
         self._logged = 0, 0  # a second, and how many changes of it were logged
@@ -92,6 +94,7 @@ class Layer2Announcer:
         self, view: ClusterView, publications: Mapping[ObjectKey, Publication], changed: Collection[ObjectKey]
     ) -> None:
         old, self._view = self._view, view
+        self._handovers.set_view(view)
         services: set[ObjectKey] = set()
         for address in self._holders.update(view, publications, changed):
             services.update(self._holders.services(address))
@@ -99,6 +102,7 @@ class Layer2Announcer:
             if own is not None:
                 services.add(own.holder.service)
             self._apply(address, self._holders.get(address))
+        self._handovers.apply()
         if view.members - old.members or (old.is_isolated and not view.is_isolated):
             # A node that was cut off, or that joined, may have answered for an address, or may have missed who does.
             self._announce_all()
@@ -112,6 +116,8 @@ class Layer2Announcer:
         own, this = self._own.get(address), self._view.this_node
         if holder is not None and holder.node == this:
             self._responder.hold(address, holder.interfaces)
+            if own is None:
+                self._handovers.begin(address, self._holders.previous_node(address))
             if own is None or own.gives_up_at is not None:
                 self._own[address] = _Own(holder, self._now() if own is None else own.since)
                 self._begin([address])
@@ -141,6 +147,7 @@ class Layer2Announcer:
 
     def _release(self, address: IpAddress) -> None:
         own = self._own.pop(address)
+        self._handovers.end(address)
         self._responder.release(address)
         self._schedule.stop(address)
         self._claims.release(address)
@@ -199,7 +206,8 @@ class Layer2Announcer:
 
     async def run(self) -> None:
         loop = asyncio.get_running_loop()
-        with contextlib.closing(self._responder), LinkStates() as states:
+        with contextlib.closing(self._responder), contextlib.closing(self._handovers), LinkStates() as states:
+            self._handovers.open()
             self._use_links(states)
             self._is_running = True
             loop.add_reader(states, self._on_links, states)
@@ -237,6 +245,7 @@ class Layer2Announcer:
             if own.gives_up_at is not None and now >= own.gives_up_at:
                 self._log("%s was not announced by its new holder yet", address)
                 self._release(address)
+        self._handovers.apply()
 
     def _on_links(self, states: LinkStates) -> None:
         states.update()
@@ -262,6 +271,7 @@ class Layer2Announcer:
         own = self._own[address]
         if own.gives_up_at is not None:  # the new holder
             self._release(address)
+            self._handovers.apply()
             return
         if self._view.is_isolated:  # the others have taken the addresses over, and are received again
             return

@@ -46,10 +46,21 @@ class Holders:
         self._addresses: dict[ObjectKey, tuple[IpAddress, ...]] = {}  # of each Service at the last update
         self._services: dict[IpAddress, set[ObjectKey]] = {}
         self._holders: dict[IpAddress, Holder] = {}
+        self._previous: dict[IpAddress, str] = {}  # the node that held an address before its holder
 
     def get(self, address: IpAddress) -> Holder | None:
         """Return the holder of an address; None if nobody may announce it."""
         return self._holders.get(address)
+
+    def previous_node(self, address: IpAddress) -> str:
+        """Return the node that held an address before its holder; "" if nobody could.
+
+        For the first holder since this speaker began, it is the node that would hold the address without this one.
+        """
+        if address in self._previous:
+            return self._previous[address]
+        other = self._choose(address, without=self._view.this_node)
+        return other.node if other is not None else ""
 
     def services(self, address: IpAddress) -> Collection[ObjectKey]:
         """Return the Services that have an address."""
@@ -91,6 +102,7 @@ class Holders:
             self._services[address].discard(key)
             if not self._services[address]:
                 del self._services[address]
+                self._previous.pop(address, None)
         publication = self._publications.get(key)
         addresses = tuple(address for address, _ in publication.addresses) if publication is not None else ()
         if addresses:
@@ -104,21 +116,24 @@ class Holders:
     def _decide(self, address: IpAddress) -> bool:
         """Decide who holds an address. Return whether the answer differs from the last one."""
         holder = self._choose(address)
-        if holder == self._holders.get(address):
+        before = self._holders.get(address)
+        if holder == before:
             return False
+        if before is not None and (holder is None or holder.node != before.node):
+            self._previous[address] = before.node
         if holder is None:
             del self._holders[address]
         else:
             self._holders[address] = holder
         return True
 
-    def _choose(self, address: IpAddress) -> Holder | None:
+    def _choose(self, address: IpAddress, without: str = "") -> Holder | None:
         """Return the holder. Services that share the address are announced by one node that may announce all of them.
 
-        If there is no such node, the Service with the lowest name decides.
+        If there is no such node, the Service with the lowest name decides. `without`: a node that does not count.
         """
         services = sorted(self._services.get(address, ()))
-        found = [(key, candidates) for key in services if (candidates := self._candidates(key, address)).nodes]
+        found = [(key, candidates) for key in services if (candidates := self._candidates(key, address, without)).nodes]
         if not found:
             return None
         key, (nodes, advertisements) = found[0]
@@ -135,7 +150,7 @@ class Holders:
             reason = f"lowest hash of {len(preferred)} nodes"
         return Holder(winner, self._interfaces(winner, advertisements), key, reason)
 
-    def _candidates(self, key: ObjectKey, address: IpAddress) -> _Candidates:
+    def _candidates(self, key: ObjectKey, address: IpAddress, without: str) -> _Candidates:
         publication = self._publications[key]
         pool = next(pool for other, pool in publication.addresses if other == address)
         advertisements = tuple(
@@ -145,7 +160,7 @@ class Holders:
         )
         eligible: frozenset[str] = frozenset()
         for advertisement in advertisements:
-            eligible |= self._alive(advertisement.nodes)
+            eligible |= self._alive(advertisement.nodes) - {without}
         return _Candidates(placement(publication, eligible, self._leaving), advertisements)
 
     def _advertisements(self, pool: Pool) -> Iterator[Layer2Advertisement]:

@@ -173,12 +173,7 @@ class SpeakerAgent:
                 self._mark(slice_.service_key)
 
     def _node_changed(self, old: Node | None, new: Node | None) -> None:
-        if (
-            old is None
-            or new is None
-            or self._node_view(old) != self._node_view(new)
-            or (old.internal_ips != new.internal_ips)
-        ):
+        if old is None or new is None or self._node_view(old) != self._node_view(new):
             self._nodes_changed = True
             self._wake.set()
 

@@ -17,6 +17,7 @@ from ..bgp.reports import session_metrics, status_section
 from ..detection.detector import Detector
 from ..layer2.announcer import Layer2Announcer
 from ..vrrp.announcer import MissingVrrp, VrrpAnnouncer
+from ..workspace import Workspace
 from .agent import SpeakerAgent, SpeakerOptions
 from .announcer import Announcer, Observer
 from .metrics import SpeakerMetrics
@@ -29,10 +30,18 @@ _PROGRAM_PATH = os.pathsep.join((os.environ.get("PATH", os.defpath), "/usr/local
 
 
 class Speaker:
-    """A speaker. `interfaces`: the only ones that layer 2 uses; empty: all that lead to a network."""
+    """A speaker. `interfaces`: the only ones that layer 2 uses; empty: all that lead to a network.
+
+    Its child processes have their files in `workspace`.
+    """
 
     def __init__(
-        self, client: ApiClient, detector: Detector, options: SpeakerOptions, interfaces: tuple[str, ...] = ()
+        self,
+        client: ApiClient,
+        detector: Detector,
+        options: SpeakerOptions,
+        workspace: Workspace,
+        interfaces: tuple[str, ...] = (),
     ) -> None:
         self._vrrp_section: Callable[[], list[dict[str, Any]]] | None = None
 
@@ -40,11 +49,11 @@ class Speaker:
             keepalived = shutil.which("keepalived", path=_PROGRAM_PATH)
             vrrp: VrrpAnnouncer | MissingVrrp = MissingVrrp(observer)
             if keepalived is not None:
-                vrrp = VrrpAnnouncer(observer, keepalived)
+                vrrp = VrrpAnnouncer(observer, keepalived, workspace)
                 self._vrrp_section = vrrp.section
             self.layer2 = Layer2Announcer(observer, interfaces=interfaces, serves_vrrp=keepalived is None)
             self.bgp = BgpAnnouncer(
-                observer, detector, functools.partial(read_password, client), self._record_about_peer
+                observer, detector, functools.partial(read_password, client), self._record_about_peer, workspace
             )
             return [self.layer2, self.bgp, vrrp]
 

@@ -45,6 +45,9 @@ def publication_of(
         is_local=service.spec.external_traffic_policy == "Local",
         endpoint_nodes=frozenset(endpoint.node_name for endpoint in counting if endpoint.node_name),
         has_endpoints=bool(counting),
+        ready_nodes=frozenset(
+            endpoint.node_name for endpoint in counting if endpoint.node_name and endpoint.conditions.is_ready
+        ),
     )
 
 
@@ -76,4 +79,5 @@ def node_view(node: Node, *, is_leaving: bool = False, ignore_exclude: bool = Fa
     is_excluded = is_condition_true(node.status.conditions, "NetworkUnavailable") or (
         EXCLUDED_LABEL in labels and not ignore_exclude
     )
-    return NodeView(node.metadata.name, labels, is_excluded, is_leaving or node.spec.unschedulable)
+    is_leaving = is_leaving or node.spec.unschedulable
+    return NodeView(node.metadata.name, labels, is_excluded, is_leaving, node.internal_ips)

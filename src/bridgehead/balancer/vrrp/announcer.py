@@ -21,6 +21,7 @@ from ..ranges import IpAddress
 from ..speaker.announcer import Held, Observer
 from ..users import existing_user_name
 from ..view import ClusterView, Publication
+from ..workspace import Workspace
 from .keepalived import Instance, is_identity, render_configuration
 from .keepalived_process import KeepalivedProcess
 from .plan import Group, VrrpPlan
@@ -34,13 +35,17 @@ _WHY = "master of its VRRP group"
 
 
 class VrrpAnnouncer:
-    """Announces by a keepalived, which runs while this node is in any group. `program`: its path."""
+    """Announces by a keepalived, which runs while this node is in any group.
+
+    `program`: its path. `workspace` has its files.
+    """
 
     protocol = "vrrp"
 
-    def __init__(self, observer: Observer, program: str) -> None:
+    def __init__(self, observer: Observer, program: str, workspace: Workspace) -> None:
         self._observer = observer
         self._program = program
+        self._workspace = workspace
         self._plan = VrrpPlan()
         self._view: ClusterView | None = None
         self._groups: dict[str, Group] = {}  # that keepalived is configured with, or will be soon
@@ -117,7 +122,7 @@ class VrrpAnnouncer:
 
     async def _run_keepalived(self) -> None:
         """Run a keepalived until it ends, or until this node is in no group any more."""
-        keepalived = KeepalivedProcess(self._program, self._render, self._on_state)
+        keepalived = KeepalivedProcess(self._program, self._workspace, self._render, self._on_state)
         self._has_changed.clear()
         running = asyncio.create_task(keepalived.run())
         try:

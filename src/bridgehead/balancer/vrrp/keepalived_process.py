@@ -9,11 +9,11 @@ import os
 import shutil
 import signal
 import sys
-import tempfile
 from collections import deque
 from collections.abc import Callable
 from pathlib import Path
 
+from ..workspace import Workspace
 from .keepalived import parse_notification
 
 log = logging.getLogger("bridgehead.balancer.vrrp")
@@ -30,8 +30,15 @@ class KeepalivedProcess:
     `run` it once. The configuration is rendered by `render`, which gets the path of the FIFO for notifications.
     """
 
-    def __init__(self, program: str, render: Callable[[str], str], on_state: Callable[[str, bool], None]) -> None:
+    def __init__(
+        self,
+        program: str,
+        workspace: Workspace,
+        render: Callable[[str], str],
+        on_state: Callable[[str, bool], None],
+    ) -> None:
         self._program = program
+        self._workspace = workspace
         self._render = render
         self._on_state = on_state
         self._directory = Path()
@@ -42,7 +49,7 @@ class KeepalivedProcess:
 
     async def run(self) -> None:
         """Run keepalived until cancelled, which ends it with its addresses, or until it ends. Raises OSError."""
-        self._directory = Path(tempfile.mkdtemp(prefix="bridgehead-vrrp-"))
+        self._directory = self._workspace.make_directory("vrrp")
         fifo = self._directory / "notifications"
         os.mkfifo(fifo, 0o600)
         # Open for writing, too, so that there is always a writer, and never an end of file.

@@ -2,4 +2,6 @@
 
 from typing import Final
 
+IP_CT_NEW: Final = 2
+NF_CT_STATE_INVALID_BIT: Final = 1
 IPS_SEEN_REPLY: Final = 2

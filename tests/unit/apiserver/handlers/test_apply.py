@@ -339,6 +339,12 @@ async def test_refusals(world, change, query, code, message):
             400,
             'error strict decoding YAML: error converting YAML to JSON: yaml: unmarshal errors:\n  line 1: key "a"',
         ),
+        (
+            b'{\n "apiVersion": "v1",\n "kind": "ConfigMap",\n "data": {\n  "a": "1",\n  "a": "2"\n }\n}',
+            "&fieldValidation=Strict",
+            400,
+            'unmarshal errors:\n  line 6: key "a" already set in map',
+        ),
     ],
 )
 async def test_malformed_bodies(world, body, query, code, message):

@@ -90,41 +90,47 @@ def test_a_service_port_is_found_by_number():
 POD_5, POD_6 = pod("10.244.1.5"), pod("10.244.1.6", "fd00::6")
 
 
-def address(ip, name, namespace="default"):
-    return {"ip": ip, "targetRef": {"kind": "Pod", "namespace": namespace, "name": name}}
+def endpoint(ip, name, namespace="default", **conditions):
+    reference = {"kind": "Pod", "namespace": namespace, "name": name}
+    return {"addresses": [ip], "targetRef": reference, "conditions": conditions}
 
 
-def find(*subsets, port="main", start=lambda n: 0, scheme=""):
-    endpoints = {"metadata": {"name": "web", "namespace": "default"}, "subsets": list(subsets)}
+def made_slice(*endpoints, port="main", number=8080):
+    ports = [{"name": port, "port": number}]
+    return {"metadata": {"name": "web-1", "namespace": "default"}, "endpoints": list(endpoints), "ports": ports}
+
+
+def find(*slices, port="main", start=lambda n: 0, scheme=""):
     pods = {"five": POD_5, "six": POD_6}
     wanted = ProxyName(scheme, "web", port)
-    return service_target(wanted, f"web:{port}", port, endpoints, lambda ref: pods.get(ref["name"]), start)
+    return service_target(wanted, f"web:{port}", port, slices, lambda ref: pods.get(ref["name"]), start)
 
 
 def test_a_service_is_reached_at_a_ready_address_of_a_pod():
-    ports = [{"name": "main", "port": 8080}]
-    two = {"addresses": [address("10.244.1.5", "five"), address("fd00::6", "six")], "ports": ports}
+    two = made_slice(endpoint("10.244.1.5", "five", ready=True), endpoint("fd00::6", "six"))
     assert find(two) == Target("http", "10.244.1.5", 8080)
     assert find(two, start=lambda n: n - 1, scheme="https") == Target("https", "fd00::6", 8080)
-    unready = {"notReadyAddresses": [address("10.244.1.5", "five")], "ports": ports}
-    other = {"addresses": [address("10.244.1.5", "five")], "ports": [{"name": "other", "port": 1}]}
-    assert find(unready, other, two).port == 8080
-    unnamed = {"addresses": [address("10.244.1.5", "five")], "ports": [{"port": 7}]}
-    assert find(unnamed, port="").port == 7
+    not_ready = made_slice(endpoint("10.244.1.5", "five", ready=False))
+    other = made_slice(endpoint("10.244.1.5", "five"), port="other", number=1)
+    assert find(not_ready, other, two).port == 8080
+    assert find(made_slice(endpoint("10.244.1.5", "five"), port="", number=7), port="").port == 7
+    assert find(two, made_slice(endpoint("10.244.1.5", "five"), number=9)).port == 8080, (
+        "the order is that of preference"
+    )
 
 
 @pytest.mark.parametrize(
     "entry",
     [
-        {"ip": "10.244.1.5"},
-        address("10.244.1.5", "five", "other"),
-        address("10.244.1.5", "gone"),
-        address("10.244.1.7", "five"),
+        {"addresses": ["10.244.1.5"]},
+        endpoint("10.244.1.5", "five", "other"),
+        endpoint("10.244.1.5", "gone"),
+        endpoint("10.244.1.7", "five"),
     ],
 )
 def test_an_address_that_is_not_its_pods_is_not_reached(entry):
     with pytest.raises(ApiStatus, match='no endpoints available for service "web:main"'):
-        find({"addresses": [entry], "ports": [{"name": "main", "port": 8080}]})
+        find(made_slice(entry))
 
 
 def test_a_service_without_endpoints_is_unavailable():

@@ -226,3 +226,36 @@ def test_the_answer_does_not_depend_on_the_history(steps):
         # The reason is that of the moment of the decision.
         found, expected = ([decided.get(address(n)) for n in range(8)] for decided in (holders, fresh))
         assert [holder and holder[:3] for holder in found] == [holder and holder[:3] for holder in expected]
+
+
+def test_the_previous_node_of_an_address_is_known():
+    """The node that forwards the connections that are open while the address moves."""
+    holders, one = Holders(), publication(10)
+    holders.update(view(), {one.key: one}, [one.key])
+    first = holders.get(address(10))
+    assert first is not None
+    others = [name for name in NODES if name != first.node]
+    # A speaker that has just begun: the node that holds the address while this one does not take part.
+    this = replace(view(), this_node=first.node)
+    holders.update(this, {one.key: one}, ())
+    expected = min(others, key=lambda node: hashlib.sha256(f"{node}#10.0.0.10".encode()).hexdigest())
+    assert holders.previous_node(address(10)) == expected
+    holders.update(view([NodeView(first.node, {}, is_leaving=True)]), {one.key: one}, ())
+    assert holders.previous_node(address(10)) == first.node
+    second = holders.get(address(10))
+    assert second is not None
+    holders.update(view(), {one.key: one}, ())
+    assert holders.get(address(10)) == first
+    assert holders.previous_node(address(10)) == second.node
+    # A node that is alone has nobody whose connections it could pass on.
+    alone = Holders()
+    alone.update(replace(view(members=["node1"])), {one.key: one}, [one.key])
+    assert alone.previous_node(address(10)) == ""
+
+
+def test_a_node_whose_endpoints_all_terminate_gives_the_address_up():
+    fields = {"is_local": True, "endpoint_nodes": frozenset(["node2", "node3"])}
+    assert decide(view(), publication(10, **fields, ready_nodes=frozenset(["node3"]))) == ["node3"]
+    assert decide(view(), publication(10, **fields, ready_nodes=frozenset())) != [""]
+    excluded = view([NodeView("node3", {}, is_excluded=True)])
+    assert decide(excluded, publication(10, **fields, ready_nodes=frozenset(["node3"]))) == ["node2"]

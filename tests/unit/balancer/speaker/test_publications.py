@@ -88,6 +88,7 @@ def test_ready_and_serving_endpoints_count():
     )
     assert publication is not None
     assert publication.endpoint_nodes == {"unknown", "ready", "draining"}
+    assert publication.ready_nodes == {"unknown", "ready"}
     assert publication.has_endpoints
     assert publication.is_local
     assert publication.addresses == ((ipaddress.ip_address("10.0.0.10"), POOL),)

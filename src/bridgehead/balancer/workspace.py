@@ -1,0 +1,88 @@
+"""Directory for the files of a speaker's child processes.
+
+A speaker that is killed removes nothing, and its files may contain passwords. Each speaker therefore holds a lock
+(flock) on its directory as long as it lives, and removes the directories without a lock when it starts.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import logging
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from types import TracebackType
+
+log = logging.getLogger(__name__)
+
+_PREFIX = "bridgehead-speaker-"
+
+
+class Workspace:
+    """A directory of this process, made at its first use, which only its user may open.
+
+    Use as a context manager; the directory is gone at the end.
+    """
+
+    def __init__(self) -> None:
+        self._root: Path | None = None
+        self._lock = -1
+
+    def __enter__(self) -> Workspace:
+        _sweep()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if self._root is not None:
+            shutil.rmtree(self._root, ignore_errors=True)
+            os.close(self._lock)
+            self._root = None
+
+    def make_directory(self, name: str) -> Path:
+        """Return a new directory whose name begins with `name`. Raises OSError."""
+        while self._root is None:
+            self._make_root()
+        return Path(tempfile.mkdtemp(prefix=f"{name}-", dir=self._root))
+
+    def _make_root(self) -> None:
+        root = Path(tempfile.mkdtemp(prefix=_PREFIX))
+        lock = os.open(root, os.O_RDONLY | os.O_DIRECTORY)
+        # Between these two lines, a speaker that starts may lock the directory and remove it.
+        if _try_lock(lock) and root.exists():
+            self._root, self._lock = root, lock
+        else:
+            os.close(lock)
+
+
+def _sweep() -> None:
+    """Remove the directories of this user's speakers that have ended."""
+    for root in _own_roots():
+        with contextlib.suppress(OSError):
+            lock = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+            try:
+                if _try_lock(lock):
+                    log.info("removing %s, which a speaker has left that was killed", root)
+                    shutil.rmtree(root, ignore_errors=True)
+            finally:
+                os.close(lock)
+
+
+def _own_roots() -> Iterator[Path]:
+    for root in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*"):
+        with contextlib.suppress(OSError):
+            if root.lstat().st_uid == os.getuid():
+                yield root
+
+
+def _try_lock(directory: int) -> bool:
+    """Lock a directory, until its descriptor is closed, and return whether nobody else has."""
+    try:
+        fcntl.flock(directory, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
