@@ -40,11 +40,13 @@ def collect_rarely() -> None:
 def no_collection() -> Iterator[None]:
     """Switch the garbage collector off while code is loaded: nothing of it is ever freed, and looking takes a tenth of
     the time."""
+    was_enabled = gc.isenabled()
     gc.disable()
     try:
         yield
     finally:
-        gc.enable()
+        if was_enabled:
+            gc.enable()
 
 
 class Trimmer:

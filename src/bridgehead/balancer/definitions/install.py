@@ -44,7 +44,7 @@ FILES = {
     ),
 }
 _FIELD_MANAGER = "kubectl"
-_DELAYS = (0.02, 1.0)  # seconds: first and longest between two looks at a new definition
+_DELAYS = (0.02, 0.1)  # seconds: first and longest between two looks at a new definition
 
 
 def load_definitions(file: str) -> list[dict[str, Any]]:
