@@ -57,7 +57,7 @@ class Api:
                 connection.request(method, path, body=body, headers=headers, encode_chunked=chunked)
                 answer = connection.getresponse()
                 status, content = answer.status, answer.read()
-            except (http.client.RemoteDisconnected, ConnectionError):
+            except (http.client.RemoteDisconnected, ConnectionError, ssl.SSLEOFError):
                 connection.close()
                 if is_new:
                     raise

@@ -112,5 +112,9 @@ class BalancerProcess:
     def apply(self, *manifests: str) -> list[str]:
         return self.kubectl("apply", "-f", "-", stdin="\n---\n".join(manifests))
 
+    def try_apply(self, *manifests: str) -> bool:
+        """Apply manifests; return whether all were accepted."""
+        return self.server.kubectl("apply", "-f", "-", stdin="\n---\n".join(manifests)).returncode == 0
+
     def delete(self, *manifests: str) -> None:
         self.kubectl("delete", "--wait=false", "-f", "-", stdin="\n---\n".join(manifests))

@@ -59,6 +59,7 @@ def test_kubectl_prints_the_version_and_the_resources(k):
         "daemonsets.apps",
         "deployments.apps",
         "replicasets.apps",
+        "statefulsets.apps",
     ]
 
 

@@ -10,10 +10,11 @@ import pytest
 
 from bridgehead.balancer.admission.identity import make_identity
 from bridgehead.balancer.admission.registrar import Registrar
-from bridgehead.balancer.admission.registration import ADOPTED_SERVICES, DEFINITIONS, NAME, WEBHOOK_CONFIGURATIONS
+from bridgehead.balancer.admission.registration import ADOPTED_SERVICES, NAME
 from bridgehead.balancer.admission.serving import serving
 from bridgehead.client import ApiClient
 from bridgehead.client.errors import ApiError, NotFound
+from bridgehead.objects.extensions import DEFINITIONS, WEBHOOK_CONFIGURATIONS
 from bridgehead.objects.kinds import ENDPOINT_SLICES, NAMESPACES, SERVICES, Kind
 from bridgehead.objects.meta import Object
 

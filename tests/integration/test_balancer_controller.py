@@ -192,12 +192,42 @@ def test_an_invalid_change_leaves_the_last_configuration_in_force(world: Balance
 
 
 def test_an_address_that_the_api_server_refuses_has_an_event(world: BalancerProcess) -> None:
-    manifest, pool = service("refused"), POOL.replace("10.0.0.10-10.0.0.50", "10.100.0.0/30")  # the Service range
+    manifest, pool = service("refused"), POOL.replace("10.0.0.10-10.0.0.50", "239.0.0.0/30")  # multicast
     world.apply(pool, manifest)
     world.eventually(lambda: "UpdateFailed" in {reason for reason, _ in world.events("refused")}, "an Event")
     assert world.addresses("refused") == []
     world.apply(POOL)
     world.eventually(lambda: world.addresses("refused") == ["10.0.0.10"], "an address of the changed pool")
+    world.delete(manifest, POOL)
+
+
+def test_a_pool_of_cluster_ips_is_refused(world: BalancerProcess) -> None:
+    pool = POOL.replace("10.0.0.10-10.0.0.50", "10.100.0.0/30")
+    world.apply(pool)
+    text = 'parsing address pool localip-pool: "10.100.0.0/30" contains 10.100.0.0, an address of the Service range '
+    world.eventually(lambda: world.state()["errorSummary"].startswith(text), "the reason")
+    world.delete(pool)
+    world.eventually(lambda: world.state()["result"] == "Valid", "the valid configuration again")
+
+
+def test_definitions_that_are_deleted_are_installed_again(world: BalancerProcess) -> None:
+    names = ["ipaddresspools.metallb.io", "eips.network.kubesphere.io"]
+    before = world.kubectl("get", "crd", *names, "-o", "jsonpath={.items[*].metadata.uid}")
+    world.kubectl("delete", "crd", *names)
+    world.eventually(
+        lambda: (
+            world.kubectl(
+                "get", "crd", *names, "--ignore-not-found", "-o", "jsonpath={.items[*].status.acceptedNames.kind}"
+            )
+            == ["IPAddressPool Eip"]
+        ),
+        "the definitions",
+    )
+    assert world.kubectl("get", "crd", *names, "-o", "jsonpath={.items[*].metadata.uid}") != before
+    manifest = service("after")
+    world.apply(manifest)
+    world.eventually(lambda: world.try_apply(POOL), "pools are served")
+    world.eventually(lambda: world.addresses("after") == ["10.0.0.10"], "an address")
     world.delete(manifest, POOL)
 
 

@@ -17,9 +17,11 @@ from bridgehead.kubelet.runtimes.runtime import ContainerSpec, ExecResult, Sandb
 from bridgehead.objects.core import (
     Container,
     ExecAction,
+    GRPCAction,
     HTTPGetAction,
     HTTPHeader,
     LifecycleHandler,
+    Probe,
     SleepAction,
     TCPSocketAction,
 )
@@ -127,6 +129,31 @@ async def test_tcp_connects_and_sleep_waits(handlers, port):
     assert (await handlers.perform(LifecycleHandler(sleep=SleepAction(seconds=0)), TARGET, PATIENCE)).success
 
 
+async def serve_health(reader, writer):
+    """Answer one call of the health service: settings, headers, the message SERVING or NOT_SERVING, trailers."""
+    request = await reader.readuntil(b"kube-probe/1.36")
+    body = await reader.readexactly(9 + 5) if b"Check" in request else b""
+    status = b"\x01" if body.endswith(bytes(5)) else b"\x02"
+    message = b"\0\0\x07\0\0\0\0\0\x01" + b"\0\0\0\0\x02\x08" + status
+    writer.write(b"\0\0\0\x04\0\0\0\0\0" + b"\0\0\x01\x01\x04\0\0\0\x01\x88" + message)
+    writer.write(b"\0\0\x01\x01\x05\0\0\0\x01\x88")
+    await reader.read()  # until the probe closes the connection
+    writer.close()
+
+
+async def test_grpc_asks_the_health_service(handlers, closed_port):
+    async with await asyncio.start_server(serve_health, "127.0.0.1", 0) as server:
+        port = server.sockets[0].getsockname()[1]
+
+        async def probe(port, service=""):
+            return await handlers.perform(Probe(grpc=GRPCAction(port=port, service=service)), TARGET, PATIENCE)
+
+        assert await probe(port) == Outcome(True, "service healthy")
+        assert await probe(port, "shop") == Outcome(False, 'service unhealthy (responded with "NOT_SERVING")')
+        refused = f'error: failed to connect service at "127.0.0.1:{closed_port}": connect: connection refused'
+        assert await probe(closed_port) == Outcome(False, refused)
+
+
 async def test_an_unknown_port_name_gives_an_unknown_result(handlers):
     outcome = await handlers.perform(LifecycleHandler(tcp_socket=TCPSocketAction(port="web")), TARGET, 1.0)
     assert outcome.success is None
@@ -161,7 +188,8 @@ def test_an_empty_dir_in_memory_is_a_separate_file_system(tmp_path):
         """
         import sys
         from pathlib import Path
-        from bridgehead.kubelet.volumes.volume_manager import make_empty_dir, remove_pod_directory
+        from bridgehead.kubelet.volumes.directories import make_empty_dir
+        from bridgehead.kubelet.volumes.volume_manager import remove_pod_directory
         from bridgehead.objects.core import EmptyDirVolume
         pod = Path(sys.argv[1])
         directory = pod / "volumes/kubernetes.io~empty-dir/mem"

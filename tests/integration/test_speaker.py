@@ -228,7 +228,10 @@ class ArpClient(threading.Thread):
 
 
 async def check_missing_interface(world: SpeakerWorld) -> None:
-    """An address whose advertisement names no existing interface is reported in an Event."""
+    """An address whose advertisement names no existing interface is reported in an Event.
+
+    The interface may also be named by an address that it leads to, as in an Eip.
+    """
     await world.client.patch(metallb.L2_ADVERTISEMENTS, "all", NAMESPACE, {"spec": {"interfaces": ["eth9"]}})
 
     async def failed() -> bool:
@@ -236,7 +239,9 @@ async def check_missing_interface(world: SpeakerWorld) -> None:
         return ("announceFailed", text) in await world.events("web")
 
     await until(failed)
-    await world.client.patch(metallb.L2_ADVERTISEMENTS, "all", NAMESPACE, {"spec": {"interfaces": ["eth0"]}})
+    await world.client.patch(
+        metallb.L2_ADVERTISEMENTS, "all", NAMESPACE, {"spec": {"interfaces": [f"can_reach:{CLIENT}"]}}
+    )
     await until_answered(vip(10), *NODES_IN_WORLD)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import contextlib
 import signal
@@ -11,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from bridgehead.objects import metallb
+from bridgehead.objects import metallb, openelb
 from bridgehead.objects.kinds import EVENTS, SECRETS
 
 from .api_world import until
@@ -86,6 +87,34 @@ async def check_faults(world: SpeakerWorld, bird: Bird) -> None:
     world.speakers[node].signal(signal.SIGTERM)
     await until_next_hops(bird, vip(10), *(address for address in ALL if address != node_ip(node)))
     assert await answered_by(vip(10)) not in ("", node)
+    assert await asyncio.to_thread(world.speakers[node].process.wait, 60) == 0
+
+
+async def check_openelb_statuses(world: SpeakerWorld) -> None:
+    """Check that the nodes whose speakers run report their sessions with a peer of OpenELB's."""
+    await world.create(
+        openelb.BGP_CONFS, {"metadata": {"name": "default"}, "spec": {"as": 64600, "routerId": "1.1.1.1"}}
+    )
+    conf = {"neighborAddress": CLIENT, "peerAs": 64601}
+    await world.create(
+        openelb.BGP_PEERS, {"metadata": {"name": "other"}, "spec": {"conf": conf, "transport": {"remotePort": 1179}}}
+    )
+    running = {node for node, speaker in world.speakers.items() if speaker.process.poll() is None}
+
+    async def are_reported() -> bool:
+        peer = await world.client.request("GET", openelb.BGP_PEERS.path("", "other"))
+        default = await world.client.request("GET", openelb.BGP_CONFS.path("", "default"))
+        peers = peer.get("status", {}).get("nodesPeerStatus", {})
+        confs = default.get("status", {}).get("nodesConfStatus", {})
+        states = {entry["peerState"]["sessionState"] for entry in peers.values()}
+        return (
+            peers.keys() == confs.keys() == running
+            and states <= {"IDLE", "ACTIVE"}
+            and all(entry == {"as": 64600, "routerId": "1.1.1.1"} for entry in confs.values())
+        )
+
+    await until(are_reported)
+    await world.client.delete(openelb.BGP_PEERS, "other")
 
 
 @in_namespace
@@ -133,6 +162,7 @@ async def test_objects_become_routes_and_routes_are_reported():
 
         await check_faults(world, bird)
 
+        await check_openelb_statuses(world)
         await world.set_endpoints("web", [])
         await until_next_hops(bird, vip(10))
 

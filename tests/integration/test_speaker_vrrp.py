@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import random
 import signal
+import socket
 from pathlib import Path
 from typing import Any
 
@@ -15,11 +18,12 @@ from bridgehead.objects.metallb import IP_ADDRESS_POOLS
 
 from .api_world import until
 from .namespaced import in_namespace, sh
-from .speaker_world import NAMESPACE, NODES_IN_WORLD, SpeakerWorld, answered_by, fault, speaker_world, vip
+from .speaker_world import CLIENT, NAMESPACE, NODES_IN_WORLD, SpeakerWorld, answered_by, fault, speaker_world, vip
 
 pytestmark = [pytest.mark.integration, pytest.mark.needs("keepalived")]
 
 BOTH = f"{vip(10)},{vip(11)}"
+VRRP = 112  # protocol number (RFC 5798)
 
 
 def addresses_of(node: str) -> str:
@@ -51,6 +55,20 @@ async def add_eip(world: SpeakerWorld) -> None:
     await world.client.delete(IP_ADDRESS_POOLS, "pool", NAMESPACE)
     spec: dict[str, Any] = {"address": f"{vip(10)}-{vip(12)}", "protocol": "vip", "interface": "can_reach:10.0.0.1"}
     await world.create(openelb.EIPS, {"metadata": {"name": "vips"}, "spec": spec})
+
+
+def flood() -> None:
+    """Send advertisements by the thousand that are no VRRP, or of a virtual router that nobody has."""
+    choice = random.Random(1)
+    with socket.socket(socket.AF_INET, socket.SOCK_RAW, VRRP) as sock:
+        sock.setsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_TTL, 255)
+        sock.setsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_IF, socket.inet_aton(CLIENT))
+        for number in range(5000):
+            body = choice.randbytes(choice.randrange(60))
+            # Version and type, router id, priority, addresses, interval, a checksum that is wrong.
+            text = bytes([0x31, choice.randrange(256), 255, 1, 0, 10, 0, 0]) + socket.inet_aton(vip(10))
+            with contextlib.suppress(BlockingIOError):
+                sock.sendto(text if number % 2 else body, socket.MSG_DONTWAIT, ("224.0.0.18", 0))
 
 
 def others(node: str) -> tuple[str, ...]:
@@ -118,6 +136,10 @@ async def test_addresses_have_one_master_that_changes_when_it_fails():
             return await answers(master)
 
         await until(is_back)
+
+        flood()
+        assert await until_master(BOTH, master) == master
+        assert await answered_by(vip(10)) == master
 
         # A drain: the others take over before the node lets go.
         speaker = world.speakers[master]

@@ -17,14 +17,14 @@ from bridgehead.client.errors import ClientError
 from bridgehead.objects import metallb, openelb
 from bridgehead.objects.core import Node
 from bridgehead.objects.endpoint_slices import SERVICE_NAME_LABEL, EndpointSlice
-from bridgehead.objects.kinds import CONFIG_MAPS, ENDPOINT_SLICES, Kind
+from bridgehead.objects.kinds import CONFIG_MAPS, ENDPOINT_SLICES, SERVICE_CIDRS, Kind
 from bridgehead.objects.meta import Object, ObjectKey, ObjectReference
 
 from .configuration import Compiled, ConfigurationObjects, NodeFacts, compile_configuration
 from .configuration.config_map import NAME as CONFIG_MAP_NAME
 from .configuration.inputs import about
 from .errors import ConfigurationInvalid
-from .ranges import AddressRange, IpAddress
+from .ranges import AddressRange, IpAddress, parse_range
 
 log = logging.getLogger(__name__)
 
@@ -75,6 +75,8 @@ class ConfigurationWatch:
         self._api_endpoints = Informer(
             client, ENDPOINT_SLICES, "default", label_selector=f"{SERVICE_NAME_LABEL}=kubernetes"
         )
+        self._service_ranges = Informer(client, SERVICE_CIDRS)
+        self._has_service_ranges = False  # Kubernetes before 1.33 does not serve them
         self._wake = asyncio.Event()
         self._last: Compiled | str | None = None
 
@@ -119,18 +121,19 @@ class ConfigurationWatch:
 
     async def _discover(self, tasks: asyncio.TaskGroup) -> None:
         """Start the informer of each kind as soon as the API server serves it."""
-        missing = list(self._informers.values())
+        missing: list[Informer[Any]] = [*self._informers.values(), self._service_ranges]
         while True:
             served: set[tuple[str, str]] = set()
             for group, version in {(informer.kind.group, informer.kind.version) for informer in missing}:
                 served |= await self._served(group, version)
             for informer in missing:
                 if (informer.kind.api_version, informer.kind.plural) in served:
+                    self._has_service_ranges |= informer is self._service_ranges
                     self._start(informer, tasks)
             missing = [
                 informer for informer in missing if (informer.kind.api_version, informer.kind.plural) not in served
             ]
-            if not missing:
+            if not missing or missing == [self._service_ranges]:
                 return
             await asyncio.sleep(_DISCOVERY_SECONDS)
 
@@ -149,6 +152,8 @@ class ConfigurationWatch:
             async with asyncio.timeout(_FIRST_SECONDS):
                 for informer in informers:
                     await informer.wait_synced()
+                if self._has_service_ranges:
+                    await self._service_ranges.wait_synced()
         except TimeoutError:
             log.warning("some kinds of configuration objects are not served by the API server yet")
 
@@ -165,13 +170,18 @@ class ConfigurationWatch:
                 node.metadata.name: NodeFacts(node.metadata.labels, tuple(parse_addresses(node.internal_ips)))
                 for node in self._nodes.items()
             },
-            reserved=tuple(
-                (AddressRange(address.version, int(address), int(address)), "an address of the API server")
-                for slice_ in self._api_endpoints.items()
-                for address in _endpoint_addresses(slice_)
-            ),
+            reserved=tuple(self._reserved()),
             **found,
         )
+
+    def _reserved(self) -> Iterator[tuple[AddressRange, str]]:
+        """Yield ranges that no pool may contain, each with a description."""
+        for slice_ in self._api_endpoints.items():
+            for address in _endpoint_addresses(slice_):
+                yield AddressRange(address.version, int(address), int(address)), "an address of the API server"
+        for service_range in self._service_ranges.items():
+            for text in service_range.spec.cidrs:
+                yield parse_range(text), f"an address of the Service range {text}"
 
     def _object_changed(self, old: Object | None, new: Object | None) -> None:
         """Compile again unless only the status or other metadata changed, as the controller's reports do."""

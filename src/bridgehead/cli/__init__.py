@@ -41,7 +41,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
 }
 
 # Modules that most parts load, some only while they run: to read a kubeconfig, or to resolve a host name.
-_LOADED_BY_MOST = ("uvloop", "prometheus_client", "yaml", "encodings.idna")
+_LOADED_BY_MOST = ("uvloop", "prometheus_client", "bridgehead.yaml_loader", "encodings.idna")
 # Modules that one part loads late: the proxy, for example, when it opens its mode and removes the rules of the others.
 _LOADED_LATE = {
     "proxy": (

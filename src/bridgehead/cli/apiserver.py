@@ -11,6 +11,8 @@ from typing import Annotated
 
 import typer
 
+from bridgehead.heap import no_collection
+
 from .failures import reporting_failures
 from .groups import AGGREGATION, AUDITING, AUTHENTICATION, KUBELETS, SERVING, STORAGE
 from .parsing import path
@@ -166,10 +168,11 @@ def command(
     ] = 102400,
     verbosity: Annotated[int, typer.Option("-v", "--v", help="Verbosity: 0 for operators, 1 for developers.")] = 0,
 ) -> None:
-    from bridgehead.apiserver.access.tokens import ISSUER
-    from bridgehead.apiserver.serve import ServeOptions, serve
-    from bridgehead.cli.logs_setup import configure
-    from bridgehead.storage import StorageError
+    with no_collection():
+        from bridgehead.apiserver.access.tokens import ISSUER
+        from bridgehead.apiserver.serve import ServeOptions, serve
+        from bridgehead.cli.logs_setup import configure
+        from bridgehead.storage import StorageError
 
     configure(verbosity)
     with reporting_failures("apiserver", OSError, ValueError, StorageError):

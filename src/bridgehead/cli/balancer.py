@@ -16,6 +16,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
 
+import uvloop
 from typer import Argument, Option
 
 from bridgehead.balancer.controller.controller import BalancerController, ControllerSettings
@@ -114,7 +115,7 @@ def command(
     settings = ControllerSettings(namespace, lb_class, reviews)
     with reporting_failures("balancer", ConfigError, OSError):
         config = load_config(kubeconfig or None)
-        lost = asyncio.run(_run(config, settings, pages, leader_elect))
+        lost = uvloop.run(_run(config, settings, pages, leader_elect))
     if lost:
         fail("balancer", "lost the leader's lease; start again to stand for election")
 

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+import uvloop
 
 from bridgehead.client import ApiClient, ClientConfig, LeaderElector, load_config
 from bridgehead.client.errors import ConfigError
@@ -87,7 +88,7 @@ def command(
     )
     with reporting_failures("controllers", ConfigError):
         config = load_config(kubeconfig)
-        lost = asyncio.run(_run(config, names, settings, leader_elect))
+        lost = uvloop.run(_run(config, names, settings, leader_elect))
     if lost:
         fail("controllers", "lost the leader's lease; start again to stand for election")
 

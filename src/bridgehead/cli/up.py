@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import importlib
 import os
 import shlex
 import shutil
@@ -30,6 +31,10 @@ from bridgehead.lab.plan import LabConfig, LabFiles
 from . import logs_setup
 from .lab_options import DEFAULT_NAME, Name, StateDir, options_of, own_command, reporting_errors
 from .logs import follow
+
+# Modules that this process uses only after it has forked the lab's first process, where parts need what these import:
+# the API client and cryptography. Loaded before the fork, they are loaded once.
+_LOADED_FOR_ALL = ("bridgehead.lab.certificates", "bridgehead.lab.system")
 
 
 def command(
@@ -148,6 +153,8 @@ def _start(
     """Check the machine and start the lab's first process. The caller must have no other threads."""
     from bridgehead.lab import launch, roots, user_namespace
 
+    for module in _LOADED_FOR_ALL:
+        importlib.import_module(module)
     host.extend_path()
     lack_of_ipv6 = host.check_host(files.root)
     before = registry.read_config(files)

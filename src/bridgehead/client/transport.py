@@ -128,7 +128,10 @@ class Transport:
         )
         try:
             async with self._answer("GET", path, None, params, "", timeout) as response:
-                yield response.content
+                try:
+                    yield response.content
+                finally:
+                    _abort(response)
         except _Rejected as rejected:
             if rejected.error.status == 401:
                 self._token.renew()
@@ -187,6 +190,13 @@ class Transport:
             raise _NoAnswer(str(error) or type(error).__name__) from error
         finally:
             self._has_connected.set()
+
+
+def _abort(response: aiohttp.ClientResponse) -> None:
+    """Close the connection of an answer that has not ended, at once: TLS would wait for the server's farewell."""
+    connection = response.connection
+    if connection is not None and connection.transport is not None:
+        connection.transport.abort()
 
 
 class _Rejected(Exception):

@@ -1,6 +1,6 @@
 """Ownership of pods and replica sets: adoption and release by selector and controller reference.
 
-`adopters` and `sort_claims` decide; `Claimer` writes. Called by the ReplicaSet, Deployment and DaemonSet controllers.
+`adopters` and `sort_claims` decide; `Claimer` writes. Called by the workload controllers.
 Source: Kubernetes "Garbage collection: owners", `pkg/controller/controller_ref_manager.go`.
 """
 
@@ -14,7 +14,7 @@ import msgspec
 
 from bridgehead.client import ApiClient
 from bridgehead.client.errors import Conflict, Invalid, NotFound
-from bridgehead.objects.apps import DaemonSet, Deployment, ReplicaSet
+from bridgehead.objects.apps import DaemonSet, Deployment, ReplicaSet, StatefulSet
 from bridgehead.objects.batch import Job
 from bridgehead.objects.kinds import Kind
 from bridgehead.objects.meta import Object, ObjectKey, OwnerReference
@@ -23,7 +23,7 @@ from bridgehead.objects.selectors import Selector, compile_selector
 
 Owner = TypeVar("Owner", bound=Object)
 Owned = TypeVar("Owned", bound=Object)
-Workload = Deployment | ReplicaSet | DaemonSet | ReplicationController | Job
+Workload = Deployment | ReplicaSet | DaemonSet | StatefulSet | ReplicationController | Job
 
 
 def controller_reference(kind: Kind[Owner], owner: Owner) -> OwnerReference:

@@ -18,8 +18,10 @@ from typing import Any, Protocol
 from bridgehead.backoff import Backoff
 from bridgehead.client import ApiClient, EventRecorder
 from bridgehead.client.errors import ClientError
+from bridgehead.heap import no_collection
 from bridgehead.objects.endpoint_slices import DEFAULT_MAX_ENDPOINTS
 from bridgehead.objects.kinds import LEASES
+from bridgehead.objects.storage import HOST_PATH_PROVISIONER
 from bridgehead.suggestions import did_you_mean
 
 from .nodes.watch_clock import WatchClock, monitor_period
@@ -72,6 +74,17 @@ CONTROLLERS: dict[str, Entry] = {
         "workloads.replicasets", "ReplicationControllerController", "replication-controller"
     ),
     "daemonset-controller": Entry("workloads.daemonsets", "DaemonSetController", "daemonset-controller"),
+    "statefulset-controller": Entry("stateful.stateful_sets", "StatefulSetController", "statefulset-controller"),
+    "persistentvolume-binder-controller": Entry(
+        "volumes.binder", "PersistentVolumeBinder", "persistentvolume-controller"
+    ),
+    "persistentvolumeclaim-protection-controller": Entry(
+        "volumes.protection", "ClaimProtectionController", "pvc-protection-controller"
+    ),
+    "persistentvolume-protection-controller": Entry(
+        "volumes.protection", "VolumeProtectionController", "pv-protection-controller"
+    ),
+    "host-path-provisioner": Entry("volumes.host_path", "HostPathProvisioner", HOST_PATH_PROVISIONER),
     "job-controller": Entry("jobs.job_controller", "JobController", "job-controller"),
     "cronjob-controller": Entry("jobs.cronjob_controller", "CronJobController", "cronjob-controller"),
     "disruption-controller": Entry("disruption.budgets", "DisruptionController", "controllermanager"),
@@ -155,11 +168,12 @@ class Manager:
         recorders: dict[str, EventRecorder] = {}
         watch_clock = self._make_watch_clock(informers)
         async with asyncio.TaskGroup() as tasks:
-            for name in self.names:
-                entry = self.controllers[name]
-                recorder = recorders[name] = EventRecorder(self.client, entry.component)
-                controller = self._load(entry, informers, recorder, watch_clock)
-                tasks.create_task(_run_for_ever(name, controller), name=name)
+            with no_collection():
+                for name in self.names:
+                    entry = self.controllers[name]
+                    recorder = recorders[name] = EventRecorder(self.client, entry.component)
+                    controller = self._load(entry, informers, recorder, watch_clock)
+                    tasks.create_task(_run_for_ever(name, controller), name=name)
             for name, recorder in recorders.items():
                 tasks.create_task(_run_for_ever(f"{name}'s events", recorder), name=f"{name} events")
             if watch_clock is not None:

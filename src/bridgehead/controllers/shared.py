@@ -24,6 +24,16 @@ def node_of_pod(pod: Pod) -> tuple[str, ...]:
     return (pod.spec.node_name,) if pod.spec.node_name else ()
 
 
+# Name of an index of the informer of pods by the claims of their volumes.
+PODS_BY_CLAIM = "claim"
+
+
+def claims_of_pod(pod: Pod) -> tuple[str, ...]:
+    """Index function: the claims that a pod's volumes name, as `NAMESPACE/NAME`."""
+    claims = (volume.persistent_volume_claim for volume in pod.spec.volumes)
+    return tuple(f"{pod.metadata.namespace}/{claim.claim_name}" for claim in claims if claim is not None)
+
+
 class Informers:
     """Informers by kind, created at their first use, before or during `run`."""
 

@@ -97,7 +97,7 @@ class Kubelet:
                 recorder=self._recorder,
                 services=self._services,
                 objects=objects,
-                volumes=VolumeManager(settings.root, self._client, objects, capacity),
+                volumes=VolumeManager(settings.root, self._client, objects, capacity, settings.name),
                 addresses=addresses,
                 handlers=handlers,
                 allocatable=capacity,

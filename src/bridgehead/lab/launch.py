@@ -10,7 +10,6 @@ that the parts need.
 from __future__ import annotations
 
 import contextlib
-import gc
 import logging
 import os
 import signal
@@ -23,6 +22,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from bridgehead.heap import no_collection
 from bridgehead.kubelet.runtimes.isolation import cgroups, privileges, seccomp
 from bridgehead.network import syscalls
 
@@ -239,7 +239,8 @@ def _become_init(
         if config.host_access:
             Path(node.runtime_root).mkdir(parents=True, exist_ok=True)
     parts = plan_parts(config, files, listen_fd=api_socket.fileno(), lack_of_cgroup=lack_of_cgroup)
-    _load(preload, [parts[0].argv])
+    with no_collection():
+        preload([parts[0].argv])
     if not os.read(prepared, 1):
         os._exit(1)  # `up` has failed and reports the reason itself
     os.close(prepared)
@@ -258,19 +259,10 @@ def _become_init(
 
 def _load_rest(preload: Preload, parts: Sequence[PartPlan]) -> None:
     """Load what the API server does not need, and compile the runtimes' seccomp filter (25 ms) once for all of them."""
-    _load(preload, [*(part.argv for part in parts), *_IN_CONTAINERS])
+    with no_collection():
+        preload([*(part.argv for part in parts), *_IN_CONTAINERS])
     with contextlib.suppress(seccomp.SeccompUnavailable):  # reported when a container starts
         seccomp.default_filter(privileges.DEFAULT_CAPABILITIES)
-
-
-def _load(preload: Preload, lines: Iterable[Sequence[str]]) -> None:
-    """Load code without garbage collection: nothing of it is ever freed, and the collector would take a tenth of the
-    time."""
-    gc.disable()
-    try:
-        preload(lines)
-    finally:
-        gc.enable()
 
 
 def _mount_own_view(cgroup: cgroups.Prepared | None) -> None:

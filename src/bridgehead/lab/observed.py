@@ -7,25 +7,23 @@ import contextlib
 from typing import Any
 
 from bridgehead.client import ApiClient, Informer
-from bridgehead.objects import progress
 from bridgehead.objects.core import Pod
 from bridgehead.objects.kinds import LEASES, NODES, PODS
 
 
 class ObservedCluster:
-    """Nodes, their Leases, the proxies' Leases and the system pods, while `run` runs."""
+    """Nodes, their Leases and the system pods, while `run` runs."""
 
     def __init__(self, client: ApiClient) -> None:
         self.nodes = Informer(client, NODES)
         self.node_leases = Informer(client, LEASES, "kube-node-lease")
-        self.proxy_leases = Informer(client, LEASES, progress.NAMESPACE, label_selector=progress.SELECTOR)
         self.pods = Informer(client, PODS, "kube-system")
         self.is_synced = False
         self._changed = asyncio.Event()
 
     async def run(self) -> None:
         """Follow the objects until cancelled."""
-        informers: tuple[Informer[Any], ...] = (self.nodes, self.node_leases, self.proxy_leases, self.pods)
+        informers: tuple[Informer[Any], ...] = (self.nodes, self.node_leases, self.pods)
         async with asyncio.TaskGroup() as tasks:
             for informer in informers:
                 tasks.create_task(informer.run())

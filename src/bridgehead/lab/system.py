@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from importlib import resources
 from string import Template
@@ -16,7 +16,6 @@ import yaml
 from bridgehead import __version__
 from bridgehead.client import ApiClient, load_kubeconfig, running
 from bridgehead.client.errors import AlreadyExists, ApiError, ClientError, NotFound
-from bridgehead.objects import progress
 from bridgehead.objects.core import Node, Pod
 from bridgehead.objects.kinds import (
     CONFIG_MAPS,
@@ -27,6 +26,7 @@ from bridgehead.objects.kinds import (
     PODS,
     SERVICE_ACCOUNTS,
     SERVICES,
+    STORAGE_CLASSES,
     Kind,
 )
 from bridgehead.objects.meta import Object
@@ -34,14 +34,15 @@ from bridgehead.objects.times import parse_time
 from bridgehead.yaml_loader import Loader
 
 from . import registry
-from .addressing import api_url
+from .addressing import API_PORT, api_url
 from .errors import StartFailed
 from .observed import ObservedCluster
-from .plan import CLUSTER_DOMAIN, LabConfig, LabFiles, plan_nodes
+from .plan import CLUSTER_DOMAIN, LabConfig, LabFiles
 
 _LOOK_EVERY = 0.2  # seconds, when nothing changes: a part can end, and nodes of a previous run get pods
 _KINDS: dict[str, Kind[Any]] = {
-    kind.name: kind for kind in (NAMESPACES, SERVICE_ACCOUNTS, CONFIG_MAPS, SERVICES, DAEMON_SETS, DEPLOYMENTS)
+    kind.name: kind
+    for kind in (NAMESPACES, SERVICE_ACCOUNTS, CONFIG_MAPS, SERVICES, DAEMON_SETS, DEPLOYMENTS, STORAGE_CLASSES)
 } | {
     name: Kind(Object, group, version, f"{name.lower()}s", namespaced=not name.startswith("Cluster"))
     for group, version, names in (
@@ -77,6 +78,8 @@ def system_manifests(file: str, config: LabConfig) -> list[dict[str, Any]]:
     filled = Template(text).substitute(
         pod_range=",".join(ranges.pods for ranges in config.ranges),
         api_server=api_url(config.ranges),
+        api_host=config.ranges[0].lab,
+        api_port=API_PORT,
         cluster_dns=config.ranges[0].cluster_dns,
         cluster_domain=CLUSTER_DOMAIN,
         balancer_ranges=", ".join(ranges.balancer for ranges in config.ranges),
@@ -132,22 +135,22 @@ class _Start:
 
     async def missing(self) -> str | None:
         """Return what is not ready yet, as text; None when the lab is ready."""
-        await self._install("kube-proxy.yaml")
-        await self._install("dns.yaml", workloads=False)
+        has_node_dns, has_balancer = self._config.node_dns, self._config.balancer
+        await _all(
+            self._install("kube-proxy.yaml"),
+            self._install("storage.yaml"),
+            self._install("dns.yaml", workloads=False),
+            self._settle(_NODE_DNS, has_node_dns),
+            self._settle(_BALANCER, has_balancer),
+        )
         missing = await self._missing_nodes()
         if missing is not None:
             return missing
-        missing = self._missing_proxies()
-        # The DNS comes last: its pods need several nodes to spread over, and the API server's Service. A connection to
-        # a Service that is not programmed yet is lost, and TCP retries only after a second.
-        if missing is None or self._is_programmed():
-            await self._install("dns.yaml")
-            has_node_dns = await self._settle(_NODE_DNS, self._config.node_dns)
-            has_balancer = await self._settle(_BALANCER, self._config.balancer)
-            missing = missing or await self._missing_dns()
-            missing = missing or (self._missing_pods(_NODE_DNS) if has_node_dns else None)
-            missing = missing or (await self._missing_balancer() if has_balancer else None)
-        return missing
+        # The DNS comes last: its pods need several nodes to spread over.
+        await self._install("dns.yaml")
+        missing = self._missing_proxies() or await self._missing_dns()
+        missing = missing or (self._missing_pods(_NODE_DNS) if has_node_dns else None)
+        return missing or (await self._missing_balancer() if has_balancer else None)
 
     async def _install(self, file: str, *, workloads: bool = True) -> None:
         """Create the missing objects, of those that have pods only if `workloads`.
@@ -158,20 +161,18 @@ class _Start:
             step = f"{file} {stage}"
             if step not in self._installed:
                 manifests = system_manifests(file, self._config)
-                ensured = (self._ensure(one) for one in manifests if _STAGES.get(one["kind"], 1) == stage)
-                for outcome in await asyncio.gather(*ensured, return_exceptions=True):
-                    if outcome is not None:
-                        raise outcome
+                await _all(*(self._ensure(one) for one in manifests if _STAGES.get(one["kind"], 1) == stage))
                 self._installed.add(step)
 
     async def _ensure(self, manifest: dict[str, Any]) -> None:
         kind, meta = _KINDS[manifest["kind"]], manifest["metadata"]
-        try:
+        if kind is SERVICES:
             # Read first: to create an existing Service is refused, because its address is taken by itself.
-            await self._client.get(kind, meta["name"], meta.get("namespace", ""))
-        except NotFound:
-            with contextlib.suppress(AlreadyExists):
-                await self._client.create(kind, manifest)
+            with contextlib.suppress(NotFound):
+                await self._client.get(kind, meta["name"], meta.get("namespace", ""))
+                return
+        with contextlib.suppress(AlreadyExists):
+            await self._client.create(kind, manifest)
 
     async def _missing_nodes(self) -> str | None:
         leases = self._observed.node_leases.items()
@@ -206,12 +207,6 @@ class _Start:
         ready = sum(map(self._serves, self._observed.pods_of("kube-proxy")))
         return f"kube-proxy ({ready} of {self._config.nodes} ready)" if ready < self._config.nodes else None
 
-    def _is_programmed(self) -> bool:
-        """Return whether every proxy has published its progress, which happens just before its pod is ready."""
-        reports = filter(None, map(progress.read_progress, self._observed.proxy_leases.items()))
-        programmed = {report.node for report in reports if report.renewed >= self._started_at}
-        return all(node.name in programmed for node in plan_nodes(self._config))
-
     async def _missing_dns(self) -> str | None:
         """Return what the cluster DNS lacks. Servers that cannot start (an invalid Corefile) delay no lab."""
         if self._dns_replicas is None:
@@ -228,8 +223,8 @@ class _Start:
             return "no kube-dns pods, because they do not start: kubectl -n kube-system logs -l k8s-app=kube-dns"
         return None
 
-    async def _settle(self, add_on: _AddOn, is_wanted: bool) -> bool:
-        """Install an add-on, or remove that of a previous run. Return `is_wanted`."""
+    async def _settle(self, add_on: _AddOn, is_wanted: bool) -> None:
+        """Install an add-on, or remove that of a previous run."""
         if is_wanted:
             await self._install(add_on.file)
         elif add_on not in self._removed:
@@ -239,7 +234,6 @@ class _Start:
                 with contextlib.suppress(NotFound):
                     await self._client.delete(kind, name, "kube-system")
             self._removed.add(add_on)
-        return is_wanted
 
     def _missing_pods(self, add_on: _AddOn) -> str | None:
         """Return what an add-on lacks; pods that cannot start do not delay the lab."""
@@ -270,6 +264,13 @@ class _Start:
         return pod.is_ready and all(
             running is not None and _is_since(running.started_at, self._started_at) for running in states
         )
+
+
+async def _all(*works: Coroutine[Any, Any, None]) -> None:
+    """Do all of the works at the same time. Raises the first exception when all have ended."""
+    for outcome in await asyncio.gather(*works, return_exceptions=True):
+        if outcome is not None:
+            raise outcome
 
 
 def _is_crashing(pod: Pod) -> bool:

@@ -1,4 +1,4 @@
-"""The apps/v1 kinds: Deployment, ReplicaSet, DaemonSet, ControllerRevision.
+"""The apps/v1 kinds: Deployment, ReplicaSet, DaemonSet, StatefulSet, ControllerRevision.
 
 Pure: no I/O, no clock, no randomness. Source: Kubernetes API reference v1.36.
 """
@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from .meta import Condition, LabelSelector, Object, Part, PodTemplate
+from .meta import Condition, LabelSelector, Object, ObjectMeta, Part, PodTemplate
 
 
 class RollingUpdate(Part, frozen=True, kw_only=True):
@@ -93,6 +93,69 @@ class DaemonSetStatus(Part, frozen=True, kw_only=True):
 class DaemonSet(Object, frozen=True, kw_only=True):
     spec: DaemonSetSpec = DaemonSetSpec()
     status: DaemonSetStatus = DaemonSetStatus()
+
+
+class StatefulSetRollingUpdate(Part, frozen=True, kw_only=True):
+    """`partition`: the number of pods, from the first ordinal, that keep the old revision."""
+
+    partition: int = 0
+    max_unavailable: int | str | None = None
+
+
+class StatefulSetStrategy(Part, frozen=True, kw_only=True):
+    type: str = "RollingUpdate"
+    rolling_update: StatefulSetRollingUpdate | None = None
+
+
+class ClaimRetentionPolicy(Part, frozen=True, kw_only=True):
+    """Retain or Delete: for the claims of a deleted StatefulSet, and for those of pods beyond `replicas`."""
+
+    when_deleted: str = "Retain"
+    when_scaled: str = "Retain"
+
+
+class Ordinals(Part, frozen=True, kw_only=True):
+    start: int = 0
+
+
+class ClaimTemplate(Part, frozen=True, kw_only=True):
+    """A template of claims. `spec` is untyped so that no field is lost."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    spec: dict[str, Any] = {}
+
+
+class StatefulSetSpec(Part, frozen=True, kw_only=True):
+    """`pod_management_policy`: OrderedReady or Parallel."""
+
+    replicas: int = 1
+    selector: LabelSelector = LabelSelector()
+    template: PodTemplate = PodTemplate()
+    volume_claim_templates: tuple[ClaimTemplate, ...] = ()
+    service_name: str = ""
+    pod_management_policy: str = "OrderedReady"
+    update_strategy: StatefulSetStrategy = StatefulSetStrategy()
+    revision_history_limit: int = 10
+    min_ready_seconds: int = 0
+    persistent_volume_claim_retention_policy: ClaimRetentionPolicy = ClaimRetentionPolicy()
+    ordinals: Ordinals = Ordinals()
+
+
+class StatefulSetStatus(Part, frozen=True, kw_only=True):
+    observed_generation: int = 0
+    replicas: int = 0
+    ready_replicas: int = 0
+    current_replicas: int = 0
+    updated_replicas: int = 0
+    current_revision: str = ""
+    update_revision: str = ""
+    collision_count: int | None = None
+    available_replicas: int = 0
+
+
+class StatefulSet(Object, frozen=True, kw_only=True):
+    spec: StatefulSetSpec = StatefulSetSpec()
+    status: StatefulSetStatus = StatefulSetStatus()
 
 
 class ControllerRevision(Object, frozen=True, kw_only=True):

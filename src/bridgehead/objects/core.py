@@ -209,6 +209,11 @@ class TCPSocketAction(Part, frozen=True, kw_only=True):
     host: str = ""
 
 
+class GRPCAction(Part, frozen=True, kw_only=True):
+    port: int
+    service: str = ""
+
+
 class SleepAction(Part, frozen=True, kw_only=True):
     seconds: int = 0
 
@@ -231,6 +236,7 @@ class Lifecycle(Part, frozen=True, kw_only=True):
 
 
 class Probe(Action, frozen=True, kw_only=True):
+    grpc: GRPCAction | None = None
     initial_delay_seconds: int = 0
     timeout_seconds: int = 1
     period_seconds: int = 10
@@ -397,6 +403,11 @@ class ProjectedVolume(Part, frozen=True, kw_only=True):
     default_mode: int | None = None
 
 
+class ClaimVolume(Part, frozen=True, kw_only=True):
+    claim_name: str
+    read_only: bool = False
+
+
 class Volume(Part, frozen=True, kw_only=True):
     name: str
     config_map: ConfigMapVolume | None = None
@@ -405,6 +416,7 @@ class Volume(Part, frozen=True, kw_only=True):
     host_path: HostPathVolume | None = None
     downward_api: DownwardAPIVolume | None = None
     projected: ProjectedVolume | None = None
+    persistent_volume_claim: ClaimVolume | None = None
 
 
 class PodDNSConfigOption(Part, frozen=True, kw_only=True):

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-from .apps import ControllerRevision, DaemonSet, Deployment, ReplicaSet
+from .apps import ControllerRevision, DaemonSet, Deployment, ReplicaSet, StatefulSet
 from .autoscaling import HorizontalPodAutoscaler
 from .batch import CronJob, Job
 from .certificates import CertificateSigningRequest
@@ -29,6 +29,7 @@ from .meta import Object
 from .networking import ServiceCIDR
 from .policy import PodDisruptionBudget
 from .replication import ReplicationController
+from .storage import PersistentVolume, PersistentVolumeClaim, StorageClass
 
 T = TypeVar("T", bound=Object)
 
@@ -74,13 +75,16 @@ CONFIG_MAPS = Kind(ConfigMap, "", "v1", "configmaps")
 SECRETS = Kind(Secret, "", "v1", "secrets")
 SERVICE_ACCOUNTS = Kind(ServiceAccount, "", "v1", "serviceaccounts")
 REPLICATION_CONTROLLERS = Kind(ReplicationController, "", "v1", "replicationcontrollers")
+PERSISTENT_VOLUMES = Kind(PersistentVolume, "", "v1", "persistentvolumes", namespaced=False)
+PERSISTENT_VOLUME_CLAIMS = Kind(PersistentVolumeClaim, "", "v1", "persistentvolumeclaims")
+STORAGE_CLASSES = Kind(StorageClass, "storage.k8s.io", "v1", "storageclasses", namespaced=False)
 DEPLOYMENTS = Kind(Deployment, "apps", "v1", "deployments")
 REPLICA_SETS = Kind(ReplicaSet, "apps", "v1", "replicasets")
 DAEMON_SETS = Kind(DaemonSet, "apps", "v1", "daemonsets")
 CONTROLLER_REVISIONS = Kind(ControllerRevision, "apps", "v1", "controllerrevisions")
+STATEFUL_SETS = Kind(StatefulSet, "apps", "v1", "statefulsets")
 JOBS = Kind(Job, "batch", "v1", "jobs")
 CRON_JOBS = Kind(CronJob, "batch", "v1", "cronjobs")
-CONTROLLER_REVISIONS = Kind(ControllerRevision, "apps", "v1", "controllerrevisions")
 ENDPOINT_SLICES = Kind(EndpointSlice, "discovery.k8s.io", "v1", "endpointslices")
 LEASES = Kind(Lease, "coordination.k8s.io", "v1", "leases")
 CERTIFICATE_SIGNING_REQUESTS = Kind(
@@ -101,13 +105,16 @@ ALL_KINDS: tuple[Kind[Object], ...] = (
     SECRETS,
     SERVICE_ACCOUNTS,
     REPLICATION_CONTROLLERS,
+    PERSISTENT_VOLUMES,
+    PERSISTENT_VOLUME_CLAIMS,
+    STORAGE_CLASSES,
     DEPLOYMENTS,
     REPLICA_SETS,
     DAEMON_SETS,
+    STATEFUL_SETS,
     CONTROLLER_REVISIONS,
     JOBS,
     CRON_JOBS,
-    CONTROLLER_REVISIONS,
     ENDPOINT_SLICES,
     LEASES,
     SERVICE_CIDRS,

@@ -8,7 +8,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta, tzinfo
-from zoneinfo import ZoneInfo
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from zoneinfo import ZoneInfo
 
 _MACROS = {
     "@yearly": "0 0 1 1 *",
@@ -97,6 +100,8 @@ def parse_schedule(text: str) -> Schedule:
 
 def parse_zone(name: str) -> ZoneInfo:
     """Return a time zone of the tz database. Raises ValueError."""
+    from zoneinfo import ZoneInfo  # only here: it loads the build's configuration, 10 ms and 1 MiB
+
     try:
         return ZoneInfo(name)
     except (KeyError, ValueError, OSError):

@@ -157,7 +157,7 @@ class Fuzzer:
             for name, schema in published.items():
                 for gvk in schema.get("x-kubernetes-group-version-kind", ()):
                     kinds[gvk["group"], gvk["version"], gvk["kind"]] = {"$ref": f"#/components/schemas/{name}"}
-        await world.call("POST", CRDS, SEEDS[CRDS])
+        await world.create(CRDS, SEEDS[CRDS])
         groups = (await world.get("/apis"))["groups"]
         roots = ["/api/v1", *(f"/apis/{v['groupVersion']}" for group in groups for v in group["versions"])]
         for root in roots:

@@ -13,7 +13,7 @@ from tests.unit.apiserver.world import World, open_world
 # Their names follow from their content, so there can be only one of each content.
 NAMED_BY_CONTENT = ("customresourcedefinitions", "apiservices", "ipaddresses")
 # Their deletion is finished by a controller.
-DELETED_BY_A_CONTROLLER = ("namespaces", "servicecidrs")
+DELETED_BY_A_CONTROLLER = ("namespaces", "servicecidrs", "persistentvolumeclaims", "persistentvolumes")
 KINDS = {
     url: seed
     for url, seed in (OBJECTS | FURTHER).items()

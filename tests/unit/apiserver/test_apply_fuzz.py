@@ -28,6 +28,7 @@ KINDS = {
     "deployments": "Deployment",
     "replicasets": "ReplicaSet",
     "daemonsets": "DaemonSet",
+    "statefulsets": "StatefulSet",
     "endpointslices": "EndpointSlice",
     "leases": "Lease",
 }

@@ -164,6 +164,21 @@ OBJECTS: dict[str, dict[str, Any]] = {
     },
     "/apis/apps/v1/namespaces/default/replicasets": {"metadata": META, "spec": {**SELECTING, "replicas": 1}},
     "/apis/apps/v1/namespaces/default/daemonsets": {"metadata": META, "spec": SELECTING},
+    "/apis/apps/v1/namespaces/default/statefulsets": {
+        "metadata": META,
+        "spec": {
+            **SELECTING,
+            "serviceName": "x",
+            "updateStrategy": {"rollingUpdate": {"partition": 1, "maxUnavailable": "25%"}},
+            "persistentVolumeClaimRetentionPolicy": {"whenScaled": "Delete"},
+            "volumeClaimTemplates": [
+                {
+                    "metadata": {"name": "c"},
+                    "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}},
+                }
+            ],
+        },
+    },
     "/apis/discovery.k8s.io/v1/namespaces/default/endpointslices": {
         "metadata": META,
         "addressType": "IPv4",

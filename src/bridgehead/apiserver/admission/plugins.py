@@ -15,6 +15,7 @@ from .podsecurity.plugin import PodSecurity
 from .policies.plugins import MutatingPolicies, ParameterRights, ValidatingPolicies
 from .resource_quota import ResourceQuota
 from .service_accounts import ServiceAccounts
+from .volumes import ClaimResize, StorageProtection
 from .webhooks.plugins import MutatingWebhooks, ValidatingWebhooks, Webhooks
 
 
@@ -30,6 +31,8 @@ def build_chain(parts: AdmissionParts) -> Chain:
             PodPriority(store),
             PriorityClasses(store),
             DefaultStorageClass(store),
+            StorageProtection(),
+            ClaimResize(store),
             RuntimeClass(store),
             DefaultIngressClass(store),
             MutatingPolicies(parts),

@@ -15,6 +15,7 @@ import logging
 import signal
 import socket
 import ssl
+import time
 from collections.abc import Callable, Generator, Sequence
 from pathlib import Path
 from typing import Any
@@ -73,7 +74,7 @@ class PeerProtocol(HttpToolsProtocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
         try:
-            peer = _peer_of(transport)
+            peer = peer_of(transport)
         except InvalidCredentials as error:
             log.info("%s: %s", transport.get_extra_info("peername"), error)
             transport.abort()
@@ -163,13 +164,19 @@ class PeerProtocol(HttpToolsProtocol):
         return {**self.scope, "raw_path": path, "path": unquote(path.decode("latin-1")), "query_string": query}
 
 
-def _peer_of(transport: asyncio.Transport) -> User | None:
+def peer_of(transport: asyncio.Transport) -> User | None:
     """Return the user of the connection's certificate, None without one. Raises `InvalidCredentials`."""
     connection = transport.get_extra_info("ssl_object")
     if connection is None:
         return None
     der = connection.getpeercert(binary_form=True)
-    return None if der is None else user_from_certificate(connection.getpeercert(), der)
+    if der is None:
+        return None
+    certificate = connection.getpeercert()
+    # OpenSSL verifies the certificate of a session only when the session begins.
+    if connection.session_reused and ssl.cert_time_to_seconds(certificate["notAfter"]) < time.time():
+        raise InvalidCredentials("the client certificate has expired since its TLS session began")
+    return user_from_certificate(certificate, der)
 
 
 def server_context(certificate: Path, key: Path, client_ca: Path | None) -> ssl.SSLContext:

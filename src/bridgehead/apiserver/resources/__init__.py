@@ -9,7 +9,7 @@
     services/       Service; also the allocation of ClusterIPs and node ports
     events/         Event, in two groups
     batch/          Job, CronJob
-    workloads/      Deployment, ReplicaSet, DaemonSet, ControllerRevision, ReplicationController, PodTemplate
+    workloads/      the kinds of apps, ReplicationController, PodTemplate
     autoscaling/    HorizontalPodAutoscaler, in two versions
     quotas/         ResourceQuota, LimitRange
     networking/     Ingress, IngressClass, NetworkPolicy, ServiceCIDR, IPAddress
@@ -88,6 +88,7 @@ def build_table(*, service_cidrs: Sequence[str], node_port_range: tuple[int, int
         workloads.DEPLOYMENTS,
         workloads.REPLICA_SETS,
         workloads.DAEMON_SETS,
+        workloads.STATEFUL_SETS,
         workloads.CONTROLLER_REVISIONS,
         workloads.POD_TEMPLATES,
         workloads.REPLICATION_CONTROLLERS,

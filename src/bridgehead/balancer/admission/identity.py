@@ -1,19 +1,15 @@
-"""A certificate for the webhook's server, and the CA that signed it. Both live as long as the process."""
+"""The identity of the webhook's server, made in a process of its own.
+
+The library that makes certificates takes 10 MiB, and is needed once.
+"""
 
 from __future__ import annotations
 
-import ipaddress
+import os
+import pickle
+import traceback
 from collections.abc import Sequence
-from datetime import UTC, datetime, timedelta
 from typing import NamedTuple
-
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
-
-_LIFETIME = timedelta(days=3650)
-_CLOCK_SKEW = timedelta(hours=1)
 
 
 class Identity(NamedTuple):
@@ -25,43 +21,30 @@ class Identity(NamedTuple):
 
 
 def make_identity(serves: Sequence[str]) -> Identity:
-    """Return a new certificate for these DNS names and IP addresses, signed by a new CA whose key is thrown away."""
-    ca_key, key = ec.generate_private_key(ec.SECP256R1()), ec.generate_private_key(ec.SECP256R1())
-    ca_name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "bridgehead-balancer-ca")])
-    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "bridgehead-balancer")])
-    begin = datetime.now(UTC) - _CLOCK_SKEW
-
-    def builder(subject: x509.Name, public_key: ec.EllipticCurvePublicKey) -> x509.CertificateBuilder:
-        return (
-            x509.CertificateBuilder()
-            .subject_name(subject)
-            .issuer_name(ca_name)
-            .public_key(public_key)
-            .serial_number(x509.random_serial_number())
-            .not_valid_before(begin)
-            .not_valid_after(begin + _LIFETIME)
-        )
-
-    ca = (
-        builder(ca_name, ca_key.public_key())
-        .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
-        .sign(ca_key, hashes.SHA256())
-    )
-    certificate = (
-        builder(name, key.public_key())
-        .add_extension(x509.SubjectAlternativeName([_general_name(text) for text in serves]), critical=False)
-        .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
-        .sign(ca_key, hashes.SHA256())
-    )
-    return Identity(
-        ca.public_bytes(serialization.Encoding.PEM),
-        certificate.public_bytes(serialization.Encoding.PEM),
-        key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()),
-    )
+    """Return a new certificate for these DNS names and IP addresses, and its CA. Raises ChildProcessError."""
+    reading, writing = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        _run_child(writing, serves)
+    os.close(writing)
+    with os.fdopen(reading, "rb") as result:
+        text = result.read()
+    if os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) != 0:
+        raise ChildProcessError("the certificate of the webhook could not be made")
+    ca, certificate, key = pickle.loads(text)
+    return Identity(ca, certificate, key)
 
 
-def _general_name(text: str) -> x509.GeneralName:
+def _run_child(writing: int, serves: Sequence[str]) -> None:
+    """Write the PEM texts and exit, without the cleanups of the parent."""
+    status = 1
     try:
-        return x509.IPAddress(ipaddress.ip_address(text))
-    except ValueError:
-        return x509.DNSName(text)
+        from .issuing import issue_certificate
+
+        with os.fdopen(writing, "wb") as result:
+            pickle.dump(issue_certificate(serves), result)
+        status = 0
+    except BaseException:  # noqa: BLE001 - forked: must not return into the parent's stack
+        traceback.print_exc()
+    finally:
+        os._exit(status)

@@ -15,17 +15,19 @@ from bridgehead.backoff import Backoff
 from bridgehead.client import ApiClient, Informer
 from bridgehead.client.errors import AlreadyExists, ClientError, NotFound
 from bridgehead.objects.endpoint_slices import SERVICE_NAME_LABEL, EndpointSlice
+from bridgehead.objects.extensions import (
+    DEFINITIONS,
+    WEBHOOK_CONFIGURATIONS,
+    CustomResourceDefinition,
+    ValidatingWebhookConfiguration,
+)
 from bridgehead.objects.kinds import ENDPOINT_SLICES, SERVICES
 from bridgehead.objects.meta import ObjectKey
 
 from .registration import (
     ADOPTED_SERVICES,
     CONVERTED_DEFINITION,
-    DEFINITIONS,
     NAME,
-    WEBHOOK_CONFIGURATIONS,
-    CustomResourceDefinition,
-    ValidatingWebhookConfiguration,
     adopted_service,
     adopting_slice,
     ca_patch,

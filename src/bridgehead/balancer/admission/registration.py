@@ -12,8 +12,13 @@ from typing import Any, Final
 
 from bridgehead.objects.addresses import join_host_port
 from bridgehead.objects.endpoint_slices import MANAGED_BY_LABEL, SERVICE_NAME_LABEL, EndpointSlice
-from bridgehead.objects.kinds import Kind
-from bridgehead.objects.meta import Object, ObjectKey, Part
+from bridgehead.objects.extensions import (
+    WEBHOOK_CONFIGURATIONS,
+    CustomResourceDefinition,
+    ValidatingWebhookConfiguration,
+    WebhookClientConfig,
+)
+from bridgehead.objects.meta import ObjectKey
 
 Json = dict[str, Any]
 
@@ -25,55 +30,6 @@ ADOPTED_SERVICES: Final = (
 )
 CONVERTED_DEFINITION: Final = "bgppeers.metallb.io"
 _SECONDS = 5
-
-
-class ServiceReference(Part, frozen=True, kw_only=True):
-    namespace: str = ""
-    name: str = ""
-
-
-class WebhookClientConfig(Part, frozen=True, kw_only=True):
-    ca_bundle: str = ""
-    url: str = ""
-    service: ServiceReference | None = None
-
-
-class ValidatingWebhook(Part, frozen=True, kw_only=True):
-    name: str = ""
-    client_config: WebhookClientConfig = WebhookClientConfig()
-
-
-class ValidatingWebhookConfiguration(Object, frozen=True, kw_only=True):
-    webhooks: tuple[ValidatingWebhook, ...] = ()
-
-
-class WebhookConversion(Part, frozen=True, kw_only=True):
-    client_config: WebhookClientConfig | None = None
-
-
-class Conversion(Part, frozen=True, kw_only=True):
-    strategy: str = "None"
-    webhook: WebhookConversion | None = None
-
-
-class DefinitionSpec(Part, frozen=True, kw_only=True):
-    conversion: Conversion = Conversion()
-
-
-class CustomResourceDefinition(Object, frozen=True, kw_only=True):
-    spec: DefinitionSpec = DefinitionSpec()
-
-
-WEBHOOK_CONFIGURATIONS = Kind(
-    ValidatingWebhookConfiguration,
-    "admissionregistration.k8s.io",
-    "v1",
-    "validatingwebhookconfigurations",
-    namespaced=False,
-)
-DEFINITIONS = Kind(
-    CustomResourceDefinition, "apiextensions.k8s.io", "v1", "customresourcedefinitions", namespaced=False
-)
 
 
 def own_configuration(address: str, port: int, ca: bytes) -> Json:

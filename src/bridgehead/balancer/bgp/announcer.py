@@ -39,7 +39,7 @@ _WHY = "every node that may announce the Service has a route to it"
 class PeerState(NamedTuple):
     """A session for `bridgehead balancer status` and metrics. `since`: epoch seconds of the last change of `status`.
 
-    `bfd`: the state of the BFD session ("up", "down"), or "" without one.
+    `bfd`: the state of the BFD session ("up", "down"), or "" without one. `settings`: None before the first attempt.
     """
 
     name: str
@@ -52,6 +52,7 @@ class PeerState(NamedTuple):
     announced: int
     pending: int
     updates: int
+    settings: SessionSettings | None = None
 
 
 class BgpAnnouncer:
@@ -78,6 +79,8 @@ class BgpAnnouncer:
         self._sessions: dict[str, PeerSession] = {}
         self._since: dict[ObjectKey, float] = {}
         self._bfd = BfdSessions(detector, self._on_bfd)
+        # Called after each change of a session.
+        self.on_session_change: Callable[[], None] = lambda: None
 
     # --- The speaker's interface ----------------------------------------------------------------------------------
 
@@ -122,6 +125,7 @@ class BgpAnnouncer:
                         if name not in running:
                             session = self._sessions[name] = self._make_session(peer, profile)
                             running[name] = ((peer, profile), group.create_task(session.run()))
+                    self.on_session_change()
         finally:
             self._sessions.clear()
             self._bfd.end_all()
@@ -152,6 +156,7 @@ class BgpAnnouncer:
                 session.statistics.announced,
                 session.statistics.pending,
                 session.statistics.updates,
+                session.settings,
             )
             for name, session in sorted(self._sessions.items())
             if name in self._wanted
@@ -222,6 +227,7 @@ class BgpAnnouncer:
                         session.restart()
 
     def _on_session(self, session: PeerSession) -> None:
+        self.on_session_change()
         if session.status == "established":
             self._report(session.name, "Normal", "SessionEstablished", f"BGP session of node {self._this_node} is up")
             log.info("peer %s: session established", session.name)

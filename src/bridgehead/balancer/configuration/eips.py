@@ -30,7 +30,7 @@ from .pools import Territory, check_reserved, is_fallback
 from .selections import compile_selectors, quote
 
 DEFAULT_EIP_ANNOTATION = "eip.openelb.kubesphere.io/is-default-eip"
-_CONFIGURATION_NAME = "default"  # of the only BgpConf that OpenELB reads
+CONFIGURATION_NAME = "default"  # of the only BgpConf that OpenELB reads
 
 
 @dataclass
@@ -138,10 +138,10 @@ def _selection(priority: int, namespaces: tuple[str, ...], labels: Mapping[str, 
 
 
 def _compile_peers(objects: ConfigurationObjects, accepted: Acceptance, taken_names: frozenset[str]) -> None:
-    configuration = next((conf for conf in objects.bgp_confs if conf.metadata.name == _CONFIGURATION_NAME), None)
+    configuration = next((conf for conf in objects.bgp_confs if conf.metadata.name == CONFIGURATION_NAME), None)
     for conf in objects.bgp_confs:
         if conf is not configuration:
-            accepted.rejections.append(Rejection(about(conf), f"only the BgpConf {_CONFIGURATION_NAME} is read"))
+            accepted.rejections.append(Rejection(about(conf), f"only the BgpConf {CONFIGURATION_NAME} is read"))
     for obj in objects.openelb_peers:
         name = obj.metadata.name
         try:
@@ -158,7 +158,7 @@ def _compile_peer(obj: BgpPeer, configuration: BgpConf | None) -> Peer:
         raise ValueError("neighborInterface and vrf are not supported")
     my_asn = spec.conf.local_as or (configuration.spec.as_ if configuration is not None else 0)
     if not my_asn:
-        raise ValueError(f"the BgpConf {_CONFIGURATION_NAME} has no AS number")
+        raise ValueError(f"the BgpConf {CONFIGURATION_NAME} has no AS number")
     if not spec.conf.peer_as:
         raise ValueError("conf.peerAs is missing")
     try:

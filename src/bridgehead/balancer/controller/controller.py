@@ -16,7 +16,7 @@ from bridgehead.pages import Page, Routes, metrics_page
 from ..configuration import Compiled
 from ..configuration.inputs import DEFAULT_NAMESPACE
 from ..configuration_watch import ConfigurationWatch
-from ..definitions.install import install
+from ..definitions.install import install, watch_deletions
 from ..errors import ConfigurationInvalid
 from .metrics import ControllerMetrics
 from .reports import Reporter
@@ -63,6 +63,7 @@ class BalancerController:
         )
         self._reporter = Reporter(client, settings.namespace, self._watch, self._reconciler.allocator, self._recorder)
         self.metrics.watch(self._reconciler.allocator.spaces)
+        self._lost = asyncio.Event()  # a definition was deleted
         self._is_prepared = self._is_running = self._is_configured = False
 
     async def run(self) -> None:
@@ -75,6 +76,8 @@ class BalancerController:
             tasks.create_task(self._watch.run(), name="configuration")
             tasks.create_task(self._reconciler.run(), name="services")
             tasks.create_task(self._reporter.run(), name="reports")
+            tasks.create_task(watch_deletions(self._client, self._lost.set), name="definitions")
+            tasks.create_task(self._prepare_again(), name="preparations")
             if self._settings.webhook is not None:
                 tasks.create_task(self._answer_reviews(*self._settings.webhook), name="webhook")
 
@@ -93,13 +96,20 @@ class BalancerController:
                 self._is_prepared = True
                 return
 
+    async def _prepare_again(self) -> None:
+        """Install anew what somebody deletes, with the namespace and the Secret."""
+        while True:
+            await self._lost.wait()
+            self._lost.clear()
+            await self.prepare()
+
     async def _answer_reviews(self, address: str, port: int) -> None:
         from .webhook import answer_reviews  # with an HTTPS server, which not every controller needs
 
         try:
             await answer_reviews(self._client, address, port, self._watch)
         except OSError as error:
-            log.error("no webhook: cannot serve on %s port %d: %s", address, port, error.strerror)
+            log.error("no webhook: cannot serve on %s port %d: %s", address, port, error.strerror or error)
 
     def _on_valid(self, compiled: Compiled) -> None:
         self._is_configured = True

@@ -2,7 +2,7 @@
 
 Only what is missing is created: definitions that the user applied, of whatever version, stay as they are. Missing ones
 are applied in kubectl's name, so that `kubectl apply --server-side` of other versions has no conflict later. Called by
-the controller before it starts.
+the controller before it starts, and when one of them is deleted, as by `kubectl delete` of a published manifest.
 """
 
 from __future__ import annotations
@@ -10,29 +10,20 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from bridgehead.backoff import Backoff
-from bridgehead.client import ApiClient
+from bridgehead.client import ApiClient, Informer
 from bridgehead.client.errors import AlreadyExists, Conflict, NotFound
-from bridgehead.objects.kinds import NAMESPACES, Kind
-from bridgehead.objects.meta import Condition, Object, Part, is_condition_true
+from bridgehead.objects.extensions import DEFINITIONS, CustomResourceDefinition
+from bridgehead.objects.kinds import NAMESPACES
+from bridgehead.objects.meta import is_condition_true
 
 log = logging.getLogger(__name__)
 
 
-class DefinitionStatus(Part, frozen=True, kw_only=True):
-    conditions: tuple[Condition, ...] = ()
-
-
-class CustomResourceDefinition(Object, frozen=True, kw_only=True):
-    status: DefinitionStatus = DefinitionStatus()
-
-
-DEFINITIONS = Kind(
-    CustomResourceDefinition, "apiextensions.k8s.io", "v1", "customresourcedefinitions", namespaced=False
-)
 # Names of the definitions, by the file that has them. An installed one is found without reading YAML.
 FILES = {
     "metallb.yaml": (
@@ -53,7 +44,7 @@ FILES = {
     ),
 }
 _FIELD_MANAGER = "kubectl"
-_DELAYS = (0.02, 1.0)  # seconds: first and longest between two looks at a new definition
+_DELAYS = (0.02, 0.1)  # seconds: first and longest between two looks at a new definition
 
 
 def load_definitions(file: str) -> list[dict[str, Any]]:
@@ -87,6 +78,18 @@ async def install(client: ApiClient, namespace: str) -> None:
     # When the last one is served, the others usually need only one look.
     await _wait_established(client, waiting[-1])
     await asyncio.gather(*(_wait_established(client, name) for name in waiting[:-1]))
+
+
+async def watch_deletions(client: ApiClient, on_deletion: Callable[[], None]) -> None:
+    """Call `on_deletion` whenever one of the definitions has been deleted, until cancelled."""
+
+    def changed(old: CustomResourceDefinition | None, new: CustomResourceDefinition | None) -> None:
+        if old is not None and new is None and any(old.metadata.name in group for group in FILES.values()):
+            on_deletion()
+
+    definitions = Informer(client, DEFINITIONS)
+    definitions.on_change(changed)
+    await definitions.run()
 
 
 async def _create_namespace(client: ApiClient, namespace: str) -> None:

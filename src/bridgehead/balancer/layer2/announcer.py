@@ -18,6 +18,7 @@ from typing import Final
 from bridgehead.network.link_states import Link, LinkStates
 from bridgehead.objects.meta import ObjectKey
 
+from ..interface_names import link_names
 from ..ranges import IpAddress
 from ..speaker.announcer import Held, Observer
 from ..view import ClusterView, Publication
@@ -115,7 +116,7 @@ class Layer2Announcer:
     def _apply(self, address: IpAddress, holder: Holder | None) -> None:
         own, this = self._own.get(address), self._view.this_node
         if holder is not None and holder.node == this:
-            self._responder.hold(address, holder.interfaces)
+            self._responder.hold(address, link_names(holder.interfaces))
             if own is None:
                 self._handovers.begin(address, self._holders.previous_node(address))
             if own is None or own.gives_up_at is not None:
@@ -258,6 +259,8 @@ class Layer2Announcer:
         self._has_ipvs = has_ipvs
         before = {link.name for link in self.links}
         if self._responder.set_links(usable_links(states.all(), self._interfaces, self._excluded)):
+            for address, own in self._own.items():
+                self._responder.hold(address, link_names(own.holder.interfaces))
             self._announce_all()
         after = {link.name for link in self.links}
         if before != after:

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from bridgehead.client import ApiClient
+from bridgehead.objects.openelb import BGP_PEERS
 from bridgehead.pages import Routes
 
 from ..bgp.announcer import BgpAnnouncer, EventType
@@ -21,6 +22,7 @@ from ..workspace import Workspace
 from .agent import SpeakerAgent, SpeakerOptions
 from .announcer import Announcer, Observer
 from .metrics import SpeakerMetrics
+from .openelb_statuses import OpenElbStatuses
 from .pages import speaker_routes
 from .passwords import read_password
 from .service_statuses import BGP, LAYER2, ServiceStatuses
@@ -72,6 +74,8 @@ class Speaker:
         self._statuses = (ServiceStatuses(LAYER2, *where), ServiceStatuses(BGP, *where))
         for statuses in self._statuses:
             self.agent.on_held.append(statuses.set_held)
+        self._openelb = OpenElbStatuses(client, options.node_name, self.bgp.peer_states, self._is_openelb)
+        self.bgp.on_session_change = self._openelb.changed
 
     def routes(self) -> Routes:
         """Return the HTTP pages."""
@@ -83,6 +87,11 @@ class Speaker:
             tasks.create_task(self.agent.run())
             for statuses in self._statuses:
                 tasks.create_task(statuses.run())
+            tasks.create_task(self._openelb.run())
+
+    def _is_openelb(self, peer: str) -> bool:
+        reference = self.agent.configuration.peer_reference(peer)
+        return reference is not None and reference.api_version == BGP_PEERS.api_version
 
     def _record_about_peer(self, name: str, type: EventType, reason: str, message: str) -> None:
         peer = self.agent.configuration.peer_reference(name)

@@ -13,10 +13,11 @@ from typing import Any
 
 from bridgehead.backoff import Backoff
 from bridgehead.network.addresses import Addresses
-from bridgehead.network.paths import address_on, find_path
+from bridgehead.network.paths import address_on
 from bridgehead.objects.meta import ObjectKey
 
 from ..candidates import leaving_nodes
+from ..interface_names import find_link
 from ..ranges import IpAddress
 from ..speaker.announcer import Held, Observer
 from ..users import existing_user_name
@@ -30,7 +31,6 @@ log = logging.getLogger("bridgehead.balancer.vrrp")
 
 _QUIET_SECONDS = 0.05  # changes that follow each other sooner are one reload
 _FIRST_RETRY_SECONDS, _LONGEST_RETRY_SECONDS = 0.5, 30.0
-_CAN_REACH = "can_reach:"
 _WHY = "master of its VRRP group"
 
 
@@ -203,18 +203,6 @@ class VrrpAnnouncer:
                         addresses.remove([entry])
         except OSError as error:
             log.error("cannot remove addresses of an earlier keepalived: %s", error)
-
-
-def find_link(interface: str) -> str:
-    """Return the link of an advertisement: its name, or the one to ADDRESS of `can_reach:ADDRESS`; "" if none."""
-    try:
-        if interface.startswith(_CAN_REACH):
-            path = find_path(interface.removeprefix(_CAN_REACH))
-            return socket.if_indextoname(path.link) if path is not None else ""
-        socket.if_nametoindex(interface)
-    except (OSError, ValueError):
-        return ""
-    return interface
 
 
 class MissingVrrp:

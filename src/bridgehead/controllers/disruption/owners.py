@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from bridgehead.client import ApiClient
 from bridgehead.client.errors import NotFound
 from bridgehead.objects.core import Pod
-from bridgehead.objects.kinds import DEPLOYMENTS, REPLICA_SETS, REPLICATION_CONTROLLERS
+from bridgehead.objects.kinds import DEPLOYMENTS, REPLICA_SETS, REPLICATION_CONTROLLERS, STATEFUL_SETS
 from bridgehead.objects.meta import ObjectKey, OwnerReference
 
 from ..served_kinds import find_kind
@@ -27,9 +27,10 @@ class Owners:
         self._deployments = informers.get(DEPLOYMENTS)
         self._replica_sets = informers.get(REPLICA_SETS)
         self._replication_controllers = informers.get(REPLICATION_CONTROLLERS)
+        self._stateful_sets = informers.get(STATEFUL_SETS)
 
     async def wait_synced(self) -> None:
-        for informer in (self._deployments, self._replica_sets, self._replication_controllers):
+        for informer in (self._deployments, self._replica_sets, self._replication_controllers, self._stateful_sets):
             await informer.wait_synced()
 
     async def scale(self, pods: Iterable[Pod]) -> int:
@@ -58,6 +59,10 @@ class Owners:
             controller = self._replication_controllers.get(key)
             if controller is not None and controller.metadata.uid == owner.uid:
                 return owner.uid, controller.spec.replicas
+        if (owner.kind, group) == ("StatefulSet", "apps"):
+            stateful_set = self._stateful_sets.get(key)
+            if stateful_set is not None and stateful_set.metadata.uid == owner.uid:
+                return owner.uid, stateful_set.spec.replicas
         if (owner.kind, group) == ("ReplicaSet", "apps"):
             replica_set = self._replica_sets.get(key)
             if replica_set is not None and replica_set.metadata.uid == owner.uid:

@@ -6,18 +6,15 @@ Source: Kubernetes "Taints and Tolerations", "Assigning Pods to Nodes", `k8s.io/
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from bridgehead.objects.core import Node, PodSpec, Taint, Toleration
-from bridgehead.objects.selectors import Requirement
+from bridgehead.objects.node_selectors import matches_term
 
 # The field names of required and preferred affinity.
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
-
-_OPERATORS = {"In": "in", "NotIn": "notin", "Exists": "exists", "DoesNotExist": "!", "Gt": "gt", "Lt": "lt"}
 
 
 def tolerates(toleration: Toleration, taint: Taint) -> bool:
@@ -39,28 +36,6 @@ def untolerated(taints: Iterable[Taint], tolerations: Sequence[Toleration], effe
         for taint in taints
         if taint.effect in wanted and not any(tolerates(toleration, taint) for toleration in tolerations)
     ]
-
-
-def _requirement_holds(expression: Mapping[str, Any], values: Mapping[str, str]) -> bool:
-    """Whether a node selector requirement holds. An invalid one (unknown operator, Gt with text) never holds."""
-    operator = _OPERATORS.get(str(expression.get("operator")))
-    if operator is None:
-        return False
-    operands = frozenset(str(value) for value in expression.get("values") or ())
-    if operator in ("gt", "lt") and (len(operands) != 1 or not re.fullmatch(r"-?[0-9]+", next(iter(operands)))):
-        return False
-    return Requirement(str(expression.get("key", "")), operator, operands).matches(values)
-
-
-def matches_term(term: Mapping[str, Any], node: Node) -> bool:
-    """Whether all label and field expressions of a `NodeSelectorTerm` hold. An empty term matches no node."""
-    expressions, fields = term.get("matchExpressions") or (), term.get("matchFields") or ()
-    if not expressions and not fields:
-        return False
-    name = {"metadata.name": node.metadata.name}
-    return all(_requirement_holds(e, node.metadata.labels) for e in expressions) and all(
-        _requirement_holds(f, name) for f in fields
-    )
 
 
 def _node_affinity(spec: PodSpec) -> Mapping[str, Any]:

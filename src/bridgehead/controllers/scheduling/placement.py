@@ -33,6 +33,7 @@ from .topology_spread import SpreadIndex, domain_score
 _MAY_BE_UNKNOWN = frozenset(["cpu", "memory", "ephemeral-storage", "pods"])
 
 NOT_HELPFUL = "Preemption is not helpful for scheduling"
+NO_NODES = "no nodes available to schedule pods"
 NO_VICTIMS = "No preemption victims found for incoming pod"
 
 
@@ -49,11 +50,18 @@ class Refusal(Enum):
     PORTS = "node(s) didn't have free ports for the requested pod ports"
     RESOURCE = "Insufficient {0}"
     TOO_MANY_PODS = "Too many pods"
+    VOLUME_NODE = "node(s) didn't match PersistentVolume's node affinity"
+    NO_VOLUME = "node(s) didn't find available persistent volumes to bind"
+    LOST_VOLUME = "node(s) unavailable due to one or more pvc(s) bound to non-existent pv(s)"
     SPREAD = "node(s) didn't match pod topology spread constraints"
     SPREAD_LABEL = "node(s) didn't match pod topology spread constraints (missing required label)"
     POD_AFFINITY = "node(s) didn't match pod affinity rules"
     POD_ANTI_AFFINITY = "node(s) didn't match pod anti-affinity rules"
     EXISTING_ANTI_AFFINITY = "node(s) didn't satisfy existing pods anti-affinity rules"
+
+
+# Returns why the pod's volumes do not allow a node.
+VolumeFilter = Callable[[Node], Refusal | None]
 
 
 @dataclass(frozen=True)
@@ -76,11 +84,16 @@ class Placement:
     message: str = ""
 
 
-def schedule_pod(facts: PodFacts, nodes: Mapping[str, NodeState], namespaces: NamespaceLabels) -> Placement:
+def schedule_pod(
+    facts: PodFacts,
+    nodes: Mapping[str, NodeState],
+    namespaces: NamespaceLabels,
+    volumes: VolumeFilter | None = None,
+) -> Placement:
     """Choose a node for a pod. `namespaces`: the labels of each. Deterministic."""
     if not nodes:
-        return Placement(message="no nodes available to schedule pods")
-    filters = _Filters(facts, nodes, namespaces)
+        return Placement(message=NO_NODES)
+    filters = _Filters(facts, nodes, namespaces, volumes)
     refused: dict[str, list[Reason]] = {}
     fitting: dict[str, NodeState] = {}
     for name, state in nodes.items():
@@ -95,6 +108,14 @@ def schedule_pod(facts: PodFacts, nodes: Mapping[str, NodeState], namespaces: Na
         return Placement(node_name=next(iter(fitting)))
     scores = score(facts, fitting, nodes, filters.affinity)
     return Placement(node_name=min(fitting, key=lambda name: (-scores[name], len(fitting[name].pods), name)))
+
+
+def explain_everywhere(reason: str, nodes: int) -> str:
+    """Return the text of a FailedScheduling Event for a pod that no node can have, whatever the node."""
+    if not nodes:
+        return NO_NODES
+    total = f"0/{nodes} nodes are available: "
+    return f"{total}{reason}. preemption: {total}{nodes} {NOT_HELPFUL}."
 
 
 def explain(refused: Iterable[Sequence[Reason]]) -> str:
@@ -117,8 +138,15 @@ def _histogram(counts: Mapping[str, int]) -> str:
 class _Filters:
     """The filters for one pod. Values that depend on all nodes are computed once, and only if the pod needs them."""
 
-    def __init__(self, facts: PodFacts, nodes: Mapping[str, NodeState], namespaces: NamespaceLabels) -> None:
+    def __init__(
+        self,
+        facts: PodFacts,
+        nodes: Mapping[str, NodeState],
+        namespaces: NamespaceLabels,
+        volumes: VolumeFilter | None,
+    ) -> None:
         self._facts = facts
+        self._volumes = volumes
         self._names = required_node_names(facts.pod.spec)
         self._spread = SpreadIndex(facts.pod, nodes) if facts.pod.spec.topology_spread_constraints else None
         self.affinity = AffinityIndex(facts.pod, nodes, namespaces)
@@ -139,7 +167,11 @@ class _Filters:
             return [Reason(Refusal.AFFINITY, is_permanent=True)]
         if ports_conflict(self._facts.ports, state.ports):
             return [Reason(Refusal.PORTS)]
-        return insufficient(self._facts, state) or self._together(node)
+        return insufficient(self._facts, state) or self._volume_reasons(node) or self._together(node)
+
+    def _volume_reasons(self, node: Node) -> list[Reason]:
+        refusal = self._volumes(node) if self._volumes is not None else None
+        return [] if refusal is None else [Reason(refusal, is_permanent=True)]
 
     def _together(self, node: Node) -> list[Reason]:
         """Apply the filters that also depend on the pods of other nodes."""

@@ -1,16 +1,16 @@
 """The scheduler: binds every pod without a node to one.
 
-Started by `manager`; watches Nodes, Pods and Namespaces. `placement` decides on the sums in `cluster_state`. Decisions
-are made one after the other and count at once; bindings are sent concurrently, so that 100 new pods cost 100 short
-decisions and one or two round trips. An unschedulable pod waits for a change of a node or a pod, and at least for
-its back-off.
+Started by `manager`; watches Nodes, Pods, Namespaces and, with `claim_binder`, claims and volumes. `placement` decides
+on the sums in `cluster_state`. Decisions are made one after the other and count at once; bindings are sent
+concurrently, so that 100 new pods cost 100 short decisions and one or two round trips. A pod with claims that wait is
+bound after them. An unschedulable pod waits for a change of a node, a pod or a volume, and at least for its back-off.
 Source: Kubernetes "Kubernetes Scheduler", `pkg/scheduler` (v1.36).
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -25,8 +25,11 @@ from bridgehead.objects.times import format_time
 
 from ..pod_status import patch_pod_status
 from ..shared import Informers
+from .claim_binder import ClaimBinder
 from .cluster_state import ClusterState, PodFacts
-from .placement import schedule_pod
+from .placement import Placement, explain_everywhere, schedule_pod
+from .volume_binding import Binding as ClaimBinding
+from .volume_binding import PodClaims
 
 SCHEDULER_NAME: Final = "default-scheduler"
 # Limit of concurrent bindings.
@@ -36,6 +39,8 @@ FIRST_BACKOFF: Final = 1.0
 LONGEST_BACKOFF: Final = 10.0
 # Seconds after which an unschedulable pod is tried again without a known change.
 LONGEST_WAIT: Final = 300.0
+# Seconds until a pod whose claims are not bound is scheduled again, maybe to another node.
+BIND_TIMEOUT: Final = 600.0
 
 
 @dataclass
@@ -48,6 +53,15 @@ class _Attempts:
     @property
     def backoff(self) -> float:
         return delay_after(self.count, FIRST_BACKOFF, LONGEST_BACKOFF)
+
+
+@dataclass(frozen=True)
+class _Binding:
+    """The node of a pod, its claims that are being bound, and until when, in seconds since the epoch."""
+
+    node_name: str
+    claims: Sequence[ClaimBinding]
+    deadline: float
 
 
 class Scheduler:
@@ -69,6 +83,8 @@ class Scheduler:
         self._assumed: set[str] = set()  # uids of pods that count on a node before the informer shows their binding
         self._unschedulable: dict[ObjectKey, _Attempts] = {}
         self._queue: WorkQueue[ObjectKey] = WorkQueue("scheduler")
+        self._binding: dict[str, _Binding] = {}  # by uid: pods with a node that wait for their claims
+        self._claims = ClaimBinder(client, informers, self._claims_changed, self._wake_unschedulable)
         self._namespaces: dict[str, dict[str, str]] = {}  # labels by name
         self._namespaces_informer = informers.get(NAMESPACES)
         self._namespaces_informer.on_change(self._namespace_changed)
@@ -78,6 +94,7 @@ class Scheduler:
     async def run(self) -> None:
         for informer in (self._namespaces_informer, self._nodes, self._pods):
             await informer.wait_synced()
+        await self._claims.wait_synced()
         await self._queue.run(self.reconcile, workers=WORKERS)
 
     # --- Handlers -----------------------------------------------------------------------------------
@@ -122,9 +139,17 @@ class Scheduler:
     def _forget(self, pod: Pod) -> None:
         self._unschedulable.pop(pod.key, None)
         self._assumed.discard(pod.metadata.uid)
+        self._binding.pop(pod.metadata.uid, None)
         if self._state.node_of(pod.metadata.uid):
             self._state.remove_pod(pod.metadata.uid)
             self._wake_unschedulable()
+
+    def _claims_changed(self, key: ObjectKey) -> None:
+        """A claim of a pod without a node has changed. The claim alone does not end a back-off."""
+        if (attempts := self._unschedulable.get(key)) is not None:
+            self._queue.add_after(key, attempts.last + attempts.backoff - self._clock())
+        else:
+            self._queue.add(key)
 
     def _wake_unschedulable(self) -> None:
         now = self._clock()
@@ -136,22 +161,68 @@ class Scheduler:
     async def reconcile(self, key: ObjectKey) -> Outcome:
         """Find a node for one pod and bind it. Raises ClientError."""
         pod = self._pods.get(key)
-        if pod is None or pod.spec.node_name or not _is_responsible_for(pod) or pod.metadata.uid in self._assumed:
+        if pod is None or pod.spec.node_name or not _is_responsible_for(pod):
+            return Done()
+        if pod.metadata.uid in self._binding:
+            return await self._continue_binding(pod)
+        if pod.metadata.uid in self._assumed:
             return Done()
         attempts = self._unschedulable.get(key)
         if attempts is not None and (wait := attempts.last + attempts.backoff - self._clock()) > 0:
             return Requeue(wait)
         facts = PodFacts.of(pod)
-        placement = schedule_pod(facts, self._state.nodes(), self._namespaces)
+        claims = self._claims.claims_of(pod)
+        placement = self._choose_node(facts, claims)
         if placement.node_name:
             # The pod counts on its node from here on: there was no await since the decision.
             self._state.add_pod(facts, placement.node_name)
             self._assumed.add(pod.metadata.uid)
+            if claims.delayed:
+                return await self._bind_claims(pod, claims, placement.node_name)
             return await self._bind(pod, placement.node_name)
         self._unschedulable[key] = _Attempts(attempts.count + 1 if attempts else 1, self._clock())
         self._recorder.record(pod, type="Warning", reason="FailedScheduling", message=placement.message)
         await self._write_unschedulable(pod, placement.message)
         return Requeue(LONGEST_WAIT)
+
+    def _choose_node(self, facts: PodFacts, claims: PodClaims) -> Placement:
+        nodes = self._state.nodes()
+        if claims.blocked:
+            return Placement(message=explain_everywhere(claims.blocked, len(nodes)))
+        has_claims = claims.volumes or claims.delayed
+        return schedule_pod(facts, nodes, self._namespaces, self._claims.filter(claims) if has_claims else None)
+
+    async def _bind_claims(self, pod: Pod, claims: PodClaims, node_name: str) -> Outcome:
+        """Have the claims bound that waited for the pod's node. Raises ClientError."""
+        node = self._state.nodes()[node_name].node
+        bindings = self._claims.reserve(claims, node) if node is not None else ()
+        self._binding[pod.metadata.uid] = _Binding(node_name, bindings, self._clock() + BIND_TIMEOUT)
+        try:
+            await self._claims.write(bindings, node_name)
+        except ClientError as error:
+            self._release(pod)
+            return Retry(str(error))
+        return await self._continue_binding(pod)
+
+    async def _continue_binding(self, pod: Pod) -> Outcome:
+        """Bind a pod to its node if all its claims are bound."""
+        binding = self._binding[pod.metadata.uid]
+        progress = self._claims.progress(binding.claims, binding.node_name)
+        if progress:
+            del self._binding[pod.metadata.uid]
+            return await self._bind(pod, binding.node_name)
+        remaining = binding.deadline - self._clock()
+        if progress is None or remaining <= 0:
+            self._release(pod)
+            return Retry("the claims of the pod were not bound")
+        return Requeue(remaining)
+
+    def _release(self, pod: Pod) -> None:
+        """Stop counting a pod on the node that was chosen for it."""
+        self._binding.pop(pod.metadata.uid, None)
+        if pod.metadata.uid in self._assumed:
+            self._assumed.discard(pod.metadata.uid)
+            self._state.remove_pod(pod.metadata.uid)
 
     async def _bind(self, pod: Pod, node_name: str) -> Outcome:
         metadata = pod.metadata
@@ -169,9 +240,7 @@ class Scheduler:
             return Done()
         except ClientError as error:
             # The informer may have shown a binding meanwhile, by this or another scheduler, which then counts.
-            if metadata.uid in self._assumed:
-                self._assumed.discard(metadata.uid)
-                self._state.remove_pod(metadata.uid)
+            self._release(pod)
             if not isinstance(error, Conflict):
                 self._recorder.record(
                     pod, type="Warning", reason="FailedScheduling", message=f"binding rejected: {error}"

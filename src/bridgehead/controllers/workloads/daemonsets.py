@@ -1,25 +1,24 @@
 """The DaemonSet controller: one pod on every eligible node, updated node by node.
 
 Started by `manager`; watches DaemonSets, ControllerRevisions, Nodes and Pods. `daemon_plan` decides about pods,
-`daemon_history` about revisions.
+`history` about revisions.
 Source: Kubernetes "DaemonSet", `pkg/controller/daemon` (v1.36).
 """
 
 from __future__ import annotations
 
-import contextlib
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 from bridgehead.backoff import KeyedBackoff
 from bridgehead.client import ApiClient, EventRecorder, WorkQueue
-from bridgehead.client.errors import AlreadyExists, ClientError, NotFound
+from bridgehead.client.errors import ClientError
 from bridgehead.client.workqueue import Done, Outcome, Requeue, Retry
-from bridgehead.objects.apps import ControllerRevision, DaemonSet, DaemonSetStatus
+from bridgehead.objects.apps import DaemonSet, DaemonSetStatus
 from bridgehead.objects.core import Node, Pod
-from bridgehead.objects.kinds import CONTROLLER_REVISIONS, DAEMON_SETS, NODES, PODS
+from bridgehead.objects.kinds import DAEMON_SETS, NODES, PODS
 from bridgehead.objects.meta import LabelSelector, ObjectKey, PodTemplate
 from bridgehead.objects.selectors import compile_selector
 
@@ -28,7 +27,6 @@ from ..conditions import status_patch
 from ..latest import Latest
 from ..shared import Informers
 from .availability import next_availability
-from .daemon_history import History, new_revision, sort_history, surplus_revisions
 from .daemon_plan import (
     HASH_LABEL,
     DaemonPlan,
@@ -41,9 +39,9 @@ from .daemon_plan import (
     template_for_node,
 )
 from .expectations import EXPIRY, Expectations, observe_pod_change
-from .hashes import template_hash
 from .owned import OwnedIndex
 from .pod_control import BURST, PodControl, is_namespace_terminating, slow_start
+from .revisions import Revisions
 
 WORKERS: Final = 4
 # Back-off of the replacement of failed pods, in seconds.
@@ -81,23 +79,21 @@ class DaemonSetController:
         self._pods = informers.get(PODS)
         self._control = PodControl(client, recorder, DAEMON_SETS)
         self._claimer = Claimer(client, DAEMON_SETS, PODS)
-        self._history = informers.get(CONTROLLER_REVISIONS)
-        self._history_claimer = Claimer(client, DAEMON_SETS, CONTROLLER_REVISIONS)
-        self._owned_history = OwnedIndex(self._history)
         self._expectations = Expectations(clock)
         self._queue: WorkQueue[ObjectKey] = WorkQueue("daemonsets")
         self._owned = OwnedIndex(self._pods)
         self._latest = Latest(self._daemon_sets)
+        self._history = Revisions(client, informers, DAEMON_SETS, HASH_LABEL, self._latest, self._queue.add)
         self._revisions: dict[str, _Revision] = {}
         self._failures = FailedPods(clock)
         self._daemon_sets.on_change(self._daemon_set_changed)
         self._nodes.on_change(self._node_changed)
         self._pods.on_change(self._pod_changed)
-        self._history.on_change(self._history_changed)
 
     async def run(self) -> None:
-        for informer in (self._daemon_sets, self._history, self._nodes, self._pods):
+        for informer in (self._daemon_sets, self._nodes, self._pods):
             await informer.wait_synced()
+        await self._history.wait_synced()
         await self._queue.run(self.reconcile, workers=WORKERS)
 
     # --- Handlers --------------------------------------------------------------------------------
@@ -129,12 +125,6 @@ class DaemonSetController:
         for adopter in adopters(self._daemon_sets.items(), old, new):
             self._queue.add(adopter)
 
-    def _history_changed(self, old: ControllerRevision | None, new: ControllerRevision | None) -> None:
-        """Queue the owner of a revision that was deleted or changed: it must have one for its template."""
-        owner = old.metadata.controller if old is not None else None
-        if old is not None and owner is not None and owner.kind == DAEMON_SETS.name:
-            self._queue.add(ObjectKey(old.metadata.namespace, owner.name))
-
     # --- Reconciling ------------------------------------------------------------------------------------
 
     async def reconcile(self, key: ObjectKey) -> Outcome:
@@ -149,8 +139,8 @@ class DaemonSetController:
             return Done()
         if daemon_set.metadata.deletion_timestamp is not None:
             return Done()
-        history = await self._read_history(daemon_set)
-        current = await self._ensure_current(daemon_set, history)
+        history = await self._history.read(daemon_set)
+        current = await self._history.ensure_current(daemon_set, history)
         if current is None:
             return Retry("another object has the new revision's name")
         revision = self._revision(daemon_set, current.metadata.labels[HASH_LABEL])
@@ -168,7 +158,8 @@ class DaemonSetController:
         if failure is None and is_rolling and self._expectations.met(key):
             step = plan_update(daemon_set, revision.hash, nodes, revision.eligibility, placed, now)
             failure = await self._carry_out(daemon_set, revision, step)
-        await self._clean_up_history(daemon_set, history, pods)
+        live = {pod.metadata.labels.get(HASH_LABEL, "") for pod in pods}
+        await self._history.clean_up(daemon_set, history.old, lambda one: one.metadata.labels.get(HASH_LABEL) in live)
         await self._write_status(daemon_set, revision, nodes, pods, observed=True)
         if failure is not None:
             return Retry(str(failure))
@@ -187,52 +178,6 @@ class DaemonSetController:
             known = _Revision(daemon_set.metadata.generation, revision_hash, template, Eligibility(template))
             self._revisions[daemon_set.metadata.uid] = known
         return known
-
-    # --- History ----------------------------------------------------------------------------------------
-
-    async def _read_history(self, daemon_set: DaemonSet) -> History:
-        selector = compile_selector(daemon_set.spec.selector)
-        candidates = self._owned_history.candidates(daemon_set)
-        return sort_history(daemon_set, await self._history_claimer.claim(daemon_set, selector, candidates))
-
-    async def _ensure_current(self, daemon_set: DaemonSet, history: History) -> ControllerRevision | None:
-        """Return the revision of the present template with the highest number; None when its hash must change."""
-        current, meta = history.current, daemon_set.metadata
-        if current is None:
-            revision_hash = template_hash(daemon_set.spec.template, daemon_set.status.collision_count)
-            wanted = new_revision(daemon_set, history.number, revision_hash)
-            try:
-                return await self._client.create(CONTROLLER_REVISIONS, wanted)
-            except AlreadyExists:
-                return await self._resolve_name_collision(daemon_set, wanted["metadata"]["name"])
-        patch: dict[str, Any] = {}
-        if current.revision < history.number:
-            patch["revision"] = history.number
-        if HASH_LABEL not in current.metadata.labels:
-            patch["metadata"] = {"labels": {HASH_LABEL: current.metadata.name}}
-        if not patch:
-            return current
-        return await self._client.patch(CONTROLLER_REVISIONS, current.metadata.name, meta.namespace, patch)
-
-    async def _resolve_name_collision(self, daemon_set: DaemonSet, name: str) -> ControllerRevision | None:
-        """Return the revision of this name if it has the present template; else increment the collision count."""
-        try:
-            found = await self._client.get(CONTROLLER_REVISIONS, name, daemon_set.metadata.namespace)
-        except NotFound:
-            return None
-        owner = found.metadata.controller
-        if owner is not None and owner.uid == daemon_set.metadata.uid and sort_history(daemon_set, [found]).current:
-            return found
-        count = (daemon_set.status.collision_count or 0) + 1
-        await self._latest.patch_status(self._client, daemon_set, {"status": {"collisionCount": count}})
-        return None
-
-    async def _clean_up_history(self, daemon_set: DaemonSet, history: History, pods: Sequence[Pod]) -> None:
-        live = {pod.metadata.labels.get(HASH_LABEL, "") for pod in pods}
-        for revision in surplus_revisions(daemon_set, history.old, live):
-            meta = revision.metadata
-            with contextlib.suppress(NotFound):
-                await self._client.delete(CONTROLLER_REVISIONS, meta.name, meta.namespace, uid=meta.uid)
 
     # --- Pods and status --------------------------------------------------------------------------------
 

@@ -1,4 +1,4 @@
-"""The actions of probes and lifecycle hooks: exec, httpGet, tcpSocket, sleep.
+"""The actions of probes and lifecycle hooks: exec, httpGet, tcpSocket, grpc, sleep.
 
 Called by the prober, and for postStart and preStop hooks. HTTP and TCP connections come from the node's network
 namespace. Messages are those of Kubernetes' `pkg/probe`, as `kubectl describe` shows them in Unhealthy events.
@@ -21,8 +21,11 @@ from bridgehead.kubelet.runtimes.runtime import Runtime, RuntimeFailure
 from bridgehead.objects.addresses import join_host_port
 from bridgehead.objects.core import Container, HTTPGetAction, LifecycleHandler, Probe
 
+from .grpc_health import BadPacket, HealthAnswer, health_request
+
 USER_AGENT = "kube-probe/1.36"
 _MAX_REDIRECTS = 10
+_READ_BYTES = 16_384
 
 
 class Outcome(msgspec.Struct, frozen=True):
@@ -86,6 +89,9 @@ class Handlers:
             if handler.tcp_socket is not None:
                 port = resolve_port(handler.tcp_socket.port, target.container)
                 return await self._tcp_connect(handler.tcp_socket.host or target.pod_ip, port, timeout)
+            if isinstance(handler, Probe) and handler.grpc is not None:
+                port = resolve_port(handler.grpc.port, target.container)
+                return await _check_health(target.pod_ip, port, handler.grpc.service, timeout)
             if isinstance(handler, LifecycleHandler) and handler.sleep is not None:
                 await asyncio.sleep(handler.sleep.seconds)
                 return Outcome(True)
@@ -152,6 +158,33 @@ async def _get(session: aiohttp.ClientSession, url: str, headers: dict[str, str]
                 return Outcome(True)
             return Outcome(False, f"HTTP probe failed with statuscode: {response.status}")
     return Outcome(False, f'Get "{url}": stopped after {_MAX_REDIRECTS} redirects')
+
+
+async def _check_health(host: str, port: int, service: str, timeout: float) -> Outcome:
+    """Ask a gRPC server for the health of one of its services."""
+    authority, answer = join_host_port(host, port), HealthAnswer()
+    try:
+        async with asyncio.timeout(timeout):
+            reader, writer = await asyncio.open_connection(host, port)
+            try:
+                writer.write(health_request(authority, service, USER_AGENT))
+                while not answer.is_complete:
+                    data = await reader.read(_READ_BYTES)
+                    if not data:
+                        return Outcome(False, "error: health rpc probe failed: the server closed the connection")
+                    writer.write(answer.feed_untrusted(data))
+            finally:
+                writer.transport.abort()
+        status = answer.status()
+    except TimeoutError:
+        return Outcome(False, f"timeout: health rpc did not complete within {timeout:g}s")
+    except OSError as error:
+        return Outcome(False, f'error: failed to connect service at "{authority}": {_reason(error)}')
+    except BadPacket as error:
+        return Outcome(False, f"error: health rpc probe failed: {error}")
+    if status != "SERVING":
+        return Outcome(False, f'service unhealthy (responded with "{status}")')
+    return Outcome(True, "service healthy")
 
 
 def _reason(error: OSError) -> str:

@@ -25,13 +25,16 @@ def plan_mounts(pod: Pod, container: Container, env: Mapping[str, str], volumes:
         if path is None:
             raise ConfigNotReady(f'cannot find volume "{mount.name}" to mount into container "{container.name}"')
         volume = sources[mount.name]
-        is_written_by_kubelet = volume.empty_dir is None and volume.host_path is None
+        claim = volume.persistent_volume_claim
+        is_written_by_kubelet = volume.empty_dir is None and volume.host_path is None and claim is None
         mounts.append(
             Mount(
                 source=path,
                 target=mount.mount_path,
-                read_only=mount.read_only or is_written_by_kubelet,
+                read_only=mount.read_only or is_written_by_kubelet or (claim is not None and claim.read_only),
                 sub_path=_sub_path(mount, env),
+                # A claim is for users who may not choose a path of the node, so a link must not choose one, either.
+                follows_links=claim is None,
             )
         )
     return mounts

@@ -2,7 +2,7 @@
 
 The agent makes one worker for each pod uid and notifies it of changes: of the pod, of a container, of an object that
 the pod refers to. A worker does one thing at a time; workers run concurrently. `worker_state` decides which state
-follows, `actions` what to do next in SYNCING, `pod_status` what to report.
+follows, `actions` what to do next in SYNCING, `pod_reporter` reports.
 """
 
 from __future__ import annotations
@@ -23,20 +23,18 @@ from bridgehead.kubelet.containers.pod_containers import PodContainers
 from bridgehead.kubelet.containers.termination import Deadline
 from bridgehead.kubelet.errors import AddressesExhausted, SandboxRefused, VolumeNotReady
 from bridgehead.kubelet.runtimes.runtime import ContainerInfo, RuntimeFailure, SandboxInfo
-from bridgehead.objects.core import Pod, PodStatus
+from bridgehead.objects.core import Pod
 from bridgehead.objects.kinds import PODS
-from bridgehead.objects.meta import find_condition
 from bridgehead.objects.times import parse_time
 
 from .actions import PodActions, compute_pod_actions
 from .admission import admission_refusal
 from .barrier import Barrier
+from .pod_reporter import PodReporter
 from .pod_resize import PodResize
 from .pod_sandbox import PodSandbox
-from .pod_status import PodView, pod_status
 from .pod_volumes import PodVolumes
 from .status_manager import PodStatusManager
-from .status_patch import OWN_CONDITIONS
 from .worker_state import Deletion, PodSyncStatus, WorkerEvent, WorkerState, advance
 
 log = logging.getLogger(__name__)
@@ -61,15 +59,15 @@ class PodWorker:
         self._wake = asyncio.Event()  # something has changed that the worker may have to act upon
         self._sigterm_allowed = asyncio.Event()
         self._deadline: Deadline | None = None  # of the termination; None before it
-        self._failure: tuple[str, str] | None = None
         self._backoff = Backoff(_FIRST_RETRY_SECONDS, _LONGEST_RETRY_SECONDS)
         self._tasks = asyncio.TaskGroup()
-        self._status_manager = PodStatusManager(node.client, pod)
         self.containers = PodContainers(pod, self._wake.set)
         self._driver = ContainerDriver(self._context, self.containers, self._tasks)
         self._pod_sandbox = PodSandbox(self._context, self.containers)
-        self._volumes = PodVolumes(self._context, self._report)
         self._resize = PodResize(self._context, self.containers)
+        self._status_manager = PodStatusManager(node.client, pod)
+        self._reporter = PodReporter(self._context, self.containers, self._resize, self._status_manager)
+        self._volumes = PodVolumes(self._context, self._reporter.report)
         for info in found:
             self.containers.adopt(self._with_fallback_message(info))
         self.observe(pod)
@@ -204,11 +202,11 @@ class PodWorker:
                 has_acted = await self._act(actions)
                 self._backoff.reset()
             except (RuntimeFailure, VolumeNotReady, AddressesExhausted, SandboxRefused, ClientError) as error:
-                self._report(error)
-                self._publish()
+                self._reporter.report(error)
+                self._reporter.publish(self._sync_status)
                 await self._pause()
                 continue
-            self._publish()
+            self._reporter.publish(self._sync_status)
             if not has_acted:
                 await self._wait(actions)
 
@@ -220,8 +218,7 @@ class PodWorker:
         if refusal is None:
             return True
         reason, message = refusal
-        self._context.record("Warning", reason, message)
-        self._failure = (reason, f"Pod was rejected: {message}")
+        self._reporter.fail("Warning", reason, message, f"Pod was rejected: {message}")
         return False
 
     def _other_pods(self) -> list[Pod]:
@@ -240,7 +237,7 @@ class PodWorker:
     async def _act(self, actions: PodActions) -> bool:
         """Do what is to be done now; return whether there was anything."""
         if actions.create_sandbox:
-            self._publish()
+            self._reporter.publish(self._sync_status)
             await self._pod_sandbox.create()
             return True
         for name in actions.start:
@@ -271,20 +268,6 @@ class PodWorker:
         except TimeoutError:
             pass
 
-    def _report(self, error: Exception) -> None:
-        match error:
-            case VolumeNotReady():
-                message = f'MountVolume.SetUp failed for volume "{error.volume}" : {error}'
-                self._context.record("Warning", "FailedMount", message)
-            case AddressesExhausted() | RuntimeFailure() | SandboxRefused() if self._context.sandbox is None:
-                if isinstance(error, SandboxRefused):
-                    self.containers.wait_all([c.name for c in self._context.all_containers()], error)
-                message = f"Failed to create pod sandbox: {error}"
-                self._context.record("Warning", "FailedCreatePodSandBox", message)
-            case _:
-                self._context.record("Warning", "FailedSync", f"Error syncing pod: {error}")
-        log.warning("pod %s: %s", self.pod.key, error)
-
     def _active_deadline(self) -> float | None:
         """When activeDeadlineSeconds are over, in seconds since the epoch."""
         limit, start = self.pod.spec.active_deadline_seconds, self._status_manager.latest.start_time
@@ -294,8 +277,8 @@ class PodWorker:
         deadline = self._active_deadline()
         if deadline is None or now < deadline:
             return False
-        self._failure = ("DeadlineExceeded", "Pod was active on the node longer than the specified deadline")
-        self._context.record("Normal", *self._failure)
+        message = "Pod was active on the node longer than the specified deadline"
+        self._reporter.fail("Normal", "DeadlineExceeded", message)
         return True
 
     # --- TERMINATING, TERMINATED, RELEASED --------------------------------------------------------------
@@ -335,7 +318,7 @@ class PodWorker:
     async def _hold_sigterm(self, deadline: Deadline) -> None:
         """Hold SIGTERM back while proxies still send the pod connections, for half of the grace period at most."""
         try:
-            if self._sync_status.deletion is Deletion.REQUESTED and self._failure is None:
+            if self._sync_status.deletion is Deletion.REQUESTED and not self._reporter.has_failed:
                 left = deadline.at - asyncio.get_running_loop().time()
                 await self._barrier.hold(self.pod, min(self._node.settings.termination_barrier, left / 2))
         finally:
@@ -345,14 +328,14 @@ class PodWorker:
         """Publish the status after every change. Once all containers have exited, nothing is left to hold."""
         while True:
             self._wake.clear()
-            self._publish()
+            self._reporter.publish(self._sync_status)
             if not self.containers.running():
                 self._sigterm_allowed.set()
             await self._wake.wait()
 
     async def _release_resources(self) -> None:
         """Write the last status, then remove the sandbox and the volumes."""
-        self._publish()
+        self._reporter.publish(self._sync_status)
         await self._status_manager.flush()
         await self._retry(self._remove_sandbox_and_volumes)
         self._advance(WorkerEvent.RESOURCES_RELEASED)
@@ -386,43 +369,3 @@ class PodWorker:
             except* (RuntimeFailure, ClientError) as errors:
                 log.warning("pod %s: termination step failed, retrying: %s", self.pod.key, errors.exceptions[0])
             await asyncio.sleep(backoff.next())
-
-    # --- Status -----------------------------------------------------------------------------------------
-
-    def _publish(self) -> None:
-        """Compute the status and hand it to the status manager."""
-        containers, sync_status = self.containers, self._sync_status
-        view = PodView(
-            host_ips=self._node.settings.ips,
-            pod_ips=self._context.pod_ips,
-            has_sandbox=self._context.sandbox is not None,
-            runs=containers.runs,
-            previous=containers.previous,
-            waiting=containers.waiting,
-            started=frozenset(name for name in containers.runs if containers.is_started(name)),
-            ready=frozenset(name for name in containers.runs if containers.is_ready(name)),
-            is_over=sync_status.is_ended,
-            failure=self._failure,
-            is_rejected=sync_status.cause is WorkerEvent.REJECTED,
-            resources=self._resize.actual,
-            allocated=self._resize.allocated,
-            resize_conditions=self._resize.conditions(),
-        )
-        old = self._status_manager.latest
-        pod = msgspec.structs.replace(self.pod, status=_merge_conditions(self.pod.status, old))
-        new = pod_status(pod, view, time.time())
-        is_deleted = sync_status.deletion is not Deletion.NONE
-        is_urgent = new.phase != old.phase or _readiness(new) != _readiness(old) or is_deleted
-        self._status_manager.submit(new, urgent=is_urgent and new.phase != "Pending")
-
-
-def _readiness(status: PodStatus) -> str | None:
-    condition = find_condition(status.conditions, "Ready")
-    return None if condition is None else condition.status
-
-
-def _merge_conditions(observed: PodStatus, submitted: PodStatus) -> PodStatus:
-    """Return the status submitted last, with other writers' conditions as observed."""
-    own = [c for c in submitted.conditions if c.type in OWN_CONDITIONS]
-    foreign = [c for c in observed.conditions if c.type not in OWN_CONDITIONS]
-    return msgspec.structs.replace(submitted, conditions=(*own, *foreign))

@@ -77,13 +77,15 @@ class Mount(msgspec.Struct, frozen=True, kw_only=True):
     """A bind mount of `source` (on the node), or of `sub_path` below it, to `target` (in the container).
 
     `sub_path` is relative. The runtime resolves it beneath the volume's descriptor, so that no link leads out of the
-    volume, and makes a missing directory, with the mode of the volume's root.
+    volume, and makes a missing directory, with the mode of the volume's root. Without `follows_links`, a symbolic link
+    in `source` is an error.
     """
 
     source: str
     target: str
     read_only: bool = False
     sub_path: str = ""
+    follows_links: bool = True
 
 
 class Seccomp(msgspec.Struct, frozen=True, kw_only=True):

@@ -1,14 +1,14 @@
 """The volumes of this node's pods: directories below the kubelet's root, and hostPaths.
 
 Called by the pod worker before the first container starts, when a referenced object has changed, and when the pod is
-gone. `payloads` computes the files of a volume; this module puts them on disk. Source: Kubernetes "Volumes".
+gone. `payloads` computes the files of a volume; this module puts them on disk. `persistent` has the volumes of claims.
+Source: Kubernetes "Volumes".
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-import stat
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -19,19 +19,17 @@ from bridgehead.kubelet.nofollow import remove_tree
 from bridgehead.kubelet.uninterrupted import uninterrupted
 from bridgehead.network import syscalls
 from bridgehead.objects.core import (
-    EmptyDirVolume,
-    HostPathVolume,
     Pod,
     ServiceAccountTokenProjection,
     Volume,
 )
-from bridgehead.objects.quantities import whole_value
 
 from .atomic_writer import write_files
-from .chown import set_owner
+from .directories import check_host_path, make_empty_dir
 from .downward_api import Addresses
 from .ownership import volume_group
 from .payloads import PayloadSources, has_payload, token_projections, volume_files
+from .persistent import Claims, prepare_persistent
 from .referenced_objects import ReferencedObjects
 from .tokens import Tokens
 
@@ -48,11 +46,17 @@ class VolumeManager:
     """Sets volumes up below `root` and removes them. `allocatable` is the node's, by resource name."""
 
     def __init__(
-        self, root: Path, client: ApiClient, objects: ReferencedObjects, allocatable: Mapping[str, str | int | float]
+        self,
+        root: Path,
+        client: ApiClient,
+        objects: ReferencedObjects,
+        allocatable: Mapping[str, str | int | float],
+        node_name: str,
     ) -> None:
         self._root = root
         self._objects = objects
         self._tokens = Tokens(client)
+        self._claims = Claims(client, node_name)
         self._allocatable = allocatable
 
     def pod_directory(self, pod_uid: str) -> Path:
@@ -69,6 +73,7 @@ class VolumeManager:
             for volume in pod.spec.volumes
             for projection in token_projections(volume)
         ]
+        await self._claims.fetch(pod)
         paths = await uninterrupted(asyncio.to_thread(self._prepare_all, pod)) if pod.spec.volumes else {}
         return paths, min(renewals, default=None)
 
@@ -85,6 +90,8 @@ class VolumeManager:
         try:
             if volume.host_path is not None:
                 return check_host_path(volume.host_path)
+            if volume.persistent_volume_claim is not None:
+                return prepare_persistent(self._claims.volume(pod, volume.name), volume_group(pod))
             directory = self._directory(volume, pod)
             if has_payload(volume):
                 write_files(directory, volume_files(volume, pod, self._sources(pod)), volume_group(pod))
@@ -99,7 +106,8 @@ class VolumeManager:
         if plugin is None:
             raise VolumeNotReady(
                 volume.name,
-                "no volume plugin matched; supported: emptyDir, hostPath, configMap, secret, downwardAPI, projected",
+                "no volume plugin matched; supported: emptyDir, hostPath, configMap, secret, downwardAPI, projected, "
+                "persistentVolumeClaim",
             )
         return self.pod_directory(pod.metadata.uid) / "volumes" / plugin / volume.name
 
@@ -116,31 +124,8 @@ class VolumeManager:
     async def remove(self, pod_uid: str) -> None:
         """Remove the directory of a pod that is gone. The targets of hostPaths stay."""
         self._tokens.forget(pod_uid)
+        self._claims.forget(pod_uid)
         await asyncio.to_thread(remove_pod_directory, self.pod_directory(pod_uid))
-
-
-def make_empty_dir(directory: Path, volume: EmptyDirVolume, group: int | None = None) -> None:
-    """Make a world-writable directory, owned by `group` (fsGroup); with medium Memory a tmpfs of `sizeLimit` at most.
-
-    An existing directory keeps the content and modes that the pod has made. Raises OSError, and ValueError for a group
-    that the user namespace does not map.
-    """
-    mode = 0o777 if group is None else 0o2777
-    # Renamed when complete: a kubelet that is killed in between leaves no directory with a wrong owner or mode.
-    if not directory.is_dir():
-        new = directory.with_name(f".{directory.name}.new")
-        new.mkdir(parents=True, exist_ok=True)
-        set_owner(new, None, group)
-        new.chmod(mode)
-        new.rename(directory)
-    if volume.medium == "Memory" and not directory.is_mount():
-        options = [f"mode={mode:o}"]
-        if group is not None:
-            options.append(f"gid={group}")
-        if volume.size_limit is not None:
-            options.append(f"size={whole_value(volume.size_limit)}")
-        flags = syscalls.MS_NOSUID | syscalls.MS_NODEV
-        syscalls.mount("tmpfs", str(directory), "tmpfs", flags, ",".join(options))
 
 
 def remove_pod_directory(directory: Path) -> None:
@@ -150,34 +135,3 @@ def remove_pod_directory(directory: Path) -> None:
             with contextlib.suppress(OSError):
                 syscalls.umount(str(entry), syscalls.MNT_DETACH)
     remove_tree(directory)
-
-
-def check_host_path(volume: HostPathVolume) -> Path:
-    """Check the path against its type; create it for an ...OrCreate type. Raises ValueError, OSError."""
-    path = Path(volume.path)
-    match volume.type:
-        case "":
-            # A bind mount needs a source. Like container runtimes, create a missing directory.
-            if not path.exists():
-                path.mkdir(parents=True, mode=0o755)
-            return path
-        case "DirectoryOrCreate":
-            path.mkdir(parents=True, exist_ok=True, mode=0o755)
-        case "FileOrCreate":
-            if not path.exists():
-                path.touch(mode=0o644)
-    checks = {
-        "DirectoryOrCreate": (stat.S_ISDIR, "a directory"),
-        "Directory": (stat.S_ISDIR, "a directory"),
-        "FileOrCreate": (stat.S_ISREG, "a file"),
-        "File": (stat.S_ISREG, "a file"),
-        "Socket": (stat.S_ISSOCK, "a socket file"),
-        "CharDevice": (stat.S_ISCHR, "a character device"),
-        "BlockDevice": (stat.S_ISBLK, "a block device"),
-    }
-    if volume.type not in checks:
-        raise ValueError(f"hostPath type check failed: {volume.type} is an invalid volume type")
-    check, what = checks[volume.type]
-    if not path.exists() or not check(path.stat().st_mode):
-        raise ValueError(f"hostPath type check failed: {path} is not {what}")
-    return path

@@ -1,17 +1,25 @@
-"""Limits and upgrades of HTTP connections, on loopback sockets."""
+"""Limits and upgrades of HTTP connections, on loopback sockets; users of TLS sessions, in memory."""
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import gc
 import socket
+import ssl
 import struct
 from collections.abc import AsyncIterator, MutableMapping
+from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from bridgehead.apiserver.http.server import ApiServer, PeerProtocol
+from bridgehead.apiserver.http import server as server_module
+from bridgehead.apiserver.http.server import ApiServer, PeerProtocol, peer_of, server_context
+from bridgehead.apiserver.http.user import InvalidCredentials
+from bridgehead.lab.certificates import make_certificates
+from bridgehead.lab.plan import LabConfig, LabFiles
 
 
 async def answer_ok(scope: MutableMapping[str, Any], receive: Any, send: Any) -> None:
@@ -113,3 +121,42 @@ async def test_an_upgrade_is_answered_and_leaves_no_warning(
         server.stop()
         await serving
     assert not [record for record in caplog.records if record.levelname in ("WARNING", "ERROR")]
+
+
+def connect(
+    server: ssl.SSLContext, client: ssl.SSLContext, session: ssl.SSLSession | None
+) -> tuple[ssl.SSLObject, ssl.SSLObject]:
+    """Shake hands in memory; return the server's and the client's end, which has a ticket."""
+    to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
+    near = client.wrap_bio(to_client, to_server, server_hostname="127.0.0.1", session=session)
+    far = server.wrap_bio(to_server, to_client, server_side=True)
+    for end in (near, far, near, far):
+        with contextlib.suppress(ssl.SSLWantReadError):
+            end.do_handshake()
+    far.write(b"x")
+    assert near.read(1) == b"x"
+    return far, near
+
+
+def test_a_resumed_session_is_refused_once_its_certificate_has_expired(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make_certificates(LabConfig(name="tls", nodes=1, port=6443), LabFiles(tmp_path))
+    pki = LabFiles(tmp_path).pki
+    server = server_context(pki / "apiserver.crt", pki / "apiserver.key", pki / "client-ca.crt")
+    client = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    client.load_verify_locations(pki / "ca.crt")
+    client.load_cert_chain(pki / "controllers.crt", pki / "controllers.key")
+
+    def transport(connection: ssl.SSLObject) -> Any:
+        return SimpleNamespace(get_extra_info={"ssl_object": connection}.get)
+
+    first, ticket_holder = connect(server, client, None)
+    resumed, _ = connect(server, client, ticket_holder.session)
+    users = [peer_of(transport(connection)) for connection in (first, resumed)]
+    assert [first.session_reused, resumed.session_reused] == [False, True]
+    assert [user and user.name for user in users] == ["system:kube-controller-manager"] * 2
+
+    monkeypatch.setattr(server_module, "time", SimpleNamespace(time=lambda: 1e11))  # in the year 5138
+    with pytest.raises(InvalidCredentials, match="expired"):
+        peer_of(transport(resumed))

@@ -74,6 +74,11 @@ ROWS = {
         spec: {replicas: 3, selector: {b: c}, template: {spec: {containers: [{name: d, image: e}]}}}
         status: {replicas: 2, readyReplicas: 1}
         """, ["a", 3, 2, 1, "<unknown>", "d", "e", "b=c"]),
+    "stateful set": ("statefulsets.apps", """
+        metadata: {name: a}
+        spec: {replicas: 3, selector: {matchLabels: {b: c}}, template: {spec: {containers: [{name: d, image: e}]}}}
+        status: {replicas: 2, readyReplicas: 1}
+        """, ["a", "1/3", "<unknown>", "d", "e"]),
     "job": ("jobs.batch", """
         metadata: {name: a}
         spec: {completions: 3, parallelism: 2, selector: {matchLabels: {b: c}}, template: {spec: {containers: [{name: d, image: e}]}}}
@@ -256,6 +261,7 @@ NAMES = {
         False,
     ),
     "componentstatuses": ("ComponentStatus", "componentstatus", ("cs",), (), False),
+    "statefulsets.apps": ("StatefulSet", "statefulset", ("sts",), ("all",), True),
     "jobs.batch": ("Job", "job", (), ("all",), True),
     "cronjobs.batch": ("CronJob", "cronjob", ("cj",), ("all",), True),
     "replicationcontrollers": ("ReplicationController", "replicationcontroller", ("rc",), ("all",), True),

@@ -23,6 +23,12 @@ CIDR = "must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)"
 REQUEST = "exactly: {deviceClassName: gpu}"
 QUEUE = "limitResponse: {type: Queue, queuing: {queues: %d, handSize: %d}}"
 
+DATABASE = (
+    "selector: {matchLabels: {a: b}}, template: {metadata: {labels: {a: b}}, spec: {containers: [{name: a, image: b, "
+    "volumeMounts: [{name: data, mountPath: /data}]}], volumes: [{name: data, emptyDir: {}}]}}"
+)
+CLAIM = "spec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Gi}}}"
+
 NETWORKING = {
     "ingresses.networking.k8s.io": [
         ("{spec: {defaultBackend: {service: {name: 1a, port: {number: 80}}}}}", []),
@@ -132,6 +138,27 @@ CLASSES = {
             "spec.replicas: Invalid value: -1: must be greater than or equal to 0",
             'spec.template.metadata.labels: Invalid value: {"a":"b"}: `selector` does not match template `labels`',
             'spec.template.spec.restartPolicy: Unsupported value: "Never": supported values: "Always"']),
+    ],
+    "statefulsets.apps": [
+        (f"{{spec: {{{DATABASE}, volumeClaimTemplates: [{{metadata: {{name: data}}, {CLAIM}}}]}}}}", []),
+        (f"{{spec: {{{DATABASE}, serviceName: a_b}}}}", [f'spec.serviceName: Invalid value: "a_b": {LABEL}']),
+        ("{spec: {podManagementPolicy: Random, replicas: -1, ordinals: {start: -2}, updateStrategy: {type: Recreate}, "
+         "persistentVolumeClaimRetentionPolicy: {whenScaled: Keep}, selector: {}, "
+         "template: {spec: {containers: [{name: a, image: b}], activeDeadlineSeconds: 9}}}}", [
+            "spec.podManagementPolicy: Invalid value: \"Random\": must be 'OrderedReady' or 'Parallel'",
+            "spec.updateStrategy: Invalid value: {\"type\":\"Recreate\"}: must be 'RollingUpdate' or 'OnDelete'",
+            'spec.persistentVolumeClaimRetentionPolicy.whenScaled: Unsupported value: "Keep": supported values: "Delete", "Retain"',
+            "spec.ordinals.start: Invalid value: -2: must be greater than or equal to 0",
+            "spec.replicas: Invalid value: -1: must be greater than or equal to 0",
+            "spec.selector: Invalid value: {}: empty selector is invalid for statefulset",
+            "spec.template.spec.activeDeadlineSeconds: Forbidden: activeDeadlineSeconds in StatefulSet is not Supported"]),
+        (f"{{spec: {{{DATABASE}, updateStrategy: {{type: OnDelete, rollingUpdate: {{}}}}}}}}", [
+            "spec.updateStrategy.rollingUpdate: Invalid value: {}: only allowed for updateStrategy 'RollingUpdate'"]),
+        (f"{{spec: {{{DATABASE}, updateStrategy: {{rollingUpdate: {{maxUnavailable: 0, partition: -1}}}}}}}}", [
+            "spec.updateStrategy.rollingUpdate.partition: Invalid value: -1: must be greater than or equal to 0",
+            "spec.updateStrategy.rollingUpdate.maxUnavailable: Invalid value: 0: cannot be 0"]),
+        (f"{{spec: {{{DATABASE}, volumeClaimTemplates: [{{metadata: {{name: data}}, spec: {{accessModes: [ReadWriteOnce]}}}}]}}}}", [
+            "spec.volumeClaimTemplates[0].spec.resources[storage]: Required value"]),
     ],
     "jobs.batch": [
         ("{spec: {template: {spec: {restartPolicy: Never, containers: [{name: a, image: b}]}}}}", []),
@@ -651,6 +678,12 @@ UPDATES = [
         "spec.attachedRequired: Invalid value: false: field is immutable"]),
     ("csinodes.storage.k8s.io", "{spec: {drivers: [{name: a.io, nodeID: n, allocatable: {count: 3}}]}}",
      "{spec: {drivers: [{name: a.io, nodeID: n, allocatable: {count: 4}}]}}", []),
+    ("statefulsets.apps", f"{{spec: {{{DATABASE}}}}}", f"{{spec: {{{DATABASE}, replicas: 5, minReadySeconds: 3, "
+     "ordinals: {start: 1}, revisionHistoryLimit: 1, updateStrategy: {type: OnDelete}, "
+     "persistentVolumeClaimRetentionPolicy: {whenDeleted: Delete}}}", []),
+    ("statefulsets.apps", f"{{spec: {{{DATABASE}}}}}", f"{{spec: {{{DATABASE}, serviceName: other}}}}", [
+        "spec: Forbidden: updates to statefulset spec for fields other than 'replicas', 'ordinals', 'template', "
+        "'updateStrategy', 'revisionHistoryLimit', 'persistentVolumeClaimRetentionPolicy' and 'minReadySeconds' are forbidden"]),
     ("persistentvolumes", f"{{spec: {{{VOLUME}, hostPath: {{path: /a}}}}}}",
      f"{{spec: {{{VOLUME}, hostPath: {{path: /b}}}}}}", [
         "spec.persistentvolumesource: Forbidden: spec.persistentvolumesource is immutable after creation"]),

@@ -95,6 +95,7 @@ SOUND = {
     "deployments.apps": {"selector": LABELS, "template": TEMPLATE},
     "replicasets.apps": {"selector": LABELS, "template": TEMPLATE},
     "daemonsets.apps": {"selector": LABELS, "template": TEMPLATE},
+    "statefulsets.apps": {"selector": LABELS, "template": TEMPLATE},
 }
 
 

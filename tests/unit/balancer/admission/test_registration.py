@@ -8,11 +8,7 @@ import msgspec
 
 from bridgehead.balancer.admission.registration import (
     ADOPTED_SERVICES,
-    DEFINITIONS,
     NAME,
-    WEBHOOK_CONFIGURATIONS,
-    CustomResourceDefinition,
-    ValidatingWebhookConfiguration,
     adopting_slice,
     ca_patch,
     conversion_patch,
@@ -21,6 +17,12 @@ from bridgehead.balancer.admission.registration import (
     own_configuration,
 )
 from bridgehead.client.codec import codec_of
+from bridgehead.objects.extensions import (
+    DEFINITIONS,
+    WEBHOOK_CONFIGURATIONS,
+    CustomResourceDefinition,
+    ValidatingWebhookConfiguration,
+)
 from bridgehead.objects.kinds import ENDPOINT_SLICES
 from bridgehead.objects.meta import ObjectKey
 

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bridgehead.controllers.scheduling.cluster_state import ClusterState, PodFacts, host_ports, pod_requests
-from bridgehead.controllers.scheduling.placement import Refusal, schedule_pod
+from bridgehead.controllers.scheduling.placement import Refusal, explain_everywhere, schedule_pod
 from bridgehead.objects.core import Node, Pod
 
 HOST = "kubernetes.io/hostname"
@@ -189,10 +189,35 @@ REFUSED: dict[Refusal, tuple[World, Pod, str]] = {
 }
 
 
-@pytest.mark.parametrize("refusal", Refusal)
+VOLUMES = {Refusal.VOLUME_NODE, Refusal.NO_VOLUME, Refusal.LOST_VOLUME}
+
+
+@pytest.mark.parametrize("refusal", sorted(set(Refusal) - VOLUMES, key=str), ids=lambda refusal: refusal.name)
 def test_every_rejection_has_a_reason(refusal: Refusal) -> None:
     world, refused, text = REFUSED[refusal]
     assert world.choose(refused) == f"0/1 nodes are available: {text}"
+
+
+@pytest.mark.parametrize("refusal", sorted(VOLUMES, key=str), ids=lambda refusal: refusal.name)
+def test_volumes_reject_nodes(refusal: Refusal) -> None:
+    world = World(node("n"), node("m"))
+    facts = PodFacts.of(pod("p"))
+    placement = schedule_pod(facts, world.state.nodes(), {}, lambda one: refusal)
+    none = "0/2 nodes are available: "
+    assert (
+        placement.message == f"{none}2 {refusal.value}. preemption: {none}2 Preemption is not helpful for scheduling."
+    )
+    only = schedule_pod(facts, world.state.nodes(), {}, lambda one: None if one.metadata.name == "m" else refusal)
+    assert only.node_name == "m"
+
+
+def test_a_reason_that_holds_for_every_node() -> None:
+    none = "0/3 nodes are available: "
+    reason = "pod has unbound immediate PersistentVolumeClaims"
+    assert explain_everywhere(reason, 3) == (
+        f"{none}{reason}. preemption: {none}3 Preemption is not helpful for scheduling."
+    )
+    assert explain_everywhere(reason, 0) == "no nodes available to schedule pods"
 
 
 # What makes the same pod fit, for each refusal that depends on the pod.

@@ -12,9 +12,14 @@ from tests.unit.kubelet.pod_factory import make_pod
 
 def mounted(env=None, **mount):
     volumes = [{"name": "dir", "emptyDir": {}}, {"name": "cfg", "configMap": {"name": "c"}}]
+    volumes += [
+        {"name": name, "persistentVolumeClaim": {"claimName": "c", "readOnly": name == "ro"}} for name in ("rw", "ro")
+    ]
     container = {"name": "app", "volumeMounts": [{"name": "dir", "mountPath": "/m", **mount}]}
     made = make_pod(containers=[container], volumes=volumes)
-    return plan_mounts(made, made.spec.containers[0], env or {}, {"dir": "/v/dir", "cfg": "/v/cfg"})
+    return plan_mounts(
+        made, made.spec.containers[0], env or {}, {name: f"/v/{name}" for name in ("dir", "cfg", "rw", "ro")}
+    )
 
 
 @pytest.mark.parametrize(
@@ -23,6 +28,8 @@ def mounted(env=None, **mount):
         ({}, Mount(source="/v/dir", target="/m")),
         ({"readOnly": True}, Mount(source="/v/dir", target="/m", read_only=True)),
         ({"name": "cfg"}, Mount(source="/v/cfg", target="/m", read_only=True)),
+        ({"name": "rw"}, Mount(source="/v/rw", target="/m", follows_links=False)),
+        ({"name": "ro"}, Mount(source="/v/ro", target="/m", read_only=True, follows_links=False)),
         ({"subPath": "x/..y"}, Mount(source="/v/dir", target="/m", sub_path="x/..y")),
         ({"subPathExpr": "$(A)/$$(B)"}, Mount(source="/v/dir", target="/m", sub_path="1/$(B)")),
     ],

@@ -129,10 +129,10 @@ def test_the_startup_probe_runs_more_often_than_its_period():
         return recorder.notified
 
     assert run_virtual(main("FFFS")) == [("unhealthy", "Startup", "output"), ("changed",)]
-    assert asked_at == [0.0, 0.1, 0.2, 0.4]
+    assert asked_at == [0.0, 0.1, 0.14, 0.196]
     asked_at.clear()
     assert ("failed", "startup") in run_virtual(main("F"))
-    assert asked_at == [0.0, 0.1, 0.2, 0.4, 0.8, 1.6, 2.0]
+    assert asked_at == [0.0, 0.1, 0.14, 0.196, 0.274, 0.384, 0.538, 0.753, 1.054, 1.476, 2.0]
 
 
 @pytest.mark.parametrize("kind", ["startup", "liveness"])

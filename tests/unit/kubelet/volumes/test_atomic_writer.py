@@ -8,8 +8,8 @@ import os
 import pytest
 
 from bridgehead.kubelet.volumes.atomic_writer import write_files
+from bridgehead.kubelet.volumes.directories import make_empty_dir
 from bridgehead.kubelet.volumes.payloads import File
-from bridgehead.kubelet.volumes.volume_manager import make_empty_dir
 from bridgehead.objects.core import EmptyDirVolume
 
 

@@ -6,7 +6,7 @@ import os
 
 import pytest
 
-from bridgehead.kubelet.volumes.volume_manager import check_host_path, make_empty_dir
+from bridgehead.kubelet.volumes.directories import check_host_path, make_empty_dir
 from bridgehead.objects.core import EmptyDirVolume, HostPathVolume
 
 

@@ -1,7 +1,7 @@
 """Kinds of storage: PersistentVolume, PersistentVolumeClaim (core/v1), and those of storage.k8s.io/v1.
 
-One module for each kind, and `storage_rules` with their common rules. No controller of this project provisions or
-attaches volumes: these objects are for other people's controllers.
+One module for each kind, and `storage_rules` with their common rules. The controllers bind and provision hostPath and
+local volumes; the kinds for CSI drivers are for other people's controllers.
 
 Other packages import from here.
 """
@@ -10,7 +10,9 @@ from .csidrivers import RESOURCE as CSI_DRIVERS
 from .csinodes import RESOURCE as CSI_NODES
 from .csistoragecapacities import RESOURCE as CSI_STORAGE_CAPACITIES
 from .persistentvolumeclaims import RESOURCE as PERSISTENT_VOLUME_CLAIMS
+from .persistentvolumeclaims import set_claim_defaults, validate_claim_spec
 from .persistentvolumes import RESOURCE as PERSISTENT_VOLUMES
+from .storage_rules import class_of
 from .storageclasses import RESOURCE as STORAGE_CLASSES
 from .storageclasses import is_default as is_default_storage_class
 from .volumeattachments import RESOURCE as VOLUME_ATTACHMENTS
@@ -25,5 +27,8 @@ __all__ = [
     "STORAGE_CLASSES",
     "VOLUME_ATTACHMENTS",
     "VOLUME_ATTRIBUTES_CLASSES",
+    "class_of",
     "is_default_storage_class",
+    "set_claim_defaults",
+    "validate_claim_spec",
 ]

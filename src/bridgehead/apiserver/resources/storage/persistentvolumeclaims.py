@@ -29,10 +29,8 @@ _IMMUTABLE = "spec is immutable after creation except resources.requests and vol
 
 class PersistentVolumeClaimStrategy(StatusStrategy):
     def default(self, obj: JsonObject) -> None:
-        spec = obj.setdefault("spec", {})
-        spec.setdefault("volumeMode", "Filesystem")
-        status = obj.setdefault("status", {})
-        status["phase"] = status.get("phase") or "Pending"
+        set_claim_defaults(obj)
+        spec = obj["spec"]
         source, reference = spec.get("dataSource"), spec.get("dataSourceRef")
         # The older field and the newer one mean the same, but for references to other namespaces.
         if source and not reference:
@@ -44,7 +42,7 @@ class PersistentVolumeClaimStrategy(StatusStrategy):
         obj["status"] = {"phase": "Pending"}
 
     def validate(self, obj: JsonObject) -> list[FieldError]:
-        return _validate_spec("spec", obj.get("spec", {}))
+        return validate_claim_spec("spec", obj.get("spec", {}))
 
     def validate_update(self, obj: JsonObject, old: JsonObject, subresource: str) -> list[FieldError]:
         spec, before = obj.get("spec", {}), old.get("spec", {})
@@ -82,7 +80,15 @@ def _fixed(claim: JsonObject, new: JsonObject, old: JsonObject) -> JsonObject:
     return spec
 
 
-def _validate_spec(path: str, spec: JsonObject) -> list[FieldError]:
+def set_claim_defaults(obj: JsonObject) -> None:
+    """Set the defaults of a claim, or of a template of claims."""
+    obj.setdefault("spec", {}).setdefault("volumeMode", "Filesystem")
+    status = obj.setdefault("status", {})
+    status["phase"] = status.get("phase") or "Pending"
+
+
+def validate_claim_spec(path: str, spec: JsonObject) -> list[FieldError]:
+    """Validate the spec of a claim, or of a template of claims."""
     errors = validate_access_modes(f"{path}.accessModes", spec.get("accessModes", ()))
     errors.extend(validate_label_selector(f"{path}.selector", spec.get("selector", {})))
     item, size = f"{path}.resources[storage]", at(spec, "resources", "requests", "storage")

@@ -1,4 +1,4 @@
-"""Deployment, ReplicaSet, DaemonSet, ControllerRevision (apps/v1), ReplicationController and PodTemplate (core/v1).
+"""Workloads: the kinds of apps/v1, and ReplicationController and PodTemplate of core/v1.
 
 Each has a module. `workload_strategy` has the common rules of all but ControllerRevision and PodTemplate.
 
@@ -11,6 +11,7 @@ from .deployments import RESOURCE as DEPLOYMENTS
 from .podtemplates import RESOURCE as POD_TEMPLATES
 from .replicasets import RESOURCE as REPLICA_SETS
 from .replicationcontrollers import RESOURCE as REPLICATION_CONTROLLERS
+from .statefulsets import RESOURCE as STATEFUL_SETS
 
 __all__ = [
     "CONTROLLER_REVISIONS",
@@ -19,4 +20,5 @@ __all__ = [
     "POD_TEMPLATES",
     "REPLICATION_CONTROLLERS",
     "REPLICA_SETS",
+    "STATEFUL_SETS",
 ]

@@ -1,4 +1,4 @@
-"""Common defaults and validation of Deployment, ReplicaSet and DaemonSet: selector, template, rolling updates.
+"""Common defaults and validation of workloads: selector, template, rolling updates.
 
 Pure: no I/O, no clock, no randomness. Source: Kubernetes `pkg/apis/apps/validation`.
 """
@@ -14,7 +14,7 @@ from bridgehead.apiserver.resources.shared.metadata_validation import validate_l
 from bridgehead.objects.meta import LabelSelector
 from bridgehead.objects.selectors import compile_selector
 
-_TEMPLATE = "spec.template"
+TEMPLATE = "spec.template"
 
 
 class WorkloadStrategy(StatusStrategy):
@@ -37,7 +37,7 @@ class WorkloadStrategy(StatusStrategy):
         for name in ("replicas", "minReadySeconds", "revisionHistoryLimit", "progressDeadlineSeconds"):
             errors.extend(field.non_negative(f"spec.{name}", spec.get(name, 0)))
         errors.extend(self._validate_selector(spec))
-        errors.extend(validate_template(_TEMPLATE, spec.get("template", {})))
+        errors.extend(self._validate_template(spec))
         return [*errors, *self._validate_pod(spec.get("template", {}).get("spec", {}))]
 
     def validate_update(self, obj: JsonObject, old: JsonObject, subresource: str) -> list[FieldError]:
@@ -47,7 +47,7 @@ class WorkloadStrategy(StatusStrategy):
         return [field.invalid("spec.selector", selector, field.IMMUTABLE)]
 
     def warnings(self, obj: JsonObject) -> list[str]:
-        return warn_of_pod_spec(f"{_TEMPLATE}.spec", obj.get("spec", {}).get("template", {}).get("spec", {}))
+        return warn_of_pod_spec(f"{TEMPLATE}.spec", obj.get("spec", {}).get("template", {}).get("spec", {}))
 
     def _validate_selector(self, spec: JsonObject) -> list[FieldError]:
         path = "spec.selector"
@@ -62,15 +62,18 @@ class WorkloadStrategy(StatusStrategy):
         labels = spec.get("template", {}).get("metadata", {}).get("labels", {})
         if not compile_selector(msgspec.convert(selector, LabelSelector)).matches(labels):
             detail = "`selector` does not match template `labels`"
-            return [field.invalid(f"{_TEMPLATE}.metadata.labels", labels, detail)]
+            return [field.invalid(f"{TEMPLATE}.metadata.labels", labels, detail)]
         return []
+
+    def _validate_template(self, spec: JsonObject) -> list[FieldError]:
+        return validate_template(TEMPLATE, spec.get("template", {}))
 
     def _validate_pod(self, pod: JsonObject) -> list[FieldError]:
         # These pods are replaced when they end, so pods that are meant to end are not allowed.
-        errors = field.one_of(f"{_TEMPLATE}.spec.restartPolicy", pod.get("restartPolicy"), ("Always",))
+        errors = field.one_of(f"{TEMPLATE}.spec.restartPolicy", pod.get("restartPolicy"), ("Always",))
         if "activeDeadlineSeconds" in pod:
             detail = f"activeDeadlineSeconds in {self.owner} is not Supported"
-            errors.append(field.forbidden(f"{_TEMPLATE}.spec.activeDeadlineSeconds", detail))
+            errors.append(field.forbidden(f"{TEMPLATE}.spec.activeDeadlineSeconds", detail))
         return errors
 
 

@@ -38,6 +38,20 @@ def open_beneath(directory: int, path: str) -> int:
         raise
 
 
+def open_source(path: str, *, links: bool) -> int:
+    """An O_PATH descriptor of an absolute path of the node. Without `links`, a symbolic link in it is an error (ELOOP).
+
+    Raises OSError.
+    """
+    if links:
+        return os.open(path, os.O_PATH | os.O_CLOEXEC)
+    root = os.open("/", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        return open_in_root(root, path, links=False)
+    finally:
+        os.close(root)
+
+
 def open_in_root(root: int, path: str, *, links: bool = True) -> int:
     """An O_PATH descriptor of `path` as a process with the root directory `root` resolves it.
 

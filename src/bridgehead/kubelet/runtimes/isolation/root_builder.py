@@ -364,7 +364,7 @@ class RootBuilder:
     @staticmethod
     def _open_source(mount: Mount) -> int:
         try:
-            volume = os.open(mount.source, os.O_PATH | os.O_CLOEXEC)
+            volume = descriptor_paths.open_source(mount.source, links=mount.follows_links)
         except OSError as error:
             raise RootFailure(f'failed to mount "{mount.source}": {_reason(error)}') from error
         if not mount.sub_path:

@@ -30,6 +30,7 @@ def own_objects() -> list[JsonObject]:
             _CONTROLLERS,
             allow("delete deletecollection get list patch update watch", "*", "*"),
             allow("create", "configmaps endpoints endpoints/restricted pods pods/binding serviceaccounts"),
+            allow("create", "persistentvolumeclaims persistentvolumes"),
             allow("create", "controllerrevisions replicasets", "apps"),
             allow("create", "jobs", "batch"),
             allow("create", "endpointslices", "discovery.k8s.io"),

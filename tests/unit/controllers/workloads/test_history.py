@@ -1,18 +1,19 @@
-"""Revisions of DaemonSets: the present one, the next number, the history limit."""
+"""Revisions of a workload: the present one, the next number, the history limit."""
 
 from __future__ import annotations
 
 import msgspec
 import pytest
 
-from bridgehead.controllers.workloads.daemon_history import (
+from bridgehead.controllers.workloads.daemon_plan import HASH_LABEL
+from bridgehead.controllers.workloads.history import (
     new_revision,
     revision_data,
     sort_history,
     surplus_revisions,
 )
-from bridgehead.controllers.workloads.daemon_plan import HASH_LABEL
 from bridgehead.objects.apps import ControllerRevision, DaemonSet, DaemonSetSpec
+from bridgehead.objects.kinds import DAEMON_SETS
 from bridgehead.objects.meta import ObjectMeta, PodTemplate
 
 
@@ -25,12 +26,12 @@ def daemon_set(image: str = "a:1", limit: int = 10) -> DaemonSet:
 
 
 def revision(image: str, number: int, hash: str = "") -> ControllerRevision:
-    made = new_revision(daemon_set(image), number, hash or image.replace(":", ""))
+    made = new_revision(DAEMON_SETS, daemon_set(image), number, HASH_LABEL, hash or image.replace(":", ""))
     return msgspec.convert(made, ControllerRevision)
 
 
 def test_a_revision_is_a_patch_with_the_whole_template() -> None:
-    made = new_revision(daemon_set(), 3, "abc")
+    made = new_revision(DAEMON_SETS, daemon_set(), 3, HASH_LABEL, "abc")
     assert made["metadata"]["name"] == "proxy-abc"
     assert made["metadata"]["labels"] == {"app": "proxy", HASH_LABEL: "abc"}
     assert made["metadata"]["annotations"] == {"kubernetes.io/change-cause": "why"}
@@ -64,4 +65,5 @@ def test_history(revisions, current, old, number) -> None:
 )
 def test_the_oldest_revisions_without_pods_go_first(limit, live, surplus) -> None:
     old = [revision(f"a:{number}", number, f"h{number}") for number in (1, 2, 3)]
-    assert [one.revision for one in surplus_revisions(daemon_set(limit=limit), old, live)] == surplus
+    found = surplus_revisions(daemon_set(limit=limit), old, lambda one: one.metadata.labels[HASH_LABEL] in live)
+    assert [one.revision for one in found] == surplus

@@ -1,0 +1,171 @@
+"""StatefulSet (apps/v1): its entry in the table, its defaults and its rules.
+
+Pure: no I/O, no clock, no randomness.
+Source: Kubernetes `SetDefaults_StatefulSet`, `ValidateStatefulSet`, `ValidateStatefulSetUpdate`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from bridgehead.apiserver.resource import Column, FieldError, JsonObject, Resource
+from bridgehead.apiserver.resources.pods import validate_template
+from bridgehead.apiserver.resources.shared import field
+from bridgehead.apiserver.resources.shared.amounts import is_zero, validate_share
+from bridgehead.apiserver.resources.shared.columns import AGE, NAME, at, template_columns
+from bridgehead.apiserver.resources.storage import set_claim_defaults, validate_claim_spec
+from bridgehead.objects.names import check_dns1123_label
+
+from .workload_strategy import TEMPLATE, WorkloadStrategy
+
+_MUTABLE = (
+    *("replicas", "ordinals", "template", "updateStrategy", "revisionHistoryLimit"),
+    *("persistentVolumeClaimRetentionPolicy", "minReadySeconds"),
+)
+_FIXED = (
+    "updates to statefulset spec for fields other than 'replicas', 'ordinals', 'template', 'updateStrategy', "
+    "'revisionHistoryLimit', 'persistentVolumeClaimRetentionPolicy' and 'minReadySeconds' are forbidden"
+)
+_COUNTS = ("replicas", "readyReplicas", "currentReplicas", "updatedReplicas", "availableReplicas")
+_RETENTION_POLICIES = ("Delete", "Retain")
+_CLAIMS = "spec.volumeClaimTemplates"
+
+
+class StatefulSetStrategy(WorkloadStrategy):
+    kind = "statefulset"
+    owner = "StatefulSet"
+
+    def default(self, obj: JsonObject) -> None:
+        super().default(obj)
+        spec = obj["spec"]
+        spec.setdefault("replicas", 1)
+        spec.setdefault("revisionHistoryLimit", 10)
+        spec["podManagementPolicy"] = spec.get("podManagementPolicy") or "OrderedReady"
+        strategy: JsonObject = spec.setdefault("updateStrategy", {})
+        if not strategy.get("type"):
+            strategy["type"] = "RollingUpdate"
+            strategy.setdefault("rollingUpdate", {})
+        if strategy["type"] == "RollingUpdate" and "rollingUpdate" in strategy:
+            strategy["rollingUpdate"].setdefault("partition", 0)
+            strategy["rollingUpdate"].setdefault("maxUnavailable", 1)
+        policy: JsonObject = spec.setdefault("persistentVolumeClaimRetentionPolicy", {})
+        for name in ("whenDeleted", "whenScaled"):
+            policy[name] = policy.get(name) or "Retain"
+        for claim in spec.get("volumeClaimTemplates", ()):
+            claim.update({"apiVersion": "v1", "kind": "PersistentVolumeClaim"})
+            set_claim_defaults(claim)
+
+    def prepare_create(self, obj: JsonObject) -> None:
+        obj["status"] = {"replicas": 0, "availableReplicas": 0}
+
+    def validate(self, obj: JsonObject) -> list[FieldError]:
+        spec = obj.get("spec", {})
+        policy = spec.get("podManagementPolicy")
+        errors = []
+        if policy not in ("OrderedReady", "Parallel"):
+            detail = "must be 'OrderedReady' or 'Parallel'"
+            errors.append(field.invalid("spec.podManagementPolicy", policy, detail))
+        errors.extend(_validate_update_strategy("spec.updateStrategy", spec.get("updateStrategy", {})))
+        for name, kept in spec.get("persistentVolumeClaimRetentionPolicy", {}).items():
+            path = f"spec.persistentVolumeClaimRetentionPolicy.{name}"
+            errors.extend(field.one_of(path, kept, _RETENTION_POLICIES))
+        if "ordinals" in spec:
+            errors.extend(field.non_negative("spec.ordinals.start", spec["ordinals"].get("start", 0)))
+        return [*errors, *super().validate(obj)]
+
+    def validate_create(self, obj: JsonObject) -> list[FieldError]:
+        spec = obj.get("spec", {})
+        errors = []
+        if name := spec.get("serviceName"):
+            errors.extend(field.invalid_for("spec.serviceName", name, check_dns1123_label(name)))
+        for index, claim in enumerate(spec.get("volumeClaimTemplates", ())):
+            errors.extend(validate_claim_spec(f"{_CLAIMS}[{index}].spec", claim.get("spec", {})))
+        return errors
+
+    def validate_update(self, obj: JsonObject, old: JsonObject, subresource: str) -> list[FieldError]:
+        if subresource == "status":
+            return _validate_status(obj.get("status", {}))
+        errors = []
+        if _fixed(obj) != _fixed(old):
+            errors.append(field.forbidden("spec", _FIXED))
+        return errors
+
+    def _validate_template(self, spec: JsonObject) -> list[FieldError]:
+        """Validate the template with the volumes that the pods will get from the templates of claims."""
+        template = spec.get("template", {})
+        pod = template.get("spec", {})
+        claims = [claim.get("metadata", {}).get("name", "") for claim in spec.get("volumeClaimTemplates", ())]
+        # A claim takes the place of a volume of its name.
+        kept = [volume for volume in pod.get("volumes", ()) if volume.get("name") not in claims]
+        made = [{"name": name, "persistentVolumeClaim": {"claimName": name}} for name in claims]
+        return validate_template(TEMPLATE, {**template, "spec": {**pod, "volumes": [*kept, *made]}})
+
+
+def _validate_update_strategy(path: str, strategy: JsonObject) -> list[FieldError]:
+    rolling = strategy.get("rollingUpdate")
+    match strategy.get("type"):
+        case "OnDelete":
+            if rolling is None:
+                return []
+            return [field.invalid(f"{path}.rollingUpdate", rolling, "only allowed for updateStrategy 'RollingUpdate'")]
+        case "RollingUpdate":
+            return [] if rolling is None else _validate_rolling_update(f"{path}.rollingUpdate", rolling)
+    return [field.invalid(path, strategy, "must be 'RollingUpdate' or 'OnDelete'")]
+
+
+def _validate_rolling_update(path: str, rolling: JsonObject) -> list[FieldError]:
+    errors = field.non_negative(f"{path}.partition", rolling.get("partition", 0))
+    unavailable = rolling.get("maxUnavailable", 1)
+    errors.extend(validate_share(f"{path}.maxUnavailable", unavailable))
+    if is_zero(unavailable):
+        errors.append(field.invalid(f"{path}.maxUnavailable", unavailable, "cannot be 0"))
+    return errors
+
+
+def _validate_status(status: JsonObject) -> list[FieldError]:
+    errors = [error for name in _COUNTS for error in field.non_negative(f"status.{name}", status.get(name, 0))]
+    errors.extend(
+        field.invalid(f"status.{name}", status.get(name, 0), "cannot be greater than status.replicas")
+        for name in _COUNTS[1:]
+        if status.get(name, 0) > status.get("replicas", 0)
+    )
+    if (available := status.get("availableReplicas", 0)) > status.get("readyReplicas", 0):
+        detail = "cannot be greater than status.readyReplicas"
+        errors.append(field.invalid("status.availableReplicas", available, detail))
+    return errors
+
+
+def _fixed(obj: JsonObject) -> JsonObject:
+    return {name: value for name, value in obj.get("spec", {}).items() if name not in _MUTABLE}
+
+
+def _ready_cell(stateful_set: JsonObject, now: float) -> str:
+    return f"{at(stateful_set, 'status', 'readyReplicas') or 0}/{at(stateful_set, 'spec', 'replicas') or 0}"
+
+
+def _columns() -> Sequence[Column]:
+    containers, images, _ = template_columns(lambda stateful_set: "")
+    return (
+        NAME,
+        Column("Ready", _ready_cell, description="Number of the pod with ready state"),
+        AGE,
+        containers,
+        images,
+    )
+
+
+RESOURCE = Resource(
+    group="apps",
+    version="v1",
+    kind="StatefulSet",
+    plural="statefulsets",
+    singular="statefulset",
+    namespaced=True,
+    short_names=("sts",),
+    categories=("all",),
+    subresources=("status", "scale"),
+    strategy=StatefulSetStrategy(),
+    columns=tuple(_columns()),
+    has_generation=True,
+    check_name=check_dns1123_label,
+)

@@ -1,0 +1,6 @@
+"""Controllers for PersistentVolumes and PersistentVolumeClaims.
+
+- `binder` binds claims to volumes; `matching` and `binding_plan` decide.
+- `protection` keeps claims and volumes that are used; `usage` decides.
+- `host_path` provisions directories of nodes; `host_path_plan` decides.
+"""

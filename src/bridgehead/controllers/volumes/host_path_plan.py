@@ -1,0 +1,147 @@
+"""Volumes that are directories of nodes: the objects to create for a claim, and to clean up after it.
+
+Called by `host_path`. Pure: no I/O, no clock, no randomness.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from typing import Any, Final
+
+from bridgehead.objects.core import Node
+from bridgehead.objects.kinds import PERSISTENT_VOLUME_CLAIMS
+from bridgehead.objects.quantities import milli_value
+from bridgehead.objects.storage import (
+    HOST_PATH_PROVISIONER,
+    HOST_PATH_ROOT,
+    PROVISIONED_BY,
+    SELECTED_NODE,
+    PersistentVolume,
+    PersistentVolumeClaim,
+    StorageClass,
+)
+
+HOST_NAME: Final = "kubernetes.io/hostname"
+VOLUME_LABEL: Final = "bridgehead.io/deletes-volume"
+CLEANER_NAMESPACE: Final = "kube-system"
+_MOUNTED: Final = "/volumes"
+
+
+def volume_name(claim: PersistentVolumeClaim) -> str:
+    return f"pvc-{claim.metadata.uid}"
+
+
+def wants_volume(claim: PersistentVolumeClaim, storage_class: StorageClass | None) -> bool:
+    """Whether this provisioner has to make a volume for the claim now."""
+    if storage_class is None or storage_class.provisioner != HOST_PATH_PROVISIONER or claim.spec.volume_name:
+        return False
+    if claim.metadata.deletion_timestamp is not None or claim.status.phase not in ("", "Pending"):
+        return False
+    return not storage_class.is_delayed or SELECTED_NODE in claim.metadata.annotations
+
+
+def refusal(claim: PersistentVolumeClaim) -> str:
+    """Return why no directory can be made for the claim, "" if one can."""
+    if claim.spec.volume_mode == "Block":
+        return f"{HOST_PATH_PROVISIONER} does not provision block volumes"
+    if claim.spec.selector is not None:
+        return "claim Selector is not supported"
+    return ""
+
+
+def choose_node(claim: PersistentVolumeClaim, nodes: Iterable[Node], volumes: Iterable[PersistentVolume]) -> str:
+    """Return the node that the scheduler chose, else the ready one with the fewest volumes; "" without any."""
+    if selected := claim.metadata.annotations.get(SELECTED_NODE):
+        return selected
+    counts = Counter(filter(None, map(node_of, volumes)))
+    names = [node.metadata.name for node in nodes if node.is_ready and not node.spec.unschedulable]
+    return min(names, key=lambda name: (counts[name], name), default="")
+
+
+def node_of(volume: PersistentVolume) -> str:
+    """Return the host name of the node that has the volume's directory; "" for other volumes."""
+    affinity = volume.spec.node_affinity
+    if volume.metadata.annotations.get(PROVISIONED_BY) != HOST_PATH_PROVISIONER or affinity is None:
+        return ""
+    for term in (affinity.required or {}).get("nodeSelectorTerms", ()):
+        for expression in term.get("matchExpressions", ()):
+            if expression.get("key") == HOST_NAME and expression.get("values"):
+                return str(expression["values"][0])
+    return ""
+
+
+def new_volume(claim: PersistentVolumeClaim, storage_class: StorageClass, host_name: str) -> dict[str, Any]:
+    """Return the PersistentVolume for a claim, reserved to it."""
+    name, meta = volume_name(claim), claim.metadata
+    expression = {"key": HOST_NAME, "operator": "In", "values": [host_name]}
+    return {
+        "metadata": {"name": name, "annotations": {PROVISIONED_BY: HOST_PATH_PROVISIONER}},
+        "spec": {
+            "capacity": {"storage": claim.size},
+            "accessModes": list(claim.spec.access_modes),
+            "claimRef": {
+                "kind": PERSISTENT_VOLUME_CLAIMS.name,
+                "apiVersion": PERSISTENT_VOLUME_CLAIMS.api_version,
+                "namespace": meta.namespace,
+                "name": meta.name,
+                "uid": meta.uid,
+            },
+            "hostPath": {"path": f"{HOST_PATH_ROOT}/{name}", "type": "DirectoryOrCreate"},
+            "nodeAffinity": {"required": {"nodeSelectorTerms": [{"matchExpressions": [expression]}]}},
+            "persistentVolumeReclaimPolicy": storage_class.reclaim_policy,
+            "storageClassName": storage_class.metadata.name,
+            "volumeMode": "Filesystem",
+        },
+    }
+
+
+def is_to_delete(volume: PersistentVolume) -> bool:
+    """Whether this provisioner has to delete the volume with its directory."""
+    return (
+        volume.metadata.annotations.get(PROVISIONED_BY) == HOST_PATH_PROVISIONER
+        and volume.status.phase == "Released"
+        and volume.spec.persistent_volume_reclaim_policy == "Delete"
+        and volume.metadata.deletion_timestamp is None
+    )
+
+
+def cleaner_name(volume: str) -> str:
+    return f"delete-{volume}"
+
+
+def cleaner_pod(volume: PersistentVolume, node_name: str) -> dict[str, Any]:
+    """Return the pod that deletes the volume's directory on its node.
+
+    Only its container's root is in reach of the command, so a link in the volume leads nowhere else.
+    """
+    name = volume.metadata.name
+    container = {
+        "name": "rm",
+        "image": "busybox",
+        "command": ["rm", "-rf", f"{_MOUNTED}/{name}"],
+        "volumeMounts": [{"name": "volumes", "mountPath": _MOUNTED}],
+    }
+    return {
+        "metadata": {"name": cleaner_name(name), "namespace": CLEANER_NAMESPACE, "labels": {VOLUME_LABEL: name}},
+        "spec": {
+            "nodeName": node_name,
+            "restartPolicy": "OnFailure",
+            "automountServiceAccountToken": False,
+            "enableServiceLinks": False,
+            "terminationGracePeriodSeconds": 0,
+            "tolerations": [{"operator": "Exists"}],
+            "containers": [container],
+            "volumes": [{"name": "volumes", "hostPath": {"path": HOST_PATH_ROOT, "type": "DirectoryOrCreate"}}],
+        },
+    }
+
+
+def wants_expansion(claim: PersistentVolumeClaim, volume: PersistentVolume | None) -> bool:
+    """Whether a bound claim of this provisioner has grown."""
+    return (
+        volume is not None
+        and claim.status.phase == "Bound"
+        and volume.metadata.annotations.get(PROVISIONED_BY) == HOST_PATH_PROVISIONER
+        and milli_value(claim.size) > milli_value(claim.status.capacity.get("storage", 0))
+    )

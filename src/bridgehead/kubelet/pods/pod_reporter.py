@@ -1,0 +1,102 @@
+"""Reports of one pod: its status, and Events about what failed.
+
+The pod's worker reports after each step; `pod_status` decides what the status is, the status manager writes it.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+
+import msgspec
+
+from bridgehead.kubelet.containers.context import PodContext
+from bridgehead.kubelet.containers.pod_containers import PodContainers
+from bridgehead.kubelet.errors import AddressesExhausted, SandboxRefused, VolumeNotReady
+from bridgehead.kubelet.runtimes.runtime import RuntimeFailure
+from bridgehead.objects.core import PodStatus
+from bridgehead.objects.meta import find_condition
+
+from .pod_resize import PodResize
+from .pod_status import PodView, pod_status
+from .status_manager import PodStatusManager
+from .status_patch import OWN_CONDITIONS
+from .worker_state import Deletion, PodSyncStatus, WorkerEvent
+
+log = logging.getLogger(__name__)
+
+
+class PodReporter:
+    """Hands the pod's status to the status manager, and records Events."""
+
+    def __init__(
+        self, context: PodContext, containers: PodContainers, resize: PodResize, manager: PodStatusManager
+    ) -> None:
+        self._context = context
+        self._containers = containers
+        self._resize = resize
+        self._failure: tuple[str, str] | None = None
+        self._manager = manager
+
+    @property
+    def has_failed(self) -> bool:
+        """Whether the pod failed as a whole."""
+        return self._failure is not None
+
+    def fail(self, type: str, reason: str, message: str, status_message: str = "") -> None:
+        """Record that the pod failed as a whole; `status_message` is the status' if it differs from the Event's."""
+        self._context.record(type, reason, message)
+        self._failure = (reason, status_message or message)
+
+    def report(self, error: Exception) -> None:
+        """Record an Event about a step that failed and will be repeated."""
+        match error:
+            case VolumeNotReady():
+                message = f'MountVolume.SetUp failed for volume "{error.volume}" : {error}'
+                self._context.record("Warning", "FailedMount", message)
+            case AddressesExhausted() | RuntimeFailure() | SandboxRefused() if self._context.sandbox is None:
+                if isinstance(error, SandboxRefused):
+                    self._containers.wait_all([c.name for c in self._context.all_containers()], error)
+                message = f"Failed to create pod sandbox: {error}"
+                self._context.record("Warning", "FailedCreatePodSandBox", message)
+            case _:
+                self._context.record("Warning", "FailedSync", f"Error syncing pod: {error}")
+        log.warning("pod %s: %s", self._context.pod.key, error)
+
+    def publish(self, sync_status: PodSyncStatus) -> None:
+        """Compute the status and hand it to the status manager."""
+        containers = self._containers
+        view = PodView(
+            host_ips=self._context.node.settings.ips,
+            pod_ips=self._context.pod_ips,
+            has_sandbox=self._context.sandbox is not None,
+            runs=containers.runs,
+            previous=containers.previous,
+            waiting=containers.waiting,
+            started=frozenset(name for name in containers.runs if containers.is_started(name)),
+            ready=frozenset(name for name in containers.runs if containers.is_ready(name)),
+            is_over=sync_status.is_ended,
+            failure=self._failure,
+            is_rejected=sync_status.cause is WorkerEvent.REJECTED,
+            resources=self._resize.actual,
+            allocated=self._resize.allocated,
+            resize_conditions=self._resize.conditions(),
+        )
+        old, pod = self._manager.latest, self._context.pod
+        pod = msgspec.structs.replace(pod, status=_merge_conditions(pod.status, old))
+        new = pod_status(pod, view, time.time())
+        is_deleted = sync_status.deletion is not Deletion.NONE
+        is_urgent = new.phase != old.phase or _readiness(new) != _readiness(old) or is_deleted
+        self._manager.submit(new, urgent=is_urgent and new.phase != "Pending")
+
+
+def _readiness(status: PodStatus) -> str | None:
+    condition = find_condition(status.conditions, "Ready")
+    return None if condition is None else condition.status
+
+
+def _merge_conditions(observed: PodStatus, submitted: PodStatus) -> PodStatus:
+    """Return the status submitted last, with other writers' conditions as observed."""
+    own = [c for c in submitted.conditions if c.type in OWN_CONDITIONS]
+    foreign = [c for c in observed.conditions if c.type not in OWN_CONDITIONS]
+    return msgspec.structs.replace(submitted, conditions=(*own, *foreign))

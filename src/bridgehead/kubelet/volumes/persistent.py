@@ -1,0 +1,99 @@
+"""Volumes of claims: the PersistentVolumes of a pod's claims, and their paths on the node.
+
+Called by `volume_manager`. A claim's user need not be one who may choose paths of nodes. So a volume whose path leads
+over a symbolic link is refused; the runtime refuses a link that is made later.
+Source: Kubernetes `pkg/kubelet/volumemanager/populator`, `pkg/volume/hostpath`, `pkg/volume/local`.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from bridgehead.client import ApiClient
+from bridgehead.client.errors import ClientError
+from bridgehead.kubelet.errors import VolumeNotReady
+from bridgehead.objects.core import EmptyDirVolume, HostPathVolume, Pod, Volume
+from bridgehead.objects.kinds import NODES, PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES
+from bridgehead.objects.node_selectors import matches_selector
+from bridgehead.objects.storage import HOST_PATH_PROVISIONER, PROVISIONED_BY, PersistentVolume
+
+from .directories import check_host_path, make_empty_dir
+
+
+class Claims:
+    """The volumes of the pods' claims. Each is fetched once: what a bound claim has does not change."""
+
+    def __init__(self, client: ApiClient, node_name: str) -> None:
+        self._client = client
+        self._node_name = node_name
+        self._volumes: dict[str, dict[str, PersistentVolume]] = {}  # by uid of the pod and name of its volume
+
+    async def fetch(self, pod: Pod) -> None:
+        """Fetch what is not there yet. Raises `VolumeNotReady`."""
+        for volume in pod.spec.volumes:
+            if volume.persistent_volume_claim is None:
+                continue
+            volumes = self._volumes.setdefault(pod.metadata.uid, {})
+            if volume.name not in volumes:
+                try:
+                    volumes[volume.name] = await self._fetch(pod, volume, volume.persistent_volume_claim.claim_name)
+                except ClientError as error:
+                    raise VolumeNotReady(volume.name, str(error)) from error
+
+    def volume(self, pod: Pod, name: str) -> PersistentVolume:
+        """Return a fetched volume."""
+        return self._volumes[pod.metadata.uid][name]
+
+    def forget(self, pod_uid: str) -> None:
+        self._volumes.pop(pod_uid, None)
+
+    async def _fetch(self, pod: Pod, volume: Volume, claim_name: str) -> PersistentVolume:
+        namespace = pod.metadata.namespace
+
+        def refused(why: str) -> VolumeNotReady:
+            return VolumeNotReady(volume.name, f"error processing PVC {namespace}/{claim_name}: {why}")
+
+        claim = await self._client.get(PERSISTENT_VOLUME_CLAIMS, claim_name, namespace)
+        if claim.metadata.deletion_timestamp is not None:
+            raise refused("PVC is being deleted")
+        if claim.status.phase != "Bound" or not claim.spec.volume_name:
+            raise refused("PVC is not bound")
+        found = await self._client.get(PERSISTENT_VOLUMES, claim.spec.volume_name)
+        reference = found.spec.claim_ref
+        if reference is None or reference.uid != claim.metadata.uid:
+            raise refused(f"PV object {found.metadata.name} does not point to the claim")
+        if claim.spec.volume_mode == "Block":
+            raise refused("volumeMode Block is not supported")
+        affinity = found.spec.node_affinity
+        if affinity is not None:
+            node = await self._client.get(NODES, self._node_name)
+            if not matches_selector(affinity.required, node):
+                raise refused("MountVolume.NodeAffinity check failed: no matching NodeSelectorTerms")
+        return found
+
+
+def prepare_persistent(volume: PersistentVolume, group: int | None) -> Path:
+    """Return the path of a volume on this node; make the directory of a provisioned one, owned by `group` (fsGroup).
+
+    Raises ValueError, OSError.
+    """
+    spec = volume.spec
+    source = spec.local or spec.host_path
+    if source is None:
+        raise ValueError("no volume plugin matched; supported: hostPath, local")
+    path = Path(source.path)
+    check_links(path)
+    if volume.metadata.annotations.get(PROVISIONED_BY) == HOST_PATH_PROVISIONER:
+        make_empty_dir(path, EmptyDirVolume(), group)
+    elif isinstance(source, HostPathVolume):
+        check_host_path(source)
+    elif not path.exists():
+        raise ValueError(f'path "{path}" does not exist')
+    return path
+
+
+def check_links(path: Path) -> None:
+    """Raise ValueError for a path that leads over a symbolic link."""
+    for part in (path, *path.parents):
+        if part.is_symlink():
+            raise ValueError(f'path "{path}" of the volume leads over the symbolic link "{part}"')

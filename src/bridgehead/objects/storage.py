@@ -1,0 +1,112 @@
+"""The kinds of storage: PersistentVolume, PersistentVolumeClaim (core/v1), StorageClass (storage.k8s.io/v1).
+
+Pure: no I/O, no clock, no randomness. Source: Kubernetes API reference v1.36.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from .core import HostPathVolume, ResourceRequirements
+from .meta import Condition, LabelSelector, Object, ObjectReference, Part
+
+Quantity = str | int | float
+
+# Of StorageClasses.
+WAIT_FOR_FIRST_CONSUMER: Final = "WaitForFirstConsumer"
+# On a claim without a volume: the node of its first pod, which the scheduler chose.
+SELECTED_NODE: Final = "volume.kubernetes.io/selected-node"
+# On a volume: the provisioner that made it.
+PROVISIONED_BY: Final = "pv.kubernetes.io/provisioned-by"
+# The older form of `storageClassName`, which goes before the field.
+BETA_CLASS: Final = "volume.beta.kubernetes.io/storage-class"
+# The provisioner of directories on the lab's nodes, and where these are. Only the kubelet makes them.
+HOST_PATH_PROVISIONER: Final = "bridgehead.io/host-path"
+HOST_PATH_ROOT: Final = "/var/lib/bridgehead/volumes"
+
+
+class PersistentVolumeClaimSpec(Part, frozen=True, kw_only=True):
+    access_modes: tuple[str, ...] = ()
+    selector: LabelSelector | None = None
+    resources: ResourceRequirements = ResourceRequirements()
+    volume_name: str = ""
+    storage_class_name: str | None = None
+    volume_mode: str = "Filesystem"
+
+
+class PersistentVolumeClaimStatus(Part, frozen=True, kw_only=True):
+    phase: str = ""
+    access_modes: tuple[str, ...] = ()
+    capacity: dict[str, Quantity] = {}
+    conditions: tuple[Condition, ...] = ()
+
+
+class PersistentVolumeClaim(Object, frozen=True, kw_only=True):
+    spec: PersistentVolumeClaimSpec = PersistentVolumeClaimSpec()
+    status: PersistentVolumeClaimStatus = PersistentVolumeClaimStatus()
+
+    @property
+    def class_name(self) -> str:
+        """The name of its StorageClass; "" without one."""
+        return self.metadata.annotations.get(BETA_CLASS, self.spec.storage_class_name or "")
+
+    @property
+    def size(self) -> Quantity:
+        """The storage that it requests."""
+        return self.spec.resources.requests.get("storage", 0)
+
+
+class LocalVolume(Part, frozen=True, kw_only=True):
+    path: str
+
+
+class VolumeNodeAffinity(Part, frozen=True, kw_only=True):
+    """`required`: a NodeSelector, `{"nodeSelectorTerms": [...]}`."""
+
+    required: dict[str, Any] | None = None
+
+
+class PersistentVolumeSpec(Part, frozen=True, kw_only=True):
+    capacity: dict[str, Quantity] = {}
+    access_modes: tuple[str, ...] = ()
+    claim_ref: ObjectReference | None = None
+    persistent_volume_reclaim_policy: str = "Retain"
+    storage_class_name: str = ""
+    volume_mode: str = "Filesystem"
+    node_affinity: VolumeNodeAffinity | None = None
+    host_path: HostPathVolume | None = None
+    local: LocalVolume | None = None
+
+
+class PersistentVolumeStatus(Part, frozen=True, kw_only=True):
+    phase: str = ""
+    message: str = ""
+    reason: str = ""
+    last_phase_transition_time: str | None = None
+
+
+class PersistentVolume(Object, frozen=True, kw_only=True):
+    spec: PersistentVolumeSpec = PersistentVolumeSpec()
+    status: PersistentVolumeStatus = PersistentVolumeStatus()
+
+    @property
+    def class_name(self) -> str:
+        """The name of its StorageClass; "" without one."""
+        return self.metadata.annotations.get(BETA_CLASS, self.spec.storage_class_name)
+
+    @property
+    def size(self) -> Quantity:
+        return self.spec.capacity.get("storage", 0)
+
+
+class StorageClass(Object, frozen=True, kw_only=True):
+    provisioner: str = ""
+    reclaim_policy: str = "Delete"
+    volume_binding_mode: str = "Immediate"
+    allow_volume_expansion: bool = False
+    mount_options: tuple[str, ...] = ()
+
+    @property
+    def is_delayed(self) -> bool:
+        """Whether claims of the class wait for their first pod."""
+        return self.volume_binding_mode == WAIT_FOR_FIRST_CONSUMER
