@@ -10,13 +10,14 @@ import re
 import shutil
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 import yaml
 
-from .conftest import PATIENCE, Lab, Namespace, eventually
+from .conftest import PATIENCE, Lab, Namespace
 from .transcripts import Call, parse
 
 _CALLS = Path(__file__).with_name("kubectl_calls")
@@ -80,9 +81,10 @@ class Shell:
             seen[:] = [self.run(call.command)]
             return call.accepts(*seen[0])
 
-        if call.until:
-            eventually(is_right, message=f"{name}:{call.line}: $ {call.command}\n{seen}")
-        if call.until or is_right():
+        deadline = time.monotonic() + (PATIENCE if call.until else 0)
+        while not (found := is_right()) and time.monotonic() < deadline:
+            time.sleep(0.05)
+        if found:
             return ""
         output, code = seen[0]
         expected = "\n".join(call.output)

@@ -109,7 +109,8 @@ class ServiceStatuses(Generic[Status]):
         details = self._held.get(service)
         existing = self._informer.by_index("service", str(service))
         own = [status for status in existing if status.metadata.labels.get(NODE_LABEL) == self._node]
-        kept = own[:1] if details is not None else []
+        wanted = self._object(service)
+        kept = [status for status in own if details is not None and status.metadata.name == wanted.metadata.name]
         for status in existing:
             node = status.metadata.labels.get(NODE_LABEL, "")
             is_stale = node != self._node and details is not None and not self._is_alive(node)
@@ -121,19 +122,30 @@ class ServiceStatuses(Generic[Status]):
             return Done()
         if kept and kept[0].status.node == self._node and self._kind.details(kept[0]) == details:
             return Done()
-        obj = kept[0] if kept else self._object(service)
         if not kept:
-            with contextlib.suppress(AlreadyExists):  # the watch has not reported it yet
-                await self._client.create(self._kind.kind, obj)
-        patch = {"node": self._node, "serviceName": service.name, "serviceNamespace": service.namespace}
-        await self._client.patch(
-            self._kind.kind,
-            obj.metadata.name,
-            self._namespace,
-            {"status": patch | self._kind.render(details)},
-            subresource="status",
-        )
+            await self._create(wanted)
+        try:
+            await self._write_status(wanted, details)
+        except NotFound:
+            # Another speaker, which believed this one dead, has deleted it, and the watch has not reported it yet.
+            await self._create(wanted)
+            await self._write_status(wanted, details)
         return Done()
+
+    async def _create(self, status: Status) -> None:
+        with contextlib.suppress(AlreadyExists):  # the watch has not reported it yet
+            await self._client.create(self._kind.kind, status)
+
+    async def _write_status(self, status: Status, details: tuple[str, ...]) -> None:
+        labels = status.metadata.labels
+        fields = {
+            "node": self._node,
+            "serviceName": labels[NAME_LABEL],
+            "serviceNamespace": labels[NAMESPACE_LABEL],
+            **self._kind.render(details),
+        }
+        name = status.metadata.name
+        await self._client.patch(self._kind.kind, name, self._namespace, {"status": fields}, subresource="status")
 
     def _object(self, service: ObjectKey) -> Status:
         labels = {NODE_LABEL: self._node, NAME_LABEL: service.name, NAMESPACE_LABEL: service.namespace}
