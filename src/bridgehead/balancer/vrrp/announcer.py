@@ -139,7 +139,11 @@ class VrrpAnnouncer:
                 await asyncio.sleep(_QUIET_SECONDS)
                 if self._has_changed.is_set() and self._groups and not running.done():
                     self._has_changed.clear()
-                    keepalived.reload()
+                    try:
+                        keepalived.reload()
+                    except OSError as error:  # a full disk, or an interface that has just gone
+                        log.error("cannot configure keepalived, starting it again: %s", error)
+                        break
                     self._forget_masters(set(self._groups))
         finally:
             running.cancel()
