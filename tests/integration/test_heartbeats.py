@@ -1,14 +1,19 @@
-"""The failure detector's engine of heartbeats with real sockets."""
+"""The failure detector's heartbeats: the engine with real sockets, and its process."""
 
 from __future__ import annotations
 
+import asyncio
+import os
+import signal
 import socket
 
 import pytest
 
+from bridgehead.balancer.detection.detector import Detector
 from bridgehead.balancer.detection.engine import Message
 from bridgehead.balancer.detection.heartbeats import Heartbeats
 
+from .api_world import DEADLINE
 from .namespaced import in_namespace, sh
 
 pytestmark = pytest.mark.integration
@@ -44,3 +49,25 @@ def test_a_node_without_its_port_announces_nothing_until_it_has_it() -> None:
     engine.on_timer(12.0)
     assert members() == ["node1"]  # no other speaker runs
     engine.on_end(13.0)
+
+
+@in_namespace
+async def test_a_detector_that_was_stopped_gets_every_message() -> None:
+    sh("ip link set lo up")
+    detector = Detector()
+    errors: list[str] = []
+    detector.on_message("heartbeats", lambda message: errors.append(message.get("error", "")))
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as other:
+        other.bind(("", PORT))
+        os.kill(detector.pid, signal.SIGSTOP)
+        for _ in range(1000):  # more than the channel's buffer has space for
+            detector.send({"to": "heartbeats", "links": ["x" * 1000]})
+        detector.send({"to": "heartbeats", "this": "node1", "port": PORT, "peers": {"node2": "127.0.0.2"}})
+        os.kill(detector.pid, signal.SIGCONT)
+        running = asyncio.create_task(detector.run())
+        async with asyncio.timeout(DEADLINE):
+            while not errors:  # noqa: ASYNC110 - the event is in another process
+                await asyncio.sleep(0.01)
+    assert errors[0] == f"cannot bind UDP port {PORT}: Address already in use"
+    running.cancel()
+    await asyncio.wait([running])
