@@ -1,4 +1,7 @@
-"""`bridgehead apiserver` and `bridgehead balancer` as processes, for tests with kubectl."""
+"""`bridgehead apiserver` and `bridgehead balancer` as processes, for tests with kubectl.
+
+The controller has the rights of `examples/real-cluster/balancer-rbac.yaml`, and no others.
+"""
 
 from __future__ import annotations
 
@@ -15,6 +18,7 @@ from typing import Any
 from .api_world import DEADLINE
 from .apiserver_process import ServerProcess, write_files
 
+RIGHTS = Path(__file__).parents[2] / "examples/real-cluster/balancer-rbac.yaml"
 METALLB = "/apis/metallb.io/v1beta1/namespaces/metallb-system"
 EIPS = "/apis/network.kubesphere.io/v1alpha2/eips"
 
@@ -27,7 +31,18 @@ class BalancerProcess:
         write_files(directory)
         self.server.start()
         self.server.write_kubeconfig()
+        self._write_controllers_kubeconfig()
         self._process: subprocess.Popen[bytes] | None = None
+
+    def _write_controllers_kubeconfig(self) -> None:
+        """Write a copy of the kubeconfig whose user is the controller's service account."""
+        self.kubectl("apply", "-f", str(RIGHTS))
+        (token,) = self.kubectl("-n", "metallb-system", "create", "token", "bridgehead-balancer", "--duration=24h")
+        lines = (self.server.directory / "kubeconfig").read_text().splitlines()
+        kept = [line for line in lines if not line.startswith("users:")]
+        assert len(kept) == len(lines) - 1
+        user = f"users: [{{name: u, user: {{token: {token}}}}}]"
+        (self.server.directory / "controller").write_text("\n".join([*kept, user, ""]))
 
     def start(self) -> None:
         """Start the controller and wait until it has judged the configuration."""
@@ -39,7 +54,7 @@ class BalancerProcess:
                     "-c",
                     "from bridgehead.cli import main; main()",
                     "balancer",
-                    f"--kubeconfig={directory / 'kubeconfig'}",
+                    f"--kubeconfig={directory / 'controller'}",
                     "--metrics=",
                 ],
                 stderr=log,

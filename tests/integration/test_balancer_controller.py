@@ -211,7 +211,7 @@ def test_a_pool_of_cluster_ips_is_refused(world: BalancerProcess) -> None:
 
 
 def test_definitions_that_are_deleted_are_installed_again(world: BalancerProcess) -> None:
-    names = ["ipaddresspools.metallb.io", "eips.network.kubesphere.io"]
+    names = ["ipaddresspools.metallb.io", "eips.network.kubesphere.io", "configurationstates.metallb.io"]
     before = world.kubectl("get", "crd", *names, "-o", "jsonpath={.items[*].metadata.uid}")
     world.kubectl("delete", "crd", *names)
     world.eventually(
@@ -219,7 +219,7 @@ def test_definitions_that_are_deleted_are_installed_again(world: BalancerProcess
             world.kubectl(
                 "get", "crd", *names, "--ignore-not-found", "-o", "jsonpath={.items[*].status.acceptedNames.kind}"
             )
-            == ["IPAddressPool Eip"]
+            == ["IPAddressPool Eip ConfigurationState"]
         ),
         "the definitions",
     )
@@ -227,6 +227,7 @@ def test_definitions_that_are_deleted_are_installed_again(world: BalancerProcess
     manifest = service("after")
     world.apply(manifest)
     world.eventually(lambda: world.try_apply(POOL), "pools are served")
+    world.eventually(lambda: world.state().get("result") == "Valid", "the state of the configuration")
     world.eventually(lambda: world.addresses("after") == ["10.0.0.10"], "an address")
     world.delete(manifest, POOL)
 

@@ -256,8 +256,8 @@ class PeerSession:
             self._on_change(self)
 
     def _connect_again(self) -> None:
-        self._attempt_anew()
         self._check_after(self._connect_seconds, self._connect_again)
+        self._attempt_anew()
 
     def _check_after(self, seconds: float, check: Callable[[], None]) -> None:
         """Call `check` unless the session's state changes before."""

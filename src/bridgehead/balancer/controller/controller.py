@@ -102,6 +102,7 @@ class BalancerController:
             await self._lost.wait()
             self._lost.clear()
             await self.prepare()
+            self._reporter.report_again()
 
     async def _answer_reviews(self, address: str, port: int) -> None:
         from .webhook import answer_reviews  # with an HTTPS server, which not every controller needs

@@ -77,6 +77,12 @@ class Reporter:
                 )
         self._noted = frozenset((rejection.about.uid, rejection.message) for rejection in rejections)
 
+    def report_again(self) -> None:
+        """Write all reports anew: the objects that have them were deleted with their definitions."""
+        self._reported.clear()
+        self._state_reported = None
+        self.changed()
+
     async def run(self) -> None:
         """Report until cancelled."""
         for informer in (self._watch.eips, self._watch.pools):

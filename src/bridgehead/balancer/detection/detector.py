@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 import os
 import time
+from collections import deque
 from collections.abc import Callable
 from typing import Any
 
@@ -28,6 +29,7 @@ class Detector:
 
     def __init__(self) -> None:
         self.pid, self._channel = start()
+        self._unsent: deque[Message] = deque()  # while the detector does not read, in order
         self._handlers: dict[str, Handler] = {}
         self._on_silence: Callable[[bool], None] = lambda is_silent: None
         self._last_beat = 0.0
@@ -42,8 +44,13 @@ class Detector:
         self._on_silence = handler
 
     def send(self, message: dict[str, Any]) -> None:
-        """Send a message to the engine that its key "to" names."""
-        self._channel.send(message)
+        """Send a message to the engine that its key "to" names, as soon as the detector reads."""
+        self._unsent.append(message)
+        self._send_waiting()
+
+    def _send_waiting(self) -> None:
+        while self._unsent and self._channel.send(self._unsent[0]):
+            self._unsent.popleft()
 
     async def run(self) -> None:
         """Follow the detector until cancelled; then it ends. Raises DetectorEnded if it ends before."""
@@ -55,6 +62,7 @@ class Detector:
             while not ended.done():
                 planned = time.monotonic() + BEAT_SECONDS
                 await asyncio.wait([ended], timeout=BEAT_SECONDS)
+                self._send_waiting()
                 self._channel.beat()
                 self._check(max(0.0, time.monotonic() - planned))
         finally:

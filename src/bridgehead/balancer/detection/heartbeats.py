@@ -11,6 +11,11 @@ Messages to the speaker, when the view or this node's own state changes:
 
     {"to": "heartbeats", "members": ["node1"], "leaving": [], "isolated": false, "is_fit": true,
      "changes": [["node2", false, "no heartbeats", 0.31]]}
+
+A message of the speaker also opens the port. While that fails, this node is unfit, and each attempt is reported; the
+error is "" after a success:
+
+    {"to": "heartbeats", "error": "cannot bind UDP port 7946: Address already in use"}
 """
 
 from __future__ import annotations
@@ -45,6 +50,7 @@ class Heartbeats:
         self._addresses: dict[str, str] = {}
         self._port = 0
         self._sockets: dict[int, socket.socket] = {}  # by address family
+        self._bind_error = ""
         self._links = LinkStates()
         self._needed_links: frozenset[str] = frozenset()
         self._is_ready = False
@@ -98,7 +104,8 @@ class Heartbeats:
     def _set_fit(self, now: float) -> None:
         """Let the others know at once when this node can no longer announce, or can again."""
         is_linked = not self._needed_links or any(self._links.transmits(name) for name in self._needed_links)
-        is_fit = self._is_ready and self._is_speaker_running and is_linked
+        # Without its port this node receives nobody, and would take itself for the only one.
+        is_fit = self._is_ready and self._is_speaker_running and is_linked and not self._bind_error
         if self._membership is not None and is_fit != self._membership.is_fit:
             self._membership.is_fit = is_fit
             self._send(self._membership.announce(now))
@@ -148,22 +155,17 @@ class Heartbeats:
                     sock.sendto(encode(packet, self._key), (address, self._port))
 
     def _open_sockets(self) -> None:
-        """Open a socket for each family of the peers' addresses. A port in use is reported once for each message."""
+        """Open a socket for each family of the peers' addresses, and report a port that cannot be used."""
         families = {socket.AF_INET6 if ":" in address else socket.AF_INET for address in self._addresses.values()}
-        for family in families - self._sockets.keys() if self._port else ():
-            sock = socket.socket(family, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK)
+        error = ""
+        for family in sorted(families - self._sockets.keys()) if self._port else ():
             try:
-                if family == socket.AF_INET6:
-                    sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
-                    sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_TCLASS, _EXPEDITED)
-                else:
-                    sock.setsockopt(socket.IPPROTO_IP, socket.IP_TOS, _EXPEDITED)
-                sock.bind(("", self._port))
-            except OSError as error:
-                sock.close()
-                self._report({"to": NAME, "error": f"cannot bind UDP port {self._port}: {error.strerror}"})
-            else:
-                self._sockets[family] = sock
+                self._sockets[family] = _bound_socket(family, self._port)
+            except OSError as failure:
+                error = f"cannot bind UDP port {self._port}: {failure.strerror}"
+        if error or self._bind_error:
+            self._bind_error = error
+            self._report({"to": NAME, "error": error})
 
     def _close_sockets(self) -> None:
         for sock in self._sockets.values():
@@ -192,3 +194,19 @@ class Heartbeats:
         )
         if is_sent:  # otherwise again at the next timer: the speaker is stopped and does not read
             self._last = (view, self._membership.is_fit)
+
+
+def _bound_socket(family: int, port: int) -> socket.socket:
+    """Return a socket for heartbeats of one address family. Raises OSError."""
+    sock = socket.socket(family, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK)
+    try:
+        if family == socket.AF_INET6:
+            sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+            sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_TCLASS, _EXPEDITED)
+        else:
+            sock.setsockopt(socket.IPPROTO_IP, socket.IP_TOS, _EXPEDITED)
+        sock.bind(("", port))
+    except OSError:
+        sock.close()
+        raise
+    return sock

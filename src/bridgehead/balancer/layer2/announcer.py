@@ -129,7 +129,7 @@ class Layer2Announcer:
                 own.holder = holder
         elif own is not None and holder is not None and this in self._view.members:
             if own.gives_up_at is None:
-                own.gives_up_at = _monotonic() + _HANDOVER_SECONDS
+                own.gives_up_at = time.monotonic() + _HANDOVER_SECONDS
                 self._schedule.stop(address)
                 self._claims.release(address)
                 self._log("handing %s of %s over to %s", address, own.holder.service, holder.node)
@@ -156,7 +156,7 @@ class Layer2Announcer:
 
     def _log(self, text: str, *values: object) -> None:
         """Log a change of one address, but no more than some in a second."""
-        second = int(_monotonic())
+        second = int(time.monotonic())
         since, count = self._logged
         self._logged = second, count + 1 if since == second else 1
         level = logging.INFO if self._logged[1] <= _LOGGED_PER_SECOND else logging.DEBUG
@@ -168,7 +168,7 @@ class Layer2Announcer:
         self._begin([address for address, own in self._own.items() if own.gives_up_at is None])
 
     def _begin(self, addresses: Iterable[IpAddress]) -> None:
-        now = _monotonic()
+        now = time.monotonic()
         for address in addresses:
             self._claims.hold(address, now)
             self._schedule.begin([address], now)
@@ -223,7 +223,7 @@ class Layer2Announcer:
     async def _sleep(self) -> None:
         """Wait for an update or the next deadline, and let the rest of the process have its turn in any case."""
         deadlines = [own.gives_up_at for own in self._own.values() if own.gives_up_at is not None]
-        seconds = min([self._schedule.next_deadline(), *deadlines]) - _monotonic()
+        seconds = min([self._schedule.next_deadline(), *deadlines]) - time.monotonic()
         self._wake.clear()
         if seconds <= 0:
             await asyncio.sleep(0)
@@ -233,7 +233,7 @@ class Layer2Announcer:
                 await self._wake.wait()
 
     def _announce_due(self) -> None:
-        for due in self._schedule.due(_monotonic(), _ADDRESSES_AT_ONCE):
+        for due in self._schedule.due(time.monotonic(), _ADDRESSES_AT_ONCE):
             # A node that is cut off cannot know who holds the address by now, so it only answers who can reach it.
             if not self._view.is_isolated:
                 self._responder.announce(due.item)
@@ -241,7 +241,7 @@ class Layer2Announcer:
                     self._responder.probe(due.item)
 
     def _give_up_late(self) -> None:
-        now = _monotonic()
+        now = time.monotonic()
         for address, own in list(self._own.items()):
             if own.gives_up_at is not None and now >= own.gives_up_at:
                 self._log("%s was not announced by its new holder yet", address)
@@ -278,7 +278,7 @@ class Layer2Announcer:
             return
         if self._view.is_isolated:  # the others have taken the addresses over, and are received again
             return
-        verdict = self._claims.judge(address, mac, _monotonic())
+        verdict = self._claims.judge(address, mac, time.monotonic())
         if verdict.is_reported:
             message = f"another machine, {mac.hex(':')}, answers for {address} on {link.name}"
             log.warning("%s", message)
@@ -287,7 +287,3 @@ class Layer2Announcer:
         if verdict.is_defended:
             self._responder.announce(address)
             asyncio.get_running_loop().call_later(PROBE_SECONDS, self._responder.probe, address)
-
-
-def _monotonic() -> float:
-    return time.monotonic()

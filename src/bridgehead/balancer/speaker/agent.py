@@ -122,6 +122,8 @@ class SpeakerAgent:
         """Why this speaker announces nothing yet; "" once it does."""
         if not self._synced.is_set():
             return "not all objects are read yet"
+        if self.members.error:
+            return self.members.error
         if self._options.port and not self.members.members.is_known:
             return "waiting for heartbeats" if self.members.has_key else "waiting for the Secret with the speakers' key"
         return ""

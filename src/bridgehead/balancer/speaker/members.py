@@ -29,6 +29,7 @@ SECRET_NAME: Final = "bridgehead-speakers"
 _KEY: Final = "key"
 _KEY_BYTES: Final = 16  # at least
 _PATIENCE_SECONDS: Final = 10.0
+_BIND_SECONDS: Final = 0.2  # between attempts of the detector to use its port, which an ending speaker may still have
 _REMEMBERED: Final = 100
 
 
@@ -75,7 +76,8 @@ class MemberWatch:
         self._peers: dict[str, str] = {}
         self._reported = Members()
         self.has_key = False
-        self.error = ""
+        self.error = ""  # why the detector exchanges no heartbeats
+        self._is_retrying = False
         self.deaths = 0  # how often this node concluded that another one is dead
         self.history: deque[MemberChange] = deque(maxlen=_REMEMBERED)
         detector.on_message(ENGINE, self._on_message)
@@ -141,8 +143,7 @@ class MemberWatch:
 
     def _on_message(self, message: dict[str, Any]) -> None:
         if "error" in message:
-            self.error = message["error"]
-            log.error("failure detector: %s", self.error)
+            self._on_error(message["error"])
             return
         now = time.time()
         changes = [
@@ -158,6 +159,22 @@ class MemberWatch:
             frozenset(message["members"]), frozenset(message["leaving"]), message["isolated"], is_known=True
         )
         self._on_change(self.members, changes)
+
+    def _on_error(self, error: str) -> None:
+        if error != self.error:
+            self.error = error
+            if error:
+                log.error("failure detector: %s; this node announces nothing until it can", error)
+            else:
+                log.info("failure detector: its port is free now")
+        if error and not self._is_retrying:
+            self._is_retrying = True
+            asyncio.get_running_loop().call_later(_BIND_SECONDS, self._retry)
+
+    def _retry(self) -> None:
+        """Let the detector try its port again."""
+        self._is_retrying = False
+        self._send(peers=self._peers)
 
     def _on_silence(self, is_silent: bool) -> None:
         if is_silent:

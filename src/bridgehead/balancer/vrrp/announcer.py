@@ -31,6 +31,7 @@ log = logging.getLogger("bridgehead.balancer.vrrp")
 
 _QUIET_SECONDS = 0.05  # changes that follow each other sooner are one reload
 _FIRST_RETRY_SECONDS, _LONGEST_RETRY_SECONDS = 0.5, 30.0
+_STABLE_SECONDS = 60.0  # a keepalived that ran for so long starts again without back-off
 _WHY = "master of its VRRP group"
 
 
@@ -78,7 +79,10 @@ class VrrpAnnouncer:
             if not self._groups:
                 self._has_changed.clear()
                 continue
+            started = time.monotonic()
             await self._run_keepalived()
+            if time.monotonic() - started > _STABLE_SECONDS:
+                backoff.reset()
             if self._groups:
                 await asyncio.sleep(backoff.next())
             else:
@@ -135,7 +139,11 @@ class VrrpAnnouncer:
                 await asyncio.sleep(_QUIET_SECONDS)
                 if self._has_changed.is_set() and self._groups and not running.done():
                     self._has_changed.clear()
-                    keepalived.reload()
+                    try:
+                        keepalived.reload()
+                    except OSError as error:  # a full disk, or an interface that has just gone
+                        log.error("cannot configure keepalived, starting it again: %s", error)
+                        break
                     self._forget_masters(set(self._groups))
         finally:
             running.cancel()
@@ -171,8 +179,10 @@ class VrrpAnnouncer:
         self._observer.on_held_changed(self._services_of(group))
 
     def _forget_masters(self, kept: set[str]) -> None:
-        for name in self._masters.keys() - kept:
+        lost = self._masters.keys() - kept
+        for name in lost:
             del self._masters[name]
+        self._observer.on_held_changed({key for name in lost for key in self._services_of(self._groups.get(name))})
 
     def _services_of(self, group: Group | None) -> set[ObjectKey]:
         addresses = group.addresses if group is not None else ()

@@ -71,7 +71,10 @@ class KeepalivedProcess:
             shutil.rmtree(self._directory, ignore_errors=True)
 
     def reload(self) -> None:
-        """Let keepalived read its configuration, rendered anew. Instances that are in it still keep their state."""
+        """Let keepalived read its configuration, rendered anew. Instances that are in it still keep their state.
+
+        Raises OSError if the configuration cannot be written.
+        """
         if self._process is None:
             return
         self._write()
