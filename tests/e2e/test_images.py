@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import json
 import os
+import signal
 import tarfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -35,6 +37,17 @@ def events(ns: Namespace, reason: str) -> str:
     return "\n".join(event["message"] for event in ns.list_all("events") if event["reason"] == reason)
 
 
+def puller(lab: Lab) -> int:
+    """Return the process that answers the lab's nodes: a child of the one that waits for their requests."""
+    parents = {}
+    for directory in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            if (directory / "cwd").samefile(lab.state_dir / "content"):
+                parents[int(directory.name)] = int((directory / "stat").read_text().rpartition(")")[2].split()[1])
+    [found] = [process for process, parent in parents.items() if parent in parents]
+    return found
+
+
 def test_w45_an_image_of_a_registry_with_a_pull_secret(lab: Lab, ns: Namespace, registry: str) -> None:
     ns.kubectl("create", "secret", "docker-registry", "pull", f"--docker-server={registry}",
                f"--docker-username={USER}", f"--docker-password={PASSWORD}")  # fmt: skip
@@ -54,6 +67,10 @@ def test_w45_an_image_of_a_registry_with_a_pull_secret(lab: Lab, ns: Namespace, 
     eventually(lambda: all(has_image in str(node["status"].get("images")) for node in lab.api.list("/api/v1/nodes")))
     [status] = ns.pods("app=app")[0]["status"]["containerStatuses"]
     assert status["imageID"].startswith(f"{registry}/team/app@sha256:")
+
+    os.kill(puller(lab), signal.SIGKILL)
+    ns.kubectl("run", "again", f"--image={registry}/team/app:1", "--image-pull-policy=Always")
+    ns.ready("again")
 
 
 def test_w45_a_wrong_tag_has_the_registrys_reason(ns: Namespace, registry: str) -> None:

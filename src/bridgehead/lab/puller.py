@@ -1,8 +1,9 @@
 """The process beside the lab that pulls images for its nodes: in the machine's network, with the lab's ids.
 
-Forked by the process that starts the lab, before it ends. Until a node asks for an image, the process only waits, with
-the rights of the user who started the lab; then it reads its configuration, loads its code, and gives up these rights.
-It ends with the lab's first process.
+Forked by the process that starts the lab, before it ends. The process only waits, with the rights of the user who
+started the lab. When a node asks for an image, a child reads the configuration, loads its code, gives up these rights,
+and answers this and all later requests; after its death the next request starts another one. Both end with the lab's
+first process.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import select
 import signal
 import socket
 from pathlib import Path
-from typing import Final
+from typing import Final, NoReturn
 
 from bridgehead.images.errors import ImageError
 from bridgehead.images.service.client import SOCKET
@@ -27,6 +28,7 @@ from .plan import LabConfig, LabFiles
 
 log = logging.getLogger(__name__)
 
+_PAUSE_SECONDS: Final = 1.0  # after the death of a child
 _HERE: Final = Path()  # the content store is the working directory, because the lab's ids may not pass the way to it
 
 
@@ -62,15 +64,37 @@ def _run(config: LabConfig, files: LabFiles, id_map: IdMap | None, lab: int) -> 
     os.chdir(files.content)
     _collect(id_map)
     listener = _listen(id_map)
-    select.select([listener.fileno(), lab], [], [])
-    if select.select([lab], [], [], 0)[0]:
-        os._exit(0)
-    from bridgehead.images.service import process
+    while not _has_ended(lab):
+        select.select([listener.fileno(), lab], [], [])
+        if _has_ended(lab):
+            break
+        pid = os.fork()
+        if pid == 0:
+            _serve(config, files, id_map, listener, lab)
+        _, status = os.waitpid(pid, 0)
+        if not _has_ended(lab, _PAUSE_SECONDS):
+            log.warning("the puller ended with status %d; the next request starts it again", status)
+    os._exit(0)
 
-    puller = process.prepare(files.registries, is_offline=config.offline)
-    if id_map is not None:
-        user_namespace.enter(user_namespace.make(id_map))
-    process.run(puller, _HERE, listener, lab)
+
+def _has_ended(lab: int, seconds: float = 0) -> bool:
+    """Return whether the lab ends within some seconds."""
+    return bool(select.select([lab], [], [], seconds)[0])
+
+
+def _serve(config: LabConfig, files: LabFiles, id_map: IdMap | None, listener: socket.socket, lab: int) -> NoReturn:
+    """Answer requests in this forked process until the lab ends."""
+    try:
+        from bridgehead.images.service import process
+
+        puller = process.prepare(files.registries, is_offline=config.offline)
+        if id_map is not None:
+            user_namespace.enter(user_namespace.make(id_map))
+        process.run(puller, _HERE, listener, lab)
+    except BaseException:  # forked: must not return into the parent's stack
+        log.exception("the puller ends")
+    finally:
+        os._exit(1)
 
 
 def _collect(id_map: IdMap | None) -> None:
