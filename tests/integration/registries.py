@@ -173,6 +173,16 @@ async def break_off(request: web.Request, registry: FaultyRegistry) -> web.Strea
     return response
 
 
+async def in_two_pieces(request: web.BaseRequest, body: bytes) -> web.StreamResponse:
+    """Answer with a body that comes in two pieces, a moment apart."""
+    response = web.StreamResponse(headers={"Content-Length": str(len(body))})
+    await response.prepare(request)
+    await response.write(body[:1])
+    await asyncio.sleep(0.05)
+    await response.write(body[1:])
+    return response
+
+
 async def truncate(request: web.Request, registry: FaultyRegistry) -> web.StreamResponse | None:
     """Serve only half of a blob, as if that were all."""
     if not is_blob(request):

@@ -147,7 +147,7 @@ async def test_credentials_go_to_the_token_server_and_not_to_another_host(
         if request.path == "/token":
             if request.headers.get("Authorization") != BASIC or "repository:app:pull" not in request.query["scope"]:
                 return web.Response(status=401)
-            return web.json_response({"token": "abc"})
+            return await registries.in_two_pieces(request, b'{"token": "abc"}')
         if request.headers.get("Authorization") != "Bearer abc":
             challenge = f'Bearer realm="http://{registry.address}/token",service="test",scope="repository:app:pull"'
             return web.Response(status=401, headers={"WWW-Authenticate": challenge})
@@ -164,6 +164,43 @@ async def test_credentials_go_to_the_token_server_and_not_to_another_host(
         assert not any("Authorization" in headers for _, headers in elsewhere.headers)
         # One token for all layers.
         assert faulty.requests["GET /token"] <= 3
+
+
+async def test_a_refresh_token_goes_to_no_other_host(
+    store: ContentStore, transport: Transport, faulty: FaultyRegistry
+) -> None:
+    elsewhere = FaultyRegistry()
+
+    async def redirect_token(request: web.Request, registry: FaultyRegistry) -> web.StreamResponse | None:
+        if request.path == "/token":
+            return web.Response(status=307, headers={"Location": f"http://{elsewhere.address}/token?signature=secret"})
+        return web.Response(status=401, headers={"WWW-Authenticate": f'Bearer realm="http://{registry.address}/token"'})
+
+    faulty.faults = [redirect_token]
+    async with elsewhere.serving():
+        with pytest.raises(PullFailed, match="redirected to another server") as failure:
+            await pull(store, transport, f"{faulty.address}/app:1", Credential(identity_token="refresh"))
+    assert "secret" not in str(failure.value)
+    assert faulty.requests["POST /token"] == 1
+    assert not elsewhere.headers
+
+
+async def test_the_signature_of_a_redirect_is_in_no_message(
+    store: ContentStore, transport: Transport, faulty: FaultyRegistry
+) -> None:
+    stopped = FaultyRegistry()
+    async with stopped.serving():
+        location = f"http://{stopped.address}/blob?signature=secret"
+
+    async def redirect_blob(request: web.Request, registry: FaultyRegistry) -> web.StreamResponse | None:
+        if not registries.is_blob(request):
+            return None
+        return web.Response(status=307, headers={"Location": location})
+
+    faulty.faults = [redirect_blob]
+    with pytest.raises(Unreachable, match=r"/blob.*connection refused") as failure:
+        await pull(store, transport, f"{faulty.address}/app:1")
+    assert "secret" not in str(failure.value)
 
 
 async def test_offline_nothing_leaves_the_machine(

@@ -121,8 +121,12 @@ def _listen(id_map: IdMap | None) -> socket.socket:
     with contextlib.suppress(FileNotFoundError):
         os.unlink(SOCKET)
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    listener.bind(SOCKET)
-    os.chmod(SOCKET, 0o600)
+    # By the umask, not by chmod: the directory belongs to the lab, which could put a link in the socket's place.
+    umask = os.umask(0o177)
+    try:
+        listener.bind(SOCKET)
+    finally:
+        os.umask(umask)
     if id_map is not None and os.geteuid() == 0:
         os.chown(SOCKET, *id_map.root, follow_symlinks=False)
     listener.listen(128)

@@ -24,3 +24,8 @@ def test_a_digest_outweighs_a_tag(name: str, key: str, target: str, host: str) -
     again = parse_reference(reference.key)
     assert again is not None
     assert again.key == key
+
+
+def test_names_are_ascii() -> None:
+    assert parse_reference("nginx:tag") is not None
+    assert parse_reference("nginx:t\u00e4g") is None

@@ -20,6 +20,7 @@ from tests.image_files import Blob, compress, layer_of, tar_of
 
 LINK = {"type": tarfile.SYMTYPE}
 HARD = {"type": tarfile.LNKTYPE}
+SPARSE = {"GNU.sparse.map": "0,0", "GNU.sparse.size": str(1 << 40)}  # a hole of a tebibyte
 
 
 def unpack_blob(tmp_path: Path, layer: Blob, **bounds: int) -> Unpacked:
@@ -158,6 +159,12 @@ def test_a_later_entry_replaces_an_earlier_one(tmp_path: Path) -> None:
         (layer_of([("zeros", bytes(2_000_000))]), {"size": 1_000_000}, "more than 1000000 bytes"),
         (layer_of([(str(number), "") for number in range(5)]), {"entries": 4}, "more than 4 entries"),
         (layer_of([("/".join("d" * 201) + "/f", "")]), {}, "more than 200 nested directories"),
+        (layer_of([("/".join("d" * 2000) + "/f", "")]), {}, "more than 200 nested directories"),
+        (layer_of([("hole", {"pax_headers": SPARSE})]), {"size": 1_000_000}, "more than 1000000 bytes"),
+        (layer_of([("f", {"pax_headers": {"comment": "x" * 1_100_000}})]), {}, "a header of 11"),
+        (layer_of([("f" * 1_100_000, "")]), {}, "a header of 11"),
+        (layer_of([("d/", {"type": tarfile.DIRTYPE, "pax_headers": {"mtime": "inf"}})]), {}, "invalid entry"),
+        (layer_of([("l", {**LINK, "linkname": "x", "pax_headers": {"mtime": "inf"}})]), {}, "invalid entry"),
         (compress(b"this is no archive" * 100, "gzip"), {}, "not a tar archive"),
         (layer_of([("f" * 300, "")]), {}, "invalid path"),
         (layer_of([(".wh.", "")]), {}, "invalid whiteout"),

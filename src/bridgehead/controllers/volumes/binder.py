@@ -173,7 +173,7 @@ class PersistentVolumeBinder:
         claim = None
         if reference is not None:
             claim = self._latest_claims.get(ObjectKey(reference.namespace, reference.name))
-            if claim is None and reference.uid:
+            if reference.uid and (claim is None or claim.metadata.uid != reference.uid):
                 claim = await self._read_claim(reference)
         step = plan_volume(volume, claim)
         if step.unbind:
@@ -189,7 +189,10 @@ class PersistentVolumeBinder:
             await self._reclaim(volume)
 
     async def _read_claim(self, reference: ObjectReference) -> PersistentVolumeClaim | None:
-        """Read a claim from the API: the informer may not have seen it yet, and its volume must not be deleted."""
+        """Read a claim from the API: the informer may not have seen it yet, or only an earlier one of its name.
+
+        Its volume must not be deleted for that.
+        """
         try:
             return await self._client.get(PERSISTENT_VOLUME_CLAIMS, reference.name, reference.namespace)
         except NotFound:

@@ -119,6 +119,8 @@ def cleaner_pod(volume: PersistentVolume, node_name: str) -> dict[str, Any]:
     container = {
         "name": "rm",
         "image": "busybox",
+        # The node's stand-in will do. A pull would make the deletion depend on a registry's limits.
+        "imagePullPolicy": "Never",
         "command": ["rm", "-rf", f"{_MOUNTED}/{name}"],
         "volumeMounts": [{"name": "volumes", "mountPath": _MOUNTED}],
     }

@@ -16,7 +16,7 @@ from bridgehead.images.errors import Denied, PullFailed
 from .challenges import Challenge, parse_challenges
 from .credentials import Credential
 from .hosts import Endpoint
-from .transport import Transport
+from .transport import Transport, read_bounded
 
 _MAX_ANSWER: Final = 1 << 20  # bytes
 _CLIENT_ID: Final = "bridgehead"
@@ -87,7 +87,7 @@ async def _fetch_token(
                 f" {method} request to {url}: {response.status} {response.reason or ''}".rstrip()
             )
             raise (Denied if response.status in (400, 401, 403) else PullFailed)(reason)
-        content = await response.content.read(_MAX_ANSWER)
+        content = await read_bounded(response, _MAX_ANSWER)
     try:
         answer = msgspec.json.decode(content, type=_TokenAnswer)
     except msgspec.MsgspecError as error:

@@ -38,7 +38,7 @@ class BadHosts(ValueError):
 
 def is_loopback(host: str) -> bool:
     """Whether a host (without port) is this machine itself. No name but `localhost` is resolved for that."""
-    if host == "localhost" or host.endswith(".localhost"):
+    if host == "localhost":
         return True
     try:
         return ip_address(host.strip("[]")).is_loopback

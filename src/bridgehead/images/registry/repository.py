@@ -10,7 +10,6 @@ import contextlib
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from typing import Final, Protocol, TypeVar
-from urllib.parse import urlsplit
 
 import aiohttp
 
@@ -23,7 +22,7 @@ from . import hosts, retries
 from .authorization import authorize
 from .credentials import Credential
 from .hosts import Endpoint
-from .transport import Transport, describe
+from .transport import Transport, describe, read_bounded, without_query
 
 T = TypeVar("T")
 
@@ -124,7 +123,7 @@ class Repository:
     async def _fetch_document(self, endpoint: Endpoint, target: str) -> tuple[Descriptor, bytes]:
         url = f"{endpoint.url}/{self._reference.path}/manifests/{target}"
         async with self._get(endpoint, url, {"Accept": _ACCEPT}) as response:
-            content = await _read_bounded(response, documents.MAX_DOCUMENT)
+            content = await read_bounded(response, documents.MAX_DOCUMENT)
             media_type = response.headers.get("Content-Type", "").partition(";")[0].strip()
         return Descriptor(digest=documents.digest_of(content), size=len(content), media_type=media_type), content
 
@@ -206,23 +205,14 @@ def _continues(response: aiohttp.ClientResponse, offset: int) -> bool:
 
 
 def _unexpected(method: str, url: str, response: aiohttp.ClientResponse) -> str:
-    shown = urlsplit(url)._replace(query="").geturl()
+    shown = without_query(url)
     return f"unexpected status from {method} request to {shown}: {response.status} {response.reason or ''}".rstrip()
-
-
-async def _read_bounded(response: aiohttp.ClientResponse, bound: int) -> bytes:
-    content = bytearray()
-    async for data in response.content.iter_chunked(_CHUNK):
-        content += data
-        if len(content) > bound:
-            raise BadImage(f"the manifest has more than {bound} bytes")
-    return bytes(content)
 
 
 async def _server_message(response: aiohttp.ClientResponse) -> str:
     """Return the registry's reason, as `toomanyrequests: You have reached your pull rate limit`, or ""."""
     try:
-        content = await _read_bounded(response, 1 << 16)
+        content = await read_bounded(response, 1 << 16)
         return documents.describe_errors(content)
     except (aiohttp.ClientError, TimeoutError, ImageError):
         return ""

@@ -21,7 +21,7 @@ import aiohttp
 from yarl import URL
 
 from bridgehead import __version__
-from bridgehead.images.errors import PullFailed, Unreachable
+from bridgehead.images.errors import BadImage, PullFailed, Unreachable
 
 from . import hosts, retries
 from .hosts import Endpoint
@@ -30,6 +30,7 @@ _CONNECT_SECONDS: Final = 5.0
 _SILENCE_SECONDS: Final = 30.0  # without a byte, a connection counts as broken
 _UNREACHABLE_SECONDS: Final = 30.0  # as long, a server that could not be reached is not tried again
 _MAX_REDIRECTS: Final = 10
+_CHUNK: Final = 1 << 20  # bytes
 _REDIRECTS: Final = frozenset({301, 302, 303, 307, 308})
 
 
@@ -80,7 +81,7 @@ class Transport:
                 failures += 1
                 delay = retries.delay_seconds(failures, "", time.time())
                 if delay is None:
-                    raise PullFailed(f'failed to do request: {method} "{url}": {describe(error)}') from error
+                    raise PullFailed(_failed(method, url, error)) from error
             else:
                 failures += 1
                 delay = None
@@ -106,8 +107,10 @@ class Transport:
             response.release()
             before, url = url, urljoin(url, target)
             if urlsplit(url).scheme not in ("http", "https"):
-                raise PullFailed(f'{method} "{before}": redirected to {url[:200]!r}')
+                raise PullFailed(f'{method} "{without_query(before)}": redirected to {without_query(url)[:200]!r}')
             if _origin(url) != _origin(before):
+                if body is not None:  # a refresh token is in it
+                    raise PullFailed(f'{method} "{without_query(before)}": redirected to another server')
                 own = {name.lower() for name, _ in endpoint.headers}
                 headers = {
                     name: value
@@ -115,7 +118,7 @@ class Transport:
                     if name.lower() != "authorization" and name.lower() not in own
                 }
                 endpoint = Endpoint(url=url)
-        raise PullFailed(f'{method} "{url}": stopped after {_MAX_REDIRECTS} redirects')
+        raise PullFailed(f'{method} "{without_query(url)}": stopped after {_MAX_REDIRECTS} redirects')
 
     async def _send(
         self, method: str, url: str, endpoint: Endpoint, headers: Mapping[str, str], body: bytes | None
@@ -137,12 +140,12 @@ class Transport:
             )
         except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as error:
             if isinstance(error, aiohttp.ClientConnectorCertificateError | aiohttp.ClientConnectorSSLError):
-                raise PullFailed(f'failed to do request: {method} "{url}": {describe(error)}') from error
-            reason = f'failed to do request: {method} "{url}": {describe(error)}'
+                raise PullFailed(_failed(method, url, error)) from error
+            reason = _failed(method, url, error)
             self._unreachable[_origin(url)] = (time.monotonic() + _UNREACHABLE_SECONDS, reason)
             raise Unreachable(reason) from error
         except aiohttp.InvalidURL as error:
-            raise PullFailed(f"invalid URL {url[:200]!r}") from error
+            raise PullFailed(f"invalid URL {without_query(url)[:200]!r}") from error
 
     def _context(self, endpoint: Endpoint) -> ssl.SSLContext:
         key = (endpoint.skip_verify, endpoint.ca)
@@ -171,6 +174,25 @@ def _proxy_for(url: str, host: str) -> str | None:
 def _origin(url: str) -> str:
     parts = urlsplit(url)
     return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}"
+
+
+def without_query(url: str) -> str:
+    """Return the URL for a message, which Events show: a redirect's query can be a signature that grants access."""
+    return urlsplit(url)._replace(query="", fragment="").geturl()
+
+
+def _failed(method: str, url: str, error: BaseException) -> str:
+    return f'failed to do request: {method} "{without_query(url)}": {describe(error)}'
+
+
+async def read_bounded(response: aiohttp.ClientResponse, bound: int) -> bytes:
+    """Return the whole body. Raises `BadImage` when it has more than `bound` bytes."""
+    content = bytearray()
+    async for data in response.content.iter_chunked(_CHUNK):
+        content += data
+        if len(content) > bound:
+            raise BadImage(f"the registry's answer has more than {bound} bytes")
+    return bytes(content)
 
 
 def describe(error: BaseException) -> str:

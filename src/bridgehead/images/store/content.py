@@ -160,9 +160,7 @@ class ContentStore:
         path = self._ingest() / f"{algorithm}-{digits}"
         try:
             fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
-            try:
-                fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
+            if not _lock_partial(fd, path):
                 os.close(fd)
                 path = self._new_name("blob")
                 fd = _create(path)
@@ -313,6 +311,15 @@ class ContentStore:
             yield
         finally:
             os.close(fd)
+
+
+def _lock_partial(fd: int, path: Path) -> bool:
+    """Lock the open file `path`; False when another process has it, or has made it a blob since it was opened."""
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        return os.path.samestat(os.fstat(fd), os.stat(path, follow_symlinks=False))
+    except (BlockingIOError, FileNotFoundError):
+        return False
 
 
 def _create(path: Path) -> int:

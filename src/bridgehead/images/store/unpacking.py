@@ -15,6 +15,7 @@ import os
 import shutil
 import stat
 import tarfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import IO, BinaryIO, Final, cast
 
@@ -37,6 +38,10 @@ _MAX_DEPTH: Final = 200  # directories; deeper ones could not be removed any mor
 _CHECK_EVERY: Final = 64 << 20  # bytes
 _CHUNK: Final = 1 << 20
 _BLOCK: Final = 1 << 18
+_MAX_EXTENSION: Final = 1 << 20  # bytes; Go's archive/tar, and so containerd, has the same bound
+_EXTENSIONS: Final = frozenset(
+    (tarfile.XHDTYPE, tarfile.XGLTYPE, tarfile.SOLARIS_XHDTYPE, tarfile.GNUTYPE_LONGNAME, tarfile.GNUTYPE_LONGLINK)
+)
 
 
 class Bounds(msgspec.Struct, frozen=True, kw_only=True):
@@ -77,12 +82,14 @@ def unpack(blob: Path, diff_id: str, target: Path, bounds: Bounds = _BOUNDS) -> 
             unchecked = 0
             check_space(root, _CHECK_EVERY)
 
-    unpacker = _Unpacker(root, result)
+    unpacker = _Unpacker(root, result, count)
     try:
         with open(blob, "rb") as file:
             reader = LayerReader(file, diff_id.partition(":")[0], count)
             # "r|": a stream, which is read once from its beginning to its end.
-            with tarfile.open(fileobj=cast(IO[bytes], reader), mode="r|", bufsize=_BLOCK, errorlevel=2) as archive:
+            with tarfile.open(
+                fileobj=cast(IO[bytes], reader), mode="r|", bufsize=_BLOCK, errorlevel=2, tarinfo=_Member
+            ) as archive:
                 for member in archive:
                     result.entries += 1
                     if result.entries > bounds.entries:
@@ -93,7 +100,7 @@ def unpack(blob: Path, diff_id: str, target: Path, bounds: Bounds = _BOUNDS) -> 
         unpacker.finish()
     except tarfile.TarError as error:
         raise BadImage(f"the layer is not a tar archive: {error}") from error
-    except (ValueError, UnicodeError, EOFError) as error:
+    except (ValueError, OverflowError, EOFError) as error:
         raise BadImage(f"the layer has an invalid entry: {error}") from error
     except OSError as error:
         if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EROFS):
@@ -125,12 +132,27 @@ def add_layer(store: ContentStore, digest: str, diff_id: str) -> None:
         )
 
 
-class _Unpacker:
-    """Makes the entries of one archive below the descriptor `root`. `current` is the path of the last one."""
+class _Member(tarfile.TarInfo):
+    """An entry. Long names and PAX headers are bounded, because `tarfile` reads them into memory."""
 
-    def __init__(self, root: int, result: Unpacked) -> None:
+    @classmethod
+    def frombuf(cls, buf: bytes | bytearray, encoding: str, errors: str) -> _Member:
+        member = super().frombuf(buf, encoding, errors)
+        if member.type in _EXTENSIONS and member.size > _MAX_EXTENSION:
+            raise BadImage(f"the layer has a header of {member.size} bytes, more than {_MAX_EXTENSION}")
+        return member
+
+
+class _Unpacker:
+    """Makes the entries of one archive below the descriptor `root`. `current` is the path of the last one.
+
+    `count` is called with the numbers of bytes that are written, but are not in the archive: holes of sparse files.
+    """
+
+    def __init__(self, root: int, result: Unpacked, count: Callable[[int], None]) -> None:
         self._root = root
         self._result = result
+        self._count = count
         self._parent = ("", -1)  # the last directory that an entry was in, and its descriptor
         self._times: dict[str, float] = {}  # of directories, which are set when nothing is made in them any more
         self.current = ""
@@ -195,7 +217,8 @@ class _Unpacker:
                 source = archive.extractfile(member)
                 if source is not None:
                     with open(file, "wb", closefd=False) as target:
-                        _copy(cast(BinaryIO, source), target, member)
+                        on_written = self._count if member.issparse() else _ignore
+                        _copy(cast(BinaryIO, source), target, member, on_written)
                 self._set_attributes(file, member)
             finally:
                 os.close(file)
@@ -237,6 +260,8 @@ class _Unpacker:
 
     def _open_parent(self, path: str) -> int:
         """Open the directory of an entry, and make it if it is missing."""
+        if path.count("/") >= _MAX_DEPTH:
+            raise BadImage(f"a layer has more than {_MAX_DEPTH} nested directories")
         if self._parent[0] != path:
             self.close()
             self._parent = (path, self._open_directory(path))
@@ -289,9 +314,14 @@ class _Unpacker:
         return True
 
 
-def _copy(source: BinaryIO, target: BinaryIO, member: tarfile.TarInfo) -> None:
+def _ignore(size: int) -> None:
+    """The callback for a file all of whose bytes are counted when they are read."""
+
+
+def _copy(source: BinaryIO, target: BinaryIO, member: tarfile.TarInfo, on_written: Callable[[int], None]) -> None:
     copied = 0
     while data := source.read(_CHUNK):
+        on_written(len(data))
         target.write(data)
         copied += len(data)
     if copied != member.size:

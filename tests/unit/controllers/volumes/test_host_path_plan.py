@@ -80,6 +80,7 @@ def test_released_volumes_are_deleted_on_their_node() -> None:
     assert pod["spec"]["nodeName"] == "a"
     (container,) = pod["spec"]["containers"]
     assert container["command"] == ["rm", "-rf", "/volumes/pvc-uid-data"]
+    assert container["imagePullPolicy"] == "Never"
 
 
 def test_expansion_changes_numbers() -> None:
