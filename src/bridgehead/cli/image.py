@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import sys
 import tarfile
 import tempfile
@@ -140,8 +141,13 @@ def _save(files: LabFiles, names: list[str], output: str) -> None:
 
     if not output:
         raise LabError("`image save` needs --output FILE")
-    with open(output, "wb") as file:
-        archives.save(_open(files), names, file)
+    # To open the store is to give up the user's rights, so the file comes first. It may be an earlier archive.
+    with open(output, "ab") as file:
+        store = _open(files)
+        _refuse([name for name in names if store.find(_parse(name).key) is None])
+        if os.fstat(file.fileno()).st_size:
+            file.truncate(0)
+        archives.save(store, names, file)
 
 
 def _remove(files: LabFiles, references: list[Reference]) -> None:
@@ -150,5 +156,9 @@ def _remove(files: LabFiles, references: list[Reference]) -> None:
     missing = [str(reference) for reference in references if not store.remove_record(reference.key)]
     if not is_running:
         store.collect()
+    _refuse(missing)
+
+
+def _refuse(missing: list[str]) -> None:
     if missing:
         raise LabError(f"no such image: {', '.join(missing)}")
