@@ -11,6 +11,7 @@ import signal
 import socket
 import ssl
 import subprocess
+import urllib.error
 import urllib.request
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -161,8 +162,12 @@ class ServerProcess:
         request = urllib.request.Request(self.url + path)
         if token:
             request.add_header("Authorization", f"Bearer {token}")
-        with urllib.request.urlopen(request, context=self.context(user), timeout=DEADLINE) as response:
-            body: bytes = response.read()
+        try:
+            with urllib.request.urlopen(request, context=self.context(user), timeout=DEADLINE) as response:
+                body: bytes = response.read()
+        except urllib.error.HTTPError as error:
+            error.close()  # the connection, whose end nobody has read
+            raise
         return body
 
     @property

@@ -58,7 +58,8 @@ def _wait_for_answer(url: str, process: subprocess.Popen[bytes]) -> None:
         try:
             opener.open(url, timeout=DEADLINE).close()
             return
-        except urllib.error.HTTPError:
+        except urllib.error.HTTPError as error:
+            error.close()
             return
         except OSError:
             time.sleep(0.02)
