@@ -15,6 +15,7 @@ import sys
 from collections import deque
 from pathlib import Path
 
+from ..child_process import end, read_line
 from ..users import existing_user_name
 from ..workspace import Workspace
 from .exabgp import ENVIRONMENT, Answer, parse_answer
@@ -84,48 +85,25 @@ class ExaBgpProcess:
 
     async def answer(self) -> Answer | None:
         """Return the next answer; None when the process has ended."""
-        stdout = self._process.stdout
-        if stdout is None:
-            return None
-        while True:
-            try:
-                line = await stdout.readline()
-            except ValueError:  # a line beyond the limit, which is dropped
-                continue
-            if not line:
-                return None
-            answer = parse_answer(line.decode("utf-8", "replace"))
+        while (line := await read_line(self._process.stdout)) is not None:
+            answer = parse_answer(line)
             if answer.kind != "other":
                 return answer
+        return None
 
     async def stop(self) -> str:
         """End the process. Return the last lines of its log."""
         self._commands.abort()
-        with contextlib.suppress(ProcessLookupError):
-            self._process.terminate()
-        try:
-            async with asyncio.timeout(_END_SECONDS):
-                await self._process.wait()
-        except TimeoutError:  # it is stopped, or does not read its commands
-            self.kill()
-            await self._process.wait()
+        await end(self._process, _END_SECONDS)
         _remove(self._configuration)
         self._log_reader.cancel()
         await asyncio.wait([self._log_reader])
         return "\n".join(self._last_lines)
 
     async def _read_log(self) -> None:
-        stderr = self._process.stderr
-        while stderr is not None:
-            try:
-                line = await stderr.readline()
-            except ValueError:
-                continue
-            if not line:
-                return
-            text = line.decode("utf-8", "replace").rstrip()
-            self._last_lines.append(text)
-            log.debug("ExaBGP %d: %s", self._process.pid, text)
+        while (line := await read_line(self._process.stderr)) is not None:
+            self._last_lines.append(line)
+            log.debug("ExaBGP %d: %s", self._process.pid, line)
 
 
 def _write(file: Path, configuration: str) -> None:

@@ -13,6 +13,7 @@ from collections import deque
 from collections.abc import Callable
 from pathlib import Path
 
+from ..child_process import end, read_line
 from ..workspace import Workspace
 from .keepalived import parse_notification
 
@@ -63,7 +64,7 @@ class KeepalivedProcess:
                 await self._follow_log(process)
                 await process.wait()
             finally:
-                await _stop(process)
+                await end(process, _END_SECONDS)
         finally:
             self._process = None
             loop.remove_reader(notifications)
@@ -100,17 +101,10 @@ class KeepalivedProcess:
         )
 
     async def _follow_log(self, process: asyncio.subprocess.Process) -> None:
-        while process.stdout is not None:
-            try:
-                line = await process.stdout.readline()
-            except ValueError:  # a line beyond the limit, which is dropped
-                continue
-            if not line:
-                return
-            text = line.decode("utf-8", "replace").rstrip()
-            self.last_lines.append(text)
-            log.debug("keepalived: %s", text)
-            if text.endswith(_STARTED):
+        while (line := await read_line(process.stdout)) is not None:
+            self.last_lines.append(line)
+            log.debug("keepalived: %s", line)
+            if line.endswith(_STARTED):
                 self._is_started = True
                 if self._has_to_reload:
                     self.reload()
@@ -123,15 +117,3 @@ class KeepalivedProcess:
             found = parse_notification(line)
             if found is not None:
                 self._on_state(*found)
-
-
-async def _stop(process: asyncio.subprocess.Process) -> None:
-    with contextlib.suppress(ProcessLookupError):
-        process.terminate()
-    try:
-        async with asyncio.timeout(_END_SECONDS):
-            await process.wait()
-    except TimeoutError:  # it is stopped
-        with contextlib.suppress(ProcessLookupError):
-            process.kill()
-        await process.wait()
