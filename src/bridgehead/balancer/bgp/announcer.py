@@ -130,10 +130,10 @@ class BgpAnnouncer:
             self._sessions.clear()
             self._bfd.end_all()
 
-    def held(self, services: Collection[ObjectKey] | None = None) -> Collection[Held]:
+    def held(self, services: Collection[ObjectKey]) -> Collection[Held]:
         return [
             Held(address, key, self.protocol, self._since.get(key, 0.0), tuple(sorted(peers)), _WHY)
-            for key in (self._plan.services() if services is None else services)
+            for key in services
             for address, peers in self._plan.announced(key).items()
         ]
 

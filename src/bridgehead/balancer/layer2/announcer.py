@@ -174,15 +174,10 @@ class Layer2Announcer:
             self._schedule.begin([address], now)
         self._wake.set()
 
-    def held(self, services: Collection[ObjectKey] | None = None) -> Collection[Held]:
+    def held(self, services: Collection[ObjectKey]) -> Collection[Held]:
         """Return the addresses that this node answers for, without those that are being handed over."""
-        if services is None:
-            return self._held(self._own, None)
         addresses = {address for service in services for address in self._holders.addresses(service)}
-        return self._held(addresses & self._own.keys(), frozenset(services))
-
-    def _held(self, addresses: Iterable[IpAddress], services: frozenset[ObjectKey] | None) -> list[Held]:
-        owns = [(address, self._own[address]) for address in addresses]
+        owns = [(address, self._own[address]) for address in addresses & self._own.keys()]
         return [
             Held(
                 address,
@@ -195,7 +190,7 @@ class Layer2Announcer:
             for address, own in owns
             if own.gives_up_at is None
             for service in sorted(self._holders.services(address))
-            if services is None or service in services
+            if service in services
         ]
 
     @property

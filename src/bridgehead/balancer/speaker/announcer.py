@@ -60,8 +60,8 @@ class Announcer(Protocol):
     async def run(self) -> None:
         """Announce until cancelled. At the end all that this announcer made is gone."""
 
-    def held(self, services: Collection[ObjectKey] | None = None) -> Collection[Held]:
-        """Return what this node announces now, of these Services only or of all."""
+    def held(self, services: Collection[ObjectKey]) -> Collection[Held]:
+        """Return what this node announces of these Services now."""
 
 
 @runtime_checkable

@@ -88,14 +88,14 @@ class VrrpAnnouncer:
             else:
                 backoff.reset()
 
-    def held(self, services: Collection[ObjectKey] | None = None) -> Collection[Held]:
+    def held(self, services: Collection[ObjectKey]) -> Collection[Held]:
         return [
             Held(address, service, self.protocol, self._masters[name], (group.key.interface,), _WHY)
             for name, group in self._groups.items()
             if name in self._masters
             for address in group.addresses
             for service in self._plan.services(address)
-            if services is None or service in services
+            if service in services
         ]
 
     @property
@@ -239,5 +239,5 @@ class MissingVrrp:
     async def run(self) -> None:
         await asyncio.get_running_loop().create_future()
 
-    def held(self, services: Collection[ObjectKey] | None = None) -> Collection[Held]:
+    def held(self, services: Collection[ObjectKey]) -> Collection[Held]:
         return []

@@ -100,7 +100,7 @@ async def test_addresses_of_a_keepalived_that_ended_are_not_held(monkeypatch, an
     running = asyncio.create_task(announcer.run())
     await until(lambda: len(changed) >= 2 or running.done())  # the master, and its end
     assert changed[:2] == [{WEB}, {WEB}]
-    assert announcer.held() == []
+    assert announcer.held([WEB]) == []
     running.cancel()
     await asyncio.wait([running])
 
