@@ -33,7 +33,7 @@ IMAGES = {
     "app:2": Behaviour(),
     "stubborn:1": Behaviour(ignores_term=True),
     "job:1": Behaviour(exits_with=0),
-    "crash:1": Behaviour(exits_with=3),
+    "crash:1": Behaviour(exits_with=3, volumes=("/data",)),
     "sick:1": Behaviour(exec=answers(1, b"I am sick")),
     "broken:1": Behaviour(fails_to_start='exec: "nonsense": executable file not found in $PATH'),
 }
@@ -232,6 +232,9 @@ async def test_a_job_succeeds_and_a_failing_container_crash_loops(world):
     assert loop.status.phase == "Running"
     assert status.restart_count == 1
     assert status.last_state.terminated.exit_code == 3
+    # Each run has new volumes of its image.
+    [directory] = world.root.glob(f"pods/{loop.metadata.uid}/containers/app")
+    assert [path.name for path in directory.iterdir()] == ["1"]
     assert status.state.waiting.message.startswith("back-off 10s restarting failed container=app pod=loop_default(")
     await world.until_event("loop", "BackOff", "Back-off restarting failed container app in pod loop_default(")
     await world.admin.delete(PODS, "job", "default")

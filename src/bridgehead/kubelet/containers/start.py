@@ -6,9 +6,13 @@ Called by `driver`. Events and their texts are Kubernetes'. Source: kubelet's `s
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import time
+from pathlib import Path
 
 from bridgehead.kubelet.errors import ConfigNotReady, SecurityRefused
+from bridgehead.kubelet.nofollow import remove_tree
 from bridgehead.kubelet.runtimes.runtime import (
     ContainerSpec,
     Image,
@@ -43,6 +47,8 @@ async def start_container(context: PodContext, container: Container, image: Imag
     except OSError as error:
         context.record("Warning", "Failed", f"Error: {error}", container)
         raise StartRefused("CreateContainerError", str(error)) from error
+    if image.volumes:
+        await asyncio.to_thread(_remove_earlier_volumes, Path(spec.volume_directory))
     try:
         info = await context.node.runtime.start_container(spec)
     except RuntimeFailure as error:
@@ -101,7 +107,24 @@ def _container_spec(
         stdin_once=container.stdin_once,
         tty=container.tty,
         target=target,
+        volume_directory=str(_volume_directory(context, container, attempt)),
     )
+
+
+def _volume_directory(context: PodContext, container: Container, attempt: int) -> Path:
+    """The directory of a run's image volumes; it is removed with the pod's."""
+    return context.node.volumes.pod_directory(context.pod.metadata.uid) / "containers" / container.name / str(attempt)
+
+
+def _remove_earlier_volumes(directory: Path) -> None:
+    """Remove the image volumes of a container's earlier runs: each run has new ones, as with containerd.
+
+    `directory` is that of the new run.
+    """
+    with contextlib.suppress(OSError):  # the container has none
+        for entry in list(directory.parent.iterdir()):
+            if entry != directory:
+                remove_tree(entry)
 
 
 def _mounts(context: PodContext, container: Container, env: dict[str, str]) -> tuple[Mount, ...]:

@@ -33,6 +33,7 @@ class Image(msgspec.Struct, frozen=True, kw_only=True):
     working_dir: str = "/"
     user: str = ""  # USER or USER:GROUP as in the image's configuration, names or numbers; "" is root
     stop_signal: str = ""  # as "SIGQUIT" or "3"; "" is SIGTERM
+    volumes: tuple[str, ...] = ()  # paths at which each container has a directory of its own
     description: str = ""  # of a stand-in, for an Event
 
 
@@ -148,6 +149,7 @@ class ContainerSpec(msgspec.Struct, frozen=True, kw_only=True):
     stdin_once: bool = False  # close standard input when the first session with it closes it
     tty: bool = False
     target: str = ""  # the id of a container whose PID namespace this one shares
+    volume_directory: str = ""  # the runtime makes it for the image's volumes; the caller removes it after the run
 
 
 class ContainerInfo(msgspec.Struct, frozen=True, kw_only=True):

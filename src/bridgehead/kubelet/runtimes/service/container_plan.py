@@ -88,6 +88,7 @@ class ContainerPlanner:
             files=files,
             base=self._files.base,
             namespaces=tuple(namespaces),
+            image_volumes=tuple(_plan_volumes(image.image, spec)),
             has_stdin=spec.stdin and not spec.tty,
             has_cgroup=self._has_cgroups,
         )
@@ -100,6 +101,12 @@ class ContainerPlanner:
             no_new_privileges=security.no_new_privileges,
             filter=_compile_filter(security.seccomp, names),
         )
+
+
+def _plan_volumes(image: Image, spec: ContainerSpec) -> list[Mount]:
+    if not spec.volume_directory:
+        return []
+    return rootfs.plan_image_volumes(image.volumes, spec.mounts, spec.volume_directory)
 
 
 def plan_argv(image: Image, spec: ContainerSpec) -> tuple[str, ...]:

@@ -93,6 +93,7 @@ def _build_container(job: RunContainer, remaining: Iterator[int], status: socket
     messages = builder.build(
         files=job.files,
         mounts=spec.mounts,
+        image_volumes=job.image_volumes,
         security=spec.security,
         working_dir=job.program.working_dir,
         termination_log=spec.termination_message_path,
