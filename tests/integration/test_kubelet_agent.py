@@ -15,7 +15,7 @@ import pytest
 from bridgehead.backoff import KeyedBackoff
 from bridgehead.client.errors import ApiError, NotFound
 from bridgehead.kubelet.runtimes.fake import Behaviour
-from bridgehead.kubelet.runtimes.runtime import ExecResult
+from bridgehead.kubelet.runtimes.runtime import ExecResult, RuntimeFeatures
 from bridgehead.objects.kinds import CONFIG_MAPS, LEASES, NODES, PODS, SERVICES
 from bridgehead.streaming import spdy
 
@@ -60,6 +60,14 @@ async def test_a_pod_becomes_ready_and_is_deleted(world):
     await world.until_event("web", "Killing", "Stopping container app")
     assert world.runtime.signals == [("app", signal.SIGTERM)]
     assert world.runtime.sandboxes == {}
+
+
+async def test_users_that_images_may_need_and_the_lab_lacks_are_named(world):
+    world.runtime.features = RuntimeFeatures(last_id=0)
+    await world.start_kubelet()
+    await world.create("web")
+    await world.until("web", is_running)
+    await world.until_event("web", "UsersMissing", "users with ids above 0 do not exist in this lab")
 
 
 async def test_a_running_pod_gets_an_ephemeral_container_once(world):

@@ -14,6 +14,7 @@ from pathlib import Path
 from bridgehead.kubelet.errors import ConfigNotReady, SecurityRefused
 from bridgehead.kubelet.nofollow import remove_tree
 from bridgehead.kubelet.runtimes.runtime import (
+    LAST_IMAGE_ID,
     ContainerSpec,
     Image,
     Mount,
@@ -49,6 +50,8 @@ async def start_container(context: PodContext, container: Container, image: Imag
         raise StartRefused("CreateContainerError", str(error)) from error
     if image.volumes:
         await asyncio.to_thread(_remove_earlier_volumes, Path(spec.volume_directory))
+    if attempt == 0 and image.source in ("store", "registry"):
+        await _warn_of_users(context, container)
     try:
         info = await context.node.runtime.start_container(spec)
     except RuntimeFailure as error:
@@ -67,6 +70,25 @@ async def start_container(context: PodContext, container: Container, image: Imag
     context.record("Normal", "Created", f"Created container: {container.name}", container)
     context.record("Normal", "Started", f"Started container {container.name}", container)
     return run_of(info)
+
+
+async def _warn_of_users(context: PodContext, container: Container) -> None:
+    """Record that programs of an image cannot change to users that the node lacks."""
+    try:
+        last = (await context.node.runtime.find_features()).last_id
+    except RuntimeFailure:
+        return
+    if last < LAST_IMAGE_ID:
+        context.record("Warning", "UsersMissing", describe_missing_users(container.image, last), container)
+
+
+def describe_missing_users(image: str, last: int) -> str:
+    """Describe what is to be done about an image's users above the id `last`."""
+    return (
+        f"users with ids above {last} do not exist in this lab: programs of the image that change to one fail, and its"
+        " files belong to root. Install newuidmap (Debian: apt-get install uidmap), get a range in /etc/subuid and"
+        f" /etc/subgid, and run `bridgehead down`, `bridgehead image remove {image}` and `bridgehead up`"
+    )
 
 
 def _container_spec(

@@ -9,11 +9,14 @@ from __future__ import annotations
 import os
 import socket
 from collections.abc import AsyncIterator
-from typing import Protocol
+from typing import Final, Protocol
 
 import msgspec
 
 from bridgehead.objects.addresses import join_host_port
+
+# Debian's nobody: images have files and users up to this id.
+LAST_IMAGE_ID: Final = 65534
 
 
 class Image(msgspec.Struct, frozen=True, kw_only=True):
@@ -180,9 +183,14 @@ class SandboxInfo(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RuntimeFeatures(msgspec.Struct, frozen=True, kw_only=True):
-    """Capabilities of the runtime on this node. `limits`: the reason why `Limits` are not enforced, "" if they are."""
+    """Capabilities of the runtime on this node.
+
+    `limits`: the reason why `Limits` are not enforced, "" if they are. `last_id`: the last id for which it and all
+    before it are users of the node, as far as images have any.
+    """
 
     limits: str = ""
+    last_id: int = LAST_IMAGE_ID
 
 
 class ExecResult(msgspec.Struct, frozen=True, kw_only=True):

@@ -15,6 +15,7 @@ from bridgehead.kubelet.runtimes.isolation import privileges, rootfs, seccomp
 from bridgehead.kubelet.runtimes.isolation.privileges import Privileges
 from bridgehead.kubelet.runtimes.isolation.rootfs import RootPlan
 from bridgehead.kubelet.runtimes.runtime import (
+    LAST_IMAGE_ID,
     ContainerSpec,
     Image,
     Mount,
@@ -168,6 +169,21 @@ def check_ids(security: Security, users: list[range], groups: list[range]) -> No
                 " with newuidmap (Debian: apt-get install uidmap) and a range of yours in /etc/subuid and /etc/subgid,"
                 " or when it is started as root"
             )
+
+
+def find_last_id() -> int:
+    """The last id for which it and all before it exist in this user namespace, as users and as groups."""
+    return min(last_id(_read_id_map(path)) for path in (_UID_MAP, _GID_MAP))
+
+
+def last_id(ids: list[range]) -> int:
+    """The last id that `ids` has together with all before it, as far as images have ids."""
+    found = -1
+    for each in sorted(ids, key=lambda each: each.start):
+        if each.start > found + 1:
+            break
+        found = max(found, each.stop - 1)
+    return min(found, LAST_IMAGE_ID)
 
 
 def _read_id_map(path: str) -> list[range]:

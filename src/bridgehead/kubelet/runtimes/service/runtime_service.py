@@ -30,7 +30,7 @@ from bridgehead.kubelet.runtimes.runtime import (
     port_refused,
 )
 from bridgehead.kubelet.runtimes.service.attachments import Attachment
-from bridgehead.kubelet.runtimes.service.container_plan import ContainerPlanner, NodeFiles, plan_exec
+from bridgehead.kubelet.runtimes.service.container_plan import ContainerPlanner, NodeFiles, find_last_id, plan_exec
 from bridgehead.kubelet.runtimes.service.exec_tasks import ExecStreams, ExecSync
 from bridgehead.kubelet.runtimes.service.process_ledger import ProcessLedger
 from bridgehead.kubelet.runtimes.service.reactor import Reactor
@@ -80,10 +80,11 @@ class RuntimeService:
         self._delegation: cgroups.Delegation | None = None
         delegated = cgroups.find_delegated()
         if isinstance(delegated, str):
-            self.features = RuntimeFeatures(limits=lack_of_cgroup or delegated)
+            lack = lack_of_cgroup or delegated
         else:
             self._delegation = delegated.for_runtime(root_dir)
-            self.features = RuntimeFeatures(limits=_describe_missing_controllers(delegated))
+            lack = _describe_missing_controllers(delegated)
+        self.features = RuntimeFeatures(limits=lack, last_id=find_last_id())
         self._planner = _make_planner(root_dir, has_cgroups=self._delegation is not None)
         self._sandboxes: dict[str, SandboxRecord] = {}  # by the pod's uid
         self._tasks: dict[str, Task] = {}  # by container id
