@@ -410,6 +410,16 @@ async def test_links_of_an_image_are_resolved_inside_the_image(world: World) -> 
     assert list(outside.iterdir()) == []
 
 
+async def test_the_user_of_a_container_opens_its_streams_by_name(world: World) -> None:
+    """As images do whose log files are links to /dev/stdout."""
+    script = 'echo one >/dev/stdout; echo two >/dev/stderr; grep -c " /dev/mqueue mqueue " /proc/mounts'
+    ended = await world.run_to_end("p", script, security=Security(user=1000))
+    assert ended.exit_code == 0
+    assert sorted(world.log("p")) == ["stderr F two", "stdout F 1", "stdout F one"]
+    running = await world.start("p", "two", command=("sleep", "1000"), security=Security(user=1000))
+    assert await world.sh(running, "echo three >/dev/stdout") == "three\n"
+
+
 async def test_a_volume_over_proc_is_refused(world: World) -> None:
     data = volume(world, "data")
     with pytest.raises(RuntimeFailure, match="inside"):

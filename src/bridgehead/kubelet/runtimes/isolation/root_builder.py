@@ -353,7 +353,7 @@ class RootBuilder:
             os.close(os.open(f"{dev}/{name}", os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o666))
         for name, target in DEVICE_LINKS.items():
             os.symlink(target, f"{dev}/{name}")
-        for name in ("pts", "shm"):
+        for name in ("mqueue", "pts", "shm"):
             os.mkdir(f"{dev}/{name}")
         os.chmod(f"{dev}/shm", 0o1777)
         self._mount(dev, f"{self._root}/dev", "", syscalls.MS_BIND, "")
@@ -368,6 +368,9 @@ class RootBuilder:
             syscalls.MS_NOSUID | syscalls.MS_NOEXEC,
             "newinstance,ptmxmode=0666,mode=0620",
         )
+        with contextlib.suppress(OSError):  # the kernel has none, or the node's IPC namespace is not the lab's
+            flags = syscalls.MS_NOSUID | syscalls.MS_NODEV | syscalls.MS_NOEXEC
+            syscalls.mount("mqueue", f"{self._root}/dev/mqueue", "mqueue", flags)
 
     def _bind(self, root: int, prepared: Collection[_PreparedMount], *, with_devices: bool) -> None:
         attributes = syscalls.MOUNT_ATTR_NOSUID | (0 if with_devices else syscalls.MOUNT_ATTR_NODEV)
