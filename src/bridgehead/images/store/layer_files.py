@@ -29,6 +29,7 @@ _NEW_FILE: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_C
 _OPAQUE_XATTR: Final = "user.overlay.opaque"
 _MAX_DEPTH: Final = 200  # directories; deeper ones could not be removed any more
 _OPEN_DIRECTORIES: Final = 32  # archives return to directories that they were in a moment ago
+_MAX_TIMES: Final = 100_000  # directories; what bounds the memory for a layer of a million of them
 _DEVICES: Final = (tar_headers.CHARACTER_DEVICE, tar_headers.BLOCK_DEVICE)
 
 
@@ -55,7 +56,7 @@ class LayerFiles:
         self._open.clear()
 
     def finish(self) -> None:
-        """Set the times of directories."""
+        """Set the times of the directories that were made. Files that are made in them later change them."""
         for path, time in self._times.items():
             with contextlib.suppress(OSError):
                 directory = syscalls.open_beneath(self._root, path, os.O_RDONLY | os.O_DIRECTORY, _RESOLVE)
@@ -63,6 +64,7 @@ class LayerFiles:
                     os.utime(directory, ns=(time, time))
                 finally:
                     os.close(directory)
+        self._times.clear()
 
     def add(self, member: Member, data: Iterable[memoryview]) -> None:
         """Make one entry. `data` is its content, without the holes of a sparse file."""
@@ -144,6 +146,8 @@ class LayerFiles:
             self._set_attributes(directory, member)
         finally:
             os.close(directory)
+        if len(self._times) >= _MAX_TIMES:
+            self.finish()
         self._times[f"{entry.directory}/{entry.name}"] = member.header.mtime
 
     def _remove_earlier(self, parent: int, name: str) -> None:
