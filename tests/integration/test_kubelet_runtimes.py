@@ -670,6 +670,41 @@ async def test_a_shell_can_start_a_built_in_server(world: World) -> None:
     assert (await world.wait_exit(server.id)).exit_code == 0
 
 
+async def test_a_stand_in_names_in_its_log_what_it_does_not_do(world: World) -> None:
+    """Also started by a shell, and when a file of a ConfigMap appears later."""
+    configuration = world.directory / "conf.d"
+    configuration.mkdir()
+    (configuration / "default.conf").write_text("server { listen 8080; }")
+    expected = [
+        "stderr F This is Bridgehead's stand-in for nginx:1.25, not the image itself:"
+        " a web server for the files in /usr/share/nginx/html",
+        "stderr F stand-in: nothing listens on containerPort 8080/TCP: it listens on 80/TCP only",
+        "stderr F stand-in: environment variables have no effect: WORKERS",
+        "stderr F stand-in: arguments have no effect: -c x.conf",
+        "stderr F stand-in: the configuration in /etc/nginx/conf.d (default.conf) has no effect: a stand-in reads none",
+    ]
+    for pod, command in (("direct", ("nginx",)), ("shell", ("sh", "-c", 'exec nginx "$@"', "sh"))):
+        await world.pod(pod)
+        await world.start(
+            pod,
+            image="nginx:1.25",
+            command=(*command, "-c", "x.conf"),
+            mounts=(Mount(source=str(configuration), target="/etc/nginx/conf.d"),),
+            ports=("80/TCP", "8080/TCP"),
+            variables=("WORKERS",),
+        )
+        await world.wait_port(pod, 80)
+        assert world.log(pod) == expected
+    (configuration / "later.conf").write_text("")
+    for pod in ("direct", "shell"):
+        line = expected[-1].replace("default.conf", "later.conf")
+
+        async def is_named(pod: str = pod, line: str = line) -> bool:
+            return world.log(pod)[len(expected) :] == [line]
+
+        await until(is_named)
+
+
 async def test_attach_reads_the_containers_output(world: World) -> None:
     await world.pod("p")
     script = "read one; echo got $one; echo err >&2; cat; exit 6"

@@ -114,6 +114,12 @@ def container_environment(pod: Pod, container: Container, sources: EnvironmentSo
     return inherited | own
 
 
+def declared_variables(pod: Pod, container: Container, sources: EnvironmentSources) -> tuple[str, ...]:
+    """Return the names of the variables that the pod itself sets. Raises `ConfigNotReady` as above."""
+    imported = _imported(pod, container, sources)
+    return tuple(dict.fromkeys((*imported, *(variable.name for variable in container.env))))
+
+
 def _imported(pod: Pod, container: Container, sources: EnvironmentSources) -> dict[str, str]:
     """Return the variables that `envFrom` imports."""
     variables: dict[str, str] = {}

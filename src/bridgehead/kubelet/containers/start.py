@@ -20,7 +20,7 @@ from bridgehead.objects.core import Container
 
 from .container_logs import remove_logs
 from .context import PodContext
-from .environment import EnvironmentSources, container_environment, expand
+from .environment import EnvironmentSources, container_environment, declared_variables, expand
 from .etc_files import container_host_name, write_etc_files
 from .mounts import plan_mounts
 from .resource_limits import plan_limits
@@ -69,17 +69,14 @@ def _container_spec(
     node, pod = context.node, context.pod
     namespace = pod.metadata.namespace
     security = plan_security(pod, container, image, node.settings.seccomp_root)
-    env = container_environment(
-        pod,
-        container,
-        EnvironmentSources(
-            services=tuple(node.services.items()),
-            config_map=lambda name: node.objects.config_map(namespace, name),
-            secret=lambda name: node.objects.secret(namespace, name),
-            addresses=Addresses(context.pod_ips, node.settings.ips),
-            allocatable=node.allocatable,
-        ),
+    sources = EnvironmentSources(
+        services=tuple(node.services.items()),
+        config_map=lambda name: node.objects.config_map(namespace, name),
+        secret=lambda name: node.objects.secret(namespace, name),
+        addresses=Addresses(context.pod_ips, node.settings.ips),
+        allocatable=node.allocatable,
     )
+    env = container_environment(pod, container, sources)
     log_path = node.settings.log_path(pod, container.name, attempt)
     log_path.parent.mkdir(parents=True, exist_ok=True)
     remove_logs(log_path.parent, attempt - 2)  # the logs of this run and of the one before are kept
@@ -101,6 +98,8 @@ def _container_spec(
         stdin_once=container.stdin_once,
         tty=container.tty,
         target=target,
+        ports=tuple(f"{port.container_port}/{port.protocol}" for port in container.ports),
+        variables=declared_variables(pod, container, sources),
     )
 
 
