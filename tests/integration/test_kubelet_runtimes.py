@@ -333,6 +333,32 @@ async def test_an_image_of_layers_runs_as_its_configuration_asks(world: World) -
     assert (await world.wait_exit(waiting.id)).exit_code == 9
 
 
+async def test_the_files_of_an_image_are_a_volume(world: World) -> None:
+    """Of one layer and of several, read-only, also of a directory; one layer serves all containers."""
+    store = ContentStore(world.node.directory / "content")
+    store.root.mkdir(exist_ok=True)
+    layers = (layer_of([("a/x", "1"), ("a/y", "2\n")]), layer_of([("a/.wh.x", ""), ("b", "3")]))
+    for name, chosen in (("files.example/one:1", layers[:1]), ("files.example/two:1", layers)):
+        archives.load(store, io.BytesIO(archive_of(name, image_of(*chosen))))
+    await world.pod("p")
+    mounts = (
+        Mount(source="", target="/one", image="files.example/one:1", read_only=True),
+        Mount(source="", target="/two", image="files.example/two:1", read_only=True),
+        Mount(source="", target="/sub", image="files.example/two:1", read_only=True, sub_path="a"),
+    )
+    script = "ls /one/a /two/a /two /sub; cat /sub/y; for d in one two sub; do touch /$d/new || true; done"
+    ended = await world.run_to_end("p", script, mounts=mounts)
+    assert ended.exit_code == 0
+    lines = [line.removeprefix("stdout F ") for line in world.log("p") if line.startswith("stdout")]
+    assert lines == ["/one/a:", "x", "y", "", "/sub:", "y", "", "/two:", "a", "b", "", "/two/a:", "y", "2"]
+    assert sum("Read-only file system" in line for line in world.log("p")) == 3
+    with pytest.raises(RuntimeFailure, match='image "nginx" has no files to mount: bridgehead-stand-in://nginx:latest'):
+        await world.start("p", "wrong", mounts=(Mount(source="", target="/m", image="nginx", read_only=True),))
+    missing = Mount(source="", target="/m", image="files.example/one:1", read_only=True, sub_path="none")
+    with pytest.raises(RuntimeFailure, match='failed to prepare subPath "none" of "/m": No such file or directory'):
+        await world.start("p", "missing", mounts=(missing,))
+
+
 async def test_a_host_network_container_uses_the_hosts_network(world: World) -> None:
     await world.pod("node-agent", host_network=True)
     [sandbox] = await world.client.list_sandboxes()

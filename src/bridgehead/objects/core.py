@@ -408,6 +408,19 @@ class ClaimVolume(Part, frozen=True, kw_only=True):
     read_only: bool = False
 
 
+class EphemeralVolume(Part, frozen=True, kw_only=True):
+    """A volume whose claim is made for the pod and belongs to it. `volume_claim_template` has metadata and spec."""
+
+    volume_claim_template: dict[str, Any] = {}
+
+
+class ImageVolume(Part, frozen=True, kw_only=True):
+    """The files of an image, read-only."""
+
+    reference: str = ""
+    pull_policy: str = ""
+
+
 class Volume(Part, frozen=True, kw_only=True):
     name: str
     config_map: ConfigMapVolume | None = None
@@ -417,6 +430,14 @@ class Volume(Part, frozen=True, kw_only=True):
     downward_api: DownwardAPIVolume | None = None
     projected: ProjectedVolume | None = None
     persistent_volume_claim: ClaimVolume | None = None
+    ephemeral: EphemeralVolume | None = None
+    image: ImageVolume | None = None
+
+    def claim_name(self, pod_name: str) -> str:
+        """The name of the volume's claim in a pod of that name, "" for a volume without a claim."""
+        if self.persistent_volume_claim is not None:
+            return self.persistent_volume_claim.claim_name
+        return f"{pod_name}-{self.name}" if self.ephemeral is not None else ""
 
 
 class PodDNSConfigOption(Part, frozen=True, kw_only=True):

@@ -26,7 +26,7 @@ from bridgehead.objects.quantities import canonical_quantity
 from .probe_validation import validate_handler, validate_probe
 from .security_validation import validate_security_context
 
-_PULL_POLICIES = ("Always", "IfNotPresent", "Never")
+PULL_POLICIES = ("Always", "IfNotPresent", "Never")
 _MESSAGE_POLICIES = ("FallbackToLogsOnError", "File")
 _PROPAGATIONS = ("Bidirectional", "HostToContainer", "None")
 _RECURSIVE_READ_ONLY = ("Disabled", "Enabled", "IfPossible")
@@ -97,7 +97,7 @@ def validate_container(
     is_privileged = context.get("privileged", False)
     mounts = container.get("volumeMounts", ())
     errors.extend(_validate_mounts(f"{path}.volumeMounts", mounts, volumes, is_privileged=is_privileged))
-    errors.extend(field.one_of(f"{path}.imagePullPolicy", container.get("imagePullPolicy"), _PULL_POLICIES))
+    errors.extend(field.one_of(f"{path}.imagePullPolicy", container.get("imagePullPolicy"), PULL_POLICIES))
     errors.extend(_validate_resources(f"{path}.resources", container.get("resources", {})))
     errors.extend(validate_security_context(f"{path}.securityContext", context, host_users=host_users))
     for hook, handler in container.get("lifecycle", {}).items():

@@ -113,6 +113,11 @@ def _set_volume_defaults(volume: JsonObject) -> None:
             volume[source].setdefault("defaultMode", _FILE_MODE)
     if "hostPath" in volume:
         volume["hostPath"].setdefault("type", "")
+    if "ephemeral" in volume:
+        template = volume["ephemeral"].get("volumeClaimTemplate", {})
+        template.setdefault("spec", {}).setdefault("volumeMode", "Filesystem")
+    if "image" in volume and not volume["image"].get("pullPolicy"):
+        volume["image"]["pullPolicy"] = pull_policy_for(volume["image"].get("reference", ""))
     for item in _downward_items(volume):
         _set_field_ref_defaults(item)
     for source in volume.get("projected", {}).get("sources", ()):

@@ -382,6 +382,12 @@ VOLUMES = [
     ("{nfs: {server: a, path: /}, persistentVolumeClaim: {}}", [
         "{}.persistentVolumeClaim: Forbidden: may not specify more than 1 volume type"]),
     ("{nfs: {server: a, path: /}}", []),
+    ("{ephemeral: {}}", ["{}.ephemeral.volumeClaimTemplate: Required value"]),
+    ("{ephemeral: {volumeClaimTemplate: {metadata: {labels: {a: b}}, spec: {accessModes: [ReadWriteOnce]}}}}", [
+        "{}.ephemeral.volumeClaimTemplate.spec.resources[storage]: Required value"]),
+    ("{image: {}}", ["{}.image.reference: Required value"]),
+    ("{image: {reference: a, pullPolicy: Sometimes}}", [
+        '{}.image.pullPolicy: Unsupported value: "Sometimes": supported values: "Always", "IfNotPresent", "Never"']),
     ("{persistentVolumeClaim: {}}", ["{}.persistentVolumeClaim.claimName: Required value"]),
     ("{secret: {secretName: s, items: [{}]}}", [
         "{}.secret.items[0].key: Required value", "{}.secret.items[0].path: Required value"]),
