@@ -155,11 +155,21 @@ class KeySelector(Part, frozen=True, kw_only=True):
     optional: bool = False
 
 
+class FileKeySelector(Part, frozen=True, kw_only=True):
+    """Reference to one variable of an env file in a volume of the pod."""
+
+    volume_name: str
+    path: str
+    key: str
+    optional: bool = False
+
+
 class EnvVarSource(Part, frozen=True, kw_only=True):
     field_ref: ObjectFieldSelector | None = None
     resource_field_ref: ResourceFieldSelector | None = None
     config_map_key_ref: KeySelector | None = None
     secret_key_ref: KeySelector | None = None
+    file_key_ref: FileKeySelector | None = None
 
 
 class EnvVar(Part, frozen=True, kw_only=True):
@@ -233,6 +243,7 @@ class LifecycleHandler(Action, frozen=True, kw_only=True):
 class Lifecycle(Part, frozen=True, kw_only=True):
     post_start: LifecycleHandler | None = None
     pre_stop: LifecycleHandler | None = None
+    stop_signal: str = ""
 
 
 class Probe(Action, frozen=True, kw_only=True):
@@ -508,6 +519,17 @@ class PodSpec(Part, frozen=True, kw_only=True):
     readiness_gates: tuple[PodReadinessGate, ...] = ()
     security_context: PodSecurityContext | None = None
     priority_class_name: str = ""
+    priority: int | None = None
+    preemption_policy: str = ""
+    runtime_class_name: str | None = None
+    overhead: dict[str, str | int | float] = {}
+    resources: ResourceRequirements | None = None  # of the whole pod
+
+
+class RuntimeClass(Object, frozen=True, kw_only=True):
+    """A class of container runtimes (node.k8s.io/v1). `handler` is its name in the configuration of nodes."""
+
+    handler: str = ""
 
 
 class ContainerStateWaiting(Part, frozen=True, kw_only=True):

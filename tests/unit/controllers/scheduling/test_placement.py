@@ -444,6 +444,12 @@ def test_requests_of_a_pod_include_init_containers_and_overhead(
     assert pod_requests(one.spec)["cpu"] == expected
 
 
+def test_requests_of_the_pod_as_a_whole_and_overhead() -> None:
+    whole = {"resources": {"requests": {"cpu": "1500m", "memory": "1Gi"}}}
+    one = pod("p", containers=[container("4"), container("1")], overhead={"cpu": "250m", "pods": 1}, **whole)
+    assert pod_requests(one.spec) == {"cpu": 1750, "memory": 1 << 30, "pods": 1}
+
+
 def test_container_ports_without_a_host_port_do_not_conflict() -> None:
     one = pod(
         "p", containers=[{"name": "a", "ports": [{"containerPort": 80}, {"containerPort": 81, "hostPort": 8081}]}]

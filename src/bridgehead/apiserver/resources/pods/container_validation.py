@@ -161,10 +161,19 @@ def _validate_env_source(path: str, source: JsonObject, value: str) -> list[Fiel
             referent, key = reference.get("name", ""), reference.get("key", "")
             errors.extend(field.invalid_for(f"{path}.{name}.name", referent, check_dns1123_subdomain(referent)))
             errors.extend(field.required_valid(f"{path}.{name}.key", key, check_config_key))
+    if "fileKeyRef" in source:
+        errors.extend(_validate_file_key_ref(f"{path}.fileKeyRef", source["fileKeyRef"]))
     if value:
         errors.append(field.invalid(path, "", "may not be specified when `value` is not empty"))
     elif len(given) > 1:
         errors.append(field.invalid(path, "", "may not have more than one field specified at a time"))
+    return errors
+
+
+def _validate_file_key_ref(path: str, reference: JsonObject) -> list[FieldError]:
+    errors = [field.required(f"{path}.{name}") for name in ("key", "volumeName") if not reference.get(name)]
+    file = reference.get("path", "")
+    errors.extend(field.required_valid(f"{path}.path", file, check_local_path))
     return errors
 
 

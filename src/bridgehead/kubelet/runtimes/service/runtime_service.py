@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import re
 import signal
 import socket
 from collections.abc import Callable
@@ -359,11 +360,13 @@ class RuntimeService:
 
 
 def parse_signal(text: str) -> int:
-    """Return the number of an image's stop signal, SIGTERM if it names none that exists."""
-    name = text.strip().upper()
-    if name.isdecimal():
-        return int(name) if int(name) in signal.valid_signals() else signal.SIGTERM
-    return getattr(signal.Signals, name if name.startswith("SIG") else f"SIG{name}", signal.SIGTERM)
+    """Return the number of a stop signal ("SIGQUIT", "RTMIN+3", "3"), SIGTERM if it names none that exists."""
+    found = re.fullmatch(r"(\w*)([+-]\d+)?", text.strip().upper())
+    if found is None:
+        return signal.SIGTERM
+    name, offset = found[1], int(found[2] or 0)
+    base = int(name) if name.isdecimal() else int(getattr(signal.Signals, f"SIG{name.removeprefix('SIG')}", 0))
+    return base + offset if base and base + offset in signal.valid_signals() else signal.SIGTERM
 
 
 def _make_planner(root_dir: str, *, has_cgroups: bool) -> ContainerPlanner:
