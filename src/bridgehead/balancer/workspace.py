@@ -1,7 +1,7 @@
 """Directory for the files of a speaker's child processes.
 
-A speaker that is killed removes nothing, and its files may contain passwords. Each speaker therefore holds a lock
-(flock) on its directory as long as it lives, and removes the directories without a lock when it starts.
+A speaker that is killed removes nothing. Each speaker therefore holds a lock (flock) on its directory as long as it
+lives, and removes the directories without a lock when it starts.
 """
 
 from __future__ import annotations
