@@ -9,7 +9,7 @@ Messages from the speaker, all keys but "to" optional:
 
 Messages to the speaker, when the view or this node's own state changes:
 
-    {"to": "heartbeats", "members": ["node1"], "leaving": [], "isolated": false, "is_fit": true,
+    {"to": "heartbeats", "members": ["node1"], "leaving": [], "isolated": false, "alone": false, "is_fit": true,
      "changes": [["node2", false, "no heartbeats", 0.31]]}
 
 A message of the speaker also opens the port. While that fails, this node is unfit, and each attempt is reported; the
@@ -188,6 +188,7 @@ class Heartbeats:
                 "members": sorted(view.members),
                 "leaving": sorted(view.leaving),
                 "isolated": view.is_isolated,
+                "alone": view.is_alone,
                 "is_fit": self._membership.is_fit,
                 "changes": changes,
             }

@@ -255,6 +255,7 @@ class SpeakerAgent:
             nodes=nodes,
             members=alive,
             is_isolated=members.is_isolated,
+            is_alone=members.is_alone,
         )
 
     def _node_view(self, node: Node) -> NodeView:
