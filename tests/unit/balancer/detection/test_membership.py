@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridgehead.balancer.detection.membership import ISOLATED_SECONDS
+from bridgehead.balancer.detection.membership import DEAD_AFTER, ISOLATED_SECONDS
 
 from .virtual_cluster import VirtualCluster
 
@@ -109,6 +109,22 @@ def test_an_isolated_node_keeps_its_view_for_a_while():
     cluster.passes = lambda sender, receiver: True
     cluster.run(0.2)
     assert not cluster.nodes["node1"].views[-1][1].is_isolated
+
+
+def test_a_node_that_receives_no_other_one_is_alone_at_once():
+    cluster = VirtualCluster("node1", "node2").start()
+    assert not cluster.nodes["node1"].views[-1][1].is_alone
+    cluster.passes = lambda sender, receiver: receiver != "node1"  # in one direction
+    begun = cluster.now
+    cluster.run(1)
+    [alone] = [at for at, view in cluster.nodes["node1"].views if view.is_alone and at > begun][:1]
+    assert alone - begun < DEAD_AFTER + 0.01
+    assert not cluster.nodes["node2"].views[-1][1].is_alone  # it receives heartbeats, although none that echoes
+    cluster.passes = lambda sender, receiver: True
+    cluster.run(0.2)
+    assert not cluster.nodes["node1"].views[-1][1].is_alone
+    single = VirtualCluster("node1").start()
+    assert not single.nodes["node1"].views[-1][1].is_alone  # nobody is expected
 
 
 def test_all_agree_within_a_tenth_of_a_second_after_a_heal():
