@@ -25,6 +25,7 @@ _BODY_SECONDS = 60.0
 WHOLE_BODY = "whole_body"
 
 _encode = msgspec.json.Encoder().encode
+_NO_SNIFF = (b"x-content-type-options", b"nosniff")
 
 
 @dataclass(slots=True)
@@ -126,6 +127,11 @@ class Response:
     is_large: bool = False
     is_long_running: bool = False
     receive: Receive | None = None
+
+
+def text_response(status: int, text: str, headers: tuple[tuple[bytes, bytes], ...] = ()) -> Response:
+    """Return a plain text, as Go's HTTP library sends errors."""
+    return Response(status, text.encode(), "text/plain; charset=utf-8", (_NO_SNIFF, *headers))
 
 
 def respond(value: Any, status: int = 200) -> Response:
