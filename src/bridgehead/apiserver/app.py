@@ -40,12 +40,12 @@ from .http.compression import compressed
 from .http.handshake import deny
 from .http.negotiation import JSON, wants_indented
 from .http.paths import RequestInfo, check_timeout, parse_query_list, parse_request
-from .http.request import Disconnected, Receive, Request, Response, Scope, Send, text_response
+from .http.request import NEWCOMER, Disconnected, Receive, Request, Response, Scope, Send, text_response
 from .http.sending import Sender
 from .http.socket_streams import choose_protocol, is_stream, send_over_socket
 from .http.tunnel import tunnel_of
 from .http.unsent import UnsentBudget
-from .http.user import InvalidCredentials, User
+from .http.user import ANONYMOUS, InvalidCredentials, User
 from .http.worker import run_long
 from .proxying.aggregation.aggregator import Aggregator
 from .proxying.subresource import ProxySubresource
@@ -256,6 +256,9 @@ class Application:
             # The user of the connection's certificate, from `http.server.PeerProtocol`.
             peer = scope.get("state", {}).get("peer")
             user = await self._authenticator.authenticate(headers, peer, scope["path"])
+            newcomer = scope.get("state", {}).get(NEWCOMER)
+            if newcomer is not None and user is not ANONYMOUS:
+                newcomer.leave()
         except InvalidCredentials as error:
             log.info("%s: %s", exchange, error)
             raise unauthorized() from None

@@ -24,6 +24,9 @@ _BODY_SECONDS = 60.0
 # In the scope's state: the server has received the whole body.
 WHOLE_BODY = "whole_body"
 
+# In the scope's state of a connection that has no client certificate: its `accepting.Newcomer`.
+NEWCOMER = "newcomer"
+
 _encode = msgspec.json.Encoder().encode
 _NO_SNIFF = (b"x-content-type-options", b"nosniff")
 
