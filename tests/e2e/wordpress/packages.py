@@ -38,6 +38,9 @@ class Packages:
         self._options = [
             f"Dir::State::status={directory}/status",
             f"Dir::Cache={directory}",
+            # Many images of containers switch these off, and then each call parses all lists.
+            "Dir::Cache::pkgcache=pkgcache.bin",
+            "Dir::Cache::srcpkgcache=srcpkgcache.bin",
             "APT::Install-Recommends=0",
             "APT::Sandbox::User=root",
             "Debug::NoLocking=1",
