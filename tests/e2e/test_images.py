@@ -123,3 +123,5 @@ def test_images_are_pulled_saved_removed_and_loaded_by_commands(
     ns.ready("web")
     ns.succeeded("echo")
     assert ns.kubectl("logs", "echo") == "hello\n"
+    image("remove", name)  # while it runs: its container keeps what it has not read yet
+    assert ns.kubectl("exec", "web", "--", "cat", "/www/index.html") == "a page of the image\n"

@@ -1,5 +1,5 @@
-"""Pulls of images that cannot be had: registries that do not answer or trickle, disks that are too small, manifests that
-lead nowhere. The store has no half-unpacked layer afterwards."""
+"""Pulls of images that cannot be had: registries that do not answer or trickle, disks that are too small, manifests
+that lead nowhere. The store has no half-unpacked layer afterwards."""
 
 from __future__ import annotations
 

@@ -8,6 +8,8 @@ import socket
 import tempfile
 from collections.abc import AsyncIterator
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
 
@@ -15,6 +17,11 @@ from bridgehead.images.errors import BadImage, PullFailed, Unreachable
 from bridgehead.images.service import configuration, server
 from bridgehead.images.service.client import SOCKET, PullerClient
 from bridgehead.images.service.configuration import PullerConfig
+from bridgehead.images.store.content import ContentStore
+from bridgehead.images.store.layer_locks import LayerLocks
+from bridgehead.kubelet.node.image_collector import ImageCollector
+from bridgehead.kubelet.node.settings import NodeSettings
+from bridgehead.kubelet.runtimes.runtime import ContainerInfo, Runtime
 from tests.image_files import image_of, layer_of
 
 from .namespaced import in_namespace, sh
@@ -82,6 +89,52 @@ async def test_without_a_network_the_answer_is_immediate() -> None:
         with pytest.raises(Unreachable, match="no process that pulls images"):
             await PullerClient(root).pull("localhost/app", (), lambda: None)
     assert not started
+
+
+@in_namespace
+async def test_unused_images_are_removed_when_the_disk_is_too_full() -> None:
+    """Above the high threshold of one percent, with a low one that cannot be reached."""
+    sh("ip link set lo up")
+    registry = FaultyRegistry()
+    for tag in ("used", "unused"):
+        registry.add(tag, image_of(layer_of([("f", tag)])))
+    events: list[str] = []
+
+    async def list_containers() -> list[ContainerInfo]:
+        return []
+
+    def record(reason: str, message: str, type: str = "Normal") -> None:
+        events.append(f"{type} {reason} {message}")
+
+    async with registry.serving(), puller(PullerConfig(is_offline=True)) as root:
+        (root / "ballast").write_bytes(bytes(1 << 20))
+        client, locks = PullerClient(root), LayerLocks()
+        for tag in ("used", "unused"):
+            await client.pull(f"{registry.address}/app:{tag}", (), lambda: None)
+        store = ContentStore(root)
+        used = store.find(f"{registry.address}/app:used")
+        assert used is not None
+        locks.acquire([str(store.layer_path(layer)) for layer in used.layers])
+        settings = NodeSettings(
+            name="node", ips=("10.0.0.1",), pod_cidrs=("10.1.0.0/24",), root=root,
+            image_gc_high_threshold=1, image_gc_low_threshold=0, image_minimum_gc_age=0,
+        )  # fmt: skip
+        runtime = cast(Runtime, SimpleNamespace(list_containers=list_containers))
+        collector = ImageCollector(settings, runtime, client, record)
+        with store.writing():
+            await collector.collect()
+        assert len(client.list_images()) == 2
+        assert events == []
+        await collector.collect()
+        assert [record.name for record in client.list_images()] == [used.name]
+        await collector.collect()
+    assert [event.split()[:2] for event in events] == [
+        ["Warning", "FreeDiskSpaceFailed"],
+        ["Warning", "ImageGCFailed"],
+        ["Warning", "FreeDiskSpaceFailed"],
+        ["Warning", "ImageGCFailed"],
+    ]
+    assert "Failed to free sufficient space by deleting unused images (freed 0 bytes)" in events[-1]
 
 
 def test_the_users_files_are_read_and_unusable_ones_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,7 +2,7 @@
 
 `pull` takes names of images, and uses this machine's network and Docker's credentials. `load` takes archives of
 `docker save`, OCI archives, and directories: OCI layouts, and with --tag root file systems. `save` writes the named
-images to one archive. `remove` takes names; the files go when no container can use them.
+images to one archive. `remove` takes names; layers that a container uses stay until it has ended.
 """
 
 from __future__ import annotations
@@ -151,11 +151,11 @@ def _save(files: LabFiles, names: list[str], output: str) -> None:
 
 
 def _remove(files: LabFiles, references: list[Reference]) -> None:
-    is_running = registry.is_running(files)
+    from bridgehead.images.store import collection
+
     store = _open(files)
     missing = [str(reference) for reference in references if not store.remove_record(reference.key)]
-    if not is_running:
-        store.collect()
+    collection.collect(store)
     _refuse(missing)
 
 

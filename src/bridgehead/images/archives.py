@@ -154,6 +154,7 @@ def _add(
             config=config,
             layers=diff_ids,
             size=documents.total_size((own, *layers)),
+            is_pinned=True,
         )
         store.add_record(record)
         records.append(record)

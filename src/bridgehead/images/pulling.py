@@ -17,6 +17,7 @@ from .registry.credentials import Credential
 from .registry.hosts import Endpoint, default_endpoint
 from .registry.repository import Repository
 from .registry.transport import Transport
+from .store import collection
 from .store.content import ContentStore, ImageRecord
 from .store.unpacking import add_layer
 
@@ -61,7 +62,7 @@ class Puller:
                 denied = error
             except StoreFailed as error:
                 with contextlib.suppress(StoreFailed):  # layers that came before the disk was full fill it
-                    await asyncio.to_thread(self._store.collect)
+                    await asyncio.to_thread(collection.collect, self._store)
                 raise _with_reference(error, reference) from error
             except ImageError as error:
                 raise _with_reference(error, reference) from error

@@ -19,6 +19,7 @@ from typing import Final, NoReturn
 
 from bridgehead.images.errors import ImageError
 from bridgehead.images.service.client import SOCKET
+from bridgehead.images.store import collection
 from bridgehead.images.store.content import ContentStore
 from bridgehead.network import syscalls
 
@@ -106,9 +107,9 @@ def _collect(id_map: IdMap | None) -> None:
         try:
             if id_map is not None:
                 user_namespace.enter(user_namespace.make(id_map))
-            removed = ContentStore(_HERE).collect()
-            if removed:
-                log.info("removed %d layers and blobs that no image needs", removed)
+            removed = collection.collect(ContentStore(_HERE))
+            if removed and removed.files:
+                log.info("removed %d layers and blobs that no image needs", removed.files)
         except (OSError, ImageError) as error:
             log.warning("the content store is not cleaned: %s", error)
         finally:

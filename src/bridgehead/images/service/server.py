@@ -11,12 +11,13 @@ from pathlib import Path
 
 import msgspec
 
-from bridgehead.images.errors import BadImage, ImageError, Unreachable
+from bridgehead.images.errors import BadImage, ImageError, StoreFailed, Unreachable
 from bridgehead.images.pulling import Puller
 from bridgehead.images.references import Reference, parse_reference
 from bridgehead.images.registry import hosts
 from bridgehead.images.registry.credentials import Credential, find_credentials
 from bridgehead.images.registry.transport import Transport
+from bridgehead.images.store import collection
 from bridgehead.images.store.content import ContentStore, ImageRecord
 
 from . import messages
@@ -29,6 +30,7 @@ class PullerServer:
     """Answers connections; `serve` makes one."""
 
     def __init__(self, store: ContentStore, transport: Transport, config: PullerConfig) -> None:
+        self._store = store
         self._puller = Puller(store, transport, config.hosts)
         self._config = config
         self._running: dict[tuple[str, tuple[Credential, ...]], asyncio.Task[ImageRecord]] = {}
@@ -36,22 +38,38 @@ class PullerServer:
     async def answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Serve one connection."""
         try:
-            request = messages.decode_request(await reader.readline())
-            answer = await self._answer(request, writer)
+            match messages.decode_request(await reader.readline()):
+                case messages.PullRequest() as request:
+                    what = request.image
+                    answer: messages.Answer = await self._pull(request, writer)
+                case messages.CollectRequest() as collection_request:
+                    what = "collection of images"
+                    answer = await asyncio.to_thread(self._collect, collection_request)
         except (ValueError, msgspec.MsgspecError, ConnectionError) as error:
             log.warning("a connection does not use the puller's protocol: %s", error)
         except ImageError as error:
-            log.info("%s: %s", request.image, error)
+            log.info("%s: %s", what, error)
             writer.write(messages.encode(messages.failure_of(error)))
         else:
-            log.info("pulled %s: %s in %.1f s", request.image, answer.id, answer.seconds)
+            log.info("%s: %s", what, answer)
             writer.write(messages.encode(answer))
         finally:
             with contextlib.suppress(OSError):
                 writer.close()
                 await writer.wait_closed()
 
-    async def _answer(self, request: messages.PullRequest, writer: asyncio.StreamWriter) -> messages.Pulled:
+    def _collect(self, request: messages.CollectRequest) -> messages.Collected:
+        """Blocks. Raises `ImageError`."""
+        for name, at in request.last_used.items():
+            self._store.mark_used(name, at)
+        usage = self._store.disk_usage()
+        wanted = usage.bytes_to_free(request.high_threshold, request.low_threshold)
+        removed = collection.free_space(self._store, wanted, request.minimum_age) if wanted else collection.Removed()
+        if removed is None:
+            raise StoreFailed("cannot collect images: an image is being pulled or loaded")
+        return messages.Collected(wanted=wanted, freed=removed.size, capacity=usage.capacity, percent=usage.percent)
+
+    async def _pull(self, request: messages.PullRequest, writer: asyncio.StreamWriter) -> messages.Pulled:
         """Raises `ImageError`."""
         began = time.monotonic()
         reference = parse_reference(request.image)

@@ -13,8 +13,9 @@ import socket
 from collections.abc import Callable
 from typing import Final
 
+from bridgehead.images.store.layer_locks import LayerLocks
 from bridgehead.kubelet.runtimes.images import busybox, resolver
-from bridgehead.kubelet.runtimes.images.resolver import ImageDirectories
+from bridgehead.kubelet.runtimes.images.resolver import ImageDirectories, ResolvedImage
 from bridgehead.kubelet.runtimes.isolation import cgroups, host_files, privileges
 from bridgehead.kubelet.runtimes.runtime import (
     ContainerInfo,
@@ -75,6 +76,8 @@ class RuntimeService:
         self._images = images
         self._on_exit = on_exit
         self._zygote = zygote
+        self._layers = LayerLocks()
+        self._used: dict[str, ResolvedImage] = {}  # by the container's id, until the container is removed
         self._sandbox_maker = SandboxMaker()
         self._ledger = ProcessLedger(os.path.join(root_dir, "processes"))
         self._delegation: cgroups.Delegation | None = None
@@ -145,7 +148,7 @@ class RuntimeService:
         if not record.on_empty or record.pause is not None or any(task.is_running for task in record.tasks):
             return
         for task in record.tasks:
-            self._tasks.pop(task.id, None)
+            self._drop(task)
         self._sandboxes.pop(record.sandbox.spec.pod_uid, None)
         self._sandbox_maker.remove(record.sandbox)
         for on_done in record.on_empty:
@@ -203,7 +206,7 @@ class RuntimeService:
         if record.pause is not None:
             return
         sandbox = record.sandbox
-        image = resolver.resolve_image(_PAUSE_IMAGE, self._images)
+        image = self._acquire_image(_PAUSE_IMAGE)
         security = Security(drop_capabilities=("ALL",), no_new_privileges=True, read_only_root=True)
         limits = Limits(oom_score_adj=_PAUSE_OOM_SCORE_ADJ)
         spec = ContainerSpec(
@@ -221,17 +224,24 @@ class RuntimeService:
                 answer(task)
                 return
             record.pause = None
+            self._drop(task)
             answer(failure)
             self._remove_if_empty(record)
 
         def on_end(task: Task) -> None:
             self._ledger.remove(task.pid)
             record.pause = None
+            self._drop(task)
             self._remove_if_empty(record)
 
-        job = self._planner.plan(spec, sandbox.spec, sandbox.descriptors, image)
-        task = Task(self._reactor, job, sandbox, image.image, self._delegation, on_start=on_start, on_end=on_end)
-        task.fork(self._zygote)
+        try:
+            job = self._planner.plan(spec, sandbox.spec, sandbox.descriptors, image)
+            task = Task(self._reactor, job, sandbox, image.image, self._delegation, on_start=on_start, on_end=on_end)
+            task.fork(self._zygote)
+        except RuntimeFailure:
+            self._layers.release(image.shared_layers)
+            raise
+        self._used[task.id] = image
         record.pause = task
 
     def _start(
@@ -243,9 +253,7 @@ class RuntimeService:
     ) -> None:
         """Start a container, in the PID namespace of `host` if there is one. Raises as `start_container`."""
         earlier = record.attempts_of(spec.name)
-        image = resolver.resolve_image(spec.image.name, self._images)
         sandbox = record.sandbox
-        job = self._planner.plan(spec, sandbox.spec, sandbox.descriptors, image)
 
         def on_start(task: Task, failure: RuntimeFailure | None) -> None:
             if failure is not None:
@@ -266,17 +274,39 @@ class RuntimeService:
                 self._forget(record, task)
             self._remove_if_empty(record)
 
-        task = Task(
-            self._reactor, job, sandbox, image.image, self._delegation, on_start=on_start, on_end=on_end, host=host
-        )
-        task.fork(self._zygote)
+        image = self._acquire_image(spec.image.name)
+        try:
+            job = self._planner.plan(spec, sandbox.spec, sandbox.descriptors, image)
+            task = Task(
+                self._reactor, job, sandbox, image.image, self._delegation, on_start=on_start, on_end=on_end, host=host
+            )
+            task.fork(self._zygote)
+        except RuntimeFailure:
+            self._layers.release(image.shared_layers)
+            raise
         record.tasks.append(task)
         self._tasks[task.id] = task
+        self._used[task.id] = image
+
+    def _acquire_image(self, name: str) -> ResolvedImage:
+        """Find an image and lock its layers until the container is dropped. Raises as `start_container`."""
+        image = resolver.resolve_image(name, self._images)
+        try:
+            self._layers.acquire(image.shared_layers)
+        except OSError as error:
+            raise RuntimeFailure(f"the image {name} was removed: {error.strerror or error}") from error
+        return image
 
     def _forget(self, record: SandboxRecord, task: Task) -> None:
         with contextlib.suppress(ValueError):
             record.tasks.remove(task)
+        self._drop(task)
+
+    def _drop(self, task: Task) -> None:
         self._tasks.pop(task.id, None)
+        image = self._used.pop(task.id, None)
+        if image is not None:
+            self._layers.release(image.shared_layers)
 
     def update_container(self, container_id: str, limits: Limits) -> None:
         """Raises `RuntimeFailure`."""
