@@ -125,3 +125,34 @@ def test_images_are_pulled_saved_removed_and_loaded_by_commands(
     assert ns.kubectl("logs", "echo") == "hello\n"
     image("remove", name)  # while it runs: its container keeps what it has not read yet
     assert ns.kubectl("exec", "web", "--", "cat", "/www/index.html") == "a page of the image\n"
+
+
+@pytest.mark.needs("buildah")
+def test_an_image_is_built_from_one_that_the_lab_has(lab: Lab, ns: Namespace, tmp_path: Path) -> None:
+    # Not the user's own storage; vfs, because the test's directory can be an overlay itself.
+    storage = {"driver": "vfs", "graphroot": str(tmp_path / "graph"), "runroot": str(tmp_path / "run")}
+    (tmp_path / "storage.conf").write_text(
+        "[storage]\n" + "".join(f"{key} = {json.dumps(value)}\n" for key, value in storage.items())
+    )
+    env = {**os.environ, "CONTAINERS_STORAGE_CONF": str(tmp_path / "storage.conf")}
+    root, context = tmp_path / "root", tmp_path / "context"
+    root.mkdir()
+    context.mkdir()
+    with tarfile.open(fileobj=io.BytesIO(tar_of(busybox_entries("sh", "cat")))) as archive:
+        archive.extractall(root, filter="fully_trusted")
+    (context / "page").write_text("a page of the context\n")
+    (context / "file").write_text(
+        'ARG BASE=missing\nFROM $BASE\nCOPY page /page\nRUN cat /page > /copied\nCMD ["cat", "/copied"]\n'
+    )
+    assert run(*lab.argv("image", "load", root, "--tag", "local/busybox:1")).returncode == 0
+    build = lab.argv("image", "build", context, "-t", "local/built:1", "-f", "file", "--build-arg=BASE=local/busybox:1")
+    built = run(*build, env=env)
+    assert (built.returncode, built.stdout) == (0, "docker.io/local/built:1\n"), built.stderr
+    ns.kubectl("run", "built", "--image=local/built:1", "--restart=Never", "--image-pull-policy=Never")
+    ns.succeeded("built")
+    assert ns.kubectl("logs", "built") == "a page of the context\n"
+    refused = run(*lab.argv("image", "build", tmp_path / "none", "-t", "local/none:1"), env=env)
+    assert (refused.returncode, refused.stderr) == (
+        1,
+        f"bridgehead: {tmp_path / 'none'} has neither Containerfile nor Dockerfile\n",
+    )
