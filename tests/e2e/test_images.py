@@ -93,6 +93,20 @@ def test_names_and_policies_that_cannot_work_have_a_reason(ns: Namespace, regist
         eventually(lambda reason=reason: reason in ns.kubectl("get", "pods"))
 
 
+def test_a_changed_hosts_toml_counts_for_the_next_pull(lab: Lab, ns: Namespace, registry: str) -> None:
+    ns.kubectl("create", "secret", "docker-registry", "pull", "--docker-server=localhost:1",
+               f"--docker-username={USER}", f"--docker-password={PASSWORD}")  # fmt: skip
+    overrides = {"spec": {"imagePullSecrets": [{"name": "pull"}]}}
+    run_app = ("--image=localhost:1/team/app:1", f"--overrides={json.dumps(overrides)}")
+    ns.kubectl("run", "before", *run_app)
+    eventually(lambda: "connect: connection refused" in events(ns, "Failed"))
+    directory = lab.state_dir / "registries" / "localhost:1"
+    directory.mkdir(parents=True)
+    (directory / "hosts.toml").write_text(f'server = "http://{registry}"\n')
+    ns.kubectl("run", "after", *run_app)
+    ns.ready("after")
+
+
 def test_images_are_pulled_saved_removed_and_loaded_by_commands(
     lab: Lab, ns: Namespace, registry: str, tmp_path: Path
 ) -> None:

@@ -98,10 +98,10 @@ def _list(files: LabFiles) -> None:
 
 
 def _pull(files: LabFiles, references: list[Reference]) -> None:
-    from bridgehead.images.service import process
+    from bridgehead.images.service import configuration, process
 
     # Before the change of ids: Docker's configuration is the user's.
-    config = process.prepare(files.registries, is_offline=False)
+    config = configuration.read_config(files.registries, {reference.registry for reference in references})
     store = _open(files)
     asyncio.run(process.pull_all(config, store, references, _report))
 

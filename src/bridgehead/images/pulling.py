@@ -35,14 +35,17 @@ class Progress(msgspec.Struct):
 
 
 class Puller:
-    """Pulls images to `store`. `hosts` are the configured endpoints by registry ("_default" for all others)."""
+    """Pulls images to `store`.
+
+    `hosts` are the configured endpoints by registry ("_default" for all others); pulls use what it is set to then.
+    """
 
     def __init__(
         self, store: ContentStore, transport: Transport, hosts: Mapping[str, Sequence[Endpoint]] | None = None
     ) -> None:
         self._store = store
         self._transport = transport
-        self._hosts = hosts or {}
+        self.hosts = hosts or {}
         self._layers: dict[str, asyncio.Lock] = {}  # by diff_id: two images can have one layer
         self._unpacking = asyncio.Semaphore(_UNPACKS_AT_ONCE)
 
@@ -69,8 +72,8 @@ class Puller:
         raise _with_reference(denied, reference) from denied
 
     def _repository(self, reference: Reference, credential: Credential | None) -> Repository:
-        endpoints = self._hosts.get(reference.registry) or [
-            *self._hosts.get("_default", ()),
+        endpoints = self.hosts.get(reference.registry) or [
+            *self.hosts.get("_default", ()),
             default_endpoint(reference.registry),
         ]
         return Repository(self._transport, reference, endpoints, credential)

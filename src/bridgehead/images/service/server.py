@@ -7,6 +7,7 @@ import contextlib
 import logging
 import socket
 import time
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import msgspec
@@ -25,14 +26,16 @@ from .configuration import PullerConfig
 
 log = logging.getLogger(__name__)
 
+FindConfig = Callable[[Reference], Awaitable[PullerConfig]]
+
 
 class PullerServer:
     """Answers connections; `serve` makes one."""
 
-    def __init__(self, store: ContentStore, transport: Transport, config: PullerConfig) -> None:
+    def __init__(self, store: ContentStore, transport: Transport, find_config: FindConfig) -> None:
         self._store = store
-        self._puller = Puller(store, transport, config.hosts)
-        self._config = config
+        self._puller = Puller(store, transport)
+        self._find_config = find_config
         self._running: dict[tuple[str, tuple[Credential, ...]], asyncio.Task[ImageRecord]] = {}
 
     async def answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -75,9 +78,11 @@ class PullerServer:
         reference = parse_reference(request.image)
         if reference is None:
             raise BadImage(f'couldn\'t parse image name "{request.image}": invalid reference format')
+        config = await self._find_config(reference)
+        self._puller.hosts = config.hosts
         self._check_reachable(reference)
         writer.write(messages.encode(messages.Started()))
-        own = find_credentials([self._config.credentials], reference)
+        own = find_credentials([config.credentials], reference)
         key = (reference.key, (*request.credentials, *own))
         task = self._running.get(key)
         if task is None:
@@ -91,7 +96,7 @@ class PullerServer:
         """Raises `Unreachable` without a time-out when the machine has no network."""
         self._puller.check_reachable(reference)
         is_local = hosts.is_loopback(reference.host)
-        if not (is_local or self._config.hosts or has_default_route()):
+        if not (is_local or self._puller.hosts or has_default_route()):
             raise Unreachable(f"no network: this machine has no default route to {reference.registry}")
 
 
@@ -108,9 +113,12 @@ def has_default_route() -> bool:
     return False
 
 
-async def serve(config: PullerConfig, root: Path, listener: socket.socket) -> None:
-    """Serve the Unix socket `listener` until cancelled. `root` is the content store."""
-    async with Transport(is_offline=config.is_offline) as transport:
-        server = PullerServer(ContentStore(root), transport, config)
+async def serve(find_config: FindConfig, root: Path, listener: socket.socket, *, is_offline: bool) -> None:
+    """Serve the Unix socket `listener` until cancelled. `root` is the content store.
+
+    `find_config` returns the configuration as it is now, for a pull from the reference's registry.
+    """
+    async with Transport(is_offline=is_offline) as transport:
+        server = PullerServer(ContentStore(root), transport, find_config)
         async with await asyncio.start_unix_server(server.answer, sock=listener, limit=messages.MAX_LINE) as sockets:
             await sockets.serve_forever()
