@@ -68,6 +68,15 @@ def test_w45_an_image_of_a_registry_with_a_pull_secret(lab: Lab, ns: Namespace, 
     [status] = ns.pods("app=app")[0]["status"]["containerStatuses"]
     assert status["imageID"].startswith(f"{registry}/team/app@sha256:")
 
+    # The image is there, and another pod's credentials may not be used for it.
+    ns.kubectl("create", "serviceaccount", "other")
+    overrides = {"spec": {"serviceAccountName": "other"}}
+    for policy in ("IfNotPresent", "Never"):
+        ns.kubectl("run", f"other-{policy.lower()}", f"--image={registry}/team/app:1", f"--image-pull-policy={policy}",
+                   f"--overrides={json.dumps(overrides)}")  # fmt: skip
+    eventually(lambda: "is not present with pull policy of Never" in events(ns, "ErrImageNeverPull"))
+    eventually(lambda: "ImagePullBackOff" in ns.kubectl("get", "pod", "other-ifnotpresent"))
+
     os.kill(puller(lab), signal.SIGKILL)
     ns.kubectl("run", "again", f"--image={registry}/team/app:1", "--image-pull-policy=Always")
     ns.ready("again")

@@ -13,7 +13,7 @@ from . import documents
 from .documents import Descriptor, Index, Manifest
 from .errors import BadImage, Denied, ImageError, StoreFailed
 from .references import Reference
-from .registry.credentials import Credential
+from .registry.credentials import Credential, fingerprint
 from .registry.hosts import Endpoint, default_endpoint
 from .registry.repository import Repository
 from .registry.transport import Transport
@@ -54,13 +54,25 @@ class Puller:
         self._repository(reference, None).check_reachable()
 
     async def pull(
-        self, reference: Reference, credentials: Sequence[Credential] = (), on_progress: OnProgress = lambda _: None
+        self,
+        reference: Reference,
+        credentials: Sequence[Credential] = (),
+        on_progress: OnProgress = lambda _: None,
+        *,
+        pod_credentials: Sequence[Credential] = (),
     ) -> ImageRecord:
-        """Pull an image, with the first of `credentials` that are accepted, else without. Raises `ImageError`."""
+        """Pull an image, with the first of the credentials that are accepted, else without. Raises `ImageError`.
+
+        With one of `pod_credentials`, which come first, the image is only for pods that have one, too.
+        """
         denied = Denied("no credentials were accepted")
-        for credential in (*credentials, None):
+        for credential in (*pod_credentials, *credentials, None):
+            restricted_to = (
+                (fingerprint(credential),) if credential is not None and credential in pod_credentials else ()
+            )
             try:
-                return await self._pull(self._repository(reference, credential), reference, on_progress)
+                repository = self._repository(reference, credential)
+                return await self._pull(repository, reference, restricted_to, on_progress)
             except Denied as error:
                 denied = error
             except StoreFailed as error:
@@ -78,7 +90,9 @@ class Puller:
         ]
         return Repository(self._transport, reference, endpoints, credential)
 
-    async def _pull(self, repository: Repository, reference: Reference, on_progress: OnProgress) -> ImageRecord:
+    async def _pull(
+        self, repository: Repository, reference: Reference, restricted_to: tuple[str, ...], on_progress: OnProgress
+    ) -> ImageRecord:
         with self._store.writing():
             top, content = await repository.resolve()
             descriptor, document = top, documents.parse_document(content, top.media_type)
@@ -106,8 +120,9 @@ class Puller:
                 config=document.config.digest,
                 layers=tuple(diff_ids),
                 size=documents.total_size((document.config, *document.layers)),
+                restricted_to=restricted_to,
             )
-            self._store.add_record(record)
+            self._store.add_pulled(record)
             return record
 
     def _check_room(self, manifest: Manifest) -> None:

@@ -108,6 +108,22 @@ def test_an_image_is_as_young_as_the_last_use_of_any_of_its_names(store: Content
     assert names(store) == []
 
 
+def test_pulls_add_those_who_may_use_an_image(store: ContentStore) -> None:
+    def pulled(digest: str, *restricted_to: str) -> tuple[str, ...]:
+        record = ImageRecord(name="app", digest=digest, manifest="", config="", restricted_to=restricted_to)
+        store.add_pulled(record)
+        found = store.find("app")
+        assert found is not None
+        return found.restricted_to
+
+    assert pulled("one", "a") == ("a",)
+    assert pulled("one", "b") == ("a", "b")
+    assert pulled("one", "a") == ("b", "a")
+    assert pulled("two", "c") == ("c",)  # other content
+    assert pulled("two") == ()
+    assert pulled("two", "d") == ()  # all could use it already
+
+
 def test_layers_of_a_removed_image_stay_while_a_container_uses_them(store: ContentStore) -> None:
     """An image that is deleted while it runs."""
     record = add_image(store, "app", "one", "two")

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import hashlib
 from collections.abc import Iterable, Mapping
 from fnmatch import fnmatchcase
 from typing import Final
@@ -28,6 +29,11 @@ class Credential(msgspec.Struct, frozen=True, kw_only=True):
     password: str = ""
     identity_token: str = ""
     registry_token: str = ""
+
+
+def fingerprint(credential: Credential) -> str:
+    """Return a hash by which a credential can be recognized."""
+    return hashlib.sha256(msgspec.json.encode(credential)).hexdigest()
 
 
 class _Entry(msgspec.Struct, frozen=True):

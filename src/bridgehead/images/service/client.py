@@ -12,7 +12,7 @@ import msgspec
 
 from bridgehead.images.disk_usage import DiskUsage
 from bridgehead.images.errors import PullFailed, Unreachable
-from bridgehead.images.references import parse_reference
+from bridgehead.images.references import Reference, parse_reference
 from bridgehead.images.registry import hosts
 from bridgehead.images.registry.credentials import Credential
 from bridgehead.images.store.content import ContentStore, ImageRecord
@@ -36,6 +36,10 @@ class PullerClient:
     def list_images(self) -> list[ImageRecord]:
         """Return the images that are in the store now."""
         return ContentStore(self._directory).records()
+
+    def find_image(self, reference: Reference) -> ImageRecord | None:
+        """Return an image as the store has it."""
+        return ContentStore(self._directory).find(reference.key)
 
     def disk_usage(self) -> DiskUsage:
         """Return the usage of the store's disk. Raises `StoreFailed`."""

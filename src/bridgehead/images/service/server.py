@@ -86,7 +86,9 @@ class PullerServer:
         key = (reference.key, (*request.credentials, *own))
         task = self._running.get(key)
         if task is None:
-            task = self._running[key] = asyncio.create_task(self._puller.pull(reference, key[1]))
+            task = self._running[key] = asyncio.create_task(
+                self._puller.pull(reference, own, pod_credentials=request.credentials)
+            )
             task.add_done_callback(lambda _: self._running.pop(key, None))
         record = await asyncio.shield(task)
         seconds = time.monotonic() - began

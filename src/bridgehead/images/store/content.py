@@ -33,13 +33,18 @@ from bridgehead.images.errors import BadImage, StoreFailed
 # 96 bits: no second layer with the same name can be found, and 125 names fit into the options of one mount (4096).
 _LAYER_DIGITS: Final = 24
 _CHUNK: Final = 1 << 20
+_MOST_FINGERPRINTS: Final = 100  # of one image; the kubelet has the same bound
 _LEAST_FREE: Final = 256 << 20  # bytes that stay free on the disk
 
 
 class ImageRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """An image with a name. `digest` is what the name means in its registry (an index or a manifest), "" for an image
-    that was loaded from a file without one. `layers` are diff_ids, the lowest first; `size` is that of the download.
-    `is_pinned`: the image came from a file. Perhaps no registry has it, so it stays when the disk gets full.
+    """An image with a name.
+
+    `digest` is what the name means in its registry (an index or a manifest), "" for an image that was loaded from a
+    file without one. `layers` are diff_ids, the lowest first; `size` is that of the download. `is_pinned`: the image
+    came from a file. Perhaps no registry has it, so it stays when the disk gets full. `restricted_to`: only pods with a
+    credential of one of these fingerprints may use the image without another pull; none for an image that all pods may
+    use, because it came without a pod's credential.
     """
 
     name: str
@@ -49,6 +54,7 @@ class ImageRecord(msgspec.Struct, frozen=True, kw_only=True):
     layers: tuple[str, ...] = ()
     size: int = 0
     is_pinned: bool = False
+    restricted_to: tuple[str, ...] = ()
 
     @property
     def id(self) -> str:
@@ -230,6 +236,15 @@ class ContentStore:
         except OSError as error:
             raise disk_failure(error) from error
         return descriptor
+
+    def add_pulled(self, record: ImageRecord) -> None:
+        """Add the record of a pull. Pods that could use the same content under the name before still can."""
+        before = self.find(record.name)
+        if before is not None and before.digest == record.digest and record.restricted_to:
+            earlier = [each for each in before.restricted_to if each not in record.restricted_to]
+            all_of_them = (*earlier, *record.restricted_to)[-_MOST_FINGERPRINTS:] if before.restricted_to else ()
+            record = msgspec.structs.replace(record, restricted_to=all_of_them)
+        self.add_record(record)
 
     def add_record(self, record: ImageRecord) -> None:
         self._write_file(self._name_path(record.name), msgspec.json.encode(record))
