@@ -52,7 +52,9 @@ async def test_a_pod_becomes_ready_and_is_deleted(world):
     assert pod.status.pod_ip == "10.244.1.2"
     assert pod.status.host_ip == "127.0.0.1"
     assert pod.status.container_statuses[0].container_id.startswith("bridgehead://")
-    await world.until_event("web", "Pulled", 'Container image "app:1" already present on machine')
+    await world.until_event(
+        "web", "Pulled", 'Container image "app:1" already present on machine and can be accessed by the pod'
+    )
     await world.until_event("web", "Created", "Created container: app")
     await world.until_event("web", "Started", "Started container app")
     await world.admin.delete(PODS, "web", "default")

@@ -41,6 +41,11 @@ class ResolvedImage(msgspec.Struct, frozen=True, kw_only=True):
     part: str = ""
     tag: str = ""
 
+    @property
+    def shared_layers(self) -> tuple[str, ...]:
+        """The layers that are in the content store, which removes unused ones."""
+        return (self.layers or ()) if self.image.source == "registry" else ()
+
 
 class _ConfigFile(RunConfig, frozen=True):
     """The configuration itself, or an OCI image's config object, which has it under `config`."""
