@@ -8,13 +8,16 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import re
 import signal
 import socket
 from collections.abc import Callable
 from typing import Final
 
+import msgspec
+
 from bridgehead.images.store.layer_locks import LayerLocks
-from bridgehead.kubelet.runtimes.images import busybox, resolver
+from bridgehead.kubelet.runtimes.images import host_tools, resolver
 from bridgehead.kubelet.runtimes.images.resolver import ImageDirectories, ResolvedImage
 from bridgehead.kubelet.runtimes.isolation import cgroups, host_files, privileges
 from bridgehead.kubelet.runtimes.runtime import (
@@ -37,6 +40,7 @@ from bridgehead.kubelet.runtimes.service.process_ledger import ProcessLedger
 from bridgehead.kubelet.runtimes.service.reactor import Reactor
 from bridgehead.kubelet.runtimes.service.sandboxes import Sandbox, SandboxMaker
 from bridgehead.kubelet.runtimes.service.tasks import Task
+from bridgehead.kubelet.runtimes.spawn.program_start import DEFAULT_PATH
 from bridgehead.kubelet.runtimes.spawn.zygote import Zygote
 
 # As with containerd.
@@ -77,7 +81,7 @@ class RuntimeService:
         self._on_exit = on_exit
         self._zygote = zygote
         self._layers = LayerLocks()
-        self._used: dict[str, ResolvedImage] = {}  # by the container's id, until the container is removed
+        self._used: dict[str, tuple[str, ...]] = {}  # layers by the container's id, until the container is removed
         self._sandbox_maker = SandboxMaker()
         self._ledger = ProcessLedger(os.path.join(root_dir, "processes"))
         self._delegation: cgroups.Delegation | None = None
@@ -206,7 +210,7 @@ class RuntimeService:
         if record.pause is not None:
             return
         sandbox = record.sandbox
-        image = self._acquire_image(_PAUSE_IMAGE)
+        image = resolver.resolve_image(_PAUSE_IMAGE, self._images)
         security = Security(drop_capabilities=("ALL",), no_new_privileges=True, read_only_root=True)
         limits = Limits(oom_score_adj=_PAUSE_OOM_SCORE_ADJ)
         spec = ContainerSpec(
@@ -234,15 +238,32 @@ class RuntimeService:
             self._drop(task)
             self._remove_if_empty(record)
 
+        layers = self._acquire(image)
         try:
             job = self._planner.plan(spec, sandbox.spec, sandbox.descriptors, image)
             task = Task(self._reactor, job, sandbox, image.image, self._delegation, on_start=on_start, on_end=on_end)
             task.fork(self._zygote)
         except RuntimeFailure:
-            self._layers.release(image.shared_layers)
+            self._layers.release(layers)
             raise
-        self._used[task.id] = image
+        self._used[task.id] = layers
         record.pause = task
+
+    def _find_mounted_image(self, name: str) -> ResolvedImage:
+        """Find the files of an image volume. Raises `ImageUnavailable`, `RuntimeFailure`."""
+        found = resolver.resolve_image(name, self._images)
+        if not found.layers:
+            raise RuntimeFailure(f'image "{name}" has no files to mount: {found.image.id}')
+        return found
+
+    def _acquire(self, *images: ResolvedImage) -> tuple[str, ...]:
+        """Lock the layers of images for a container, until it is dropped; returns them. Raises `RuntimeFailure`."""
+        layers = tuple(layer for image in images for layer in image.shared_layers)
+        try:
+            self._layers.acquire(layers)
+        except OSError as error:
+            raise RuntimeFailure(f"an image of the container was removed: {error.strerror or error}") from error
+        return layers
 
     def _start(
         self,
@@ -253,6 +274,13 @@ class RuntimeService:
     ) -> None:
         """Start a container, in the PID namespace of `host` if there is one. Raises as `start_container`."""
         earlier = record.attempts_of(spec.name)
+        image = resolver.resolve_image(spec.image.name, self._images)
+        mounted = {mount.image: self._find_mounted_image(mount.image) for mount in spec.mounts if mount.image}
+        mounts = (
+            msgspec.structs.replace(mount, layers=mounted[mount.image].layers or ()) if mount.image else mount
+            for mount in spec.mounts
+        )
+        spec = msgspec.structs.replace(spec, mounts=tuple(mounts))
         sandbox = record.sandbox
 
         def on_start(task: Task, failure: RuntimeFailure | None) -> None:
@@ -274,7 +302,7 @@ class RuntimeService:
                 self._forget(record, task)
             self._remove_if_empty(record)
 
-        image = self._acquire_image(spec.image.name)
+        layers = self._acquire(image, *mounted.values())
         try:
             job = self._planner.plan(spec, sandbox.spec, sandbox.descriptors, image)
             task = Task(
@@ -282,20 +310,11 @@ class RuntimeService:
             )
             task.fork(self._zygote)
         except RuntimeFailure:
-            self._layers.release(image.shared_layers)
+            self._layers.release(layers)
             raise
         record.tasks.append(task)
         self._tasks[task.id] = task
-        self._used[task.id] = image
-
-    def _acquire_image(self, name: str) -> ResolvedImage:
-        """Find an image and lock its layers until the container is dropped. Raises as `start_container`."""
-        image = resolver.resolve_image(name, self._images)
-        try:
-            self._layers.acquire(image.shared_layers)
-        except OSError as error:
-            raise RuntimeFailure(f"the image {name} was removed: {error.strerror or error}") from error
-        return image
+        self._used[task.id] = layers
 
     def _forget(self, record: SandboxRecord, task: Task) -> None:
         with contextlib.suppress(ValueError):
@@ -304,9 +323,7 @@ class RuntimeService:
 
     def _drop(self, task: Task) -> None:
         self._tasks.pop(task.id, None)
-        image = self._used.pop(task.id, None)
-        if image is not None:
-            self._layers.release(image.shared_layers)
+        self._layers.release(self._used.pop(task.id, ()))
 
     def update_container(self, container_id: str, limits: Limits) -> None:
         """Raises `RuntimeFailure`."""
@@ -375,11 +392,13 @@ class RuntimeService:
 
 
 def parse_signal(text: str) -> int:
-    """Return the number of an image's stop signal, SIGTERM if it names none that exists."""
-    name = text.strip().upper()
-    if name.isdecimal():
-        return int(name) if int(name) in signal.valid_signals() else signal.SIGTERM
-    return getattr(signal.Signals, name if name.startswith("SIG") else f"SIG{name}", signal.SIGTERM)
+    """Return the number of a stop signal ("SIGQUIT", "RTMIN+3", "3"), SIGTERM if it names none that exists."""
+    found = re.fullmatch(r"(\w*)([+-]\d+)?", text.strip().upper())
+    if found is None:
+        return signal.SIGTERM
+    name, offset = found[1], int(found[2] or 0)
+    base = int(name) if name.isdecimal() else int(getattr(signal.Signals, f"SIG{name.removeprefix('SIG')}", 0))
+    return base + offset if base and base + offset in signal.valid_signals() else signal.SIGTERM
 
 
 def _make_planner(root_dir: str, *, has_cgroups: bool) -> ContainerPlanner:
@@ -388,7 +407,7 @@ def _make_planner(root_dir: str, *, has_cgroups: bool) -> ContainerPlanner:
     files = NodeFiles(
         host_root=host_files.observe_host_root(os.path.join(root_dir, "copies")),
         base=base,
-        applets=busybox.prepare_applets(os.path.join(root_dir, "busybox")),
+        tools=host_tools.prepare_tools(root_dir, DEFAULT_PATH),
         own_paths=host_files.own_paths(),
     )
     with open("/proc/self/status", encoding="utf-8", errors="replace") as status:
