@@ -86,6 +86,7 @@ class RunConfig(msgspec.Struct, frozen=True, kw_only=True):
     working_dir: str = msgspec.field(name="WorkingDir", default="")
     user: str = msgspec.field(name="User", default="")
     stop_signal: str = msgspec.field(name="StopSignal", default="")
+    volumes: dict[str, msgspec.Raw] | None = msgspec.field(name="Volumes", default=None)  # path -> nothing of use
 
 
 class ImageConfig(Platform, frozen=True, kw_only=True):

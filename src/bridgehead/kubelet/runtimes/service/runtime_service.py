@@ -11,7 +11,7 @@ import os
 import re
 import signal
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final
 
 import msgspec
@@ -25,7 +25,9 @@ from bridgehead.kubelet.runtimes.runtime import (
     ContainerSpec,
     ExecResult,
     Image,
+    ImageUnavailable,
     Limits,
+    Mount,
     RuntimeFailure,
     RuntimeFeatures,
     SandboxInfo,
@@ -34,7 +36,7 @@ from bridgehead.kubelet.runtimes.runtime import (
     port_refused,
 )
 from bridgehead.kubelet.runtimes.service.attachments import Attachment
-from bridgehead.kubelet.runtimes.service.container_plan import ContainerPlanner, NodeFiles, plan_exec
+from bridgehead.kubelet.runtimes.service.container_plan import ContainerPlanner, NodeFiles, find_last_id, plan_exec
 from bridgehead.kubelet.runtimes.service.exec_tasks import ExecStreams, ExecSync
 from bridgehead.kubelet.runtimes.service.process_ledger import ProcessLedger
 from bridgehead.kubelet.runtimes.service.reactor import Reactor
@@ -81,16 +83,17 @@ class RuntimeService:
         self._on_exit = on_exit
         self._zygote = zygote
         self._layers = LayerLocks()
-        self._used: dict[str, tuple[str, ...]] = {}  # layers by the container's id, until the container is removed
+        self._used: dict[str, Sequence[str]] = {}  # layers, by the container's id until the container is removed
         self._sandbox_maker = SandboxMaker()
         self._ledger = ProcessLedger(os.path.join(root_dir, "processes"))
         self._delegation: cgroups.Delegation | None = None
         delegated = cgroups.find_delegated()
         if isinstance(delegated, str):
-            self.features = RuntimeFeatures(limits=lack_of_cgroup or delegated)
+            lack = lack_of_cgroup or delegated
         else:
             self._delegation = delegated.for_runtime(root_dir)
-            self.features = RuntimeFeatures(limits=_describe_missing_controllers(delegated))
+            lack = _describe_missing_controllers(delegated)
+        self.features = RuntimeFeatures(limits=lack, last_id=find_last_id())
         self._planner = _make_planner(root_dir, has_cgroups=self._delegation is not None)
         self._sandboxes: dict[str, SandboxRecord] = {}  # by the pod's uid
         self._tasks: dict[str, Task] = {}  # by container id
@@ -210,7 +213,8 @@ class RuntimeService:
         if record.pause is not None:
             return
         sandbox = record.sandbox
-        image = resolver.resolve_image(_PAUSE_IMAGE, self._images)
+        layers: list[str] = []
+        image = self._acquire_image(_PAUSE_IMAGE, layers)
         security = Security(drop_capabilities=("ALL",), no_new_privileges=True, read_only_root=True)
         limits = Limits(oom_score_adj=_PAUSE_OOM_SCORE_ADJ)
         spec = ContainerSpec(
@@ -238,7 +242,6 @@ class RuntimeService:
             self._drop(task)
             self._remove_if_empty(record)
 
-        layers = self._acquire(image)
         try:
             job = self._planner.plan(spec, sandbox.spec, sandbox.descriptors, image)
             task = Task(self._reactor, job, sandbox, image.image, self._delegation, on_start=on_start, on_end=on_end)
@@ -249,22 +252,6 @@ class RuntimeService:
         self._used[task.id] = layers
         record.pause = task
 
-    def _find_mounted_image(self, name: str) -> ResolvedImage:
-        """Find the files of an image volume. Raises `ImageUnavailable`, `RuntimeFailure`."""
-        found = resolver.resolve_image(name, self._images)
-        if not found.layers:
-            raise RuntimeFailure(f'image "{name}" has no files to mount: {found.image.id}')
-        return found
-
-    def _acquire(self, *images: ResolvedImage) -> tuple[str, ...]:
-        """Lock the layers of images for a container, until it is dropped; returns them. Raises `RuntimeFailure`."""
-        layers = tuple(layer for image in images for layer in image.shared_layers)
-        try:
-            self._layers.acquire(layers)
-        except OSError as error:
-            raise RuntimeFailure(f"an image of the container was removed: {error.strerror or error}") from error
-        return layers
-
     def _start(
         self,
         record: SandboxRecord,
@@ -274,13 +261,6 @@ class RuntimeService:
     ) -> None:
         """Start a container, in the PID namespace of `host` if there is one. Raises as `start_container`."""
         earlier = record.attempts_of(spec.name)
-        image = resolver.resolve_image(spec.image.name, self._images)
-        mounted = {mount.image: self._find_mounted_image(mount.image) for mount in spec.mounts if mount.image}
-        mounts = (
-            msgspec.structs.replace(mount, layers=mounted[mount.image].layers or ()) if mount.image else mount
-            for mount in spec.mounts
-        )
-        spec = msgspec.structs.replace(spec, mounts=tuple(mounts))
         sandbox = record.sandbox
 
         def on_start(task: Task, failure: RuntimeFailure | None) -> None:
@@ -302,19 +282,41 @@ class RuntimeService:
                 self._forget(record, task)
             self._remove_if_empty(record)
 
-        layers = self._acquire(image, *mounted.values())
+        layers: list[str] = []
         try:
+            image = self._acquire_image(spec.image.name, layers)
+            mounts = tuple(self._with_layers(mount, layers) for mount in spec.mounts)
+            spec = msgspec.structs.replace(spec, mounts=mounts)
             job = self._planner.plan(spec, sandbox.spec, sandbox.descriptors, image)
             task = Task(
                 self._reactor, job, sandbox, image.image, self._delegation, on_start=on_start, on_end=on_end, host=host
             )
             task.fork(self._zygote)
-        except RuntimeFailure:
+        except (RuntimeFailure, ImageUnavailable):
             self._layers.release(layers)
             raise
         record.tasks.append(task)
         self._tasks[task.id] = task
         self._used[task.id] = layers
+
+    def _acquire_image(self, name: str, layers: list[str]) -> ResolvedImage:
+        """Find an image, lock its layers and append them to `layers`. Raises as `start_container`."""
+        image = resolver.resolve_image(name, self._images)
+        try:
+            self._layers.acquire(image.shared_layers)
+        except OSError as error:
+            raise RuntimeFailure(f"the image {name} was removed: {error.strerror or error}") from error
+        layers += image.shared_layers
+        return image
+
+    def _with_layers(self, mount: Mount, layers: list[str]) -> Mount:
+        """Find the files of a mounted image, as `_acquire_image` does."""
+        if not mount.image:
+            return mount
+        found = self._acquire_image(mount.image, layers)
+        if not found.layers:
+            raise RuntimeFailure(f'image "{mount.image}" has no files to mount: {found.image.id}')
+        return msgspec.structs.replace(mount, layers=found.layers)
 
     def _forget(self, record: SandboxRecord, task: Task) -> None:
         with contextlib.suppress(ValueError):
