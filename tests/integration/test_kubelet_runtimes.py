@@ -17,6 +17,7 @@ from pathlib import Path
 import pytest
 
 from bridgehead.images import archives
+from bridgehead.images.store import collection
 from bridgehead.images.store.content import ContentStore
 from bridgehead.kubelet.runtimes.runtime import ContainerInfo, ImageUnavailable, Mount, RuntimeFailure, Security
 from bridgehead.kubelet.runtimes.wire.client import RemoteSession, RuntimeClient
@@ -357,6 +358,16 @@ async def test_the_files_of_an_image_are_a_volume(world: World) -> None:
     missing = Mount(source="", target="/m", image="files.example/one:1", read_only=True, sub_path="none")
     with pytest.raises(RuntimeFailure, match='failed to prepare subPath "none" of "/m": No such file or directory'):
         await world.start("p", "missing", mounts=(missing,))
+    # Layers stay until the containers that used them are removed, whatever names images have.
+    for name in ("files.example/one:1", "files.example/two:1"):
+        assert store.remove_record(name)
+    paths = [store.layer_path(layer.diff_id) for layer in layers]
+    collection.collect(store)
+    assert [path.exists() for path in paths] == [True, True]
+    for sandbox in await world.client.list_sandboxes():
+        await world.client.remove_sandbox(sandbox.pod_uid)
+    collection.collect(store)
+    assert [path.exists() for path in paths] == [False, False]
 
 
 async def test_a_host_network_container_uses_the_hosts_network(world: World) -> None:
