@@ -20,7 +20,7 @@ class NodeSettings:
 
     `ips` are the node's addresses, `pod_cidrs` the ranges of its pods: one of each family, the primary one first.
     `pod_max_pids` bounds the processes and threads of each container; None: no bound. `system_logs` is what the
-    kubelet's server shows below /logs/.
+    kubelet's server shows below /logs/. `static_pods` is the directory of the manifests of static pods.
     """
 
     name: str
@@ -36,6 +36,7 @@ class NodeSettings:
     port: int = 10250
     pod_max_pids: int | None = DEFAULT_MAX_PIDS
     system_logs: Path = Path("/var/log")
+    static_pods: Path | None = None
 
     @property
     def ip(self) -> str:

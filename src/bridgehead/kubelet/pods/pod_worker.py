@@ -98,6 +98,17 @@ class PodWorker:
                 loop.call_later((self._deadline.at - loop.time()) / 2, self._sigterm_allowed.set)
         self._wake.set()
 
+    def observe_mirror(self, mirror: Pod | None) -> None:
+        """The mirror pod of this static pod as the API server has it now; None if it was deleted."""
+        self._status_manager.bind(mirror)
+        if mirror is not None:
+            meta = msgspec.structs.replace(self.pod.metadata, resource_version=mirror.metadata.resource_version)
+            self.observe(msgspec.structs.replace(self.pod, metadata=meta, status=mirror.status))
+
+    def stop(self) -> None:
+        """End the pod: the manifest of this static pod is gone."""
+        self._advance(WorkerEvent.DELETION_REQUESTED)
+
     def on_object_gone(self) -> None:
         """The pod was deleted from the API server, by force or by another client."""
         self._status_manager.abandon()
@@ -353,9 +364,11 @@ class PodWorker:
     async def _try_delete_object(self) -> None:
         if self._sync_status.deletion is Deletion.GONE:
             return
-        meta = self.pod.metadata
+        meta, uid = self.pod.metadata, self._status_manager.uid
+        if not uid:
+            return
         try:
-            await self._node.client.delete(PODS, meta.name, meta.namespace, uid=meta.uid, grace_period_seconds=0)
+            await self._node.client.delete(PODS, meta.name, meta.namespace, uid=uid, grace_period_seconds=0)
         except NotFound:
             return
 
