@@ -629,6 +629,26 @@ async def read_log(world, query=""):
         return response.status, await response.text()
 
 
+async def test_a_pod_over_its_storage_limit_is_evicted(world):
+    await world.start_kubelet(eviction_period=0.05)
+    limits = {"limits": {"ephemeral-storage": "1Mi"}}
+    await world.create("web", containers=[container(resources=limits)])
+    await world.create(
+        "large", containers=[container("stubborn:1", resources=limits)], terminationGracePeriodSeconds=999
+    )
+    await world.until("web", is_running)
+    await world.until("large", is_running)
+    world.runtime.layers["app"] = (1 << 20) + 1
+    message = "Pod ephemeral local storage usage exceeds the total limit of containers 1Mi. "
+    for name in ("web", "large"):
+        evicted = await world.until(name, lambda pod: pod.status.phase == "Failed")
+        assert (evicted.status.reason, evicted.status.message) == ("Evicted", message)
+        condition = next(one for one in evicted.status.conditions if one.type == "DisruptionTarget")
+        assert (condition.status, condition.reason) == ("True", "TerminationByKubelet")
+        await world.until_event(name, "Evicted", message)
+    await world.wait_for(lambda: world.runtime.sandboxes == {})
+
+
 async def test_logs_are_served_through_the_api_server(world):
     kubelet = await world.serve_kubelet()
     await world.create("web")

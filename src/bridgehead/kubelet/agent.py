@@ -25,6 +25,7 @@ from .node.reporter import NodeReporter
 from .node.settings import NodeSettings
 from .nofollow import remove_tree
 from .pods.barrier import Barrier
+from .pods.eviction import StorageEvictions
 from .pods.orphans import remove_orphan, remove_orphaned_directories
 from .pods.pod_worker import PodWorker
 from .pods.static_manifest import mirrored_uid, with_local_uid
@@ -127,6 +128,10 @@ class Kubelet:
             self._tasks.create_task(self._static.run())
             await self._remove_orphans(node)
             self._tasks.create_task(self._relist_periodically())
+            evictions = StorageEvictions(
+                settings, self.runtime, lambda: list(self._workers.values()), node.volumes.empty_dir
+            )
+            self._tasks.create_task(evictions.run())
 
     def _list_images(self) -> list[ImageRecord]:
         return self._puller.list_images() if self._puller is not None else []

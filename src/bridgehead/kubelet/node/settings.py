@@ -21,6 +21,7 @@ class NodeSettings:
     `ips` are the node's addresses, `pod_cidrs` the ranges of its pods: one of each family, the primary one first.
     `pod_max_pids` bounds the processes and threads of each container; None: no bound. `system_logs` is what the
     kubelet's server shows below /logs/. `static_pods` is the directory of the manifests of static pods.
+    `eviction_period` is the time between two measurements of the storage of pods that have limits of it.
     """
 
     name: str
@@ -37,6 +38,7 @@ class NodeSettings:
     pod_max_pids: int | None = DEFAULT_MAX_PIDS
     system_logs: Path = Path("/var/log")
     static_pods: Path | None = None
+    eviction_period: float = 10.0
 
     @property
     def ip(self) -> str:

@@ -33,6 +33,7 @@ from .barrier import Barrier
 from .pod_reporter import PodReporter
 from .pod_resize import PodResize
 from .pod_sandbox import PodSandbox
+from .pod_status import EVICTED
 from .pod_volumes import PodVolumes
 from .status_manager import PodStatusManager
 from .worker_state import Deletion, PodSyncStatus, WorkerEvent, WorkerState, advance
@@ -104,6 +105,12 @@ class PodWorker:
         if mirror is not None:
             meta = msgspec.structs.replace(self.pod.metadata, resource_version=mirror.metadata.resource_version)
             self.observe(msgspec.structs.replace(self.pod, metadata=meta, status=mirror.status))
+
+    def evict(self, message: str) -> None:
+        """End the pod because of its use of the node; it has a second to stop."""
+        if self._sync_status.is_syncing:
+            self._reporter.fail("Warning", EVICTED, message)
+            self._advance(WorkerEvent.EVICTED)
 
     def stop(self) -> None:
         """End the pod: the manifest of this static pod is gone."""
@@ -296,7 +303,7 @@ class PodWorker:
 
     async def _terminate(self) -> None:
         """Stop the containers, and publish the status as they stop."""
-        if self._sync_status.deletion is Deletion.GONE:
+        if self._sync_status.deletion is Deletion.GONE or self._sync_status.cause is WorkerEvent.EVICTED:
             self._deadline = Deadline(asyncio.get_running_loop().time() + _FORCED_GRACE_SECONDS)
         else:
             self._deadline = Deadline(self._deletion_deadline())
