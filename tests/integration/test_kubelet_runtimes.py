@@ -359,6 +359,30 @@ async def test_the_files_of_an_image_are_a_volume(world: World) -> None:
         await world.start("p", "missing", mounts=(missing,))
 
 
+async def test_the_layers_of_containers_are_measured(world: World) -> None:
+    """Of containers with the host's programs and of those with an image; a volume does not count."""
+    volume = world.directory / "volume"
+    volume.mkdir()
+    put_busybox_image(world.images / "example.com" / "tool:1")
+    await world.pod("p")
+    script = (
+        "busybox dd if=/dev/zero of=/volume/x bs=1M count=9; busybox dd if=/dev/zero of=/x bs=1M count=3; echo ok; "
+    )
+    mounts = (Mount(source=str(volume), target="/volume"),)
+    await world.start("p", "host", command=("sh", "-c", f"{script} sleep 2000"), mounts=mounts)
+    await world.start("p", "own", image="example.com/tool:1", args=(f"{script} busybox sleep 2000",), mounts=mounts)
+    for name in ("host", "own"):
+
+        async def has_written(name: str = name) -> bool:
+            return "stdout F ok" in world.log("p", name)
+
+        await until(has_written)
+    measured = await world.client.measure_layers("p")
+    assert measured.keys() == {"host", "own"}
+    assert all(3 << 20 <= size < 5 << 20 for size in measured.values())
+    assert await world.client.measure_layers("none") == {}
+
+
 async def test_a_host_network_container_uses_the_hosts_network(world: World) -> None:
     await world.pod("node-agent", host_network=True)
     [sandbox] = await world.client.list_sandboxes()

@@ -29,12 +29,12 @@ def is_limited(pod: Pod) -> bool:
 
 
 def sized_volumes(pod: Pod) -> list[str]:
-    """Return the names of the emptyDirs on disk. Those in memory are as large as their tmpfs."""
+    """Return the names of the emptyDirs on disk. An emptyDir in memory is as large as its tmpfs."""
     return [one.name for one in pod.spec.volumes if one.empty_dir is not None and one.empty_dir.medium != "Memory"]
 
 
 def describe_excess(pod: Pod, use: StorageUse) -> str:
-    """Return why the pod is evicted, in the kubelet's words; "" for a pod within its limits."""
+    """Return the reason of an eviction, as kubelets write it; "" for a pod within its limits."""
     for volume in pod.spec.volumes:
         if volume.empty_dir is not None and _is_sized(volume):
             limit = volume.empty_dir.size_limit or 0
