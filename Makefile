@@ -65,7 +65,7 @@ check: .venv/.prepared
 	@$(PYTHON) -m pytest -q tests/unit/test_architecture.py
 
 bench: .venv/.prepared
-	@scripts/system-packages nft iptables-restore ip curl kubectl dnsperf linux.uml modprobe cc bird keepalived
+	@scripts/system-packages nft iptables-restore ip curl kubectl dnsperf linux.uml modprobe cc bird keepalived docker-registry skopeo umoci busybox
 	@$(PYTHON) -m benchmarks
 
 chaos: .venv/.prepared
