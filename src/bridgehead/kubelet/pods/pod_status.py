@@ -92,6 +92,7 @@ def pod_status(pod: Pod, view: PodView, now: float) -> PodStatus:
         ephemeral_container_statuses=tuple(_ephemeral_status(pod, c, view) for c in spec.ephemeral_containers),
         observed_generation=generation,
         qos_class=pod.status.qos_class,
+        nominated_node_name=pod.status.nominated_node_name,
     )
 
 
