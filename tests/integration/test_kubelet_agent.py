@@ -347,6 +347,20 @@ async def test_volumes_follow_changes_of_their_objects(world):
     assert not shown.exists()
 
 
+async def test_the_image_of_a_volume_is_there_before_the_container_starts(world):
+    await world.start_kubelet()
+    mounts = [{"name": "files", "mountPath": "/files", "subPath": "docs"}]
+    for name, image in (("web", "app:2"), ("lost", "none:1")):
+        volumes = [{"name": "files", "image": {"reference": image, "pullPolicy": "IfNotPresent"}}]
+        await world.create(name, containers=[container(volumeMounts=mounts)], volumes=volumes)
+    await world.until("web", is_running)
+    mount = mounted(world.runtime.specs[0], "/files")
+    assert (mount.image, mount.sub_path, mount.read_only, mount.source) == ("app:2", "docs", True, "")
+    await world.until_event("web", "Pulled", 'Container image "app:2" already present on machine')
+    await world.until("lost", waits_for("ErrImagePull"))
+    await world.until_event("lost", "Failed", 'Failed to pull image "none:1"')
+
+
 async def test_volumes_follow_the_labels_and_annotations_of_the_pod(world):
     await world.start_kubelet()
     items = [{"path": name, "fieldRef": {"fieldPath": f"metadata.{name}"}} for name in ("labels", "annotations")]

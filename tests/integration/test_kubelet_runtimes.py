@@ -814,6 +814,30 @@ async def test_attach_has_a_terminal(world: World) -> None:
     assert any("/dev/pts/0" in line for line in world.log("p"))
 
 
+async def test_images_of_tools_bring_what_tutorials_type(world: World) -> None:
+    """`redis-cli` is built in; `ping` and `wget` are BusyBox's whatever the host has; curl's image takes options."""
+    tools.require("busybox", "curl")
+    own = await world.pod("p")
+    await world.start("p", "redis", image="redis")
+    await world.wait_port("p", 6379)
+    admin = await world.start("p", image="wangxiaochun/admin-box:v0.1", command=("sleep", "2000"))
+    answers = await world.sh(admin, f"redis-cli -h {own} set a '1 2'; echo 'get a' | redis-cli -h {own}")
+    assert answers == "OK\n1 2\n"
+    refused = await world.client.exec_in_container(admin.id, ("redis-cli", "-p", "1", "ping"), timeout=DEADLINE)
+    message = b"Could not connect to Redis at 127.0.0.1:1: Connection refused\n"
+    assert (refused.exit_code, refused.output) == (1, message)
+    assert "56 data bytes" in await world.sh(admin, f"ping -c 1 {own}")
+    where = await world.sh(admin, "for tool in ping nc wget telnet; do command -v $tool; done")
+    assert where.split() == [f"/usr/lib/network-tools/{name}" for name in ("ping", "nc", "wget", "telnet")]
+    await world.pod("c")
+    version = await world.start("c", image="curlimages/curl:8.9.1", args=("--version",))
+    assert (await world.wait_exit(version.id)).exit_code == 0
+    assert world.log("c")[0].startswith("stdout F curl ")
+    shell = await world.start("c", "shell", image="curlimages/curl", args=("sh", "-c", "echo a shell"))
+    assert (await world.wait_exit(shell.id)).exit_code == 0
+    assert world.log("c", "shell") == ["stdout F a shell"]
+
+
 async def test_a_container_runs_as_another_user() -> None:
     """The user can write its own files and /tmp. The test needs a user namespace with all ids."""
     with make_node("root") as node:

@@ -326,7 +326,7 @@ class FakeRuntime:
 
 
 def _check_mount(mount: Mount) -> None:
-    if not os.path.exists(mount.source):
+    if not mount.image and not os.path.exists(mount.source):
         raise RuntimeFailure(f"mount source {mount.source} does not exist")
     if mount.sub_path.startswith("/") or ".." in mount.sub_path.split("/"):
         raise RuntimeFailure(f"{mount.sub_path} leads out of the volume")
