@@ -743,16 +743,13 @@ async def test_a_stand_in_names_in_its_log_what_it_does_not_do(world: World) -> 
             ports=("80/TCP", "8080/TCP"),
             variables=("WORKERS",),
         )
-        await world.wait_port(pod, 80)
-        assert world.log(pod) == expected
+
+    async def both_have(lines: list[str]) -> bool:
+        return all(world.log(pod) == lines for pod in ("direct", "shell"))
+
+    await until(lambda: both_have(expected))
     (configuration / "later.conf").write_text("")
-    for pod in ("direct", "shell"):
-        line = expected[-1].replace("default.conf", "later.conf")
-
-        async def is_named(pod: str = pod, line: str = line) -> bool:
-            return world.log(pod)[len(expected) :] == [line]
-
-        await until(is_named)
+    await until(lambda: both_have([*expected, expected[-1].replace("default.conf", "later.conf")]))
 
 
 async def test_attach_reads_the_containers_output(world: World) -> None:

@@ -58,8 +58,10 @@ class Preemptor:
         nomination = self._nominated.get(uid)
         return nomination.node_name if nomination is not None else ""
 
-    def with_nominated(self, facts: PodFacts, nodes: Mapping[str, NodeState]) -> dict[str, NodeState]:
+    def with_nominated(self, facts: PodFacts, nodes: Mapping[str, NodeState]) -> Mapping[str, NodeState]:
         """Return the nodes as they are for a pod: with the nominated pods that go before it."""
+        if not self._nominated:
+            return nodes
         found = dict(nodes)
         for uid, other in self._nominated.items():
             goes_before = priority_of(other.facts.pod) >= priority_of(facts.pod)

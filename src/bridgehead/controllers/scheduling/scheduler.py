@@ -199,12 +199,11 @@ class Scheduler:
 
     def _choose_node(self, facts: PodFacts, claims: PodClaims) -> tuple[Placement, Preemption]:
         """Choose a node, or pods to preempt."""
-        nodes = self._state.nodes()
         if claims.blocked:
-            return Placement(message=explain_everywhere(claims.blocked, len(nodes))), Preemption()
+            return Placement(message=explain_everywhere(claims.blocked, len(self._state.nodes()))), Preemption()
         has_claims = claims.volumes or claims.delayed
         volumes = self._claims.filter(claims) if has_claims else None
-        nodes = self._preemptor.with_nominated(facts, nodes)
+        nodes = self._preemptor.with_nominated(facts, self._state.nodes())
         placement = schedule_pod(facts, nodes, self._namespaces, volumes, claims.exclusive)
         if placement.node_name or not placement.refused:
             return placement, Preemption()
