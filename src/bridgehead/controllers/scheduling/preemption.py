@@ -55,6 +55,27 @@ class Preemption:
     is_eligible: bool = True
 
 
+@dataclass(frozen=True)
+class Nomination:
+    """A pod for which room is made on a node."""
+
+    facts: PodFacts
+    node_name: str
+
+
+def add_nominated(
+    facts: PodFacts, nodes: Mapping[str, NodeState], nominated: Iterable[Nomination]
+) -> dict[str, NodeState]:
+    """Return the nodes as they are for a pod: with the nominated pods of the same or a higher priority."""
+    found = dict(nodes)
+    for other in nominated:
+        goes_before = priority_of(other.facts.pod) >= priority_of(facts.pod)
+        if other.facts.pod.metadata.uid != facts.pod.metadata.uid and goes_before and other.node_name in found:
+            state = found[other.node_name] = found[other.node_name].copy()
+            state.add(other.facts)
+    return found
+
+
 def priority_of(pod: Pod) -> int:
     return pod.spec.priority or 0
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 
 from bridgehead.client import ApiClient, EventRecorder
 from bridgehead.client.errors import Conflict, NotFound
@@ -20,13 +19,16 @@ from ..pod_status import disruption, patch_pod_status
 from ..shared import Informers
 from .cluster_state import NodeState, PodFacts
 from .filters import Reason
-from .preemption import BY_SCHEDULER, DISRUPTION_MESSAGE, Preemption, Refusals, plan_preemption, priority_of
-
-
-@dataclass(frozen=True)
-class _Nomination:
-    facts: PodFacts
-    node_name: str
+from .preemption import (
+    BY_SCHEDULER,
+    DISRUPTION_MESSAGE,
+    Nomination,
+    Preemption,
+    Refusals,
+    add_nominated,
+    plan_preemption,
+    priority_of,
+)
 
 
 class Preemptor:
@@ -39,7 +41,7 @@ class Preemptor:
         self._recorder = recorder
         self._clock = clock
         self._budgets = informers.get(POD_DISRUPTION_BUDGETS)
-        self._nominated: dict[str, _Nomination] = {}  # by uid
+        self._nominated: dict[str, Nomination] = {}  # by uid
 
     async def wait_synced(self) -> None:
         await self._budgets.wait_synced()
@@ -48,7 +50,7 @@ class Preemptor:
         """A pod without a node, which may have been nominated before this process began."""
         name = pod.status.nominated_node_name
         if name and pod.metadata.uid not in self._nominated:
-            self._nominated[pod.metadata.uid] = _Nomination(PodFacts.of(pod), name)
+            self._nominated[pod.metadata.uid] = Nomination(PodFacts.of(pod), name)
 
     def forget(self, uid: str) -> None:
         self._nominated.pop(uid, None)
@@ -60,15 +62,7 @@ class Preemptor:
 
     def with_nominated(self, facts: PodFacts, nodes: Mapping[str, NodeState]) -> Mapping[str, NodeState]:
         """Return the nodes as they are for a pod: with the nominated pods that go before it."""
-        if not self._nominated:
-            return nodes
-        found = dict(nodes)
-        for uid, other in self._nominated.items():
-            goes_before = priority_of(other.facts.pod) >= priority_of(facts.pod)
-            if uid != facts.pod.metadata.uid and goes_before and other.node_name in found:
-                state = found[other.node_name] = found[other.node_name].copy()
-                state.add(other.facts)
-        return found
+        return add_nominated(facts, nodes, self._nominated.values()) if self._nominated else nodes
 
     def plan(
         self,
@@ -80,7 +74,7 @@ class Preemptor:
         """Choose victims. The nomination counts at once."""
         preemption = plan_preemption(facts, nodes, refused, list(self._budgets.items()), refusals)
         if preemption.node_name:
-            self._nominated[facts.pod.metadata.uid] = _Nomination(facts, preemption.node_name)
+            self._nominated[facts.pod.metadata.uid] = Nomination(facts, preemption.node_name)
         elif preemption.is_eligible:
             self.forget(facts.pod.metadata.uid)
         return preemption

@@ -11,7 +11,7 @@ import pytest
 from bridgehead.controllers.scheduling.cluster_state import NodeState, PodFacts
 from bridgehead.controllers.scheduling.filters import Filters, Reason
 from bridgehead.controllers.scheduling.placement import schedule_pod
-from bridgehead.controllers.scheduling.preemption import Preemption, plan_preemption
+from bridgehead.controllers.scheduling.preemption import Nomination, Preemption, add_nominated, plan_preemption
 from bridgehead.objects.core import Pod
 from bridgehead.objects.policy import PodDisruptionBudget
 
@@ -149,3 +149,19 @@ def test_a_pod_waits_for_its_victims_to_end() -> None:
     found = preempt(world(ending), waiting)
     assert (found.message, found.is_eligible) == ("not eligible due to a terminating pod on the nominated node.", False)
     assert names(preempt(world(victim), waiting)) == ("n", "n1")
+
+
+def test_the_room_of_a_nominated_pod_is_kept_from_pods_of_no_higher_priority() -> None:
+    made = world(nodes=2)
+    urgent = Nomination(PodFacts.of(ranked("u", 5, "3")), "n")
+    lost = Nomination(PodFacts.of(ranked("l", 5, "3")), "gone")
+
+    def used(one: Pod) -> list[int]:
+        found = add_nominated(PodFacts.of(one), made.state.nodes(), [urgent, lost])
+        return [found[name].requested["cpu"] for name in "nm"]
+
+    assert used(ranked("p", 1)) == [3000, 0]
+    assert used(ranked("p", 5)) == [3000, 0]
+    assert used(ranked("p", 6)) == [0, 0]
+    assert used(ranked("u", 5)) == [0, 0]
+    assert made.state.nodes()["n"].requested["cpu"] == 0
