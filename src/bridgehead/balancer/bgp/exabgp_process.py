@@ -93,7 +93,8 @@ class ExaBgpProcess:
 
     async def stop(self) -> str:
         """End the process. Return the last lines of its log."""
-        self._commands.abort()
+        if not self._commands.is_closing():  # else the process has ended, or its helper that reads the commands
+            self._commands.abort()
         await end(self._process, _END_SECONDS)
         _remove(self._configuration)
         self._log_reader.cancel()
