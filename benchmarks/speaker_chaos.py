@@ -1,4 +1,4 @@
-"""Who answers for load-balancer addresses while the processes of speakers are killed and stopped at random.
+"""Holders of load-balancer addresses while the processes of speakers are killed and stopped at random.
 
     python -m benchmarks.speaker_chaos [SECONDS [SEED]]
 

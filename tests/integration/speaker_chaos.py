@@ -55,7 +55,7 @@ ACTIVE_SECONDS = 6 * PROBE_SECONDS
 # Two nodes may answer for an address while it is handed over (layer2/announcer.py), until a split has healed, and until
 # a process that was continued has learned what the others have concluded meanwhile.
 ALLOWED_SECONDS = 1.0
-LEFT_ALONE_SECONDS = 2.0  # after which a node is expected to announce what it should
+LEFT_ALONE_SECONDS = 1.0
 
 
 class Seen(NamedTuple):
@@ -224,7 +224,7 @@ class Chaos:
     async def _act(self, tasks: asyncio.TaskGroup) -> None:
         node = self.random.choice(NODES_IN_WORLD)
         kind = self.random.choice(("kill", "kill", "stop", "stop", "stop", "end", "cordon", "endpoints"))
-        if not any(self._is_well(other) for other in NODES_IN_WORLD if other != node):
+        if not any([await self._is_well(other) for other in NODES_IN_WORLD if other != node]):
             return
         self._disturbed[node] = time.monotonic()
         if kind == "cordon":
@@ -248,12 +248,16 @@ class Chaos:
                     self._stopped[pid] = node
                     tasks.create_task(self._continue_later(pid, self.random.uniform(0.02, 2.5)))
 
-    def _is_well(self, node: str) -> bool:
-        return (
-            node not in self._stopped.values()
-            and self.world.speakers[node].process.poll() is None
-            and time.monotonic() - self._disturbed.get(node, 0.0) > LEFT_ALONE_SECONDS
-        )
+    async def _is_well(self, node: str) -> bool:
+        """Whether a node announces what it should, since it has been left alone for a while."""
+        if (
+            node in self._stopped.values()
+            or self.world.speakers[node].process.poll() is not None
+            or time.monotonic() - self._disturbed.get(node, 0.0) < LEFT_ALONE_SECONDS
+        ):
+            return False
+        status = await self.world.read_status(node)
+        return status.get("notReady") == "" and node in status["members"]
 
     async def _continue_later(self, pid: int, seconds: float) -> None:
         await asyncio.sleep(seconds)
@@ -281,7 +285,7 @@ class Chaos:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What the observer saw: when two machines answered for longest, and nobody for each address."""
+    """The worst that the observer saw: when two machines answered for one address, and when nobody did, for each."""
 
     overlap: Span
     silences: list[Span]

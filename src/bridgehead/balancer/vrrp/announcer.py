@@ -31,8 +31,8 @@ from .plan import Group, VrrpPlan
 log = logging.getLogger("bridgehead.balancer.vrrp")
 
 _QUIET_SECONDS = 0.05  # changes that follow each other sooner are one reload
-_FIRST_RETRY_SECONDS, _LONGEST_RETRY_SECONDS = 0.5, 30.0
-_STABLE_SECONDS = 60.0  # a keepalived that ran for so long starts again without back-off
+_FIRST_RETRY_SECONDS, _LONGEST_RETRY_SECONDS = 0.1, 5.0
+_STABLE_SECONDS = 10.0  # a keepalived that ran for so long starts again without back-off
 _RESIGN_SECONDS = (0.0, 0.15, 0.3)  # after keepalived has its low priority; one packet may be lost
 _WHY = "master of its VRRP group"
 
