@@ -168,10 +168,12 @@ class VrrpAnnouncer:
         return render_configuration(list(self._instances()), fifo, existing_user_name(), is_alone=is_alone)
 
     def _instances(self) -> Iterator[Instance]:
-        for group in self._groups.values():
+        is_alone = self._view is not None and self._view.is_alone
+        for name, group in self._groups.items():
             link = find_link(group.key.interface)
             if link:
-                yield Instance(group, link, bool(address_on(socket.if_nametoindex(link), 4)))
+                has_ipv4 = bool(address_on(socket.if_nametoindex(link), 4))
+                yield Instance(group, link, has_ipv4, is_resigned=is_alone and name in self._masters)
             else:
                 log.error("no interface %s on this node", group.key.interface)
 
