@@ -29,6 +29,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
 
 from bridgehead.balancer.definitions.install import install
+from bridgehead.balancer.heartbeat_key import OWN_NAMESPACE
 from bridgehead.client import ApiClient
 from bridgehead.network.syscalls import setns
 from bridgehead.objects import metallb
@@ -296,9 +297,9 @@ class SpeakerWorld:
         await self.api.start()
         self.client = ApiClient(self.api.config)
         await self.client.__aenter__()
-        await install(self.client, NAMESPACE)
+        await install(self.client, NAMESPACE, OWN_NAMESPACE)
         key = base64.b64encode(bytes(range(32))).decode()
-        await self.create(SECRETS, {"metadata": _meta("bridgehead-speakers", NAMESPACE), "data": {"key": key}})
+        await self.create(SECRETS, {"metadata": _meta("bridgehead-speakers", OWN_NAMESPACE), "data": {"key": key}})
         for name in NODES_IN_WORLD:
             await self.create(NODES, {"metadata": _meta(name, labels={"kubernetes.io/hostname": name})})
             addresses = [{"type": "InternalIP", "address": node_ip(name)}]

@@ -63,13 +63,15 @@ class _AddOn:
     """Workloads of kube-system that a lab has or has not. The first one's name is the label of its pods."""
 
     title: str
-    file: str
+    files: tuple[str, ...]
     daemon_sets: tuple[str, ...]
     deployments: tuple[str, ...] = ()
 
 
-_NODE_DNS = _AddOn("the DNS on each node", "node-dns.yaml", ("bridgehead-node-dns",))
-_BALANCER = _AddOn("the load balancer", "balancer.yaml", ("bridgehead-speaker",), ("bridgehead-balancer",))
+_NODE_DNS = _AddOn("the DNS on each node", ("node-dns.yaml",), ("bridgehead-node-dns",))
+_BALANCER = _AddOn(
+    "the load balancer", ("balancer-rbac.yaml", "balancer.yaml"), ("bridgehead-speaker",), ("bridgehead-balancer",)
+)
 
 
 def system_manifests(file: str, config: LabConfig) -> list[dict[str, Any]]:
@@ -226,13 +228,15 @@ class _Start:
     async def _settle(self, add_on: _AddOn, is_wanted: bool) -> None:
         """Install an add-on, or remove that of a previous run."""
         if is_wanted:
-            await self._install(add_on.file)
+            for file in add_on.files:
+                await self._install(file)
         elif add_on not in self._removed:
-            workloads = [(_KINDS["DaemonSet"], name) for name in add_on.daemon_sets]
-            workloads += [(_KINDS["Deployment"], name) for name in add_on.deployments]
-            for kind, name in workloads:
-                with contextlib.suppress(NotFound):
-                    await self._client.delete(kind, name, "kube-system")
+            manifests = [one for file in add_on.files for one in system_manifests(file, self._config)]
+            for manifest in reversed(manifests):
+                kind, meta = _KINDS[manifest["kind"]], manifest["metadata"]
+                if kind is not NAMESPACES:  # one may have objects of the user's
+                    with contextlib.suppress(NotFound):
+                        await self._client.delete(kind, meta["name"], meta.get("namespace", ""))
             self._removed.add(add_on)
 
     def _missing_pods(self, add_on: _AddOn) -> str | None:
