@@ -1,9 +1,9 @@
 """Directory for the files of a speaker's child processes.
 
-A speaker that is killed removes nothing, and its files may contain passwords. Each speaker therefore holds a lock
-(flock) on its directory as long as it lives, and removes the directories without a lock when it starts. Child processes
-end with their speaker, except stopped ones (SIGSTOP), which would go on beside their successors one day: those whose
-command line names such a directory are killed.
+A speaker that is killed removes nothing. Each speaker therefore holds a lock (flock) on its directory as long as it
+lives, and removes the directories without a lock when it starts. Child processes end with their speaker, except stopped
+ones (SIGSTOP), which would go on beside their successors one day: those whose command line names such a directory are
+killed.
 """
 
 from __future__ import annotations

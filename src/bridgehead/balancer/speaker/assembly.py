@@ -62,7 +62,7 @@ class Speaker:
                 self._vrrp_section = vrrp.section
             self.layer2 = Layer2Announcer(observer, interfaces=interfaces, serves_vrrp=keepalived is None)
             self.bgp = BgpAnnouncer(
-                observer, detector, functools.partial(read_password, client), self._record_about_peer, workspace
+                observer, detector, functools.partial(read_password, client), self._record_about_peer
             )
             return [self.layer2, self.bgp, vrrp, OpenElbReporter(observer, self._record_about_eip)]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from bridgehead.balancer.detection.membership import DEAD_AFTER, ISOLATED_SECONDS
@@ -191,7 +191,6 @@ def test_a_replayed_packet_is_no_evidence():
     assert cluster.members("node1") == {"node1"}
 
 
-@settings(max_examples=40)
 @given(st.integers(0, 2**32), st.floats(0, 0.15), st.lists(st.floats(0.01, 0.25), max_size=12))
 def test_no_node_is_declared_dead_by_lost_packets_or_short_pauses(seed, loss, pauses):
     """A tenth of all packets may be lost, and nodes may pause for less than the time after which they are dead."""
@@ -210,7 +209,6 @@ def test_no_node_is_declared_dead_by_lost_packets_or_short_pauses(seed, loss, pa
     assert all(change.is_alive for node in cluster.nodes.values() for change in node.membership.changes)
 
 
-@settings(max_examples=40)
 @given(
     st.integers(0, 2**32),
     st.lists(st.sampled_from(["pause", "resume", "split", "isolate", "heal", "loss"]), min_size=1, max_size=8),
