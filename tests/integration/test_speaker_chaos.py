@@ -11,7 +11,7 @@ from .speaker_chaos import ACTIVE_SECONDS, Seen, longest_overlap, longest_silenc
 
 pytestmark = pytest.mark.integration
 
-SECONDS = 6.0
+SECONDS = 4.0
 
 
 @in_namespace
