@@ -14,7 +14,16 @@ import pytest
 
 from bridgehead.images import archives
 from bridgehead.images.store.content import ContentStore
-from bridgehead.kubelet.runtimes.runtime import ContainerInfo, Mount, RuntimeFailure, Seccomp, Security
+from bridgehead.kubelet.runtimes.runtime import (
+    ContainerInfo,
+    ContainerSpec,
+    Image,
+    ImageUnavailable,
+    Mount,
+    RuntimeFailure,
+    Seccomp,
+    Security,
+)
 from tests.image_files import archive_of, busybox_entries, image_of, layer_of
 
 from .runtime_world import DEADLINE, FIRST_ID, Node, World, enter_world, make_node, until
@@ -180,6 +189,9 @@ async def test_a_container_shares_the_processes_of_another(world: World) -> None
 
 async def test_the_containers_of_a_pod_share_their_processes(world: World) -> None:
     await world.pod("q", share_processes=True)
+    removed = ContainerSpec(pod_uid="q", name="none", attempt=0, image=Image(name="removed", id="", source="registry"))
+    with pytest.raises(ImageUnavailable):  # found out when the processes that share the namespace are there
+        await asyncio.wait_for(world.client.start_container(removed), 30)
     app = await world.start("q", "app", command=("sh", "-c", "(sleep 4321 &); exec sleep 1234"))
     other = await world.start("q", "other", command=("sleep", "1000"))
     shown = await world.sh(other, COMMANDS)

@@ -8,18 +8,13 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
-import re
 import signal
 import socket
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Final
 
-import msgspec
-
-from bridgehead.images.store.layer_locks import LayerLocks
-from bridgehead.kubelet.runtimes.images import host_tools, resolver
-from bridgehead.kubelet.runtimes.images.resolver import ImageDirectories, ResolvedImage
-from bridgehead.kubelet.runtimes.isolation import cgroups, host_files, privileges
+from bridgehead.kubelet.runtimes.images import resolver
+from bridgehead.kubelet.runtimes.images.resolver import ImageDirectories
 from bridgehead.kubelet.runtimes.runtime import (
     ContainerInfo,
     ContainerSpec,
@@ -27,22 +22,20 @@ from bridgehead.kubelet.runtimes.runtime import (
     Image,
     ImageUnavailable,
     Limits,
-    Mount,
     RuntimeFailure,
-    RuntimeFeatures,
     SandboxInfo,
     SandboxSpec,
     Security,
     port_refused,
 )
 from bridgehead.kubelet.runtimes.service.attachments import Attachment
-from bridgehead.kubelet.runtimes.service.container_plan import ContainerPlanner, NodeFiles, find_last_id, plan_exec
+from bridgehead.kubelet.runtimes.service.container_plan import plan_exec
 from bridgehead.kubelet.runtimes.service.exec_tasks import ExecStreams, ExecSync
-from bridgehead.kubelet.runtimes.service.process_ledger import ProcessLedger
+from bridgehead.kubelet.runtimes.service.launcher import Launcher
 from bridgehead.kubelet.runtimes.service.reactor import Reactor
 from bridgehead.kubelet.runtimes.service.sandboxes import Sandbox, SandboxMaker
+from bridgehead.kubelet.runtimes.service.stop_signals import parse_signal
 from bridgehead.kubelet.runtimes.service.tasks import Task
-from bridgehead.kubelet.runtimes.spawn.program_start import DEFAULT_PATH
 from bridgehead.kubelet.runtimes.spawn.zygote import Zygote
 
 # As with containerd.
@@ -82,34 +75,19 @@ class RuntimeService:
         self._images = images
         self._on_exit = on_exit
         self._zygote = zygote
-        self._layers = LayerLocks()
-        self._used: dict[str, Sequence[str]] = {}  # layers, by the container's id until the container is removed
         self._sandbox_maker = SandboxMaker()
-        self._ledger = ProcessLedger(os.path.join(root_dir, "processes"))
-        self._delegation: cgroups.Delegation | None = None
-        delegated = cgroups.find_delegated()
-        if isinstance(delegated, str):
-            lack = lack_of_cgroup or delegated
-        else:
-            self._delegation = delegated.for_runtime(root_dir)
-            lack = _describe_missing_controllers(delegated)
-        self.features = RuntimeFeatures(limits=lack, last_id=find_last_id())
-        self._planner = _make_planner(root_dir, has_cgroups=self._delegation is not None)
+        self._launcher = Launcher(
+            reactor=reactor, root_dir=root_dir, images=images, zygote=zygote, lack_of_cgroup=lack_of_cgroup
+        )
+        self.features = self._launcher.features
         self._sandboxes: dict[str, SandboxRecord] = {}  # by the pod's uid
         self._tasks: dict[str, Task] = {}  # by container id
-        self._ledger.end_all()
-        self._remove_cgroups()
 
     def close(self) -> None:
         """Release what is left after `end_all`."""
-        self._remove_cgroups()
+        self._launcher.close()
         self._sandbox_maker.close()
         self._zygote.close()
-
-    def _remove_cgroups(self) -> None:
-        if self._delegation is not None:
-            with contextlib.suppress(OSError):  # they are empty directories; the next runtime tries again
-                self._delegation.remove_leftovers()
 
     # Images and sandboxes.
 
@@ -180,7 +158,9 @@ class RuntimeService:
 
     # Containers.
 
-    def start_container(self, spec: ContainerSpec, on_done: Callable[[ContainerInfo | RuntimeFailure], None]) -> None:
+    def start_container(
+        self, spec: ContainerSpec, on_done: Callable[[ContainerInfo | RuntimeFailure | ImageUnavailable], None]
+    ) -> None:
         """Raises `RuntimeFailure` or `ImageUnavailable` for what is known at once."""
         record = self._sandboxes.get(spec.pod_uid)
         if record is None or record.on_empty:
@@ -199,7 +179,7 @@ class RuntimeService:
                 return
             try:
                 self._start(record, spec, host, on_done)
-            except RuntimeFailure as failure:
+            except (RuntimeFailure, ImageUnavailable) as failure:
                 on_done(failure)
 
         self._find_pause(record, on_pause)
@@ -209,16 +189,19 @@ class RuntimeService:
         if record.pause is not None and record.pause.is_started:
             on_done(record.pause)
             return
+        if record.pause is None:
+            record.pause = self._start_pause(record)
         record.on_pause.append(on_done)
-        if record.pause is not None:
-            return
-        sandbox = record.sandbox
-        layers: list[str] = []
-        image = self._acquire_image(_PAUSE_IMAGE, layers)
-        security = Security(drop_capabilities=("ALL",), no_new_privileges=True, read_only_root=True)
-        limits = Limits(oom_score_adj=_PAUSE_OOM_SCORE_ADJ)
+
+    def _start_pause(self, record: SandboxRecord) -> Task:
+        """Raises as `start_container`."""
         spec = ContainerSpec(
-            pod_uid=sandbox.spec.pod_uid, name="", attempt=0, image=image.image, security=security, limits=limits
+            pod_uid=record.sandbox.spec.pod_uid,
+            name="",
+            attempt=0,
+            image=self.find_image(_PAUSE_IMAGE),
+            security=Security(drop_capabilities=("ALL",), no_new_privileges=True, read_only_root=True),
+            limits=Limits(oom_score_adj=_PAUSE_OOM_SCORE_ADJ),
         )
 
         def answer(result: Task | RuntimeFailure) -> None:
@@ -228,7 +211,6 @@ class RuntimeService:
 
         def on_start(task: Task, failure: RuntimeFailure | None) -> None:
             if failure is None:
-                self._ledger.add(task.pid)
                 answer(task)
                 return
             record.pause = None
@@ -237,31 +219,21 @@ class RuntimeService:
             self._remove_if_empty(record)
 
         def on_end(task: Task) -> None:
-            self._ledger.remove(task.pid)
             record.pause = None
             self._drop(task)
             self._remove_if_empty(record)
 
-        try:
-            job = self._planner.plan(spec, sandbox.spec, sandbox.descriptors, image)
-            task = Task(self._reactor, job, sandbox, image.image, self._delegation, on_start=on_start, on_end=on_end)
-            task.fork(self._zygote)
-        except RuntimeFailure:
-            self._layers.release(layers)
-            raise
-        self._used[task.id] = layers
-        record.pause = task
+        return self._launcher.launch(spec, record.sandbox, on_start=on_start, on_end=on_end)
 
     def _start(
         self,
         record: SandboxRecord,
         spec: ContainerSpec,
         host: Task | None,
-        on_done: Callable[[ContainerInfo | RuntimeFailure], None],
+        on_done: Callable[[ContainerInfo | RuntimeFailure | ImageUnavailable], None],
     ) -> None:
         """Start a container, in the PID namespace of `host` if there is one. Raises as `start_container`."""
         earlier = record.attempts_of(spec.name)
-        sandbox = record.sandbox
 
         def on_start(task: Task, failure: RuntimeFailure | None) -> None:
             if failure is not None:
@@ -269,54 +241,20 @@ class RuntimeService:
                 on_done(failure)
                 self._remove_if_empty(record)
                 return
-            self._ledger.add(task.pid)
             for other in earlier:
                 if not other.is_running:
                     self._forget(record, other)
             on_done(task.info)
 
         def on_end(task: Task) -> None:
-            self._ledger.remove(task.pid)
             self._on_exit(task.info)
             if any(other.spec.attempt > spec.attempt for other in record.attempts_of(spec.name)):
                 self._forget(record, task)
             self._remove_if_empty(record)
 
-        layers: list[str] = []
-        try:
-            image = self._acquire_image(spec.image.name, layers)
-            mounts = tuple(self._with_layers(mount, layers) for mount in spec.mounts)
-            spec = msgspec.structs.replace(spec, mounts=mounts)
-            job = self._planner.plan(spec, sandbox.spec, sandbox.descriptors, image)
-            task = Task(
-                self._reactor, job, sandbox, image.image, self._delegation, on_start=on_start, on_end=on_end, host=host
-            )
-            task.fork(self._zygote)
-        except (RuntimeFailure, ImageUnavailable):
-            self._layers.release(layers)
-            raise
+        task = self._launcher.launch(spec, record.sandbox, on_start=on_start, on_end=on_end, host=host)
         record.tasks.append(task)
         self._tasks[task.id] = task
-        self._used[task.id] = layers
-
-    def _acquire_image(self, name: str, layers: list[str]) -> ResolvedImage:
-        """Find an image, lock its layers and append them to `layers`. Raises as `start_container`."""
-        image = resolver.resolve_image(name, self._images)
-        try:
-            self._layers.acquire(image.shared_layers)
-        except OSError as error:
-            raise RuntimeFailure(f"the image {name} was removed: {error.strerror or error}") from error
-        layers += image.shared_layers
-        return image
-
-    def _with_layers(self, mount: Mount, layers: list[str]) -> Mount:
-        """Find the files of a mounted image, as `_acquire_image` does."""
-        if not mount.image:
-            return mount
-        found = self._acquire_image(mount.image, layers)
-        if not found.layers:
-            raise RuntimeFailure(f'image "{mount.image}" has no files to mount: {found.image.id}')
-        return msgspec.structs.replace(mount, layers=found.layers)
 
     def _forget(self, record: SandboxRecord, task: Task) -> None:
         with contextlib.suppress(ValueError):
@@ -325,7 +263,7 @@ class RuntimeService:
 
     def _drop(self, task: Task) -> None:
         self._tasks.pop(task.id, None)
-        self._layers.release(self._used.pop(task.id, ()))
+        self._launcher.release(task)
 
     def update_container(self, container_id: str, limits: Limits) -> None:
         """Raises `RuntimeFailure`."""
@@ -400,32 +338,3 @@ class RuntimeService:
         if not task.is_running:
             raise RuntimeFailure("container is not running")
         return task
-
-
-def parse_signal(text: str) -> int:
-    """Return the number of a stop signal ("SIGQUIT", "RTMIN+3", "3"), SIGTERM if it names none that exists."""
-    found = re.fullmatch(r"(\w*)([+-]\d+)?", text.strip().upper())
-    if found is None:
-        return signal.SIGTERM
-    name, offset = found[1], int(found[2] or 0)
-    base = int(name) if name.isdecimal() else int(getattr(signal.Signals, f"SIG{name.removeprefix('SIG')}", 0))
-    return base + offset if base and base + offset in signal.valid_signals() else signal.SIGTERM
-
-
-def _make_planner(root_dir: str, *, has_cgroups: bool) -> ContainerPlanner:
-    base = os.path.join(root_dir, "container")
-    os.makedirs(base, exist_ok=True)
-    files = NodeFiles(
-        host_root=host_files.observe_host_root(os.path.join(root_dir, "copies")),
-        base=base,
-        tools=host_tools.prepare_tools(root_dir, DEFAULT_PATH),
-        own_paths=host_files.own_paths(),
-    )
-    with open("/proc/self/status", encoding="utf-8", errors="replace") as status:
-        available = privileges.parse_available(status.read())
-    return ContainerPlanner(files, available, has_cgroups=has_cgroups)
-
-
-def _describe_missing_controllers(delegation: cgroups.Delegation) -> str:
-    missing = delegation.lacking(Limits(memory=1, cpu_millis=1, pids=1))
-    return f"the cgroup that is delegated to the lab has no controller for {', '.join(missing)}" if missing else ""

@@ -6,7 +6,7 @@ import signal
 
 import pytest
 
-from bridgehead.kubelet.runtimes.service.runtime_service import parse_signal
+from bridgehead.kubelet.runtimes.service.stop_signals import parse_signal
 
 
 @pytest.mark.parametrize(
@@ -24,6 +24,8 @@ from bridgehead.kubelet.runtimes.service.runtime_service import parse_signal
         ("999", signal.SIGTERM),
         ("+3", signal.SIGTERM),
         ("SIG QUIT", signal.SIGTERM),
+        ("9" * 5000, signal.SIGTERM),
+        ("٣", signal.SIGTERM),
     ],
 )
 def test_stop_signals_are_parsed(text: str, number: int) -> None:

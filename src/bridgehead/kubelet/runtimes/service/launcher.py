@@ -1,0 +1,148 @@
+"""Launches of containers: the images' files with their locks, the plan and the process of each run. No call blocks."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Callable, Sequence
+
+import msgspec
+
+from bridgehead.images.store.layer_locks import LayerLocks
+from bridgehead.kubelet.runtimes.images import host_tools, resolver
+from bridgehead.kubelet.runtimes.images.resolver import ImageDirectories, ResolvedImage
+from bridgehead.kubelet.runtimes.isolation import cgroups, host_files, privileges
+from bridgehead.kubelet.runtimes.runtime import ContainerSpec, Limits, Mount, RuntimeFailure, RuntimeFeatures
+from bridgehead.kubelet.runtimes.service.container_plan import ContainerPlanner, NodeFiles, find_last_id
+from bridgehead.kubelet.runtimes.service.process_ledger import ProcessLedger
+from bridgehead.kubelet.runtimes.service.reactor import Reactor
+from bridgehead.kubelet.runtimes.service.sandboxes import Sandbox
+from bridgehead.kubelet.runtimes.service.tasks import Task
+from bridgehead.kubelet.runtimes.spawn.program_start import DEFAULT_PATH
+from bridgehead.kubelet.runtimes.spawn.zygote import Zygote
+
+
+class Launcher:
+    """Launches containers on one node. When it is made, it ends what an earlier runtime left in `root_dir`.
+
+    A container's layers are locked from its launch until `release`, so that no removal of images takes its files. The
+    processes of containers do not inherit the locks' descriptors: they are the zygote's children.
+    """
+
+    def __init__(
+        self, *, reactor: Reactor, root_dir: str, images: ImageDirectories, zygote: Zygote, lack_of_cgroup: str
+    ) -> None:
+        self._reactor = reactor
+        self._images = images
+        self._zygote = zygote
+        self._locks = LayerLocks()
+        self._layers: dict[str, Sequence[str]] = {}  # by the container's id
+        self._ledger = ProcessLedger(os.path.join(root_dir, "processes"))
+        self._delegation: cgroups.Delegation | None = None
+        delegated = cgroups.find_delegated()
+        if isinstance(delegated, str):
+            lack = lack_of_cgroup or delegated
+        else:
+            self._delegation = delegated.for_runtime(root_dir)
+            lack = _describe_missing_controllers(delegated)
+        self.features = RuntimeFeatures(limits=lack, last_id=find_last_id())
+        self._planner = _make_planner(root_dir, has_cgroups=self._delegation is not None)
+        self._ledger.end_all()
+        self._remove_cgroups()
+
+    def close(self) -> None:
+        """Release what is left after the end of all containers."""
+        self._remove_cgroups()
+
+    def _remove_cgroups(self) -> None:
+        if self._delegation is not None:
+            with contextlib.suppress(OSError):  # they are empty directories; the next runtime tries again
+                self._delegation.remove_leftovers()
+
+    def launch(
+        self,
+        spec: ContainerSpec,
+        sandbox: Sandbox,
+        *,
+        on_start: Callable[[Task, RuntimeFailure | None], None],
+        on_end: Callable[[Task], None],
+        host: Task | None = None,
+    ) -> Task:
+        """Fork a container's first process, in the PID namespace of `host` if there is one.
+
+        `on_start` and `on_end` as for `Task`. Whatever the end, the caller has to `release` the task. Raises
+        `RuntimeFailure` or `ImageUnavailable`; nothing is locked then.
+        """
+
+        def on_started(task: Task, failure: RuntimeFailure | None) -> None:
+            if failure is None:
+                self._ledger.add(task.pid)
+            on_start(task, failure)
+
+        def on_ended(task: Task) -> None:
+            self._ledger.remove(task.pid)
+            on_end(task)
+
+        layers: list[str] = []
+        with contextlib.ExitStack() as undo:
+            undo.callback(self._locks.release, layers)
+            image = self._acquire_image(spec.image.name, layers)
+            mounts = tuple(self._with_layers(mount, layers) for mount in spec.mounts)
+            spec = msgspec.structs.replace(spec, mounts=mounts)
+            job = self._planner.plan(spec, sandbox.spec, sandbox.descriptors, image)
+            task = Task(
+                self._reactor,
+                job,
+                sandbox,
+                image.image,
+                self._delegation,
+                on_start=on_started,
+                on_end=on_ended,
+                host=host,
+            )
+            task.fork(self._zygote)
+            undo.pop_all()
+        self._layers[task.id] = layers
+        return task
+
+    def release(self, task: Task) -> None:
+        """Unlock the layers of a container that has ended, once."""
+        self._locks.release(self._layers.pop(task.id, ()))
+
+    def _acquire_image(self, name: str, layers: list[str]) -> ResolvedImage:
+        """Find an image, lock its layers and append them to `layers`. Raises as `launch`."""
+        image = resolver.resolve_image(name, self._images)
+        try:
+            self._locks.acquire(image.shared_layers)
+        except OSError as error:
+            raise RuntimeFailure(f"the image {name} was removed: {error.strerror or error}") from error
+        layers += image.shared_layers
+        return image
+
+    def _with_layers(self, mount: Mount, layers: list[str]) -> Mount:
+        """Find the files of a mounted image, as `_acquire_image` does."""
+        if not mount.image:
+            return mount
+        found = self._acquire_image(mount.image, layers)
+        if not found.layers:
+            raise RuntimeFailure(f'image "{mount.image}" has no files to mount: {found.image.id}')
+        return msgspec.structs.replace(mount, layers=found.layers)
+
+
+def _make_planner(root_dir: str, *, has_cgroups: bool) -> ContainerPlanner:
+    base = os.path.join(root_dir, "container")
+    os.makedirs(base, exist_ok=True)
+    files = NodeFiles(
+        host_root=host_files.observe_host_root(os.path.join(root_dir, "copies")),
+        base=base,
+        tools=host_tools.prepare_tools(root_dir, DEFAULT_PATH),
+        own_paths=host_files.own_paths(),
+    )
+    with open("/proc/self/status", encoding="utf-8", errors="replace") as status:
+        available = privileges.parse_available(status.read())
+    return ContainerPlanner(files, available, has_cgroups=has_cgroups)
+
+
+def _describe_missing_controllers(delegation: cgroups.Delegation) -> str:
+    missing = delegation.lacking(Limits(memory=1, cpu_millis=1, pids=1))
+    return f"the cgroup that is delegated to the lab has no controller for {', '.join(missing)}" if missing else ""
