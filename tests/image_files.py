@@ -47,10 +47,10 @@ class TestImage(NamedTuple):
     blobs: tuple[Blob, ...]
 
 
-def tar_of(entries: Iterable[tuple[str, Entry]]) -> bytes:
+def tar_of(entries: Iterable[tuple[str, Entry]], form: int = tarfile.PAX_FORMAT) -> bytes:
     """A tar archive."""
     file = io.BytesIO()
-    with tarfile.open(fileobj=file, mode="w", format=tarfile.PAX_FORMAT) as archive:
+    with tarfile.open(fileobj=file, mode="w", format=form) as archive:
         for path, what in entries:
             add_entry(archive, path, what)
     return file.getvalue()

@@ -41,7 +41,7 @@ async def puller(*, is_offline: bool = False) -> AsyncIterator[Path]:
 
     with tempfile.TemporaryDirectory() as base, socket.socket(socket.AF_UNIX) as listener:
         root = Path(base) / ("long" * 30)
-        root.mkdir()
+        (root / "ingest" / "layer-of-a-puller-that-was-killed").mkdir(parents=True)
         listener.bind(f"{base}/{SOCKET}")
         (Path(base) / SOCKET).rename(root / SOCKET)
         listener.listen()
@@ -68,6 +68,7 @@ async def test_pulls_are_answered_and_equal_ones_are_made_once() -> None:
         assert len(started) == 4
         assert registry.requests["GET /v2/app/manifests/1"] == 1
         assert [record.id for record in client.list_images()] == [answers[0].id]
+        assert list((root / "ingest").iterdir()) == []
         with pytest.raises(BadImage, match="invalid reference format"):
             await client.pull("Not/Valid", (), lambda: None)
         with pytest.raises(PullFailed, match="not found"):

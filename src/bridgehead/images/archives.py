@@ -15,6 +15,7 @@ from . import documents
 from .documents import Descriptor, Index, Manifest
 from .errors import BadImage, NotFound, StoreFailed
 from .references import Reference, parse_reference
+from .store import collection, compression
 from .store.content import ContentStore, ImageRecord
 from .store.unpacking import add_layer
 
@@ -43,7 +44,7 @@ class _Archive:
         member = self._members.get(name)
         try:
             file = self._archive.extractfile(member) if member is not None else None
-        except KeyError:  # a link to a file that is not in the archive
+        except (KeyError, RecursionError):  # a link to a file that is not in the archive, or to itself
             file = None
         if file is None:
             raise BadImage(f"the archive has no file {name}")
@@ -54,7 +55,7 @@ class _Archive:
 def load(store: ContentStore, file: BinaryIO, name: str = "") -> list[ImageRecord]:
     """Add the images in an archive to the store. `name` is that of an image without one. Raises `ImageError`."""
     try:
-        with store.writing(), tarfile.open(fileobj=cast(IO[bytes], file)) as archive:
+        with _adding_to(store), tarfile.open(fileobj=cast(IO[bytes], file)) as archive:
             source = _Archive(archive)
             if source.has(_DOCKER):
                 return _load_docker(store, source, name)
@@ -70,8 +71,8 @@ def load(store: ContentStore, file: BinaryIO, name: str = "") -> list[ImageRecor
 def load_root(store: ContentStore, file: BinaryIO, name: str) -> ImageRecord:
     """Add the root file system in an archive to the store, as an image of one layer. Raises `ImageError`."""
     platform = documents.this_platform()
-    with store.writing():
-        layer = msgspec.structs.replace(store.add_stream(file), media_type=documents.OCI_LAYER)
+    with _adding_to(store):
+        layer = _add_layer_blob(store, file)
         config = {
             "architecture": platform.architecture,
             "os": platform.os,
@@ -82,6 +83,25 @@ def load_root(store: ContentStore, file: BinaryIO, name: str) -> ImageRecord:
         }
         [record] = _add(store, [name], store.add_blob(json.dumps(config).encode()), [layer], "")
     return record
+
+
+@contextlib.contextmanager
+def _adding_to(store: ContentStore) -> Iterator[None]:
+    """Hold the store's lock. After a failure, what came before it is removed: it is of no image."""
+    try:
+        with store.writing():
+            yield
+    except BaseException:
+        with contextlib.suppress(StoreFailed):
+            collection.collect(store)
+        raise
+
+
+def _add_layer_blob(store: ContentStore, file: BinaryIO) -> Descriptor:
+    """Add a layer of whatever compression: archives of `docker save` have plain and compressed ones."""
+    added = store.add_stream(file)
+    with open(store.blob_path(added.digest), "rb") as blob:
+        return msgspec.structs.replace(added, media_type=compression.media_type(blob))
 
 
 def _load_docker(store: ContentStore, source: _Archive, name: str) -> list[ImageRecord]:
@@ -95,8 +115,7 @@ def _load_docker(store: ContentStore, source: _Archive, name: str) -> list[Image
         layers = []
         for layer in image.layers:
             with source.open(layer) as file:
-                added = store.add_stream(file)
-            layers.append(msgspec.structs.replace(added, media_type=documents.OCI_LAYER))
+                layers.append(_add_layer_blob(store, file))
         names = [name] if name else image.repo_tags or []
         records += _add(store, names, config, layers, "")
     return records

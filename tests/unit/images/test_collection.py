@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import time
 from pathlib import Path
@@ -153,6 +154,17 @@ def test_layers_that_are_gone_or_being_removed_are_not_locked(store: ContentStor
         assert is_free  # none of them stays locked
     with pytest.raises(FileNotFoundError):
         LayerLocks().acquire([*paths, f"{paths[0]}x"])
+
+
+def test_a_look_whether_a_layer_is_used_stops_no_container(
+    store: ContentStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The look takes the exclusive lock for a moment."""
+    path = store.layer_path(add_image(store, "app", "one").layers[0])
+    with contextlib.ExitStack() as looking:
+        looking.enter_context(layer_locks.removing(path))
+        monkeypatch.setattr(layer_locks.time, "sleep", lambda _: looking.close())
+        LayerLocks().acquire([str(path)])
 
 
 def test_a_layer_that_was_unpacked_anew_meanwhile_is_not_taken_for_the_old_one(

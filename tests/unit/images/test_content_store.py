@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import fcntl
+import io
 import os
 from pathlib import Path
 
 import pytest
 
 from bridgehead.images.documents import Descriptor, digest_of
+from bridgehead.images.errors import StoreFailed
+from bridgehead.images.store import collection, unpacking
 from bridgehead.images.store.content import ContentStore
+from bridgehead.images.store.unpacking import Unpacked
+from tests.image_files import layer_of
 
 CONTENT = b"a layer"
 LAYER = Descriptor(digest=digest_of(CONTENT), size=len(CONTENT))
@@ -47,8 +52,62 @@ def test_an_interrupted_blob_goes_on_where_it_ended(tmp_path: Path) -> None:
         partial.write(CONTENT[:3])
         with store.open_partial(LAYER.digest) as other:  # a second process begins anew
             assert other.size == 0
+            assert len(list((tmp_path / "ingest").iterdir())) == 2
+        assert len(list((tmp_path / "ingest").iterdir())) == 1
     with store.open_partial(LAYER.digest) as partial:
         assert partial.size == 3
         partial.write(CONTENT[3:])
         partial.commit(LAYER, store.blob_path(LAYER.digest))
     assert store.has_blob(LAYER)
+
+
+class BrokenFile(io.BytesIO):
+    """A file whose disk fails after the first bytes."""
+
+    def read(self, size: int | None = -1, /) -> bytes:
+        if self.tell():
+            raise OSError(5, "Input/output error")
+        return super().read(3)
+
+
+def test_a_file_that_cannot_be_read_leaves_nothing(tmp_path: Path) -> None:
+    store = ContentStore(tmp_path)
+    with pytest.raises(StoreFailed, match="input/output error"):
+        store.add_stream(BrokenFile(CONTENT))
+    assert list((tmp_path / "ingest").iterdir()) == []
+
+
+def test_a_store_that_cannot_be_locked_is_named(tmp_path: Path) -> None:
+    with pytest.raises(StoreFailed, match="no such file or directory"), ContentStore(tmp_path / "none").writing():
+        pass
+
+
+def test_what_a_killed_process_wrote_is_removed_but_for_downloads(tmp_path: Path) -> None:
+    store = ContentStore(tmp_path)
+    with store.open_partial(LAYER.digest) as partial:
+        partial.write(CONTENT[:3])
+    kept = list((tmp_path / "ingest").iterdir())
+    (store.new_name("layer") / "etc").mkdir(parents=True)
+    (store.new_name("blob")).write_bytes(CONTENT)
+    with store.writing():
+        collection.remove_unfinished(store)  # another process may be writing them
+    assert len(list((tmp_path / "ingest").iterdir())) == 3
+    collection.remove_unfinished(store)
+    assert list((tmp_path / "ingest").iterdir()) == kept
+
+
+def test_no_collection_takes_files_of_a_layer_that_is_being_unpacked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The pull that wanted the layer can have been cancelled, and then does not hold the store's lock any more."""
+    store, layer = ContentStore(tmp_path), layer_of([("etc/motd", "hello")])
+    store.add_blob(layer.content)
+    unpack = unpacking.unpack
+
+    def unpack_during_a_collection(blob: Path, diff_id: str, target: Path) -> Unpacked:
+        assert collection.collect(store) is None
+        return unpack(blob, diff_id, target)
+
+    monkeypatch.setattr(unpacking, "unpack", unpack_during_a_collection)
+    unpacking.add_layer(store, layer.digest, layer.diff_id)
+    assert (store.layer_path(layer.diff_id) / "etc/motd").read_text() == "hello"

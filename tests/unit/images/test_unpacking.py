@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import io
 import os
 import stat
 import tarfile
@@ -80,6 +81,17 @@ def test_files_keep_content_mode_owner_and_time(tmp_path: Path, compression: str
         [("up", {**LINK, "linkname": "../../outside"}), ("up/dir", {"type": tarfile.DIRTYPE, "mode": 0o777})],
         [("up", {**LINK, "linkname": "../../outside"}), ("up", {"type": tarfile.DIRTYPE, "mode": 0o777})],
         [("proc", {**LINK, "linkname": "/proc/self/cwd"}), ("proc/outside/victim", "evil")],
+        [("l", {**LINK, "linkname": "../../outside/victim"}), ("h", {**HARD, "linkname": "l"}), ("h", "evil")],
+        [("l", {**LINK, "linkname": "../../outside"}), ("h", {**HARD, "linkname": "l"}), ("h/victim", "evil")],
+        [("l", {**LINK, "linkname": "../../outside"}), ("h", {**HARD, "linkname": "l/victim"}), ("h", "evil")],
+        [("a/f", ""), ("a", {**LINK, "linkname": "../../outside"}), ("a/victim", "evil")],
+        [("a/b/f", ""), ("a", {**LINK, "linkname": "../.."}), ("a/b/victim", "evil"), ("a/outside/victim", "evil")],
+        [("a/f", ""), ("b/f", ""), ("a", {**LINK, "linkname": "b"}), ("b", {**LINK, "linkname": "../../outside"}),
+         ("a/victim", "evil")],
+        [("d", {**LINK, "linkname": "../../outside"}), ("d/.wh..", ""), (".wh...", "")],
+        [("../outside/.wh.victim", ""), ("../../outside/.wh..wh..opq", "")],
+        [("x", {**LINK, "linkname": "../../outside", "pax_headers": {"SCHILY.xattr.user.evil": "1"}})],
+        [("up", {**LINK, "linkname": "../../outside"}), ("up/victim", {**HARD, "linkname": "up/../../outside/victim"})],
     ],
 )  # fmt: skip
 def test_no_archive_changes_anything_outside(tmp_path: Path, members: list[tuple[str, Any]]) -> None:
@@ -102,6 +114,53 @@ def test_a_hard_link_to_a_file_outside_is_refused(tmp_path: Path) -> None:
     (tmp_path / "secret").write_text("secret")
     with pytest.raises(BadImage, match="No such file"):
         unpack_entries(tmp_path, ("stolen", {**HARD, "linkname": str(tmp_path / "secret")}))
+
+
+@pytest.mark.parametrize(
+    "members",
+    [
+        [("f", {**HARD, "linkname": "f"})],
+        [("f", "1"), ("f", {**HARD, "linkname": "f"})],
+        [("d/f", "1"), ("h", {**HARD, "linkname": "d"})],
+        [("h", {**HARD, "linkname": ".."})],
+        [("l", {**LINK, "linkname": "l"}), ("l/f", "1")],
+        [("l", {**LINK, "linkname": "l", "pax_headers": {"linkpath": "a\0b"}})],
+        [("f", {"data": "1", "pax_headers": {"path": "a\0b"}})],
+        [("f", {"data": "1", "pax_headers": {"SCHILY.xattr.user.a\0b": "1"}})],
+        [(".wh...", "")],
+        [("d/.wh..", "")],
+    ],
+)
+def test_entries_that_cannot_be_made_are_refused(tmp_path: Path, members: list[tuple[str, Any]]) -> None:
+    with pytest.raises(BadImage, match=r"invalid|cannot be made|hard link to its root"):
+        unpack_entries(tmp_path, *members)
+
+
+def test_numbers_that_no_file_can_have(tmp_path: Path) -> None:
+    """Base-256 numbers of a GNU header, and PAX records. A file of an id that cannot exist is no program of root."""
+    huge = {"mtime": 1 << 80, "mode": 0o6755}
+    members: list[tuple[str, Any]] = [
+        ("d", {**huge, "type": tarfile.DIRTYPE, "uid": 1 << 40}),
+        ("d/none", {**huge, "data": "", "uid": (1 << 32) - 1}),
+        ("d/negative", {**huge, "data": "", "gid": -1}),
+        ("d/huge", {**huge, "data": "", "uid": 1 << 55, "gid": -2}),
+        ("d/link", {**huge, **LINK, "linkname": "x", "uid": -1}),
+    ]
+    archive = tar_of(members, tarfile.GNU_FORMAT)
+    assert unpack_blob(tmp_path, compress(archive, "none")).foreign_owners == len(members)
+    root = tmp_path / "world" / "layer"
+    assert names_below(root) == {name for name, _ in members}
+    assert not any(path.lstat().st_mode & (stat.S_ISUID | stat.S_ISGID) for path in root.rglob("*"))
+
+
+@pytest.mark.parametrize("size", [-1, -(1 << 40), 1 << 70])
+def test_sizes_that_no_file_can_have(tmp_path: Path, size: int) -> None:
+    archive = io.BytesIO()
+    member = tarfile.TarInfo("f")
+    member.size = size
+    archive.write(member.tobuf(tarfile.GNU_FORMAT))
+    with pytest.raises(BadImage, match="a size of"):
+        unpack_blob(tmp_path, compress(archive.getvalue() + bytes(2048), "none"))
 
 
 def test_devices_are_left_out(tmp_path: Path) -> None:

@@ -120,7 +120,12 @@ async def serve(find_config: FindConfig, root: Path, listener: socket.socket, *,
 
     `find_config` returns the configuration as it is now, for a pull from the reference's registry.
     """
+    store = ContentStore(root)
+    try:
+        await asyncio.to_thread(collection.remove_unfinished, store)
+    except StoreFailed as error:
+        log.warning("what an earlier process left is not removed: %s", error)
     async with Transport(is_offline=is_offline) as transport:
-        server = PullerServer(ContentStore(root), transport, find_config)
+        server = PullerServer(store, transport, find_config)
         async with await asyncio.start_unix_server(server.answer, sock=listener, limit=messages.MAX_LINE) as sockets:
             await sockets.serve_forever()

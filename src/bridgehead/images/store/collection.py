@@ -24,6 +24,7 @@ from .content import ContentStore, ImageRecord
 from .disk import disk_failure
 
 _BLOCK: Final = 512  # bytes of st_blocks
+_DOWNLOADS: Final = ("sha256-", "sha512-")  # names in ingest/; see `ContentStore.open_partial`
 
 
 class Removed(NamedTuple):
@@ -65,6 +66,18 @@ def free_space(store: ContentStore, wanted: int, minimum_age: float) -> Removed 
             more = _collect(store)
             removed = Removed(removed.files + more.files, removed.size + more.size)
         return removed
+
+
+def remove_unfinished(store: ContentStore) -> None:
+    """Remove what a process that was killed was writing, but not downloads, which go on where they ended.
+
+    Removes nothing while other processes write to the store. Raises `StoreFailed`.
+    """
+    with _alone(store) as is_alone:
+        if is_alone:
+            for path in (store.root / "ingest").glob("*"):
+                if not path.name.startswith(_DOWNLOADS):
+                    _remove(path)
 
 
 @contextlib.contextmanager

@@ -10,6 +10,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from types import TracebackType
 from typing import BinaryIO, Final
 
+from bridgehead.images.documents import OCI_LAYER
 from bridgehead.images.errors import BadImage
 
 _GZIP: Final = b"\x1f\x8b"
@@ -18,6 +19,14 @@ _CHUNK: Final = 1 << 18  # compressed bytes at once
 _PIECE: Final = 1 << 20  # uncompressed bytes at once, so that a bomb is never in memory
 _FIRST_FEED: Final = 512  # compressed bytes of a member that are fed first
 _PIECES_AHEAD: Final = 3
+
+
+def media_type(file: BinaryIO) -> str:
+    """Return the media type of the layer that is in a file."""
+    start = file.read(len(_ZSTD))
+    if start.startswith(_GZIP):
+        return f"{OCI_LAYER}+gzip"
+    return f"{OCI_LAYER}+zstd" if start == _ZSTD else OCI_LAYER
 
 
 class _Gunzip:

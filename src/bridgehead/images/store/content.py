@@ -147,7 +147,11 @@ class ContentStore:
     @contextlib.contextmanager
     def writing(self) -> Iterator[None]:
         """Hold the store's lock, which other writers share: nothing that is written is removed as unneeded."""
-        with self.locked(fcntl.LOCK_SH):
+        with contextlib.ExitStack() as held:
+            try:
+                held.enter_context(self.locked(fcntl.LOCK_SH))
+            except OSError as error:
+                raise disk_failure(error) from error
             yield
 
     @contextlib.contextmanager
@@ -156,15 +160,12 @@ class ContentStore:
         algorithm, _, digits = documents.check_digest(digest).partition(":")
         path = self._ingest() / f"{algorithm}-{digits}"
         try:
-            fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
-            if not lock_partial(fd, path):
-                os.close(fd)
-                path = self.new_name("blob")
-                fd = create_file(path)
-            try:
+            with contextlib.ExitStack() as opened:
+                fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+                opened.callback(os.close, fd)
+                if not lock_partial(fd, path):
+                    path, fd = opened.enter_context(self._new_file("blob"))
                 yield Partial(path, fd, algorithm)
-            finally:
-                os.close(fd)
         except OSError as error:
             if error.errno in (errno.ENOSPC, errno.EDQUOT):
                 path.unlink(missing_ok=True)  # what fills the disk is not kept for a later attempt
@@ -179,16 +180,12 @@ class ContentStore:
     def add_stream(self, file: BinaryIO) -> Descriptor:
         """Add a blob of any size; returns its digest and size."""
         try:
-            temporary = self.new_name("blob")
-            fd = create_file(temporary)
-            try:
-                partial = Partial(temporary, fd, "sha256")
+            with self._new_file("blob") as (path, fd):
+                partial = Partial(path, fd, "sha256")
                 while data := file.read(_CHUNK):
                     partial.write(data)
                 descriptor = Descriptor(digest=partial.digest, size=partial.size)
                 partial.commit(descriptor, self.blob_path(descriptor.digest))
-            finally:
-                os.close(fd)
         except OSError as error:
             raise disk_failure(error) from error
         return descriptor
@@ -267,16 +264,26 @@ class ContentStore:
         # Not by `tempfile`, which makes paths absolute: the puller may not pass the way to its working directory.
         return self._ingest() / f"{kind}-{secrets.token_hex(8)}"
 
+    @contextlib.contextmanager
+    def _new_file(self, kind: str) -> Iterator[tuple[Path, int]]:
+        """Yield the path and the descriptor of a new file, which is removed at the end unless it was renamed."""
+        path = self.new_name(kind)
+        fd = create_file(path)
+        try:
+            yield path, fd
+        finally:
+            os.close(fd)
+            path.unlink(missing_ok=True)
+
     def _write_file(self, path: Path, content: bytes) -> None:
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            temporary = self.new_name("file")
-            fd = create_file(temporary)
-            with open(fd, "wb") as file:
+            with self._new_file("file") as (temporary, fd):
                 check_space(fd, len(content))
-                file.write(content)
-            os.chmod(temporary, 0o644)
-            os.rename(temporary, path)
+                with open(fd, "wb", closefd=False) as file:
+                    file.write(content)
+                os.fchmod(fd, 0o644)
+                os.rename(temporary, path)
         except OSError as error:
             raise disk_failure(error) from error
 

@@ -30,6 +30,7 @@ _OPAQUE_XATTR: Final = "user.overlay.opaque"
 _MAX_DEPTH: Final = 200  # directories; deeper ones could not be removed any more
 _OPEN_DIRECTORIES: Final = 32  # archives return to directories that they were in a moment ago
 _MAX_TIMES: Final = 100_000  # directories; what bounds the memory for a layer of a million of them
+_NO_ID: Final = 0xFFFF_FFFF  # (uid_t) -1, which lets chown(2) change nothing
 _DEVICES: Final = (tar_headers.CHARACTER_DEVICE, tar_headers.BLOCK_DEVICE)
 
 
@@ -58,7 +59,7 @@ class LayerFiles:
     def finish(self) -> None:
         """Set the times of the directories that were made. Files that are made in them later change them."""
         for path, time in self._times.items():
-            with contextlib.suppress(OSError):
+            with contextlib.suppress(OSError, OverflowError):
                 directory = syscalls.open_beneath(self._root, path, os.O_RDONLY | os.O_DIRECTORY, _RESOLVE)
                 try:
                     os.utime(directory, ns=(time, time))
@@ -203,6 +204,8 @@ class LayerFiles:
         """Set the owner, where the user namespace has such ids; else the file is root's. Returns whether it was set."""
         header = member.header
         try:
+            if _NO_ID in (header.uid & _NO_ID, header.gid & _NO_ID):
+                raise OverflowError
             if isinstance(file, int):
                 os.fchown(file, header.uid, header.gid)
             else:

@@ -10,10 +10,13 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
+import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+# A collection has the exclusive lock only while it looks whether a layer is used, or renames it.
+_ATTEMPTS, _PAUSE_SECONDS = 20, 0.001
 
 
 class LayerLocks:
@@ -49,10 +52,8 @@ class LayerLocks:
 def _lock(path: str) -> int:
     descriptor = os.open(path, _DIRECTORY)
     try:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise FileNotFoundError(f"{path} is being removed") from None
+        if not any(_lock_shared(descriptor) for _ in range(_ATTEMPTS)):
+            raise FileNotFoundError(f"{path} is being removed")
         # The directory can have been removed, and unpacked anew, since it was opened.
         if not os.path.samestat(os.fstat(descriptor), os.stat(path, follow_symlinks=False)):
             raise FileNotFoundError(f"{path} was removed")
@@ -60,6 +61,15 @@ def _lock(path: str) -> int:
         os.close(descriptor)
         raise
     return descriptor
+
+
+def _lock_shared(descriptor: int) -> bool:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        time.sleep(_PAUSE_SECONDS)
+        return False
+    return True
 
 
 @contextlib.contextmanager

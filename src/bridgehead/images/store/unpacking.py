@@ -117,7 +117,9 @@ def add_layer(store: ContentStore, digest: str, diff_id: str) -> None:
     left behind then."""
     if store.layer_path(diff_id).is_dir():
         return
-    with store.new_layer(diff_id) as directory:
+    # The store's lock is held here again: a pull that is cancelled does not end the thread that unpacks for it, and a
+    # collection meanwhile would remove some of the layer's files.
+    with store.writing(), store.new_layer(diff_id) as directory:
         unpacked = unpack(store.blob_path(digest), diff_id, directory)
     if unpacked.skipped_devices:
         log.info("layer %s: %d devices were not made", diff_id, unpacked.skipped_devices)

@@ -5,8 +5,7 @@ stand-ins. All other images are unavailable; the kubelet has them pulled.
 
 The local store is a directory: the image `NAME` has its root file system in `DIR/NAME/rootfs/` and optionally its
 configuration in `DIR/NAME/image.json`, as in an OCI image (Entrypoint, Cmd, Env, WorkingDir, User, StopSignal,
-Volumes). NAME is the name as
-in a Pod, with or without registry and tag.
+Volumes). NAME is the name as in a Pod, with or without registry and tag.
 """
 
 from __future__ import annotations
@@ -187,9 +186,11 @@ def find_stand_in(name: str, reference: Reference) -> ResolvedImage | None:
 
 
 def describe_absence(reference: Reference, image_dir: str) -> str:
+    """Return what a user can do for an image that was not found. `image_dir` is the local image store."""
+    directory = f"{reference.repository}:{reference.tag}" if reference.tag else reference.repository
     names = ", ".join(stand_in.name for stand_in in STAND_INS)
     return (
         f"{reference} not found on this node: load it with `bridgehead image load`, unpack its root file system to "
-        f"{os.path.join(image_dir, f'{reference.registry}/{reference.path}:{reference.tag}', 'rootfs')}, "
+        f"{os.path.join(image_dir, directory, 'rootfs')}, "
         f"or use an image that has a stand-in ({names})"
     )

@@ -1,0 +1,65 @@
+"""Archives of images: those of `docker save` with compressed layers, and those that are unusable."""
+
+from __future__ import annotations
+
+import io
+import json
+import tarfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bridgehead.images import archives, documents
+from bridgehead.images.errors import BadImage
+from bridgehead.images.store.content import ContentStore
+from tests.image_files import Blob, Entry, image_of, layer_of, tar_of
+
+LINK = {"type": tarfile.SYMTYPE}
+HARD = {"type": tarfile.LNKTYPE}
+
+
+def docker_archive(*layers: Blob, **others: Entry) -> io.BytesIO:
+    """An archive of `docker save`; `others` are entries that replace those of the same names."""
+    config = image_of(*layers).blobs[0].content
+    names = [f"layer{number}" for number in range(len(layers))]
+    manifest = [{"Config": "config", "Layers": names, "RepoTags": ["registry.example/app:1"]}]
+    entries: dict[str, Any] = {"manifest.json": json.dumps(manifest), "config": config}
+    entries |= dict(zip(names, (layer.content for layer in layers), strict=True)) | others
+    return io.BytesIO(tar_of(entries.items()))
+
+
+def files(root: Path) -> list[str]:
+    return [str(path.relative_to(root)) for path in root.rglob("*") if path.is_file() and path.name != "lock"]
+
+
+def test_layers_keep_their_compression(tmp_path: Path) -> None:
+    store = ContentStore(tmp_path)
+    layers = [layer_of([(form, "")], form) for form in ("none", "gzip", "zstd")]
+    [record] = archives.load(store, docker_archive(*layers))
+    saved = io.BytesIO()
+    archives.save(store, [record.name], saved)
+    with tarfile.open(fileobj=io.BytesIO(saved.getvalue())) as archive:
+        manifest = archive.extractfile(f"blobs/{record.manifest.replace(':', '/')}")
+        assert manifest is not None
+        types = [layer["mediaType"].removeprefix(documents.OCI_LAYER) for layer in json.load(manifest)["layers"]]
+    assert types == ["", "+gzip", "+zstd"]
+
+
+@pytest.mark.parametrize(
+    "file",
+    [
+        docker_archive(layer_of([("a", "")]), layer0={**LINK, "linkname": "layer0"}),
+        docker_archive(layer_of([("a", "")]), layer0={**HARD, "linkname": "layer0"}),
+        docker_archive(layer_of([("a", "")]), layer0={**LINK, "linkname": "../../etc/passwd"}),
+        docker_archive(layer_of([("a", "")]), config={**LINK, "linkname": "/etc/passwd"}),
+        docker_archive(layer_of([("a", "")]), layer_of([("b", "")]), layer1="no layer"),
+        docker_archive(layer_of([("a", "")]), config="{}"),
+        io.BytesIO(b"no archive"),
+        io.BytesIO(tar_of([("other", "")])),
+    ],
+)
+def test_unusable_archives_leave_nothing(tmp_path: Path, file: io.BytesIO) -> None:
+    with pytest.raises(BadImage):
+        archives.load(ContentStore(tmp_path), file)
+    assert files(tmp_path) == []
