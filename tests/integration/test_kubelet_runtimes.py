@@ -309,6 +309,8 @@ async def test_an_image_of_layers_runs_as_its_configuration_asks(world: World) -
         layer_of([("etc/.wh.old", ""), ("data/.wh..wh..opq", ""), ("data/b", "2")]),
         layer_of([("etc/passwd", "app:x:7:8::/home/app:/bin/sh\n"), ("run/now", ""), ("data/c", "3")], "zstd"),
     )
+    empty = layer_of([])  # of steps that change nothing, as WORKDIR; images often have several
+    layers = (layers[0], empty, layers[1], empty, layers[2])
     image = image_of(*layers, Entrypoint=["sh", "-c"], Cmd=["ls /etc /data"], StopSignal="SIGUSR1", Env=["A=1"])
     store = ContentStore(world.node.directory / "content")
     store.root.mkdir(exist_ok=True)

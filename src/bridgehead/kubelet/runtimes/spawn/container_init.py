@@ -66,7 +66,7 @@ def run_job(run_part: PartRunner, job: Job, descriptors: list[int], status: sock
         _start(run_part, job.program, environment, status)
     except (SetupFailure, RootFailure, users.UnknownUser) as error:
         program_start.report(status, program_start.FAILED, str(error))
-    except OSError as error:
+    except (OSError, ValueError) as error:  # ValueError: a name in the image's configuration that no file can have
         what = "set up the container" if isinstance(job, RunContainer) else "enter the container"
         program_start.report(status, program_start.FAILED, f"failed to {what}: {error}")
     os._exit(127)

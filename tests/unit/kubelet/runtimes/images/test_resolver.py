@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import io
 import json
 from pathlib import Path
 
 import pytest
 
+from bridgehead.images import archives
 from bridgehead.images.references import parse_reference
+from bridgehead.images.store.content import ContentStore
 from bridgehead.kubelet.runtimes.images.resolver import ImageDirectories, resolve_image
 from bridgehead.kubelet.runtimes.runtime import ImageUnavailable
 from bridgehead.kubelet.runtimes.standins.table import STAND_INS
+from tests.image_files import archive_of, image_of, layer_of
 
 DIGEST = "sha256:" + "ab" * 32
 
@@ -147,3 +151,22 @@ def test_the_documentation_names_every_stand_in() -> None:
     text = (Path(__file__).parents[5] / "docs" / "images.md").read_text()
     for stand_in in STAND_INS:
         assert any(path.removeprefix("library/") in text for path in stand_in.paths), stand_in.name
+
+
+def test_a_layer_that_an_image_has_twice_is_used_once(tmp_path: Path) -> None:
+    """An overlay may have a directory only once; the topmost one counts."""
+    one, two, empty = layer_of([("f", "1")]), layer_of([("f", "2")]), layer_of([])
+    image = image_of(one, empty, two, empty, one)
+    store = ContentStore(tmp_path)
+    archives.load(store, io.BytesIO(archive_of("registry.example/app:1", image)))
+    found = resolve_image("registry.example/app:1", ImageDirectories(str(tmp_path), str(tmp_path)))
+    assert found.layers == tuple(str(store.layer_path(layer.diff_id)) for layer in (two, empty, one))
+
+
+@pytest.mark.parametrize("name", ["example.com/app", "example.com/app:2", f"example.com/app@{DIGEST}"])
+def test_the_reason_names_a_directory_where_the_image_would_be_found(name: str, tmp_path: Path) -> None:
+    with pytest.raises(ImageUnavailable) as raised:
+        resolve_image(name, ImageDirectories(str(tmp_path)))
+    [directory] = [word for word in str(raised.value).replace(",", " ").split() if word.startswith(str(tmp_path))]
+    Path(directory).mkdir(parents=True)
+    assert resolve_image(name, ImageDirectories(str(tmp_path))).image.source == "store"
