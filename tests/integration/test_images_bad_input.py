@@ -4,6 +4,7 @@ that lead nowhere. The store has no half-unpacked layer afterwards."""
 from __future__ import annotations
 
 import asyncio
+import itertools
 import json
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -103,6 +104,30 @@ async def test_a_download_that_breaks_off_after_each_byte_ends(
     monkeypatch.setattr(retries, "PACE_SECONDS", 0.5)
     faulty.faults = [break_after_a_byte]
     with pytest.raises(PullFailed, match=r"the download is too slow: \d+ bytes in"):
+        await pull(tmp_path, faulty)
+
+
+async def test_a_download_that_breaks_off_a_little_later_each_time_ends(
+    tmp_path: Path, faulty: FaultyRegistry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each attempt brings more than the one before, but from the first byte."""
+    sizes = itertools.count(1)
+
+    async def begin_anew(request: web.Request, registry: FaultyRegistry) -> web.StreamResponse | None:
+        if not registries.is_blob(request):
+            return None
+        body = registry.blobs[request.path.rpartition("/")[2]].content
+        response = web.StreamResponse(headers={"Content-Length": str(len(body))})
+        await response.prepare(request)
+        await response.write(body[: next(sizes)])
+        await asyncio.sleep(0.01)
+        assert request.transport is not None
+        request.transport.abort()
+        return response
+
+    monkeypatch.setattr(retries, "_INITIAL_SECONDS", 0.001)
+    faulty.faults = [begin_anew]
+    with pytest.raises(PullFailed, match="the server does not go on where it ended"):
         await pull(tmp_path, faulty)
 
 

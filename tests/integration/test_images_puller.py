@@ -168,6 +168,9 @@ def test_the_users_files_are_read_and_unusable_ones_left_out(tmp_path: Path, mon
     if os.geteuid() == 0:
         os.chown(tmp_path / "registries/docker.io/hosts.toml", 12345, 12345)
         assert list(configuration.read_config(tmp_path / "registries", []).hosts) == ["_default"]
+        os.chown(tmp_path / "registries/docker.io/hosts.toml", 0, 0)
+        os.chown(tmp_path / "registries/docker.io/ca.crt", 12345, 12345)
+        assert list(configuration.read_config(tmp_path / "registries", []).hosts) == ["_default"]
     (tmp_path / "config.json").write_text("no JSON")
     assert configuration.read_config(tmp_path / "none", ["docker.io"]) == PullerConfig()
 

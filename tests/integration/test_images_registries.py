@@ -101,6 +101,24 @@ async def test_a_broken_download_goes_on_where_it_ended(
     assert any("Range" in headers for _, headers in faulty.headers)
 
 
+async def test_the_progress_of_a_download_that_begins_anew_ends_at_the_total(
+    store: ContentStore, transport: Transport, faulty: FaultyRegistry
+) -> None:
+    async def serve_whole(request: web.Request, registry: FaultyRegistry) -> web.StreamResponse | None:
+        """Serve as a registry that does not know ranges."""
+        if not registries.is_blob(request):
+            return None
+        return web.Response(body=registry.blobs[request.path.rpartition("/")[2]].content)
+
+    faulty.faults = [registries.times(4, registries.break_off), serve_whole]
+    shown: list[tuple[int, int]] = []
+    name = reference_of(f"{faulty.address}/app:1")
+    await Puller(store, transport).pull(name, (), lambda progress: shown.append((progress.done, progress.total)))
+    total = shown[-1][1]
+    assert shown[0] == (0, total)
+    assert max(shown) == shown[-1] == (total, total)
+
+
 async def test_a_registry_that_is_too_busy_is_asked_again(
     store: ContentStore, transport: Transport, faulty: FaultyRegistry
 ) -> None:
@@ -184,6 +202,24 @@ async def test_a_refresh_token_goes_to_no_other_host(
     assert "secret" not in str(failure.value)
     assert faulty.requests["POST /token"] == 1
     assert not elsewhere.headers
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        registries.status(307, Location="http://["),
+        registries.status(307, Location="http://host:port/"),
+        registries.status(401, lambda _: True, WWW_Authenticate='Bearer realm="http://["'),
+        registries.status(401, lambda _: True, WWW_Authenticate='Bearer realm="http://host:99999/"'),
+        registries.status(401, lambda _: True, WWW_Authenticate='Bearer realm="/token"'),
+    ],
+)
+async def test_addresses_that_are_none_are_a_failure_of_the_registry(
+    store: ContentStore, transport: Transport, faulty: FaultyRegistry, fault: registries.Fault
+) -> None:
+    faulty.faults = [fault]
+    with pytest.raises((PullFailed, Unreachable)):
+        await pull(store, transport, f"{faulty.address}/app:1")
 
 
 async def test_the_signature_of_a_redirect_is_in_no_message(

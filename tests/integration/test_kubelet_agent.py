@@ -289,6 +289,16 @@ async def test_a_program_that_cannot_be_started_is_reported(world):
     assert "executable file not found" in terminated.message
 
 
+async def test_an_image_that_is_removed_before_the_start_is_no_failed_run(world):
+    await world.start_kubelet()
+    world.runtime.images["removed:1"] = Behaviour(is_removed=True)
+    await world.create("web", containers=[container("removed:1")], restartPolicy="Never")
+    await world.until("web", waits_for("CreateContainerError"))
+    await world.until_event("web", "Failed", "Error: the image removed:1 was removed")
+    world.runtime.images["removed:1"] = Behaviour()
+    await world.until("web", is_running)
+
+
 async def test_logs_of_the_current_and_the_previous_run_are_kept(world):
     kubelet = await world.start_kubelet()
     world.runtime.images["flaky:1"] = Behaviour()

@@ -168,16 +168,23 @@ class Puller:
         with self._store.open_partial(descriptor.digest) as partial:
             if partial.size > descriptor.size:
                 partial.restart()
-            count(partial.size)
+            counted = 0
+
+            def count_new(_: int = 0) -> None:
+                nonlocal counted
+                count(partial.size - counted)  # negative when the download began anew
+                counted = partial.size
+
+            count_new()
             is_resumed = partial.size > 0
-            await repository.download(descriptor, partial, count)
+            await repository.download(descriptor, partial, count_new)
             try:
                 partial.commit(descriptor, self._store.blob_path(descriptor.digest))
             except BadImage:
                 if not is_resumed:
                     raise
                 # An earlier attempt may have got other content; the file is empty now.
-                await repository.download(descriptor, partial, count)
+                await repository.download(descriptor, partial, count_new)
                 partial.commit(descriptor, self._store.blob_path(descriptor.digest))
 
     async def _unpack(self, layer: Descriptor, diff_id: str) -> None:

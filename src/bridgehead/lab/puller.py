@@ -122,6 +122,8 @@ def _read_configuration(files: LabFiles, requests: socket.socket) -> int | None:
         try:
             from bridgehead.images.service import configuration
 
+            # A relative entry of PATH, by which credential helpers are found, must not lead to the lab's files.
+            os.chdir("/")
             configuration.write_config(files.registries, registry.decode("utf-8", "replace"), descriptor)
         except BaseException:  # forked: must not return into the parent's stack
             log.exception("the configuration of registries cannot be read")

@@ -118,6 +118,9 @@ class Repository:
             except (aiohttp.ClientError, TimeoutError) as failure:
                 error = PullFailed(f"{what}: {describe(failure)}")
                 error.__cause__ = failure
+            except ValueError as failure:  # a redirect or a challenge to an address that is none
+                error = PullFailed(f"{what}: invalid request: {failure}")
+                error.__cause__ = failure
         raise error
 
     async def _fetch_document(self, endpoint: Endpoint, target: str) -> tuple[Descriptor, bytes]:
@@ -131,17 +134,24 @@ class Repository:
         self, endpoint: Endpoint, descriptor: Descriptor, sink: Sink, on_progress: Callable[[int], None]
     ) -> None:
         url = f"{endpoint.url}/{self._reference.path}/blobs/{descriptor.digest}"
-        failures = 0
+        failures = restarts = 0
         pace = retries.Pace(time.monotonic())
 
         def count(size: int) -> None:
             pace.count(size, time.monotonic())
             on_progress(size)
 
+        def restart() -> None:
+            nonlocal restarts
+            restarts += 1
+            if restarts > retries.RESTARTS:  # the bytes of each attempt count as progress
+                raise PullFailed("the download breaks off, and the server does not go on where it ended")
+            sink.restart()
+
         while sink.size < descriptor.size:
             before = sink.size
             try:
-                is_continued = await self._download_rest(endpoint, url, descriptor, sink, count)
+                is_continued = await self._download_rest(endpoint, url, descriptor, sink, count, restart)
             except (aiohttp.ClientConnectionError, aiohttp.ClientPayloadError, TimeoutError) as error:
                 failures = 1 if sink.size > before else failures + 1  # a download that goes on is no failure
                 delay = retries.delay_seconds(failures, "", time.time())
@@ -154,13 +164,19 @@ class Repository:
                     raise BadImage(f"{descriptor.digest} has {sink.size} bytes, not {descriptor.size}")
 
     async def _download_rest(
-        self, endpoint: Endpoint, url: str, descriptor: Descriptor, sink: Sink, on_progress: Callable[[int], None]
+        self,
+        endpoint: Endpoint,
+        url: str,
+        descriptor: Descriptor,
+        sink: Sink,
+        on_progress: Callable[[int], None],
+        restart: Callable[[], None],
     ) -> bool:
         """Download until the server ends the answer. Returns False when the download has to begin anew."""
         headers = {"Range": f"bytes={sink.size}-"} if sink.size else {}
         async with self._get(endpoint, url, headers, accepted=(200, 206, 416)) as response:
             if sink.size and not _continues(response, sink.size):
-                sink.restart()  # the server does not know ranges, or has other content
+                restart()  # the server does not know ranges, or has other content
                 if response.status != 200:
                     return False
             async for data in response.content.iter_chunked(_CHUNK):

@@ -12,6 +12,7 @@ from bridgehead.backoff import delay_after
 from bridgehead.images.errors import PullFailed
 
 ATTEMPTS: Final = 6
+RESTARTS: Final = 5  # of one download, from its first byte
 _RETRIED: Final = frozenset({408, 425, 429, 500, 502, 503, 504})
 _INITIAL_SECONDS: Final = 0.2
 _LONGEST_SECONDS: Final = 5.0

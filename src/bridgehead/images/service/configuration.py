@@ -96,13 +96,13 @@ def _ask_helper(helper: str, registry: str) -> Credential | None:
 
 
 def _read_own(path: Path) -> str:
-    """Read a file of this user. Raises `BadHosts` for one of another user.
+    """Read a file of this user or of root. Raises `BadHosts` for one of another user.
 
     The directory is in the lab's state, and the lab must not choose to which server the user's credentials go.
     """
     with open(path, encoding="utf-8") as file:
-        if os.fstat(file.fileno()).st_uid != os.geteuid():
-            raise BadHosts("the file belongs to another user")
+        if os.fstat(file.fileno()).st_uid not in (0, os.geteuid()):
+            raise BadHosts(f"{path.name} belongs to another user")
         return file.read()
 
 
@@ -112,7 +112,7 @@ def _read_hosts(directory: Path) -> dict[str, tuple[Endpoint, ...]]:
         registry = path.parent.name
         try:
             text = _read_own(path)
-            certificates = {name: (path.parent / name).read_text("utf-8") for name in hosts.named_certificates(text)}
+            certificates = {name: _read_own(path.parent / name) for name in hosts.named_certificates(text)}
             endpoints = hosts.parse_hosts(text, registry, certificates)
         except (OSError, UnicodeDecodeError, BadHosts) as error:
             log.warning("%s is not used: %s", path, error)

@@ -19,6 +19,7 @@ from bridgehead.kubelet.runtimes.runtime import (
     LAST_IMAGE_ID,
     ContainerSpec,
     Image,
+    ImageUnavailable,
     Mount,
     RuntimeFailure,
 )
@@ -56,6 +57,9 @@ async def start_container(context: PodContext, container: Container, image: Imag
         await asyncio.to_thread(_remove_earlier_volumes, Path(spec.volume_directory))
     try:
         info = await context.node.runtime.start_container(spec)
+    except ImageUnavailable as error:  # removed since it was looked up: the next attempt has it pulled again
+        context.record("Warning", "Failed", f"Error: {error}", container)
+        raise StartRefused("CreateContainerError", str(error)) from error
     except RuntimeFailure as error:
         context.record("Warning", "Failed", f"Error: {error}", container)
         await _warn_of_users(context, container, image, attempt)

@@ -37,7 +37,8 @@ Exec = Callable[[ContainerSpec, tuple[str, ...]], ExecResult]
 class Behaviour(msgspec.Struct, frozen=True, kw_only=True):
     """The behaviour of an image's containers. `exits_with`: a container ends as soon as it has started.
 
-    `ignores_term`: only SIGKILL ends it. `volumes` are those that the image declares.
+    `ignores_term`: only SIGKILL ends it. `volumes` are those that the image declares. `is_removed`: the image is
+    removed between the kubelet's look and the start of a container.
     """
 
     exits_with: int | None = None
@@ -45,6 +46,7 @@ class Behaviour(msgspec.Struct, frozen=True, kw_only=True):
     ignores_term: bool = False
     term_exit_code: int = 143
     fails_to_start: str = ""
+    is_removed: bool = False
     exec: Exec = lambda spec, argv: ExecResult(exit_code=0, output=b"")
 
 
@@ -190,6 +192,8 @@ class FakeRuntime:
         if any(c.state == "running" for c in others):
             raise RuntimeFailure(f"container {spec.name} runs already")
         behaviour = self.images[spec.image.name]
+        if behaviour.is_removed:
+            raise ImageUnavailable(f"the image {spec.image.name} was removed")
         if behaviour.fails_to_start:
             raise RuntimeFailure(behaviour.fails_to_start)
         for other in others:

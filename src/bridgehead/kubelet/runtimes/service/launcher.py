@@ -12,7 +12,14 @@ from bridgehead.images.store.layer_locks import LayerLocks
 from bridgehead.kubelet.runtimes.images import host_tools, resolver
 from bridgehead.kubelet.runtimes.images.resolver import ImageDirectories, ResolvedImage
 from bridgehead.kubelet.runtimes.isolation import cgroups, host_files, privileges
-from bridgehead.kubelet.runtimes.runtime import ContainerSpec, Limits, Mount, RuntimeFailure, RuntimeFeatures
+from bridgehead.kubelet.runtimes.runtime import (
+    ContainerSpec,
+    ImageUnavailable,
+    Limits,
+    Mount,
+    RuntimeFailure,
+    RuntimeFeatures,
+)
 from bridgehead.kubelet.runtimes.service.container_plan import ContainerPlanner, NodeFiles, find_last_id
 from bridgehead.kubelet.runtimes.service.process_ledger import ProcessLedger
 from bridgehead.kubelet.runtimes.service.reactor import Reactor
@@ -115,7 +122,7 @@ class Launcher:
         try:
             self._locks.acquire(image.shared_layers)
         except OSError as error:
-            raise RuntimeFailure(f"the image {name} was removed: {error.strerror or error}") from error
+            raise ImageUnavailable(f"the image {name} was removed: {error.strerror or error}") from error
         layers += image.shared_layers
         return image
 
