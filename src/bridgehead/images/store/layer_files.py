@@ -24,6 +24,7 @@ from .tar_stream import Member
 
 _RESOLVE: Final = syscalls.RESOLVE_IN_ROOT | syscalls.RESOLVE_NO_MAGICLINKS
 _DIRECTORY: Final = os.O_PATH | os.O_DIRECTORY
+_OWN_DIRECTORY: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _NEW_FILE: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 # The attribute in a user namespace, where nobody may set "trusted." ones; mounts have the option "userxattr".
 _OPAQUE_XATTR: Final = "user.overlay.opaque"
@@ -86,10 +87,9 @@ class LayerFiles:
             self._is_moved = False
         parent = self._open_parent(entry.directory)
         if entry.kind == entries.OPAQUE:
-            os.setxattr(f"/proc/self/fd/{parent}", _OPAQUE_XATTR, b"y")
+            _make_opaque(parent)
         elif entry.kind == entries.WHITEOUT:
-            with contextlib.suppress(FileExistsError):  # a whiteout hides what lower layers have, not this one's file
-                os.mknod(entry.name, stat.S_IFCHR, os.makedev(0, 0), dir_fd=parent)
+            self._hide(parent, entry.name)
         elif header.kind == tar_headers.DIRECTORY:
             self._make_directory(parent, entry, member)
         else:
@@ -134,17 +134,35 @@ class LayerFiles:
         finally:
             os.close(directory)
 
+    @staticmethod
+    def _hide(parent: int, name: str) -> None:
+        """Hide what lower layers have under a name, but not this layer's own file or directory."""
+        try:
+            os.mknod(name, stat.S_IFCHR, os.makedev(0, 0), dir_fd=parent)
+        except FileExistsError:
+            if not stat.S_ISDIR(os.stat(name, dir_fd=parent, follow_symlinks=False).st_mode):
+                return
+            directory = os.open(name, _OWN_DIRECTORY, dir_fd=parent)
+            try:
+                _make_opaque(directory)
+            finally:
+                os.close(directory)
+
     def _make_directory(self, parent: int, entry: entries.Target, member: Member) -> None:
+        is_hidden = False
         try:
             os.mkdir(entry.name, 0o755, dir_fd=parent)
         except FileExistsError:
-            if not stat.S_ISDIR(os.stat(entry.name, dir_fd=parent, follow_symlinks=False).st_mode):
+            earlier = os.stat(entry.name, dir_fd=parent, follow_symlinks=False).st_mode
+            if not stat.S_ISDIR(earlier):
+                is_hidden = stat.S_ISCHR(earlier)  # a whiteout: lower layers' directory must not show through
                 self._remove_earlier(parent, entry.name)
                 os.mkdir(entry.name, 0o755, dir_fd=parent)
-        flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-        directory = os.open(entry.name, flags, dir_fd=parent)
+        directory = os.open(entry.name, _OWN_DIRECTORY, dir_fd=parent)
         try:
             self._set_attributes(directory, member)
+            if is_hidden:
+                _make_opaque(directory)
         finally:
             os.close(directory)
         if len(self._times) >= _MAX_TIMES:
@@ -216,6 +234,11 @@ class LayerFiles:
             self.foreign_owners += 1
             return False
         return True
+
+
+def _make_opaque(directory: int) -> None:
+    """Let a directory hide all that lower layers have in it."""
+    os.setxattr(f"/proc/self/fd/{directory}", _OPAQUE_XATTR, b"y")
 
 
 def _write(file: int, member: Member, data: Iterable[memoryview]) -> None:
