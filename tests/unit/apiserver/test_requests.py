@@ -675,6 +675,18 @@ async def test_a_binding_sets_the_node_once(world):
     assert (again.status, again.json["reason"]) == (409, "Conflict")
 
 
+async def test_a_binding_in_its_older_form_names_the_pod(world):
+    await create_pod(world)
+    url = "/api/v1/namespaces/default/bindings"
+    body = {"metadata": {"name": "p"}, "target": {"kind": "Node", "name": "node1"}}
+    answer = await world.call("POST", f"{PODS}/p/binding", {**body, "metadata": {"name": "q"}})
+    assert (answer.status, answer.json["message"]) == (400, "name in URL does not match name in Binding object")
+    assert (await world.call("POST", url, {**body, "metadata": {"name": "q"}})).status == 404
+    assert (await world.call("GET", url)).status == 405
+    assert (await world.call("POST", url, body)).json["status"] == "Success"
+    assert (await world.get(f"{PODS}/p"))["spec"]["nodeName"] == "node1"
+
+
 async def test_an_eviction_deletes_the_pod(world):
     await create_pod(world)
     body = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": "p"}}

@@ -178,7 +178,7 @@ async def test_what_admission_and_allocation_add_has_no_manager(world):
     container = spec["f:spec"]["f:containers"]['k:{"name":"c"}']
     assert "f:imagePullPolicy" in container
     assert "f:volumeMounts" not in container
-    bound = {"target": {"kind": "Node", "name": "n"}}
+    bound = {"metadata": {"name": "p"}, "target": {"kind": "Node", "name": "n"}}
     await world.create("/api/v1/namespaces/default/pods/p/binding", bound)
     assert managers(await world.get("/api/v1/namespaces/default/pods/p")) == {"unknown Update": spec}
     service = {"metadata": {"name": "s"}, "spec": {"ports": [{"port": 80}]}}
