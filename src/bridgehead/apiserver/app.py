@@ -333,6 +333,6 @@ def _refusal(status: ApiStatus) -> Response:
     if status.code == 413:
         # The rest of the body is not read.
         headers += ((b"connection", b"close"),)
-    if status.details and status.details.get("retryAfterSeconds"):
+    if status.details and status.details.get("retryAfterSeconds", 0) > 0:
         headers += ((b"retry-after", str(status.details["retryAfterSeconds"]).encode()),)
     return Response(status.code, msgspec.json.encode(status.to_object()), headers=headers)
