@@ -162,7 +162,7 @@ async def test_app_state_reaches_the_scope():
 
 
 async def test_the_parser_calls_overridden_methods():
-    """`PeerProtocol` bounds headers and takes over upgrades in them."""
+    """`PeerProtocol` bounds headers and pipelined requests, and takes over upgrades."""
     called = []
 
     class Recorder(HttpToolsProtocol):

@@ -44,6 +44,10 @@ _HEADER_SECONDS = 32.0
 _MAX_HEADER_BYTES = 1024 * 1024
 _MAX_WEBSOCKET_MESSAGE_BYTES = 4 * 1024 * 1024
 _LISTEN_BACKLOG = 4096
+# A client may send requests before it has the answers to earlier ones. uvicorn parses all of them at once, and each
+# costs 6 KiB. So bytes are parsed in pieces that hold few requests, and none while a parsed request waits.
+_PIECE_BYTES = 2 * 1024
+_MAX_HELD_BYTES = 1024 * 1024
 # Of a request that asks for an upgrade; such requests have no body, normally.
 _MAX_TUNNEL_BODY_BYTES = 64 * 1024
 
@@ -78,6 +82,11 @@ class PeerProtocol(HttpToolsProtocol):
         self._header_bytes = 0
         self._header_timer: asyncio.TimerHandle | None = None
         self._asks_for_spdy = False
+        # Of a request's body; None: no request is being received.
+        self._body_bytes: int | None = None
+        self._is_upgraded = False
+        # Bytes behind a request that waits for the answers to earlier ones.
+        self._held = bytearray()
         # The body of a request whose connection goes to a tunnel; None for any other request.
         self._tunnel_body: bytearray | None = None
 
@@ -101,7 +110,7 @@ class PeerProtocol(HttpToolsProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._stop_timer()
-        self._leave_newcomers()
+        self._hand_over()
         super().connection_lost(exc)
         # After a reset, uvicorn leaves this timer running, which keeps the whole connection in memory.
         if self.timeout_keep_alive_task is not None:
@@ -109,6 +118,44 @@ class PeerProtocol(HttpToolsProtocol):
             self.timeout_keep_alive_task = None
 
     def data_received(self, data: bytes) -> None:
+        if self._held:
+            self._hold(data)
+            return
+        start = 0
+        while start < len(data) and not self._is_upgraded and not self.transport.is_closing():
+            if self.pipeline:
+                self._hold(memoryview(data)[start:])
+                return
+            end = start + max(_PIECE_BYTES, self._missing_bytes())
+            self._parse(data[start:end])
+            start = end
+
+    def _missing_bytes(self) -> int:
+        """Return how many bytes of a body are known to come."""
+        if self._body_bytes is None:
+            return 0
+        lengths = (int(value) for name, value in self.headers if name == b"content-length")
+        return next(lengths, 0) - self._body_bytes
+
+    def _hold(self, data: bytes | memoryview) -> None:
+        """Keep bytes until the requests before them are answered, and read no more."""
+        self._held += data
+        if len(self._held) > _MAX_HELD_BYTES:
+            self.transport.abort()
+        else:
+            self.flow.pause_reading()
+
+    def on_response_complete(self) -> None:
+        super().on_response_complete()
+        if not self._held or self.transport.is_closing():
+            return
+        if self.pipeline:
+            self.flow.pause_reading()
+            return
+        held, self._held = bytes(self._held), bytearray()
+        self.data_received(held)
+
+    def _parse(self, data: bytes) -> None:
         super().data_received(data)
         if not self._awaits_headers or self.transport.is_closing():
             return
@@ -123,7 +170,7 @@ class PeerProtocol(HttpToolsProtocol):
         super().on_message_begin()
 
     def on_headers_complete(self) -> None:
-        self._awaits_headers = False
+        self._awaits_headers, self._body_bytes = False, 0
         self._stop_timer()
         self._tunnel_body, self._asks_for_spdy = None, False
         if self.parser.should_upgrade():
@@ -139,6 +186,7 @@ class PeerProtocol(HttpToolsProtocol):
                 self.cycle.transport = JoinedWrites(self.transport)  # type: ignore[assignment]
 
     def on_body(self, body: bytes) -> None:
+        self._body_bytes = (self._body_bytes or 0) + len(body)
         if self._tunnel_body is not None:
             self._tunnel_body += body
             if len(self._tunnel_body) > _MAX_TUNNEL_BODY_BYTES:
@@ -147,8 +195,9 @@ class PeerProtocol(HttpToolsProtocol):
             super().on_body(body)
 
     def on_message_complete(self) -> None:
+        self._body_bytes = None
         if self._tunnel_body is not None:
-            self._leave_newcomers()
+            self._hand_over()
             self.connections.discard(self)
             TunnelProtocol(self.app, self._upgraded_scope(), bytes(self._tunnel_body), self.transport, self.tasks)
         elif self._asks_for_spdy:
@@ -159,11 +208,12 @@ class PeerProtocol(HttpToolsProtocol):
 
     def handle_websocket_upgrade(self) -> None:
         if self._tunnel_body is None:
-            self._leave_newcomers()
+            self._hand_over()
             super().handle_websocket_upgrade()
 
-    def _leave_newcomers(self) -> None:
-        """Do not count this connection as unauthenticated: it is closed, or another protocol asks for credentials."""
+    def _hand_over(self) -> None:
+        """Do not count this connection as unauthenticated: it is closed, or another protocol has it."""
+        self._is_upgraded = True
         if self._newcomer is not None:
             self._newcomer.leave()
 
@@ -180,7 +230,7 @@ class PeerProtocol(HttpToolsProtocol):
         self.transport.close()
 
     def _upgrade_to_spdy(self) -> None:
-        self._leave_newcomers()
+        self._hand_over()
         self.connections.discard(self)
         spdy_upgrade.SpdyProtocol(self.app, self._upgraded_scope(), self.transport, self.tasks)
 

@@ -87,6 +87,31 @@ async def test_an_answer_without_a_body_is_sent(port: int, method: bytes) -> Non
     await writer.wait_closed()
 
 
+@pytest.mark.parametrize("seconds", [60.0])
+async def test_pipelined_requests_are_parsed_when_they_can_be_answered(
+    port: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    waiting = []
+    parse = PeerProtocol.on_headers_complete
+
+    def on_headers_complete(self: PeerProtocol) -> None:
+        waiting.append(len(self.pipeline))
+        parse(self)
+
+    monkeypatch.setattr(PeerProtocol, "on_headers_complete", on_headers_complete)
+    requests = [b"POST /%d HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\n\r\nabc" % number for number in range(1500)]
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    writer.write(b"".join(requests))
+    received = b""
+    async with asyncio.timeout(60):
+        while received.count(b"HTTP/1.1 200 OK") < len(requests):
+            received += await reader.readuntil(b"\r\n\r\n")
+    assert len(waiting) == len(requests)
+    assert max(waiting) < 50  # those of one piece
+    writer.close()
+    await writer.wait_closed()
+
+
 async def _answer_upgrade(scope: MutableMapping[str, Any], receive: Any, send: Any) -> None:
     """Accepts a WebSocket and closes it; answers a request with 200."""
     if scope["type"] == "http":
