@@ -23,7 +23,6 @@ from bridgehead.balancer.detection.detector import Detector
 from bridgehead.balancer.model import BfdProfile, BgpAdvertisement, Configuration, Peer, Pool
 from bridgehead.balancer.ranges import parse_range
 from bridgehead.balancer.view import ClusterView, NodeView, Publication
-from bridgehead.balancer.workspace import Workspace
 from bridgehead.objects.meta import ObjectKey
 
 from .bird_router import eventually
@@ -121,13 +120,13 @@ class Node:
 class _Side:
     """The requests: every public method is one."""
 
-    def __init__(self, workspace: Workspace) -> None:
+    def __init__(self) -> None:
         self._detector = Detector()
         self._events: list[tuple[str, str, str, str]] = []
         self._passwords: dict[tuple[str, str], str] = {}
         self._configuration = Configuration()
         self._announcer = BgpAnnouncer(
-            self, self._detector, self._read_password, lambda *event: self._events.append(event), workspace
+            self, self._detector, self._read_password, lambda *event: self._events.append(event)
         )
 
     def on_held_changed(self, services: Iterable[ObjectKey]) -> None:
@@ -189,5 +188,4 @@ class _Side:
 
 
 if __name__ == "__main__":
-    with Workspace() as workspace:
-        asyncio.run(_Side(workspace).run())
+    asyncio.run(_Side().run())

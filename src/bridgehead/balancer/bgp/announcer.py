@@ -17,9 +17,9 @@ from ..model import BfdProfile, Peer
 from ..ranges import IpAddress
 from ..speaker.announcer import Held, Observer
 from ..view import ClusterView, Publication
-from ..workspace import Workspace
 from .bfd_sessions import BfdDetector, BfdSessions, PathEvent
 from .exabgp import HOLD_SECONDS, SessionSettings, router_id_of
+from .exabgp_process import ExaBgp
 from .routes import RoutePlan
 from .session import CONNECT_SECONDS, NotConfigurable, PeerSession
 
@@ -66,12 +66,11 @@ class BgpAnnouncer:
         detector: BfdDetector,
         read_password: ReadPassword,
         report: ReportEvent,
-        workspace: Workspace,
     ) -> None:
         self._observer = observer
         self._read_password = read_password
         self._report = report
-        self._workspace = workspace
+        self._exabgp = ExaBgp()
         self._plan = RoutePlan()
         self._this_node = ""
         self._wanted: dict[str, tuple[Peer, BfdProfile | None]] = {}
@@ -114,21 +113,33 @@ class BgpAnnouncer:
                 while True:
                     await self._has_changed.wait()
                     self._has_changed.clear()
-                    for name in list(running):
-                        if self._wanted.get(name) != running[name][0]:
-                            _, task = running.pop(name)
+                    for name in running.keys() | self._wanted.keys():
+                        wanted = self._wanted.get(name)
+                        present, task = running.pop(name, (None, None))
+                        if present == wanted and wanted is not None and task is not None:
+                            running[name] = (wanted, task)
+                            continue
+                        if task is not None:
                             del self._sessions[name]
                             task.cancel()
-                            await asyncio.wait([task])
-                            self._bfd.end(name)
-                    for name, (peer, profile) in self._wanted.items():
-                        if name not in running:
-                            session = self._sessions[name] = self._make_session(peer, profile)
-                            running[name] = ((peer, profile), group.create_task(session.run()))
+                        if wanted is not None:
+                            session = self._sessions[name] = self._make_session(*wanted)
+                            running[name] = (wanted, group.create_task(self._hold(session, task)))
                     self.on_session_change()
         finally:
             self._sessions.clear()
             self._bfd.end_all()
+
+    async def _hold(self, session: PeerSession, predecessor: asyncio.Task[None] | None) -> None:
+        """Hold a session until cancelled, after the one before with the same peer has ended."""
+        try:
+            if predecessor is not None:
+                await asyncio.wait([predecessor])
+            await session.run()
+        finally:
+            if predecessor is not None:  # this task may have been cancelled while it waited
+                await asyncio.wait([predecessor])
+            self._bfd.end(session.name)
 
     def held(self, services: Collection[ObjectKey]) -> Collection[Held]:
         return [
@@ -176,7 +187,7 @@ class BgpAnnouncer:
 
         connect_seconds = float(peer.connect_time or CONNECT_SECONDS)
         return PeerSession(
-            peer.name, self._plan, configure, self._on_session, self._workspace, connect_seconds=connect_seconds
+            peer.name, self._plan, configure, self._on_session, self._exabgp, connect_seconds=connect_seconds
         )
 
     async def _settings(self, peer: Peer) -> SessionSettings:

@@ -1,4 +1,4 @@
-"""ExaBGP's configuration file, commands and answers as text. Source: ExaBGP 5.0, configuration and text API.
+"""A session's configuration and its routes as ExaBGP's text. Source: ExaBGP 5.0, configuration and text API.
 
 Pure: no I/O, no clock, no randomness.
 """
@@ -7,10 +7,8 @@ from __future__ import annotations
 
 import base64
 import ipaddress
-import json
-import re
 from collections.abc import Mapping
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 from ..ranges import IpAddress
 from .routes import Prefix, Route
@@ -48,13 +46,8 @@ def why_refused(settings: SessionSettings) -> str:
     return ""
 
 
-def render_configuration(settings: SessionSettings, attempt: int) -> str:
-    """Return the configuration file of an ExaBGP process with this one session.
-
-    The process reads commands from its standard input and writes answers to its standard output: ExaBGP starts the
-    shell's two `cat` for this. A reload with another `attempt` connects anew (any changed option does; whether updates
-    are grouped matters to nobody).
-    """
+def render_configuration(settings: SessionSettings) -> str:
+    """Return ExaBGP's configuration of this one session."""
     options: dict[str, object] = {
         "router-id": settings.router_id,
         "local-address": settings.local_address,
@@ -63,11 +56,10 @@ def render_configuration(settings: SessionSettings, attempt: int) -> str:
         "hold-time": settings.hold_time,
         "connect": settings.port,
         # Routes come after the session is up, and the end-of-RIB marker after them. Nothing is kept over a session's
-        # end, because a process with queued routes ignores a request to reload.
+        # end, so that nothing comes back that was withdrawn in the meantime.
         "manual-eor": "true",
         "adj-rib-in": "false",
         "adj-rib-out": "false",
-        "group-updates": "true" if attempt % 2 else "false",
     }
     if settings.ttl:
         options["outgoing-ttl"] = settings.ttl
@@ -77,38 +69,24 @@ def render_configuration(settings: SessionSettings, attempt: int) -> str:
         options["md5-base64"] = "true"
     restart = GRACEFUL_RESTART_SECONDS if settings.graceful_restart else "disable"
     lines = [
-        "process speaker {",
-        '    run /bin/sh -c "cat </proc/$PPID/fd/0 & exec cat >/proc/$PPID/fd/1";',
-        "    encoder json;",
-        "}",
         f"neighbor {settings.peer_address} {{",
         *(f"    {name} {value};" for name, value in options.items()),
         f"    capability {{ asn4 enable; route-refresh disable; graceful-restart {restart}; }}",
         f"    family {{ {' '.join(f'ipv{version} unicast;' for version in sorted(settings.next_hops))} }}",
-        # The peer's OPEN has its AS number.
-        "    api { processes [ speaker ]; neighbor-changes; receive { parsed; open; } }",
         "}",
     ]
     return "\n".join(lines) + "\n"
 
 
 ENVIRONMENT = {
-    "exabgp_api_ack": "true",
-    "exabgp_api_cli": "false",
-    "exabgp_api_respawn": "false",
-    "exabgp_daemon_daemonize": "false",
-    "exabgp_daemon_drop": "false",
     "exabgp_log_destination": "stderr",
     "exabgp_log_level": "ERROR",
     "EXABGP_ENVFILE": "/dev/null",  # not the machine's
 }
 
-TEARDOWN = "teardown 10"  # Cease, BFD Down (RFC 9384)
-RELOAD = "reload"
-
 
 def announce(route: Route, next_hop: str) -> str:
-    """Return the command that announces or changes a route."""
+    """Return the text that announces or changes a route."""
     attributes = [f"announce route {route.prefix} next-hop {next_hop}"]
     if route.local_preference:
         attributes.append(f"local-preference {route.local_preference}")
@@ -121,45 +99,8 @@ def announce(route: Route, next_hop: str) -> str:
 
 
 def withdraw(prefix: Prefix) -> str:
-    """Return the command that withdraws a route."""
+    """Return the text that withdraws a route."""
     return f"withdraw route {prefix}"
-
-
-def end_of_routes(version: int) -> str:
-    """Return the command that sends the end-of-RIB marker of a family, after which a restarted session is complete."""
-    return f"announce eor ipv{version} unicast"
-
-
-class Answer(NamedTuple):
-    """A line of the process. `kind` "done" and "error" answer the oldest command; the others are the session's state.
-
-    `reason`: why the session went down, as ExaBGP reports it. `peer_asn`: the AS number in the peer's OPEN message.
-    """
-
-    kind: Literal["done", "error", "up", "down", "connected", "open", "other"]
-    reason: str = ""
-    peer_asn: int = 0
-
-
-def parse_answer(line: str) -> Answer:
-    """Parse a line of the process. An unknown one is "other"."""
-    text = line.strip()
-    if text == "done":
-        return Answer("done")
-    if text == "error":
-        return Answer("error")
-    try:
-        # ExaBGP writes None for a number that it does not know.
-        message = json.loads(re.sub(r": None\b", ": null", text))
-        neighbor = message["neighbor"]
-        if message["type"] == "open":
-            return Answer("open", peer_asn=int(neighbor["open"]["asn"]))
-        state = neighbor["state"]
-        if state in ("up", "down", "connected"):
-            return Answer(state, str(neighbor.get("reason", "")))
-    except (ValueError, KeyError, TypeError, RecursionError):
-        pass
-    return Answer("other")
 
 
 def router_id_of(local_address: IpAddress, node_name: str) -> str:

@@ -1,8 +1,4 @@
-"""One ExaBGP as a child process: its configuration, its commands and its answers.
-
-The configuration may contain a password, so it is in a directory that only this user may open. ExaBGP reads it anew on
-the command reload.
-"""
+"""The ExaBGP process of a speaker: it has all sessions, and runs while there are any."""
 
 from __future__ import annotations
 
@@ -10,105 +6,131 @@ import asyncio
 import contextlib
 import logging
 import os
-import shutil
 import sys
 from collections import deque
-from pathlib import Path
 
 from ..child_process import end, read_line
-from ..users import existing_user_name
-from ..workspace import Workspace
-from .exabgp import ENVIRONMENT, Answer, parse_answer
+from .exabgp import ENVIRONMENT
+from .exabgp_messages import Answer, Request, parse_answer, render
 
 log = logging.getLogger("bridgehead.balancer.bgp")
 
-_LONGEST_LINE = 1 << 20  # bytes; ExaBGP's own limit
+_LONGEST_LINE = 1 << 20  # bytes
 _END_SECONDS = 3.0
+_CLOSE_SECONDS = 5.0  # for the process to end one session
 _LAST_LINES = 12  # of the log, for the report of an unexpected end
 
 
-class ExaBgpProcess:
-    """A running ExaBGP. Make it with `start`; `stop` it in every case."""
+class Channel:
+    """The process's end of one session. Made by `ExaBgp.open`; `close` it in every case."""
 
-    def __init__(
-        self, process: asyncio.subprocess.Process, configuration: Path, commands: asyncio.WriteTransport
-    ) -> None:
-        self._process = process
-        self._configuration = configuration
-        self._commands = commands
-        self._last_lines: deque[str] = deque(maxlen=_LAST_LINES)
-        self._log_reader = asyncio.create_task(self._read_log())
+    def __init__(self, peer: str, exabgp: ExaBgp) -> None:
+        self._peer = peer
+        self._exabgp = exabgp
+        self._answers: asyncio.Queue[Answer | None] = asyncio.Queue()
+        self._is_closed = False
 
-    @classmethod
-    async def start(cls, configuration: str, workspace: Workspace) -> ExaBgpProcess:
-        """Start ExaBGP. Raises OSError."""
-        with contextlib.ExitStack() as on_error:
-            file = workspace.make_directory("bgp") / "exabgp.conf"
-            on_error.callback(_remove, file)
-            _write(file, configuration)
-            # Pipes, since the helper that ExaBGP starts opens them by their names in /proc.
-            commands_end, commands = os.pipe()
-            on_error.callback(os.close, commands)
-            try:
-                process = await asyncio.create_subprocess_exec(
-                    sys.executable, "-m", "bridgehead.balancer.bgp.exabgp_main", str(os.getpid()), str(file),
-                    stdin=commands_end,
-                    stdout=asyncio.subprocess.PIPE,
-                    stderr=asyncio.subprocess.PIPE,
-                    limit=_LONGEST_LINE,
-                    env=os.environ | ENVIRONMENT | {"exabgp_daemon_user": existing_user_name()},
-                )  # fmt: skip
-            finally:
-                os.close(commands_end)
-            transport, _ = await asyncio.get_running_loop().connect_write_pipe(
-                asyncio.Protocol, os.fdopen(commands, "wb", 0)
-            )
-            on_error.pop_all()
-        return cls(process, file, transport)
-
-    @property
-    def pid(self) -> int:
-        return self._process.pid
-
-    def command(self, line: str) -> None:
-        """Send a command. A process that has ended ignores it."""
-        self._commands.write(line.encode() + b"\n")
-
-    def configure(self, configuration: str) -> None:
-        """Replace the configuration file; the command reload makes ExaBGP read it."""
-        _write(self._configuration, configuration)
-
-    def kill(self) -> None:
-        """End the process without any cleanup; `answer` then returns None."""
-        with contextlib.suppress(ProcessLookupError):
-            self._process.kill()
+    def request(self, request: Request) -> None:
+        """Send a request. A process that has ended ignores it."""
+        self._exabgp.send(request)
 
     async def answer(self) -> Answer | None:
-        """Return the next answer; None when the process has ended."""
-        while (line := await read_line(self._process.stdout)) is not None:
+        """Return the next answer; None when the process has ended. After "closed" there is none."""
+        return await self._answers.get()
+
+    def put(self, answer: Answer | None) -> None:
+        """Take an answer of the process. None: it has ended."""
+        self._is_closed |= answer is None or answer.kind == "closed"
+        self._answers.put_nowait(answer)
+
+    def abandon(self) -> None:
+        """Let `answer` return None, without waiting for the process."""
+        self._answers.put_nowait(None)
+
+    async def close(self) -> None:
+        """End the session, after the peer has been sent all that was requested."""
+        if not self._is_closed:
+            self.request(Request("close", self._peer))
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(_CLOSE_SECONDS):
+                    while not self._is_closed:
+                        await self._answers.get()
+        await self._exabgp.forget(self._peer)
+
+
+class ExaBgp:
+    """The process and its sessions, by the peers' names."""
+
+    def __init__(self) -> None:
+        self._process: asyncio.subprocess.Process | None = None
+        self._channels: dict[str, Channel] = {}
+        self._lock = asyncio.Lock()  # one start or end at a time
+        self._readers: tuple[asyncio.Task[None], ...] = ()
+        self._last_lines: deque[str] = deque(maxlen=_LAST_LINES)
+
+    @property
+    def last_line(self) -> str:
+        """The last line of the process's log, or ""."""
+        return self._last_lines[-1] if self._last_lines else ""
+
+    async def open(self, peer: str, configuration: str) -> Channel:
+        """Begin a session. Raises OSError if ExaBGP cannot be started."""
+        async with self._lock:
+            if self._process is None:
+                await self._start()
+            channel = self._channels[peer] = Channel(peer, self)
+        self.send(Request("open", peer, text=configuration))
+        return channel
+
+    def send(self, request: Request) -> None:
+        if self._process is not None and self._process.stdin is not None:
+            self._process.stdin.write(render(request))
+
+    async def forget(self, peer: str) -> None:
+        """End the process if this was the last session."""
+        async with self._lock:
+            self._channels.pop(peer, None)
+            if not self._channels:
+                await self._stop()
+
+    async def _start(self) -> None:
+        process = await asyncio.create_subprocess_exec(
+            sys.executable, "-m", "bridgehead.balancer.bgp.exabgp_main", str(os.getpid()),
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+            limit=_LONGEST_LINE,
+            env=os.environ | ENVIRONMENT,
+        )  # fmt: skip
+        self._process = process
+        self._last_lines.clear()
+        self._readers = (
+            asyncio.create_task(self._read_answers(process)),
+            asyncio.create_task(self._read_log(process)),
+        )
+
+    async def _stop(self) -> None:
+        process, self._process = self._process, None
+        if process is not None:
+            await end(process, _END_SECONDS)
+            for reader in self._readers:
+                reader.cancel()
+            await asyncio.wait(self._readers)
+
+    async def _read_answers(self, process: asyncio.subprocess.Process) -> None:
+        while (line := await read_line(process.stdout)) is not None:
             answer = parse_answer(line)
-            if answer.kind != "other":
-                return answer
-        return None
+            channel = self._channels.get(answer.peer)
+            if channel is not None:
+                channel.put(answer)
+        if self._process is process:
+            await process.wait()
+            log.warning("ExaBGP ended; its last lines:\n%s", "\n".join(self._last_lines))
+            self._process = None
+            for channel in self._channels.values():
+                channel.put(None)
 
-    async def stop(self) -> str:
-        """End the process. Return the last lines of its log."""
-        self._commands.abort()
-        await end(self._process, _END_SECONDS)
-        _remove(self._configuration)
-        self._log_reader.cancel()
-        await asyncio.wait([self._log_reader])
-        return "\n".join(self._last_lines)
-
-    async def _read_log(self) -> None:
-        while (line := await read_line(self._process.stderr)) is not None:
+    async def _read_log(self, process: asyncio.subprocess.Process) -> None:
+        while (line := await read_line(process.stderr)) is not None:
             self._last_lines.append(line)
-            log.debug("ExaBGP %d: %s", self._process.pid, line)
-
-
-def _write(file: Path, configuration: str) -> None:
-    file.write_text(configuration)
-
-
-def _remove(file: Path) -> None:
-    shutil.rmtree(file.parent, ignore_errors=True)
+            log.debug("ExaBGP: %s", line)

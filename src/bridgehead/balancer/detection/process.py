@@ -6,6 +6,7 @@ The process is forked from the speaker before the speaker imports most of its co
 from __future__ import annotations
 
 import contextlib
+import gc
 import os
 import selectors
 import signal
@@ -33,6 +34,7 @@ _READS_AT_ONCE = 8  # rounds over sockets with input before timers run
 def start() -> tuple[int, Channel]:
     """Fork the detector. Return its process id and the speaker's end of the channel."""
     ours, theirs = open_channel()
+    gc.freeze()  # a collection would write to the objects that the two processes share, and so copy their memory
     pid = os.fork()
     if pid:
         theirs.close()

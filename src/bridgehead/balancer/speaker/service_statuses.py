@@ -19,6 +19,7 @@ from bridgehead.objects.kinds import Kind
 from bridgehead.objects.meta import ObjectKey, ObjectMeta
 from bridgehead.objects.metallb import SERVICE_BGP_STATUSES, SERVICE_L2_STATUSES, ServiceBGPStatus, ServiceL2Status
 
+from ..short_names import shortened
 from .announcer import Held
 
 NODE_LABEL: Final = "metallb.io/node"
@@ -108,12 +109,13 @@ class ServiceStatuses(Generic[Status]):
     async def _reconcile(self, service: ObjectKey) -> Outcome:
         details = self._held.get(service)
         existing = self._informer.by_index("service", str(service))
-        own = [status for status in existing if status.metadata.labels.get(NODE_LABEL) == self._node]
+        own = [status for status in existing if status.metadata.labels.get(NODE_LABEL) == shortened(self._node)]
         wanted = self._object(service)
         kept = [status for status in own if details is not None and status.metadata.name == wanted.metadata.name]
         for status in existing:
-            node = status.metadata.labels.get(NODE_LABEL, "")
-            is_stale = node != self._node and details is not None and not self._is_alive(node)
+            # The label of a new object is there before its status.
+            node = status.status.node or status.metadata.labels.get(NODE_LABEL, "")
+            is_stale = status not in own and details is not None and not self._is_alive(node)
             if is_stale or (status in own and status not in kept):
                 meta = status.metadata
                 with contextlib.suppress(NotFound, Conflict):  # another speaker was faster
@@ -148,7 +150,7 @@ class ServiceStatuses(Generic[Status]):
         await self._client.patch(self._kind.kind, name, self._namespace, {"status": fields}, subresource="status")
 
     def _object(self, service: ObjectKey) -> Status:
-        labels = {NODE_LABEL: self._node, NAME_LABEL: service.name, NAMESPACE_LABEL: service.namespace}
+        labels = {NODE_LABEL: shortened(self._node), NAME_LABEL: service.name, NAMESPACE_LABEL: service.namespace}
         # MetalLB's names are random. A name of its own for each node and Service keeps a second object from being made.
         digest = hashlib.sha256(f"{self._node}/{service}".encode()).hexdigest()[:_NAME_DIGITS]
         meta = ObjectMeta(name=self._kind.name_prefix + digest, namespace=self._namespace, labels=labels)

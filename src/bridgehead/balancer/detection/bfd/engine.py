@@ -9,11 +9,12 @@ import math
 import random
 import socket
 import struct
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Collection, Iterable
 from typing import NamedTuple
 
-from ..engine import Descriptor, Message
-from .messages import ENGINE_NAME, Change, Neighbor, SessionSettings, read_request, report_change
+from ..engine import Descriptor, Message, Report
+from .messages import ENGINE_NAME, Change, Neighbor, SessionSettings, read_request
+from .outbox import Outbox
 from .packet_filter import render_filter
 from .packets import (
     MULTI_HOP_PORT,
@@ -48,8 +49,8 @@ class BfdEngine:
 
     name = ENGINE_NAME
 
-    def __init__(self, report: Callable[[Message], object]) -> None:
-        self._report = report
+    def __init__(self, report: Report) -> None:
+        self._outbox = Outbox(report)
         self._settings: dict[Neighbor, SessionSettings] = {}
         self._running: dict[Neighbor, _Running] = {}
         self._by_discriminator: dict[int, Neighbor] = {}
@@ -60,7 +61,8 @@ class BfdEngine:
         return self._receivers.values()
 
     def next_deadline(self) -> float:
-        return min((running.session.next_deadline for running in self._running.values()), default=math.inf)
+        deadlines = (running.session.next_deadline for running in self._running.values())
+        return min(self._outbox.next_deadline, min(deadlines, default=math.inf))
 
     def on_message(self, message: Message, now: float) -> None:
         """Run exactly the sessions that the speaker wants. Sessions that are there already keep their state."""
@@ -77,7 +79,7 @@ class BfdEngine:
             elif not error:
                 error = self._begin(neighbor, settings, now)
             if error:
-                self._report(report_change(Change(neighbor, error=error)))
+                self._outbox.add(Change(neighbor, error=error), now)
         self._filter_senders()
 
     def on_input(self, descriptor: Descriptor, now: float) -> None:
@@ -86,11 +88,13 @@ class BfdEngine:
                 self._receive(sock, now)
 
     def on_timer(self, now: float) -> None:
+        if now >= self._outbox.next_deadline:
+            self._outbox.send_waiting(now)
         for neighbor, running in self._running.items():
             if now >= running.session.next_deadline:
                 before = running.session.state
                 self._send(neighbor, running.session.on_timer(now), now)
-                self._report_difference(neighbor, running.session, before)
+                self._report_difference(neighbor, running.session, before, now)
 
     def on_suspension(self, seconds: float, now: float) -> None:
         """Do nothing: the pause does not count in any time that the sessions compare."""
@@ -136,6 +140,7 @@ class BfdEngine:
         self._send(neighbor, [running.session.farewell()], now)
         del self._running[neighbor]
         del self._by_discriminator[running.session.discriminator]
+        self._outbox.forget(neighbor)
         running.sock.close()
 
     def _open_receivers(self) -> dict[tuple[int, int], str]:
@@ -172,7 +177,7 @@ class BfdEngine:
         running = self._running[neighbor]
         before = running.session.state
         self._send(neighbor, running.session.on_packet(packet, now), now)
-        self._report_difference(neighbor, running.session, before)
+        self._report_difference(neighbor, running.session, before, now)
 
     def _addressee(self, packet: ControlPacket, source: str, is_multi_hop: bool) -> Neighbor | None:
         """Return whose session a packet is for (RFC 5880, section 6.3), None if it is nobody's."""
@@ -193,10 +198,10 @@ class BfdEngine:
             with contextlib.suppress(OSError):  # no route at the moment: the neighbour will miss the packet
                 running.sock.sendto(render_packet(packet), (neighbor.remote, running.port))
 
-    def _report_difference(self, neighbor: Neighbor, session: Session, before: State) -> None:
+    def _report_difference(self, neighbor: Neighbor, session: Session, before: State, now: float) -> None:
         if session.state != before:
             is_ended = session.state == State.DOWN and session.remote_state == State.ADMIN_DOWN
-            self._report(report_change(Change(neighbor, session.state, session.diagnostic, is_ended)))
+            self._outbox.add(Change(neighbor, session.state, session.diagnostic, is_ended), now)
 
 
 def _family(neighbor: Neighbor) -> int:
