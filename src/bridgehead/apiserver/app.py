@@ -253,7 +253,7 @@ class Application:
         """Return the user of the credentials, and begin the trail. Raises a 401."""
         scope, headers, user = exchange.scope, exchange.headers, None
         try:
-            # The user of the connection's certificate, from `http.server.PeerProtocol`.
+            # The user of the connection's certificate, from `http.peer_protocol`.
             peer = scope.get("state", {}).get("peer")
             user = await self._authenticator.authenticate(headers, peer, scope["path"])
             newcomer = scope.get("state", {}).get(NEWCOMER)

@@ -15,8 +15,9 @@ from typing import Any
 
 import pytest
 
-from bridgehead.apiserver.http import server as server_module
-from bridgehead.apiserver.http.server import ApiServer, PeerProtocol, peer_of, server_context
+from bridgehead.apiserver.http import peer_protocol
+from bridgehead.apiserver.http.peer_protocol import PeerProtocol, peer_of
+from bridgehead.apiserver.http.server import ApiServer, server_context
 from bridgehead.apiserver.http.user import InvalidCredentials
 from bridgehead.lab.certificates import make_certificates
 from bridgehead.lab.plan import LabConfig, LabFiles
@@ -182,6 +183,6 @@ def test_a_resumed_session_is_refused_once_its_certificate_has_expired(
     assert [first.session_reused, resumed.session_reused] == [False, True]
     assert [user and user.name for user in users] == ["system:kube-controller-manager"] * 2
 
-    monkeypatch.setattr(server_module, "time", SimpleNamespace(time=lambda: 1e11))  # in the year 5138
+    monkeypatch.setattr(peer_protocol, "time", SimpleNamespace(time=lambda: 1e11))  # in the year 5138
     with pytest.raises(InvalidCredentials, match="expired"):
         peer_of(transport(resumed))
