@@ -720,6 +720,11 @@ async def test_a_stand_in_names_in_its_log_what_it_does_not_do(world: World) -> 
             variables=("WORKERS",),
         )
         await world.wait_port(pod, 80)
+
+        async def is_logged(pod: str = pod) -> bool:  # what it writes passes a pipe
+            return len(world.log(pod)) >= len(expected)
+
+        await until(is_logged)
         assert world.log(pod) == expected
     (configuration / "later.conf").write_text("")
     for pod in ("direct", "shell"):
