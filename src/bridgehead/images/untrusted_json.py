@@ -13,7 +13,7 @@ T = TypeVar("T")
 
 
 class InvalidJson(Exception):
-    """Content that is not the expected JSON; the text says why."""
+    """Content that is not the expected JSON; the text is the reason."""
 
 
 def decode(content: bytes | str, type: type[T]) -> T:
