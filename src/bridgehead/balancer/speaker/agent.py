@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from bridgehead.client import ApiClient, EventRecorder, Informer, reference_to
+from bridgehead.heap import trim_heap
 from bridgehead.objects.core import Node, Service
 from bridgehead.objects.endpoint_slices import EndpointSlice, index_by_service
 from bridgehead.objects.kinds import ENDPOINT_SLICES, NODES, SERVICES
@@ -28,6 +29,7 @@ from ..view import ClusterView, NodeView, Publication
 from .announcer import Announcer, HandsOver, Held, Observer
 from .members import MemberChange, Members, MemberWatch
 from .publications import node_view, publication_of
+from .trimming import trim_service, trim_slice
 
 log = logging.getLogger(__name__)
 
@@ -35,6 +37,8 @@ COMPONENT: Final = "metallb-speaker"  # of Events, as MetalLB's
 _LEAVE_SECONDS: Final = 2.0  # in which other nodes take this one's addresses over before it ends
 _LEAVE_POLL_SECONDS: Final = 0.01
 _REMEMBERED: Final = 50
+_MANY_CHANGES: Final = 100  # Services; so many that the memory for them is worth returning
+_TRIM_SECONDS: Final = 5.0  # after many changes: their statuses are written by then
 
 
 @dataclass(frozen=True)
@@ -79,8 +83,10 @@ class SpeakerAgent:
         make_announcers: Callable[[Observer], Sequence[Announcer]],
     ) -> None:
         self._options = options
-        self._services: Informer[Service] = Informer(client, SERVICES)
-        self._slices: Informer[EndpointSlice] = Informer(client, ENDPOINT_SLICES, indexes={"service": index_by_service})
+        self._services: Informer[Service] = Informer(client, SERVICES, trim=trim_service)
+        self._slices: Informer[EndpointSlice] = Informer(
+            client, ENDPOINT_SLICES, indexes={"service": index_by_service}, trim=trim_slice
+        )
         self._nodes: Informer[Node] = Informer(client, NODES)
         self.recorder = EventRecorder(client, COMPONENT, options.node_name)
         self.configuration = ConfigurationWatch(client, options.namespace, self._nodes, self._configuration_changed)
@@ -100,6 +106,7 @@ class SpeakerAgent:
         self._wake = asyncio.Event()
         self._synced = asyncio.Event()
         self._is_leaving = False
+        self._trimming: asyncio.TimerHandle | None = None
         self.takeovers: deque[Takeover] = deque(maxlen=_REMEMBERED)
         self.takeover_count = 0
         # What announcers add to the status page, by protocol; each value is fit for JSON.
@@ -224,6 +231,12 @@ class SpeakerAgent:
         self.on_held_changed(changed)
         self._report_held()
         self._record_takeover(before)
+        if len(changed) >= _MANY_CHANGES and self._trimming is None:
+            self._trimming = asyncio.get_running_loop().call_later(_TRIM_SECONDS, self._trim)
+
+    def _trim(self) -> None:
+        self._trimming = None
+        trim_heap()
 
     def _publish(self, key: ObjectKey) -> bool:
         """Make the publication of a Service anew. Return whether it differs from the last one."""

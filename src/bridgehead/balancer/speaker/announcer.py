@@ -15,7 +15,7 @@ from ..ranges import IpAddress
 from ..view import ClusterView, Publication
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Held:
     """One address that this node announces, for `bridgehead balancer status`. `since`: epoch seconds.
 

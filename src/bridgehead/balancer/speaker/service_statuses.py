@@ -20,6 +20,7 @@ from bridgehead.objects.meta import ObjectKey, ObjectMeta
 from bridgehead.objects.metallb import SERVICE_BGP_STATUSES, SERVICE_L2_STATUSES, ServiceBGPStatus, ServiceL2Status
 
 from .announcer import Held
+from .trimming import trim_bgp_status, trim_layer2_status
 
 NODE_LABEL: Final = "metallb.io/node"
 NAME_LABEL: Final = "metallb.io/service-name"
@@ -32,13 +33,17 @@ Status = TypeVar("Status", ServiceL2Status, ServiceBGPStatus)
 
 @dataclass(frozen=True)
 class StatusKind(Generic[Status]):
-    """The objects of one protocol. `render`: a part of the status, from the details of what is held."""
+    """The objects of one protocol. `render`: a part of the status, from the details of what is held.
+
+    `trim`: what a speaker keeps of an object.
+    """
 
     protocol: str
     kind: Kind[Status]
     name_prefix: str
     render: Callable[[tuple[str, ...]], dict[str, Any]]
     details: Callable[[Status], tuple[str, ...]]
+    trim: Callable[[Status], Status]
 
 
 LAYER2: Final[StatusKind[ServiceL2Status]] = StatusKind(
@@ -47,6 +52,7 @@ LAYER2: Final[StatusKind[ServiceL2Status]] = StatusKind(
     "l2-",
     lambda interfaces: {"interfaces": [{"name": name} for name in interfaces]},
     lambda found: tuple(interface.name for interface in found.status.interfaces),
+    trim_layer2_status,
 )
 BGP: Final[StatusKind[ServiceBGPStatus]] = StatusKind(
     "bgp",
@@ -54,6 +60,7 @@ BGP: Final[StatusKind[ServiceBGPStatus]] = StatusKind(
     "bgp-",
     lambda peers: {"peers": list(peers)},
     lambda found: found.status.peers,
+    trim_bgp_status,
 )
 
 
@@ -78,7 +85,7 @@ class ServiceStatuses(Generic[Status]):
         self._is_alive = is_alive
         self._held: dict[ObjectKey, tuple[str, ...]] = {}  # interfaces or peers by Service
         self._informer: Informer[Status] = Informer(
-            client, kind.kind, namespace, indexes={"service": _index_by_service}
+            client, kind.kind, namespace, indexes={"service": _index_by_service}, trim=kind.trim
         )
         self._queue: WorkQueue[ObjectKey] = WorkQueue(kind.kind.plural)
 
