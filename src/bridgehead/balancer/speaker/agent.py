@@ -72,7 +72,8 @@ class Takeover:
 class SpeakerAgent:
     """Drives announcers, which `make_announcers` returns for the agent as their observer.
 
-    `on_held` gets, for each Service whose announcements changed, what this node announces of it.
+    `on_held` gets, for each Service whose announcements changed, what this node announces of it. `on_members` is called
+    after speakers came or went.
     """
 
     def __init__(
@@ -112,6 +113,7 @@ class SpeakerAgent:
         # What announcers add to the status page, by protocol; each value is fit for JSON.
         self.sections: dict[str, Callable[[], Any]] = {}
         self.on_held: list[Callable[[ObjectKey, tuple[Held, ...]], None]] = []
+        self.on_members: list[Callable[[], None]] = []
         self.announcers = make_announcers(self)
 
     @property
@@ -262,6 +264,8 @@ class SpeakerAgent:
             fresh = {node.metadata.name: self._node_view(node) for node in self._nodes.items()}
             nodes = fresh if fresh != nodes else nodes
         alive = members.alive if self._options.port else frozenset(nodes)
+        if alive != self._view.members:
+            asyncio.get_running_loop().call_soon(self._call_on_members)
         self._view = replace(
             self._view,
             configuration=self._in_force or Configuration(),
@@ -269,6 +273,10 @@ class SpeakerAgent:
             members=alive,
             is_isolated=members.is_isolated,
         )
+
+    def _call_on_members(self) -> None:
+        for handler in self.on_members:
+            handler()
 
     def _node_view(self, node: Node) -> NodeView:
         name = node.metadata.name
