@@ -73,3 +73,8 @@ class Frr:
         """Return the global addresses of the next hops of a route, sorted."""
         paths = self.route(prefix).get("paths", ())
         return sorted(hop["ip"] for path in paths for hop in path["nexthops"] if hop.get("scope", "global") == "global")
+
+    def keepalives_of(self, address: str) -> int:
+        """Return how many KEEPALIVE messages of a neighbour have arrived."""
+        found = json.loads(self.ask(f"show bgp neighbors {address} json"))
+        return int(found[address]["messageStats"]["keepalivesRecv"])

@@ -33,7 +33,14 @@ router bgp 64513
 """
 ADVERTISEMENT = BgpAdvertisement("all", communities=frozenset({(64512, 7), (64512, 1, 2)}))
 POOL = Pool("pool", "metallb", (parse_range("10.1.0.0/16"), parse_range("fd00:b::/64")), bgp=(ADVERTISEMENT,))
-PEER = Peer("router", my_asn=64512, peer_asn=64513, address=ipaddress.ip_address(ROUTER4), both_families=True)
+PEER = Peer(
+    "router",
+    my_asn=64512,
+    peer_asn=64513,
+    address=ipaddress.ip_address(ROUTER4),
+    keepalive_time=1,
+    both_families=True,
+)
 
 
 @in_namespace
@@ -51,6 +58,9 @@ def test_routes_with_attributes_come_and_go() -> None:
         path = frr.route("10.1.0.10/32")["paths"][0]
         assert path["community"]["string"] == "64512:7"
         assert path["largeCommunity"]["string"] == "64512:1:2"
+
+        # Without keepaliveTime there is one in 30 seconds.
+        eventually(lambda: frr.keepalives_of(node_address(1)) > 3, "keepalives each second", 25)
 
         local = replace(web, is_local=True, endpoint_nodes=frozenset({"node2"}), ready_nodes=frozenset({"node2"}))
         for node in (node1, node2):

@@ -66,14 +66,18 @@ def _as_number(open_message: Any) -> int:
 
 
 class _Session:
-    """One session. Raises ValueError if ExaBGP refuses the configuration."""
+    """One session, as a request of the kind "open" asks for. Raises ValueError if ExaBGP refuses the configuration.
 
-    def __init__(self, name: str, configuration: str, number: int, report: Report) -> None:
+    `number`: of the session before.
+    """
+
+    def __init__(self, request: Request, number: int, report: Report) -> None:
         from exabgp.configuration.configuration import Configuration
         from exabgp.reactor.api import API
         from exabgp.reactor.peer import Peer
 
-        parsed = Configuration([configuration], text=True)
+        name = request.peer
+        parsed = Configuration([request.text], text=True)
         if not parsed.reload():
             raise ValueError(str(parsed.error))
         (neighbor,) = parsed.neighbors.values()
@@ -84,6 +88,7 @@ class _Session:
         self.processes.number = number
         self._report = report
         self._name = name
+        self._keepalive_seconds = request.number
         self._routes = API(None)
         self._peer = Peer(neighbor, self)
         self._must_run_soon = False
@@ -132,6 +137,11 @@ class _Session:
         if found is not None and found is not self._open_message:
             self._open_message = found
             self._report(Answer("open", self._name, _as_number(found)))
+            if self._keepalive_seconds:
+                # ExaBGP always takes a third of the hold time that was negotiated just now.
+                hold_time = self._peer.proto.negotiated.holdtime
+                seconds = min(self._keepalive_seconds, hold_time.keepalive())
+                hold_time.keepalive = lambda: seconds
 
     def watch(self, poller: select.poll) -> float:
         """Register the socket. Return after how many seconds the session needs a turn, whatever happens."""
@@ -205,7 +215,7 @@ class _Sessions:
             if name in self._sessions:
                 self._numbers[name] = self._sessions.pop(name).end()
             try:
-                self._sessions[name] = _Session(name, request.text, self._numbers.get(name, 0), self._report)
+                self._sessions[name] = _Session(request, self._numbers.get(name, 0), self._report)
             except ValueError as error:
                 self._report(Answer("closed", name, reason=f"ExaBGP refuses the session: {error}"))
             return

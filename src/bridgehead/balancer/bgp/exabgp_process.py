@@ -73,13 +73,13 @@ class ExaBgp:
         """The last line of the process's log, or ""."""
         return self._last_lines[-1] if self._last_lines else ""
 
-    async def open(self, peer: str, configuration: str) -> Channel:
-        """Begin a session. Raises OSError if ExaBGP cannot be started."""
+    async def open(self, request: Request) -> Channel:
+        """Begin the session that a request of the kind "open" asks for. Raises OSError if ExaBGP cannot be started."""
         async with self._lock:
             if self._process is None:
                 await self._start()
-            channel = self._channels[peer] = Channel(peer, self)
-        self.send(Request("open", peer, text=configuration))
+            channel = self._channels[request.peer] = Channel(request.peer, self)
+        self.send(request)
         return channel
 
     def send(self, request: Request) -> None:

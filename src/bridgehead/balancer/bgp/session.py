@@ -67,6 +67,7 @@ class PeerSession:
     ) -> None:
         self.name = name
         self.status: Status = "waiting"
+        self.was_established = False
         self.since = time.time()
         self.reason = ""
         self.settings: SessionSettings | None = None
@@ -109,7 +110,8 @@ class PeerSession:
         if self.status == "connecting" and self.settings is not None:
             self._attempted_at = time.monotonic()
             self._is_connected = False
-            self._request("open", render_configuration(self.settings))
+            if self._channel is not None:
+                self._channel.request(self._opening(self.settings))
 
     def restart(self) -> None:
         """End the session and begin it anew, with settings that are looked up again."""
@@ -143,7 +145,7 @@ class PeerSession:
         if refusal:
             return refusal
         try:
-            channel = self._channel = await self._exabgp.open(self.name, render_configuration(settings))
+            channel = self._channel = await self._exabgp.open(self._opening(settings))
         except OSError as error:
             return f"cannot start ExaBGP: {error}"
         self._attempted_at = time.monotonic()
@@ -177,6 +179,7 @@ class PeerSession:
             self._is_connected = True
         elif answer.kind == "up":
             self._number = answer.number
+            self.was_established = True
             self._cancel_timer()
             self._change("established", "")
             self._announce_all()
@@ -217,6 +220,9 @@ class PeerSession:
     def _forget_routes(self) -> None:
         self._sent.clear()
         self.statistics.announced = self.statistics.pending = 0
+
+    def _opening(self, settings: SessionSettings) -> Request:
+        return Request("open", self.name, settings.keepalive_time, render_configuration(settings))
 
     def _request(self, kind: RequestKind, text: str = "") -> None:
         if self._channel is not None:

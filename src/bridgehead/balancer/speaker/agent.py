@@ -26,7 +26,7 @@ from ..configuration_watch import ConfigurationWatch
 from ..detection.detector import Detector
 from ..model import Configuration
 from ..view import ClusterView, NodeView, Publication
-from .announcer import Announcer, HandsOver, Held, Observer
+from .announcer import Announcer, HandsOver, Held, Observer, Starts
 from .members import MemberChange, Members, MemberWatch
 from .publications import node_view, publication_of
 from .trimming import trim_service, trim_slice
@@ -125,6 +125,20 @@ class SpeakerAgent:
     def held(self) -> Collection[Held]:
         """Return all that this node announces."""
         return [held for held_of_service in self._held.values() for held in held_of_service]
+
+    @property
+    def unstarted_reason(self) -> str:
+        """Why another speaker should not be replaced by a new one yet, "" once this one has begun to announce.
+
+        In a new cluster, whose controller installs the definitions of peers, there is nothing to wait for.
+        """
+        if self.configuration.lacks_kinds:
+            return ""
+        if not self._synced.is_set():
+            return "not all objects are read yet"
+        if any(isinstance(announcer, Starts) and announcer.is_starting for announcer in self.announcers):
+            return "waiting for BGP sessions"
+        return ""
 
     @property
     def unready_reason(self) -> str:

@@ -71,3 +71,12 @@ class HandsOver(Protocol):
     @property
     def is_handing_over(self) -> bool:
         """Whether an address still waits for its new holder."""
+
+
+@runtime_checkable
+class Starts(Protocol):
+    """An announcer that needs a moment before others see what it announces."""
+
+    @property
+    def is_starting(self) -> bool:
+        """Whether that moment is not over: no other speaker should end before."""
