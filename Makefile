@@ -31,9 +31,14 @@ help:
 	@echo "make chaos   inject faults in every proxy mode and check what users see of them: half an hour; ARGS='--seed 7 --minutes 2'"
 	@echo "make format  format the code"
 
-up: .venv/.prepared .venv/.compiled
+up: .venv/.prepared .venv/.compiled .venv/.tools
 	@scripts/system-packages nft
 	@.venv/bin/bridgehead up --name $(LAB) --detach
+
+# Programs that pods run, whose images are stand-ins. Tried once: a lab works without them, and names those that are missing.
+.venv/.tools: .venv/.prepared
+	@scripts/system-packages --optional busybox curl dig host ip
+	@touch $@
 
 down: .venv/.prepared
 	@.venv/bin/bridgehead down --name $(LAB)
@@ -60,7 +65,7 @@ check: .venv/.prepared
 	@$(PYTHON) -m pytest -q tests/unit/test_architecture.py
 
 bench: .venv/.prepared
-	@scripts/system-packages nft iptables-restore ip curl kubectl dnsperf linux.uml modprobe cc bird keepalived
+	@scripts/system-packages nft iptables-restore ip curl kubectl dnsperf linux.uml modprobe cc bird keepalived docker-registry skopeo umoci busybox
 	@$(PYTHON) -m benchmarks
 
 chaos: .venv/.prepared

@@ -29,6 +29,7 @@ MODULES = {
     "failover_bgp_vrrp": "",
     "announcing": "Announcing by layer 2",
     "planned_moves": "",
+    "images": "",
 }
 RESULTS = Path(__file__).with_name("results")
 

@@ -43,12 +43,12 @@ async def _measure(kubeconfig: Path) -> list[tuple[str, str]]:
             spec = {"selector": {"app": name}, "ports": [{"port": 80}]}
             await client.create(SERVICES, {"metadata": {"name": name, "namespace": "default"}, "spec": spec})
         alone, served = [], []
-        async with _follow(client, "app=many") as (pods, changed):
-            await _until_ready(pods, changed, REPLICAS)
+        async with follow(client, "app=many") as (pods, changed):
+            await until_ready(pods, changed, REPLICAS)
             writes = await _count_writes(client, pods, changed)
-        async with _follow(client, "app=alone") as (pods, changed):
+        async with follow(client, "app=alone") as (pods, changed):
             alone = [await _delete_one(client, pods, changed) for _ in range(DELETIONS)]
-        async with _follow(client, "app=served") as (pods, changed):
+        async with follow(client, "app=served") as (pods, changed):
             served = [await _delete_one(client, pods, changed) for _ in range(DELETIONS)]
     return [
         (f"a pod's deletion to its end, no Service (median of {DELETIONS}), 3 nodes", _milliseconds(alone)),
@@ -58,11 +58,11 @@ async def _measure(kubeconfig: Path) -> list[tuple[str, str]]:
 
 
 async def _delete_one(client: ApiClient, pods: Informer[Pod], changed: asyncio.Event) -> float:
-    await _until_ready(pods, changed, 3)
+    await until_ready(pods, changed, 3)
     pod = next(iter(pods.items()))
     began = time.perf_counter()
     await client.delete(PODS, pod.metadata.name, pod.metadata.namespace)
-    await _until(changed, lambda: pods.get(pod.key) is None)
+    await until(changed, lambda: pods.get(pod.key) is None)
     return time.perf_counter() - began
 
 
@@ -77,7 +77,7 @@ async def _count_writes(client: ApiClient, pods: Informer[Pod], changed: asyncio
     began = time.perf_counter()
     annotation = {"metadata": {"annotations": {"restarted": "yes"}}}
     await client.patch(DEPLOYMENTS, "many", "default", {"spec": {"template": annotation}})
-    await _until(changed, lambda: not old & {pod.metadata.uid for pod in pods.items()})
+    await until(changed, lambda: not old & {pod.metadata.uid for pod in pods.items()})
     took = time.perf_counter() - began
     run.cancel()
     await asyncio.gather(run, return_exceptions=True)
@@ -85,7 +85,7 @@ async def _count_writes(client: ApiClient, pods: Informer[Pod], changed: asyncio
 
 
 @contextlib.asynccontextmanager
-async def _follow(client: ApiClient, selector: str) -> AsyncIterator[tuple[Informer[Pod], asyncio.Event]]:
+async def follow(client: ApiClient, selector: str) -> AsyncIterator[tuple[Informer[Pod], asyncio.Event]]:
     pods = Informer(client, PODS, "default", selector)
     changed = asyncio.Event()
     pods.on_change(lambda old, new: changed.set())
@@ -96,13 +96,13 @@ async def _follow(client: ApiClient, selector: str) -> AsyncIterator[tuple[Infor
     await asyncio.gather(run, return_exceptions=True)
 
 
-async def _until_ready(pods: Informer[Pod], changed: asyncio.Event, count: int) -> None:
-    await _until(
+async def until_ready(pods: Informer[Pod], changed: asyncio.Event, count: int) -> None:
+    await until(
         changed, lambda: len(pods) == count and all(pod.is_ready and not pod.is_terminating for pod in pods.items())
     )
 
 
-async def _until(changed: asyncio.Event, condition: Callable[[], bool]) -> None:
+async def until(changed: asyncio.Event, condition: Callable[[], bool]) -> None:
     async with asyncio.timeout(300):
         while not condition():
             changed.clear()

@@ -29,16 +29,20 @@ from tests.integration.speaker_world import (
     vip,
 )
 from tests.integration.test_speaker_bgp import ALL, add_peer, bgp_world, until_bfd, until_next_hops
-from tests.integration.test_speaker_vrrp import add_eip, until_master
+from tests.integration.test_speaker_vrrp import add_eip, keepalived_of, until_master
 
 from .tables import Table, not_measured
 
 RUNS = 50
 _ROOT = Path(__file__).parents[1]
 _KILLED = "speaker killed"
+_SIGNALS = {  # to both processes of keepalived
+    "keepalived stopped": signal.SIGSTOP,
+    "keepalived killed": signal.SIGKILL,
+}
 _FAULTS = ("black hole", "cannot send", "cannot receive", "both stopped", _KILLED)
 # A keepalived does not notice that its speaker is stopped: the node goes on answering and forwarding.
-_VRRP_FAULTS = ("black hole", "cannot send", _KILLED)
+_VRRP_FAULTS = ("black hole", "cannot send", "cannot receive", *_SIGNALS, _KILLED)
 _AFTER_SECONDS = 0.3  # in which the client still asks after the failover
 
 Recovered = Callable[[str], Awaitable[None]]  # waits until everything is as before; takes the node that failed
@@ -119,6 +123,12 @@ async def _fail(world: SpeakerWorld, what: str, recovered: Recovered) -> float:
         answers = prober.stop()
         speaker.process.wait()
         world.start_speaker(node)
+    elif what in _SIGNALS:
+        for pid in keepalived_of(world, node):
+            os.kill(pid, _SIGNALS[what])
+        await until(is_moved)
+        await asyncio.sleep(_AFTER_SECONDS)
+        answers = prober.stop()
     else:
         with fault(world, what, node):
             await until(is_moved)

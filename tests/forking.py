@@ -3,7 +3,8 @@
     pytest -p tests.forking --capture sys [--processes N]
 
 The first process imports and collects the tests once. Then N processes (default: one for each processor, at most four)
-take files of tests from a queue until it is empty, and send the reports of a file together to the first process. For
+take files of tests from a queue until it is empty, and send the reports of a file together to the first process, those
+of tests that passed as a few values. For
 tests of a millisecond, this takes a third less time than pytest-xdist, whose workers collect the tests each for itself
 and send report by report.
 """
@@ -18,14 +19,18 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import groupby
 from multiprocessing.connection import Connection, Pipe, wait
-from typing import Any, Never
+from typing import Any, Literal, Never
 
 import pytest
 
 _INDEX_SIZE = 2  # bytes; a pipe holds 32,768 such indices
 
+_SHORT = 0.05  # seconds; a set-up or tear-down that passed and took no longer is not reported
+
 _File = list[pytest.Item]  # the tests of one file
-_Message = tuple[list[dict[str, Any]], str]  # reports of tests, and the file whose tests begin; "": none
+# A passed phase of a test: node ID, location, phase, and its duration, begin and end in seconds.
+_Passed = tuple[str, tuple[str, int | None, str], Literal["setup", "call", "teardown"], float, float, float]
+_Message = tuple[list[_Passed], list[dict[str, Any]], str]  # other reports; the file whose tests begin, "": none
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -113,6 +118,7 @@ class _Sender:
     config: pytest.Config
     connection: Connection
     file: str = ""
+    passed: list[_Passed] = field(default_factory=list)
     reports: list[dict[str, Any]] = field(default_factory=list)
 
     def pytest_runtest_logstart(self, location: tuple[str, int | None, str]) -> None:
@@ -120,13 +126,18 @@ class _Sender:
             self.send(location[0])
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        if report.passed and not (report.sections or report.user_properties or hasattr(report, "wasxfail")):
+            if report.when == "call" or report.duration > _SHORT:
+                timing = report.when, report.duration, report.start, report.stop
+                self.passed.append((str(report.nodeid), report.location, *timing))
+            return
         data = self.config.hook.pytest_report_to_serializable(config=self.config, report=report)
         self.reports.append(data)
 
     def send(self, file: str) -> None:
-        message: _Message = self.reports, file
+        message: _Message = self.passed, self.reports, file
         self.connection.send(message)
-        self.reports, self.file = [], file
+        self.passed, self.reports, self.file = [], [], file
 
 
 def _log_reports(session: pytest.Session, running: dict[Any, _Worker]) -> None:
@@ -136,9 +147,13 @@ def _log_reports(session: pytest.Session, running: dict[Any, _Worker]) -> None:
         for connection in wait(list(running)):
             worker = running[connection]
             try:
-                reports, worker.file = worker.connection.recv()
+                passed, reports, worker.file = worker.connection.recv()
             except EOFError:
-                reports, session.shouldfail = [], f"a process ended while it ran tests of {worker.file}"
+                passed, reports = [], []
+                session.shouldfail = f"a process ended while it ran tests of {worker.file}"
+            for nodeid, location, when, *times in passed:
+                report = pytest.TestReport(nodeid, location, {}, "passed", None, when, (), *times)
+                hook.pytest_runtest_logreport(report=report)
             for data in reports:
                 report = hook.pytest_report_from_serializable(config=session.config, data=data)
                 hook.pytest_runtest_logreport(report=report)

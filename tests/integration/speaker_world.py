@@ -358,9 +358,9 @@ class SpeakerWorld:
             },
         )
 
-    async def events(self, name: str) -> list[tuple[str, str]]:
-        """Return reasons and messages of the Events about a Service."""
-        found = await self.client.list(EVENTS, "default")
+    async def events(self, name: str, namespace: str = "default") -> list[tuple[str, str]]:
+        """Return reasons and messages of the Events about a Service, or another object of this name."""
+        found = await self.client.list(EVENTS, namespace)
         return [(event.reason, event.message) for event in found.items if event.involved_object.name == name]
 
     async def read_status(self, node: str) -> dict[str, Any]:

@@ -181,7 +181,7 @@ def test_an_invalid_change_leaves_the_last_configuration_in_force(world: Balance
     world.apply(overlapping)
     state = world.eventually(lambda: (found := world.state())["result"] == "Invalid" and found, "an invalid one")
     text = 'CIDR "10.0.0.40/29" in pool "second" overlaps with already defined CIDR "10.0.0.10-10.0.0.50"'
-    assert state["errorSummary"] == text
+    assert state["errorSummary"] == f"configuration error: {text}"
     world.eventually(lambda: ("InvalidConfiguration", text) in world.events("second"), "an Event about the pool")
     world.apply(manifest)
     world.eventually(lambda: world.addresses("steady") == ["10.0.0.10"], "an address of the pool in force")
@@ -205,7 +205,7 @@ def test_a_pool_of_cluster_ips_is_refused(world: BalancerProcess) -> None:
     pool = POOL.replace("10.0.0.10-10.0.0.50", "10.100.0.0/30")
     world.apply(pool)
     text = 'parsing address pool localip-pool: "10.100.0.0/30" contains 10.100.0.0, an address of the Service range '
-    world.eventually(lambda: world.state()["errorSummary"].startswith(text), "the reason")
+    world.eventually(lambda: text in world.state().get("errorSummary", ""), "the reason")
     world.delete(pool)
     world.eventually(lambda: world.state()["result"] == "Valid", "the valid configuration again")
 
@@ -230,6 +230,15 @@ def test_definitions_that_are_deleted_are_installed_again(world: BalancerProcess
     world.eventually(lambda: world.state().get("result") == "Valid", "the state of the configuration")
     world.eventually(lambda: world.addresses("after") == ["10.0.0.10"], "an address")
     world.delete(manifest, POOL)
+
+
+def test_the_speakers_secret_comes_back(world: BalancerProcess) -> None:
+    uid = ("-n", "metallb-system", "get", "secret", "bridgehead-speakers", "--ignore-not-found", "-o")
+    uid += ("jsonpath={.metadata.uid}",)
+    before = world.kubectl(*uid)
+    assert before
+    world.kubectl("-n", "metallb-system", "delete", "secret", "bridgehead-speakers")
+    world.eventually(lambda: world.kubectl(*uid) not in ([], before), "another Secret")
 
 
 def test_the_rules_of_the_definitions_refuse_what_cel_can_see(world: BalancerProcess) -> None:

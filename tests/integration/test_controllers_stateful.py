@@ -20,6 +20,7 @@ from bridgehead.controllers.scheduling.scheduler import Scheduler
 from bridgehead.controllers.shared import Informers
 from bridgehead.controllers.stateful.stateful_sets import StatefulSetController
 from bridgehead.controllers.volumes.binder import PersistentVolumeBinder
+from bridgehead.controllers.volumes.ephemeral import EphemeralVolumeController
 from bridgehead.controllers.volumes.host_path import HostPathProvisioner
 from bridgehead.controllers.volumes.host_path_plan import VOLUME_LABEL
 from bridgehead.controllers.volumes.protection import ClaimProtectionController, VolumeProtectionController
@@ -148,7 +149,7 @@ async def running() -> AsyncIterator[Cluster]:
             kind(client, informers, recorder)
             for kind in (
                 *(StatefulSetController, Scheduler, PersistentVolumeBinder, HostPathProvisioner),
-                *(ClaimProtectionController, VolumeProtectionController, GarbageCollector),
+                *(ClaimProtectionController, VolumeProtectionController, EphemeralVolumeController, GarbageCollector),
             )
         ]
         informers.get(EVENTS)
@@ -386,3 +387,25 @@ async def test_a_directory_is_made_where_the_pod_is() -> None:
         await cluster.until(
             lambda: cluster.informers.get(PODS).get(ObjectKey("kube-system", f"delete-{made.key}")) is None
         )
+
+
+async def test_the_claim_of_an_ephemeral_volume_lives_as_long_as_its_pod() -> None:
+    async with running() as cluster:
+        client = cluster.client
+        template = {"metadata": {"labels": {"app": "db"}}, "spec": claim_spec()}
+        body = pod()
+        body["spec"]["volumes"] = [{"name": "v", "ephemeral": {"volumeClaimTemplate": template}}]
+        taken = pod("second")
+        taken["spec"]["volumes"] = body["spec"]["volumes"]
+        await client.create(PERSISTENT_VOLUME_CLAIMS, claim("second-v"))
+        await client.create(PODS, body)
+        await client.create(PODS, taken)
+        await cluster.until(lambda: "user" in cluster.ready())
+        made = cluster.claims()["user-v"]
+        assert made.metadata.labels == {"app": "db"}
+        assert made.metadata.controller is not None
+        assert (made.status.phase, made.metadata.controller.name) == ("Bound", "user")
+        foreign = "PVC default/second-v was not created for pod default/second (pod is not owner)"
+        await cluster.until(lambda: any(foreign in text for text in cluster.messages("Pod")))
+        await client.delete(PODS, "user", "default", grace_period_seconds=0)
+        await cluster.until(lambda: cluster.claims().keys() == {"second-v"})

@@ -333,6 +333,32 @@ async def test_an_image_of_layers_runs_as_its_configuration_asks(world: World) -
     assert (await world.wait_exit(waiting.id)).exit_code == 9
 
 
+async def test_the_files_of_an_image_are_a_volume(world: World) -> None:
+    """Of one layer and of several, read-only, also of a directory; one layer serves all containers."""
+    store = ContentStore(world.node.directory / "content")
+    store.root.mkdir(exist_ok=True)
+    layers = (layer_of([("a/x", "1"), ("a/y", "2\n")]), layer_of([("a/.wh.x", ""), ("b", "3")]))
+    for name, chosen in (("files.example/one:1", layers[:1]), ("files.example/two:1", layers)):
+        archives.load(store, io.BytesIO(archive_of(name, image_of(*chosen))))
+    await world.pod("p")
+    mounts = (
+        Mount(source="", target="/one", image="files.example/one:1", read_only=True),
+        Mount(source="", target="/two", image="files.example/two:1", read_only=True),
+        Mount(source="", target="/sub", image="files.example/two:1", read_only=True, sub_path="a"),
+    )
+    script = "ls /one/a /two/a /two /sub; cat /sub/y; for d in one two sub; do touch /$d/new || true; done"
+    ended = await world.run_to_end("p", script, mounts=mounts)
+    assert ended.exit_code == 0
+    lines = [line.removeprefix("stdout F ") for line in world.log("p") if line.startswith("stdout")]
+    assert lines == ["/one/a:", "x", "y", "", "/sub:", "y", "", "/two:", "a", "b", "", "/two/a:", "y", "2"]
+    assert sum("Read-only file system" in line for line in world.log("p")) == 3
+    with pytest.raises(RuntimeFailure, match='image "nginx" has no files to mount: bridgehead-stand-in://nginx:latest'):
+        await world.start("p", "wrong", mounts=(Mount(source="", target="/m", image="nginx", read_only=True),))
+    missing = Mount(source="", target="/m", image="files.example/one:1", read_only=True, sub_path="none")
+    with pytest.raises(RuntimeFailure, match='failed to prepare subPath "none" of "/m": No such file or directory'):
+        await world.start("p", "missing", mounts=(missing,))
+
+
 async def test_a_host_network_container_uses_the_hosts_network(world: World) -> None:
     await world.pod("node-agent", host_network=True)
     [sandbox] = await world.client.list_sandboxes()
@@ -668,6 +694,41 @@ async def test_a_shell_can_start_a_built_in_server(world: World) -> None:
     assert "nginx/1.25 (Bridgehead's stand-in)" in await world.sh(server, "nginx -v 2>&1")
     await world.client.signal_container(server.id, signal.SIGTERM)
     assert (await world.wait_exit(server.id)).exit_code == 0
+
+
+async def test_a_stand_in_names_in_its_log_what_it_does_not_do(world: World) -> None:
+    """Also started by a shell, and when a file of a ConfigMap appears later."""
+    configuration = world.directory / "conf.d"
+    configuration.mkdir()
+    (configuration / "default.conf").write_text("server { listen 8080; }")
+    expected = [
+        "stderr F This is Bridgehead's stand-in for nginx:1.25, not the image itself:"
+        " a web server for the files in /usr/share/nginx/html",
+        "stderr F stand-in: nothing listens on containerPort 8080/TCP: it listens on 80/TCP only",
+        "stderr F stand-in: environment variables have no effect: WORKERS",
+        "stderr F stand-in: arguments have no effect: -c x.conf",
+        "stderr F stand-in: the configuration in /etc/nginx/conf.d (default.conf) has no effect: a stand-in reads none",
+    ]
+    for pod, command in (("direct", ("nginx",)), ("shell", ("sh", "-c", 'exec nginx "$@"', "sh"))):
+        await world.pod(pod)
+        await world.start(
+            pod,
+            image="nginx:1.25",
+            command=(*command, "-c", "x.conf"),
+            mounts=(Mount(source=str(configuration), target="/etc/nginx/conf.d"),),
+            ports=("80/TCP", "8080/TCP"),
+            variables=("WORKERS",),
+        )
+        await world.wait_port(pod, 80)
+        assert world.log(pod) == expected
+    (configuration / "later.conf").write_text("")
+    for pod in ("direct", "shell"):
+        line = expected[-1].replace("default.conf", "later.conf")
+
+        async def is_named(pod: str = pod, line: str = line) -> bool:
+            return world.log(pod)[len(expected) :] == [line]
+
+        await until(is_named)
 
 
 async def test_attach_reads_the_containers_output(world: World) -> None:

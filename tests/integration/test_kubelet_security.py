@@ -10,7 +10,7 @@ import pytest
 from bridgehead.backoff import KeyedBackoff
 from bridgehead.kubelet.runtimes.fake import Behaviour
 from bridgehead.kubelet.runtimes.runtime import Limits, Mount, RuntimeFeatures, Seccomp, Security
-from bridgehead.objects.kinds import CONFIG_MAPS, PODS
+from bridgehead.objects.kinds import CONFIG_MAPS, PODS, RUNTIME_CLASSES
 
 from .kubelet_world import container, is_running, open_world, waits_for
 
@@ -203,6 +203,21 @@ async def test_namespaces_that_the_runtime_cannot_create_are_reported(world):
     assert message in pod.status.container_statuses[0].state.waiting.message
     await world.until_event("web", "FailedCreatePodSandBox", f"Failed to create pod sandbox: {message}")
     assert world.runtime.sandbox_specs == []
+
+
+async def test_a_runtime_class_names_a_handler_of_the_node(world):
+    for name, handler in (("default", "runc"), ("sandboxed", "runsc")):
+        await world.admin.create(RUNTIME_CLASSES, {"metadata": {"name": name}, "handler": handler})
+    await world.start_kubelet()
+    await world.create("plain", runtimeClassName="default")
+    await world.until("plain", is_running)
+    await world.create("other", runtimeClassName="sandboxed")
+    message = (
+        "Failed to create pod sandbox: rpc error: code = Unknown desc = failed to get sandbox runtime:"
+        ' no runtime for "runsc" is configured'
+    )
+    await world.until_event("other", "FailedCreatePodSandBox", message)
+    assert [spec.name for spec in world.runtime.sandbox_specs] == ["plain"]
 
 
 async def test_unenforced_limits_are_reported_once_per_node(world):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import contextlib
 import ipaddress
 import itertools
@@ -16,11 +17,12 @@ from pathlib import Path
 import pytest
 
 from bridgehead.balancer.layer2 import arp, ndp
+from bridgehead.client.errors import NotFound
 from bridgehead.network.link_states import LinkStates
 from bridgehead.network.packet_sockets import PacketSocket
 from bridgehead.network.uapi.if_ether import ETH_P_ARP, ETH_P_IPV6
 from bridgehead.objects import metallb
-from bridgehead.objects.kinds import NODES
+from bridgehead.objects.kinds import CONFIG_MAPS, NODES, SECRETS
 
 from .namespaced import in_namespace
 from .speaker_world import (
@@ -245,6 +247,80 @@ async def check_missing_interface(world: SpeakerWorld) -> None:
     await until_answered(vip(10), *NODES_IN_WORLD)
 
 
+async def check_excluded_interfaces(world: SpeakerWorld) -> None:
+    """MetalLB's ConfigMap leaves interfaces out; one that cannot be read changes nothing, and has an Event."""
+
+    async def interfaces() -> list[list[str]]:
+        held = (await world.read_status("node1"))["held"] + (await world.read_status("node2"))["held"]
+        return [entry["detail"] for entry in held + (await world.read_status("node3"))["held"]]
+
+    async def has_none() -> bool:
+        return await interfaces() == [[], []]
+
+    async def has_eth0() -> bool:
+        return await interfaces() == [["eth0"], ["eth0"]]
+
+    async def reported() -> bool:
+        return any(reason == "InvalidConfiguration" for reason, _ in await world.events(name, NAMESPACE))
+
+    name = "metallb-excludel2"
+    metadata = {"name": name, "namespace": NAMESPACE}
+    text = "announcedInterfacesToExclude: [^lo$, ^eth.*]"
+    await world.create(CONFIG_MAPS, {"metadata": metadata, "data": {"excludel2.yaml": text}})
+    await until(has_none)
+    await world.client.patch(CONFIG_MAPS, name, NAMESPACE, {"data": {"excludel2.yaml": "- ["}})
+    await until(reported)
+    assert await has_none()
+    await world.client.delete(CONFIG_MAPS, name, NAMESPACE)
+    await until(has_eth0)
+
+
+async def check_configuration_states(world: SpeakerWorld) -> None:
+    """Each speaker reports whether the configuration is valid, and gets its object back; it goes with the Node."""
+    name = "speaker-node1"
+
+    async def result() -> tuple[str, str]:
+        with contextlib.suppress(NotFound):
+            state = await world.client.get(metallb.CONFIGURATION_STATES, name, NAMESPACE)
+            assert state.metadata.labels == {"metallb.io/component-type": "speaker", "metallb.io/node-name": "node1"}
+            assert [(owner.kind, owner.name) for owner in state.metadata.owner_references] == [("Node", "node1")]
+            return state.status.result, state.status.error_summary
+        return "", ""
+
+    async def is_valid() -> bool:
+        return await result() == ("Valid", "")
+
+    async def is_invalid() -> bool:
+        found, summary = await result()
+        return found == "Invalid" and 'CIDR "10.0.0.40/31" in pool "second" overlaps' in summary
+
+    await until(is_valid)
+    pool = {"metadata": {"name": "second", "namespace": NAMESPACE}, "spec": {"addresses": ["10.0.0.40/31"]}}
+    await world.create(metallb.IP_ADDRESS_POOLS, pool)
+    await until(is_invalid)
+    await world.client.delete(metallb.IP_ADDRESS_POOLS, "second", NAMESPACE)
+    await until(is_valid)
+    await world.client.delete(metallb.CONFIGURATION_STATES, name, NAMESPACE)
+    await until(is_valid)
+    metrics = (await asyncio.to_thread(world.speakers["node1"].page, "/metrics")).decode()
+    assert "metallb_k8s_client_update_errors_total 1.0" in metrics
+    assert "metallb_k8s_client_updates_total" in metrics
+
+
+async def check_new_key(world: SpeakerWorld, restarted: str) -> None:
+    """Speakers take a new key, with which a new speaker begins, without believing each other dead."""
+    begun = {node: (await world.read_status(node))["time"] for node in others(restarted)}
+    key = base64.b64encode(bytes(range(32, 64))).decode()
+    await world.client.patch(SECRETS, "bridgehead-speakers", NAMESPACE, {"data": {"key": key}})
+    world.speakers[restarted].signal(signal.SIGTERM)
+    assert await asyncio.to_thread(world.speakers[restarted].process.wait, 60) == 0
+    world.start_speaker(restarted)
+    await world.until_members(*NODES_IN_WORLD)
+    for node, since in begun.items():
+        changes = (await world.read_status(node))["changes"]
+        assert {change["node"] for change in changes if change["at"] > since} == {restarted}
+
+
 async def check_strict_arp(world: SpeakerWorld) -> None:
     """A speaker makes the kernel strict where kube-proxy's interface of mode ipvs appears."""
     name = "/proc/sys/net/ipv4/conf/all/arp_announce"
@@ -294,6 +370,9 @@ async def test_foreign_machines_and_floods():
         assert len(events) <= 10
 
         await check_missing_interface(world)
+        await check_excluded_interfaces(world)
+        await check_configuration_states(world)
+        await check_new_key(world, holder)
         await check_strict_arp(world)
 
         # A speaker without its failure detector cannot know who has its addresses by now, so it ends.

@@ -175,10 +175,13 @@ async def test_a_failed_commit_fails_all_its_writes_and_is_not_visible(store: Sq
     )
     assert [type(outcome) for outcome in outcomes] == [StoreBroken] * 3
     assert store.revision == 1
+    assert store.failure is not None
+    assert "is full" in store.failure
     assert [record.key.name for record in store.list("pods")] == ["before"]
 
     connection.execute("PRAGMA max_page_count = 1000000")
     assert await put(store, "a") == 2
+    assert store.failure is None
 
 
 async def test_a_failed_commit_fails_the_writes_that_follow_it(

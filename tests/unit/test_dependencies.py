@@ -10,7 +10,6 @@ import ast
 import asyncio
 import inspect
 import re
-import ssl
 import sys
 import tomllib
 from asyncio import sslproto
@@ -200,13 +199,26 @@ def test_a_log_message_is_filtered(message):
 
 
 async def test_the_server_calls_overridden_methods():
-    """`ApiServer` handles signals itself, waits without polling, and ends watches before it closes connections."""
+    """`ApiServer` accepts connections and handles signals itself, waits without polling, and ends watches first."""
     called = []
+
+    class Listening:
+        def close(self) -> None:
+            called.append("close")
+
+        async def wait_closed(self) -> None:
+            called.append("wait_closed")
 
     class Recorder(uvicorn.Server):
         def capture_signals(self):
             called.append("capture_signals")
             return super().capture_signals()
+
+        async def startup(self, sockets=None) -> None:
+            called.append("startup")
+            assert self.config.http_protocol_class is HttpToolsProtocol
+            assert self.lifespan.state == {}
+            self.servers, self.started = [Listening()], True
 
         async def main_loop(self) -> None:
             called.append("main_loop")
@@ -217,7 +229,7 @@ async def test_the_server_calls_overridden_methods():
 
     server = Recorder(config())
     await server.serve([])
-    assert called == ["capture_signals", "main_loop", "shutdown"]
+    assert called == ["capture_signals", "startup", "main_loop", "shutdown", "close", "wait_closed"]
 
 
 async def test_on_tick_renews_the_date_and_reports_the_end():
@@ -228,14 +240,6 @@ async def test_on_tick_renews_the_date_and_reports_the_end():
     assert b"date" in dict(server.server_state.default_headers)
     server.should_exit = True
     assert await server.on_tick(20) is True
-
-
-def test_the_server_accepts_a_tls_context():
-    """`ApiServer` has its own rules for client certificates."""
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    loaded = uvicorn.Config(answer_ok, lifespan="off", log_config=None, ssl_context_factory=lambda _c, _d: context)
-    loaded.load()
-    assert loaded.ssl is context
 
 
 # --- uvicorn's WebSocket and the websockets library below it: `apiserver.http.socket_protocol` --------------------

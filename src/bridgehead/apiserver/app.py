@@ -23,28 +23,29 @@ from .access.authentication import Authenticator
 from .access.authorization import Authorizer, refusal
 from .access.impersonation import impersonate
 from .audit.trail import Begin, begin_unaudited
-from .errors import ApiStatus, bad_request, internal_error, method_not_allowed, not_found_path, unauthorized
+from .errors import ApiStatus, PageNotFound, bad_request, internal_error, method_not_allowed, unauthorized
 from .exchange import Exchange
 from .flowcontrol.control import FlowControl, is_long_running
 from .flowcontrol.levels import Overloaded
 from .handlers.discovery import Discovery
-from .handlers.health import Health
+from .handlers.health import SLIS_PATH, Health
 from .handlers.issuer import IssuerDiscovery
 from .handlers.metrics import Metrics
 from .handlers.objects import Handlers
 from .handlers.openapi import OpenApi
 from .handlers.rendering import Rendering
 from .handlers.reviews import Reviews
+from .handlers.zpages import ZPages
 from .http.compression import compressed
 from .http.handshake import deny
 from .http.negotiation import JSON, wants_indented
-from .http.paths import RequestInfo, check_timeout, parse_request
-from .http.request import Disconnected, Receive, Request, Response, Scope, Send
+from .http.paths import RequestInfo, check_timeout, parse_query_list, parse_request
+from .http.request import NEWCOMER, Disconnected, Receive, Request, Response, Scope, Send, text_response
 from .http.sending import Sender
 from .http.socket_streams import choose_protocol, is_stream, send_over_socket
 from .http.tunnel import tunnel_of
 from .http.unsent import UnsentBudget
-from .http.user import InvalidCredentials, User
+from .http.user import ANONYMOUS, InvalidCredentials, User
 from .http.worker import run_long
 from .proxying.aggregation.aggregator import Aggregator
 from .proxying.subresource import ProxySubresource
@@ -52,9 +53,14 @@ from .streams.pod_streams import PodStreams
 
 log = logging.getLogger(__name__)
 
+_MAJOR, _MINOR = KUBERNETES_VERSION.removeprefix("v").split(".")[:2]
 _VERSION = {
-    "major": KUBERNETES_VERSION.removeprefix("v").split(".")[0],
-    "minor": KUBERNETES_VERSION.split(".")[1],
+    "major": _MAJOR,
+    "minor": _MINOR,
+    "emulationMajor": _MAJOR,
+    "emulationMinor": _MINOR,
+    "minCompatibilityMajor": _MAJOR,
+    "minCompatibilityMinor": str(int(_MINOR) - 1),
     "gitVersion": GIT_VERSION,
     "gitCommit": "",
     "gitTreeState": "",
@@ -64,12 +70,7 @@ _VERSION = {
     "platform": f"linux/{architecture()}",
 }
 # In Kubernetes' own words, which are no Status (apiserver/pkg/server/filters/maxinflight.go).
-_TOO_MANY = Response(
-    429,
-    b"Too many requests, please try again later.\n",
-    "text/plain; charset=utf-8",
-    ((b"retry-after", b"1"), (b"x-content-type-options", b"nosniff")),
-)
+_TOO_MANY = text_response(429, "Too many requests, please try again later.\n", ((b"retry-after", b"1"),))
 
 
 class Application:
@@ -89,6 +90,7 @@ class Application:
         openapi: OpenApi,
         issuer: IssuerDiscovery,
         health: Health,
+        zpages: ZPages,
         metrics: Metrics,
         unsent: UnsentBudget,
         rendering: Rendering,
@@ -106,6 +108,7 @@ class Application:
         self._openapi = openapi
         self._issuer = issuer
         self._health = health
+        self._zpages = zpages
         self._metrics = metrics
         self._sender = Sender(unsent, metrics.watches)
         self._rendering = rendering
@@ -253,6 +256,9 @@ class Application:
             # The user of the connection's certificate, from `http.server.PeerProtocol`.
             peer = scope.get("state", {}).get("peer")
             user = await self._authenticator.authenticate(headers, peer, scope["path"])
+            newcomer = scope.get("state", {}).get(NEWCOMER)
+            if newcomer is not None and user is not ANONYMOUS:
+                newcomer.leave()
         except InvalidCredentials as error:
             log.info("%s: %s", exchange, error)
             raise unauthorized() from None
@@ -293,11 +299,15 @@ class Application:
         if request.method not in ("GET", "HEAD"):
             raise method_not_allowed()
         if self._health.serves(info.path):
-            return self._health.handle(info.path, request.query)
+            return self._health.handle(info.path, parse_query_list(request.scope["query_string"]))
         if path == "/version":
             return self._version
         if path == "/metrics":
             return self._metrics.render()
+        if path == SLIS_PATH:
+            return self._health.slis()
+        if self._zpages.serves(path):
+            return self._zpages.handle(path, request.header(b"accept"))
         if self._issuer.serves(path):
             return self._issuer.handle(path)
         if path.startswith("/openapi/"):
@@ -312,12 +322,14 @@ class Application:
             return Response(200, body, content_type, headers)
         document = self._discovery.document(path)
         if document is None:
-            raise not_found_path()
+            raise PageNotFound
         return Response(200, document)
 
 
 def _refusal(status: ApiStatus) -> Response:
     headers = status.headers
+    if isinstance(status, PageNotFound):
+        return text_response(404, f"{status.message}\n", headers)
     if status.code == 413:
         # The rest of the body is not read.
         headers += ((b"connection", b"close"),)

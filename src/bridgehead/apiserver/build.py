@@ -33,14 +33,15 @@ from .flowcontrol.control import FlowControl
 from .flowcontrol.metrics import PriorityLevelMetrics
 from .handlers.apply import Applier
 from .handlers.discovery import Discovery
-from .handlers.health import Health
-from .handlers.issuer import IssuerDiscovery
+from .handlers.health import SLIS_PATH, Check, Health
+from .handlers.issuer import CONFIGURATION_PATH, JWKS_PATH, IssuerDiscovery
 from .handlers.metrics import Metrics
 from .handlers.objects import Handlers
 from .handlers.openapi import OpenApi
 from .handlers.rendering import Rendering
 from .handlers.reviews import Reviews
 from .handlers.subresources import Subresources
+from .handlers.zpages import FLAGZ, STATUSZ, ZPages
 from .http.unsent import UnsentBudget
 from .http.user import User
 from .proxying.aggregation.aggregator import Aggregator
@@ -94,7 +95,8 @@ class ApiSettings:
     """Settings. `users` are those of the static token file; `kubelet_tls` is for logs and exec.
 
     `auditor` writes the audit log; `proxy_certificate` is for the servers of aggregated APIs. `jwks_uri` is the URL of
-    the keys of service account tokens, `authentication_file` an AuthenticationConfiguration.
+    the keys of service account tokens, `authentication_file` an AuthenticationConfiguration. `address` is the
+    server's for clients (`host:port`); `flags` are the process's options, for /flagz.
     """
 
     signing_key: SigningKey
@@ -105,6 +107,8 @@ class ApiSettings:
     auditor: Auditor | None = None
     tokens: TokenSettings = field(default_factory=TokenSettings)
     jwks_uri: str = ""
+    address: str = ""
+    flags: Mapping[str, str] = field(default_factory=dict)
     authentication_file: Path | None = None
 
 
@@ -135,6 +139,54 @@ def _jwt_issuers(settings: ApiSettings) -> JwtIssuers | None:
 
 def _succeed() -> str | None:
     return None
+
+
+def _health(store: Store, not_shutting_down: Check) -> Health:
+    """Return the health endpoints, with Kubernetes' names of checks, which clients ask for and exclude."""
+    checks: dict[str, Check] = {"ping": _succeed, "log": _succeed, "etcd": lambda: store.failure}
+    hooks: dict[str, Check] = dict.fromkeys(_HOOKS, _succeed)
+    ready: dict[str, Check] = {"etcd-readiness": checks["etcd"], "informer-sync": _succeed}
+    return Health({**checks, **hooks}, {**checks, **ready, **hooks, "shutdown": not_shutting_down})
+
+
+# Steps of kube-apiserver's start that this server takes before it serves.
+_HOOKS = (
+    *(
+        f"poststarthook/{hook}"
+        for hook in (
+            "generic-apiserver-start-informers",
+            "priority-and-fairness-config-consumer",
+            "priority-and-fairness-filter",
+            "start-apiextensions-informers",
+            "start-apiextensions-controllers",
+            "crd-informer-synced",
+            "start-system-namespaces-controller",
+            "start-service-ip-repair-controllers",
+            "rbac/bootstrap-roles",
+            "scheduling/bootstrap-system-priority-classes",
+            "priority-and-fairness-config-producer",
+            "start-cluster-authentication-info-controller",
+            "start-legacy-token-tracking-controller",
+            "start-kube-aggregator-informers",
+            "apiservice-registration-controller",
+            "kube-apiserver-autoregistration",
+        )
+    ),
+    "autoregister-completion",
+)
+# Other paths that are no API's.
+_PATHS = (
+    CONFIGURATION_PATH,
+    JWKS_PATH,
+    FLAGZ,
+    STATUSZ,
+    SLIS_PATH,
+    "/metrics",
+    "/openapi/v2",
+    "/openapi/v3",
+    "/openapi/v3/",
+    "/version",
+)
 
 
 def build_api(table: Sequence[Resource], store: Store, settings: ApiSettings) -> ApiParts:
@@ -187,7 +239,8 @@ def build_api(table: Sequence[Resource], store: Store, settings: ApiSettings) ->
     def not_shutting_down() -> str | None:
         return "process is shutting down" if watches.closed else None
 
-    discovery, openapi = Discovery(resources), OpenApi(resources)
+    health = _health(store, not_shutting_down)
+    discovery, openapi = Discovery(resources, (*health.paths, *_PATHS), settings.address), OpenApi(resources)
     aggregator = Aggregator(registry, discovery, openapi, connections, Transport(settings.proxy_certificate))
     if settings.auditor is not None:
         settings.auditor.use_schema(schema)
@@ -210,7 +263,8 @@ def build_api(table: Sequence[Resource], store: Store, settings: ApiSettings) ->
         openapi=openapi,
         # The store is completely loaded before the server is built.
         issuer=IssuerDiscovery(tokens, settings.jwks_uri),
-        health=Health({"ping": _succeed}, {"ping": _succeed, "store": _succeed, "shutdown": not_shutting_down}),
+        health=health,
+        zpages=ZPages(settings.flags, ("/healthz", "/livez", "/metrics", "/readyz", "/version"), settings.clock),
         metrics=metrics,
         unsent=UnsentBudget(on_freed=trimmer.on_freed),
         rendering=rendering,

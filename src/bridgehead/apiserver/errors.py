@@ -1,6 +1,7 @@
 """Errors of the API server.
 
     ApiStatus            an answer that is a `Status` with status Failure; the functions below make them
+        PageNotFound     a path that no API serves: the answer is a text
     SchemaMismatch       a body does not fit the schema (`bodies.schema`); the handlers wrap it into a 400 or 422
     PatchRefused         a patch can't be applied (`bodies.patch`); the handlers wrap it into a 400, 413 or 422
 
@@ -50,6 +51,13 @@ class ApiStatus(Exception):
             status["details"] = self.details
         status["code"] = self.code
         return status
+
+
+class PageNotFound(ApiStatus):
+    """A path that no API serves. As from Go's HTTP library, the answer is a text and no `Status`."""
+
+    def __init__(self) -> None:
+        super().__init__(404, "NotFound", "404 page not found")
 
 
 class SchemaMismatch(Exception):
@@ -119,7 +127,7 @@ def not_found_named(plural: str, group: str, name: str) -> ApiStatus:
 
 
 def not_found_path() -> ApiStatus:
-    """No such group, version or resource."""
+    """No such resource in an API that is served."""
     return ApiStatus(404, "NotFound", "the server could not find the requested resource", {})
 
 

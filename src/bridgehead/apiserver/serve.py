@@ -10,7 +10,8 @@ import asyncio
 import logging
 import socket
 import ssl
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from ipaddress import ip_address, ip_network
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -49,7 +50,7 @@ log = logging.getLogger(__name__)
 class ServeOptions:
     """The options of `bridgehead apiserver`. `advertise` "": the first listening address that is not loopback.
 
-    `service_account_keys` verify tokens. `signing_key` None: the first of them signs.
+    `service_account_keys` verify tokens. `signing_key` None: the first of them signs. `flags` are for /flagz.
     """
 
     listen: tuple[str, ...] = ()
@@ -64,6 +65,7 @@ class ServeOptions:
     issuers: tuple[str, ...] = (ISSUER,)
     audiences: tuple[str, ...] = ()
     jwks_uri: str = ""
+    flags: Mapping[str, str] = field(default_factory=dict)
     store: str = "memory"
     encryption: Path | None = None
     reloads_encryption: bool = False
@@ -107,6 +109,7 @@ async def _serve(options: ServeOptions) -> None:
     try:
         service_ip = str(ip_network(options.service_cidrs[0])[1])
         advertise = _advertised(options, listeners)
+        address = advertise or listeners[0].getsockname()[:2]
         settings = ApiSettings(
             key,
             _kubelet_tls(options),
@@ -114,8 +117,10 @@ async def _serve(options: ServeOptions) -> None:
             users=users,
             auditor=auditor,
             tokens=TokenSettings(options.issuers, options.audiences, verification_keys=tuple(verification_keys)),
+            flags=options.flags,
             authentication_file=options.authentication_config,
-            jwks_uri=options.jwks_uri or _jwks_uri(advertise or listeners[0].getsockname()[:2]),
+            jwks_uri=options.jwks_uri or _jwks_uri(address),
+            address=join_host_port(*address),
         )
         parts = build_api(table, store, settings)
         await ensure_system_objects(parts.registry, service_ip=service_ip, advertise=advertise)

@@ -37,6 +37,13 @@ class ResourceTable:
     def find(self, group: str, version: str, plural: str) -> Resource | None:
         return self._by_path.get((group, version, plural))
 
+    def has_built_in(self, group: str, version: str) -> bool:
+        """Whether the table has a resource of the group version that no definition made."""
+        return any(
+            (resource.group, resource.version) == (group, version) and resource.definition is None
+            for resource in self._by_path.values()
+        )
+
     def by_id(self, id: str) -> Resource:
         """Return the resource of an id such as `deployments.apps`; of several versions the first. Raises KeyError."""
         return self._by_id[id][0]

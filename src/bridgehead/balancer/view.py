@@ -53,10 +53,12 @@ class NodeView:
 class ClusterView:
     """All that a decision depends on besides the Service. `members`: nodes whose speakers the failure detector
     believes alive, this one included if the others receive it. `is_isolated`: this node suddenly receives no other one,
-    so that it is rather cut off itself. Values, never changed in place."""
+    so that it is rather cut off itself. `is_alone`: it receives no other one, for whatever reason. Values, never
+    changed in place."""
 
     this_node: str
     configuration: Configuration = field(default_factory=Configuration)
     nodes: Mapping[str, NodeView] = field(default_factory=dict)
     members: frozenset[str] = frozenset()
     is_isolated: bool = False
+    is_alone: bool = False

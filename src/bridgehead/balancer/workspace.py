@@ -1,7 +1,9 @@
 """Directory for the files of a speaker's child processes.
 
 A speaker that is killed removes nothing. Each speaker therefore holds a lock (flock) on its directory as long as it
-lives, and removes the directories without a lock when it starts.
+lives, and removes the directories without a lock when it starts. Child processes end with their speaker, except stopped
+ones (SIGSTOP), which would go on beside their successors one day: those whose command line names such a directory are
+killed.
 """
 
 from __future__ import annotations
@@ -11,6 +13,7 @@ import fcntl
 import logging
 import os
 import shutil
+import signal
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -67,9 +70,20 @@ def _sweep() -> None:
             try:
                 if _try_lock(lock):
                     log.info("removing %s, which a speaker has left that was killed", root)
+                    _kill_users(root)
                     shutil.rmtree(root, ignore_errors=True)
             finally:
                 os.close(lock)
+
+
+def _kill_users(root: Path) -> None:
+    """Kill the processes whose command lines name files below a directory."""
+    needle = f"{root}/".encode()
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        with contextlib.suppress(OSError):  # it has ended, or is another user's
+            if any(argument.startswith(needle) for argument in path.read_bytes().split(b"\0")):
+                log.warning("killing process %s, which a speaker has left that was killed", path.parent.name)
+                os.kill(int(path.parent.name), signal.SIGKILL)
 
 
 def _own_roots() -> Iterator[Path]:

@@ -19,6 +19,7 @@ from .parsing import path
 
 
 def command(
+    context: typer.Context,
     tls_cert_file: Annotated[
         Path, typer.Option(rich_help_panel=SERVING, parser=path, help="Certificate to serve with (PEM).")
     ],
@@ -189,6 +190,7 @@ def command(
             issuers=tuple(service_account_issuer or (ISSUER,)),
             audiences=tuple(audience for audience in api_audiences.split(",") if audience),
             jwks_uri=service_account_jwks_uri,
+            flags={_flag(name): _flag_text(value) for name, value in context.params.items()},
             store=store,
             encryption=encryption_provider_config,
             reloads_encryption=encryption_provider_config_automatic_reload,
@@ -210,6 +212,19 @@ def command(
             requestheader_names=tuple(name for name in requestheader_allowed_names.split(",") if name),
         )
         serve(options)
+
+
+def _flag(parameter: str) -> str:
+    return "v" if parameter == "verbosity" else parameter.replace("_", "-")
+
+
+def _flag_text(value: object) -> str:
+    """Return an option's value as Go's flag library prints it."""
+    if isinstance(value, list | tuple):
+        return f"[{','.join(map(str, value))}]"
+    if isinstance(value, bool):
+        return str(value).lower()
+    return "" if value is None else str(value)
 
 
 def _port_range(text: str) -> tuple[int, int]:

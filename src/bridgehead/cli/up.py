@@ -26,6 +26,7 @@ from bridgehead.lab import host, registry
 from bridgehead.lab.addressing import MAX_NODES, IpFamily
 from bridgehead.lab.errors import AlreadyRunning, LabError, NotRunning, StartFailed
 from bridgehead.lab.ownership import check_owner, close_to_others
+from bridgehead.lab.packages import POD_TOOLS, describe_missing_tools
 from bridgehead.lab.plan import LabConfig, LabFiles
 
 from . import logs_setup
@@ -241,6 +242,7 @@ def _closing_screen(config: LabConfig, files: LabFiles, options: str, seconds: f
     lacking = "" if shutil.which("kubectl") else " (with a kubectl, which is missing here; Debian: kubernetes-client)"
     address = "$(kubectl get service web -o jsonpath={.spec.clusterIP})"
     url = f'"http://[{address}]"' if config.ip_family == "ipv6" else f"http://{address}"
+    tools = describe_missing_tools([tool for tool in POD_TOOLS if host.find_system_program(tool) is None])
     return f"""\
 The lab "{config.name}" is ready after {seconds:.1f} s: {nodes}, the API at https://127.0.0.1:{config.port}.
 
@@ -251,7 +253,7 @@ Try next{lacking}:
   {me} exec{options} -- curl -s {url}
 
 {f"Stop it with: {me} down{options}" if detached else "Ctrl-C stops it."}
-"""
+{tools + chr(10) if tools else ""}"""
 
 
 def _already_running(name: str, files: LabFiles, options: str) -> str:

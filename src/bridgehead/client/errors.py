@@ -91,6 +91,8 @@ _BY_CODE: dict[int, type[ApiError]] = {
 def error_from_status(code: int, status: object) -> ApiError:
     """Return the error for an HTTP code and a decoded body, which HTTP proxies may have replaced with anything."""
     if not isinstance(status, dict) or status.get("kind") != "Status":
+        if code == 404:  # the text of client-go for a path of no API
+            return NotFound(404, "NotFound", "the server could not find the requested resource")
         return _BY_CODE.get(code, ApiError)(code, "", f"HTTP {code}: {str(status)[:200]}")
     code = status.get("code") or code
     reason = status.get("reason") or ""

@@ -84,6 +84,7 @@ CONTROLLERS: dict[str, Entry] = {
     "persistentvolume-protection-controller": Entry(
         "volumes.protection", "VolumeProtectionController", "pv-protection-controller"
     ),
+    "ephemeral-volume-controller": Entry("volumes.ephemeral", "EphemeralVolumeController", "ephemeral_volume"),
     "host-path-provisioner": Entry("volumes.host_path", "HostPathProvisioner", HOST_PATH_PROVISIONER),
     "job-controller": Entry("jobs.job_controller", "JobController", "job-controller"),
     "cronjob-controller": Entry("jobs.cronjob_controller", "CronJobController", "cronjob-controller"),

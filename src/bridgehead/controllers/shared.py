@@ -29,9 +29,9 @@ PODS_BY_CLAIM = "claim"
 
 
 def claims_of_pod(pod: Pod) -> tuple[str, ...]:
-    """Index function: the claims that a pod's volumes name, as `NAMESPACE/NAME`."""
-    claims = (volume.persistent_volume_claim for volume in pod.spec.volumes)
-    return tuple(f"{pod.metadata.namespace}/{claim.claim_name}" for claim in claims if claim is not None)
+    """Index function: the claims of a pod's volumes, as `NAMESPACE/NAME`."""
+    names = (volume.claim_name(pod.metadata.name) for volume in pod.spec.volumes)
+    return tuple(f"{pod.metadata.namespace}/{name}" for name in names if name)
 
 
 class Informers:

@@ -107,10 +107,11 @@ def _load_oci(store: ContentStore, source: _Archive, name: str) -> list[ImageRec
     records = []
     for top in index.manifests:
         document = _load_document(store, source, top)
+        for _ in range(documents.MAX_INDEXES):
+            if isinstance(document, Index):
+                document = _load_document(store, source, documents.choose_manifest(document, documents.this_platform()))
         if isinstance(document, Index):
-            document = _load_document(store, source, documents.choose_manifest(document, documents.this_platform()))
-        if not isinstance(document, Manifest):
-            raise BadImage("the index leads to another index")
+            raise BadImage(f"the image has more than {documents.MAX_INDEXES} indexes within each other")
         for each in (document.config, *document.layers):
             with source.open(_blob_name(each.digest)) as file:
                 added = store.add_stream(file)

@@ -34,6 +34,7 @@ _LAYERS: Final = (
 )
 MAX_DOCUMENT: Final = 4 << 20  # bytes; the least that registries must accept for a manifest, and containerd's bound
 MAX_LAYERS: Final = 125  # Docker's bound; more names would not fit into the options of one overlay, either
+MAX_INDEXES: Final = 4  # one within another
 _DIGEST: Final = re.compile(r"sha256:[0-9a-f]{64}|sha512:[0-9a-f]{128}")
 # What an architecture without a variant means (OCI image index: platform variants).
 _DEFAULT_VARIANTS: Final = {"arm64": "v8", "arm": "v7"}
@@ -180,12 +181,12 @@ def parse_config(content: bytes, layers: int) -> ImageConfig:
 
 
 def choose_manifest(index: Index, wanted: Platform) -> Descriptor:
-    """Return the manifest for a platform. Raises `BadImage` when the index has none."""
+    """Return the manifest for a platform, or the index that can have it. Raises `BadImage` when there is none."""
     candidates = [each for each in index.manifests if each.platform is not None and _runs_on(each.platform, wanted)]
     if candidates:
         variant = _variant_of(wanted)
         return max(candidates, key=lambda each: _variant_of(each.platform or wanted) == variant)
-    without = [each for each in index.manifests if each.platform is None and each.media_type not in INDEXES]
+    without = [each for each in index.manifests if each.platform is None]
     if len(without) == 1 == len(index.manifests):
         return without[0]
     names = sorted({str(each.platform) for each in index.manifests if each.platform is not None})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
@@ -10,7 +11,7 @@ import msgspec
 
 from . import documents
 from .documents import Descriptor, Index, Manifest
-from .errors import BadImage, Denied, ImageError
+from .errors import BadImage, Denied, ImageError, StoreFailed
 from .references import Reference
 from .registry.credentials import Credential
 from .registry.hosts import Endpoint, default_endpoint
@@ -58,6 +59,10 @@ class Puller:
                 return await self._pull(self._repository(reference, credential), reference, on_progress)
             except Denied as error:
                 denied = error
+            except StoreFailed as error:
+                with contextlib.suppress(StoreFailed):  # layers that came before the disk was full fill it
+                    await asyncio.to_thread(self._store.collect)
+                raise _with_reference(error, reference) from error
             except ImageError as error:
                 raise _with_reference(error, reference) from error
         raise _with_reference(denied, reference) from denied
@@ -72,16 +77,17 @@ class Puller:
     async def _pull(self, repository: Repository, reference: Reference, on_progress: OnProgress) -> ImageRecord:
         with self._store.writing():
             top, content = await repository.resolve()
-            descriptor, body = top, content
-            document = documents.parse_document(content, top.media_type)
-            if isinstance(document, Index):
+            descriptor, document = top, documents.parse_document(content, top.media_type)
+            fetched = [content]
+            while isinstance(document, Index):
+                if len(fetched) > documents.MAX_INDEXES:
+                    raise BadImage(f"the image has more than {documents.MAX_INDEXES} indexes within each other")
                 descriptor = documents.choose_manifest(document, documents.this_platform())
-                body = await repository.fetch_document(descriptor)
-                document = documents.parse_document(body, descriptor.media_type)
-            if not isinstance(document, Manifest):
-                raise BadImage("the index leads to another index")
-            self._store.add_blob(content)
-            self._store.add_blob(body)
+                fetched.append(await repository.fetch_document(descriptor))
+                document = documents.parse_document(fetched[-1], descriptor.media_type)
+            self._check_room(document)
+            self._store.add_blob(fetched[0])
+            self._store.add_blob(fetched[-1])
             progress = Progress(0, documents.total_size(document.layers))
             on_progress(progress)
             await self._fetch_blob(repository, document.config, lambda _: None)
@@ -99,6 +105,11 @@ class Puller:
             )
             self._store.add_record(record)
             return record
+
+    def _check_room(self, manifest: Manifest) -> None:
+        """Raises `StoreFailed` when the download alone would fill the disk."""
+        missing = {each.digest: each for each in manifest.layers if not self._store.has_blob(each)}
+        self._store.check_room(documents.total_size(tuple(missing.values())))
 
     async def _fetch_layers(
         self,

@@ -31,7 +31,7 @@ def check_host(state_root: Path) -> str:
 
     if not sys.platform.startswith("linux"):
         raise Unsupported(f"the lab is made of Linux namespaces; this is {sys.platform}")
-    if shutil.which("nft", path=_system_path()) is None:
+    if find_system_program("nft") is None:
         raise Unsupported(f"the command `nft` is missing: {how_to_install('nft')}")
     try:
         seccomp.load()
@@ -186,6 +186,11 @@ def _try_rules(family: str) -> str:
 def _system_path() -> str:
     """Return PATH with the directories of administrators' commands, which ordinary users often lack."""
     return ":".join([os.environ.get("PATH", ""), "/usr/local/sbin", "/usr/sbin", "/sbin"])
+
+
+def find_system_program(name: str) -> str | None:
+    """Return the path of a program of this machine, also one that only root's PATH has; None without one."""
+    return shutil.which(name, path=_system_path())
 
 
 def extend_path() -> None:

@@ -5,11 +5,13 @@ Pure: no I/O, no clock, no randomness. scripts/system-packages has the same name
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 _PACKAGES: Final = {
     "arping": "iputils-arping",
     "bridge": "iproute2",
+    "busybox": "busybox",
     "conntrack": "conntrack",
     "curl": "curl",
     "dig": "bind9-dnsutils",
@@ -43,6 +45,20 @@ _PACKAGES: Final = {
     "traceroute": "traceroute",
     "wget": "wget",
 }
+
+# Commands of the machine that pods run whose images are stand-ins, such as busybox and admin-box.
+POD_TOOLS: Final = ("busybox", "curl", "dig", "host", "ip")
+
+
+def describe_missing_tools(missing: Sequence[str]) -> str:
+    """Return what pods lack without these of the `POD_TOOLS`, "" if none is missing."""
+    if not missing:
+        return ""
+    packages = " ".join(dict.fromkeys(_PACKAGES[command] for command in missing))
+    return (
+        f"This machine lacks {', '.join(missing)}, and so do pods with stand-ins for images such as busybox and"
+        f" admin-box (Debian: apt-get install {packages})."
+    )
 
 
 def how_to_install(command: str) -> str:

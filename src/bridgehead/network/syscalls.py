@@ -288,7 +288,7 @@ def open_beneath(directory: int, path: str, flags: int, resolve: int, mode: int 
     """
     how = _OpenHow(flags | os.O_CLOEXEC, mode, resolve)
     for _ in range(_OPENAT2_ATTEMPTS):
-        result = _libc.syscall(SYS_openat2, directory, path.encode(), ctypes.byref(how), ctypes.sizeof(how))
+        result = _libc.syscall(SYS_openat2, directory, os.fsencode(path), ctypes.byref(how), ctypes.sizeof(how))
         if result >= 0 or ctypes.get_errno() != errno.EAGAIN:
             break
     _check(result, f"openat2 {path}")

@@ -155,11 +155,21 @@ class KeySelector(Part, frozen=True, kw_only=True):
     optional: bool = False
 
 
+class FileKeySelector(Part, frozen=True, kw_only=True):
+    """Reference to one variable of an env file in a volume of the pod."""
+
+    volume_name: str
+    path: str
+    key: str
+    optional: bool = False
+
+
 class EnvVarSource(Part, frozen=True, kw_only=True):
     field_ref: ObjectFieldSelector | None = None
     resource_field_ref: ResourceFieldSelector | None = None
     config_map_key_ref: KeySelector | None = None
     secret_key_ref: KeySelector | None = None
+    file_key_ref: FileKeySelector | None = None
 
 
 class EnvVar(Part, frozen=True, kw_only=True):
@@ -233,6 +243,7 @@ class LifecycleHandler(Action, frozen=True, kw_only=True):
 class Lifecycle(Part, frozen=True, kw_only=True):
     post_start: LifecycleHandler | None = None
     pre_stop: LifecycleHandler | None = None
+    stop_signal: str = ""
 
 
 class Probe(Action, frozen=True, kw_only=True):
@@ -408,6 +419,19 @@ class ClaimVolume(Part, frozen=True, kw_only=True):
     read_only: bool = False
 
 
+class EphemeralVolume(Part, frozen=True, kw_only=True):
+    """A volume whose claim is made for the pod and belongs to it. `volume_claim_template` has metadata and spec."""
+
+    volume_claim_template: dict[str, Any] = {}
+
+
+class ImageVolume(Part, frozen=True, kw_only=True):
+    """The files of an image, read-only."""
+
+    reference: str = ""
+    pull_policy: str = ""
+
+
 class Volume(Part, frozen=True, kw_only=True):
     name: str
     config_map: ConfigMapVolume | None = None
@@ -417,6 +441,14 @@ class Volume(Part, frozen=True, kw_only=True):
     downward_api: DownwardAPIVolume | None = None
     projected: ProjectedVolume | None = None
     persistent_volume_claim: ClaimVolume | None = None
+    ephemeral: EphemeralVolume | None = None
+    image: ImageVolume | None = None
+
+    def claim_name(self, pod_name: str) -> str:
+        """The name of the volume's claim in a pod of that name, "" for a volume without a claim."""
+        if self.persistent_volume_claim is not None:
+            return self.persistent_volume_claim.claim_name
+        return f"{pod_name}-{self.name}" if self.ephemeral is not None else ""
 
 
 class PodDNSConfigOption(Part, frozen=True, kw_only=True):
@@ -487,6 +519,17 @@ class PodSpec(Part, frozen=True, kw_only=True):
     readiness_gates: tuple[PodReadinessGate, ...] = ()
     security_context: PodSecurityContext | None = None
     priority_class_name: str = ""
+    priority: int | None = None
+    preemption_policy: str = ""
+    runtime_class_name: str | None = None
+    overhead: dict[str, str | int | float] = {}
+    resources: ResourceRequirements | None = None  # of the whole pod
+
+
+class RuntimeClass(Object, frozen=True, kw_only=True):
+    """A class of container runtimes (node.k8s.io/v1). `handler` is its name in the configuration of nodes."""
+
+    handler: str = ""
 
 
 class ContainerStateWaiting(Part, frozen=True, kw_only=True):

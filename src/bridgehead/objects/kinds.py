@@ -20,6 +20,7 @@ from .core import (
     Namespace,
     Node,
     Pod,
+    RuntimeClass,
     Secret,
     Service,
     ServiceAccount,
@@ -77,6 +78,7 @@ SERVICE_ACCOUNTS = Kind(ServiceAccount, "", "v1", "serviceaccounts")
 REPLICATION_CONTROLLERS = Kind(ReplicationController, "", "v1", "replicationcontrollers")
 PERSISTENT_VOLUMES = Kind(PersistentVolume, "", "v1", "persistentvolumes", namespaced=False)
 PERSISTENT_VOLUME_CLAIMS = Kind(PersistentVolumeClaim, "", "v1", "persistentvolumeclaims")
+RUNTIME_CLASSES = Kind(RuntimeClass, "node.k8s.io", "v1", "runtimeclasses", namespaced=False)
 STORAGE_CLASSES = Kind(StorageClass, "storage.k8s.io", "v1", "storageclasses", namespaced=False)
 DEPLOYMENTS = Kind(Deployment, "apps", "v1", "deployments")
 REPLICA_SETS = Kind(ReplicaSet, "apps", "v1", "replicasets")

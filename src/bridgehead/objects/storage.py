@@ -7,8 +7,11 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from .core import HostPathVolume, ResourceRequirements
+from .core import HostPathVolume, Pod, ResourceRequirements
 from .meta import Condition, LabelSelector, Object, ObjectReference, Part
+
+# An access mode: one pod at a time.
+READ_WRITE_ONCE_POD: Final = "ReadWriteOncePod"
 
 Quantity = str | int | float
 
@@ -54,6 +57,14 @@ class PersistentVolumeClaim(Object, frozen=True, kw_only=True):
     def size(self) -> Quantity:
         """The storage that it requests."""
         return self.spec.resources.requests.get("storage", 0)
+
+
+def describe_foreign_claim(claim: PersistentVolumeClaim, pod: Pod) -> str:
+    """Return why the claim is not that of the pod's ephemeral volume, "" if it is. Source: `VolumeIsForPod`."""
+    owner = claim.metadata.controller
+    if owner is not None and owner.uid == pod.metadata.uid:
+        return ""
+    return f"PVC {claim.key} was not created for pod {pod.key} (pod is not owner)"
 
 
 class LocalVolume(Part, frozen=True, kw_only=True):

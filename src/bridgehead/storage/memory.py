@@ -25,6 +25,10 @@ class MemoryStore:
     def revision(self) -> int:
         return self._state.revision
 
+    @property
+    def failure(self) -> str | None:
+        return None
+
     def get(self, key: Key) -> Record | None:
         return self._state.get(key)
 

@@ -257,7 +257,12 @@ class SqliteStore(MemoryStore):
         self._running: _Commit | None = None
         self._next: _Commit | None = None
         self._committing: asyncio.Task[None] | None = None
+        self._failure: str | None = None
         self._worker = ThreadPoolExecutor(max_workers=1, thread_name_prefix="store")
+
+    @property
+    def failure(self) -> str | None:
+        return self._failure
 
     def is_stale(self, key: Key) -> bool:
         return key in self._database.stale
@@ -315,11 +320,13 @@ class SqliteStore(MemoryStore):
                 await self._in_worker(lambda: self._database.commit(batch.changes))
             except Exception as error:  # noqa: BLE001 - each writer gets the error
                 # Refused writes get it, too: they may have been refused because of a write that has now failed.
+                self._failure = str(error)
                 _answer(commit, error)
                 if self._next is not None:
                     later, self._next = self._next, None
                     _answer(later, error)
                 return
+            self._failure = None
             self._publish(batch)
         if self._next is not None:
             self._next.batch.on_applied()

@@ -93,6 +93,11 @@ class Store(Protocol):
         """The revision of the newest durable write."""
         ...
 
+    @property
+    def failure(self) -> str | None:
+        """Why the newest commit failed; None if it did not."""
+        ...
+
     def get(self, key: Key) -> Record | None: ...
 
     def latest(self, key: Key) -> Record | None:

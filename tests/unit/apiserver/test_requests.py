@@ -9,6 +9,8 @@ import pytest
 
 from bridgehead.apiserver.http.user import User
 from bridgehead.apiserver.registry.expiry import expire_once
+from tests.unit.apiserver.customresources.definitions import define, definition, version
+from tests.unit.apiserver.customresources.definitions import url as crontabs_url
 from tests.unit.apiserver.world import ADMIN, TABLE, World, open_world
 
 CONFIG_MAPS = "/api/v1/namespaces/default/configmaps"
@@ -136,6 +138,28 @@ async def test_json_is_indented_for_browsers_and_curl(world):
 # --- refusals
 
 
+async def test_a_path_of_no_api_is_answered_by_a_text(world):
+    await define(world, definition(version("v1")))
+    cluster_scoped = "/apis/apiextensions.k8s.io/v1/namespaces/default/customresourcedefinitions"
+    for path in (
+        *("/nope", "/healthz/nope", "/openapi/v3/nope", "/apis/nope", "/apis/nope/v1", "/api/v2"),
+        *("/apis/nope/v1/things", "/apis/apps/v1beta1/deployments", "/apis/stable.example.com/v1/things"),
+        *("/apis/stable.example.com/v2/crontabs", "/apis/stable.example.com/v1/crontabs/x"),
+    ):
+        answer = await world.call("GET", path)
+        assert (answer.status, answer.body) == (404, b"404 page not found\n"), path
+        assert answer.header("content-type") == ["text/plain; charset=utf-8"]
+        assert answer.header("x-content-type-options") == ["nosniff"]
+    # Where an API is served, a Status says that it has no such resource.
+    for path in (f"{PODS}/p/nope", "/apis/authorization.k8s.io/v1/things", "/api/v1/pods/p", cluster_scoped):
+        answer = await world.call("GET", path)
+        assert (answer.status, answer.json["message"]) == (404, "the server could not find the requested resource"), (
+            path
+        )
+    answer = await world.call("GET", f"{crontabs_url(name='x')}/nope")
+    assert answer.json["message"] == 'crontabs.stable.example.com "x" not found'
+
+
 @pytest.mark.parametrize(
     ("method", "url", "body", "status", "reason", "message"),
     [
@@ -149,7 +173,6 @@ async def test_json_is_indented_for_browsers_and_curl(world):
             'deployments.apps "x" not found',
         ),
         ("GET", "/api/v1/things", None, 404, "NotFound", "the server could not find the requested resource"),
-        ("GET", "/apis/nope/v1", None, 404, "NotFound", "the server could not find the requested resource"),
         (
             "DELETE",
             "/version",

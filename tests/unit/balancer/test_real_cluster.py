@@ -46,6 +46,8 @@ def test_nobody_may_change_what_people_configure() -> None:
         "bridgehead:speaker": {
             "bgpconfs/status",
             "bgppeers/status",
+            "configurationstates",
+            "configurationstates/status",
             "servicebgpstatuses",
             "servicebgpstatuses/status",
             "servicel2statuses",

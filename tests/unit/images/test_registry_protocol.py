@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from bridgehead.images.errors import PullFailed
 from bridgehead.images.references import Reference, parse_reference
 from bridgehead.images.registry import hosts, retries
 from bridgehead.images.registry.challenges import Challenge, parse_challenges
@@ -197,3 +198,17 @@ def test_a_registry_may_ask_for_a_short_delay(failures: int, retry_after: str, d
 
 def test_refusals_for_load_are_retried() -> None:
     assert [status for status in range(200, 600) if retries.is_retried(status)] == [408, 425, 429, 500, 502, 503, 504]
+
+
+def test_a_download_has_to_keep_a_pace() -> None:
+    pace = retries.Pace(100.0)
+    pace.count(10, 101.0)
+    pace.count(retries.PACE_BYTES, 160.0)  # a new minute begins
+    pace.count(1, 219.0)
+    with pytest.raises(PullFailed, match=r"the download is too slow: 2 bytes in 61 s"):
+        pace.count(1, 221.0)
+
+
+def test_a_server_that_does_not_answer_is_asked_twice() -> None:
+    assert retries.delay_seconds(1, "", 0.0, is_silent=True) is not None
+    assert retries.delay_seconds(2, "", 0.0, is_silent=True) is None

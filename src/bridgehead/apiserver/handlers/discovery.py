@@ -51,12 +51,15 @@ REVIEWS: tuple[tuple[str, str, str, str, bool], ...] = (
 class Discovery:
     """The documents of a table, by path; /api and /apis also in the aggregated form, with their ETags.
 
+    `paths` are those of other handlers, for the list of all paths. `address` is the server's, `host:port`.
     Groups and versions of aggregated APIs are listed, too (`set_external`). Their servers have the documents of these
     versions.
     """
 
-    def __init__(self, table: ResourceTable) -> None:
+    def __init__(self, table: ResourceTable, paths: Iterable[str] = (), address: str = "") -> None:
         self._table = table
+        self._address = address
+        self._other_paths = frozenset(paths)
         self._revision = -1
         self._groups: dict[str, dict[str, list[JsonObject]]] = {}
         self._external: dict[tuple[str, str], ExternalApi] = {}
@@ -108,7 +111,8 @@ class Discovery:
             case [""]:
                 return {"paths": self._paths()}
             case ["api"]:
-                return {"kind": "APIVersions", "versions": ["v1"], "serverAddressByClientCIDRs": []}
+                addresses = [{"clientCIDR": "0.0.0.0/0", "serverAddress": self._address}]
+                return {"kind": "APIVersions", "versions": ["v1"], "serverAddressByClientCIDRs": addresses}
             case ["apis"]:
                 groups = [_group(group, versions) for group, versions in self._groups.items() if group]
                 return {"kind": "APIGroupList", "apiVersion": "v1", "groups": groups}
@@ -123,8 +127,7 @@ class Discovery:
         return None
 
     def _paths(self) -> list[str]:
-        health = [f"/{kind}" for kind in ("healthz", "livez", "readyz")]
-        paths = {"/api", "/apis", *health, "/metrics", "/openapi/v2", "/openapi/v3", "/version"}
+        paths = {"/api", "/apis", "/apis/", *self._other_paths}
         for group, versions in self._groups.items():
             root = f"/apis/{group}" if group else "/api"
             paths |= {root, *(f"{root}/{version}" for version in versions)}

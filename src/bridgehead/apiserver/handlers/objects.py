@@ -19,14 +19,16 @@ from bridgehead.apiserver.bodies.patch_requests import patch_change, patch_type
 from bridgehead.apiserver.bodies.serialization import stored_metadata
 from bridgehead.apiserver.errors import (
     ApiStatus,
+    PageNotFound,
     bad_request,
     conflict,
     method_not_allowed,
+    not_found,
     not_found_path,
     success,
 )
 from bridgehead.apiserver.fieldmanagement.managers import APPLY, Writer
-from bridgehead.apiserver.http.paths import Query, named_by_selector
+from bridgehead.apiserver.http.paths import Query, RequestInfo, named_by_selector
 from bridgehead.apiserver.http.request import Request, Response, respond
 from bridgehead.apiserver.http.worker import run_long
 from bridgehead.apiserver.registry import lists
@@ -38,6 +40,7 @@ from bridgehead.apiserver.resource import Change, JsonObject, Resource
 from bridgehead.storage import Record, Store
 
 from .apply import Applier
+from .discovery import REVIEWS
 from .options import attributes_of, delete_attributes, is_dry_run, parse_delete_options, parse_writer
 from .rendering import Rendering
 from .scale_views import SCALE_COLUMNS
@@ -79,8 +82,12 @@ class Handlers:
     async def handle(self, request: Request) -> Response:
         info = request.info
         resource = self._registry.find(info.group, info.version, info.resource)
-        if resource is None or (info.subresource and info.subresource not in resource.subresources):
-            raise not_found_path()
+        if resource is None:
+            raise self._not_served(info)
+        if info.subresource and info.subresource not in resource.subresources:
+            raise not_found_path() if resource.definition is None else not_found(resource, info.name)
+        if info.namespace and not resource.namespaced and resource.plural != "namespaces":
+            raise self._not_served(info)
         if resource.warning:
             request.warnings.append(resource.warning)
         if resource.is_read_only and info.verb not in ("get", "list"):
@@ -103,9 +110,15 @@ class Handlers:
         if info.verb == "deletecollection" and not _may_delete_collection(resource, info.namespace):
             raise method_not_allowed()
         if resource.namespaced and not info.namespace and info.verb not in ("list", "watch"):
-            raise not_found_path()
+            raise self._not_served(info)
         self._rendering.check_acceptable(request, resource)
         return await handler(request, resource)
+
+    def _not_served(self, info: RequestInfo) -> ApiStatus:
+        """Return the error for a path without a resource: a `Status` if it is in an API of Kubernetes' own."""
+        is_own = self._registry.table.has_built_in(info.group, info.version)
+        is_review = any((group, version) == (info.group, info.version) for group, version, *_ in REVIEWS)
+        return not_found_path() if is_own or is_review else PageNotFound()
 
     # --- reading
 

@@ -19,7 +19,7 @@ from bridgehead import KUBERNETES_VERSION
 from bridgehead.apiserver.bodies.patch import CUSTOM_PATCH_TYPES, PATCH_TYPES
 from bridgehead.apiserver.bodies.schema import VERSION as SCHEMA_VERSION
 from bridgehead.apiserver.bodies.schema import definitions_by_kind, load_definitions
-from bridgehead.apiserver.errors import not_found_path
+from bridgehead.apiserver.errors import PageNotFound
 from bridgehead.apiserver.http.negotiation import JSON, choose
 from bridgehead.apiserver.http.request import Request, Response
 from bridgehead.apiserver.http.worker import LONG_BYTES, run_long
@@ -98,7 +98,7 @@ class OpenApi:
             return await self._compressed(path, request, lambda: msgspec.json.encode(self._merged_version_2()))
         resources = self._group_versions.get(path.removeprefix("/openapi/v3/"))
         if resources is None:
-            raise not_found_path()
+            raise PageNotFound
         response = await self._compressed(path, request, lambda: msgspec.json.encode(self._version_3(resources)))
         if request.query.get("hash") == self._hashes[path]:
             response.headers += _IMMUTABLE

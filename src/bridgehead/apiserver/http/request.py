@@ -24,7 +24,11 @@ _BODY_SECONDS = 60.0
 # In the scope's state: the server has received the whole body.
 WHOLE_BODY = "whole_body"
 
+# In the scope's state of a connection that has no client certificate: its `accepting.Newcomer`.
+NEWCOMER = "newcomer"
+
 _encode = msgspec.json.Encoder().encode
+_NO_SNIFF = (b"x-content-type-options", b"nosniff")
 
 
 @dataclass(slots=True)
@@ -126,6 +130,11 @@ class Response:
     is_large: bool = False
     is_long_running: bool = False
     receive: Receive | None = None
+
+
+def text_response(status: int, text: str, headers: tuple[tuple[bytes, bytes], ...] = ()) -> Response:
+    """Return a plain text, as Go's HTTP library sends errors."""
+    return Response(status, text.encode(), "text/plain; charset=utf-8", (_NO_SNIFF, *headers))
 
 
 def respond(value: Any, status: int = 200) -> Response:

@@ -1,9 +1,9 @@
 """The HTTPS server around the application: uvicorn, with what a Kubernetes API server needs in addition.
 
 uvicorn does not pass client certificates to the application, does not bound the time and size of a request's headers,
-does not support SPDY, and waits for open responses, such as watches, when it stops. The two subclasses here change
-this. They use names of uvicorn that its documentation does not promise: pyproject.toml bounds its version, and
-tests/unit/test_dependencies.py checks each name.
+nor the number of connections, does not support SPDY, and waits for open responses, such as watches, when it stops. The
+two subclasses here change this. They use names of uvicorn that its documentation does not promise: pyproject.toml
+bounds its version, and tests/unit/test_dependencies.py checks each name.
 """
 
 from __future__ import annotations
@@ -25,8 +25,9 @@ import uvicorn
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from . import spdy_upgrade
+from .accepting import Acceptor, Newcomer, Newcomers
 from .joined_writes import JoinedWrites
-from .request import WHOLE_BODY
+from .request import NEWCOMER, WHOLE_BODY
 from .socket_protocol import AnySubprotocol
 from .tunnel import TunnelProtocol, asks_for_upgrade
 from .unsent import Connection
@@ -55,15 +56,24 @@ class PeerProtocol(HttpToolsProtocol):
     """One client's connection.
 
     Puts the client certificate's user and the `Connection` into the scope's `state`, for HTTP and WebSockets, and marks
-    there a request whose whole body has arrived. Refuses a request whose headers take too long or are too large. Hands
-    an upgrade to SPDY over to `spdy_upgrade`; upgrades of paths for which `takes_upgrade` is true go to `tunnel`.
+    there a request whose whole body has arrived.
+    `newcomer` is this connection until its client is authenticated. Refuses a request whose headers take too long or
+    are too large. Hands an upgrade to SPDY over to `spdy_upgrade`; upgrades of paths for which `takes_upgrade` is true
+    go to `tunnel`.
     """
 
     header_seconds = _HEADER_SECONDS
 
-    def __init__(self, *args: Any, takes_upgrade: Callable[[str], bool] = _takes_none, **kwargs: Any) -> None:
+    def __init__(
+        self,
+        *args: Any,
+        takes_upgrade: Callable[[str], bool] = _takes_none,
+        newcomer: Newcomer | None = None,
+        **kwargs: Any,
+    ) -> None:
         super().__init__(*args, **kwargs)
         self._takes_upgrade = takes_upgrade
+        self._newcomer = newcomer
         self._awaits_headers = True
         self._header_bytes = 0
         self._header_timer: asyncio.TimerHandle | None = None
@@ -81,10 +91,17 @@ class PeerProtocol(HttpToolsProtocol):
             return
         connection = Connection(transport, self.flow, is_tls=self.scheme == "https")
         self.app_state = {**self.app_state, "peer": peer, "connection": connection}
+        if self._newcomer is not None:
+            self._newcomer.close = transport.abort
+            if peer is None:
+                self.app_state[NEWCOMER] = self._newcomer
+            else:
+                self._newcomer.leave()
         self._header_timer = self.loop.call_later(self.header_seconds, self._refuse, b"408 Request Timeout")
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._stop_timer()
+        self._leave_newcomers()
         super().connection_lost(exc)
         # After a reset, uvicorn leaves this timer running, which keeps the whole connection in memory.
         if self.timeout_keep_alive_task is not None:
@@ -131,6 +148,7 @@ class PeerProtocol(HttpToolsProtocol):
 
     def on_message_complete(self) -> None:
         if self._tunnel_body is not None:
+            self._leave_newcomers()
             self.connections.discard(self)
             TunnelProtocol(self.app, self._upgraded_scope(), bytes(self._tunnel_body), self.transport, self.tasks)
         elif self._asks_for_spdy:
@@ -141,7 +159,13 @@ class PeerProtocol(HttpToolsProtocol):
 
     def handle_websocket_upgrade(self) -> None:
         if self._tunnel_body is None:
+            self._leave_newcomers()
             super().handle_websocket_upgrade()
+
+    def _leave_newcomers(self) -> None:
+        """Do not count this connection as unauthenticated: it is closed, or another protocol asks for credentials."""
+        if self._newcomer is not None:
+            self._newcomer.leave()
 
     def _stop_timer(self) -> None:
         if self._header_timer is not None:
@@ -156,6 +180,7 @@ class PeerProtocol(HttpToolsProtocol):
         self.transport.close()
 
     def _upgrade_to_spdy(self) -> None:
+        self._leave_newcomers()
         self.connections.discard(self)
         spdy_upgrade.SpdyProtocol(self.app, self._upgraded_scope(), self.transport, self.tasks)
 
@@ -216,9 +241,9 @@ class ApiServer(uvicorn.Server):
                 timeout_keep_alive=_KEEP_ALIVE_SECONDS,
                 timeout_graceful_shutdown=_SHUTDOWN_SECONDS,
                 backlog=_LISTEN_BACKLOG,
-                ssl_context_factory=None if context is None else lambda _config, _default: context,
             )
         )
+        self._context = context
         logging.getLogger("uvicorn.error").addFilter(is_wanted)
         self._on_stop = on_stop
         self._stop = asyncio.Event()
@@ -226,6 +251,19 @@ class ApiServer(uvicorn.Server):
     async def serve(self, sockets: list[socket.socket] | None = None) -> None:
         """Serve until `stop` is called, SIGTERM or SIGINT."""
         await super().serve(sockets)
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Begin to accept connections on listening sockets."""
+        newcomers = Newcomers()
+        # uvicorn closes these as it closes asyncio's servers.
+        self.servers = [Acceptor(one, self._context, self._connect, newcomers) for one in sockets or ()]  # type: ignore[misc]
+        self.started = True
+
+    def _connect(self, newcomer: Newcomer) -> asyncio.Protocol:
+        protocol: asyncio.Protocol = self.config.http_protocol_class(  # type: ignore[call-arg]
+            config=self.config, server_state=self.server_state, app_state=self.lifespan.state, newcomer=newcomer
+        )
+        return protocol
 
     def stop(self) -> None:
         self.should_exit = True

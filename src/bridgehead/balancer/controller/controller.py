@@ -11,17 +11,19 @@ from bridgehead.backoff import Backoff
 from bridgehead.client import ApiClient, EventRecorder, Informer
 from bridgehead.client.errors import ClientError
 from bridgehead.objects.kinds import NAMESPACES, NODES, SERVICES
+from bridgehead.objects.meta import ObjectKey
 from bridgehead.pages import Page, Routes, metrics_page
 
 from ..configuration import Compiled
 from ..configuration.inputs import DEFAULT_NAMESPACE
+from ..configuration_state import COMPONENT_LABEL, CONTROLLER_CONDITION, ConfigurationStateReporter
 from ..configuration_watch import ConfigurationWatch
 from ..definitions.install import install, watch_deletions
 from ..errors import ConfigurationInvalid
 from .metrics import ControllerMetrics
 from .reports import Reporter
 from .services import ServiceReconciler
-from .speaker_secret import ensure_secret
+from .speaker_secret import ensure_secret, watch_secret
 
 log = logging.getLogger(__name__)
 
@@ -62,8 +64,11 @@ class BalancerController:
             lambda: self._reporter.changed(),
         )
         self._reporter = Reporter(client, settings.namespace, self._watch, self._reconciler.allocator, self._recorder)
+        self._state = ConfigurationStateReporter(
+            client, ObjectKey(settings.namespace, "controller"), {COMPONENT_LABEL: "controller"}, CONTROLLER_CONDITION
+        )
         self.metrics.watch(self._reconciler.allocator.spaces)
-        self._lost = asyncio.Event()  # a definition was deleted
+        self._lost = asyncio.Event()  # a definition or the Secret was deleted
         self._is_prepared = self._is_running = self._is_configured = False
 
     async def run(self) -> None:
@@ -76,7 +81,9 @@ class BalancerController:
             tasks.create_task(self._watch.run(), name="configuration")
             tasks.create_task(self._reconciler.run(), name="services")
             tasks.create_task(self._reporter.run(), name="reports")
+            tasks.create_task(self._state.run(), name="ConfigurationState")
             tasks.create_task(watch_deletions(self._client, self._lost.set), name="definitions")
+            tasks.create_task(watch_secret(self._client, self._settings.namespace, self._lost.set), name="Secret")
             tasks.create_task(self._prepare_again(), name="preparations")
             if self._settings.webhook is not None:
                 tasks.create_task(self._answer_reviews(*self._settings.webhook), name="webhook")
@@ -118,12 +125,14 @@ class BalancerController:
         self.metrics.config_stale.set(0)
         self._reconciler.configure(compiled.configuration)
         self._reporter.on_valid(compiled)
+        self._state.report("")
 
     def _on_invalid(self, error: ConfigurationInvalid) -> None:
         self._is_configured = True
         self.metrics.config_stale.set(1)
         self._reconciler.refuse(str(error))
         self._reporter.on_invalid(error)
+        self._state.report(str(error))
 
     def routes(self) -> Routes:
         """Return the pages: /healthz and /readyz are 503 until this process gives out addresses, or waits to lead."""

@@ -1,18 +1,16 @@
-"""Reports to the API: statuses of pools and Eips, Eips' finalizers, the ConfigurationState, Events about objects."""
+"""Reports to the API: statuses of pools and Eips, Eips' finalizers, Events about objects."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-import time
 from collections.abc import Iterable
 from typing import Any, Final
 
 from bridgehead.client import ApiClient, EventRecorder
-from bridgehead.client.errors import AlreadyExists, ClientError, Conflict, NotFound
-from bridgehead.objects.metallb import CONFIGURATION_STATES, IP_ADDRESS_POOLS
+from bridgehead.client.errors import ClientError, Conflict, NotFound
+from bridgehead.objects.metallb import IP_ADDRESS_POOLS
 from bridgehead.objects.openelb import EIPS, Eip
-from bridgehead.objects.times import format_time
 
 from ..allocation import Allocator
 from ..configuration import Compiled, Rejection
@@ -23,9 +21,6 @@ from .statuses import eip_status, pool_status
 log = logging.getLogger(__name__)
 
 EIP_FINALIZER: Final = "finalizer.ipam.kubesphere.io/v1alpha1"
-STATE_NAME: Final = "controller"
-_STATE_LABELS: Final = {"metallb.io/component-type": "controller"}
-_CONDITION: Final = "poolReconcilerValid"
 _QUIET_SECONDS: Final = 0.1  # allocations that follow each other sooner are reported together
 _RETRY_SECONDS: Final = 5.0
 
@@ -49,22 +44,17 @@ class Reporter:
         self._wake = asyncio.Event()
         self._reported: dict[str, Any] = {}  # the last status of each pool, by uid
         self._noted: frozenset[tuple[str, str]] = frozenset()  # uid and message of objects with a warning
-        self._error: ConfigurationInvalid | None = None
-        self._is_judged = False
-        self._state_reported: dict[str, Any] | None = None
 
     def changed(self) -> None:
         self._wake.set()
 
     def on_valid(self, compiled: Compiled) -> None:
         """Report that the configuration is valid, with warnings about single objects."""
-        self._error, self._is_judged = None, True
         self._warn(compiled.rejections)
         self.changed()
 
     def on_invalid(self, error: ConfigurationInvalid) -> None:
         """Report why the last valid configuration stays in force."""
-        self._error, self._is_judged = error, True
         self._warn([] if error.about is None else [Rejection(error.about, str(error))])
         self.changed()
 
@@ -80,7 +70,6 @@ class Reporter:
     def report_again(self) -> None:
         """Write all reports anew: the objects that have them were deleted with their definitions."""
         self._reported.clear()
-        self._state_reported = None
         self.changed()
 
     async def run(self) -> None:
@@ -99,7 +88,6 @@ class Reporter:
                 self._wake.set()
 
     async def _report(self) -> None:
-        await self._report_state()
         for eip in list(self._watch.eips.items()):
             await self._keep_finalizer(eip)
         pools = {pool.metadata.name: pool for pool in self._watch.pools.items()}
@@ -139,36 +127,3 @@ class Reporter:
             await self._client.patch(EIPS, eip.metadata.name, "", {"metadata": metadata})
         except (NotFound, Conflict):
             return  # the informer has it as it is now soon, and wakes this again
-
-    async def _report_state(self) -> None:
-        if not self._is_judged:
-            return
-        text = "" if self._error is None else str(self._error)
-        condition = {
-            "type": _CONDITION,
-            "status": "False" if text else "True",
-            "reason": "ConfigError" if text else "SyncStateSuccess",
-            "message": text,
-        }
-        status = {"result": "Invalid" if text else "Valid", "errorSummary": text, "conditions": [condition]}
-        if status == self._state_reported:
-            return
-        body = {**status, "conditions": [{**condition, "lastTransitionTime": format_time(time.time())}]}
-        metadata = {"name": STATE_NAME, "namespace": self._namespace, "labels": _STATE_LABELS}
-        try:
-            await self._client.create(
-                CONFIGURATION_STATES,
-                {
-                    "apiVersion": CONFIGURATION_STATES.api_version,
-                    "kind": CONFIGURATION_STATES.name,
-                    "metadata": metadata,
-                },
-            )
-        except AlreadyExists:
-            pass
-        except NotFound:
-            return  # older definitions of MetalLB's kinds lack this one
-        await self._client.patch(
-            CONFIGURATION_STATES, STATE_NAME, self._namespace, {"status": body}, subresource="status"
-        )
-        self._state_reported = status

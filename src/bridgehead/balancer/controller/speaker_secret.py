@@ -5,10 +5,12 @@ from __future__ import annotations
 import base64
 import logging
 import secrets
+from collections.abc import Callable
 from typing import Final
 
-from bridgehead.client import ApiClient
+from bridgehead.client import ApiClient, Informer
 from bridgehead.client.errors import AlreadyExists, NotFound
+from bridgehead.objects.core import Secret
 from bridgehead.objects.kinds import SECRETS
 
 log = logging.getLogger(__name__)
@@ -35,3 +37,15 @@ async def ensure_secret(client: ApiClient, namespace: str) -> None:
         except AlreadyExists:
             return
         log.info("created the Secret %s/%s", namespace, NAME)
+
+
+async def watch_secret(client: ApiClient, namespace: str, on_deletion: Callable[[], None]) -> None:
+    """Call `on_deletion` whenever the Secret has been deleted, until cancelled."""
+
+    def changed(old: Secret | None, new: Secret | None) -> None:
+        if new is None:
+            on_deletion()
+
+    informer = Informer(client, SECRETS, namespace, field_selector=f"metadata.name={NAME}")
+    informer.on_change(changed)
+    await informer.run()

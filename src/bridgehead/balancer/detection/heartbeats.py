@@ -9,7 +9,7 @@ Messages from the speaker, all keys but "to" optional:
 
 Messages to the speaker, when the view or this node's own state changes:
 
-    {"to": "heartbeats", "members": ["node1"], "leaving": [], "isolated": false, "is_fit": true,
+    {"to": "heartbeats", "members": ["node1"], "leaving": [], "isolated": false, "alone": false, "is_fit": true,
      "changes": [["node2", false, "no heartbeats", 0.31]]}
 
 A message of the speaker also opens the port. While that fails, this node is unfit, and each attempt is reported; the
@@ -35,6 +35,7 @@ NAME: Final = "heartbeats"
 DEFAULT_PORT: Final = 7946  # MetalLB's memberlist
 _PACKETS_AT_ONCE: Final = 500
 _REPEATED: Final = 2  # copies of the last heartbeat of a node that ends
+_TRANSITION_SECONDS: Final = 60.0  # in which two keys are in use
 _EXPEDITED: Final = 0xC0  # IP_TOS: DSCP class selector 6, network control
 
 
@@ -46,7 +47,9 @@ class Heartbeats:
     def __init__(self, report: Report) -> None:
         self._report = report
         self._membership: Membership | None = None
-        self._key = b""
+        self._keys: list[bytes] = []  # the newest first
+        self._retires_at = NEVER  # when the older key is no longer used
+        self._has_newest: set[bytes] = set()  # peers that have used the newest key
         self._addresses: dict[str, str] = {}
         self._port = 0
         self._sockets: dict[int, socket.socket] = {}  # by address family
@@ -61,7 +64,7 @@ class Heartbeats:
         return (*self._sockets.values(), self._links)
 
     def next_deadline(self) -> float:
-        return NEVER if self._membership is None or not self._key else self._membership.next_deadline()
+        return NEVER if self._membership is None or not self._keys else self._membership.next_deadline()
 
     # --- The speaker ---------------------------------------------------------------------------------------------
 
@@ -69,7 +72,7 @@ class Heartbeats:
         if "this" in message and self._membership is None:
             self._membership = Membership(message["this"], now, is_fit=False)
         if "key" in message:
-            self._key = bytes.fromhex(message["key"])
+            self._take_key(bytes.fromhex(message["key"]), now)
         if "port" in message and message["port"] != self._port:
             self._port = message["port"]
             self._close_sockets()
@@ -86,6 +89,13 @@ class Heartbeats:
         self._open_sockets()
         self._set_fit(now)
         self._conclude(now)
+
+    def _take_key(self, key: bytes, now: float) -> None:
+        """Use a key, and the last one beside it for a while: not all nodes learn of the new one at the same time."""
+        if key not in self._keys[:1]:
+            self._keys = [key, *self._keys[:1]]
+            self._has_newest.clear()
+            self._retires_at = now + _TRANSITION_SECONDS
 
     def on_speaker(self, is_running: bool, now: float) -> None:
         self._is_speaker_running = is_running
@@ -113,6 +123,9 @@ class Heartbeats:
     # --- The network ---------------------------------------------------------------------------------------------
 
     def on_timer(self, now: float) -> None:
+        if now >= self._retires_at:
+            del self._keys[1:]
+            self._retires_at = NEVER
         if self._membership is not None:
             self._send(self._membership.on_timer(now))
             self._conclude(now)
@@ -137,22 +150,32 @@ class Heartbeats:
                 return
             except OSError:
                 continue  # an ICMP error of an earlier packet
-            packet = decode(data, self._key) if self._key else None
+            packet = self._decode(data)
             if packet is not None:
                 name = membership.receive(packet, now)
                 if name is not None:
                     self._send([(name, membership.heartbeat(name, now))])
 
+    def _decode(self, data: bytes) -> Heartbeat | None:
+        for key in self._keys:
+            packet = decode(data, key)
+            if packet is not None:
+                if key == self._keys[0]:
+                    self._has_newest.add(packet.sender)
+                return packet
+        return None
+
     def _send(self, packets: Iterable[tuple[str, Heartbeat]]) -> None:
-        if not self._key:
-            return
         for name, packet in packets:
             address = self._addresses.get(name, "")
             sock = self._sockets.get(socket.AF_INET6 if ":" in address else socket.AF_INET)
-            if sock is not None and address:
+            if sock is None or not address:
+                continue
+            # A node that has both keys drops the second packet, which has the same timestamp.
+            for key in self._keys[:1] if packet.destination in self._has_newest else self._keys:
                 # A packet that cannot be sent is a lost one: the others notice the silence.
                 with contextlib.suppress(OSError):
-                    sock.sendto(encode(packet, self._key), (address, self._port))
+                    sock.sendto(encode(packet, key), (address, self._port))
 
     def _open_sockets(self) -> None:
         """Open a socket for each family of the peers' addresses, and report a port that cannot be used."""
@@ -176,7 +199,7 @@ class Heartbeats:
 
     def _conclude(self, now: float) -> None:
         """Report the view when it has changed."""
-        if self._membership is None or not self._key:
+        if self._membership is None or not self._keys:
             return
         view = self._membership.view(now)
         if view is None or (view, self._membership.is_fit) == self._last:
@@ -188,6 +211,7 @@ class Heartbeats:
                 "members": sorted(view.members),
                 "leaving": sorted(view.leaving),
                 "isolated": view.is_isolated,
+                "alone": view.is_alone,
                 "is_fit": self._membership.is_fit,
                 "changes": changes,
             }

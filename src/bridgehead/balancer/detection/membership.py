@@ -44,12 +44,13 @@ class View(NamedTuple):
     """The conclusion. `members`: nodes alive, this one included if the others receive it.
 
     `leaving`: members that end soon, as planned. `is_isolated`: several peers became silent at once and none has been
-    received since, so this node is rather cut off itself.
+    received since, so this node is rather cut off itself. `is_alone`: there are peers, and none is received now.
     """
 
     members: frozenset[str]
     leaving: frozenset[str]
     is_isolated: bool
+    is_alone: bool = False
 
 
 @dataclass
@@ -85,6 +86,7 @@ class Membership:
     _confirmed_after: float = _LONG_AGO  # the end of the last long pause of this node
     _alone_since: float | None = None  # since when all of several peers are silent
     _is_isolated: bool = False
+    _is_alone: bool = False
 
     def __post_init__(self) -> None:
         self._id = node_id(self.this)
@@ -182,6 +184,8 @@ class Membership:
         ]
         if self._alone_since is not None:
             found.append(self._alone_since + ISOLATED_SECONDS)
+        if self._peers and not self._is_alone:
+            found.append(self._last_received() + DEAD_AFTER)
         return min(found)
 
     def on_timer(self, now: float) -> list[tuple[str, Heartbeat]]:
@@ -209,11 +213,14 @@ class Membership:
             members.add(self.this)
             if self.is_leaving:
                 leaving.add(self.this)
-        return View(frozenset(members), frozenset(leaving), self._is_isolated)
+        return View(frozenset(members), frozenset(leaving), self._is_isolated, self._is_alone)
 
     def _audible(self, now: float) -> int:
         """Return how many peers this node receives now, whether or not they receive this node."""
         return sum(now - peer.received <= DEAD_AFTER for peer in self._peers.values())
+
+    def _last_received(self) -> float:
+        return max((peer.received for peer in self._peers.values()), default=_LONG_AGO)
 
     def _is_confirmed(self, now: float) -> bool:
         """Return whether this node may believe that the others receive it.
@@ -227,6 +234,7 @@ class Membership:
     # --- Conclusions ---------------------------------------------------------------------------------------------
 
     def _conclude(self, now: float) -> None:
+        self._is_alone = bool(self._peers) and now >= self._last_received() + DEAD_AFTER
         for peer in self._peers.values():
             is_recent = now - peer.evidence <= DEAD_AFTER
             if is_recent:

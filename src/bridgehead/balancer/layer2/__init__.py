@@ -7,7 +7,7 @@
 | `answers.py` | what to answer to a packet, and claims of other machines |
 | `schedule.py` | when gratuitous announcements are sent |
 | `claims.py` | which claims of other machines are reported |
-| `interfaces.py` | the interfaces that announcements use |
+| `interfaces.py`, `exclusions.py` | the interfaces that announcements use, and the ConfigMap that leaves some out |
 | `strict_arp.py` | sysctls for kube-proxy's mode ipvs |
 | `responder.py` | the sockets |
 | `announcer.py` | the `Announcer` of the speaker |

@@ -47,7 +47,7 @@ class _Own:
 
 
 class Layer2Announcer:
-    """The `Announcer` of layer 2. `interfaces`: the only ones that are used; empty: all but `excluded`.
+    """The `Announcer` of layer 2. `interfaces`: the only ones that are used; empty: all but the excluded ones.
 
     `serves_vrrp`: addresses that VRRP should announce are announced here, because nothing else can.
     """
@@ -59,13 +59,13 @@ class Layer2Announcer:
         observer: Observer,
         *,
         interfaces: Iterable[str] = (),
-        excluded: Iterable[str] = DEFAULT_EXCLUDED,
         serves_vrrp: bool = False,
         now: Callable[[], float] = time.time,
     ) -> None:
         self._observer = observer
         self._interfaces = frozenset(interfaces)
-        self._excluded = re.compile("|".join(f"(?:{pattern})" for pattern in excluded) or r"(?!)")
+        self._excluded = DEFAULT_EXCLUDED
+        self._states: LinkStates | None = None
         self._now = now
         self._view = ClusterView("")
         self._holders = Holders(serves_vrrp=serves_vrrp)
@@ -204,6 +204,7 @@ class Layer2Announcer:
         loop = asyncio.get_running_loop()
         with contextlib.closing(self._responder), contextlib.closing(self._handovers), LinkStates() as states:
             self._handovers.open()
+            self._states = states
             self._use_links(states)
             self._is_running = True
             loop.add_reader(states, self._on_links, states)
@@ -214,6 +215,7 @@ class Layer2Announcer:
                     await self._sleep()
             finally:
                 loop.remove_reader(states)
+                self._states = None
 
     async def _sleep(self) -> None:
         """Wait for an update or the next deadline, and let the rest of the process have its turn in any case."""
@@ -246,6 +248,12 @@ class Layer2Announcer:
     def _on_links(self, states: LinkStates) -> None:
         states.update()
         self._use_links(states)
+
+    def set_excluded(self, excluded: re.Pattern[str] | None) -> None:
+        """Set the names of the interfaces to leave out. None: `DEFAULT_EXCLUDED`."""
+        self._excluded = excluded or DEFAULT_EXCLUDED
+        if self._states is not None:
+            self._use_links(self._states)
 
     def _use_links(self, states: LinkStates) -> None:
         has_ipvs = any(link.name == IPVS_LINK for link in states.all())

@@ -11,23 +11,27 @@ from typing import Final
 
 from bridgehead.network.link_states import Link
 
+from .exclusions import compile_patterns
+
 # Names of interfaces that lead to no network of the node's own: containers, tunnels, IPVS. Source: the ConfigMap
 # metallb-excludel2 of MetalLB's manifests.
-DEFAULT_EXCLUDED: Final = (
-    "^docker.*",
-    "^cbr.*",
-    "^dummy.*",
-    "^virbr.*",
-    "^lxcbr.*",
-    "^veth.*",
-    "^lo$",
-    "^cali.*",
-    "^tunl.*",
-    "^flannel.*",
-    "^kube-ipvs.*",
-    "^cni.*",
-    "^nodelocaldns.*",
-    "^lxc.*",
+DEFAULT_EXCLUDED: Final = compile_patterns(
+    (
+        "^docker.*",
+        "^cbr.*",
+        "^dummy.*",
+        "^virbr.*",
+        "^lxcbr.*",
+        "^veth.*",
+        "^lo$",
+        "^cali.*",
+        "^tunl.*",
+        "^flannel.*",
+        "^kube-ipvs.*",
+        "^cni.*",
+        "^nodelocaldns.*",
+        "^lxc.*",
+    )
 )
 
 

@@ -24,6 +24,7 @@ from bridgehead.objects.meta import ObjectKey
 from ..configuration import Compiled
 from ..configuration_watch import ConfigurationWatch
 from ..detection.detector import Detector
+from ..errors import ConfigurationInvalid
 from ..model import Configuration
 from ..view import ClusterView, NodeView, Publication
 from .announcer import Announcer, HandsOver, Held, Observer, Starts
@@ -90,7 +91,9 @@ class SpeakerAgent:
         )
         self._nodes: Informer[Node] = Informer(client, NODES)
         self.recorder = EventRecorder(client, COMPONENT, options.node_name)
-        self.configuration = ConfigurationWatch(client, options.namespace, self._nodes, self._configuration_changed)
+        self.configuration = ConfigurationWatch(
+            client, options.namespace, self._nodes, self._configuration_changed, self._on_invalid
+        )
         self.members = MemberWatch(
             client, detector, options.node_name, options.namespace, options.port, self._members_changed
         )
@@ -114,12 +117,20 @@ class SpeakerAgent:
         self.sections: dict[str, Callable[[], Any]] = {}
         self.on_held: list[Callable[[ObjectKey, tuple[Held, ...]], None]] = []
         self.on_members: list[Callable[[], None]] = []
+        # Gets why the configuration is invalid, "" when it is valid.
+        self.on_judged: Callable[[str], None] = lambda error: None
+        self.update_count = self.update_error_count = 0
         self.announcers = make_announcers(self)
 
     @property
     def view(self) -> ClusterView:
         """The view of the last update."""
         return self._view
+
+    @property
+    def node(self) -> Node | None:
+        """Return this node's Node."""
+        return self._nodes.get(ObjectKey("", self._options.node_name))
 
     @property
     def held(self) -> Collection[Held]:
@@ -202,7 +213,13 @@ class SpeakerAgent:
             self._nodes_changed = True
             self._wake.set()
 
+    def _on_invalid(self, error: ConfigurationInvalid) -> None:
+        self.update_error_count += 1
+        self.on_judged(str(error))
+
     def _configuration_changed(self, compiled: Compiled) -> None:
+        self.update_count += 1
+        self.on_judged("")
         if compiled.configuration == self._in_force:
             return
         self._in_force = compiled.configuration
@@ -239,6 +256,7 @@ class SpeakerAgent:
     def _update(self) -> None:
         """Bring the announcers up to date with all changes so far."""
         dirty, self._dirty = self._dirty, set()
+        self.update_count += len(dirty)
         changed = {key for key in dirty if self._publish(key)}
         before = sum(map(len, self._held.values())) if self._changes else 0
         self._update_view()
@@ -286,6 +304,7 @@ class SpeakerAgent:
             nodes=nodes,
             members=alive,
             is_isolated=members.is_isolated,
+            is_alone=members.is_alone,
         )
 
     def _call_on_members(self) -> None:

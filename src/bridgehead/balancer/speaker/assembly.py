@@ -10,17 +10,22 @@ from collections.abc import Callable
 from typing import Any
 
 from bridgehead.client import ApiClient
+from bridgehead.objects.kinds import NODES
+from bridgehead.objects.meta import ObjectKey
 from bridgehead.objects.openelb import BGP_PEERS
 from bridgehead.pages import Routes
 
 from ..bgp.announcer import BgpAnnouncer, EventType
 from ..bgp.reports import session_metrics, status_section
+from ..configuration_state import COMPONENT_LABEL, NODE_LABEL, SPEAKER_CONDITION, ConfigurationStateReporter
 from ..detection.detector import Detector
 from ..layer2.announcer import Layer2Announcer
+from ..short_names import NAME_CHARACTERS, shortened
 from ..vrrp.announcer import MissingVrrp, VrrpAnnouncer
 from ..workspace import Workspace
 from .agent import SpeakerAgent, SpeakerOptions
 from .announcer import Announcer, Observer
+from .exclusion_watch import ExclusionWatch
 from .metrics import SpeakerMetrics
 from .openelb_statuses import OpenElbStatuses
 from .pages import speaker_routes
@@ -72,6 +77,15 @@ class Speaker:
         for statuses in self._statuses:
             self.agent.on_held.append(statuses.set_held)
             self.agent.on_members.append(statuses.members_changed)
+        self._state = ConfigurationStateReporter(
+            client,
+            ObjectKey(options.namespace, shortened(f"speaker-{options.node_name}", NAME_CHARACTERS)),
+            {COMPONENT_LABEL: "speaker", NODE_LABEL: shortened(options.node_name)},
+            SPEAKER_CONDITION,
+            self._owner,
+        )
+        self.agent.on_judged = self._state.report
+        self._exclusions = ExclusionWatch(client, options.namespace, self.agent.recorder, self.layer2.set_excluded)
         self._openelb = OpenElbStatuses(client, options.node_name, self.bgp.peer_states, self._is_openelb)
         self.bgp.on_session_change = self._openelb.changed
 
@@ -85,7 +99,21 @@ class Speaker:
             tasks.create_task(self.agent.run())
             for statuses in self._statuses:
                 tasks.create_task(statuses.run())
+            tasks.create_task(self._state.run())
+            tasks.create_task(self._exclusions.run())
             tasks.create_task(self._openelb.run())
+
+    def _owner(self) -> dict[str, Any] | None:
+        """Return the ownerReference to this node's Node: its ConfigurationState goes with it."""
+        node = self.agent.node
+        if node is None:
+            return None
+        return {
+            "apiVersion": NODES.api_version,
+            "kind": NODES.name,
+            "name": node.metadata.name,
+            "uid": node.metadata.uid,
+        }
 
     def _is_openelb(self, peer: str) -> bool:
         reference = self.agent.configuration.peer_reference(peer)

@@ -13,7 +13,7 @@ import logging
 import time
 from collections import deque
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from bridgehead.client import ApiClient, Informer
@@ -46,11 +46,15 @@ class MemberChange:
 
 @dataclass(frozen=True)
 class Members:
-    """The members, this node included if the others receive it. `is_known`: the detector has come to a conclusion."""
+    """The members, this node included if the others receive it. `is_known`: the detector has come to a conclusion.
+
+    `is_isolated` and `is_alone`: see `View` in detection/membership.py.
+    """
 
     alive: frozenset[str] = frozenset()
     leaving: frozenset[str] = frozenset()
     is_isolated: bool = False
+    is_alone: bool = False
     is_known: bool = False
 
 
@@ -89,8 +93,7 @@ class MemberWatch:
         """The present members. While the detector does not run, this node is none: others may have its addresses."""
         if not self._detector.is_silent:
             return self._reported
-        reported = self._reported
-        return Members(reported.alive - {self._this}, reported.leaving, reported.is_isolated, reported.is_known)
+        return replace(self._reported, alive=self._reported.alive - {self._this})
 
     async def run(self) -> None:
         async with asyncio.TaskGroup() as tasks:
@@ -156,7 +159,11 @@ class MemberWatch:
         if message["isolated"] and not self._reported.is_isolated:
             log.warning("no other speaker is received: this node keeps its addresses, and announces no others")
         self._reported = Members(
-            frozenset(message["members"]), frozenset(message["leaving"]), message["isolated"], is_known=True
+            frozenset(message["members"]),
+            frozenset(message["leaving"]),
+            message["isolated"],
+            message["alone"],
+            is_known=True,
         )
         self._on_change(self.members, changes)
 

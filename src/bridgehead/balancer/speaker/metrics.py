@@ -54,6 +54,16 @@ class SpeakerMetrics:
             labels = (str(held.service), held.protocol, self._agent.view.this_node, str(held.address))
             announced.add_metric(labels, 1)
         yield announced
+        yield CounterMetricFamily(
+            "metallb_k8s_client_updates",
+            "Number of k8s object updates that have been processed.",
+            value=self._agent.update_count,
+        )
+        yield CounterMetricFamily(
+            "metallb_k8s_client_update_errors",
+            "Number of k8s object updates that failed for some reason.",
+            value=self._agent.update_error_count,
+        )
         yield GaugeMetricFamily(
             "metallb_k8s_client_config_loaded_bool",
             "1 if the MetalLB configuration was successfully loaded at least once.",

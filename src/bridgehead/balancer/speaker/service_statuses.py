@@ -21,6 +21,7 @@ from bridgehead.objects.kinds import Kind
 from bridgehead.objects.meta import ObjectKey, ObjectMeta
 from bridgehead.objects.metallb import SERVICE_BGP_STATUSES, SERVICE_L2_STATUSES, ServiceBGPStatus, ServiceL2Status
 
+from ..short_names import shortened
 from .announcer import Held
 from .trimming import trim_bgp_status, trim_layer2_status
 
@@ -97,7 +98,7 @@ class ServiceStatuses(Generic[Status]):
             client,
             kind.kind,
             namespace,
-            label_selector=f"{NODE_LABEL}={node}",
+            label_selector=f"{NODE_LABEL}={shortened(node)}",
             indexes={"service": _index_by_service},
             trim=kind.trim,
         )
@@ -142,14 +143,17 @@ class ServiceStatuses(Generic[Status]):
                 self._must_sweep.set()
 
     async def _delete_stale(self) -> None:
-        selector = ",".join((NODE_LABEL, *(f"{NODE_LABEL}!={node}" for node in sorted(self._alive()))))
+        selector = ",".join((NODE_LABEL, *(f"{NODE_LABEL}!={label}" for label in sorted(self._labels_alive()))))
         found = await self._client.list(self._kind.kind, self._namespace, label_selector=selector)
         self._stale = {service for status in found.items if (service := _service_of(status)) is not None}
         for status in found.items:
             meta = status.metadata
-            if _service_of(status) in self._held and meta.labels.get(NODE_LABEL) not in self._alive():
+            if _service_of(status) in self._held and meta.labels.get(NODE_LABEL) not in self._labels_alive():
                 with contextlib.suppress(NotFound, Conflict):  # another speaker was faster
                     await self._client.delete(self._kind.kind, meta.name, meta.namespace, uid=meta.uid)
+
+    def _labels_alive(self) -> set[str]:
+        return {shortened(node) for node in self._alive()}
 
     def _changed(self, old: Status | None, new: Status | None) -> None:
         status = new if new is not None else old
@@ -196,7 +200,7 @@ class ServiceStatuses(Generic[Status]):
         await self._client.patch(self._kind.kind, name, self._namespace, {"status": fields}, subresource="status")
 
     def _object(self, service: ObjectKey) -> Status:
-        labels = {NODE_LABEL: self._node, NAME_LABEL: service.name, NAMESPACE_LABEL: service.namespace}
+        labels = {NODE_LABEL: shortened(self._node), NAME_LABEL: service.name, NAMESPACE_LABEL: service.namespace}
         # MetalLB's names are random. A name of its own for each node and Service keeps a second object from being made.
         digest = hashlib.sha256(f"{self._node}/{service}".encode()).hexdigest()[:_NAME_DIGITS]
         meta = ObjectMeta(name=self._kind.name_prefix + digest, namespace=self._namespace, labels=labels)

@@ -6,6 +6,7 @@
 | --- | --- |
 | `plan.py` | groups of addresses, their virtual router ids and priorities |
 | `keepalived.py` | keepalived's configuration, and its notifications, as text |
+| `advertisement.py` | the advertisement of a master that resigns |
 | `keepalived_process.py` | keepalived as a child process, which `keepalived_main.py` starts |
 | `announcer.py` | the announcer, and what takes its place without keepalived |
 

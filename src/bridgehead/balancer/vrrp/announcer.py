@@ -23,7 +23,8 @@ from ..speaker.announcer import Held, Observer
 from ..users import existing_user_name
 from ..view import ClusterView, Publication
 from ..workspace import Workspace
-from .keepalived import Instance, is_identity, render_configuration
+from .advertisement import send_resignation
+from .keepalived import ADVERTISEMENT_SECONDS, Instance, identity_address, is_identity, render_configuration
 from .keepalived_process import KeepalivedProcess
 from .plan import Group, VrrpPlan
 
@@ -32,6 +33,7 @@ log = logging.getLogger("bridgehead.balancer.vrrp")
 _QUIET_SECONDS = 0.05  # changes that follow each other sooner are one reload
 _FIRST_RETRY_SECONDS, _LONGEST_RETRY_SECONDS = 0.5, 30.0
 _STABLE_SECONDS = 60.0  # a keepalived that ran for so long starts again without back-off
+_RESIGN_SECONDS = (0.0, 0.15, 0.3)  # after keepalived has its low priority; one packet may be lost
 _WHY = "master of its VRRP group"
 
 
@@ -52,6 +54,7 @@ class VrrpAnnouncer:
         self._groups: dict[str, Group] = {}  # that keepalived is configured with, or will be soon
         self._masters: dict[str, float] = {}  # since when this node is the master of a group, epoch seconds
         self._reported: set[IpAddress] = set()  # addresses without a virtual router
+        self._resigning: set[str] = set()  # groups that other nodes should take over, as soon as keepalived is reloaded
         self._has_changed = asyncio.Event()
 
     # --- The speaker's interface ----------------------------------------------------------------------------------
@@ -61,6 +64,10 @@ class VrrpAnnouncer:
     ) -> None:
         if self._view is None:
             self._has_changed.set()
+        elif view.is_alone and not self._view.is_alone:
+            self._resigning = set(self._masters)
+            if self._resigning:
+                log.warning("no other node is received: any other node may take over what VRRP announces here")
         self._view = view
         regrouped = self._plan.update(view, publications, changed)
         if self._plan.groups != self._groups:
@@ -126,7 +133,7 @@ class VrrpAnnouncer:
 
     async def _run_keepalived(self) -> None:
         """Run a keepalived until it ends, or until this node is in no group any more."""
-        keepalived = KeepalivedProcess(self._program, self._workspace, self._render, self._on_state)
+        keepalived = KeepalivedProcess(self._program, self._workspace, self._render, self._on_state, self._on_reloaded)
         self._has_changed.clear()
         running = asyncio.create_task(keepalived.run())
         try:
@@ -136,7 +143,7 @@ class VrrpAnnouncer:
                     await asyncio.wait([running, changed], return_when=asyncio.FIRST_COMPLETED)
                 finally:
                     changed.cancel()
-                await asyncio.sleep(_QUIET_SECONDS)
+                await asyncio.sleep(0 if self._resigning else _QUIET_SECONDS)
                 if self._has_changed.is_set() and self._groups and not running.done():
                     self._has_changed.clear()
                     try:
@@ -157,7 +164,8 @@ class VrrpAnnouncer:
             self._has_changed.set()
 
     def _render(self, fifo: str) -> str:
-        return render_configuration(list(self._instances()), fifo, existing_user_name())
+        is_alone = self._view is not None and self._view.is_alone
+        return render_configuration(list(self._instances()), fifo, existing_user_name(), is_alone=is_alone)
 
     def _instances(self) -> Iterator[Instance]:
         for group in self._groups.values():
@@ -177,6 +185,29 @@ class VrrpAnnouncer:
             del self._masters[name]
         log.info("group %s: %s", name, "master" if is_master else "not the master")
         self._observer.on_held_changed(self._services_of(group))
+
+    def _on_reloaded(self) -> None:
+        for name in self._resigning:
+            for seconds in _RESIGN_SECONDS:
+                asyncio.get_running_loop().call_later(seconds, self._resign, name)
+        self._resigning.clear()
+
+    def _resign(self, name: str) -> None:
+        """Let any other node of a group take over at once, although this node goes on.
+
+        While this node receives no other one, either there is none, or none is received because of a fault that leaves
+        the direction to the others intact: they would wait for the end of the advertisements, which does not come.
+        """
+        group = self._groups.get(name)
+        if group is None or name not in self._masters or self._view is None or not self._view.is_alone:
+            return
+        try:
+            link = socket.if_nametoindex(find_link(group.key.interface))
+            source = address_on(link, 4)
+            identity = ipaddress.ip_interface(identity_address(group.router_id, bool(source))).ip
+            send_resignation(link, group.router_id, identity, ADVERTISEMENT_SECONDS, source)
+        except OSError as error:  # the link is down, or has gone
+            log.warning("cannot hand group %s over: %s", name, error)
 
     def _forget_masters(self, kept: set[str]) -> None:
         lost = self._masters.keys() - kept

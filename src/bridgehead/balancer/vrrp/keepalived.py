@@ -14,6 +14,7 @@ from ..ranges import IpAddress
 from .plan import Group
 
 ADVERTISEMENT_SECONDS = 0.1  # a master that is gone is missed after three to four of these
+_ALONE_SECONDS = 1.0  # between advertisements of a node that receives no other one
 _REFRESH_SECONDS = 30
 _IDENTITIES = (ipaddress.ip_network("169.254.254.0/24"), ipaddress.ip_network("fe80::5afe:0/120"))
 _NOTIFICATION = re.compile(r'INSTANCE "([^"]+)" ([A-Z_]+) \d+')
@@ -29,8 +30,11 @@ class Instance(NamedTuple):
     has_ipv4: bool
 
 
-def render_configuration(instances: Sequence[Instance], fifo: str, user: str) -> str:
+def render_configuration(instances: Sequence[Instance], fifo: str, user: str, *, is_alone: bool = False) -> str:
     """Return the configuration file. Notifications are written to `fifo`.
+
+    `is_alone`: this node receives no other one, which may be the master by now. It does not announce its addresses now
+    and then, and advertises rarely, since a master answers each advertisement of a lower priority by announcements.
 
     The Services' addresses are not in the advertisements, which have place for few of them, and which a node ignores if
     they list other addresses than its own configuration: nodes learn of a new Service one after the other. Since
@@ -43,7 +47,7 @@ def render_configuration(instances: Sequence[Instance], fifo: str, user: str) ->
         "    fifo_write_vrrp_states_on_reload",
         "    vrrp_garp_master_delay 1",
         "    vrrp_garp_master_repeat 2",
-        f"    vrrp_garp_master_refresh {_REFRESH_SECONDS}",
+        f"    vrrp_garp_master_refresh {0 if is_alone else _REFRESH_SECONDS}",
         # After a heal of the network with two masters, the one that gives up makes the other one announce the addresses
         # again: hosts may remember the one that gives up.
         "    vrrp_higher_prio_send_advert true",
@@ -61,7 +65,7 @@ def render_configuration(instances: Sequence[Instance], fifo: str, user: str) ->
             f"    interface {instance.link}",
             f"    virtual_router_id {group.router_id}",
             f"    priority {group.priority}",
-            f"    advert_int {ADVERTISEMENT_SECONDS}",
+            f"    advert_int {_ALONE_SECONDS if is_alone else ADVERTISEMENT_SECONDS}",
             "    virtual_ipaddress {",
             f"        {identity_address(group.router_id, instance.has_ipv4)} dev {instance.link} scope link",
             "    }",

@@ -1,4 +1,9 @@
-"""keepalived as a child process: configuration, reloads, and which groups this node is the master of."""
+"""keepalived as a child process: configuration, reloads, and which groups this node is the master of.
+
+keepalived consists of two processes; the second one speaks VRRP. One that is stopped (SIGSTOP, a debugger) sends no
+advertisements, so another node becomes the master, and would answer beside that node if it were continued: both
+processes are killed as soon as one is stopped or has ended.
+"""
 
 from __future__ import annotations
 
@@ -14,6 +19,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from ..child_process import end, read_line
+from ..detection.process import is_stopped
 from ..workspace import Workspace
 from .keepalived import parse_notification
 
@@ -22,12 +28,14 @@ log = logging.getLogger("bridgehead.balancer.vrrp")
 _END_SECONDS = 5.0
 _LAST_LINES = 12  # of the log, for the report of an unexpected end
 _READ_BYTES = 1 << 16
-_STARTED = "Startup complete"  # in the log
+_STARTED, _RELOADED = "Startup complete", "Reload complete"  # in the log
+_LOOK_SECONDS = 0.1  # between looks at the states of the processes
 
 
 class KeepalivedProcess:
     """A running keepalived. `on_state` gets a group's name and whether this node is its master now.
 
+    `on_reloaded` is called when a reloaded configuration is in force.
     `run` it once. The configuration is rendered by `render`, which gets the path of the FIFO for notifications.
     """
 
@@ -37,11 +45,13 @@ class KeepalivedProcess:
         workspace: Workspace,
         render: Callable[[str], str],
         on_state: Callable[[str, bool], None],
+        on_reloaded: Callable[[], None],
     ) -> None:
         self._program = program
         self._workspace = workspace
         self._render = render
         self._on_state = on_state
+        self._on_reloaded = on_reloaded
         self._directory = Path()
         self._process: asyncio.subprocess.Process | None = None
         self._is_started = self._has_to_reload = False
@@ -60,16 +70,39 @@ class KeepalivedProcess:
         try:
             self._write()
             self._process = process = await self._start()
+            following = asyncio.create_task(self._follow_log(process))
             try:
-                await self._follow_log(process)
-                await process.wait()
+                await self._wait(process)
             finally:
                 await end(process, _END_SECONDS)
+                _kill_group(process)
+                # The log ends with the second process.
+                await asyncio.wait([following], timeout=_END_SECONDS)
+                following.cancel()
         finally:
             self._process = None
             loop.remove_reader(notifications)
             os.close(notifications)
             shutil.rmtree(self._directory, ignore_errors=True)
+
+    async def _wait(self, process: asyncio.subprocess.Process) -> None:
+        """Return when keepalived has ended; kill it when it is stopped."""
+        ended = asyncio.create_task(process.wait())
+        try:
+            while not ended.done():
+                await asyncio.wait([ended], timeout=_LOOK_SECONDS)
+                if is_stopped(process.pid) or is_stopped(self._vrrp_pid()):
+                    log.error("keepalived was stopped by a signal: starting another one")
+                    _kill_group(process)
+        finally:
+            ended.cancel()
+
+    def _vrrp_pid(self) -> int:
+        """Return the process id of the process that speaks VRRP; 0 before it has started."""
+        try:
+            return int((self._directory / "vrrp-pid").read_text())
+        except (OSError, ValueError):
+            return 0
 
     def reload(self) -> None:
         """Let keepalived read its configuration, rendered anew. Instances that are in it still keep their state.
@@ -92,19 +125,22 @@ class KeepalivedProcess:
         return await asyncio.create_subprocess_exec(
             sys.executable,
             *("-m", "bridgehead.balancer.vrrp.keepalived_main", str(os.getpid())),
-            *(self._program, "--vrrp", "--dont-fork", "--log-console", "--no-syslog"),
+            *(self._program, "--vrrp", "--dont-fork", "--dont-respawn", "--log-console", "--no-syslog"),
             *("--use-file", str(self._directory / "keepalived.conf")),
             *("--pid", str(self._directory / "pid"), "--vrrp_pid", str(self._directory / "vrrp-pid")),
             stdin=asyncio.subprocess.DEVNULL,
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.STDOUT,
+            process_group=0,
         )
 
     async def _follow_log(self, process: asyncio.subprocess.Process) -> None:
         while (line := await read_line(process.stdout)) is not None:
             self.last_lines.append(line)
             log.debug("keepalived: %s", line)
-            if line.endswith(_STARTED):
+            if line.endswith(_RELOADED):
+                self._on_reloaded()
+            elif line.endswith(_STARTED):
                 self._is_started = True
                 if self._has_to_reload:
                     self.reload()
@@ -117,3 +153,9 @@ class KeepalivedProcess:
             found = parse_notification(line)
             if found is not None:
                 self._on_state(*found)
+
+
+def _kill_group(process: asyncio.subprocess.Process) -> None:
+    """Kill the processes of a keepalived that are left."""
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)

@@ -74,7 +74,10 @@ class VrrpPlan:
     ) -> set[ObjectKey]:
         """Take a new state. Return the Services whose addresses are in other groups than before."""
         is_alike = (
-            self._view is not None and self._view.configuration is view.configuration and self._view.nodes == view.nodes
+            self._view is not None
+            and self._view.configuration is view.configuration
+            and self._view.nodes == view.nodes
+            and self._view.is_alone == view.is_alone
         )
         if not is_alike:
             changed = publications.keys() | self._claims.keys()
@@ -118,7 +121,9 @@ class VrrpPlan:
             members.setdefault(claim.key, []).append(address)
             selections[claim.key] = claim.selection
         router_ids = assign_router_ids(members)
-        leaving = leaving_nodes(view)
+        # A node that receives no other one cannot know whether it only lost the direction from them to itself: what it
+        # sends must not keep them from taking over.
+        leaving = leaving_nodes(view) | ({view.this_node} if view.is_alone else set())
         eligible = {selection: eligible_nodes(view, selection) for selection in set(selections.values())}
         self.refused = frozenset(
             address for key, addresses in members.items() if key not in router_ids for address in addresses
@@ -186,7 +191,8 @@ def assign_router_ids(keys: Iterable[GroupKey]) -> dict[GroupKey, int]:
 def priority_of(node: str, key: GroupKey, nodes: Collection[str], leaving: Collection[str]) -> int:
     """Return a node's priority in a group: each node has another one, and another order in each group.
 
-    A node that leaves has a lower one than all that stay; it goes on until another node is the master.
+    A node that leaves, or that receives no other one, has a lower one than all that stay; it goes on until another node
+    is the master.
     """
     order = sorted(nodes, key=lambda name: hashlib.sha256(f"{name}#{key.name}".encode()).digest())
     rank = order.index(node)

@@ -32,7 +32,8 @@ def _amounts(quantities: Mapping[str, str | int | float]) -> Counter[str]:
 def pod_requests(spec: PodSpec, defaults: Mapping[str, int] | None = None) -> Counter[str]:
     """Return the requests of a pod: the sum of its containers, or those of an init container where they are larger.
 
-    `defaults` replace missing requests of a container.
+    Requests of the pod as a whole replace this sum; the overhead of its RuntimeClass is added. `defaults` replace
+    missing requests of a container. Source: Kubernetes component-helpers/resource `PodRequests`.
     """
 
     def of(container: Container) -> Counter[str]:
@@ -50,7 +51,12 @@ def pod_requests(spec: PodSpec, defaults: Mapping[str, int] | None = None) -> Co
         else:
             peak |= of(container) + sidecars
     total.update(sidecars)
-    return total | peak
+    total |= peak
+    if spec.resources is not None:
+        for resource, amount in _amounts(spec.resources.requests).items():
+            total[resource] = amount
+    total.update(_amounts(spec.overhead))
+    return total
 
 
 def host_ports(spec: PodSpec) -> frozenset[Port]:

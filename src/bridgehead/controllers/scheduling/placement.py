@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
@@ -50,6 +50,10 @@ class Refusal(Enum):
     PORTS = "node(s) didn't have free ports for the requested pod ports"
     RESOURCE = "Insufficient {0}"
     TOO_MANY_PODS = "Too many pods"
+    CLAIM_IN_USE = (
+        "node(s) unavailable due to PersistentVolumeClaim with ReadWriteOncePod access mode already in-use by another"
+        " pod"
+    )
     VOLUME_NODE = "node(s) didn't match PersistentVolume's node affinity"
     NO_VOLUME = "node(s) didn't find available persistent volumes to bind"
     LOST_VOLUME = "node(s) unavailable due to one or more pvc(s) bound to non-existent pv(s)"
@@ -89,11 +93,13 @@ def schedule_pod(
     nodes: Mapping[str, NodeState],
     namespaces: NamespaceLabels,
     volumes: VolumeFilter | None = None,
+    exclusive: Collection[str] = (),
 ) -> Placement:
-    """Choose a node for a pod. `namespaces`: the labels of each. Deterministic."""
+    """Choose a node for a pod. `namespaces`: the labels of each. `exclusive`: names of the pod's claims that no other
+    pod may use. Deterministic."""
     if not nodes:
         return Placement(message=NO_NODES)
-    filters = _Filters(facts, nodes, namespaces, volumes)
+    filters = _Filters(facts, nodes, namespaces, volumes, exclusive)
     refused: dict[str, list[Reason]] = {}
     fitting: dict[str, NodeState] = {}
     for name, state in nodes.items():
@@ -144,8 +150,10 @@ class _Filters:
         nodes: Mapping[str, NodeState],
         namespaces: NamespaceLabels,
         volumes: VolumeFilter | None,
+        exclusive: Collection[str],
     ) -> None:
         self._facts = facts
+        self._has_claim_in_use = is_claim_in_use(facts.pod.metadata.namespace, exclusive, nodes)
         self._volumes = volumes
         self._names = required_node_names(facts.pod.spec)
         self._spread = SpreadIndex(facts.pod, nodes) if facts.pod.spec.topology_spread_constraints else None
@@ -170,6 +178,8 @@ class _Filters:
         return insufficient(self._facts, state) or self._volume_reasons(node) or self._together(node)
 
     def _volume_reasons(self, node: Node) -> list[Reason]:
+        if self._has_claim_in_use:
+            return [Reason(Refusal.CLAIM_IN_USE)]
         refusal = self._volumes(node) if self._volumes is not None else None
         return [] if refusal is None else [Reason(refusal, is_permanent=True)]
 
@@ -207,6 +217,16 @@ def insufficient(facts: PodFacts, state: NodeState) -> list[Reason]:
         if amount and available is not None and state.requested[resource] + amount > available:
             reasons.append(Reason(Refusal.RESOURCE, resource, is_permanent=amount > available))
     return reasons
+
+
+def is_claim_in_use(namespace: str, claims: Collection[str], nodes: Mapping[str, NodeState]) -> bool:
+    """Whether a pod on one of the nodes uses one of the claims."""
+    return bool(claims) and any(
+        other.pod.metadata.namespace == namespace
+        and any(volume.claim_name(other.pod.metadata.name) in claims for volume in other.pod.spec.volumes)
+        for state in nodes.values()
+        for other in state.pods.values()
+    )
 
 
 # --- Scores ----------------------------------------------------------------------------------------------

@@ -190,7 +190,8 @@ class Scheduler:
         if claims.blocked:
             return Placement(message=explain_everywhere(claims.blocked, len(nodes)))
         has_claims = claims.volumes or claims.delayed
-        return schedule_pod(facts, nodes, self._namespaces, self._claims.filter(claims) if has_claims else None)
+        volumes = self._claims.filter(claims) if has_claims else None
+        return schedule_pod(facts, nodes, self._namespaces, volumes, claims.exclusive)
 
     async def _bind_claims(self, pod: Pod, claims: PodClaims, node_name: str) -> Outcome:
         """Have the claims bound that waited for the pod's node. Raises ClientError."""

@@ -12,7 +12,14 @@ from dataclasses import dataclass, field
 from bridgehead.objects.core import Node, Pod
 from bridgehead.objects.meta import ObjectKey
 from bridgehead.objects.quantities import milli_value
-from bridgehead.objects.storage import SELECTED_NODE, PersistentVolume, PersistentVolumeClaim, StorageClass
+from bridgehead.objects.storage import (
+    READ_WRITE_ONCE_POD,
+    SELECTED_NODE,
+    PersistentVolume,
+    PersistentVolumeClaim,
+    StorageClass,
+    describe_foreign_claim,
+)
 
 from ..volumes.matching import find_volume, is_reachable
 from .placement import Refusal
@@ -32,12 +39,13 @@ class Binding:
 class PodClaims:
     """The claims of a pod. `blocked`: why no node can have the pod, "" if one can. `volumes`: those of bound claims.
 
-    `delayed`: claims that wait for the pod, with their classes.
+    `delayed`: claims that wait for the pod, with their classes. `exclusive`: names of claims for one pod at a time.
     """
 
     blocked: str = ""
     volumes: list[PersistentVolume | None] = field(default_factory=list)
     delayed: list[tuple[PersistentVolumeClaim, StorageClass]] = field(default_factory=list)
+    exclusive: set[str] = field(default_factory=set)
 
 
 def is_bound(claim: PersistentVolumeClaim) -> bool:
@@ -51,14 +59,17 @@ def sort_claims(
     volumes: Mapping[str, PersistentVolume],
     class_of: Callable[[str], StorageClass | None],
 ) -> PodClaims:
-    """Sort the claims that the pod's volumes name."""
+    """Sort the claims of the pod's volumes."""
     found = PodClaims()
     unbound = False
     for volume in pod.spec.volumes:
-        if volume.persistent_volume_claim is None:
+        name = volume.claim_name(pod.metadata.name)
+        if not name:
             continue
-        name = volume.persistent_volume_claim.claim_name
         claim = claim_of(ObjectKey(pod.metadata.namespace, name))
+        if claim is None and volume.ephemeral is not None:
+            waiting = f'waiting for ephemeral volume controller to create the persistentvolumeclaim "{name}"'
+            return PodClaims(blocked=waiting)
         if claim is None:
             return PodClaims(blocked=f'persistentvolumeclaim "{name}" not found')
         if claim.status.phase == "Lost":
@@ -66,6 +77,10 @@ def sort_claims(
             return PodClaims(blocked=lost)
         if claim.metadata.deletion_timestamp is not None:
             return PodClaims(blocked=f'persistentvolumeclaim "{name}" is being deleted')
+        if volume.ephemeral is not None and (foreign := describe_foreign_claim(claim, pod)):
+            return PodClaims(blocked=foreign)
+        if READ_WRITE_ONCE_POD in claim.spec.access_modes:
+            found.exclusive.add(name)
         storage_class = class_of(claim.class_name)
         if is_bound(claim):
             found.volumes.append(volumes.get(claim.spec.volume_name))

@@ -2,5 +2,6 @@
 
 - `binder` binds claims to volumes; `matching` and `binding_plan` decide.
 - `protection` keeps claims and volumes that are used; `usage` decides.
+- `ephemeral` creates the claims of pods' ephemeral volumes.
 - `host_path` provisions directories of nodes; `host_path_plan` decides.
 """

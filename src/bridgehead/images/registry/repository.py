@@ -132,15 +132,22 @@ class Repository:
     ) -> None:
         url = f"{endpoint.url}/{self._reference.path}/blobs/{descriptor.digest}"
         failures = 0
+        pace = retries.Pace(time.monotonic())
+
+        def count(size: int) -> None:
+            pace.count(size, time.monotonic())
+            on_progress(size)
+
         while sink.size < descriptor.size:
             before = sink.size
             try:
-                is_continued = await self._download_rest(endpoint, url, descriptor, sink, on_progress)
+                is_continued = await self._download_rest(endpoint, url, descriptor, sink, count)
             except (aiohttp.ClientConnectionError, aiohttp.ClientPayloadError, TimeoutError) as error:
                 failures = 1 if sink.size > before else failures + 1  # a download that goes on is no failure
                 delay = retries.delay_seconds(failures, "", time.time())
                 if delay is None:
                     raise PullFailed(f"the download breaks off: {describe(error)}") from error
+                pace.count(0, time.monotonic())
                 await asyncio.sleep(delay)
             else:
                 if is_continued and sink.size < descriptor.size:

@@ -28,6 +28,7 @@ from .hosts import Endpoint
 
 _CONNECT_SECONDS: Final = 5.0
 _SILENCE_SECONDS: Final = 30.0  # without a byte, a connection counts as broken
+_ANSWER_SECONDS: Final = 60.0  # until the headers of an answer are complete
 _UNREACHABLE_SECONDS: Final = 30.0  # as long, a server that could not be reached is not tried again
 _MAX_REDIRECTS: Final = 10
 _CHUNK: Final = 1 << 20  # bytes
@@ -79,7 +80,8 @@ class Transport:
                 response = await self._follow(method, url, endpoint, headers, body)
             except (aiohttp.ClientConnectionError, TimeoutError, aiohttp.ClientPayloadError) as error:
                 failures += 1
-                delay = retries.delay_seconds(failures, "", time.time())
+                is_silent = isinstance(error, TimeoutError)
+                delay = retries.delay_seconds(failures, "", time.time(), is_silent=is_silent)
                 if delay is None:
                     raise PullFailed(_failed(method, url, error)) from error
             else:
@@ -129,15 +131,16 @@ class Transport:
         host = urlsplit(url).hostname or ""
         proxy = None if hosts.is_loopback(host) else _proxy_for(url, host)
         try:
-            return await self._session.request(
-                method,
-                URL(url, encoded=True),
-                headers=headers,
-                data=body,
-                allow_redirects=False,
-                proxy=proxy,
-                ssl=self._context(endpoint) if url.startswith("https:") else True,
-            )
+            async with asyncio.timeout(_ANSWER_SECONDS):
+                return await self._session.request(
+                    method,
+                    URL(url, encoded=True),
+                    headers=headers,
+                    data=body,
+                    allow_redirects=False,
+                    proxy=proxy,
+                    ssl=self._context(endpoint) if url.startswith("https:") else True,
+                )
         except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as error:
             if isinstance(error, aiohttp.ClientConnectorCertificateError | aiohttp.ClientConnectorSSLError):
                 raise PullFailed(_failed(method, url, error)) from error
@@ -186,9 +189,11 @@ def _failed(method: str, url: str, error: BaseException) -> str:
 
 
 async def read_bounded(response: aiohttp.ClientResponse, bound: int) -> bytes:
-    """Return the whole body. Raises `BadImage` when it has more than `bound` bytes."""
+    """Return the whole body. Raises `BadImage` when it has more than `bound` bytes, `PullFailed` when it trickles."""
     content = bytearray()
+    pace = retries.Pace(time.monotonic())
     async for data in response.content.iter_chunked(_CHUNK):
+        pace.count(len(data), time.monotonic())
         content += data
         if len(content) > bound:
             raise BadImage(f"the registry's answer has more than {bound} bytes")

@@ -147,6 +147,20 @@ class ContentStore:
 
     # Writing.
 
+    def check_room(self, size: int) -> None:
+        """Raises `StoreFailed` when the disk has no room for `size` more bytes."""
+        try:
+            disk = os.statvfs(self.root)
+        except OSError as error:
+            raise _failure(error) from error
+        room = max(disk.f_bavail * disk.f_frsize - _LEAST_FREE, 0)
+        if disk.f_blocks and size > room:
+            reason = os.strerror(errno.ENOSPC).lower()
+            raise StoreFailed(
+                f"cannot write to the content store: {reason}: {size / 1e6:.0f} MB are to be downloaded, and the disk"
+                f" has room for {room / 1e6:.0f} MB"
+            )
+
     @contextlib.contextmanager
     def writing(self) -> Iterator[None]:
         """Hold the store's lock, which other writers share: nothing that is written is removed as unneeded."""
@@ -169,6 +183,8 @@ class ContentStore:
             finally:
                 os.close(fd)
         except OSError as error:
+            if error.errno in (errno.ENOSPC, errno.EDQUOT):
+                path.unlink(missing_ok=True)  # what fills the disk is not kept for a later attempt
             raise _failure(error) from error
 
     def add_blob(self, content: bytes) -> str:

@@ -11,13 +11,16 @@ import logging
 import time
 from collections.abc import Iterable
 
-from bridgehead.kubelet.runtimes.runtime import RuntimeFailure
+import msgspec
+
+from bridgehead.kubelet.runtimes.runtime import Image, RuntimeFailure
 from bridgehead.kubelet.uninterrupted import uninterrupted
 from bridgehead.objects.core import Container, ContainerStatus, EphemeralContainer, Probe
 
 from .context import PodContext
 from .handlers import Outcome, Target
 from .image_presence import ensure_image
+from .mounts import volume_images
 from .pod_containers import PodContainers
 from .prober import ContainerProbes
 from .runs import Run, StartRefused, Waiting
@@ -66,7 +69,7 @@ class ContainerDriver:
             return run
 
         try:
-            image = await ensure_image(context, container)  # can take minutes, which a deletion does not wait for
+            image = await self._ensure_images(container)  # can take minutes, which a deletion does not wait for
             run = await uninterrupted(start())
         except StartRefused as refused:
             containers.on_start_refused(name, refused.reason, str(refused), now)
@@ -74,6 +77,13 @@ class ContainerDriver:
         if run.is_running and containers.runs[name].is_running:
             self._start_probes(container, None)
             await self._post_start(container, run)
+
+    async def _ensure_images(self, container: Container) -> Image:
+        """Return the container's image; the images that it mounts are on the node, too. Raises `StartRefused`."""
+        for volume in volume_images(self._context.pod, container):
+            user = msgspec.structs.replace(container, image=volume.reference, image_pull_policy=volume.pull_policy)
+            await ensure_image(self._context, user)
+        return await ensure_image(self._context, container)
 
     def _target(self, container: Container) -> str:
         """Return the id of the container whose PID namespace an ephemeral one shares. Raises `StartRefused`."""

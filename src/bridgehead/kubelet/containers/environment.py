@@ -16,18 +16,25 @@ import msgspec
 from bridgehead.kubelet.errors import ConfigNotReady
 from bridgehead.kubelet.volumes.downward_api import Addresses, field_value, resource_value
 from bridgehead.objects.addresses import join_host_port
-from bridgehead.objects.core import ConfigMap, Container, EnvVarSource, Pod, Secret, Service
+from bridgehead.objects.core import ConfigMap, Container, EnvVarSource, FileKeySelector, Pod, Secret, Service
+
+from .env_file import parse_env_file
 
 _REFERENCE = re.compile(r"\$(\$|\(([^()]*)\))")
 _VARIABLE_NAME = re.compile(r"[ -<>-~]+")  # printable ASCII except "="
 
 
 class EnvironmentSources(msgspec.Struct, frozen=True):
-    """The objects and facts that an environment may refer to. The getters return None for a missing object."""
+    """The objects and facts that an environment may refer to. The getters return None for a missing object.
+
+    `env_file` returns the text of a file, by the name of its volume and its path there; None if there is no such file.
+    It raises OSError.
+    """
 
     services: tuple[Service, ...]
     config_map: Callable[[str], ConfigMap | None]
     secret: Callable[[str], Secret | None]
+    env_file: Callable[[str, str], str | None]
     addresses: Addresses
     allocatable: Mapping[str, str | int | float]
 
@@ -114,6 +121,12 @@ def container_environment(pod: Pod, container: Container, sources: EnvironmentSo
     return inherited | own
 
 
+def declared_variables(pod: Pod, container: Container, sources: EnvironmentSources) -> tuple[str, ...]:
+    """Return the names of the variables that the pod itself sets. Raises `ConfigNotReady` as above."""
+    imported = _imported(pod, container, sources)
+    return tuple(dict.fromkeys((*imported, *(variable.name for variable in container.env))))
+
+
 def _imported(pod: Pod, container: Container, sources: EnvironmentSources) -> dict[str, str]:
     """Return the variables that `envFrom` imports."""
     variables: dict[str, str] = {}
@@ -167,7 +180,21 @@ def _from_source(source: EnvVarSource, pod: Pod, container: Container, sources: 
         if secret is None:
             raise ConfigNotReady(f'secret "{key.name}" not found')
         raise ConfigNotReady(f"couldn't find key {key.key} in Secret {pod.metadata.namespace}/{key.name}")
+    if (reference := source.file_key_ref) is not None:
+        return _from_file(reference, sources)
     return None
+
+
+def _from_file(reference: FileKeySelector, sources: EnvironmentSources) -> str | None:
+    """Return a variable of an env file; None when an optional one is missing."""
+    try:
+        text = sources.env_file(reference.volume_name, reference.path)
+        variables = parse_env_file(text) if text is not None else {}
+    except (OSError, ValueError) as error:
+        raise ConfigNotReady(f"couldn't parse env file: {error}") from error
+    if reference.key in variables or reference.optional:
+        return variables.get(reference.key)
+    raise ConfigNotReady(f'environment variable key "{reference.key}" not found in file "{reference.path}"')
 
 
 def decode_secret(value: str) -> str:

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 
 from bridgehead.kubelet.errors import ConfigNotReady
 from bridgehead.kubelet.runtimes.runtime import Mount
-from bridgehead.objects.core import Container, Pod, VolumeMount
+from bridgehead.objects.core import Container, ImageVolume, Pod, VolumeMount
 
 from .environment import expand, missing_references
 
@@ -21,12 +21,17 @@ def plan_mounts(pod: Pod, container: Container, env: Mapping[str, str], volumes:
     sources = {volume.name: volume for volume in pod.spec.volumes}
     mounts = []
     for mount in container.volume_mounts:
+        volume = sources.get(mount.name)
+        if volume is not None and volume.image is not None:
+            image, sub_path = volume.image.reference, _sub_path(mount, env)
+            mounts.append(Mount(source="", target=mount.mount_path, read_only=True, sub_path=sub_path, image=image))
+            continue
         path = volumes.get(mount.name)
-        if path is None:
+        if path is None or volume is None:
             raise ConfigNotReady(f'cannot find volume "{mount.name}" to mount into container "{container.name}"')
-        volume = sources[mount.name]
         claim = volume.persistent_volume_claim
-        is_written_by_kubelet = volume.empty_dir is None and volume.host_path is None and claim is None
+        has_claim = claim is not None or volume.ephemeral is not None
+        is_written_by_kubelet = volume.empty_dir is None and volume.host_path is None and not has_claim
         mounts.append(
             Mount(
                 source=path,
@@ -34,10 +39,16 @@ def plan_mounts(pod: Pod, container: Container, env: Mapping[str, str], volumes:
                 read_only=mount.read_only or is_written_by_kubelet or (claim is not None and claim.read_only),
                 sub_path=_sub_path(mount, env),
                 # A claim is for users who may not choose a path of the node, so a link must not choose one, either.
-                follows_links=claim is None,
+                follows_links=not has_claim,
             )
         )
     return mounts
+
+
+def volume_images(pod: Pod, container: Container) -> list[ImageVolume]:
+    """Return the images whose files `container` mounts."""
+    mounted = {mount.name for mount in container.volume_mounts}
+    return [volume.image for volume in pod.spec.volumes if volume.image is not None and volume.name in mounted]
 
 
 def _sub_path(mount: VolumeMount, env: Mapping[str, str]) -> str:

@@ -22,12 +22,16 @@ _BEST_EFFORT_OOM_SCORE_ADJ = 1000
 
 
 def plan_limits(pod: Pod, container: Container, capacity: Quantities, max_pids: int | None) -> Limits:
-    """Return the limits to set. `capacity` is the node's; `max_pids` bounds processes and threads, None: no bound."""
-    limits, requests = container.resources.limits, container.resources.requests
+    """Return the limits to set. `capacity` is the node's; `max_pids` bounds processes and threads, None: no bound.
+
+    A limit of the pod as a whole bounds each container without its own, as there is no cgroup for a whole pod.
+    """
+    whole = pod.spec.resources.limits if pod.spec.resources is not None else {}
+    limits, requests = {**whole, **container.resources.limits}, container.resources.requests
     return Limits(
         memory=whole_value(limits.get("memory", 0)) or None,
         cpu_millis=milli_value(limits.get("cpu", 0)) or None,
-        cpu_request_millis=milli_value(requests.get("cpu", limits.get("cpu", 0))),
+        cpu_request_millis=milli_value(requests.get("cpu", container.resources.limits.get("cpu", 0))),
         pids=max_pids,
         oom_score_adj=oom_score_adj(pod, container, whole_value(capacity.get("memory", 0))),
     )

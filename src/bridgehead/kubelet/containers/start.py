@@ -7,8 +7,12 @@ Called by `driver`. Events and their texts are Kubernetes'. Source: kubelet's `s
 from __future__ import annotations
 
 import time
+from pathlib import Path
+
+import msgspec
 
 from bridgehead.kubelet.errors import ConfigNotReady, SecurityRefused
+from bridgehead.kubelet.nofollow import open_file
 from bridgehead.kubelet.runtimes.runtime import (
     ContainerSpec,
     Image,
@@ -20,12 +24,14 @@ from bridgehead.objects.core import Container
 
 from .container_logs import remove_logs
 from .context import PodContext
-from .environment import EnvironmentSources, container_environment, expand
+from .environment import EnvironmentSources, container_environment, declared_variables, expand
 from .etc_files import container_host_name, write_etc_files
 from .mounts import plan_mounts
 from .resource_limits import plan_limits
 from .runs import Run, StartRefused, run_of
 from .security_context import plan_security
+
+_LARGEST_ENV_FILE = 64 << 10  # bytes; as in Kubernetes
 
 
 async def start_container(context: PodContext, container: Container, image: Image, attempt: int, target: str) -> Run:
@@ -69,17 +75,15 @@ def _container_spec(
     node, pod = context.node, context.pod
     namespace = pod.metadata.namespace
     security = plan_security(pod, container, image, node.settings.seccomp_root)
-    env = container_environment(
-        pod,
-        container,
-        EnvironmentSources(
-            services=tuple(node.services.items()),
-            config_map=lambda name: node.objects.config_map(namespace, name),
-            secret=lambda name: node.objects.secret(namespace, name),
-            addresses=Addresses(context.pod_ips, node.settings.ips),
-            allocatable=node.allocatable,
-        ),
+    sources = EnvironmentSources(
+        services=tuple(node.services.items()),
+        config_map=lambda name: node.objects.config_map(namespace, name),
+        secret=lambda name: node.objects.secret(namespace, name),
+        env_file=lambda volume, path: _read_env_file(context, volume, path),
+        addresses=Addresses(context.pod_ips, node.settings.ips),
+        allocatable=node.allocatable,
     )
+    env = container_environment(pod, container, sources)
     log_path = node.settings.log_path(pod, container.name, attempt)
     log_path.parent.mkdir(parents=True, exist_ok=True)
     remove_logs(log_path.parent, attempt - 2)  # the logs of this run and of the one before are kept
@@ -87,7 +91,7 @@ def _container_spec(
         pod_uid=pod.metadata.uid,
         name=container.name,
         attempt=attempt,
-        image=image,
+        image=_with_stop_signal(image, container),
         command=tuple(expand(word, env) for word in container.command),
         args=tuple(expand(word, env) for word in container.args),
         env={"HOSTNAME": container_host_name(node, pod)} | env,
@@ -101,7 +105,27 @@ def _container_spec(
         stdin_once=container.stdin_once,
         tty=container.tty,
         target=target,
+        ports=tuple(f"{port.container_port}/{port.protocol}" for port in container.ports),
+        variables=declared_variables(pod, container, sources),
     )
+
+
+def _with_stop_signal(image: Image, container: Container) -> Image:
+    """Return the image with the container's own stop signal, if it has one."""
+    own = container.lifecycle.stop_signal if container.lifecycle is not None else ""
+    return msgspec.structs.replace(image, stop_signal=own) if own else image
+
+
+def _read_env_file(context: PodContext, volume: str, path: str) -> str | None:
+    """Return the text of a file in a volume of the pod, None if there is none. Raises OSError, ValueError."""
+    directory = context.volumes.get(volume)
+    if directory is None:
+        raise ValueError(f'cannot find the volume "{volume}" referenced by FileKeyRef')
+    try:
+        with open_file(Path(directory, path)) as file:
+            return file.read(_LARGEST_ENV_FILE).decode("utf-8")
+    except FileNotFoundError:
+        return None
 
 
 def _mounts(context: PodContext, container: Container, env: dict[str, str]) -> tuple[Mount, ...]:

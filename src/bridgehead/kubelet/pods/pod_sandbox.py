@@ -6,15 +6,21 @@ Called by the pod worker. Source: kubelet's `createPodSandbox`.
 from __future__ import annotations
 
 import time
+from typing import Final
 
+from bridgehead.client.errors import NotFound
 from bridgehead.kubelet.containers.context import PodContext
 from bridgehead.kubelet.containers.host_names import kernel_host_name
 from bridgehead.kubelet.containers.pod_containers import PodContainers
 from bridgehead.kubelet.node.last_addresses import write_last_addresses
 from bridgehead.kubelet.runtimes.runtime import RuntimeFailure, SandboxSpec
 from bridgehead.kubelet.uninterrupted import uninterrupted
+from bridgehead.objects.kinds import RUNTIME_CLASSES
 
 from .admission import check_namespaces, has_host_ports, pod_sysctls, unsupported_fields
+
+# Handlers of RuntimeClasses that this node has: the one that containerd configures by default.
+HANDLERS: Final = ("runc",)
 
 
 class PodSandbox:
@@ -31,6 +37,7 @@ class PodSandbox:
         context, node = self._context, self._context.node
         pod, meta = context.pod, context.pod.metadata
         check_namespaces(pod)
+        await self._check_runtime_class()
         if self._had_one:
             context.record("Normal", "SandboxChanged", "Pod sandbox changed, it will be killed and re-created.")
             self._containers.begin_sandbox([c.name for c in pod.spec.init_containers])
@@ -62,6 +69,21 @@ class PodSandbox:
             self._had_one = True
 
         await uninterrupted(run())
+
+    async def _check_runtime_class(self) -> None:
+        """Raise `RuntimeFailure` for a RuntimeClass that does not exist or whose handler this node does not have."""
+        name = self._context.pod.spec.runtime_class_name
+        if not name:
+            return
+        try:
+            found = await self._context.node.client.get(RUNTIME_CLASSES, name)
+        except NotFound as error:
+            raise RuntimeFailure(str(error)) from error
+        if found.handler not in HANDLERS:
+            raise RuntimeFailure(
+                "rpc error: code = Unknown desc = failed to get sandbox runtime: no runtime for"
+                f' "{found.handler}" is configured'
+            )
 
     def _allocate_addresses(self) -> tuple[str, ...]:
         """Return the pod's addresses. Raises `AddressesExhausted`."""

@@ -79,6 +79,9 @@ class Mount(msgspec.Struct, frozen=True, kw_only=True):
     `sub_path` is relative. The runtime resolves it beneath the volume's descriptor, so that no link leads out of the
     volume, and makes a missing directory, with the mode of the volume's root. Without `follows_links`, a symbolic link
     in `source` is an error.
+
+    With an `image` there is no `source`, and the volume is the files of that image, read-only. The runtime finds its
+    `layers`, directories with the lowest first.
     """
 
     source: str
@@ -86,6 +89,8 @@ class Mount(msgspec.Struct, frozen=True, kw_only=True):
     read_only: bool = False
     sub_path: str = ""
     follows_links: bool = True
+    image: str = ""
+    layers: tuple[str, ...] = ()
 
 
 class Seccomp(msgspec.Struct, frozen=True, kw_only=True):
@@ -148,6 +153,8 @@ class ContainerSpec(msgspec.Struct, frozen=True, kw_only=True):
     stdin_once: bool = False  # close standard input when the first session with it closes it
     tty: bool = False
     target: str = ""  # the id of a container whose PID namespace this one shares
+    ports: tuple[str, ...] = ()  # `containerPort`s as "80/TCP", for the log of a stand-in
+    variables: tuple[str, ...] = ()  # the names in `env` that the pod itself sets, for the log of a stand-in
 
 
 class ContainerInfo(msgspec.Struct, frozen=True, kw_only=True):

@@ -15,7 +15,13 @@ from bridgehead.kubelet.errors import VolumeNotReady
 from bridgehead.objects.core import EmptyDirVolume, HostPathVolume, Pod, Volume
 from bridgehead.objects.kinds import NODES, PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES
 from bridgehead.objects.node_selectors import matches_selector
-from bridgehead.objects.storage import HOST_PATH_PROVISIONER, PROVISIONED_BY, PersistentVolume
+from bridgehead.objects.storage import (
+    HOST_PATH_PROVISIONER,
+    PROVISIONED_BY,
+    READ_WRITE_ONCE_POD,
+    PersistentVolume,
+    describe_foreign_claim,
+)
 
 from .directories import check_host_path, make_empty_dir
 
@@ -27,18 +33,34 @@ class Claims:
         self._client = client
         self._node_name = node_name
         self._volumes: dict[str, dict[str, PersistentVolume]] = {}  # by uid of the pod and name of its volume
+        self._holders: dict[str, str] = {}  # uid of a volume that is for one pod at a time -> uid of the pod
 
     async def fetch(self, pod: Pod) -> None:
         """Fetch what is not there yet. Raises `VolumeNotReady`."""
         for volume in pod.spec.volumes:
-            if volume.persistent_volume_claim is None:
+            claim_name = volume.claim_name(pod.metadata.name)
+            if not claim_name:
                 continue
             volumes = self._volumes.setdefault(pod.metadata.uid, {})
             if volume.name not in volumes:
                 try:
-                    volumes[volume.name] = await self._fetch(pod, volume, volume.persistent_volume_claim.claim_name)
+                    volumes[volume.name] = await self._fetch(pod, volume, claim_name)
                 except ClientError as error:
                     raise VolumeNotReady(volume.name, str(error)) from error
+
+    def hold(self, pod: Pod) -> None:
+        """Record that the pod uses its volumes.
+
+        Raises `VolumeNotReady` if another pod of this node uses one that is for one pod at a time. The scheduler lets
+        no pod get so far; others may.
+        """
+        for name, volume in self._volumes.get(pod.metadata.uid, {}).items():
+            if volume.spec.access_modes != (READ_WRITE_ONCE_POD,):
+                continue
+            if self._holders.setdefault(volume.metadata.uid, pod.metadata.uid) != pod.metadata.uid:
+                raise VolumeNotReady(
+                    name, "volume uses the ReadWriteOncePod access mode and is already in use by another pod"
+                )
 
     def volume(self, pod: Pod, name: str) -> PersistentVolume:
         """Return a fetched volume."""
@@ -46,6 +68,7 @@ class Claims:
 
     def forget(self, pod_uid: str) -> None:
         self._volumes.pop(pod_uid, None)
+        self._holders = {volume: holder for volume, holder in self._holders.items() if holder != pod_uid}
 
     async def _fetch(self, pod: Pod, volume: Volume, claim_name: str) -> PersistentVolume:
         namespace = pod.metadata.namespace
@@ -54,6 +77,8 @@ class Claims:
             return VolumeNotReady(volume.name, f"error processing PVC {namespace}/{claim_name}: {why}")
 
         claim = await self._client.get(PERSISTENT_VOLUME_CLAIMS, claim_name, namespace)
+        if volume.ephemeral is not None and (foreign := describe_foreign_claim(claim, pod)):
+            raise VolumeNotReady(volume.name, foreign)
         if claim.metadata.deletion_timestamp is not None:
             raise refused("PVC is being deleted")
         if claim.status.phase != "Bound" or not claim.spec.volume_name:

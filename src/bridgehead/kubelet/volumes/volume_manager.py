@@ -74,6 +74,7 @@ class VolumeManager:
             for projection in token_projections(volume)
         ]
         await self._claims.fetch(pod)
+        self._claims.hold(pod)
         paths = await uninterrupted(asyncio.to_thread(self._prepare_all, pod)) if pod.spec.volumes else {}
         return paths, min(renewals, default=None)
 
@@ -84,13 +85,14 @@ class VolumeManager:
             raise VolumeNotReady(volume.name, f"failed to fetch token: {error}") from error
 
     def _prepare_all(self, pod: Pod) -> dict[str, str]:
-        return {volume.name: str(self._prepare(volume, pod)) for volume in pod.spec.volumes}
+        # The runtime has the files of images.
+        return {volume.name: str(self._prepare(volume, pod)) for volume in pod.spec.volumes if volume.image is None}
 
     def _prepare(self, volume: Volume, pod: Pod) -> Path:
         try:
             if volume.host_path is not None:
                 return check_host_path(volume.host_path)
-            if volume.persistent_volume_claim is not None:
+            if volume.claim_name(pod.metadata.name):
                 return prepare_persistent(self._claims.volume(pod, volume.name), volume_group(pod))
             directory = self._directory(volume, pod)
             if has_payload(volume):
@@ -107,7 +109,7 @@ class VolumeManager:
             raise VolumeNotReady(
                 volume.name,
                 "no volume plugin matched; supported: emptyDir, hostPath, configMap, secret, downwardAPI, projected, "
-                "persistentVolumeClaim",
+                "persistentVolumeClaim, ephemeral, image",
             )
         return self.pod_directory(pod.metadata.uid) / "volumes" / plugin / volume.name
 

@@ -3,3 +3,5 @@
 from typing import Final
 
 IN_ATTRIB: Final = 0x4
+IN_MOVED_TO: Final = 0x80
+IN_CREATE: Final = 0x100

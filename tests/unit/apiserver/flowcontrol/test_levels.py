@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from bridgehead.apiserver.flowcontrol.levels import Level, Overloaded, Pool
@@ -177,7 +177,6 @@ LIMITS = st.integers(0, 4).flatmap(
 )
 
 
-@settings(deadline=None, max_examples=100)
 @given(st.lists(LIMITS, min_size=1, max_size=3), st.lists(st.tuples(st.booleans(), st.integers(0, 2)), max_size=40))
 def test_lent_seats_are_bounded_and_used(limits, steps):
     async def run() -> None:

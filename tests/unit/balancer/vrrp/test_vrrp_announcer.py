@@ -43,7 +43,9 @@ class EndingKeepalived:
     groups: tuple[str, ...] = ()
     last_lines = ("killed",)
 
-    def __init__(self, program: str, workspace: Workspace, render: object, on_state: object) -> None:
+    def __init__(
+        self, program: str, workspace: Workspace, render: object, on_state: object, on_reloaded: object
+    ) -> None:
         assert callable(on_state)
         self._on_state = on_state
 
@@ -58,7 +60,9 @@ class UnwritableKeepalived:
     last_lines = ()
     started = 0
 
-    def __init__(self, program: str, workspace: Workspace, render: object, on_state: object) -> None:
+    def __init__(
+        self, program: str, workspace: Workspace, render: object, on_state: object, on_reloaded: object
+    ) -> None:
         pass
 
     async def run(self) -> None:

@@ -158,6 +158,22 @@ def test_each_node_has_its_own_priority_and_a_leaving_one_the_lowest():
     assert len(orders) > 2  # groups spread over the nodes
 
 
+def test_a_node_that_receives_no_other_one_has_a_lower_priority_than_all_others():
+    web = service("a", "10.1.0.1")
+    plan, seen = VrrpPlan(), view()
+    others = [group.priority for node in ("node2", "node3") for group in groups(view(node), web).values()]
+    plan.update(replace(seen, is_alone=True), {web.key: web}, [web.key])
+    [lowered] = plan.groups.values()
+    assert lowered.priority <= 100 < min(others)
+    plan.update(seen, {web.key: web}, [])
+    [restored] = plan.groups.values()
+    assert restored.priority > 100
+    # It announces nothing of its own accord, and lets the master on the other side have its peace.
+    text = render_configuration([Instance(lowered, "eth0", has_ipv4=True)], "f", "root", is_alone=True)
+    assert "vrrp_garp_master_refresh 0\n" in text
+    assert "advert_int 1.0\n" in text
+
+
 def test_the_configuration_has_all_groups():
     [group] = groups(view(), service("a", "10.1.0.1", "fd00:b::1")).values()
     text = render_configuration([Instance(group, "eth0", has_ipv4=True)], "/run/fifo", "root")

@@ -190,9 +190,12 @@ REFUSED: dict[Refusal, tuple[World, Pod, str]] = {
 
 
 VOLUMES = {Refusal.VOLUME_NODE, Refusal.NO_VOLUME, Refusal.LOST_VOLUME}
+USING = {"volumes": [{"name": "v", "persistentVolumeClaim": {"claimName": "data"}}]}
 
 
-@pytest.mark.parametrize("refusal", sorted(set(Refusal) - VOLUMES, key=str), ids=lambda refusal: refusal.name)
+@pytest.mark.parametrize(
+    "refusal", sorted(set(Refusal) - VOLUMES - {Refusal.CLAIM_IN_USE}, key=str), ids=lambda refusal: refusal.name
+)
 def test_every_rejection_has_a_reason(refusal: Refusal) -> None:
     world, refused, text = REFUSED[refusal]
     assert world.choose(refused) == f"0/1 nodes are available: {text}"
@@ -209,6 +212,16 @@ def test_volumes_reject_nodes(refusal: Refusal) -> None:
     )
     only = schedule_pod(facts, world.state.nodes(), {}, lambda one: None if one.metadata.name == "m" else refusal)
     assert only.node_name == "m"
+
+
+def test_a_claim_for_one_pod_is_in_use_on_every_node() -> None:
+    world = World(node("n"), node("m")).put(pod("q", **USING), "n")
+    facts = PodFacts.of(pod("p", **USING))
+    placement = schedule_pod(facts, world.state.nodes(), {}, None, {"data"})
+    assert placement.message.startswith(f"0/2 nodes are available: 2 {Refusal.CLAIM_IN_USE.value}.")
+    assert schedule_pod(facts, world.state.nodes(), {}, None, {"p-data"}).node_name
+    owner = World(node("n")).put(pod("q", volumes=[{"name": "data", "ephemeral": {}}]), "n")
+    assert not schedule_pod(facts, owner.state.nodes(), {}, None, {"q-data"}).node_name
 
 
 def test_a_reason_that_holds_for_every_node() -> None:
@@ -429,6 +442,12 @@ def test_requests_of_a_pod_include_init_containers_and_overhead(
 ) -> None:
     one = pod("p", initContainers=init, containers=[container(cpu) for cpu in main])
     assert pod_requests(one.spec)["cpu"] == expected
+
+
+def test_requests_of_the_pod_as_a_whole_and_overhead() -> None:
+    whole = {"resources": {"requests": {"cpu": "1500m", "memory": "1Gi"}}}
+    one = pod("p", containers=[container("4"), container("1")], overhead={"cpu": "250m", "pods": 1}, **whole)
+    assert pod_requests(one.spec) == {"cpu": 1750, "memory": 1 << 30, "pods": 1}
 
 
 def test_container_ports_without_a_host_port_do_not_conflict() -> None:

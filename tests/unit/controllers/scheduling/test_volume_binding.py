@@ -7,6 +7,8 @@ import pytest
 
 from bridgehead.controllers.scheduling.placement import Refusal
 from bridgehead.controllers.scheduling.volume_binding import PodClaims, plan_bindings, refuse_node, sort_claims
+from bridgehead.objects.core import Pod
+from bridgehead.objects.meta import OwnerReference
 from bridgehead.objects.storage import SELECTED_NODE, PersistentVolumeClaim, StorageClass
 from tests.unit.controllers.volumes.sample_volumes import claim, node, on_node, pod_with, storage_class, volume
 
@@ -43,6 +45,20 @@ def sort(*claims: PersistentVolumeClaim, kind: StorageClass | None = DELAYED, na
 )
 def test_what_blocks_a_pod(found, blocked) -> None:
     assert found.blocked == blocked
+
+
+def test_the_claim_of_an_ephemeral_volume_belongs_to_the_pod() -> None:
+    volumes = [{"name": "v", "ephemeral": {"volumeClaimTemplate": {"spec": {}}}}]
+    meta = {"name": "p", "namespace": "n", "uid": "u"}
+    pod = msgspec.convert({"metadata": meta, "spec": {"volumes": volumes}}, Pod)
+    found = claim("p-v", accessModes=["ReadWriteOncePod"])
+    owner = OwnerReference(api_version="v1", kind="Pod", name="p", uid="u", controller=True)
+    owned = msgspec.structs.replace(found, metadata=msgspec.structs.replace(found.metadata, owner_references=(owner,)))
+    waiting = 'waiting for ephemeral volume controller to create the persistentvolumeclaim "p-v"'
+    foreign = "PVC n/p-v was not created for pod n/p (pod is not owner)"
+    for present, blocked in ((None, waiting), (found, foreign), (owned, "")):
+        assert sort_claims(pod, lambda key, one=present: one, {}, lambda name: DELAYED).blocked == blocked
+    assert sort_claims(pod, lambda key: owned, {}, lambda name: DELAYED).exclusive == {"p-v"}
 
 
 def test_the_node_of_a_bound_volume() -> None:

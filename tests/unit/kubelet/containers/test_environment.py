@@ -9,6 +9,7 @@ import pytest
 from bridgehead.kubelet.containers.environment import (
     EnvironmentSources,
     container_environment,
+    declared_variables,
     expand,
     service_variables,
 )
@@ -20,6 +21,7 @@ from bridgehead.objects.core import (
     EnvFromSource,
     EnvVar,
     EnvVarSource,
+    FileKeySelector,
     KeySelector,
     ObjectFieldSelector,
     Pod,
@@ -175,11 +177,15 @@ SECRET = Secret(
 )
 
 
+FILES = {("shared", "app.env"): "COLOR='red'\n# size\nEMPTY=''\n", ("shared", "bad.env"): "COLOR=red\n"}
+
+
 def sources(*services):
     return EnvironmentSources(
         services=services,
         config_map=lambda name: CONFIG if name == "cfg" else None,
         secret=lambda name: SECRET if name == "sec" else None,
+        env_file=lambda volume, path: FILES.get((volume, path)),
         addresses=Addresses(("10.244.1.5", "fd00:10:244:1::5"), ("10.0.0.201", "fd00:10::201")),
         allocatable={"cpu": "4", "memory": "8Gi"},
     )
@@ -284,3 +290,27 @@ def test_env_from_adds_a_prefix_and_skips_invalid_names():
     assert environment(Container(name="c", env_from=(odd, missing))) == {"P_COLOR": "red", "P_size": "3"}
     with pytest.raises(ConfigNotReady, match='secret "none" not found'):
         environment(Container(name="c", env_from=(EnvFromSource(secret_ref=SourceReference(name="none")),)))
+
+
+def from_file(key, path="app.env", **more):
+    reference = FileKeySelector(volume_name="shared", path=path, key=key, **more)
+    variable = EnvVar(name="X", value_from=EnvVarSource(file_key_ref=reference))
+    return environment(Container(name="c", env=(variable,))).get("X")
+
+
+def test_variables_of_env_files():
+    assert (from_file("COLOR"), from_file("EMPTY")) == ("red", "")
+    assert from_file("SIZE", optional=True) is None
+    assert from_file("SIZE", path="none.env", optional=True) is None
+    for path in ("app.env", "none.env"):
+        with pytest.raises(ConfigNotReady, match=f'environment variable key "SIZE" not found in file "{path}"'):
+            from_file("SIZE", path)
+    with pytest.raises(ConfigNotReady, match="couldn't parse env file: invalid environment variable format at line 1"):
+        from_file("COLOR", "bad.env", optional=True)
+
+
+def test_the_variables_that_a_pod_sets_itself():
+    imported = EnvFromSource(prefix="P_", config_map_ref=SourceReference(name="cfg"))
+    own = Container(name="c", env_from=(imported,), env=(EnvVar(name="A", value="1"), EnvVar(name="P_size")))
+    pod = Pod(metadata=ObjectMeta(name="p", namespace="default"), spec=PodSpec(containers=(own,)))
+    assert declared_variables(pod, own, sources(REDIS)) == ("P_COLOR", "P_size", "A")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from bridgehead.kubelet.containers.mounts import plan_mounts
+from bridgehead.kubelet.containers.mounts import plan_mounts, volume_images
 from bridgehead.kubelet.errors import ConfigNotReady
 from bridgehead.kubelet.runtimes.runtime import Mount
 from tests.unit.kubelet.pod_factory import make_pod
@@ -16,9 +16,11 @@ def mounted(env=None, **mount):
         {"name": name, "persistentVolumeClaim": {"claimName": "c", "readOnly": name == "ro"}} for name in ("rw", "ro")
     ]
     container = {"name": "app", "volumeMounts": [{"name": "dir", "mountPath": "/m", **mount}]}
+    volumes += [{"name": "eph", "ephemeral": {"volumeClaimTemplate": {"spec": {}}}}]
+    volumes += [{"name": "img", "image": {"reference": "files:1", "pullPolicy": "Always"}}]
     made = make_pod(containers=[container], volumes=volumes)
     return plan_mounts(
-        made, made.spec.containers[0], env or {}, {name: f"/v/{name}" for name in ("dir", "cfg", "rw", "ro")}
+        made, made.spec.containers[0], env or {}, {name: f"/v/{name}" for name in ("dir", "cfg", "rw", "ro", "eph")}
     )
 
 
@@ -30,6 +32,11 @@ def mounted(env=None, **mount):
         ({"name": "cfg"}, Mount(source="/v/cfg", target="/m", read_only=True)),
         ({"name": "rw"}, Mount(source="/v/rw", target="/m", follows_links=False)),
         ({"name": "ro"}, Mount(source="/v/ro", target="/m", read_only=True, follows_links=False)),
+        ({"name": "eph"}, Mount(source="/v/eph", target="/m", follows_links=False)),
+        (
+            {"name": "img", "subPath": "a"},
+            Mount(source="", target="/m", read_only=True, sub_path="a", image="files:1"),
+        ),
         ({"subPath": "x/..y"}, Mount(source="/v/dir", target="/m", sub_path="x/..y")),
         ({"subPathExpr": "$(A)/$$(B)"}, Mount(source="/v/dir", target="/m", sub_path="1/$(B)")),
     ],
@@ -53,3 +60,11 @@ def test_invalid_mounts_are_refused(mount, message):
     with pytest.raises(ConfigNotReady) as error:
         mounted({"A": "1", "UP": "../x", "ROOT": "/", "EMPTY": ""}, **mount)
     assert str(error.value) == message
+
+
+def test_the_images_that_a_container_mounts():
+    volumes = [{"name": name, "image": {"reference": f"{name}:1"}} for name in ("a", "b")]
+    container = {"name": "app", "volumeMounts": [{"name": "b", "mountPath": "/m"}]}
+    made = make_pod(containers=[container, {"name": "other"}], volumes=volumes)
+    assert [image.reference for image in volume_images(made, made.spec.containers[0])] == ["b:1"]
+    assert volume_images(made, made.spec.containers[1]) == []

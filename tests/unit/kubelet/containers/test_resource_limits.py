@@ -28,6 +28,14 @@ def limited(limits=None, requests=None, qos_class="Burstable", **spec):
             limited({"memory": "1Gi", "cpu": 2}, qos_class="Guaranteed"),
             Limits(memory=GIB, cpu_millis=2000, cpu_request_millis=2000, pids=9, oom_score_adj=-997),
         ),
+        (
+            limited({"cpu": 2}, resources={"limits": {"memory": "1Gi", "cpu": 4}}),
+            Limits(memory=GIB, cpu_millis=2000, cpu_request_millis=2000, pids=9, oom_score_adj=999),
+        ),
+        (
+            limited(resources={"limits": {"memory": "1Gi", "cpu": 4}}),
+            Limits(memory=GIB, cpu_millis=4000, pids=9, oom_score_adj=999),
+        ),
         (limited({"memory": "0", "cpu": "0"}), Limits(pids=9, oom_score_adj=999)),
         (limited({"cpu": "0.1m"}), Limits(cpu_millis=1, cpu_request_millis=1, pids=9, oom_score_adj=999)),
     ],

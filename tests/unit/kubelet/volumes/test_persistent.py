@@ -110,3 +110,29 @@ async def test_the_volume_of_a_claim_is_fetched_once() -> None:
 async def test_claims_that_cannot_be_used(objects: tuple[Any, ...], message: str) -> None:
     with pytest.raises(VolumeNotReady, match=message):
         await Claims(Api(*objects), "node1").fetch(POD)  # type: ignore[arg-type]
+
+
+EPHEMERAL = make_pod(volumes=[{"name": "v", "ephemeral": {"volumeClaimTemplate": {"spec": {}}}}])
+
+
+async def test_the_claim_of_an_ephemeral_volume_belongs_to_the_pod() -> None:
+    with pytest.raises(VolumeNotReady, match=r"PVC default/data was not created for pod .* \(pod is not owner\)"):
+        await Claims(Api(claim(), volume()), "node1").fetch(EPHEMERAL)  # type: ignore[arg-type]
+    owner = {"apiVersion": "v1", "kind": "Pod", "name": "p", "uid": EPHEMERAL.metadata.uid, "controller": True}
+    meta = msgspec.convert({"name": "p-v", "uid": "u", "ownerReferences": [owner]}, type(claim().metadata))
+    owned = Claims(Api(msgspec.structs.replace(claim(), metadata=meta), volume()), "node1")  # type: ignore[arg-type]
+    await owned.fetch(EPHEMERAL)
+    assert owned.volume(EPHEMERAL, "v").metadata.name == "pv"
+
+
+async def test_a_volume_for_one_pod_has_one_holder() -> None:
+    claims = Claims(Api(claim(), volume(accessModes=["ReadWriteOncePod"])), "node1")  # type: ignore[arg-type]
+    other = msgspec.structs.replace(POD, metadata=msgspec.structs.replace(POD.metadata, uid="other"))
+    for one in (POD, other):
+        await claims.fetch(one)
+    claims.hold(POD)
+    claims.hold(POD)
+    with pytest.raises(VolumeNotReady, match="uses the ReadWriteOncePod access mode and is already in use by another"):
+        claims.hold(other)
+    claims.forget(POD.metadata.uid)
+    claims.hold(other)

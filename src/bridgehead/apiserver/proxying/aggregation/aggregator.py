@@ -19,7 +19,7 @@ from bridgehead.apiserver.errors import ApiStatus
 from bridgehead.apiserver.handlers.discovery import Discovery
 from bridgehead.apiserver.handlers.external import ExternalApi
 from bridgehead.apiserver.handlers.openapi import OpenApi
-from bridgehead.apiserver.http.request import Request, Response
+from bridgehead.apiserver.http.request import Request, Response, text_response
 from bridgehead.apiserver.http.tunnel import asks_for_upgrade
 from bridgehead.apiserver.proxying.connections import Connections
 from bridgehead.apiserver.proxying.routes import Route, pass_on
@@ -344,5 +344,4 @@ def _concerns(change: Change, service: str) -> bool:
 
 def _text(status: int, message: str) -> Response:
     """Return an error as text, as Go's http.Error writes it."""
-    headers = ((b"x-content-type-options", b"nosniff"),)
-    return Response(status, message.encode() + b"\n", "text/plain; charset=utf-8", headers)
+    return text_response(status, f"{message}\n")

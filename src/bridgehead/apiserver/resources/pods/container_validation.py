@@ -26,7 +26,7 @@ from bridgehead.objects.quantities import canonical_quantity
 from .probe_validation import validate_handler, validate_probe
 from .security_validation import validate_security_context
 
-_PULL_POLICIES = ("Always", "IfNotPresent", "Never")
+PULL_POLICIES = ("Always", "IfNotPresent", "Never")
 _MESSAGE_POLICIES = ("FallbackToLogsOnError", "File")
 _PROPAGATIONS = ("Bidirectional", "HostToContainer", "None")
 _RECURSIVE_READ_ONLY = ("Disabled", "Enabled", "IfPossible")
@@ -97,7 +97,7 @@ def validate_container(
     is_privileged = context.get("privileged", False)
     mounts = container.get("volumeMounts", ())
     errors.extend(_validate_mounts(f"{path}.volumeMounts", mounts, volumes, is_privileged=is_privileged))
-    errors.extend(field.one_of(f"{path}.imagePullPolicy", container.get("imagePullPolicy"), _PULL_POLICIES))
+    errors.extend(field.one_of(f"{path}.imagePullPolicy", container.get("imagePullPolicy"), PULL_POLICIES))
     errors.extend(_validate_resources(f"{path}.resources", container.get("resources", {})))
     errors.extend(validate_security_context(f"{path}.securityContext", context, host_users=host_users))
     for hook, handler in container.get("lifecycle", {}).items():
@@ -161,10 +161,19 @@ def _validate_env_source(path: str, source: JsonObject, value: str) -> list[Fiel
             referent, key = reference.get("name", ""), reference.get("key", "")
             errors.extend(field.invalid_for(f"{path}.{name}.name", referent, check_dns1123_subdomain(referent)))
             errors.extend(field.required_valid(f"{path}.{name}.key", key, check_config_key))
+    if "fileKeyRef" in source:
+        errors.extend(_validate_file_key_ref(f"{path}.fileKeyRef", source["fileKeyRef"]))
     if value:
         errors.append(field.invalid(path, "", "may not be specified when `value` is not empty"))
     elif len(given) > 1:
         errors.append(field.invalid(path, "", "may not have more than one field specified at a time"))
+    return errors
+
+
+def _validate_file_key_ref(path: str, reference: JsonObject) -> list[FieldError]:
+    errors = [field.required(f"{path}.{name}") for name in ("key", "volumeName") if not reference.get(name)]
+    file = reference.get("path", "")
+    errors.extend(field.required_valid(f"{path}.path", file, check_local_path))
     return errors
 
 

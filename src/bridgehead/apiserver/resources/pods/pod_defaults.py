@@ -10,10 +10,14 @@ from collections.abc import Iterator
 from typing import Any
 
 from bridgehead.apiserver.resource import JsonObject
+from bridgehead.objects.quantities import format_quantity
+
+from .pod_resources import pod_amounts
 
 _FILE_MODE = 0o644
 _TOKEN_SECONDS = 3600
 _PROBES = ("livenessProbe", "readinessProbe", "startupProbe")
+_POD_LEVEL = ("cpu", "memory")  # of which a pod as a whole may have requests and limits
 _HOOKS = ("postStart", "preStop")
 
 
@@ -44,6 +48,21 @@ def set_pod_defaults(spec: JsonObject) -> None:
             for port in container.get("ports", ()):
                 if not port.get("hostPort"):
                     port["hostPort"] = port.get("containerPort", 0)
+    _set_request_defaults(spec)
+
+
+def _set_request_defaults(spec: JsonObject) -> None:
+    """Set the requests of the pod as a whole, if it has limits: those of its containers, else its limits."""
+    limits = spec.get("resources", {}).get("limits", {})
+    if not limits:
+        return
+    requests = spec["resources"].setdefault("requests", {})
+    of_containers: JsonObject = {name: spec[name] for name in ("containers", "initContainers") if name in spec}
+    for name, amount in pod_amounts(of_containers, "requests").items():
+        if name in _POD_LEVEL or name.startswith("hugepages-"):
+            requests.setdefault(name, format_quantity(amount.value, is_binary=amount.is_binary))
+    for name, limit in limits.items():
+        requests.setdefault(name, limit)
 
 
 def containers_of(spec: JsonObject) -> Iterator[JsonObject]:
@@ -113,6 +132,11 @@ def _set_volume_defaults(volume: JsonObject) -> None:
             volume[source].setdefault("defaultMode", _FILE_MODE)
     if "hostPath" in volume:
         volume["hostPath"].setdefault("type", "")
+    if "ephemeral" in volume:
+        template = volume["ephemeral"].get("volumeClaimTemplate", {})
+        template.setdefault("spec", {}).setdefault("volumeMode", "Filesystem")
+    if "image" in volume and not volume["image"].get("pullPolicy"):
+        volume["image"]["pullPolicy"] = pull_policy_for(volume["image"].get("reference", ""))
     for item in _downward_items(volume):
         _set_field_ref_defaults(item)
     for source in volume.get("projected", {}).get("sources", ()):

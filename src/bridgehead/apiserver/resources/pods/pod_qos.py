@@ -14,10 +14,13 @@ _COMPUTE = ("cpu", "memory")
 
 
 def qos_class(spec: JsonObject) -> str:
-    """Return `Guaranteed` if every container's limits equal its requests, `BestEffort` if there are none of either."""
+    """Return `Guaranteed` if every container's limits equal its requests, `BestEffort` if there are none of either.
+
+    Resources of the pod as a whole count instead of those of its containers.
+    """
     has_amounts = False
     is_guaranteed = True
-    for container in containers_of(spec):
+    for container in [spec] if spec.get("resources") else containers_of(spec):
         resources = container.get("resources", {})
         requests, limits = _amounts(resources.get("requests", {})), _amounts(resources.get("limits", {}))
         has_amounts = has_amounts or bool(requests or limits)

@@ -27,6 +27,7 @@ from .affinity_validation import validate_affinity
 from .container_validation import validate_container
 from .ephemeral_validation import validate_ephemeral_containers
 from .pod_qos import qos_class
+from .probe_validation import validate_stop_signal
 from .resize_validation import validate_resize_policies
 from .security_validation import validate_pod_security_context
 from .volume_validation import validate_volumes
@@ -113,6 +114,7 @@ def _validate_containers(path: str, spec: JsonObject, volumes: Collection[str]) 
         for index, container in enumerate(spec.get(kind, ())):
             item = f"{path}.{kind}[{index}]"
             errors.extend(validate_container(item, container, volumes, grace, host_users=host_users))
+            errors.extend(validate_stop_signal(f"{item}.lifecycle.stopSignal", container, spec.get("os", {})))
             name = container.get("name", "")
             if name and name in names:
                 errors.append(field.duplicate(f"{item}.name", name))

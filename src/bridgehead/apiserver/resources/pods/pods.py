@@ -21,6 +21,7 @@ from .pod_references import MIRROR_POD
 from .pod_validation import validate_pod_spec, validate_pod_update
 from .pod_warnings import warn_of_pod_spec
 from .resize_validation import RESIZE, validate_resize, with_resources_only
+from .volume_validation import validate_image_references
 
 _EVICTION_SECONDS = 300
 _TOLERATED_TAINTS = (NOT_READY, UNREACHABLE)
@@ -62,7 +63,8 @@ class PodStrategy(Strategy):
         return validate_pod_spec("spec", obj.get("spec", {}))
 
     def validate_create(self, obj: JsonObject) -> list[FieldError]:
-        return validate_new_pod(obj.get("spec", {}))
+        spec = obj.get("spec", {})
+        return [*validate_new_pod(spec), *validate_image_references("spec.volumes", spec.get("volumes", ()))]
 
     def validate_update(self, obj: JsonObject, old: JsonObject, subresource: str) -> list[FieldError]:
         if subresource == SUBRESOURCE:

@@ -10,11 +10,14 @@ from collections.abc import Sequence
 
 from bridgehead.apiserver.resource import FieldError, JsonObject
 from bridgehead.apiserver.resources.shared import field
+from bridgehead.apiserver.resources.shared.claim_validation import validate_claim_spec
 from bridgehead.apiserver.resources.shared.keys import check_local_path
+from bridgehead.apiserver.resources.shared.metadata_validation import validate_annotations, validate_labels
 from bridgehead.apiserver.resources.shared.quantities import amount_of
 from bridgehead.objects.names import check_dns1123_label
 
 from .container_validation import (
+    PULL_POLICIES,
     validate_field_ref,
     validate_resource_field_ref,
 )
@@ -90,7 +93,29 @@ def _validate_source(path: str, volume: JsonObject) -> list[FieldError]:
         case "persistentVolumeClaim":
             if not source.get("claimName"):
                 errors.append(field.required(f"{item}.claimName"))
+        case "ephemeral":
+            errors.extend(_validate_claim_template(f"{item}.volumeClaimTemplate", source.get("volumeClaimTemplate")))
+        case "image":
+            errors.extend(field.one_of(f"{item}.pullPolicy", source.get("pullPolicy"), PULL_POLICIES))
     return errors
+
+
+def _validate_claim_template(path: str, template: JsonObject | None) -> list[FieldError]:
+    if template is None:
+        return [field.required(path)]
+    metadata = template.get("metadata", {})
+    errors = validate_labels(f"{path}.metadata.labels", metadata.get("labels", {}))
+    errors.extend(validate_annotations(f"{path}.metadata.annotations", metadata.get("annotations", {})))
+    return [*errors, *validate_claim_spec(f"{path}.spec", template.get("spec", {}))]
+
+
+def validate_image_references(path: str, volumes: Sequence[JsonObject]) -> list[FieldError]:
+    """Validate that image volumes of a pod name an image. A template may leave it to who makes pods of it."""
+    return [
+        field.required(f"{path}[{index}].image.reference")
+        for index, volume in enumerate(volumes)
+        if "image" in volume and not volume["image"].get("reference")
+    ]
 
 
 def _validate_host_path(path: str, source: JsonObject) -> list[FieldError]:

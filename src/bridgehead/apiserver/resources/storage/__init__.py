@@ -1,18 +1,19 @@
 """Kinds of storage: PersistentVolume, PersistentVolumeClaim (core/v1), and those of storage.k8s.io/v1.
 
-One module for each kind, and `storage_rules` with their common rules. The controllers bind and provision hostPath and
+One module for each kind, with common rules in `shared.storage_rules`. The controllers bind and provision hostPath and
 local volumes; the kinds for CSI drivers are for other people's controllers.
 
 Other packages import from here.
 """
 
+from bridgehead.apiserver.resources.shared.storage_rules import class_of
+
 from .csidrivers import RESOURCE as CSI_DRIVERS
 from .csinodes import RESOURCE as CSI_NODES
 from .csistoragecapacities import RESOURCE as CSI_STORAGE_CAPACITIES
 from .persistentvolumeclaims import RESOURCE as PERSISTENT_VOLUME_CLAIMS
-from .persistentvolumeclaims import set_claim_defaults, validate_claim_spec
+from .persistentvolumeclaims import set_claim_defaults
 from .persistentvolumes import RESOURCE as PERSISTENT_VOLUMES
-from .storage_rules import class_of
 from .storageclasses import RESOURCE as STORAGE_CLASSES
 from .storageclasses import is_default as is_default_storage_class
 from .volumeattachments import RESOURCE as VOLUME_ATTACHMENTS
@@ -30,5 +31,4 @@ __all__ = [
     "class_of",
     "is_default_storage_class",
     "set_claim_defaults",
-    "validate_claim_spec",
 ]

@@ -8,9 +8,8 @@ from __future__ import annotations
 from bridgehead.apiserver.resource import Column, FieldError, JsonObject, Resource, Strategy
 from bridgehead.apiserver.resources.shared import field
 from bridgehead.apiserver.resources.shared.columns import AGE, NAME, at
+from bridgehead.apiserver.resources.shared.storage_rules import validate_driver_name
 from bridgehead.objects.names import check_dns1123_subdomain, check_qualified_name
-
-from .storage_rules import validate_driver_name
 
 _MAX_NODE_ID = 256
 

@@ -8,21 +8,16 @@ from __future__ import annotations
 
 from bridgehead.apiserver.resource import Column, FieldError, JsonObject, Resource, StatusStrategy, copied
 from bridgehead.apiserver.resources.shared import field
+from bridgehead.apiserver.resources.shared.claim_validation import validate_claim_spec
 from bridgehead.apiserver.resources.shared.columns import AGE, NAME, UNSET, at, text_column
-from bridgehead.apiserver.resources.shared.metadata_validation import validate_label_selector
-from bridgehead.apiserver.resources.shared.quantities import amount_of, validate_quantity
-from bridgehead.objects.names import check_dns1123_label, check_dns1123_subdomain
-
-from .storage_rules import (
+from bridgehead.apiserver.resources.shared.quantities import amount_of
+from bridgehead.apiserver.resources.shared.storage_rules import (
     BETA_CLASS_ANNOTATION,
-    VOLUME_MODES,
     access_modes_text,
     class_of,
     phase_of,
-    validate_access_modes,
-    validate_class_name,
-    validate_positive_quantity,
 )
+from bridgehead.objects.names import check_dns1123_subdomain
 
 _IMMUTABLE = "spec is immutable after creation except resources.requests and volumeAttributesClassName for bound claims"
 
@@ -85,44 +80,6 @@ def set_claim_defaults(obj: JsonObject) -> None:
     obj.setdefault("spec", {}).setdefault("volumeMode", "Filesystem")
     status = obj.setdefault("status", {})
     status["phase"] = status.get("phase") or "Pending"
-
-
-def validate_claim_spec(path: str, spec: JsonObject) -> list[FieldError]:
-    """Validate the spec of a claim, or of a template of claims."""
-    errors = validate_access_modes(f"{path}.accessModes", spec.get("accessModes", ()))
-    errors.extend(validate_label_selector(f"{path}.selector", spec.get("selector", {})))
-    item, size = f"{path}.resources[storage]", at(spec, "resources", "requests", "storage")
-    if size is None:
-        errors.append(field.required(item))
-    else:
-        errors.extend(validate_quantity(item, size) or validate_positive_quantity(item, size))
-    errors.extend(validate_class_name(path, spec, "storageClassName"))
-    if "volumeMode" in spec:
-        errors.extend(field.one_of(f"{path}.volumeMode", spec["volumeMode"], VOLUME_MODES))
-    source, reference = spec.get("dataSource"), spec.get("dataSourceRef")
-    for name, one in (("dataSource", source), ("dataSourceRef", reference)):
-        if one is not None:
-            errors.extend(_validate_data_source(f"{path}.{name}", one))
-    if source is not None and reference is not None:
-        if reference.get("namespace"):
-            detail = "may not be specified when dataSourceRef.namespace is specified"
-            errors.append(field.invalid(path, f"{path}.dataSource", detail))
-        elif any(source.get(name) != reference.get(name) for name in ("apiGroup", "kind", "name")):
-            errors.append(field.invalid(path, f"{path}.dataSource", "must match dataSourceRef"))
-    return [*errors, *validate_class_name(path, spec, "volumeAttributesClassName")]
-
-
-def _validate_data_source(path: str, source: JsonObject) -> list[FieldError]:
-    errors = [field.required(f"{path}.{name}") for name in ("name", "kind") if not source.get(name)]
-    group = source.get("apiGroup", "")
-    if not group and source.get("kind") != "PersistentVolumeClaim":
-        detail = "must be 'PersistentVolumeClaim' when referencing the default apiGroup"
-        errors.append(field.invalid(path, source.get("kind", ""), detail))
-    if group:
-        errors.extend(field.invalid_for(f"{path}.apiGroup", group, check_dns1123_subdomain(group)))
-    if namespace := source.get("namespace"):
-        errors.extend(field.invalid_for(f"{path}.namespace", namespace, check_dns1123_label(namespace)))
-    return errors
 
 
 def _capacity_cell(claim: JsonObject, now: float) -> str:

@@ -13,9 +13,7 @@ from bridgehead.apiserver.resources.pods import validate_node_selector
 from bridgehead.apiserver.resources.shared import field
 from bridgehead.apiserver.resources.shared.columns import AGE, NAME, UNSET, at, text_column
 from bridgehead.apiserver.resources.shared.quantities import validate_quantity
-from bridgehead.objects.names import check_dns1123_subdomain
-
-from .storage_rules import (
+from bridgehead.apiserver.resources.shared.storage_rules import (
     VOLUME_MODES,
     access_modes_text,
     class_of,
@@ -25,6 +23,7 @@ from .storage_rules import (
     validate_driver_name,
     validate_positive_quantity,
 )
+from bridgehead.objects.names import check_dns1123_subdomain
 
 _SOURCES = (
     *("hostPath", "gcePersistentDisk", "awsElasticBlockStore", "glusterfs", "flocker", "nfs", "rbd", "quobyte"),

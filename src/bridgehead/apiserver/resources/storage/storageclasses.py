@@ -10,9 +10,8 @@ from collections.abc import Sequence
 from bridgehead.apiserver.resource import Column, FieldError, JsonObject, Resource, Strategy
 from bridgehead.apiserver.resources.shared import field
 from bridgehead.apiserver.resources.shared.columns import AGE, NAME, at, text_column
+from bridgehead.apiserver.resources.shared.storage_rules import validate_parameters, validate_provisioner
 from bridgehead.objects.names import check_dns1123_subdomain, check_qualified_name
-
-from .storage_rules import validate_parameters, validate_provisioner
 
 _DEFAULT_ANNOTATION = "storageclass.kubernetes.io/is-default-class"
 _BETA_DEFAULT_ANNOTATION = "storageclass.beta.kubernetes.io/is-default-class"

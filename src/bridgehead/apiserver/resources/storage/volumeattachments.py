@@ -8,10 +8,10 @@ from __future__ import annotations
 from bridgehead.apiserver.resource import Column, FieldError, JsonObject, Resource, StatusStrategy
 from bridgehead.apiserver.resources.shared import field
 from bridgehead.apiserver.resources.shared.columns import AGE, NAME, at, text_column
+from bridgehead.apiserver.resources.shared.storage_rules import validate_driver_name
 from bridgehead.objects.names import check_dns1123_subdomain
 
 from .persistentvolumes import validate_volume_spec
-from .storage_rules import validate_driver_name
 
 _MAX_METADATA_BYTES, _MAX_MESSAGE_BYTES = 256 * 1024, 1024
 _EXACTLY_ONE = "must specify exactly one of inlineVolumeSpec and persistentVolumeName"

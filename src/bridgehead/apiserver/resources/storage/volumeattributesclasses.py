@@ -8,9 +8,8 @@ from __future__ import annotations
 from bridgehead.apiserver.resource import FieldError, JsonObject, Resource, Strategy
 from bridgehead.apiserver.resources.shared import field
 from bridgehead.apiserver.resources.shared.columns import AGE, NAME, text_column
+from bridgehead.apiserver.resources.shared.storage_rules import validate_parameters, validate_provisioner
 from bridgehead.objects.names import check_dns1123_subdomain
-
-from .storage_rules import validate_parameters, validate_provisioner
 
 _IMMUTABLE = ("driverName", "parameters")
 

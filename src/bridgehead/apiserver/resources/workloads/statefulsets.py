@@ -12,8 +12,9 @@ from bridgehead.apiserver.resource import Column, FieldError, JsonObject, Resour
 from bridgehead.apiserver.resources.pods import validate_template
 from bridgehead.apiserver.resources.shared import field
 from bridgehead.apiserver.resources.shared.amounts import is_zero, validate_share
+from bridgehead.apiserver.resources.shared.claim_validation import validate_claim_spec
 from bridgehead.apiserver.resources.shared.columns import AGE, NAME, at, template_columns
-from bridgehead.apiserver.resources.storage import set_claim_defaults, validate_claim_spec
+from bridgehead.apiserver.resources.storage import set_claim_defaults
 from bridgehead.objects.names import check_dns1123_label
 
 from .workload_strategy import TEMPLATE, WorkloadStrategy

@@ -16,6 +16,8 @@ import stat
 from collections.abc import Collection, Mapping
 from typing import Final, NamedTuple
 
+import msgspec
+
 from bridgehead.kubelet.runtimes.isolation import descriptor_paths
 from bridgehead.kubelet.runtimes.isolation.rootfs import (
     DEVICE_LINKS,
@@ -198,6 +200,8 @@ class RootBuilder:
         prepared: list[_PreparedMount] = []
         covered: list[str] = ["/dev", "/proc", "/sys", *self._plan.read_only]
         for mount in order_mounts(mounts):
+            if mount.layers:
+                mount = msgspec.structs.replace(mount, source=self._show_image(mount.layers, len(prepared)))
             source = self._open_source(mount)
             is_directory = stat.S_ISDIR(os.fstat(source).st_mode)
             target = resolve_in_root(mount.target, self._readlink)
@@ -210,6 +214,17 @@ class RootBuilder:
                 prepared.append(_PreparedMount(mount, source, is_directory, target))
             covered.append(target)
         return prepared
+
+    def _show_image(self, layers: tuple[str, ...], number: int) -> str:
+        """Make a directory that shows the files of an image, read-only: its layers belong to all containers."""
+        shown = f"{self._base}/image-{number}"
+        os.mkdir(shown, 0o755)
+        if len(layers) > 1:
+            self._mount_overlay(layers[::-1], shown)
+        else:
+            self._mount(layers[0], shown, "", syscalls.MS_BIND, "")
+            syscalls.set_mount_attributes(shown, syscalls.MOUNT_ATTR_RDONLY)
+        return shown
 
     def _make_mount_point(self, requested: str, target: str, *, is_directory: bool) -> None:
         try:
@@ -373,6 +388,8 @@ class RootBuilder:
             return descriptor_paths.open_beneath(volume, mount.sub_path)
         except OSError as error:
             reason = str(error.strerror) if isinstance(error, descriptor_paths.EscapesVolume) else _reason(error)
+            if mount.layers and error.errno == errno.EROFS:  # a missing directory can't be made in an image
+                reason = os.strerror(errno.ENOENT)
             raise RootFailure(f'failed to prepare subPath "{mount.sub_path}" of "{mount.target}": {reason}') from error
         finally:
             os.close(volume)

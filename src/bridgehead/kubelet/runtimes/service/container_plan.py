@@ -9,7 +9,8 @@ from typing import Final
 
 import msgspec
 
-from bridgehead.kubelet.runtimes.images import busybox
+from bridgehead.kubelet.runtimes.images import host_tools
+from bridgehead.kubelet.runtimes.images.host_tools import HostTools
 from bridgehead.kubelet.runtimes.images.resolver import ResolvedImage
 from bridgehead.kubelet.runtimes.isolation import privileges, rootfs, seccomp
 from bridgehead.kubelet.runtimes.isolation.privileges import Privileges
@@ -26,6 +27,7 @@ from bridgehead.kubelet.runtimes.runtime import (
 from bridgehead.kubelet.runtimes.spawn.jobs import Part, Program, RunContainer, StandInProgram
 from bridgehead.kubelet.runtimes.spawn.program_start import DEFAULT_PATH
 from bridgehead.kubelet.runtimes.standins import program_scripts
+from bridgehead.kubelet.runtimes.standins.standin import Setup, StandIn
 
 _UID_MAP: Final = "/proc/self/uid_map"
 _GID_MAP: Final = "/proc/self/gid_map"
@@ -35,13 +37,13 @@ class NodeFiles(msgspec.Struct, frozen=True, kw_only=True):
     """Files of the node that containers see.
 
     `host_root` is the root file system of containers whose image has none. `base` is an empty directory that a
-    container may cover while it builds its root. `applets` is the directory of BusyBox applets, "" without BusyBox.
-    `own_paths` are those of this interpreter and its modules.
+    container may cover while it builds its root. `tools` are the host's programs for stand-ins. `own_paths` are those
+    of this interpreter and its modules.
     """
 
     host_root: RootPlan
     base: str
-    applets: str
+    tools: HostTools
     own_paths: Collection[str]
 
 
@@ -61,11 +63,12 @@ class ContainerPlanner:
         environment = plan_environment(image.image, spec, sandbox.hostname)
         mounts = list(spec.mounts)
         files = {} if image.layers is not None else {"/etc/hostname": f"{sandbox.hostname}\n"}
+        setup = plan_setup(spec)
         if image.stand_in is not None:
-            files |= {**image.stand_in.files, **program_scripts.scripts(image.stand_in, image.tag)}
-            if image.stand_in.busybox and self._files.applets:
-                mounts.append(Mount(source=self._files.applets, target=busybox.APPLETS, read_only=True))
-                environment["PATH"] = f"{busybox.APPLETS}:{environment['PATH']}"
+            files |= {**image.stand_in.files, **program_scripts.scripts(image.stand_in, image.tag, setup)}
+            tools, path = plan_tools(image.stand_in, self._files.tools, environment["PATH"])
+            mounts += tools
+            environment["PATH"] = path
         if image.part or (image.stand_in is not None and image.stand_in.programs):
             mounts += [
                 Mount(source=path, target=path, read_only=True)
@@ -82,7 +85,7 @@ class ContainerPlanner:
                 working_dir=plan_working_dir(image.image, spec),
                 privileges=self._plan_privileges(spec.security),
                 image_user=image.image.user,
-                built_in=_find_built_in(argv, image, sandbox.hostname),
+                built_in=_find_built_in(argv, image, sandbox.hostname, setup),
             ),
             root=self._files.host_root if image.layers is None else rootfs.plan_image_root(image.layers),
             files=files,
@@ -100,6 +103,33 @@ class ContainerPlanner:
             no_new_privileges=security.no_new_privileges,
             filter=_compile_filter(security.seccomp, names),
         )
+
+
+def plan_tools(stand_in: StandIn, tools: HostTools, path: str) -> tuple[list[Mount], str]:
+    """Mounts of the host's programs for a stand-in, and its PATH: links first, scripts for missing programs last."""
+    mounts = []
+    if stand_in.tools:
+        links, target = {
+            "busybox": (tools.busybox, host_tools.BUSYBOX),
+            "network": (tools.network, host_tools.NETWORK),
+        }[stand_in.tools]
+        if links:
+            mounts.append(Mount(source=links, target=target, read_only=True))
+            path = f"{target}:{path}"
+        if tools.lacking:
+            mounts.append(Mount(source=tools.lacking, target=host_tools.LACKING, read_only=True))
+            path = f"{path}:{host_tools.LACKING}"
+    return mounts, path
+
+
+def plan_setup(spec: ContainerSpec) -> Setup:
+    """The declarations of the pod for the container, for the log of a stand-in."""
+    return Setup(
+        image=spec.image.name,
+        ports=spec.ports,
+        variables=spec.variables,
+        mounts=tuple(mount.target for mount in spec.mounts),
+    )
 
 
 def plan_argv(image: Image, spec: ContainerSpec) -> tuple[str, ...]:
@@ -140,13 +170,15 @@ def _compile_filter(profile: Seccomp, capabilities: frozenset[str]) -> bytes:
         raise RuntimeFailure(str(error)) from error
 
 
-def _find_built_in(argv: tuple[str, ...], image: ResolvedImage, hostname: str) -> Part | StandInProgram | None:
+def _find_built_in(
+    argv: tuple[str, ...], image: ResolvedImage, hostname: str, setup: Setup
+) -> Part | StandInProgram | None:
     """The built-in program for `argv`, None if `argv` is to be executed."""
     name = os.path.basename(argv[0]) if argv else ""
     if image.part and name in ("bridgehead", f"kube-{image.part}", image.part):
         return Part(argv[1:] if name == "bridgehead" else (image.part, *argv[1:]))
     if image.stand_in is not None and name in image.stand_in.programs:
-        return StandInProgram(image.stand_in.name, name, image.tag, hostname)
+        return StandInProgram(image.stand_in.name, name, image.tag, hostname, setup)
     return None
 
 

@@ -8,12 +8,15 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import re
 import signal
 import socket
 from collections.abc import Callable
 from typing import Final
 
-from bridgehead.kubelet.runtimes.images import busybox, resolver
+import msgspec
+
+from bridgehead.kubelet.runtimes.images import host_tools, resolver
 from bridgehead.kubelet.runtimes.images.resolver import ImageDirectories
 from bridgehead.kubelet.runtimes.isolation import cgroups, host_files, privileges
 from bridgehead.kubelet.runtimes.runtime import (
@@ -22,6 +25,7 @@ from bridgehead.kubelet.runtimes.runtime import (
     ExecResult,
     Image,
     Limits,
+    Mount,
     RuntimeFailure,
     RuntimeFeatures,
     SandboxInfo,
@@ -36,6 +40,7 @@ from bridgehead.kubelet.runtimes.service.process_ledger import ProcessLedger
 from bridgehead.kubelet.runtimes.service.reactor import Reactor
 from bridgehead.kubelet.runtimes.service.sandboxes import Sandbox, SandboxMaker
 from bridgehead.kubelet.runtimes.service.tasks import Task
+from bridgehead.kubelet.runtimes.spawn.program_start import DEFAULT_PATH
 from bridgehead.kubelet.runtimes.spawn.zygote import Zygote
 
 # As with containerd.
@@ -234,6 +239,15 @@ class RuntimeService:
         task.fork(self._zygote)
         record.pause = task
 
+    def _with_layers(self, mount: Mount) -> Mount:
+        """Find the files of a mounted image. Raises `ImageUnavailable`, `RuntimeFailure`."""
+        if not mount.image:
+            return mount
+        found = resolver.resolve_image(mount.image, self._images)
+        if not found.layers:
+            raise RuntimeFailure(f'image "{mount.image}" has no files to mount: {found.image.id}')
+        return msgspec.structs.replace(mount, layers=found.layers)
+
     def _start(
         self,
         record: SandboxRecord,
@@ -245,6 +259,7 @@ class RuntimeService:
         earlier = record.attempts_of(spec.name)
         image = resolver.resolve_image(spec.image.name, self._images)
         sandbox = record.sandbox
+        spec = msgspec.structs.replace(spec, mounts=tuple(self._with_layers(mount) for mount in spec.mounts))
         job = self._planner.plan(spec, sandbox.spec, sandbox.descriptors, image)
 
         def on_start(task: Task, failure: RuntimeFailure | None) -> None:
@@ -345,11 +360,13 @@ class RuntimeService:
 
 
 def parse_signal(text: str) -> int:
-    """Return the number of an image's stop signal, SIGTERM if it names none that exists."""
-    name = text.strip().upper()
-    if name.isdecimal():
-        return int(name) if int(name) in signal.valid_signals() else signal.SIGTERM
-    return getattr(signal.Signals, name if name.startswith("SIG") else f"SIG{name}", signal.SIGTERM)
+    """Return the number of a stop signal ("SIGQUIT", "RTMIN+3", "3"), SIGTERM if it names none that exists."""
+    found = re.fullmatch(r"(\w*)([+-]\d+)?", text.strip().upper())
+    if found is None:
+        return signal.SIGTERM
+    name, offset = found[1], int(found[2] or 0)
+    base = int(name) if name.isdecimal() else int(getattr(signal.Signals, f"SIG{name.removeprefix('SIG')}", 0))
+    return base + offset if base and base + offset in signal.valid_signals() else signal.SIGTERM
 
 
 def _make_planner(root_dir: str, *, has_cgroups: bool) -> ContainerPlanner:
@@ -358,7 +375,7 @@ def _make_planner(root_dir: str, *, has_cgroups: bool) -> ContainerPlanner:
     files = NodeFiles(
         host_root=host_files.observe_host_root(os.path.join(root_dir, "copies")),
         base=base,
-        applets=busybox.prepare_applets(os.path.join(root_dir, "busybox")),
+        tools=host_tools.prepare_tools(root_dir, DEFAULT_PATH),
         own_paths=host_files.own_paths(),
     )
     with open("/proc/self/status", encoding="utf-8", errors="replace") as status:

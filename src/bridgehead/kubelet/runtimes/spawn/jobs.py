@@ -11,6 +11,7 @@ import msgspec
 from bridgehead.kubelet.runtimes.isolation.privileges import Privileges
 from bridgehead.kubelet.runtimes.isolation.rootfs import RootPlan
 from bridgehead.kubelet.runtimes.runtime import ContainerSpec
+from bridgehead.kubelet.runtimes.standins.standin import Setup
 
 
 class Part(msgspec.Struct, frozen=True, tag=True):
@@ -26,6 +27,7 @@ class StandInProgram(msgspec.Struct, frozen=True, tag=True):
     program: str
     tag: str
     hostname: str
+    setup: Setup
 
 
 class Program(msgspec.Struct, frozen=True, kw_only=True):

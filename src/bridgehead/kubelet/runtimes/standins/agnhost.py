@@ -9,6 +9,10 @@ from __future__ import annotations
 import time
 from urllib.parse import parse_qs
 
+import msgspec
+
+from bridgehead.kubelet.runtimes.standins.announcing import announce
+from bridgehead.kubelet.runtimes.standins.disclosures import Abilities
 from bridgehead.kubelet.runtimes.standins.http_session import Handler, HttpRequest, HttpResponse, HttpSession
 from bridgehead.kubelet.runtimes.standins.pause import pause
 from bridgehead.kubelet.runtimes.standins.standin import Launch
@@ -20,12 +24,12 @@ _PRODUCT = "bridgehead-agnhost"
 def run(launch: Launch) -> int:
     subcommand, flags = parse_flags(launch.argv[1:])
     if subcommand == "pause":
-        return pause(launch)
+        return pause(msgspec.structs.replace(launch, argv=(launch.argv[0], *(f"--{flag}" for flag in flags))))
     try:
         if subcommand == "netexec":
-            return _netexec(launch, int(flags.get("http-port", "8080")), int(flags.get("udp-port", "8081")))
+            return _netexec(launch, flags)
         if subcommand == "serve-hostname":
-            return _serve_hostname(launch, int(flags.get("port", "9376")))
+            return _serve_hostname(launch, flags)
     except (OSError, ValueError) as error:
         return fail(f"{subcommand}: {error}")
     return fail(f"unknown command {subcommand!r} for the stand-in of agnhost: it has netexec, serve-hostname and pause")
@@ -48,7 +52,16 @@ def parse_flags(args: tuple[str, ...]) -> tuple[str, dict[str, str]]:
     return subcommand, flags
 
 
-def _netexec(launch: Launch, http_port: int, udp_port: int) -> int:
+def _abilities(subcommand: str, flags: dict[str, str], used: tuple[str, ...], ports: tuple[str, ...]) -> Abilities:
+    return Abilities(
+        role=f"a server with agnhost's {subcommand}",
+        ports=ports,
+        ignored_arguments=tuple(f"--{flag}" for flag in flags if flag not in used),
+    )
+
+
+def _netexec(launch: Launch, flags: dict[str, str]) -> int:
+    http_port, udp_port = int(flags.get("http-port", "8080")), int(flags.get("udp-port", "8081"))
     handler = netexec_site(launch.hostname)
 
     def datagram(data: bytes, peer: Peer) -> bytes | None:
@@ -59,6 +72,8 @@ def _netexec(launch: Launch, http_port: int, udp_port: int) -> int:
     server.listen(http_port, lambda peer: HttpSession(handler, peer, _PRODUCT, None))
     if udp_port > 0:
         server.listen_datagrams(udp_port, datagram)
+    ports = (f"{http_port}/TCP", *((f"{udp_port}/UDP",) if udp_port > 0 else ()))
+    announce(launch.setup, _abilities("netexec", flags, ("http-port", "udp-port"), ports))
     return server.serve(launch.started)
 
 
@@ -83,10 +98,12 @@ def netexec_site(hostname: str) -> Handler:
     return answer
 
 
-def _serve_hostname(launch: Launch, port: int) -> int:
+def _serve_hostname(launch: Launch, flags: dict[str, str]) -> int:
+    port = int(flags.get("port", "9376"))
     server = StreamServer()
     response = _text(launch.hostname)
     server.listen(port, lambda peer: HttpSession(lambda request: response, peer, _PRODUCT, None))
+    announce(launch.setup, _abilities("serve-hostname", flags, ("port",), (f"{port}/TCP",)))
     return server.serve(launch.started)
 
 

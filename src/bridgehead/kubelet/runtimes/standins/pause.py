@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import signal
 
+from bridgehead.kubelet.runtimes.standins.announcing import announce
+from bridgehead.kubelet.runtimes.standins.disclosures import Abilities
 from bridgehead.kubelet.runtimes.standins.standin import Launch
 
 
 def pause(launch: Launch) -> int:
+    role = "a program that does nothing until SIGTERM"
+    announce(launch.setup, Abilities(role=role, ignored_arguments=launch.argv[1:]))
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the kernel reaps orphans
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM, signal.SIGINT})
     launch.started()

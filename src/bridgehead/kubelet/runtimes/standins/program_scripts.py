@@ -11,30 +11,38 @@ import socket
 import sys
 from typing import Final, NoReturn
 
-from bridgehead.kubelet.runtimes.standins.standin import Launch, StandIn
+import msgspec
+
+from bridgehead.kubelet.runtimes.standins.standin import Launch, Setup, StandIn
 
 DIRECTORY: Final = "/usr/local/sbin"  # first in PATH
 
 
-def scripts(stand_in: StandIn, tag: str) -> dict[str, str]:
+def scripts(stand_in: StandIn, tag: str, setup: Setup) -> dict[str, str]:
     """Scripts for all programs of a stand-in: path in the container -> content."""
+    encoded = msgspec.json.encode(setup)
     return {
         f"{DIRECTORY}/{program}": (
             f"#!{sys.executable}\n"
             "import sys\n"
             f"sys.path[:] = {sys.path!r}\n"
             "from bridgehead.kubelet.runtimes.standins.program_scripts import main\n"
-            f"main({stand_in.name!r}, {program!r}, {tag!r})\n"
+            f"main({stand_in.name!r}, {program!r}, {tag!r}, {encoded!r})\n"
         )
         for program in stand_in.programs
     }
 
 
-def main(stand_in_name: str, program: str, tag: str) -> NoReturn:
+def main(stand_in_name: str, program: str, tag: str, setup: bytes) -> NoReturn:
     """Run a built-in program and exit with its exit code. Called by the scripts."""
     from bridgehead.kubelet.runtimes.standins.table import STAND_INS
 
-    launch = Launch(argv=(program, *sys.argv[1:]), tag=tag, hostname=socket.gethostname())
+    launch = Launch(
+        argv=(program, *sys.argv[1:]),
+        tag=tag,
+        hostname=socket.gethostname(),
+        setup=msgspec.json.decode(setup, type=Setup),
+    )
     for stand_in in STAND_INS:
         if stand_in.name == stand_in_name:
             raise SystemExit(stand_in.programs[program](launch))

@@ -10,6 +10,8 @@ from collections.abc import Callable
 from fnmatch import fnmatchcase
 from typing import Final
 
+from bridgehead.kubelet.runtimes.standins.announcing import announce
+from bridgehead.kubelet.runtimes.standins.disclosures import Abilities
 from bridgehead.kubelet.runtimes.standins.standin import Launch
 from bridgehead.kubelet.runtimes.standins.stream_server import StreamServer, fail
 
@@ -24,17 +26,38 @@ class BadProtocol(Exception):
 
 
 def serve(launch: Launch) -> int:
-    port = PORT
-    for flag, value in zip(launch.argv, launch.argv[1:], strict=False):
-        if flag == "--port" and value.isdigit():
-            port = int(value)
+    port, ignored = parse_arguments(launch.argv[1:])
     store = Store(time.time)
     server = StreamServer()
     try:
         server.listen(port, lambda peer: RedisSession(store))
     except OSError as error:
         return fail(f"Could not create server TCP listening socket *:{port}: bind: {error.strerror}")
+    announce(
+        launch.setup,
+        Abilities(
+            role="a small server of the Redis protocol that keeps its keys in memory",
+            ports=(f"{port}/TCP",),
+            configuration=("/etc/redis", "/usr/local/etc/redis"),
+            ignored_arguments=ignored,
+        ),
+        server.watch,
+    )
     return server.serve(launch.started)
+
+
+def parse_arguments(arguments: tuple[str, ...]) -> tuple[int, tuple[str, ...]]:
+    """Return the port and the arguments of redis-server that have no effect here."""
+    port = PORT
+    ignored = []
+    remaining = iter(arguments)
+    for word in remaining:
+        value = next(remaining, "") if word == "--port" else ""
+        if value.isdigit():
+            port = int(value)
+        else:
+            ignored += [word, value] if value else [word]
+    return port, tuple(ignored)
 
 
 def parse_command(data: bytes) -> tuple[list[bytes], int] | None:

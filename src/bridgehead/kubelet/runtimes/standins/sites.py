@@ -10,6 +10,10 @@ import sys
 import time
 from functools import lru_cache
 
+import msgspec
+
+from bridgehead.kubelet.runtimes.standins.announcing import announce
+from bridgehead.kubelet.runtimes.standins.disclosures import Abilities
 from bridgehead.kubelet.runtimes.standins.http_session import AccessLog, Handler, HttpRequest, HttpResponse, HttpSession
 from bridgehead.kubelet.runtimes.standins.standin import Launch
 from bridgehead.kubelet.runtimes.standins.stream_server import OutputBuffer, StreamServer, fail
@@ -46,7 +50,7 @@ _TYPES = {
 }
 
 
-def serve_site(launch: Launch, handler: Handler, port: int, product: str) -> int:
+def serve_site(launch: Launch, handler: Handler, port: int, product: str, abilities: Abilities) -> int:
     """Serve on `port` until a signal to end, with an access log in the common log format on standard output."""
     output = OutputBuffer()
     access_log = _common_log(output)
@@ -55,6 +59,7 @@ def serve_site(launch: Launch, handler: Handler, port: int, product: str) -> int
         server.listen(port, lambda peer: HttpSession(handler, peer, product, access_log))
     except OSError as error:
         return fail(f"bind() to 0.0.0.0:{port} failed ({error.errno}: {error.strerror})")
+    announce(launch.setup, msgspec.structs.replace(abilities, ports=(f"{port}/TCP",)), server.watch)
     return server.serve(launch.started)
 
 
@@ -75,7 +80,10 @@ def serve_pod_test(launch: Launch) -> int:
             return HttpResponse(f"ServerName: {launch.hostname}\n".encode())
         return not_found(request)
 
-    return serve_site(launch, answer, 80, "bridgehead-pod-test")
+    role = "a web server that answers with the client's address, its own name and its own address"
+    return serve_site(
+        launch, answer, 80, "bridgehead-pod-test", Abilities(role=role, ignored_arguments=launch.argv[1:])
+    )
 
 
 def serve_myapp(launch: Launch) -> int:
@@ -89,23 +97,49 @@ def serve_myapp(launch: Launch) -> int:
             return HttpResponse(front)
         return HttpResponse(name) if path == "/hostname.html" else not_found(request)
 
-    return serve_site(launch, answer, 80, "bridgehead-myapp")
+    return serve_site(
+        launch, answer, 80, "bridgehead-myapp", _nginx_abilities(launch, "the pages / and /hostname.html")
+    )
 
 
 def serve_node_hello(launch: Launch) -> int:
     response = HttpResponse(b"Hello Kubernetes!", content_type="text/plain")
-    return serve_site(launch, lambda request: response, 8080, "bridgehead-node-hello")
+    abilities = Abilities(role="a web server that says Hello Kubernetes!", ignored_arguments=launch.argv[1:])
+    return serve_site(launch, lambda request: response, 8080, "bridgehead-node-hello", abilities)
 
 
 def serve_nginx(launch: Launch) -> int:
     if "-v" in launch.argv or "-V" in launch.argv:
         sys.stderr.write(f"nginx version: nginx/{launch.tag or 'latest'} (Bridgehead's stand-in)\n")
         return 0
-    return serve_site(launch, file_site(NGINX_ROOT), 80, "bridgehead-nginx")
+    if "-t" in launch.argv or "-s" in launch.argv:
+        return fail("nginx: Bridgehead's stand-in reads no configuration and takes no signals from -s")
+    return serve_site(
+        launch,
+        file_site(NGINX_ROOT),
+        80,
+        "bridgehead-nginx",
+        _nginx_abilities(launch, f"the files in {NGINX_ROOT}"),
+    )
+
+
+def _nginx_abilities(launch: Launch, content: str) -> Abilities:
+    """`daemon off;` is what the program does anyway."""
+    ignored = tuple(word for word in launch.argv[1:] if word not in ("-g", "daemon off;"))
+    return Abilities(
+        role=f"a web server for {content}",
+        configuration=("/etc/nginx",),
+        ignored_arguments=ignored,
+    )
 
 
 def serve_httpd(launch: Launch) -> int:
-    return serve_site(launch, file_site(HTTPD_ROOT), 80, "bridgehead-httpd")
+    abilities = Abilities(
+        role=f"a web server for the files in {HTTPD_ROOT}",
+        configuration=("/usr/local/apache2/conf",),
+        ignored_arguments=launch.argv[1:],
+    )
+    return serve_site(launch, file_site(HTTPD_ROOT), 80, "bridgehead-httpd", abilities)
 
 
 def not_found(request: HttpRequest) -> HttpResponse:

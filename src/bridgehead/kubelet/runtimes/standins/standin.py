@@ -4,12 +4,26 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from typing import Literal
 
 import msgspec
 
 
 def _nothing() -> None:
     pass
+
+
+class Setup(msgspec.Struct, frozen=True, kw_only=True):
+    """Declarations of a pod for a container, beside its command. A stand-in may do less with them than the image.
+
+    `image` is the image's name as in the pod, `ports` are its `containerPort`s ("80/TCP"), `variables` the names in
+    `env` and `envFrom`, and `mounts` the paths at which volumes are mounted.
+    """
+
+    image: str = ""
+    ports: tuple[str, ...] = ()
+    variables: tuple[str, ...] = ()
+    mounts: tuple[str, ...] = ()
 
 
 class Launch(msgspec.Struct, frozen=True, kw_only=True):
@@ -22,6 +36,7 @@ class Launch(msgspec.Struct, frozen=True, kw_only=True):
     argv: tuple[str, ...]
     tag: str
     hostname: str
+    setup: Setup = Setup()
     started: Callable[[], None] = _nothing
 
 
@@ -33,8 +48,8 @@ class StandIn(msgspec.Struct, frozen=True, kw_only=True):
     """A stand-in for images whose path ends in one of `paths` and whose tag matches `tags`.
 
     `programs` are built in: a container whose command has that name runs the function. All other programs are the
-    host's. `files` are written into the container's root (absolute path -> content). `busybox`: the host's BusyBox
-    applets, if it has BusyBox, are first in PATH.
+    host's. `files` are written into the container's root (absolute path -> content). `tools` come first in PATH: all
+    applets of the host's BusyBox, or those that images of network tools have from it.
     """
 
     name: str
@@ -47,4 +62,4 @@ class StandIn(msgspec.Struct, frozen=True, kw_only=True):
     working_dir: str = "/"
     programs: dict[str, Program] = {}
     files: dict[str, str] = {}
-    busybox: bool = False
+    tools: Literal["", "busybox", "network"] = ""

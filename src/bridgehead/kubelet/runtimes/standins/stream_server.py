@@ -68,6 +68,7 @@ class StreamServer:
         self._epoll = select.epoll()
         self._listeners: dict[int, tuple[socket.socket, SessionFactory]] = {}
         self._datagrams: dict[int, tuple[socket.socket, DatagramHandler]] = {}
+        self._watched: dict[int, Callable[[], None]] = {}
         self._connections: dict[int, _Connection] = {}
         self._after_round = after_round
         self._drain_until: float | None = None
@@ -85,6 +86,11 @@ class StreamServer:
         self._datagrams[bound.fileno()] = (bound, handler)
         self._epoll.register(bound.fileno(), select.EPOLLIN)
         return int(bound.getsockname()[1])
+
+    def watch(self, fd: int, readable: Callable[[], None]) -> None:
+        """Call `readable` whenever the descriptor is readable; it has to read everything."""
+        self._watched[fd] = readable
+        self._epoll.register(fd, select.EPOLLIN)
 
     def serve(self, started: Callable[[], None]) -> int:
         """Serve until a signal to end; returns the exit code. `started` is called once signals are handled."""
@@ -139,6 +145,8 @@ class StreamServer:
             self._accept(*self._listeners[fd], now)
         elif fd in self._datagrams:
             self._answer_datagrams(*self._datagrams[fd])
+        elif fd in self._watched:
+            self._watched[fd]()
 
     def _accept(self, listener: socket.socket, factory: SessionFactory, now: float) -> None:
         while True:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from bridgehead.kubelet.runtimes.standins import agnhost, pause, redis, sites
+from bridgehead.kubelet.runtimes.standins import agnhost, pause, redis, redis_cli, sites
 from bridgehead.kubelet.runtimes.standins.standin import StandIn
 
 _ANY = re.compile(r".*")
@@ -12,6 +12,9 @@ _ANY = re.compile(r".*")
 _NGINX_TAG = re.compile(r"(latest|stable|mainline|alpine|perl|1(\.\d{1,2}){0,2})?(-[a-z0-9.]+)*")
 _HTTPD_TAG = re.compile(r"(latest|alpine|2(\.\d{1,2}){0,2})?(-[a-z0-9.]+)*")
 _REDIS_TAG = re.compile(r"(latest|alpine|[2-8](\.\d{1,2}){0,2})?(-[a-z0-9.]+)*")
+
+# The entrypoint of curl's image: arguments that are no command are curl's.
+_CURL_OR_COMMAND = 'command -v -- "$1" >/dev/null || set -- curl "$@"; exec "$@"'
 
 STAND_INS: tuple[StandIn, ...] = (
     StandIn(
@@ -63,7 +66,7 @@ STAND_INS: tuple[StandIn, ...] = (
         paths=("library/redis",),
         tags=_REDIS_TAG,
         command=("redis-server",),
-        programs={"redis-server": redis.serve},
+        programs={"redis-server": redis.serve, "redis-cli": redis_cli.run},
     ),
     StandIn(
         name="agnhost",
@@ -80,7 +83,15 @@ STAND_INS: tuple[StandIn, ...] = (
         paths=("library/busybox",),
         tags=_ANY,
         command=("sh",),
-        busybox=True,
+        tools="busybox",
+    ),
+    StandIn(
+        name="alpine",
+        description="the host's BusyBox, or its shell and tools where it has none",
+        paths=("library/alpine",),
+        tags=_ANY,
+        command=("/bin/sh",),
+        tools="busybox",
     ),
     StandIn(
         name="cirros",
@@ -88,7 +99,7 @@ STAND_INS: tuple[StandIn, ...] = (
         paths=("library/cirros", "cirros/cirros"),
         tags=_ANY,
         command=("/bin/sh",),
-        busybox=True,
+        tools="busybox",
     ),
     StandIn(
         name="admin-box",
@@ -96,6 +107,25 @@ STAND_INS: tuple[StandIn, ...] = (
         paths=("wangxiaochun/admin-box", "ikubernetes/admin-box"),
         tags=_ANY,
         command=("/bin/sh", "-c", "sleep infinity"),
+        programs={"redis-cli": redis_cli.run},
+        tools="network",
+    ),
+    StandIn(
+        name="netshoot",
+        description="the host's shell and network tools",
+        paths=("nicolaka/netshoot",),
+        tags=_ANY,
+        command=("/bin/sh",),
+        tools="network",
+    ),
+    StandIn(
+        name="curl",
+        description="the host's curl, shell and tools",
+        paths=("curlimages/curl", "curl/curl"),
+        tags=_ANY,
+        entrypoint=("/bin/sh", "-c", _CURL_OR_COMMAND, "sh"),
+        command=("curl",),
+        tools="busybox",
     ),
     StandIn(
         name="pause",

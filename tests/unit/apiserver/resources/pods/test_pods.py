@@ -136,6 +136,23 @@ def test_the_qos_class_follows_requests_and_limits(containers, expected):
     assert qos_class({"containers": from_yaml(containers)}) == expected
 
 
+def test_the_qos_class_of_a_pod_with_resources_as_a_whole():
+    container = {"resources": {"limits": {"cpu": "1", "memory": "1Gi"}}}
+    assert qos_class({"containers": [container], "resources": {"requests": {"cpu": "1"}}}) == "Burstable"
+    assert qos_class({"containers": [{}], "resources": container["resources"]}) == "Guaranteed"
+
+
+def test_the_requests_of_a_pod_as_a_whole_default_to_those_of_its_containers(pods):
+    containers = [
+        {"name": name, "image": "b", "resources": {"requests": {"cpu": "1500m", "example.com/x": "1"}}} for name in "ab"
+    ]
+    made = pods.create(pod({"containers": containers, "resources": {"limits": {"cpu": "4", "memory": "1Gi"}}}))
+    assert made["spec"]["resources"] == {
+        "limits": {"cpu": "4", "memory": "1Gi"},
+        "requests": {"cpu": "3", "memory": "1Gi"},
+    }
+
+
 # --- Refusals --------------------------------------------------------------------------------------------
 
 LABEL = (
@@ -306,7 +323,14 @@ CONTAINERS = [
     ("{readinessProbe: {tcpSocket: {port: 80}, terminationGracePeriodSeconds: 5}}", [
         "{}.readinessProbe.terminationGracePeriodSeconds: Invalid value: 5: must not be set for readinessProbes"]),
     ("{lifecycle: {postStart: {}, stopSignal: SIGTERM}}", [
-        "{}.lifecycle.postStart: Required value: must specify a handler type"]),
+        "{}.lifecycle.postStart: Required value: must specify a handler type",
+        "{}.lifecycle.stopSignal: Forbidden: may not be set for containers with empty `spec.os.name`"]),
+    ("{lifecycle: {stopSignal: SIGUSR1}}", [
+        "{}.lifecycle.stopSignal: Forbidden: may not be set for containers with empty `spec.os.name`"]),
+    ("{env: [{name: A, valueFrom: {fileKeyRef: {volumeName: '', path: ../a, key: ''}}}]}", [
+        "{}.env[0].valueFrom.fileKeyRef.key: Required value",
+        "{}.env[0].valueFrom.fileKeyRef.volumeName: Required value",
+        '{}.env[0].valueFrom.fileKeyRef.path: Invalid value: "../a": must not contain \'..\'']),
     ("{lifecycle: {preStop: {sleep: {seconds: 60}}}}", [
         "{}.lifecycle.preStop.sleep: Invalid value: 60: must be non-negative and less than "
         "terminationGracePeriodSeconds (30)"]),
@@ -382,6 +406,12 @@ VOLUMES = [
     ("{nfs: {server: a, path: /}, persistentVolumeClaim: {}}", [
         "{}.persistentVolumeClaim: Forbidden: may not specify more than 1 volume type"]),
     ("{nfs: {server: a, path: /}}", []),
+    ("{ephemeral: {}}", ["{}.ephemeral.volumeClaimTemplate: Required value"]),
+    ("{ephemeral: {volumeClaimTemplate: {metadata: {labels: {a: b}}, spec: {accessModes: [ReadWriteOnce]}}}}", [
+        "{}.ephemeral.volumeClaimTemplate.spec.resources[storage]: Required value"]),
+    ("{image: {}}", ["{}.image.reference: Required value"]),
+    ("{image: {reference: a, pullPolicy: Sometimes}}", [
+        '{}.image.pullPolicy: Unsupported value: "Sometimes": supported values: "Always", "IfNotPresent", "Never"']),
     ("{persistentVolumeClaim: {}}", ["{}.persistentVolumeClaim.claimName: Required value"]),
     ("{secret: {secretName: s, items: [{}]}}", [
         "{}.secret.items[0].key: Required value", "{}.secret.items[0].path: Required value"]),

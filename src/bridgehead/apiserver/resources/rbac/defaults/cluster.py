@@ -70,6 +70,8 @@ def _user_roles() -> list[JsonObject]:
         cluster_role(
             "system:monitoring",
             allow_urls("get", "/healthz /healthz/* /livez /livez/* /metrics /metrics/slis /readyz /readyz/*"),
+            allow_urls("get", "/flagz"),
+            allow_urls("get", "/statusz"),
         ),
         cluster_role(
             "system:service-account-issuer-discovery",

@@ -1,0 +1,94 @@
+"""Programs of the host in stand-ins of images that consist of tools: directories of links, mounted into containers.
+
+The same command shall print the same on every machine. So ping, nc, wget and others are BusyBox's in these images, as
+in the images themselves, even where the host has other programs of that name. A program that the machine lacks is a
+script that names its package.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import subprocess
+from collections.abc import Iterable
+from typing import Final
+
+import msgspec
+
+# Directories in a container.
+BUSYBOX: Final = "/usr/lib/busybox"
+NETWORK: Final = "/usr/lib/network-tools"
+LACKING: Final = "/usr/lib/lacking-tools"
+# Applets in images that are not BusyBox's own, but get these programs from it (Alpine Linux and images made of it).
+_NETWORK_APPLETS: Final = ("arping", "nc", "ping", "ping6", "telnet", "traceroute", "traceroute6", "wget")
+# Debian packages of the programs that tutorials run in images of tools, where BusyBox is not meant.
+_PACKAGES: Final = {
+    "curl": "curl",
+    "dig": "bind9-dnsutils",
+    "host": "bind9-host",
+    "ip": "iproute2",
+    "nslookup": "bind9-dnsutils",
+    "ss": "iproute2",
+    "tcpdump": "tcpdump",
+}
+
+
+class HostTools(msgspec.Struct, frozen=True, kw_only=True):
+    """Directories on the node: links to all applets of BusyBox, and to some; scripts for missing programs.
+
+    "" without BusyBox, or without a missing program.
+    """
+
+    busybox: str = ""
+    network: str = ""
+    lacking: str = ""
+
+
+def prepare_tools(directory: str, path: str) -> HostTools:
+    """Fill directories below `directory`. `path` is the PATH of containers. Raises OSError."""
+    program = shutil.which("busybox", path=path)
+    applets = _list_applets(program) if program is not None else []
+    lacking = {tool: package for tool, package in _PACKAGES.items() if shutil.which(tool, path=path) is None}
+    if program is None or not applets:
+        lacking |= {tool: "busybox" for tool in _NETWORK_APPLETS if shutil.which(tool, path=path) is None}
+        return HostTools(lacking=_write_scripts(os.path.join(directory, "lacking-tools"), lacking))
+    return HostTools(
+        busybox=_link(os.path.join(directory, "busybox"), applets, program),
+        network=_link(
+            os.path.join(directory, "network-tools"), [each for each in _NETWORK_APPLETS if each in applets], program
+        ),
+        lacking=_write_scripts(os.path.join(directory, "lacking-tools"), lacking),
+    )
+
+
+def _list_applets(program: str) -> list[str]:
+    """The names of all applets; none if the program doesn't work."""
+    try:
+        listed = subprocess.run([program, "--list"], capture_output=True, check=True, timeout=10).stdout
+    except (OSError, subprocess.SubprocessError):
+        return []
+    return listed.decode("utf-8", "replace").split()
+
+
+def _link(directory: str, names: Iterable[str], program: str) -> str:
+    os.makedirs(directory, exist_ok=True)
+    for name in names:
+        with contextlib.suppress(FileExistsError):
+            os.symlink(program, os.path.join(directory, name))
+    return directory
+
+
+def _write_scripts(directory: str, lacking: dict[str, str]) -> str:
+    """Write a script for each missing program; those of an earlier start are removed."""
+    shutil.rmtree(directory, ignore_errors=True)
+    if not lacking:
+        return ""
+    os.makedirs(directory)
+    for tool, package in lacking.items():
+        script = os.path.join(directory, tool)
+        message = f"{tool}: this stand-in has it only if the machine does (Debian: apt-get install {package})"
+        with open(script, "w", encoding="utf-8") as file:
+            file.write(f"#!/bin/sh\necho '{message}' >&2\nexit 127\n")
+        os.chmod(script, 0o755)
+    return directory

@@ -1,0 +1,32 @@
+"""The format of env files."""
+
+from __future__ import annotations
+
+import pytest
+
+from bridgehead.kubelet.containers.env_file import parse_env_file
+
+
+@pytest.mark.parametrize(
+    ("text", "variables"),
+    [
+        ("", {}),
+        ("A='1'\n", {"A": "1"}),
+        ("A='1'", {"A": "1"}),
+        ("\n# A comment\n  # another\nA='1'\n\nB='two words'\n", {"A": "1", "B": "two words"}),
+        ("  A = 'x'  \r\nB=''\r\n", {"A": "x", "B": ""}),
+        ("A='one\n# two\nthree'\nB='\"$X\"'\n", {"A": "one\n# two\nthree", "B": '"$X"'}),
+        ("A='1'\nA='2'\n", {"A": "2"}),
+    ],
+)
+def test_env_files_are_parsed(text: str, variables: dict[str, str]) -> None:
+    assert parse_env_file(text) == variables
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [("A=1\n", 1), ("A='1'\n\nB\n", 3), ("A='1' # no\n", 1), ("A='1\n", 1), ("='1'", 1), ('A="1"', 1), ("A='1''2'", 1)],
+)
+def test_other_lines_are_errors(text: str, line: int) -> None:
+    with pytest.raises(ValueError, match=f"invalid environment variable format at line {line}$"):
+        parse_env_file(text)

@@ -1,0 +1,48 @@
+"""Directories of the host's programs for stand-ins."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+
+from bridgehead.kubelet.runtimes.images.host_tools import HostTools, prepare_tools
+
+
+def make_program(directory: Path, name: str, script: str = "") -> None:
+    directory.mkdir(exist_ok=True)
+    (directory / name).write_text(f"#!/bin/sh\n{script}\n")
+    (directory / name).chmod(0o755)
+
+
+def test_links_lead_to_busybox(tmp_path: Path) -> None:
+    programs, root = tmp_path / "bin", str(tmp_path)
+    make_program(programs, "busybox", "echo sh; echo ping; echo nslookup; echo wget")
+    for name in ("curl", "dig", "host", "ip", "nslookup", "ss", "tcpdump", "ping"):
+        make_program(programs, name)
+    for _ in range(2):  # a restarted runtime finds the directories
+        tools = prepare_tools(root, str(programs))
+        assert tools == HostTools(busybox=f"{root}/busybox", network=f"{root}/network-tools")
+    assert sorted(os.listdir(tools.busybox)) == ["nslookup", "ping", "sh", "wget"]
+    assert sorted(os.listdir(tools.network)) == ["ping", "wget"]
+    assert os.readlink(f"{tools.busybox}/ping") == str(programs / "busybox")
+
+
+def test_missing_programs_name_their_packages(tmp_path: Path) -> None:
+    make_program(tmp_path / "bin", "curl")
+    tools = prepare_tools(str(tmp_path), str(tmp_path / "bin"))
+    assert (tools.busybox, tools.network) == ("", "")
+    assert not os.path.exists(f"{tools.lacking}/curl")
+    for name, package in (("dig", "bind9-dnsutils"), ("ping", "busybox")):
+        done = subprocess.run([f"{tools.lacking}/{name}", "web"], capture_output=True, text=True, check=False)
+        assert (done.returncode, done.stderr) == (
+            127,
+            f"{name}: this stand-in has it only if the machine does (Debian: apt-get install {package})\n",
+        )
+
+
+def test_a_busybox_that_fails_is_none(tmp_path: Path) -> None:
+    make_program(tmp_path / "bin", "busybox", "exit 1")
+    tools = prepare_tools(str(tmp_path), str(tmp_path / "bin"))
+    assert (tools.busybox, tools.network) == ("", "")
+    assert "wget" in os.listdir(tools.lacking)
