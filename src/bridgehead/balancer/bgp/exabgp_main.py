@@ -21,7 +21,7 @@ from bridgehead.network.syscalls import set_parent_death_signal, set_process_nam
 
 from .exabgp_messages import Answer, Request, parse_request, render
 
-_STDIN, _STDOUT = 0, 1
+_STDIN, _STDOUT, _STDERR = 0, 1, 2
 _READ_BYTES = 1 << 16
 _REQUESTS_AT_ONCE = 25  # then the sessions have their turn
 _TICK_SECONDS = 0.5  # between looks at a session's timers, which are whole seconds
@@ -175,6 +175,8 @@ class _Sessions:
     def __init__(self) -> None:
         self._sessions: dict[str, _Session] = {}
         self._numbers: dict[str, int] = {}  # of sessions that have ended
+        self._answers = os.dup(_STDOUT)
+        os.dup2(_STDERR, _STDOUT)  # a print somewhere in ExaBGP is no answer
         self._unread = b""
         self._waiting: list[bytes] = []
 
@@ -234,11 +236,10 @@ class _Sessions:
         self._numbers[name] = self._sessions.pop(name).end()
         self._report(Answer("closed", name, reason=reason))
 
-    @staticmethod
-    def _report(answer: Answer) -> None:
+    def _report(self, answer: Answer) -> None:
         data = render(answer)
         while data:
-            data = data[os.write(_STDOUT, data) :]
+            data = data[os.write(self._answers, data) :]
 
 
 def main() -> None:
