@@ -75,8 +75,8 @@ def _make_image() -> tuple[TestImage, str]:
         f"An image of {len(layers)} layers and {entries:,} files, {_megabytes(map(len, tars))} MB unpacked,"
         f" {_megabytes(len(layer.content) for layer in layers)} MB to download, from docker-registry on loopback."
         " Pulls are made in turns to empty directories in memory. Bridgehead's puller is a forked process that has its"
-        " modules, as in a lab after its first pull; `skopeo copy` and `umoci unpack` are programs that start. Pods:"
-        " from the request until a watch shows Ready, without kubectl's own start."
+        " modules, as in a lab after its first pull; `skopeo copy` and `umoci unpack` are programs that start."
+        " Pods: from the request until a watch shows Ready, without kubectl's own start."
     )
     return image, note
 

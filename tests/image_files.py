@@ -18,6 +18,9 @@ from bridgehead import architecture
 from bridgehead.images import documents
 from bridgehead.images.documents import digest_of
 
+# An entry of an archive: the content of a file, None for a directory, or TarInfo's attributes (`data` is the content).
+Entry = str | bytes | dict[str, Any] | None
+
 
 class Blob(NamedTuple):
     """Content with the descriptor that a manifest has for it. `diff_id` is a layer's."""
@@ -44,29 +47,31 @@ class TestImage(NamedTuple):
     blobs: tuple[Blob, ...]
 
 
-def tar_of(entries: Iterable[tuple[str, Any]]) -> bytes:
-    """A tar archive. An entry is a path with the content of a file, None for a directory, or a dictionary of TarInfo's
-    attributes (`data` is the content)."""
+def tar_of(entries: Iterable[tuple[str, Entry]]) -> bytes:
+    """A tar archive."""
     file = io.BytesIO()
     with tarfile.open(fileobj=file, mode="w", format=tarfile.PAX_FORMAT) as archive:
         for path, what in entries:
-            member = tarfile.TarInfo(path)
-            fields = (
-                what if isinstance(what, dict) else {"data": what} if what is not None else {"type": tarfile.DIRTYPE}
-            )
-            data = fields.get("data", b"")
-            data = data.encode() if isinstance(data, str) else data
-            member.mode = 0o755
-            member.mtime = 1_700_000_000
-            member.size = len(data)
-            for name, value in fields.items():
-                if name != "data":
-                    setattr(member, name, value)
-            archive.addfile(member, io.BytesIO(data))
+            add_entry(archive, path, what)
     return file.getvalue()
 
 
-def layer_of(entries: Iterable[tuple[str, Any]], compression: str = "gzip") -> Blob:
+def add_entry(archive: tarfile.TarFile, path: str, what: Entry) -> None:
+    """Add an entry to an archive that is being written."""
+    member = tarfile.TarInfo(path)
+    fields = what if isinstance(what, dict) else {"data": what} if what is not None else {"type": tarfile.DIRTYPE}
+    data = fields.get("data", b"")
+    data = data.encode() if isinstance(data, str) else data
+    member.mode = 0o755
+    member.mtime = 1_700_000_000
+    member.size = len(data)
+    for name, value in fields.items():
+        if name != "data":
+            setattr(member, name, value)
+    archive.addfile(member, io.BytesIO(data))
+
+
+def layer_of(entries: Iterable[tuple[str, Entry]], compression: str = "gzip") -> Blob:
     content = tar_of(entries)
     return compress(content, compression)
 
@@ -99,6 +104,20 @@ def image_of(*layers: Blob, arch: str = "", **config: Any) -> TestImage:
         "layers": [layer.descriptor for layer in layers],
     }
     return TestImage(Blob(json.dumps(manifest).encode(), documents.OCI_MANIFEST), (blob, *layers))
+
+
+def image_in_layout(layout: Path, tag: str) -> TestImage:
+    """The image with this tag in an OCI image layout."""
+
+    def read(descriptor: dict[str, Any]) -> Blob:
+        content = (layout / "blobs" / descriptor["digest"].replace(":", "/")).read_bytes()
+        return Blob(content, descriptor["mediaType"])
+
+    index = json.loads((layout / "index.json").read_bytes())
+    [found] = [each for each in index["manifests"] if each["annotations"]["org.opencontainers.image.ref.name"] == tag]
+    manifest = read(found)
+    document = json.loads(manifest.content)
+    return TestImage(manifest, tuple(read(each) for each in (document["config"], *document["layers"])))
 
 
 def index_of(images: dict[str, TestImage]) -> Blob:
@@ -144,12 +163,12 @@ def archive_of(name: str, image: TestImage) -> bytes:
     return tar_of([("oci-layout", '{"imageLayoutVersion": "1.0.0"}'), ("index.json", json.dumps(index)), *blobs])
 
 
-def busybox_entries(*applets: str) -> list[tuple[str, Any]]:
+def busybox_entries(*applets: str) -> list[tuple[str, Entry]]:
     """Entries of a layer with the host's busybox, the libraries that it needs, and links for applets."""
     program = shutil.which("busybox")
     assert program is not None
     listed = subprocess.run(["ldd", program], capture_output=True, text=True, check=False, timeout=60).stdout
     libraries = [word for word in listed.split() if word.startswith("/")]
-    entries: list[tuple[str, Any]] = [("bin/busybox", Path(program).read_bytes())]
+    entries: list[tuple[str, Entry]] = [("bin/busybox", Path(program).read_bytes())]
     entries += [(path.lstrip("/"), Path(path).read_bytes()) for path in libraries]
     return entries + [(f"bin/{applet}", {"type": tarfile.SYMTYPE, "linkname": "busybox"}) for applet in applets]

@@ -68,6 +68,15 @@ def test_w45_an_image_of_a_registry_with_a_pull_secret(lab: Lab, ns: Namespace, 
     [status] = ns.pods("app=app")[0]["status"]["containerStatuses"]
     assert status["imageID"].startswith(f"{registry}/team/app@sha256:")
 
+    # The image is there, and another pod's credentials may not be used for it.
+    ns.kubectl("create", "serviceaccount", "other")
+    overrides = {"spec": {"serviceAccountName": "other"}}
+    for policy in ("IfNotPresent", "Never"):
+        ns.kubectl("run", f"other-{policy.lower()}", f"--image={registry}/team/app:1", f"--image-pull-policy={policy}",
+                   f"--overrides={json.dumps(overrides)}")  # fmt: skip
+    eventually(lambda: "is not present with pull policy of Never" in events(ns, "ErrImageNeverPull"))
+    eventually(lambda: "ImagePullBackOff" in ns.kubectl("get", "pod", "other-ifnotpresent"))
+
     os.kill(puller(lab), signal.SIGKILL)
     ns.kubectl("run", "again", f"--image={registry}/team/app:1", "--image-pull-policy=Always")
     ns.ready("again")
@@ -91,6 +100,20 @@ def test_names_and_policies_that_cannot_work_have_a_reason(ns: Namespace, regist
     eventually(lambda: "invalid reference format" in events(ns, "InspectFailed"))
     for reason in ("ErrImageNeverPull", "InvalidImageName"):
         eventually(lambda reason=reason: reason in ns.kubectl("get", "pods"))
+
+
+def test_a_changed_hosts_toml_counts_for_the_next_pull(lab: Lab, ns: Namespace, registry: str) -> None:
+    ns.kubectl("create", "secret", "docker-registry", "pull", "--docker-server=localhost:1",
+               f"--docker-username={USER}", f"--docker-password={PASSWORD}")  # fmt: skip
+    overrides = {"spec": {"imagePullSecrets": [{"name": "pull"}]}}
+    run_app = ("--image=localhost:1/team/app:1", f"--overrides={json.dumps(overrides)}")
+    ns.kubectl("run", "before", *run_app)
+    eventually(lambda: "connect: connection refused" in events(ns, "Failed"))
+    directory = lab.state_dir / "registries" / "localhost:1"
+    directory.mkdir(parents=True)
+    (directory / "hosts.toml").write_text(f'server = "http://{registry}"\n')
+    ns.kubectl("run", "after", *run_app)
+    ns.ready("after")
 
 
 def test_images_are_pulled_saved_removed_and_loaded_by_commands(
@@ -123,3 +146,36 @@ def test_images_are_pulled_saved_removed_and_loaded_by_commands(
     ns.ready("web")
     ns.succeeded("echo")
     assert ns.kubectl("logs", "echo") == "hello\n"
+    image("remove", name)  # while it runs: its container keeps what it has not read yet
+    assert ns.kubectl("exec", "web", "--", "cat", "/www/index.html") == "a page of the image\n"
+
+
+@pytest.mark.needs("buildah")
+def test_an_image_is_built_from_one_that_the_lab_has(lab: Lab, ns: Namespace, tmp_path: Path) -> None:
+    # Not the user's own storage; vfs, because the test's directory can be an overlay itself.
+    storage = {"driver": "vfs", "graphroot": str(tmp_path / "graph"), "runroot": str(tmp_path / "run")}
+    (tmp_path / "storage.conf").write_text(
+        "[storage]\n" + "".join(f"{key} = {json.dumps(value)}\n" for key, value in storage.items())
+    )
+    env = {**os.environ, "CONTAINERS_STORAGE_CONF": str(tmp_path / "storage.conf")}
+    root, context = tmp_path / "root", tmp_path / "context"
+    root.mkdir()
+    context.mkdir()
+    with tarfile.open(fileobj=io.BytesIO(tar_of(busybox_entries("sh", "cat")))) as archive:
+        archive.extractall(root, filter="fully_trusted")
+    (context / "page").write_text("a page of the context\n")
+    (context / "file").write_text(
+        'ARG BASE=missing\nFROM $BASE\nCOPY page /page\nRUN cat /page > /copied\nCMD ["cat", "/copied"]\n'
+    )
+    assert run(*lab.argv("image", "load", root, "--tag", "local/busybox:1")).returncode == 0
+    build = lab.argv("image", "build", context, "-t", "local/built:1", "-f", "file", "--build-arg=BASE=local/busybox:1")
+    built = run(*build, env=env)
+    assert (built.returncode, built.stdout) == (0, "docker.io/local/built:1\n"), built.stderr
+    ns.kubectl("run", "built", "--image=local/built:1", "--restart=Never", "--image-pull-policy=Never")
+    ns.succeeded("built")
+    assert ns.kubectl("logs", "built") == "a page of the context\n"
+    refused = run(*lab.argv("image", "build", tmp_path / "none", "-t", "local/none:1"), env=env)
+    assert (refused.returncode, refused.stderr) == (
+        1,
+        f"bridgehead: {tmp_path / 'none'} has neither Containerfile nor Dockerfile\n",
+    )

@@ -28,12 +28,16 @@ _HTPASSWD = f"{USER}:$2b$05$abcdefghijklmnopqrstuuOQiyCxlgf/oeuTqixKmWdcYUh4Hjl0
 
 
 @contextlib.contextmanager
-def docker_registry(directory: Path, *, has_password: bool = False) -> Iterator[str]:
-    """Run docker-registry; yields its address (`127.0.0.1:PORT`). Tests have the marker needs("docker-registry")."""
+def docker_registry(directory: Path, *, has_password: bool = False, authentication: str = "") -> Iterator[str]:
+    """Run docker-registry; yields its address (`127.0.0.1:PORT`). Tests have the marker needs("docker-registry").
+
+    `authentication` is a part of its configuration.
+    """
     (port,) = free_ports(1)
     address = f"127.0.0.1:{port}"
     (directory / "htpasswd").write_text(_HTPASSWD)
-    authentication = f"auth: {{htpasswd: {{realm: test, path: {directory}/htpasswd}}}}\n" if has_password else ""
+    if has_password:
+        authentication = f"auth: {{htpasswd: {{realm: test, path: {directory}/htpasswd}}}}\n"
     (directory / "config.yml").write_text(
         "version: 0.1\nlog: {level: error, accesslog: {disabled: true}}\n"
         f"storage: {{filesystem: {{rootdirectory: {directory}/data}}}}\n"

@@ -4,17 +4,28 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
+import os
 import socket
 import tempfile
 from collections.abc import AsyncIterator
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
 
 from bridgehead.images.errors import BadImage, PullFailed, Unreachable
+from bridgehead.images.references import Reference
+from bridgehead.images.registry.credentials import Credential
 from bridgehead.images.service import configuration, server
 from bridgehead.images.service.client import SOCKET, PullerClient
 from bridgehead.images.service.configuration import PullerConfig
+from bridgehead.images.store.content import ContentStore
+from bridgehead.images.store.layer_locks import LayerLocks
+from bridgehead.kubelet.node.image_collector import ImageCollector
+from bridgehead.kubelet.node.settings import NodeSettings
+from bridgehead.kubelet.runtimes.runtime import ContainerInfo, Runtime
 from tests.image_files import image_of, layer_of
 
 from .namespaced import in_namespace, sh
@@ -22,15 +33,19 @@ from .registries import FaultyRegistry
 
 
 @contextlib.asynccontextmanager
-async def puller(config: PullerConfig) -> AsyncIterator[Path]:
+async def puller(*, is_offline: bool = False) -> AsyncIterator[Path]:
     """Run a server; yields its content store, whose path is too long for the address of a Unix socket."""
+
+    async def find_config(_: Reference) -> PullerConfig:
+        return PullerConfig()
+
     with tempfile.TemporaryDirectory() as base, socket.socket(socket.AF_UNIX) as listener:
         root = Path(base) / ("long" * 30)
         root.mkdir()
         listener.bind(f"{base}/{SOCKET}")
         (Path(base) / SOCKET).rename(root / SOCKET)
         listener.listen()
-        task = asyncio.create_task(server.serve(config, root, listener))
+        task = asyncio.create_task(server.serve(find_config, root, listener, is_offline=is_offline))
         try:
             yield root
         finally:
@@ -44,7 +59,7 @@ async def test_pulls_are_answered_and_equal_ones_are_made_once() -> None:
     registry = FaultyRegistry()
     registry.add("1", image_of(layer_of([("f", "1")])))
     started: list[str] = []
-    async with registry.serving(), puller(PullerConfig(is_offline=True)) as root:
+    async with registry.serving(), puller(is_offline=True) as root:
         client = PullerClient(root)
         name = f"{registry.address}/app:1"
         pulls = [client.pull(name, (), lambda: started.append(name)) for _ in range(4)]
@@ -64,7 +79,7 @@ async def test_without_a_network_the_answer_is_immediate() -> None:
     """No registry is contacted: there is not even a name server's address to which a query could go."""
     sh("ip link set lo up")
     started: list[str] = []
-    async with puller(PullerConfig()) as root:
+    async with puller() as root:
         with pytest.raises(Unreachable, match=r"no network: this machine has no default route to docker\.io"):
             await PullerClient(root).pull("nginx", (), lambda: started.append("nginx"))
         assert not server.has_default_route()
@@ -74,7 +89,7 @@ async def test_without_a_network_the_answer_is_immediate() -> None:
         sh("ip route add default via 192.0.2.1")
         assert server.has_default_route()
     assert not started
-    async with puller(PullerConfig(is_offline=True)) as root:
+    async with puller(is_offline=True) as root:
         for local_only in (False, True):
             with pytest.raises(Unreachable, match="the lab is offline"):
                 await PullerClient(root, local_only=local_only).pull("nginx", (), lambda: started.append("nginx"))
@@ -82,6 +97,52 @@ async def test_without_a_network_the_answer_is_immediate() -> None:
         with pytest.raises(Unreachable, match="no process that pulls images"):
             await PullerClient(root).pull("localhost/app", (), lambda: None)
     assert not started
+
+
+@in_namespace
+async def test_unused_images_are_removed_when_the_disk_is_too_full() -> None:
+    """Above the high threshold of one percent, with a low one that cannot be reached."""
+    sh("ip link set lo up")
+    registry = FaultyRegistry()
+    for tag in ("used", "unused"):
+        registry.add(tag, image_of(layer_of([("f", tag)])))
+    events: list[str] = []
+
+    async def list_containers() -> list[ContainerInfo]:
+        return []
+
+    def record(reason: str, message: str, type: str = "Normal") -> None:
+        events.append(f"{type} {reason} {message}")
+
+    async with registry.serving(), puller(is_offline=True) as root:
+        (root / "ballast").write_bytes(bytes(1 << 20))
+        client, locks = PullerClient(root), LayerLocks()
+        for tag in ("used", "unused"):
+            await client.pull(f"{registry.address}/app:{tag}", (), lambda: None)
+        store = ContentStore(root)
+        used = store.find(f"{registry.address}/app:used")
+        assert used is not None
+        locks.acquire([str(store.layer_path(layer)) for layer in used.layers])
+        settings = NodeSettings(
+            name="node", ips=("10.0.0.1",), pod_cidrs=("10.1.0.0/24",), root=root,
+            image_gc_high_threshold=1, image_gc_low_threshold=0, image_minimum_gc_age=0,
+        )  # fmt: skip
+        runtime = cast(Runtime, SimpleNamespace(list_containers=list_containers))
+        collector = ImageCollector(settings, runtime, client, record)
+        with store.writing():
+            await collector.collect()
+        assert len(client.list_images()) == 2
+        assert events == []
+        await collector.collect()
+        assert [record.name for record in client.list_images()] == [used.name]
+        await collector.collect()
+    assert [event.split()[:2] for event in events] == [
+        ["Warning", "FreeDiskSpaceFailed"],
+        ["Warning", "ImageGCFailed"],
+        ["Warning", "FreeDiskSpaceFailed"],
+        ["Warning", "ImageGCFailed"],
+    ]
+    assert "Failed to free sufficient space by deleting unused images (freed 0 bytes)" in events[-1]
 
 
 def test_the_users_files_are_read_and_unusable_ones_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -96,12 +157,50 @@ def test_the_users_files_are_read_and_unusable_ones_left_out(tmp_path: Path, mon
         (tmp_path / "registries" / registry).mkdir(parents=True)
         (tmp_path / "registries" / registry / "hosts.toml").write_text(text)
     (tmp_path / "registries/docker.io/ca.crt").write_text("PEM")
-    config = configuration.read_config(tmp_path / "registries", is_offline=False)
+    config = configuration.read_config(tmp_path / "registries", [])
     assert config.credentials["docker.io"].username == "u"
     assert {registry: [endpoint.url for endpoint in endpoints] for registry, endpoints in config.hosts.items()} == {
         "docker.io": ["http://localhost:5000/v2", "https://registry-1.docker.io/v2"],
         "_default": ["http://localhost:5001/v2"],
     }
     assert config.hosts["docker.io"][0].ca == "PEM"
+    if os.geteuid() == 0:
+        os.chown(tmp_path / "registries/docker.io/hosts.toml", 12345, 12345)
+        assert list(configuration.read_config(tmp_path / "registries", []).hosts) == ["_default"]
     (tmp_path / "config.json").write_text("no JSON")
-    assert configuration.read_config(tmp_path / "none", is_offline=True) == PullerConfig(is_offline=True)
+    assert configuration.read_config(tmp_path / "none", ["docker.io"]) == PullerConfig()
+
+
+def test_credential_helpers_are_asked_for_the_registry_of_a_pull(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A helper for one registry goes before that for all, and both before what is in the file."""
+    monkeypatch.setenv("DOCKER_CONFIG", str(tmp_path))
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    document = {
+        "auths": {"a.example": {"auth": "dTpw"}, "b.example": {}},
+        "credsStore": "all",
+        "credHelpers": {"a.example": "one", "bad.example": "../../bin/sh", "gone.example": "gone"},
+    }
+    (tmp_path / "config.json").write_text(json.dumps(document))
+    for name, script in (
+        ("one", """[ "$1" = get ] || exit 2; read server; echo '{"Username": "<token>", "Secret": "'$server'"}'"""),
+        (
+            "all",
+            """read server; case $server in
+            none*) echo "credentials not found in native keychain"; exit 1;;
+            broken*) echo "no JSON";;
+            *) echo '{"Username": "u", "Secret": "'$server'"}';; esac""",
+        ),
+    ):
+        (tmp_path / f"docker-credential-{name}").write_text(f"#!/bin/sh\n{script}\n")
+        (tmp_path / f"docker-credential-{name}").chmod(0o755)
+    wanted = ["a.example", "docker.io", "none.example", "broken.example", "bad.example", "gone.example"]
+    found = configuration.read_config(tmp_path / "none", wanted).credentials
+    assert found == {
+        "a.example": Credential(identity_token="a.example"),
+        "docker.io": Credential(username="u", password="https://index.docker.io/v1/"),
+    }
+    assert "none.example" not in caplog.text
+    assert "docker-credential-gone has no credentials for gone.example" in caplog.text
+    assert "docker-credential-all has no credentials for broken.example" in caplog.text

@@ -18,6 +18,7 @@ from bridgehead.images.references import Reference, parse_reference
 from bridgehead.images.registry.credentials import Credential
 from bridgehead.images.registry.hosts import Endpoint
 from bridgehead.images.registry.transport import Transport
+from bridgehead.images.store import collection
 from bridgehead.images.store.content import ContentStore, ImageRecord
 from tests.image_files import Blob, image_of, index_of, layer_of, push, push_manifest
 from tests.integration import registries
@@ -255,8 +256,10 @@ async def test_layers_and_blobs_that_no_image_needs_are_collected(
     second = await pull(store, transport, f"{faulty.address}/app:2")
     assert store.remove_record(f"{faulty.address}/app:1")
     with store.writing():
-        assert store.collect() is None
-    assert store.collect()
+        assert collection.collect(store) is None
+    removed = collection.collect(store)
+    assert removed is not None
+    assert removed.files
     assert [path.name for path in (store.root / "layers").iterdir()] == [store.layer_path(second.layers[0]).name]
     assert store.find(f"{faulty.address}/app:2") == second
     assert (store.layer_path(second.layers[0]) / "etc/motd").read_text() == "hello\n"

@@ -15,7 +15,7 @@ import pytest
 from bridgehead.backoff import KeyedBackoff
 from bridgehead.client.errors import ApiError, NotFound
 from bridgehead.kubelet.runtimes.fake import Behaviour
-from bridgehead.kubelet.runtimes.runtime import ExecResult
+from bridgehead.kubelet.runtimes.runtime import ExecResult, RuntimeFeatures
 from bridgehead.objects.kinds import CONFIG_MAPS, LEASES, NODES, PODS, SERVICES
 from bridgehead.streaming import spdy
 
@@ -33,7 +33,7 @@ IMAGES = {
     "app:2": Behaviour(),
     "stubborn:1": Behaviour(ignores_term=True),
     "job:1": Behaviour(exits_with=0),
-    "crash:1": Behaviour(exits_with=3),
+    "crash:1": Behaviour(exits_with=3, volumes=("/data",)),
     "sick:1": Behaviour(exec=answers(1, b"I am sick")),
     "broken:1": Behaviour(fails_to_start='exec: "nonsense": executable file not found in $PATH'),
 }
@@ -52,7 +52,9 @@ async def test_a_pod_becomes_ready_and_is_deleted(world):
     assert pod.status.pod_ip == "10.244.1.2"
     assert pod.status.host_ip == "127.0.0.1"
     assert pod.status.container_statuses[0].container_id.startswith("bridgehead://")
-    await world.until_event("web", "Pulled", 'Container image "app:1" already present on machine')
+    await world.until_event(
+        "web", "Pulled", 'Container image "app:1" already present on machine and can be accessed by the pod'
+    )
     await world.until_event("web", "Created", "Created container: app")
     await world.until_event("web", "Started", "Started container app")
     await world.admin.delete(PODS, "web", "default")
@@ -60,6 +62,14 @@ async def test_a_pod_becomes_ready_and_is_deleted(world):
     await world.until_event("web", "Killing", "Stopping container app")
     assert world.runtime.signals == [("app", signal.SIGTERM)]
     assert world.runtime.sandboxes == {}
+
+
+async def test_users_that_images_may_need_and_the_lab_lacks_are_named(world):
+    world.runtime.features = RuntimeFeatures(last_id=0)
+    await world.start_kubelet()
+    await world.create("web")
+    await world.until("web", is_running)
+    await world.until_event("web", "UsersMissing", "users with ids above 0 do not exist in this lab")
 
 
 async def test_a_running_pod_gets_an_ephemeral_container_once(world):
@@ -232,6 +242,9 @@ async def test_a_job_succeeds_and_a_failing_container_crash_loops(world):
     assert loop.status.phase == "Running"
     assert status.restart_count == 1
     assert status.last_state.terminated.exit_code == 3
+    # Each run has new volumes of its image.
+    [directory] = world.root.glob(f"pods/{loop.metadata.uid}/containers/app")
+    assert [path.name for path in directory.iterdir()] == ["1"]
     assert status.state.waiting.message.startswith("back-off 10s restarting failed container=app pod=loop_default(")
     await world.until_event("loop", "BackOff", "Back-off restarting failed container app in pod loop_default(")
     await world.admin.delete(PODS, "job", "default")

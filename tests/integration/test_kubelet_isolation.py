@@ -1,8 +1,9 @@
-"""Security contexts of containers, and paths that a pod changes while another container is set up."""
+"""Security contexts of containers, owners of their files, and paths that a pod changes while a container is set up."""
 
 from __future__ import annotations
 
 import asyncio
+import io
 import os
 import signal
 import stat
@@ -11,7 +12,10 @@ from pathlib import Path
 
 import pytest
 
+from bridgehead.images import archives
+from bridgehead.images.store.content import ContentStore
 from bridgehead.kubelet.runtimes.runtime import ContainerInfo, Mount, RuntimeFailure, Seccomp, Security
+from tests.image_files import archive_of, busybox_entries, image_of, layer_of
 
 from .runtime_world import DEADLINE, FIRST_ID, Node, World, enter_world, make_node, until
 
@@ -406,7 +410,65 @@ async def test_links_of_an_image_are_resolved_inside_the_image(world: World) -> 
     assert list(outside.iterdir()) == []
 
 
+async def test_the_user_of_a_container_opens_its_streams_by_name(world: World) -> None:
+    """As images do whose log files are links to /dev/stdout."""
+    script = 'echo one >/dev/stdout; echo two >/dev/stderr; grep -c " /dev/mqueue mqueue " /proc/mounts'
+    ended = await world.run_to_end("p", script, security=Security(user=1000))
+    assert ended.exit_code == 0
+    assert sorted(world.log("p")) == ["stderr F two", "stdout F 1", "stdout F one"]
+    running = await world.start("p", "two", command=("sleep", "1000"), security=Security(user=1000))
+    assert await world.sh(running, "echo three >/dev/stdout") == "three\n"
+
+
 async def test_a_volume_over_proc_is_refused(world: World) -> None:
     data = volume(world, "data")
     with pytest.raises(RuntimeFailure, match="inside"):
         await world.start("p", mounts=(Mount(source=str(data), target="/proc/sys"),))
+
+
+IMAGE = "registry.example/volumes:1"
+
+
+@pytest.fixture(scope="module")
+def image_with_volumes(node: Node) -> str:
+    """An image of two layers, with volumes and with directories of user 7."""
+    owned = {"uid": FIRST_ID + 7, "gid": FIRST_ID + 8, "mode": 0o750}
+    entries = [("data", {"type": b"5", **owned}), ("home", {"type": b"5", **owned}), ("data/file", owned)]
+    layers = (
+        layer_of([*busybox_entries("sh", "ls", "stat", "touch"), ("data/old", "1"), ("real/deep/x", "2")]),
+        layer_of([*entries, ("data/.wh.old", ""), ("link", {"type": b"2", "linkname": "/real"})]),
+    )
+    volumes: dict[str, object] = {"/data": {}, "/link/deep": {}, "/new": {}, "/taken": {}}
+    image = image_of(*layers, Entrypoint=["sh", "-c"], Volumes=volumes)
+    store = ContentStore(node.directory / "content")
+    store.root.mkdir(exist_ok=True)
+    archives.load(store, io.BytesIO(archive_of(IMAGE, image)))
+    return IMAGE
+
+
+async def test_the_volumes_of_an_image_are_directories_filled_from_it(world: World, image_with_volumes: str) -> None:
+    directory = volume(world, "volumes")
+    mine = volume(world, "mine")
+    script = (
+        "stat -c '%u %g %a' /data /data/file; ls /data /real/deep;"
+        " touch /data/a /real/deep/a /new/a /taken/a && ls /new; touch /b 2>/dev/null || echo read-only"
+    )
+    for name in ("one", "two"):  # the second finds what is left of the first, and begins anew
+        found = await output_of(
+            world,
+            script,
+            name,
+            image=image_with_volumes,
+            volume_directory=str(directory),
+            mounts=(Mount(source=str(mine), target="/taken"),),
+            security=Security(read_only_root=True),
+        )
+        assert found == ["7 8 750", "7 8 750", "/data:", "file", "", "/real/deep:", "x", "a", "read-only"]
+    assert sorted(path.name for path in directory.iterdir()) == ["0", "1", "2"]
+    assert [path.name for path in mine.iterdir()] == ["a"]
+
+
+async def test_a_mount_leaves_the_directories_above_to_their_owners(world: World, image_with_volumes: str) -> None:
+    mounts = (Mount(source=str(volume(world, "mine")), target="/home/in/it"),)
+    found = await output_of(world, "stat -c '%u %g %a' /home /home/in", image=image_with_volumes, mounts=mounts)
+    assert found == ["7 8 750", "0 0 755"]

@@ -1,8 +1,9 @@
-"""Show and change the images of a cluster: ACTION is list, pull, load, save or remove.
+"""Show and change the images of a cluster: ACTION is list, pull, load, save, remove or build.
 
 `pull` takes names of images, and uses this machine's network and Docker's credentials. `load` takes archives of
 `docker save`, OCI archives, and directories: OCI layouts, and with --tag root file systems. `save` writes the named
-images to one archive. `remove` takes names; the files go when no container can use them.
+images to one archive. `remove` takes names; layers that a container uses stay until it has ended. `build` takes a
+directory with a Dockerfile, and needs buildah.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import tarfile
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated, BinaryIO, Literal, cast
+from typing import Annotated, BinaryIO, Final, Literal, cast
 
 import typer
 
@@ -29,15 +30,22 @@ from bridgehead.lab.plan import LabFiles
 from .lab_options import DEFAULT_NAME, Name, StateDir, reporting_errors
 from .tables import columns
 
-Action = Literal["list", "pull", "load", "save", "remove"]
+_NEEDED: Final = {"load": "a file", "build": "a directory with a Dockerfile"}
+Action = Literal["list", "pull", "load", "save", "remove", "build"]
 
 
 def command(
-    action: Annotated[Action, typer.Argument(help="list, pull, load, save or remove.")],
+    action: Annotated[Action, typer.Argument(help="list, pull, load, save, remove or build.")],
     names: Annotated[
         list[str] | None, typer.Argument(help="Names of images; for `load` files and directories.")
     ] = None,
-    tag: Annotated[str, typer.Option("--tag", "-t", help="For `load`: the image's name, if the file has none.")] = "",
+    tag: Annotated[
+        str, typer.Option("--tag", "-t", help="For `build` the image's name, for `load` that of a file that has none.")
+    ] = "",
+    file: Annotated[str, typer.Option("--file", "-f", help="For `build`: the Dockerfile.")] = "",
+    build_arg: Annotated[
+        list[str] | None, typer.Option("--build-arg", help="For `build`: NAME=VALUE of an ARG. Repeatable.")
+    ] = None,
     output: Annotated[str, typer.Option("--output", "-o", help="For `save`: the file to write.")] = "",
     name: Name = DEFAULT_NAME,
     state_dir: StateDir = None,
@@ -46,7 +54,7 @@ def command(
         files = registry.find_files(name, state_dir)
         given = names or []
         if action != "list" and not given:
-            raise LabError(f"`image {action}` needs {'a file' if action == 'load' else 'the name of an image'}")
+            raise LabError(f"`image {action}` needs {_NEEDED.get(action, 'the name of an image')}")
         try:
             match action:
                 case "list":
@@ -59,6 +67,8 @@ def command(
                     _save(files, given, output)
                 case "remove":
                     _remove(files, [_parse(each) for each in given])
+                case "build":
+                    _build(files, [Path(each) for each in given], tag, file, build_arg or [])
         except ImageError as error:
             raise LabError(str(error)) from error
         except OSError as error:
@@ -88,10 +98,10 @@ def _list(files: LabFiles) -> None:
 
 
 def _pull(files: LabFiles, references: list[Reference]) -> None:
-    from bridgehead.images.service import process
+    from bridgehead.images.service import configuration, process
 
     # Before the change of ids: Docker's configuration is the user's.
-    config = process.prepare(files.registries, is_offline=False)
+    config = configuration.read_config(files.registries, {reference.registry for reference in references})
     store = _open(files)
     asyncio.run(process.pull_all(config, store, references, _report))
 
@@ -151,12 +161,61 @@ def _save(files: LabFiles, names: list[str], output: str) -> None:
 
 
 def _remove(files: LabFiles, references: list[Reference]) -> None:
-    is_running = registry.is_running(files)
+    from bridgehead.images.store import collection
+
     store = _open(files)
     missing = [str(reference) for reference in references if not store.remove_record(reference.key)]
-    if not is_running:
-        store.collect()
+    collection.collect(store)
     _refuse(missing)
+
+
+def _build(files: LabFiles, directories: list[Path], tag: str, file: str, arguments: list[str]) -> None:
+    from bridgehead.images import archives, building
+
+    building.find_buildah()
+    if not tag:
+        raise LabError("`image build` needs the image's name: --tag NAME")
+    _parse(tag)
+    if len(directories) > 1:
+        raise LabError("`image build` takes one directory")
+    [directory] = directories
+    dockerfile = building.find_file(directory, file)
+    with contextlib.ExitStack() as opened:
+        with tempfile.TemporaryDirectory(prefix="bridgehead-build-") as temporary:
+            bases, archive = Path(temporary) / "bases.tar", Path(temporary) / "image.tar"
+            wanted = building.named_images(dockerfile.read_text("utf-8", "replace"), arguments)
+            _save_in_child(files, wanted, bases)
+            building.build(directory, dockerfile, arguments, bases, archive)
+            built = opened.enter_context(open(archive, "rb"))
+        for record in archives.load(_open(files), built, tag):
+            sys.stdout.write(f"{record.name}\n")
+
+
+def _save_in_child(files: LabFiles, references: list[Reference], path: Path) -> None:
+    """Write those of the images that the store has to an archive, in a child that gives up the user's rights.
+
+    Without such images the file is empty. Raises `LabError`.
+    """
+    from bridgehead.images import archives
+
+    with open(path, "wb") as file:
+        pid = os.fork()
+        if pid == 0:
+            status = 1
+            try:
+                store = _open(files)
+                if names := [str(each) for each in references if store.find(each.key) is not None]:
+                    archives.save(store, names, file)
+                    file.flush()
+                status = 0
+            except (ImageError, LabError) as error:
+                sys.stderr.write(f"bridgehead: {error}\n")
+                sys.stderr.flush()
+            finally:
+                os._exit(status)
+        _, status = os.waitpid(pid, 0)
+    if status:
+        raise LabError(f"the images of {files.root} cannot be read")
 
 
 def _refuse(missing: list[str]) -> None:

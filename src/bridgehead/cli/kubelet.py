@@ -85,6 +85,25 @@ def command(
             rich_help_panel=PODS, min=-1, help="Maximum number of processes and threads of a container. -1: unlimited."
         ),
     ] = DEFAULT_MAX_PIDS,
+    image_gc_high_threshold: Annotated[
+        int,
+        typer.Option(
+            rich_help_panel=NODE,
+            min=0,
+            max=100,
+            help="Percent of the disk above which unused images are removed. 100: never.",
+        ),
+    ] = 85,
+    image_gc_low_threshold: Annotated[
+        int,
+        typer.Option(
+            rich_help_panel=NODE, min=0, max=100, help="Percent of the disk down to which unused images are removed."
+        ),
+    ] = 80,
+    minimum_image_ttl_duration: Annotated[
+        float,
+        typer.Option(rich_help_panel=NODE, min=0, help="Time in seconds for which an unused image stays at least."),
+    ] = 120.0,
     termination_barrier: Annotated[
         float,
         typer.Option(
@@ -125,6 +144,8 @@ def command(
         name_servers = tuple(str(ip_address(text)) for text in filter(None, cluster_dns.split(",")))
         if 0 < sum(file is not None for file in (tls_cert_file, tls_private_key_file, client_ca_file)) < 3:
             raise ValueError("--tls-cert-file, --tls-private-key-file and --client-ca-file go together")
+        if image_gc_low_threshold >= image_gc_high_threshold:
+            raise ValueError("--image-gc-low-threshold has to be less than --image-gc-high-threshold")
     except ValueError as error:
         fail("kubelet", error, 2)
     with reporting_failures("kubelet", OSError, ConfigError, KubeletError, RuntimeFailure):
@@ -141,6 +162,9 @@ def command(
             pod_max_pids=pod_max_pids if pod_max_pids > 0 else None,
             termination_barrier=termination_barrier,
             port=port,
+            image_gc_high_threshold=image_gc_high_threshold,
+            image_gc_low_threshold=image_gc_low_threshold,
+            image_minimum_gc_age=minimum_image_ttl_duration,
         )
         files = None
         if tls_cert_file and tls_private_key_file and client_ca_file:

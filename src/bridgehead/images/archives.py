@@ -77,6 +77,8 @@ def load_root(store: ContentStore, file: BinaryIO, name: str) -> ImageRecord:
             "os": platform.os,
             "config": {},
             "rootfs": {"type": "layers", "diff_ids": [layer.digest]},
+            # Builders expect an entry for each layer of the image that they add to.
+            "history": [{"created_by": "bridgehead image load"}],
         }
         [record] = _add(store, [name], store.add_blob(json.dumps(config).encode()), [layer], "")
     return record
@@ -154,6 +156,7 @@ def _add(
             config=config,
             layers=diff_ids,
             size=documents.total_size((own, *layers)),
+            is_pinned=True,
         )
         store.add_record(record)
         records.append(record)

@@ -59,13 +59,13 @@ class Descriptor(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit
     annotations: dict[str, str] = {}
 
 
-class Index(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+class Index(msgspec.Struct, frozen=True, rename="camel"):
     manifests: tuple[Descriptor, ...] = ()
     schema_version: int = 2
     media_type: str = OCI_INDEX
 
 
-class Manifest(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
+class Manifest(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     config: Descriptor
     layers: tuple[Descriptor, ...] = ()
     schema_version: int = 2
@@ -86,6 +86,7 @@ class RunConfig(msgspec.Struct, frozen=True, kw_only=True):
     working_dir: str = msgspec.field(name="WorkingDir", default="")
     user: str = msgspec.field(name="User", default="")
     stop_signal: str = msgspec.field(name="StopSignal", default="")
+    volumes: dict[str, msgspec.Raw] | None = msgspec.field(name="Volumes", default=None)  # path -> nothing of use
 
 
 class ImageConfig(Platform, frozen=True, kw_only=True):

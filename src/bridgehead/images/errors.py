@@ -6,6 +6,7 @@ ImageError
 │   ├── Denied         the credentials do not suffice
 │   └── Unreachable    no registry was reached: no network, or the lab is offline
 ├── BadImage           an index, a manifest, a configuration or a layer is not what its digest or format promises
+├── BuildFailed        buildah is missing, or it failed; its own messages have the reason
 └── StoreFailed        the content store cannot be read or written (a full disk)
 """
 
@@ -34,6 +35,10 @@ class Unreachable(PullFailed):
 
 class BadImage(ImageError):
     """An index, a manifest, a configuration or a layer is not what its digest or format promises."""
+
+
+class BuildFailed(ImageError):
+    """An image was not built."""
 
 
 class StoreFailed(ImageError):

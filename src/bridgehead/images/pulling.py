@@ -13,10 +13,11 @@ from . import documents
 from .documents import Descriptor, Index, Manifest
 from .errors import BadImage, Denied, ImageError, StoreFailed
 from .references import Reference
-from .registry.credentials import Credential
+from .registry.credentials import Credential, fingerprint
 from .registry.hosts import Endpoint, default_endpoint
 from .registry.repository import Repository
 from .registry.transport import Transport
+from .store import collection
 from .store.content import ContentStore, ImageRecord
 from .store.unpacking import add_layer
 
@@ -34,14 +35,17 @@ class Progress(msgspec.Struct):
 
 
 class Puller:
-    """Pulls images to `store`. `hosts` are the configured endpoints by registry ("_default" for all others)."""
+    """Pulls images to `store`.
+
+    `hosts` are the configured endpoints by registry ("_default" for all others); pulls use what it is set to then.
+    """
 
     def __init__(
         self, store: ContentStore, transport: Transport, hosts: Mapping[str, Sequence[Endpoint]] | None = None
     ) -> None:
         self._store = store
         self._transport = transport
-        self._hosts = hosts or {}
+        self.hosts = hosts or {}
         self._layers: dict[str, asyncio.Lock] = {}  # by diff_id: two images can have one layer
         self._unpacking = asyncio.Semaphore(_UNPACKS_AT_ONCE)
 
@@ -50,31 +54,45 @@ class Puller:
         self._repository(reference, None).check_reachable()
 
     async def pull(
-        self, reference: Reference, credentials: Sequence[Credential] = (), on_progress: OnProgress = lambda _: None
+        self,
+        reference: Reference,
+        credentials: Sequence[Credential] = (),
+        on_progress: OnProgress = lambda _: None,
+        *,
+        pod_credentials: Sequence[Credential] = (),
     ) -> ImageRecord:
-        """Pull an image, with the first of `credentials` that are accepted, else without. Raises `ImageError`."""
+        """Pull an image, with the first of the credentials that are accepted, else without. Raises `ImageError`.
+
+        With one of `pod_credentials`, which come first, the image is only for pods that have one, too.
+        """
         denied = Denied("no credentials were accepted")
-        for credential in (*credentials, None):
+        for credential in (*pod_credentials, *credentials, None):
+            restricted_to = (
+                (fingerprint(credential),) if credential is not None and credential in pod_credentials else ()
+            )
             try:
-                return await self._pull(self._repository(reference, credential), reference, on_progress)
+                repository = self._repository(reference, credential)
+                return await self._pull(repository, reference, restricted_to, on_progress)
             except Denied as error:
                 denied = error
             except StoreFailed as error:
                 with contextlib.suppress(StoreFailed):  # layers that came before the disk was full fill it
-                    await asyncio.to_thread(self._store.collect)
+                    await asyncio.to_thread(collection.collect, self._store)
                 raise _with_reference(error, reference) from error
             except ImageError as error:
                 raise _with_reference(error, reference) from error
         raise _with_reference(denied, reference) from denied
 
     def _repository(self, reference: Reference, credential: Credential | None) -> Repository:
-        endpoints = self._hosts.get(reference.registry) or [
-            *self._hosts.get("_default", ()),
+        endpoints = self.hosts.get(reference.registry) or [
+            *self.hosts.get("_default", ()),
             default_endpoint(reference.registry),
         ]
         return Repository(self._transport, reference, endpoints, credential)
 
-    async def _pull(self, repository: Repository, reference: Reference, on_progress: OnProgress) -> ImageRecord:
+    async def _pull(
+        self, repository: Repository, reference: Reference, restricted_to: tuple[str, ...], on_progress: OnProgress
+    ) -> ImageRecord:
         with self._store.writing():
             top, content = await repository.resolve()
             descriptor, document = top, documents.parse_document(content, top.media_type)
@@ -102,8 +120,9 @@ class Puller:
                 config=document.config.digest,
                 layers=tuple(diff_ids),
                 size=documents.total_size((document.config, *document.layers)),
+                restricted_to=restricted_to,
             )
-            self._store.add_record(record)
+            self._store.add_pulled(record)
             return record
 
     def _check_room(self, manifest: Manifest) -> None:

@@ -18,6 +18,7 @@ from bridgehead.objects.meta import ObjectKey
 
 from .containers.context import NodeContext
 from .containers.handlers import Handlers
+from .node.image_collector import ImageCollector
 from .node.last_addresses import read_last_addresses
 from .node.machine import kernel_has_app_armor, machine_capacity
 from .node.pod_addresses import PodAddresses
@@ -115,6 +116,9 @@ class Kubelet:
             if reason := (await self.runtime.find_features()).limits:
                 reporter.warn_of_limits(reason)
             self._tasks.create_task(reporter.run())
+            if self._puller is not None:
+                collector = ImageCollector(settings, self.runtime, self._puller, reporter.record)
+                self._tasks.create_task(collector.run())
             self._tasks.create_task(self._services.run())
             await self._services.wait_synced()  # a container's environment names every Service
             self._pods.on_change(self._pod_changed)

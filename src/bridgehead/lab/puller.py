@@ -1,9 +1,9 @@
 """The process beside the lab that pulls images for its nodes: in the machine's network, with the lab's ids.
 
 Forked by the process that starts the lab, before it ends. The process only waits, with the rights of the user who
-started the lab. When a node asks for an image, a child reads the configuration, loads its code, gives up these rights,
-and answers this and all later requests; after its death the next request starts another one. Both end with the lab's
-first process.
+started the lab. When a node asks for an image, a child loads its code, gives up these rights, and answers this and all
+later requests; after its death the next request starts another one. For each pull it has the first process read the
+user's configuration. Both end with the lab's first process.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from typing import Final, NoReturn
 
 from bridgehead.images.errors import ImageError
 from bridgehead.images.service.client import SOCKET
+from bridgehead.images.store import collection
 from bridgehead.images.store.content import ContentStore
 from bridgehead.network import syscalls
 
@@ -29,6 +30,8 @@ from .plan import LabConfig, LabFiles
 log = logging.getLogger(__name__)
 
 _PAUSE_SECONDS: Final = 1.0  # after the death of a child
+_READERS_AT_ONCE: Final = 8
+_MAX_REQUEST: Final = 1024  # bytes
 _HERE: Final = Path()  # the content store is the working directory, because the lab's ids may not pass the way to it
 
 
@@ -68,10 +71,14 @@ def _run(config: LabConfig, files: LabFiles, id_map: IdMap | None, lab: int) -> 
         select.select([listener.fileno(), lab], [], [])
         if _has_ended(lab):
             break
+        requests, reading = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         pid = os.fork()
         if pid == 0:
-            _serve(config, files, id_map, listener, lab)
-        _, status = os.waitpid(pid, 0)
+            requests.close()
+            _serve(config, id_map, listener, lab, reading)
+        reading.close()
+        status = _serve_configuration(files, requests, pid)
+        requests.close()
         if not _has_ended(lab, _PAUSE_SECONDS):
             log.warning("the puller ended with status %d; the next request starts it again", status)
     os._exit(0)
@@ -82,15 +89,58 @@ def _has_ended(lab: int, seconds: float = 0) -> bool:
     return bool(select.select([lab], [], [], seconds)[0])
 
 
-def _serve(config: LabConfig, files: LabFiles, id_map: IdMap | None, listener: socket.socket, lab: int) -> NoReturn:
-    """Answer requests in this forked process until the lab ends."""
+def _serve_configuration(files: LabFiles, requests: socket.socket, puller: int) -> int:
+    """Have the configuration read for the process `puller`, in a child for each request, until that process has ended.
+
+    Returns its exit status, as waitpid(2).
+    """
+    children = {os.pidfd_open(puller): puller}
+    while True:
+        awaited = [requests.fileno(), *children] if len(children) <= _READERS_AT_ONCE else [*children]
+        for ready in select.select(awaited, [], [])[0]:
+            if ready in children:
+                _, status = os.waitpid(children.pop(ready), 0)
+                os.close(ready)
+                if puller not in children.values():
+                    for descriptor, pid in children.items():  # they end with the pipe that nobody reads any more
+                        os.waitpid(pid, 0)
+                        os.close(descriptor)
+                    return status
+            elif (reader := _read_configuration(files, requests)) is not None:
+                children[os.pidfd_open(reader)] = reader
+
+
+def _read_configuration(files: LabFiles, requests: socket.socket) -> int | None:
+    """Answer one request in a child; returns its process id, None for a request that is none."""
+    registry, descriptors, _, _ = socket.recv_fds(requests, _MAX_REQUEST, 1)
+    if not descriptors:
+        return None
+    [descriptor] = descriptors
+    pid = os.fork()
+    if pid == 0:
+        try:
+            from bridgehead.images.service import configuration
+
+            configuration.write_config(files.registries, registry.decode("utf-8", "replace"), descriptor)
+        except BaseException:  # forked: must not return into the parent's stack
+            log.exception("the configuration of registries cannot be read")
+        finally:
+            os._exit(0)
+    os.close(descriptor)
+    return pid
+
+
+def _serve(
+    config: LabConfig, id_map: IdMap | None, listener: socket.socket, lab: int, parent: socket.socket
+) -> NoReturn:
+    """Answer requests in this forked process until the lab ends. `parent` answers for the user's configuration."""
     try:
         from bridgehead.images.service import process
+        from bridgehead.images.service.configuration_reader import ConfigurationReader
 
-        puller = process.prepare(files.registries, is_offline=config.offline)
         if id_map is not None:
             user_namespace.enter(user_namespace.make(id_map))
-        process.run(puller, _HERE, listener, lab)
+        process.run(ConfigurationReader(parent).find, _HERE, listener, lab, is_offline=config.offline)
     except BaseException:  # forked: must not return into the parent's stack
         log.exception("the puller ends")
     finally:
@@ -106,9 +156,9 @@ def _collect(id_map: IdMap | None) -> None:
         try:
             if id_map is not None:
                 user_namespace.enter(user_namespace.make(id_map))
-            removed = ContentStore(_HERE).collect()
-            if removed:
-                log.info("removed %d layers and blobs that no image needs", removed)
+            removed = collection.collect(ContentStore(_HERE))
+            if removed and removed.files:
+                log.info("removed %d layers and blobs that no image needs", removed.files)
         except (OSError, ImageError) as error:
             log.warning("the content store is not cleaned: %s", error)
         finally:

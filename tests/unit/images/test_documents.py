@@ -6,6 +6,7 @@ import contextlib
 import json
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -19,6 +20,15 @@ from bridgehead.images.service import messages
 DIGEST = "sha256:" + "0" * 64
 CONFIG = {"mediaType": documents.OCI_CONFIG, "digest": DIGEST, "size": 2}
 LAYER = {"mediaType": f"{documents.OCI_LAYER}+gzip", "digest": DIGEST, "size": 3}
+
+
+def test_manifests_are_written_with_their_schema_version_and_type() -> None:
+    """Other programs demand both."""
+    own = Manifest(config=Descriptor(digest=f"sha256:{'0' * 64}", size=1, media_type=documents.OCI_CONFIG))
+    for document in (own, Index((own.config,))):
+        written = msgspec.json.encode(document)
+        assert {"schemaVersion": 2, "mediaType": document.media_type}.items() <= json.loads(written).items()
+        assert documents.parse_document(written) == document
 
 
 def encode(**fields: Any) -> bytes:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import hashlib
 from collections.abc import Iterable, Mapping
 from fnmatch import fnmatchcase
 from typing import Final
@@ -17,6 +18,7 @@ import msgspec
 
 from bridgehead.images.references import Reference
 
+_TOKEN_USER: Final = "<token>"  # a helper's secret is then an identity token
 _DOCKER_HUB: Final = frozenset({"docker.io", "index.docker.io", "registry-1.docker.io"})
 
 
@@ -29,6 +31,11 @@ class Credential(msgspec.Struct, frozen=True, kw_only=True):
     registry_token: str = ""
 
 
+def fingerprint(credential: Credential) -> str:
+    """Return a hash by which a credential can be recognized."""
+    return hashlib.sha256(msgspec.json.encode(credential)).hexdigest()
+
+
 class _Entry(msgspec.Struct, frozen=True):
     username: str = ""
     password: str = ""
@@ -39,6 +46,23 @@ class _Entry(msgspec.Struct, frozen=True):
 
 class _ConfigFile(msgspec.Struct, frozen=True):
     auths: dict[str, _Entry] | None = None
+
+
+class Helpers(msgspec.Struct, frozen=True):
+    """The credential helpers of a Docker configuration: the one for all registries, and those for single ones."""
+
+    store: str = msgspec.field(name="credsStore", default="")
+    by_registry: dict[str, str] = msgspec.field(name="credHelpers", default_factory=dict)
+
+    def find(self, registry: str) -> str:
+        """Return the name of the helper for a registry, "" for none."""
+        keys = (helper_key(registry), registry)
+        return next((self.by_registry[key] for key in keys if key in self.by_registry), self.store)
+
+
+class _HelperAnswer(msgspec.Struct, frozen=True, rename="pascal"):
+    username: str = ""
+    secret: str = ""
 
 
 class BadCredentials(ValueError):
@@ -58,9 +82,34 @@ def parse_docker_config(text: bytes, *, is_legacy: bool = False) -> dict[str, Cr
             entries = msgspec.json.decode(text, type=dict[str, _Entry])
         else:
             entries = msgspec.json.decode(text, type=_ConfigFile).auths or {}
-        return {key: _credential(entry) for key, entry in entries.items()}
+        # With a helper, Docker writes entries that are empty.
+        return {key: _credential(entry) for key, entry in entries.items() if entry != _Entry()}
     except (msgspec.MsgspecError, binascii.Error, UnicodeDecodeError) as error:
         raise BadCredentials(str(error)) from error
+
+
+def parse_helpers(text: bytes) -> Helpers:
+    """Parse the credential helpers in ~/.docker/config.json. Raises `BadCredentials`."""
+    try:
+        return msgspec.json.decode(text, type=Helpers)
+    except msgspec.MsgspecError as error:
+        raise BadCredentials(str(error)) from error
+
+
+def helper_key(registry: str) -> str:
+    """Return the name under which Docker's helpers have the credentials for a registry."""
+    return "https://index.docker.io/v1/" if registry in _DOCKER_HUB else registry
+
+
+def parse_helper_answer(text: bytes) -> Credential:
+    """Parse what `docker-credential-HELPER get` prints. Raises `BadCredentials`."""
+    try:
+        answer = msgspec.json.decode(text, type=_HelperAnswer)
+    except msgspec.MsgspecError as error:
+        raise BadCredentials(str(error)) from error
+    if answer.username == _TOKEN_USER:
+        return Credential(identity_token=answer.secret)
+    return Credential(username=answer.username, password=answer.secret)
 
 
 def _credential(entry: _Entry) -> Credential:

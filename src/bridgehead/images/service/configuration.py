@@ -1,47 +1,109 @@
-"""The puller's configuration, read with the rights of the user who starts the lab: Docker's credentials, and for each
-registry a hosts.toml."""
+"""The puller's configuration, read with the rights of the user who started the lab: Docker's credentials, also those of
+its credential helpers, and for each registry a hosts.toml."""
 
 from __future__ import annotations
 
 import logging
 import os
+import re
+import subprocess
+from collections.abc import Iterable
 from pathlib import Path
+from typing import Final
 
 import msgspec
 
 from bridgehead.images.registry import hosts
-from bridgehead.images.registry.credentials import BadCredentials, Credential, parse_docker_config
+from bridgehead.images.registry.credentials import (
+    BadCredentials,
+    Credential,
+    helper_key,
+    parse_docker_config,
+    parse_helper_answer,
+    parse_helpers,
+)
 from bridgehead.images.registry.hosts import BadHosts, Endpoint
 
 log = logging.getLogger(__name__)
 
 _HOSTS_FILE = "hosts.toml"
 _DEFAULT = "_default"
+_HELPER_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
+_HELPER_SECONDS: Final = 30.0
+_NOT_FOUND: Final = "credentials not found"  # of docker-credential-helpers, for a registry without a login
 
 
 class PullerConfig(msgspec.Struct, frozen=True, kw_only=True):
     """`hosts` are endpoints by registry; `credentials` those of the user's own Docker configuration, by its keys."""
 
-    is_offline: bool = False
     hosts: dict[str, tuple[Endpoint, ...]] = {}
     credentials: dict[str, Credential] = {}
 
 
-def read_config(registries: Path, *, is_offline: bool) -> PullerConfig:
-    """Read `registries`/REGISTRY/hosts.toml and ~/.docker/config.json. Unusable files are logged and left out."""
-    return PullerConfig(is_offline=is_offline, hosts=_read_hosts(registries), credentials=_read_credentials())
+def read_config(registries: Path, wanted: Iterable[str]) -> PullerConfig:
+    """Read `registries`/REGISTRY/hosts.toml and ~/.docker/config.json. Unusable files are logged and left out.
+
+    `wanted` are the registries for which Docker's credential helpers are asked, which can take a while.
+    """
+    return PullerConfig(hosts=_read_hosts(registries), credentials=_read_credentials(wanted))
 
 
-def _read_credentials() -> dict[str, Credential]:
+def write_config(registries: Path, wanted: str, descriptor: int) -> None:
+    """Write the configuration for a registry to a pipe; see `configuration_reader`."""
+    with open(descriptor, "wb") as pipe:
+        pipe.write(msgspec.json.encode(read_config(registries, [wanted])))
+
+
+def _read_credentials(wanted: Iterable[str]) -> dict[str, Credential]:
     directory = os.environ.get("DOCKER_CONFIG") or os.path.expanduser("~/.docker")
     path = Path(directory) / "config.json"
     try:
-        return parse_docker_config(path.read_bytes())
+        text = path.read_bytes()
+        found, helpers = parse_docker_config(text), parse_helpers(text)
     except FileNotFoundError:
         return {}
     except (OSError, BadCredentials) as error:
         log.warning("the credentials in %s cannot be used: %s", path, error)
         return {}
+    for registry in wanted:
+        credential = _ask_helper(helpers.find(registry), registry)
+        if credential is not None:
+            found[registry] = credential
+    return found
+
+
+def _ask_helper(helper: str, registry: str) -> Credential | None:
+    """Return the credential that a credential helper has for a registry, None if there is none."""
+    if not _HELPER_NAME.fullmatch(helper):
+        return None
+    program = f"docker-credential-{helper}"
+    try:
+        result = subprocess.run(
+            [program, "get"],
+            input=helper_key(registry).encode(),
+            capture_output=True,
+            timeout=_HELPER_SECONDS,
+            check=False,
+        )
+        if result.returncode == 0:
+            return parse_helper_answer(result.stdout)
+        reason = (result.stdout or result.stderr).decode("utf-8", "replace").strip()[:200]
+    except (OSError, subprocess.TimeoutExpired, BadCredentials) as error:
+        reason = str(error)
+    if _NOT_FOUND not in reason:
+        log.warning("%s has no credentials for %s: %s", program, registry, reason)
+    return None
+
+
+def _read_own(path: Path) -> str:
+    """Read a file of this user. Raises `BadHosts` for one of another user.
+
+    The directory is in the lab's state, and the lab must not choose to which server the user's credentials go.
+    """
+    with open(path, encoding="utf-8") as file:
+        if os.fstat(file.fileno()).st_uid != os.geteuid():
+            raise BadHosts("the file belongs to another user")
+        return file.read()
 
 
 def _read_hosts(directory: Path) -> dict[str, tuple[Endpoint, ...]]:
@@ -49,7 +111,7 @@ def _read_hosts(directory: Path) -> dict[str, tuple[Endpoint, ...]]:
     for path in sorted(directory.glob(f"*/{_HOSTS_FILE}")):
         registry = path.parent.name
         try:
-            text = path.read_text("utf-8")
+            text = _read_own(path)
             certificates = {name: (path.parent / name).read_text("utf-8") for name in hosts.named_certificates(text)}
             endpoints = hosts.parse_hosts(text, registry, certificates)
         except (OSError, UnicodeDecodeError, BadHosts) as error:

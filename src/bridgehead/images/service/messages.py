@@ -1,7 +1,8 @@
 """Messages between a kubelet and the puller, on the puller's Unix socket.
 
-Pure: no I/O, no clock, no randomness. A message is JSON on one line. The kubelet sends one `PullRequest`; the puller
-answers `Started` when it contacts a registry, then `Pulled` or `Failed`, and closes the connection.
+Pure: no I/O, no clock, no randomness. A message is JSON on one line. The kubelet sends one request. The puller answers
+a `PullRequest` by `Started` when it contacts a registry, then `Pulled` or `Failed`, and a `CollectRequest` by
+`Collected` or `Failed`; then it closes the connection.
 """
 
 from __future__ import annotations
@@ -18,11 +19,21 @@ MAX_LINE: Final = 4 << 20  # bytes; the credentials of a request are in it
 _KINDS: Final = {kind.__name__: kind for kind in (errors.NotFound, errors.Denied, errors.Unreachable, errors.BadImage)}
 
 
-class PullRequest(msgspec.Struct, frozen=True, kw_only=True):
+class PullRequest(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     """`image` is a name as in a Pod."""
 
     image: str
     credentials: tuple[Credential, ...] = ()
+
+
+class CollectRequest(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+    """Thresholds are percent of the disk. Images that were used in the last `minimum_age` seconds stay; `last_used` are
+    times that the node knows, in seconds since the epoch, by the images' names in the store."""
+
+    high_threshold: int
+    low_threshold: int
+    minimum_age: float
+    last_used: dict[str, float] = {}
 
 
 class Started(msgspec.Struct, frozen=True, tag=True):
@@ -38,6 +49,15 @@ class Pulled(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     waiting_seconds: float
 
 
+class Collected(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+    """Bytes that were to be freed and that were; the disk's size and how much of it was used before, in percent."""
+
+    wanted: int
+    freed: int
+    capacity: int
+    percent: int
+
+
 class Failed(msgspec.Struct, frozen=True, tag=True):
     """`kind` is the name of a class in `errors`."""
 
@@ -45,17 +65,18 @@ class Failed(msgspec.Struct, frozen=True, tag=True):
     message: str
 
 
-Answer = Started | Pulled | Failed
+Request = PullRequest | CollectRequest
+Answer = Started | Pulled | Collected | Failed
 _encoder = msgspec.json.Encoder()
-_request_decoder = msgspec.json.Decoder(PullRequest)
+_request_decoder: msgspec.json.Decoder[Request] = msgspec.json.Decoder(Request)
 _answer_decoder: msgspec.json.Decoder[Answer] = msgspec.json.Decoder(Answer)
 
 
-def encode(message: PullRequest | Answer) -> bytes:
+def encode(message: Request | Answer) -> bytes:
     return _encoder.encode(message) + b"\n"
 
 
-def decode_request(line: bytes) -> PullRequest:
+def decode_request(line: bytes) -> Request:
     """Raises msgspec.MsgspecError."""
     return _request_decoder.decode(line)
 

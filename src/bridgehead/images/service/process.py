@@ -19,8 +19,9 @@ from bridgehead.images.registry.credentials import find_credentials
 from bridgehead.images.registry.transport import Transport
 from bridgehead.images.store.content import ContentStore
 
-from . import configuration, server
+from . import server
 from .configuration import PullerConfig
+from .server import FindConfig
 
 # Modules that the standard library and aiohttp import when they need them: after the change of ids this process may not
 # have access to the directories of Python any more.
@@ -31,14 +32,9 @@ class Report(Protocol):
     def __call__(self, text: str, *, is_final: bool) -> None: ...
 
 
-def prepare(registries: Path, *, is_offline: bool) -> PullerConfig:
-    """Read the configuration, with the rights of the user; the caller then changes to the lab's ids."""
-    return configuration.read_config(registries, is_offline=is_offline)
-
-
 async def pull_all(config: PullerConfig, store: ContentStore, references: Sequence[Reference], report: Report) -> None:
     """Pull images one after the other, for a user who waits. Raises `ImageError`."""
-    async with Transport(is_offline=config.is_offline) as transport:
+    async with Transport() as transport:
         puller = Puller(store, transport, config.hosts)
         for reference in references:
 
@@ -50,12 +46,12 @@ async def pull_all(config: PullerConfig, store: ContentStore, references: Sequen
             report(f"{reference}: {record.digest}", is_final=True)
 
 
-def run(config: PullerConfig, root: Path, listener: socket.socket, lab: int) -> None:
+def run(find_config: FindConfig, root: Path, listener: socket.socket, lab: int, *, is_offline: bool) -> None:
     """Serve `listener` until the lab ends. `root` is the content store, `lab` a pidfd of the lab's first process."""
-    asyncio.run(_serve(config, root, listener, lab))
+    asyncio.run(_serve(find_config, root, listener, lab, is_offline=is_offline))
 
 
-async def _serve(config: PullerConfig, root: Path, listener: socket.socket, lab: int) -> None:
+async def _serve(find_config: FindConfig, root: Path, listener: socket.socket, lab: int, *, is_offline: bool) -> None:
     # Immediately: nothing may be written any more to a state directory that `down --delete` removes.
     asyncio.get_running_loop().add_reader(lab, os._exit, 0)
-    await server.serve(config, root, listener)
+    await server.serve(find_config, root, listener, is_offline=is_offline)

@@ -7,16 +7,18 @@ import contextlib
 import logging
 import socket
 import time
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import msgspec
 
-from bridgehead.images.errors import BadImage, ImageError, Unreachable
+from bridgehead.images.errors import BadImage, ImageError, StoreFailed, Unreachable
 from bridgehead.images.pulling import Puller
 from bridgehead.images.references import Reference, parse_reference
 from bridgehead.images.registry import hosts
 from bridgehead.images.registry.credentials import Credential, find_credentials
 from bridgehead.images.registry.transport import Transport
+from bridgehead.images.store import collection
 from bridgehead.images.store.content import ContentStore, ImageRecord
 
 from . import messages
@@ -24,46 +26,69 @@ from .configuration import PullerConfig
 
 log = logging.getLogger(__name__)
 
+FindConfig = Callable[[Reference], Awaitable[PullerConfig]]
+
 
 class PullerServer:
     """Answers connections; `serve` makes one."""
 
-    def __init__(self, store: ContentStore, transport: Transport, config: PullerConfig) -> None:
-        self._puller = Puller(store, transport, config.hosts)
-        self._config = config
+    def __init__(self, store: ContentStore, transport: Transport, find_config: FindConfig) -> None:
+        self._store = store
+        self._puller = Puller(store, transport)
+        self._find_config = find_config
         self._running: dict[tuple[str, tuple[Credential, ...]], asyncio.Task[ImageRecord]] = {}
 
     async def answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Serve one connection."""
         try:
-            request = messages.decode_request(await reader.readline())
-            answer = await self._answer(request, writer)
+            match messages.decode_request(await reader.readline()):
+                case messages.PullRequest() as request:
+                    what = request.image
+                    answer: messages.Answer = await self._pull(request, writer)
+                case messages.CollectRequest() as collection_request:
+                    what = "collection of images"
+                    answer = await asyncio.to_thread(self._collect, collection_request)
         except (ValueError, msgspec.MsgspecError, ConnectionError) as error:
             log.warning("a connection does not use the puller's protocol: %s", error)
         except ImageError as error:
-            log.info("%s: %s", request.image, error)
+            log.info("%s: %s", what, error)
             writer.write(messages.encode(messages.failure_of(error)))
         else:
-            log.info("pulled %s: %s in %.1f s", request.image, answer.id, answer.seconds)
+            log.info("%s: %s", what, answer)
             writer.write(messages.encode(answer))
         finally:
             with contextlib.suppress(OSError):
                 writer.close()
                 await writer.wait_closed()
 
-    async def _answer(self, request: messages.PullRequest, writer: asyncio.StreamWriter) -> messages.Pulled:
+    def _collect(self, request: messages.CollectRequest) -> messages.Collected:
+        """Blocks. Raises `ImageError`."""
+        for name, at in request.last_used.items():
+            self._store.mark_used(name, at)
+        usage = self._store.disk_usage()
+        wanted = usage.bytes_to_free(request.high_threshold, request.low_threshold)
+        removed = collection.free_space(self._store, wanted, request.minimum_age) if wanted else collection.Removed()
+        if removed is None:
+            raise StoreFailed("cannot collect images: an image is being pulled or loaded")
+        return messages.Collected(wanted=wanted, freed=removed.size, capacity=usage.capacity, percent=usage.percent)
+
+    async def _pull(self, request: messages.PullRequest, writer: asyncio.StreamWriter) -> messages.Pulled:
         """Raises `ImageError`."""
         began = time.monotonic()
         reference = parse_reference(request.image)
         if reference is None:
             raise BadImage(f'couldn\'t parse image name "{request.image}": invalid reference format')
+        config = await self._find_config(reference)
+        self._puller.hosts = config.hosts
         self._check_reachable(reference)
         writer.write(messages.encode(messages.Started()))
-        own = find_credentials([self._config.credentials], reference)
+        own = find_credentials([config.credentials], reference)
         key = (reference.key, (*request.credentials, *own))
         task = self._running.get(key)
         if task is None:
-            task = self._running[key] = asyncio.create_task(self._puller.pull(reference, key[1]))
+            task = self._running[key] = asyncio.create_task(
+                self._puller.pull(reference, own, pod_credentials=request.credentials)
+            )
             task.add_done_callback(lambda _: self._running.pop(key, None))
         record = await asyncio.shield(task)
         seconds = time.monotonic() - began
@@ -73,7 +98,7 @@ class PullerServer:
         """Raises `Unreachable` without a time-out when the machine has no network."""
         self._puller.check_reachable(reference)
         is_local = hosts.is_loopback(reference.host)
-        if not (is_local or self._config.hosts or has_default_route()):
+        if not (is_local or self._puller.hosts or has_default_route()):
             raise Unreachable(f"no network: this machine has no default route to {reference.registry}")
 
 
@@ -90,9 +115,12 @@ def has_default_route() -> bool:
     return False
 
 
-async def serve(config: PullerConfig, root: Path, listener: socket.socket) -> None:
-    """Serve the Unix socket `listener` until cancelled. `root` is the content store."""
-    async with Transport(is_offline=config.is_offline) as transport:
-        server = PullerServer(ContentStore(root), transport, config)
+async def serve(find_config: FindConfig, root: Path, listener: socket.socket, *, is_offline: bool) -> None:
+    """Serve the Unix socket `listener` until cancelled. `root` is the content store.
+
+    `find_config` returns the configuration as it is now, for a pull from the reference's registry.
+    """
+    async with Transport(is_offline=is_offline) as transport:
+        server = PullerServer(ContentStore(root), transport, find_config)
         async with await asyncio.start_unix_server(server.answer, sock=listener, limit=messages.MAX_LINE) as sockets:
             await sockets.serve_forever()

@@ -26,18 +26,26 @@ from typing import BinaryIO, Final
 import msgspec
 
 from bridgehead.images import documents
+from bridgehead.images.disk_usage import DiskUsage
 from bridgehead.images.documents import Descriptor, ImageConfig
 from bridgehead.images.errors import BadImage, StoreFailed
 
 # 96 bits: no second layer with the same name can be found, and 125 names fit into the options of one mount (4096).
 _LAYER_DIGITS: Final = 24
 _CHUNK: Final = 1 << 20
+_MOST_FINGERPRINTS: Final = 100  # of one image; the kubelet has the same bound
 _LEAST_FREE: Final = 256 << 20  # bytes that stay free on the disk
 
 
 class ImageRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """An image with a name. `digest` is what the name means in its registry (an index or a manifest), "" for an image
-    that was loaded from a file without one. `layers` are diff_ids, the lowest first; `size` is that of the download."""
+    """An image with a name.
+
+    `digest` is what the name means in its registry (an index or a manifest), "" for an image that was loaded from a
+    file without one. `layers` are diff_ids, the lowest first; `size` is that of the download. `is_pinned`: the image
+    came from a file. Perhaps no registry has it, so it stays when the disk gets full. `restricted_to`: only pods with a
+    credential of one of these fingerprints may use the image without another pull; none for an image that all pods may
+    use, because it came without a pod's credential.
+    """
 
     name: str
     digest: str
@@ -45,6 +53,8 @@ class ImageRecord(msgspec.Struct, frozen=True, kw_only=True):
     config: str
     layers: tuple[str, ...] = ()
     size: int = 0
+    is_pinned: bool = False
+    restricted_to: tuple[str, ...] = ()
 
     @property
     def id(self) -> str:
@@ -145,16 +155,33 @@ class ContentStore:
                 found.append(msgspec.json.decode(path.read_bytes(), type=ImageRecord))
         return sorted(found, key=lambda record: record.name)
 
-    # Writing.
-
-    def check_room(self, size: int) -> None:
-        """Raises `StoreFailed` when the disk has no room for `size` more bytes."""
+    def disk_usage(self) -> DiskUsage:
         try:
             disk = os.statvfs(self.root)
         except OSError as error:
-            raise _failure(error) from error
-        room = max(disk.f_bavail * disk.f_frsize - _LEAST_FREE, 0)
-        if disk.f_blocks and size > room:
+            raise disk_failure(error) from error
+        return DiskUsage(disk.f_blocks * disk.f_frsize, disk.f_bavail * disk.f_frsize)
+
+    def last_used(self, name: str) -> float:
+        """Return the time at which an image was pulled or used last, in seconds since the epoch; 0 without an image."""
+        try:
+            return self._name_path(name).stat().st_mtime
+        except OSError:
+            return 0.0
+
+    # Writing.
+
+    def mark_used(self, name: str, at: float) -> None:
+        """Record that an image was used at a time (seconds since the epoch), if there is one with this name."""
+        if 0 < self.last_used(name) < at:
+            with contextlib.suppress(OSError):
+                os.utime(self._name_path(name), (at, at))
+
+    def check_room(self, size: int) -> None:
+        """Raises `StoreFailed` when the disk has no room for `size` more bytes."""
+        disk = self.disk_usage()
+        room = max(disk.available - _LEAST_FREE, 0)
+        if disk.capacity and size > room:
             reason = os.strerror(errno.ENOSPC).lower()
             raise StoreFailed(
                 f"cannot write to the content store: {reason}: {size / 1e6:.0f} MB are to be downloaded, and the disk"
@@ -164,7 +191,7 @@ class ContentStore:
     @contextlib.contextmanager
     def writing(self) -> Iterator[None]:
         """Hold the store's lock, which other writers share: nothing that is written is removed as unneeded."""
-        with self._locked(fcntl.LOCK_SH):
+        with self.locked(fcntl.LOCK_SH):
             yield
 
     @contextlib.contextmanager
@@ -176,7 +203,7 @@ class ContentStore:
             fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
             if not _lock_partial(fd, path):
                 os.close(fd)
-                path = self._new_name("blob")
+                path = self.new_name("blob")
                 fd = _create(path)
             try:
                 yield Partial(path, fd, algorithm)
@@ -185,7 +212,7 @@ class ContentStore:
         except OSError as error:
             if error.errno in (errno.ENOSPC, errno.EDQUOT):
                 path.unlink(missing_ok=True)  # what fills the disk is not kept for a later attempt
-            raise _failure(error) from error
+            raise disk_failure(error) from error
 
     def add_blob(self, content: bytes) -> str:
         """Add a small blob; returns its digest."""
@@ -196,7 +223,7 @@ class ContentStore:
     def add_stream(self, file: BinaryIO) -> Descriptor:
         """Add a blob of any size; returns its digest and size."""
         try:
-            temporary = self._new_name("blob")
+            temporary = self.new_name("blob")
             fd = _create(temporary)
             try:
                 partial = Partial(temporary, fd, "sha256")
@@ -207,31 +234,40 @@ class ContentStore:
             finally:
                 os.close(fd)
         except OSError as error:
-            raise _failure(error) from error
+            raise disk_failure(error) from error
         return descriptor
+
+    def add_pulled(self, record: ImageRecord) -> None:
+        """Add the record of a pull. Pods that could use the same content under the name before still can."""
+        before = self.find(record.name)
+        if before is not None and before.digest == record.digest and record.restricted_to:
+            earlier = [each for each in before.restricted_to if each not in record.restricted_to]
+            all_of_them = (*earlier, *record.restricted_to)[-_MOST_FINGERPRINTS:] if before.restricted_to else ()
+            record = msgspec.structs.replace(record, restricted_to=all_of_them)
+        self.add_record(record)
 
     def add_record(self, record: ImageRecord) -> None:
         self._write_file(self._name_path(record.name), msgspec.json.encode(record))
 
     def remove_record(self, name: str) -> bool:
-        """Remove a name; returns whether it was there. The content stays until `collect`."""
+        """Remove a name; returns whether it was there. The content stays until `collection.collect`."""
         try:
             self._name_path(name).unlink()
         except FileNotFoundError:
             return False
         except OSError as error:
-            raise _failure(error) from error
+            raise disk_failure(error) from error
         return True
 
     @contextlib.contextmanager
     def new_layer(self, diff_id: str) -> Iterator[Path]:
         """Yield an empty directory, which becomes the layer when the block ends without an exception."""
         target = self.layer_path(diff_id)
-        directory = self._new_name("layer")
+        directory = self.new_name("layer")
         try:
             directory.mkdir(0o755)
         except OSError as error:
-            raise _failure(error) from error
+            raise disk_failure(error) from error
         try:
             directory.chmod(0o755)  # whatever the umask is
             yield directory
@@ -243,7 +279,7 @@ class ContentStore:
                     if error.errno != errno.ENOTEMPTY:
                         raise
         except OSError as error:
-            raise _failure(error) from error
+            raise disk_failure(error) from error
         finally:
             shutil.rmtree(directory, ignore_errors=True)
 
@@ -252,44 +288,12 @@ class ContentStore:
         deadline = time.monotonic() + bound
         while time.monotonic() < deadline:
             try:
-                with self._locked(fcntl.LOCK_EX | fcntl.LOCK_NB):
+                with self.locked(fcntl.LOCK_EX | fcntl.LOCK_NB):
                     return
             except BlockingIOError:
                 time.sleep(0.02)
             except OSError:  # there is no store
                 return
-
-    def collect(self) -> int | None:
-        """Remove what no image needs, and what earlier processes left behind. Returns the number of layers and blobs.
-
-        Returns None, and removes nothing, while other processes use the store. Layers of running containers count as
-        unneeded when their image has lost its names: the caller knows that no container runs.
-        """
-        removed = 0
-        try:
-            with self._locked(fcntl.LOCK_EX | fcntl.LOCK_NB):
-                records = self.records()
-                blobs = {self.blob_path(digest) for record in records for digest in self._needed(record)}
-                layers = {self.layer_path(layer) for record in records for layer in record.layers}
-                for path in (self.root / "ingest").glob("*"):
-                    _remove(path)
-                for path in (self.root / "blobs").glob("*/*"):
-                    removed += path not in blobs and _remove(path)
-                for path in (self.root / "layers").glob("*"):
-                    removed += path not in layers and _remove(path)
-        except BlockingIOError:
-            return None
-        except OSError as error:
-            raise _failure(error) from error
-        return removed
-
-    def _needed(self, record: ImageRecord) -> set[str]:
-        needed = {record.manifest, record.config, *filter(None, (record.digest,))}
-        with contextlib.suppress(StoreFailed, BadImage):
-            manifest = documents.parse_document(self.read_blob(record.manifest))
-            if isinstance(manifest, documents.Manifest):
-                needed |= {layer.digest for layer in manifest.layers}
-        return needed
 
     def _name_path(self, name: str) -> Path:
         return self.root / "names" / f"{hashlib.sha256(name.encode()).hexdigest()}.json"
@@ -299,17 +303,18 @@ class ContentStore:
         try:
             directory.mkdir(mode=0o700, exist_ok=True)
         except OSError as error:
-            raise _failure(error) from error
+            raise disk_failure(error) from error
         return directory
 
-    def _new_name(self, kind: str) -> Path:
+    def new_name(self, kind: str) -> Path:
+        """Return an unused path for what is being written or removed."""
         # Not by `tempfile`, which makes paths absolute: the puller may not pass the way to its working directory.
         return self._ingest() / f"{kind}-{secrets.token_hex(8)}"
 
     def _write_file(self, path: Path, content: bytes) -> None:
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            temporary = self._new_name("file")
+            temporary = self.new_name("file")
             fd = _create(temporary)
             with open(fd, "wb") as file:
                 check_space(fd, len(content))
@@ -317,10 +322,11 @@ class ContentStore:
             os.chmod(temporary, 0o644)
             os.rename(temporary, path)
         except OSError as error:
-            raise _failure(error) from error
+            raise disk_failure(error) from error
 
     @contextlib.contextmanager
-    def _locked(self, how: int) -> Iterator[None]:
+    def locked(self, how: int) -> Iterator[None]:
+        """Hold the store's lock, by flock(2). Raises OSError."""
         fd = os.open(self.root / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
         try:
             fcntl.flock(fd, how)
@@ -349,16 +355,9 @@ def check_space(fd: int, size: int) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 
-def _failure(error: OSError) -> StoreFailed:
+def disk_failure(error: OSError) -> StoreFailed:
+    """Return the error for a failure of the disk."""
     return StoreFailed(f"cannot write to the content store: {(error.strerror or str(error)).lower()}")
-
-
-def _remove(path: Path) -> bool:
-    if path.is_dir() and not path.is_symlink():
-        shutil.rmtree(path, ignore_errors=True)
-    else:
-        path.unlink(missing_ok=True)
-    return True
 
 
 def _repository(name: str) -> str:

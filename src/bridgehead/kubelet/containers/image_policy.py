@@ -7,12 +7,18 @@ from __future__ import annotations
 
 import base64
 import binascii
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from typing import Final
 
 from bridgehead.images.errors import ImageError, NotFound
 from bridgehead.images.references import Reference
-from bridgehead.images.registry.credentials import BadCredentials, Credential, find_credentials, parse_docker_config
+from bridgehead.images.registry.credentials import (
+    BadCredentials,
+    Credential,
+    find_credentials,
+    fingerprint,
+    parse_docker_config,
+)
 from bridgehead.objects.core import Pod, Secret
 
 # The types of Secrets: the key of the configuration, and whether it is of the legacy form.
@@ -22,14 +28,23 @@ _FORMS: Final = {
 }
 
 
-def is_pull_wanted(policy: str, source: str) -> bool:
+def is_pull_wanted(policy: str, source: str, *, is_allowed: bool = True) -> bool:
     """Whether an image is to be pulled. `source` is that of the image as the node has it now, "" for none.
 
     What the user unpacked and Bridgehead's own parts are in no registry. A stand-in is no image: a real one is better.
+    An image that the pod `is_allowed` to use only if the registry grants that is pulled again.
     """
     if source in ("store", "part"):
         return False
-    return policy == "Always" if source == "registry" else policy != "Never"
+    return policy == "Always" if source == "registry" and is_allowed else policy != "Never"
+
+
+def is_allowed(restricted_to: Collection[str], credentials: Iterable[Credential]) -> bool:
+    """Whether a pod with these credentials may use an image that is there (see `ImageRecord.restricted_to`).
+
+    The policy is NeverVerifyPreloadedImages of KubeletConfiguration's `imagePullCredentialsVerificationPolicy`.
+    """
+    return not restricted_to or any(fingerprint(each) in restricted_to for each in credentials)
 
 
 def pull_credentials(

@@ -5,8 +5,11 @@ Called by `driver`, before the container starts. Source: the kubelet's image man
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from bridgehead.images.errors import ImageError, Unreachable
-from bridgehead.images.references import Reference, parse_reference
+from bridgehead.images.references import parse_reference
+from bridgehead.images.registry.credentials import Credential
 from bridgehead.images.service.client import PullerClient
 from bridgehead.kubelet.runtimes.runtime import Image, ImageUnavailable, RuntimeFailure
 from bridgehead.objects.core import Container
@@ -28,12 +31,20 @@ async def ensure_image(context: PodContext, container: Container) -> Image:
         raise _refuse(context, container, "InvalidImageName", message)
     present, absence = await _look_up(context, name)
     source = present.source if present is not None else ""
-    if image_policy.is_pull_wanted(container.image_pull_policy, source):
-        if context.node.puller is not None:
-            return await _pull(context, container, context.node.puller, reference, present, absence)
+    namespace = context.pod.metadata.namespace
+    credentials, unusable = image_policy.pull_credentials(
+        context.pod, reference, lambda secret: context.node.objects.secret(namespace, secret)
+    )
+    puller = context.node.puller
+    record = puller.find_image(reference) if puller is not None and source == "registry" else None
+    is_allowed = record is None or image_policy.is_allowed(record.restricted_to, credentials)
+    if image_policy.is_pull_wanted(container.image_pull_policy, source, is_allowed=is_allowed):
+        if puller is not None:
+            usable = present if is_allowed else None
+            return await _pull(context, container, puller, credentials, unusable, usable, absence)
         if present is None:
             raise _fail(context, container, absence)
-    elif present is None:
+    elif present is None or not is_allowed:
         message = f'Container image "{name}" is not present with pull policy of Never'
         context.record("Warning", "ErrImageNeverPull", message, container)
         raise _refuse(context, container, "ErrImageNeverPull", message)
@@ -55,15 +66,16 @@ async def _pull(
     context: PodContext,
     container: Container,
     puller: PullerClient,
-    reference: Reference,
+    credentials: Sequence[Credential],
+    unusable: Sequence[str],
     present: Image | None,
     absence: str,
 ) -> Image:
+    """Pull the image; without a network use `present`, if there is one. `unusable` are names of pull secrets.
+
+    Raises `StartRefused`.
+    """
     name = container.image
-    namespace = context.pod.metadata.namespace
-    credentials, unusable = image_policy.pull_credentials(
-        context.pod, reference, lambda secret: context.node.objects.secret(namespace, secret)
-    )
 
     def on_started() -> None:
         if unusable:
@@ -78,7 +90,7 @@ async def _pull(
         if present is not None:
             _record_present(context, container, present, str(error))
             return present
-        raise _fail(context, container, f"{error}; {absence}") from error
+        raise _fail(context, container, "; ".join(filter(None, (str(error), absence)))) from error
     except ImageError as error:
         raise _fail(context, container, image_policy.describe_failure(error)) from error
     found, absence = await _look_up(context, name)
@@ -95,7 +107,7 @@ def _record_present(context: PodContext, container: Container, image: Image, fai
     if image.source == "stand-in":
         text = f'Container image "{container.image}" is played by a stand-in: {image.id}'
     else:
-        text = f'Container image "{container.image}" already present on machine'
+        text = f'Container image "{container.image}" already present on machine and can be accessed by the pod'
     context.record("Normal", "Pulled", f"{text} ({failure})" if failure else text, container)
 
 

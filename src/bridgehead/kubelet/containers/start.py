@@ -6,14 +6,17 @@ Called by `driver`. Events and their texts are Kubernetes'. Source: kubelet's `s
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import time
 from pathlib import Path
 
 import msgspec
 
 from bridgehead.kubelet.errors import ConfigNotReady, SecurityRefused
-from bridgehead.kubelet.nofollow import open_file
+from bridgehead.kubelet.nofollow import open_file, remove_tree
 from bridgehead.kubelet.runtimes.runtime import (
+    LAST_IMAGE_ID,
     ContainerSpec,
     Image,
     Mount,
@@ -49,6 +52,10 @@ async def start_container(context: PodContext, container: Container, image: Imag
     except OSError as error:
         context.record("Warning", "Failed", f"Error: {error}", container)
         raise StartRefused("CreateContainerError", str(error)) from error
+    if image.volumes:
+        await asyncio.to_thread(_remove_earlier_volumes, Path(spec.volume_directory))
+    if attempt == 0 and image.source in ("store", "registry"):
+        await _warn_of_users(context, container)
     try:
         info = await context.node.runtime.start_container(spec)
     except RuntimeFailure as error:
@@ -67,6 +74,25 @@ async def start_container(context: PodContext, container: Container, image: Imag
     context.record("Normal", "Created", f"Created container: {container.name}", container)
     context.record("Normal", "Started", f"Started container {container.name}", container)
     return run_of(info)
+
+
+async def _warn_of_users(context: PodContext, container: Container) -> None:
+    """Record that programs of an image cannot change to users that the node lacks."""
+    try:
+        last = (await context.node.runtime.find_features()).last_id
+    except RuntimeFailure:
+        return
+    if last < LAST_IMAGE_ID:
+        context.record("Warning", "UsersMissing", describe_missing_users(container.image, last), container)
+
+
+def describe_missing_users(image: str, last: int) -> str:
+    """Describe what is to be done about an image's users above the id `last`."""
+    return (
+        f"users with ids above {last} do not exist in this lab: programs of the image that change to one fail, and its"
+        " files belong to root. Install newuidmap (Debian: apt-get install uidmap), get a range in /etc/subuid and"
+        f" /etc/subgid, and run `bridgehead down`, `bridgehead image remove {image}` and `bridgehead up`"
+    )
 
 
 def _container_spec(
@@ -105,9 +131,26 @@ def _container_spec(
         stdin_once=container.stdin_once,
         tty=container.tty,
         target=target,
+        volume_directory=str(_volume_directory(context, container, attempt)),
         ports=tuple(f"{port.container_port}/{port.protocol}" for port in container.ports),
         variables=declared_variables(pod, container, sources),
     )
+
+
+def _volume_directory(context: PodContext, container: Container, attempt: int) -> Path:
+    """The directory of a run's image volumes; it is removed with the pod's."""
+    return context.node.volumes.pod_directory(context.pod.metadata.uid) / "containers" / container.name / str(attempt)
+
+
+def _remove_earlier_volumes(directory: Path) -> None:
+    """Remove the image volumes of a container's earlier runs: each run has new ones, as with containerd.
+
+    `directory` is that of the new run.
+    """
+    with contextlib.suppress(OSError):  # the container has none
+        for entry in list(directory.parent.iterdir()):
+            if entry != directory:
+                remove_tree(entry)
 
 
 def _with_stop_signal(image: Image, container: Container) -> Image:

@@ -64,11 +64,11 @@ class NodeReporter:
     async def register(self) -> None:
         """Create the Node, or take over the existing one. Retries until it succeeds."""
         await self._retry(self._register_once)
-        self._record("Starting", "Starting kubelet.")
+        self.record("Starting", "Starting kubelet.")
 
     def warn_of_limits(self, reason: str) -> None:
         """Record one Event for the node (not one for each pod): limits of containers are not enforced."""
-        self._record("LimitsNotEnforced", f"Limits of containers are not enforced on this node: {reason}", "Warning")
+        self.record("LimitsNotEnforced", f"Limits of containers are not enforced on this node: {reason}", "Warning")
 
     async def run(self) -> None:
         """Renew the Lease and correct the Node and its status until cancelled."""
@@ -140,7 +140,7 @@ class NodeReporter:
         self._written_at = _now()
         self._images = images
         if "Ready" not in since:
-            self._record("NodeReady", f"Node {name} status is now: NodeReady")
+            self.record("NodeReady", f"Node {name} status is now: NodeReady")
 
     async def _renew_lease(self) -> None:
         name = self._settings.name
@@ -165,7 +165,8 @@ class NodeReporter:
                     log.warning("node %s: %s; retrying", self._settings.name, last)
             await asyncio.sleep(_RETRY_SECONDS)
 
-    def _record(self, reason: str, message: str, type: str = "Normal") -> None:
+    def record(self, reason: str, message: str, type: str = "Normal") -> None:
+        """Record an Event about the node."""
         reference = ObjectReference(kind="Node", name=self._settings.name, uid=self._settings.name, api_version="v1")
         self._recorder.record(reference, type=type, reason=reason, message=message)
 

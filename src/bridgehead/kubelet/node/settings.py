@@ -20,7 +20,8 @@ class NodeSettings:
 
     `ips` are the node's addresses, `pod_cidrs` the ranges of its pods: one of each family, the primary one first.
     `pod_max_pids` bounds the processes and threads of each container; None: no bound. `system_logs` is what the
-    kubelet's server shows below /logs/.
+    kubelet's server shows below /logs/. `image_gc_*`: above the high threshold (percent of the disk), unused images are
+    removed down to the low one, but for those that were used in the last `image_minimum_gc_age`.
     """
 
     name: str
@@ -36,6 +37,9 @@ class NodeSettings:
     port: int = 10250
     pod_max_pids: int | None = DEFAULT_MAX_PIDS
     system_logs: Path = Path("/var/log")
+    image_gc_high_threshold: int = 85
+    image_gc_low_threshold: int = 80
+    image_minimum_gc_age: float = 120.0
 
     @property
     def ip(self) -> str:

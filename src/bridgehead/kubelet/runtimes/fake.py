@@ -37,10 +37,11 @@ Exec = Callable[[ContainerSpec, tuple[str, ...]], ExecResult]
 class Behaviour(msgspec.Struct, frozen=True, kw_only=True):
     """The behaviour of an image's containers. `exits_with`: a container ends as soon as it has started.
 
-    `ignores_term`: only SIGKILL ends it.
+    `ignores_term`: only SIGKILL ends it. `volumes` are those that the image declares.
     """
 
     exits_with: int | None = None
+    volumes: tuple[str, ...] = ()
     ignores_term: bool = False
     term_exit_code: int = 143
     fails_to_start: str = ""
@@ -149,7 +150,8 @@ class FakeRuntime:
     async def find_image(self, name: str) -> Image:
         if name not in self.images:
             raise ImageUnavailable(f"{name}: not in the local image store and no stand-in plays it")
-        return Image(name=name, id=f"fake://{name}", source="store", user=self.users.get(name, ""))
+        user, volumes = self.users.get(name, ""), self.images[name].volumes
+        return Image(name=name, id=f"fake://{name}", source="store", user=user, volumes=volumes)
 
     async def run_sandbox(self, spec: SandboxSpec) -> SandboxInfo:
         if spec.pod_uid in self.sandboxes:
@@ -191,6 +193,8 @@ class FakeRuntime:
             raise RuntimeFailure(behaviour.fails_to_start)
         for other in others:
             del self.containers[other.id]
+        for volume in range(len(spec.image.volumes)):
+            os.makedirs(f"{spec.volume_directory}/{volume}")
         number = next(self._numbers)
         info = ContainerInfo(
             id=f"{number:064x}",

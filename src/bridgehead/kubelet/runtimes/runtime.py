@@ -9,11 +9,14 @@ from __future__ import annotations
 import os
 import socket
 from collections.abc import AsyncIterator
-from typing import Protocol
+from typing import Final, Protocol
 
 import msgspec
 
 from bridgehead.objects.addresses import join_host_port
+
+# Debian's nobody: images have files and users up to this id.
+LAST_IMAGE_ID: Final = 65534
 
 
 class Image(msgspec.Struct, frozen=True, kw_only=True):
@@ -33,6 +36,7 @@ class Image(msgspec.Struct, frozen=True, kw_only=True):
     working_dir: str = "/"
     user: str = ""  # USER or USER:GROUP as in the image's configuration, names or numbers; "" is root
     stop_signal: str = ""  # as "SIGQUIT" or "3"; "" is SIGTERM
+    volumes: tuple[str, ...] = ()  # paths at which each container has a directory of its own
     description: str = ""  # of a stand-in, for an Event
 
 
@@ -153,6 +157,7 @@ class ContainerSpec(msgspec.Struct, frozen=True, kw_only=True):
     stdin_once: bool = False  # close standard input when the first session with it closes it
     tty: bool = False
     target: str = ""  # the id of a container whose PID namespace this one shares
+    volume_directory: str = ""  # the runtime makes it for the image's volumes; the caller removes it after the run
     ports: tuple[str, ...] = ()  # `containerPort`s as "80/TCP", for the log of a stand-in
     variables: tuple[str, ...] = ()  # the names in `env` that the pod itself sets, for the log of a stand-in
 
@@ -185,9 +190,14 @@ class SandboxInfo(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RuntimeFeatures(msgspec.Struct, frozen=True, kw_only=True):
-    """Capabilities of the runtime on this node. `limits`: the reason why `Limits` are not enforced, "" if they are."""
+    """Capabilities of the runtime on this node.
+
+    `limits`: the reason why `Limits` are not enforced, "" if they are. `last_id`: the last id for which it and all
+    before it are users of the node, as far as images have any.
+    """
 
     limits: str = ""
+    last_id: int = LAST_IMAGE_ID
 
 
 class ExecResult(msgspec.Struct, frozen=True, kw_only=True):

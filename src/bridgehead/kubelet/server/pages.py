@@ -33,6 +33,9 @@ def configuration(settings: NodeSettings) -> Page:
             "clusterDomain": settings.cluster_domain,
             "maxPods": settings.max_pods,
             "podCIDR": ",".join(settings.pod_cidrs),
+            "imageGCHighThresholdPercent": settings.image_gc_high_threshold,
+            "imageGCLowThresholdPercent": settings.image_gc_low_threshold,
+            "imageMinimumGCAge": f"{settings.image_minimum_gc_age:g}s",
             "podPidsLimit": -1 if settings.pod_max_pids is None else settings.pod_max_pids,
         }
     }

@@ -8,7 +8,7 @@ import pytest
 
 from bridgehead.images.errors import Denied, NotFound
 from bridgehead.images.references import Reference, parse_reference
-from bridgehead.images.registry.credentials import Credential
+from bridgehead.images.registry.credentials import Credential, fingerprint
 from bridgehead.kubelet.containers import image_policy
 from bridgehead.objects.core import LocalObjectReference, Pod, PodSpec, Secret
 
@@ -32,6 +32,17 @@ def image() -> Reference:
 def test_the_policy_decides_about_a_pull(source: str, wanted: list[str]) -> None:
     policies = ("Always", "IfNotPresent", "Never")
     assert [policy for policy in policies if image_policy.is_pull_wanted(policy, source)] == wanted
+
+
+def test_an_image_that_is_there_is_verified_for_a_pod_without_its_credentials() -> None:
+    mine, other = Credential(username="mine", password="p"), Credential(username="other", password="p")
+    assert image_policy.is_allowed((), [])
+    assert image_policy.is_allowed((fingerprint(mine),), [other, mine])
+    assert not image_policy.is_allowed((fingerprint(mine),), [other])
+    assert not image_policy.is_allowed((fingerprint(mine),), [])
+    policies = ("Always", "IfNotPresent", "Never")
+    wanted = [policy for policy in policies if image_policy.is_pull_wanted(policy, "registry", is_allowed=False)]
+    assert wanted == ["Always", "IfNotPresent"]
 
 
 def secret(kind: str, key: str, content: bytes) -> Secret:

@@ -4,7 +4,8 @@ Searched in this order: the local image store, Bridgehead's own parts, the conte
 stand-ins. All other images are unavailable; the kubelet has them pulled.
 
 The local store is a directory: the image `NAME` has its root file system in `DIR/NAME/rootfs/` and optionally its
-configuration in `DIR/NAME/image.json`, as in an OCI image (Entrypoint, Cmd, Env, WorkingDir, User). NAME is the name as
+configuration in `DIR/NAME/image.json`, as in an OCI image (Entrypoint, Cmd, Env, WorkingDir, User, StopSignal,
+Volumes). NAME is the name as
 in a Pod, with or without registry and tag.
 """
 
@@ -39,6 +40,11 @@ class ResolvedImage(msgspec.Struct, frozen=True, kw_only=True):
     stand_in: StandIn | None = None
     part: str = ""
     tag: str = ""
+
+    @property
+    def shared_layers(self) -> tuple[str, ...]:
+        """The layers that are in the content store, which removes unused ones."""
+        return (self.layers or ()) if self.image.source == "registry" else ()
 
 
 class _ConfigFile(RunConfig, frozen=True):
@@ -126,6 +132,7 @@ def _image_of(name: str, id: str, source: str, config: RunConfig) -> Image:
         working_dir=config.working_dir or "/",
         user=config.user,
         stop_signal=config.stop_signal,
+        volumes=tuple(config.volumes or ()),
     )
 
 

@@ -14,11 +14,13 @@ import os
 import posixpath
 import stat
 from collections.abc import Collection, Mapping
+from pathlib import Path
 from typing import Final, NamedTuple
 
 import msgspec
 
-from bridgehead.kubelet.runtimes.isolation import descriptor_paths
+from bridgehead.kubelet.nofollow import remove_tree
+from bridgehead.kubelet.runtimes.isolation import descriptor_paths, tree_copy
 from bridgehead.kubelet.runtimes.isolation.rootfs import (
     DEVICE_LINKS,
     DEVICES,
@@ -79,13 +81,15 @@ class RootBuilder:
         *,
         files: Mapping[str, str],
         mounts: Collection[Mount],
+        image_volumes: Collection[Mount] = (),
         security: Security,
         working_dir: str,
         termination_log: str,
     ) -> int:
         """Build the root. `files`: absolute path -> content. Returns a descriptor to read the termination log.
 
-        Raises `RootFailure`.
+        The sources of `image_volumes` are made, and filled with what the image has at their targets. Raises
+        `RootFailure`.
         """
         self._mount("tmpfs", self._base, "tmpfs", syscalls.MS_NODEV, "mode=755")
         for directory in ("root", "upper", "work", "dev"):
@@ -99,7 +103,9 @@ class RootBuilder:
             self._write(path, content)
         for directory in ("proc", "sys", "dev"):
             self._make_directories(f"/{directory}")
-        prepared = self._prepare(mounts)
+        for volume in image_volumes:
+            self._fill(volume)
+        prepared = self._prepare([*image_volumes, *mounts])
         self._mount_layers()
         self._mount_kernel_file_systems(security)
         root = os.open(self._root, os.O_PATH | os.O_CLOEXEC)
@@ -167,25 +173,31 @@ class RootBuilder:
         return None
 
     def _make_directories(self, path: str) -> None:
-        """Make a directory and its parents, with the modes of the lower directories that they will cover."""
+        """Make a directory and its parents, with the attributes of the lower directories that they will cover."""
         done = ""
         for part in path.strip("/").split("/"):
             done += f"/{part}"
             upper, lower = self._upper(done), self._lower(done)
             if os.path.isdir(upper):
                 continue
-            mode = 0o755
+            found = None
             if lower is not None:
-                try:
+                with contextlib.suppress(OSError):
                     found = os.stat(lower)
-                except OSError:
-                    pass
-                else:
-                    if not stat.S_ISDIR(found.st_mode):
-                        raise RootFailure(f'failed to create directory "{path}": "{done}" is not a directory')
-                    mode = stat.S_IMODE(found.st_mode)
+            if found is not None and not stat.S_ISDIR(found.st_mode):
+                raise RootFailure(f'failed to create directory "{path}": "{done}" is not a directory')
             os.makedirs(upper, exist_ok=True)
-            os.chmod(upper, mode)
+            if found is None:
+                os.chmod(upper, 0o755)
+            else:
+                self._cover(upper, found)
+
+    def _cover(self, upper: str, found: os.stat_result) -> None:
+        """Give a directory the mode of the lower one that it covers, and an image's directory its owner, too."""
+        if self._plan.whole:
+            with contextlib.suppress(OSError):  # an id that this user namespace lacks
+                os.chown(upper, found.st_uid, found.st_gid)
+        os.chmod(upper, stat.S_IMODE(found.st_mode))
 
     def _write(self, path: str, content: str) -> None:
         resolved = resolve_in_root(path, self._readlink)
@@ -194,6 +206,19 @@ class RootBuilder:
             file.write(content)
         if content.startswith("#!"):
             os.chmod(self._upper(resolved), 0o755)
+
+    def _fill(self, volume: Mount) -> None:
+        """Make the directory of an image's volume, with the content of the image."""
+        content = self._lower(resolve_in_root(volume.target, self._readlink))
+        try:
+            remove_tree(Path(volume.source))  # of a start that was not completed
+            os.makedirs(volume.source)
+            if content is not None and os.path.lexists(content):
+                tree_copy.copy_directory(content, volume.source)
+        except OSError as error:
+            raise RootFailure(
+                f'failed to copy the content of the volume "{volume.target}": {_reason(error)}'
+            ) from error
 
     def _prepare(self, mounts: Collection[Mount]) -> list[_PreparedMount]:
         """Open the sources of the mounts and make the mount points."""
@@ -260,7 +285,7 @@ class RootBuilder:
             target = f"{self._root}/{name}" if name else self._root
             for directory in (f"{self._base}/upper/{label}", f"{self._base}/work/{label}", target):
                 os.makedirs(directory, exist_ok=True)
-            os.chmod(f"{self._base}/upper/{label}", stat.S_IMODE(os.stat(self._lowers[name]).st_mode))
+            self._cover(f"{self._base}/upper/{label}", os.stat(self._lowers[name]))
             writable = f"upperdir={self._base}/upper/{label},workdir={self._base}/work/{label}"
             self._mount_overlay(lowers or (self._lowers[name],), target, writable)
             if len(lowers) > 1:
@@ -343,7 +368,7 @@ class RootBuilder:
             os.close(os.open(f"{dev}/{name}", os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o666))
         for name, target in DEVICE_LINKS.items():
             os.symlink(target, f"{dev}/{name}")
-        for name in ("pts", "shm"):
+        for name in ("mqueue", "pts", "shm"):
             os.mkdir(f"{dev}/{name}")
         os.chmod(f"{dev}/shm", 0o1777)
         self._mount(dev, f"{self._root}/dev", "", syscalls.MS_BIND, "")
@@ -358,6 +383,9 @@ class RootBuilder:
             syscalls.MS_NOSUID | syscalls.MS_NOEXEC,
             "newinstance,ptmxmode=0666,mode=0620",
         )
+        with contextlib.suppress(OSError):  # the kernel has none, or the node's IPC namespace is not the lab's
+            flags = syscalls.MS_NOSUID | syscalls.MS_NODEV | syscalls.MS_NOEXEC
+            syscalls.mount("mqueue", f"{self._root}/dev/mqueue", "mqueue", flags)
 
     def _bind(self, root: int, prepared: Collection[_PreparedMount], *, with_devices: bool) -> None:
         attributes = syscalls.MOUNT_ATTR_NOSUID | (0 if with_devices else syscalls.MOUNT_ATTR_NODEV)

@@ -94,6 +94,22 @@ def plan_host_root(entries: Mapping[str, str | None], mount_points: Collection[s
     return RootPlan(overlays=overlays, read_only=tuple(read_only), links=links)
 
 
+def plan_image_volumes(paths: Collection[str], mounts: Collection[Mount], directory: str) -> list[Mount]:
+    """The mounts for the volumes that an image declares at `paths`: directories below `directory`, to be filled with
+    what the image has there. A mount of the Pod at the same path replaces one. Source: containerd's `volumeMounts`."""
+    taken = {_clean(mount.target) for mount in mounts}
+    wanted = dict.fromkeys(_clean(path) for path in paths if path)
+    return [
+        Mount(source=f"{directory}/{number}", target=target, follows_links=False)
+        for number, target in enumerate(sorted(wanted))
+        if target not in taken and target != "/"
+    ]
+
+
+def _clean(path: str) -> str:
+    return posixpath.normpath("/" + path.lstrip("/"))
+
+
 def is_shown(plan: RootPlan, path: str) -> bool:
     """Whether the host's `path` is visible in a container with that root."""
     top = path.strip("/").split("/", 1)[0]

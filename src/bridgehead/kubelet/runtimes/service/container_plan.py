@@ -16,6 +16,7 @@ from bridgehead.kubelet.runtimes.isolation import privileges, rootfs, seccomp
 from bridgehead.kubelet.runtimes.isolation.privileges import Privileges
 from bridgehead.kubelet.runtimes.isolation.rootfs import RootPlan
 from bridgehead.kubelet.runtimes.runtime import (
+    LAST_IMAGE_ID,
     ContainerSpec,
     Image,
     Mount,
@@ -91,6 +92,7 @@ class ContainerPlanner:
             files=files,
             base=self._files.base,
             namespaces=tuple(namespaces),
+            image_volumes=tuple(_plan_volumes(image.image, spec)),
             has_stdin=spec.stdin and not spec.tty,
             has_cgroup=self._has_cgroups,
         )
@@ -103,6 +105,12 @@ class ContainerPlanner:
             no_new_privileges=security.no_new_privileges,
             filter=_compile_filter(security.seccomp, names),
         )
+
+
+def _plan_volumes(image: Image, spec: ContainerSpec) -> list[Mount]:
+    if not spec.volume_directory:
+        return []
+    return rootfs.plan_image_volumes(image.volumes, spec.mounts, spec.volume_directory)
 
 
 def plan_tools(stand_in: StandIn, tools: HostTools, path: str) -> tuple[list[Mount], str]:
@@ -193,6 +201,21 @@ def check_ids(security: Security, users: list[range], groups: list[range]) -> No
                 " with newuidmap (Debian: apt-get install uidmap) and a range of yours in /etc/subuid and /etc/subgid,"
                 " or when it is started as root"
             )
+
+
+def find_last_id() -> int:
+    """The last id for which it and all before it exist in this user namespace, as users and as groups."""
+    return min(last_id(_read_id_map(path)) for path in (_UID_MAP, _GID_MAP))
+
+
+def last_id(ids: list[range]) -> int:
+    """The last id that `ids` has together with all before it, as far as images have ids."""
+    found = -1
+    for each in sorted(ids, key=lambda each: each.start):
+        if each.start > found + 1:
+            break
+        found = max(found, each.stop - 1)
+    return min(found, LAST_IMAGE_ID)
 
 
 def _read_id_map(path: str) -> list[range]:

@@ -11,19 +11,21 @@ import os
 import re
 import signal
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final
 
 import msgspec
 
+from bridgehead.images.store.layer_locks import LayerLocks
 from bridgehead.kubelet.runtimes.images import host_tools, resolver
-from bridgehead.kubelet.runtimes.images.resolver import ImageDirectories
+from bridgehead.kubelet.runtimes.images.resolver import ImageDirectories, ResolvedImage
 from bridgehead.kubelet.runtimes.isolation import cgroups, host_files, privileges
 from bridgehead.kubelet.runtimes.runtime import (
     ContainerInfo,
     ContainerSpec,
     ExecResult,
     Image,
+    ImageUnavailable,
     Limits,
     Mount,
     RuntimeFailure,
@@ -34,7 +36,7 @@ from bridgehead.kubelet.runtimes.runtime import (
     port_refused,
 )
 from bridgehead.kubelet.runtimes.service.attachments import Attachment
-from bridgehead.kubelet.runtimes.service.container_plan import ContainerPlanner, NodeFiles, plan_exec
+from bridgehead.kubelet.runtimes.service.container_plan import ContainerPlanner, NodeFiles, find_last_id, plan_exec
 from bridgehead.kubelet.runtimes.service.exec_tasks import ExecStreams, ExecSync
 from bridgehead.kubelet.runtimes.service.process_ledger import ProcessLedger
 from bridgehead.kubelet.runtimes.service.reactor import Reactor
@@ -80,15 +82,18 @@ class RuntimeService:
         self._images = images
         self._on_exit = on_exit
         self._zygote = zygote
+        self._layers = LayerLocks()
+        self._used: dict[str, Sequence[str]] = {}  # layers, by the container's id until the container is removed
         self._sandbox_maker = SandboxMaker()
         self._ledger = ProcessLedger(os.path.join(root_dir, "processes"))
         self._delegation: cgroups.Delegation | None = None
         delegated = cgroups.find_delegated()
         if isinstance(delegated, str):
-            self.features = RuntimeFeatures(limits=lack_of_cgroup or delegated)
+            lack = lack_of_cgroup or delegated
         else:
             self._delegation = delegated.for_runtime(root_dir)
-            self.features = RuntimeFeatures(limits=_describe_missing_controllers(delegated))
+            lack = _describe_missing_controllers(delegated)
+        self.features = RuntimeFeatures(limits=lack, last_id=find_last_id())
         self._planner = _make_planner(root_dir, has_cgroups=self._delegation is not None)
         self._sandboxes: dict[str, SandboxRecord] = {}  # by the pod's uid
         self._tasks: dict[str, Task] = {}  # by container id
@@ -150,7 +155,7 @@ class RuntimeService:
         if not record.on_empty or record.pause is not None or any(task.is_running for task in record.tasks):
             return
         for task in record.tasks:
-            self._tasks.pop(task.id, None)
+            self._drop(task)
         self._sandboxes.pop(record.sandbox.spec.pod_uid, None)
         self._sandbox_maker.remove(record.sandbox)
         for on_done in record.on_empty:
@@ -208,7 +213,8 @@ class RuntimeService:
         if record.pause is not None:
             return
         sandbox = record.sandbox
-        image = resolver.resolve_image(_PAUSE_IMAGE, self._images)
+        layers: list[str] = []
+        image = self._acquire_image(_PAUSE_IMAGE, layers)
         security = Security(drop_capabilities=("ALL",), no_new_privileges=True, read_only_root=True)
         limits = Limits(oom_score_adj=_PAUSE_OOM_SCORE_ADJ)
         spec = ContainerSpec(
@@ -226,27 +232,25 @@ class RuntimeService:
                 answer(task)
                 return
             record.pause = None
+            self._drop(task)
             answer(failure)
             self._remove_if_empty(record)
 
         def on_end(task: Task) -> None:
             self._ledger.remove(task.pid)
             record.pause = None
+            self._drop(task)
             self._remove_if_empty(record)
 
-        job = self._planner.plan(spec, sandbox.spec, sandbox.descriptors, image)
-        task = Task(self._reactor, job, sandbox, image.image, self._delegation, on_start=on_start, on_end=on_end)
-        task.fork(self._zygote)
+        try:
+            job = self._planner.plan(spec, sandbox.spec, sandbox.descriptors, image)
+            task = Task(self._reactor, job, sandbox, image.image, self._delegation, on_start=on_start, on_end=on_end)
+            task.fork(self._zygote)
+        except RuntimeFailure:
+            self._layers.release(layers)
+            raise
+        self._used[task.id] = layers
         record.pause = task
-
-    def _with_layers(self, mount: Mount) -> Mount:
-        """Find the files of a mounted image. Raises `ImageUnavailable`, `RuntimeFailure`."""
-        if not mount.image:
-            return mount
-        found = resolver.resolve_image(mount.image, self._images)
-        if not found.layers:
-            raise RuntimeFailure(f'image "{mount.image}" has no files to mount: {found.image.id}')
-        return msgspec.structs.replace(mount, layers=found.layers)
 
     def _start(
         self,
@@ -257,10 +261,7 @@ class RuntimeService:
     ) -> None:
         """Start a container, in the PID namespace of `host` if there is one. Raises as `start_container`."""
         earlier = record.attempts_of(spec.name)
-        image = resolver.resolve_image(spec.image.name, self._images)
         sandbox = record.sandbox
-        spec = msgspec.structs.replace(spec, mounts=tuple(self._with_layers(mount) for mount in spec.mounts))
-        job = self._planner.plan(spec, sandbox.spec, sandbox.descriptors, image)
 
         def on_start(task: Task, failure: RuntimeFailure | None) -> None:
             if failure is not None:
@@ -281,17 +282,50 @@ class RuntimeService:
                 self._forget(record, task)
             self._remove_if_empty(record)
 
-        task = Task(
-            self._reactor, job, sandbox, image.image, self._delegation, on_start=on_start, on_end=on_end, host=host
-        )
-        task.fork(self._zygote)
+        layers: list[str] = []
+        try:
+            image = self._acquire_image(spec.image.name, layers)
+            mounts = tuple(self._with_layers(mount, layers) for mount in spec.mounts)
+            spec = msgspec.structs.replace(spec, mounts=mounts)
+            job = self._planner.plan(spec, sandbox.spec, sandbox.descriptors, image)
+            task = Task(
+                self._reactor, job, sandbox, image.image, self._delegation, on_start=on_start, on_end=on_end, host=host
+            )
+            task.fork(self._zygote)
+        except (RuntimeFailure, ImageUnavailable):
+            self._layers.release(layers)
+            raise
         record.tasks.append(task)
         self._tasks[task.id] = task
+        self._used[task.id] = layers
+
+    def _acquire_image(self, name: str, layers: list[str]) -> ResolvedImage:
+        """Find an image, lock its layers and append them to `layers`. Raises as `start_container`."""
+        image = resolver.resolve_image(name, self._images)
+        try:
+            self._layers.acquire(image.shared_layers)
+        except OSError as error:
+            raise RuntimeFailure(f"the image {name} was removed: {error.strerror or error}") from error
+        layers += image.shared_layers
+        return image
+
+    def _with_layers(self, mount: Mount, layers: list[str]) -> Mount:
+        """Find the files of a mounted image, as `_acquire_image` does."""
+        if not mount.image:
+            return mount
+        found = self._acquire_image(mount.image, layers)
+        if not found.layers:
+            raise RuntimeFailure(f'image "{mount.image}" has no files to mount: {found.image.id}')
+        return msgspec.structs.replace(mount, layers=found.layers)
 
     def _forget(self, record: SandboxRecord, task: Task) -> None:
         with contextlib.suppress(ValueError):
             record.tasks.remove(task)
+        self._drop(task)
+
+    def _drop(self, task: Task) -> None:
         self._tasks.pop(task.id, None)
+        self._layers.release(self._used.pop(task.id, ()))
 
     def update_container(self, container_id: str, limits: Limits) -> None:
         """Raises `RuntimeFailure`."""

@@ -11,6 +11,7 @@ import functools
 import os
 import signal
 import socket
+import stat
 from collections.abc import Callable, Iterator
 from typing import Final, NoReturn
 
@@ -34,6 +35,7 @@ _NAMESPACE_FLAGS: Final = {
     "ipc": syscalls.CLONE_NEWIPC,
 }
 _LARGEST_ACCOUNTS_FILE: Final = 1 << 20  # bytes
+_NULL: Final = os.makedev(1, 3)  # /dev/null
 
 # Runs one of Bridgehead's parts in this process: argv without the program's name; ends with SystemExit or returns.
 PartRunner = Callable[[list[str]], None]
@@ -93,6 +95,7 @@ def _build_container(job: RunContainer, remaining: Iterator[int], status: socket
     messages = builder.build(
         files=job.files,
         mounts=spec.mounts,
+        image_volumes=job.image_volumes,
         security=spec.security,
         working_dir=job.program.working_dir,
         termination_log=spec.termination_message_path,
@@ -126,6 +129,7 @@ def _set_credentials(program: Program, security: Security) -> dict[str, str]:
     if account.groups:
         groups = tuple(dict.fromkeys((*allowed.groups, *account.groups)))
         allowed = msgspec.structs.replace(allowed, groups=groups)
+    _give_streams(account.user)
     try:
         privileges.apply(allowed, account.user, account.group)
     except OSError as error:
@@ -133,6 +137,16 @@ def _set_credentials(program: Program, security: Security) -> dict[str, str]:
     with contextlib.suppress(OSError):
         syscalls.set_parent_death_signal(signal.SIGKILL)  # a change of user resets it
     return {"HOME": account.home or "/", **program.environment}
+
+
+def _give_streams(user: int) -> None:
+    """Give the standard streams to the container's user, who may then open /dev/stdout. As runc's
+    `fixStdioPermissions`; /dev/null belongs to all."""
+    for stream in range(3):
+        found = os.fstat(stream)
+        if not (stat.S_ISCHR(found.st_mode) and found.st_rdev == _NULL):
+            with contextlib.suppress(OSError):  # an id that this user namespace lacks
+                os.fchown(stream, user, -1)
 
 
 def _read_accounts(path: str) -> str:

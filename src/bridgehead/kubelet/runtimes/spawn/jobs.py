@@ -10,7 +10,7 @@ import msgspec
 
 from bridgehead.kubelet.runtimes.isolation.privileges import Privileges
 from bridgehead.kubelet.runtimes.isolation.rootfs import RootPlan
-from bridgehead.kubelet.runtimes.runtime import ContainerSpec
+from bridgehead.kubelet.runtimes.runtime import ContainerSpec, Mount
 from bridgehead.kubelet.runtimes.standins.standin import Setup
 
 
@@ -46,7 +46,7 @@ class RunContainer(msgspec.Struct, frozen=True, kw_only=True, tag=True):
 
     Descriptors: a namespace for each of `namespaces` (net, uts, ipc), then the standard input if `has_stdin`, then
     standard output and standard error unless the container has a terminal, then the cgroup.procs of its cgroup if
-    `has_cgroup`.
+    `has_cgroup`. `image_volumes` are mounts whose sources are made and filled from the image.
     """
 
     spec: ContainerSpec
@@ -55,6 +55,7 @@ class RunContainer(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     files: dict[str, str]
     base: str
     namespaces: tuple[str, ...]
+    image_volumes: tuple[Mount, ...] = ()
     has_stdin: bool = False
     has_cgroup: bool = False
 

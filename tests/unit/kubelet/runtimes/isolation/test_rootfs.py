@@ -13,6 +13,7 @@ from bridgehead.kubelet.runtimes.isolation.rootfs import (
     order_mounts,
     plan_host_root,
     plan_image_root,
+    plan_image_volumes,
     resolve_in_root,
 )
 from bridgehead.kubelet.runtimes.runtime import Mount
@@ -38,6 +39,13 @@ def test_an_image_is_the_whole_root() -> None:
     assert plan_image_root(("/layers/1", "/layers/2")) == RootPlan(
         overlays={"": ("/layers/2", "/layers/1")}, whole=True
     )
+
+
+def test_each_volume_of_an_image_has_a_directory_unless_the_pod_mounts_something_there() -> None:
+    mounts = [Mount(source="/claim", target="/data/"), Mount(source="/x", target="/logs/old")]
+    planned = plan_image_volumes(["/logs", "/data", "cache//x", "", "/", "/logs/"], mounts, "/pods/1")
+    assert [(each.target, each.source) for each in planned] == [("/cache/x", "/pods/1/1"), ("/logs", "/pods/1/3")]
+    assert not any(each.read_only or each.follows_links for each in planned)
 
 
 LINKS = {"/var/run": "/run", "/a": "b/c", "/b": "../d", "/up": "../../../..", "/loop": "/loop", "/abs": "/a/x"}

@@ -7,7 +7,13 @@ from typing import Any
 import pytest
 
 from bridgehead.kubelet.runtimes.runtime import ContainerSpec, Image, RuntimeFailure, Security
-from bridgehead.kubelet.runtimes.service.container_plan import check_ids, plan_argv, plan_environment, plan_working_dir
+from bridgehead.kubelet.runtimes.service.container_plan import (
+    check_ids,
+    last_id,
+    plan_argv,
+    plan_environment,
+    plan_working_dir,
+)
 from bridgehead.kubelet.runtimes.spawn.program_start import DEFAULT_PATH
 
 
@@ -65,3 +71,18 @@ def test_ids_in_the_user_namespace_are_accepted() -> None:
 def test_ids_outside_the_user_namespace_are_refused(fields: dict[str, Any]) -> None:
     with pytest.raises(RuntimeFailure, match=r"cannot run as (user|group) 1000: .* user namespace .* uidmap"):
         check_ids(Security(**fields), [range(2)], [range(2)])
+
+
+@pytest.mark.parametrize(
+    ("ids", "last"),
+    [
+        ([range(1)], 0),
+        ([range(1, 65537), range(1)], 65534),
+        ([range(1), range(1, 1000)], 999),
+        ([range(1), range(2, 70000)], 0),
+        ([range(1 << 32)], 65534),
+        ([range(1000, 1001)], -1),
+    ],
+)
+def test_the_last_id_has_all_before_it(ids: list[range], last: int) -> None:
+    assert last_id(ids) == last

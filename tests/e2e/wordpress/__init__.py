@@ -1,0 +1,1 @@
+"""WordPress and MySQL for tests: images of Debian packages, and a client of the site."""
