@@ -247,7 +247,7 @@ class BgpAnnouncer:
                     continue
                 with contextlib.suppress(LookupError):  # the session goes on with the password that it has
                     if await self._password(peer) != session.settings.password:
-                        session.restart()
+                        session.restart("its password has changed")
 
     def _on_session(self, session: PeerSession) -> None:
         self.on_session_change()

@@ -43,9 +43,9 @@ class Channel:
         self._is_closed |= answer is None or answer.kind == "closed"
         self._answers.put_nowait(answer)
 
-    def abandon(self) -> None:
-        """Let `answer` return None, without waiting for the process."""
-        self._answers.put_nowait(None)
+    def abandon(self, reason: str) -> None:
+        """Let `answer` return "closed" with this reason, without waiting for the process."""
+        self._answers.put_nowait(Answer("closed", self._peer, reason=reason))
 
     async def close(self) -> None:
         """End the session, after the peer has been sent all that was requested."""

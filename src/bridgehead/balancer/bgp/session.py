@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import logging
 import time
 from collections.abc import Awaitable, Callable, Collection
@@ -95,7 +96,9 @@ class PeerSession:
         """End the session because the path to the peer failed, and connect again as soon as possible."""
         if self.status == "established" and self._channel is not None:
             self._request("tear down")
-            self._check_after(_TEARDOWN_SECONDS, self._channel.abandon)
+            self._check_after(
+                _TEARDOWN_SECONDS, functools.partial(self._channel.abandon, "the path to the peer failed")
+            )
 
     def connect(self) -> None:
         """Connect now if there is no session: the path to the peer works again.
@@ -113,10 +116,10 @@ class PeerSession:
             if self._channel is not None:
                 self._channel.request(self._opening(self.settings))
 
-    def restart(self) -> None:
+    def restart(self, reason: str) -> None:
         """End the session and begin it anew, with settings that are looked up again."""
         if self._channel is not None:
-            self._channel.abandon()
+            self._channel.abandon(reason)
 
     async def run(self) -> None:
         """Hold the session until cancelled. Then the peer has no route of this node any more.
