@@ -184,6 +184,17 @@ def test_a_change_that_breaks_the_configuration_is_refused(lab: Lab) -> None:
     assert "denied the request: parsing address pool bad" in result.stderr
 
 
+def test_a_speaker_that_is_not_privileged_sets_strict_arp(lab: Lab) -> None:
+    """The kernel of a test may lack IPVS: any link of the name of kube-proxy's will do."""
+    lab.inside("ip", "link", "add", "kube-ipvs0", "type", "bridge", node="node2")
+    try:
+        for name, value in (("arp_ignore", "1"), ("arp_announce", "2")):
+            path = f"/proc/sys/net/ipv4/conf/all/{name}"
+            eventually(lambda path=path, value=value: lab.inside("cat", path, node="node2").stdout.strip() == value)
+    finally:
+        lab.inside("ip", "link", "delete", "kube-ipvs0", node="node2")
+
+
 @pytest.mark.parametrize("policy", ["Cluster", "Local"])
 def test_an_address_without_endpoints_is_withdrawn(lab: Lab, ns: Namespace, policy: str) -> None:
     make_myweb(ns, 1)

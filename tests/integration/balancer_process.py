@@ -37,7 +37,7 @@ class BalancerProcess:
     def _write_controllers_kubeconfig(self) -> None:
         """Write a copy of the kubeconfig whose user is the controller's service account."""
         self.kubectl("apply", "-f", str(RIGHTS))
-        (token,) = self.kubectl("-n", "metallb-system", "create", "token", "bridgehead-balancer", "--duration=24h")
+        (token,) = self.kubectl("-n", "kube-system", "create", "token", "bridgehead-balancer", "--duration=24h")
         lines = (self.server.directory / "kubeconfig").read_text().splitlines()
         kept = [line for line in lines if not line.startswith("users:")]
         assert len(kept) == len(lines) - 1

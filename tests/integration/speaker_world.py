@@ -29,6 +29,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
 
 from bridgehead.balancer.definitions.install import install
+from bridgehead.balancer.heartbeat_key import OWN_NAMESPACE
 from bridgehead.client import ApiClient
 from bridgehead.network.syscalls import setns
 from bridgehead.objects import metallb
@@ -177,6 +178,32 @@ def answer_on_nodes() -> int:
     return pid
 
 
+class Child:
+    """A forked process that does `work` until `stop`. `work` gets a descriptor that is readable when it has to end."""
+
+    def __init__(self, work: Callable[[int], str]) -> None:
+        self._result, theirs = os.pipe()
+        stopping, self._stopping = os.pipe()
+
+        def run() -> None:
+            os.close(self._stopping)
+            result = work(stopping)
+            with os.fdopen(theirs, "w") as file:
+                file.write(result)
+
+        self._pid = _fork(run)
+        os.close(theirs)
+        os.close(stopping)
+
+    def stop(self) -> str:
+        """Return the result of the work."""
+        os.close(self._stopping)
+        with os.fdopen(self._result) as file:
+            result = file.read()
+        os.waitpid(self._pid, 0)
+        return result
+
+
 class Answer(NamedTuple):
     """`at`: CLOCK_MONOTONIC when the request was sent. `node`: who answered."""
 
@@ -189,26 +216,11 @@ class Prober:
 
     def __init__(self, address: str) -> None:
         self.address = address
-        self._result, theirs = os.pipe()
-        stopping, self._stopping = os.pipe()
-
-        def work() -> None:
-            os.close(self._stopping)
-            answers = _probe(address, stopping)
-            with os.fdopen(theirs, "w") as file:
-                json.dump(answers, file)
-
-        self._pid = _fork(work)
-        os.close(theirs)
-        os.close(stopping)
+        self._child = Child(lambda stopping: json.dumps(_probe(address, stopping)))
 
     def stop(self) -> list[Answer]:
         """Return all answers, in the order of their requests."""
-        os.close(self._stopping)
-        with os.fdopen(self._result) as file:
-            answers = [Answer(at, node) for at, node in json.load(file)]
-        os.waitpid(self._pid, 0)
-        return sorted(answers)
+        return sorted(Answer(at, node) for at, node in json.loads(self._child.stop()))
 
 
 def _probe(address: str, stopping: int) -> list[tuple[float, str]]:
@@ -285,9 +297,9 @@ class SpeakerWorld:
         await self.api.start()
         self.client = ApiClient(self.api.config)
         await self.client.__aenter__()
-        await install(self.client, NAMESPACE)
+        await install(self.client, NAMESPACE, OWN_NAMESPACE)
         key = base64.b64encode(bytes(range(32))).decode()
-        await self.create(SECRETS, {"metadata": _meta("bridgehead-speakers", NAMESPACE), "data": {"key": key}})
+        await self.create(SECRETS, {"metadata": _meta("bridgehead-speakers", OWN_NAMESPACE), "data": {"key": key}})
         for name in NODES_IN_WORLD:
             await self.create(NODES, {"metadata": _meta(name, labels={"kubernetes.io/hostname": name})})
             addresses = [{"type": "InternalIP", "address": node_ip(name)}]

@@ -233,11 +233,11 @@ def test_definitions_that_are_deleted_are_installed_again(world: BalancerProcess
 
 
 def test_the_speakers_secret_comes_back(world: BalancerProcess) -> None:
-    uid = ("-n", "metallb-system", "get", "secret", "bridgehead-speakers", "--ignore-not-found", "-o")
+    uid = ("-n", "bridgehead-system", "get", "secret", "bridgehead-speakers", "--ignore-not-found", "-o")
     uid += ("jsonpath={.metadata.uid}",)
     before = world.kubectl(*uid)
     assert before
-    world.kubectl("-n", "metallb-system", "delete", "secret", "bridgehead-speakers")
+    world.kubectl("-n", "bridgehead-system", "delete", "secret", "bridgehead-speakers")
     world.eventually(lambda: world.kubectl(*uid) not in ([], before), "another Secret")
 
 

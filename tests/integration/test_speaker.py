@@ -16,6 +16,7 @@ from pathlib import Path
 
 import pytest
 
+from bridgehead.balancer.heartbeat_key import OWN_NAMESPACE
 from bridgehead.balancer.layer2 import arp, ndp
 from bridgehead.client.errors import NotFound
 from bridgehead.network.link_states import LinkStates
@@ -311,7 +312,7 @@ async def check_new_key(world: SpeakerWorld, restarted: str) -> None:
     """Speakers take a new key, with which a new speaker begins, without believing each other dead."""
     begun = {node: (await world.read_status(node))["time"] for node in others(restarted)}
     key = base64.b64encode(bytes(range(32, 64))).decode()
-    await world.client.patch(SECRETS, "bridgehead-speakers", NAMESPACE, {"data": {"key": key}})
+    await world.client.patch(SECRETS, "bridgehead-speakers", OWN_NAMESPACE, {"data": {"key": key}})
     world.speakers[restarted].signal(signal.SIGTERM)
     assert await asyncio.to_thread(world.speakers[restarted].process.wait, 60) == 0
     world.start_speaker(restarted)

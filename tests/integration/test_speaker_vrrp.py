@@ -186,4 +186,16 @@ async def test_addresses_have_one_master_that_changes_when_it_fails():
             return masters(vip(10), vip(11)) == {}
 
         await until(is_gone)
+
+        async def are_recorded() -> bool:
+            hops, gone = "success to add nexthops [node1, node2, node3]", "delete balancer with no available nodes"
+            messages = [message for reason, message in await world.events("web") if reason == "SetBalancer"]
+            about_eip = [message for reason, message in await world.events("vips") if reason == "ConfigSpeaker"]
+            return (
+                hops in messages
+                and any(message.startswith(gone) for message in messages)
+                and "config openelb vip speaker successfully" in about_eip
+            )
+
+        await until(are_recorded)
         assert all("169.254.254" not in addresses_of(node) for node in NODES_IN_WORLD)

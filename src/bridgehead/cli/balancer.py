@@ -64,15 +64,17 @@ def command(
     ] = None,
     namespace: Annotated[
         str,
-        Option(
-            envvar="METALLB_NAMESPACE", rich_help_panel=ACCESS, help="Namespace of MetalLB's objects and the Secret."
-        ),
+        Option(envvar="METALLB_NAMESPACE", rich_help_panel=ACCESS, help="Namespace of MetalLB's objects."),
     ] = "metallb-system",
+    own_namespace: Annotated[
+        str,
+        Option(rich_help_panel=ACCESS, help="Namespace of the speakers' Secret and of the leader's Lease."),
+    ] = "bridgehead-system",
     leader_elect: Annotated[
         bool,
         Option(
             rich_help_panel=ACCESS,
-            help="Run only while holding the leader's Lease in the namespace, for several replicas.",
+            help="Run only while holding the leader's Lease, for several replicas.",
         ),
     ] = False,
     lb_class: Annotated[
@@ -112,7 +114,7 @@ def command(
         reviews = host_port(webhook, WEBHOOK_PORT) if webhook else None
     except ValueError as error:
         fail("balancer", error, 2)
-    settings = ControllerSettings(namespace, lb_class, reviews)
+    settings = ControllerSettings(namespace, own_namespace, lb_class, reviews)
     with reporting_failures("balancer", ConfigError, OSError):
         config = load_config(kubeconfig or None)
         lost = uvloop.run(_run(config, settings, pages, leader_elect))
@@ -133,7 +135,7 @@ async def _run(
         tasks: list[asyncio.Task[Any]] = [asyncio.create_task(stop.wait())]
         if pages is not None:
             tasks.append(asyncio.create_task(serve(pages, controller.routes())))
-        tasks.append(asyncio.create_task(_control(client, controller, settings.namespace if leader_elect else "")))
+        tasks.append(asyncio.create_task(_control(client, controller, settings.own_namespace if leader_elect else "")))
         await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
         lost = not stop.is_set()
         for task in tasks:

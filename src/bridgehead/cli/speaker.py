@@ -49,9 +49,12 @@ def command(
         Option(
             envvar="METALLB_NAMESPACE",
             rich_help_panel=ACCESS,
-            help="Namespace of the configuration objects and of the speakers' Secret.",
+            help="Namespace of the configuration objects.",
         ),
     ] = "metallb-system",
+    own_namespace: Annotated[
+        str, Option(rich_help_panel=ACCESS, help="Namespace of the Secret with the key of the heartbeats.")
+    ] = "bridgehead-system",
     interfaces: Annotated[
         str,
         Option(
@@ -110,6 +113,7 @@ def command(
                 node_name or socket.gethostname().strip().lower(),
                 namespace,
                 detection_port,
+                own_namespace,
                 lb_class=lb_class,
                 ignore_exclude=ignore_exclude_lb,
             )

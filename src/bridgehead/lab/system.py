@@ -17,6 +17,7 @@ from bridgehead import __version__
 from bridgehead.client import ApiClient, load_kubeconfig, running
 from bridgehead.client.errors import AlreadyExists, ApiError, ClientError, NotFound
 from bridgehead.objects.core import Node, Pod
+from bridgehead.objects.extensions import WEBHOOK_CONFIGURATIONS
 from bridgehead.objects.kinds import (
     CONFIG_MAPS,
     DAEMON_SETS,
@@ -60,16 +61,26 @@ Report = Callable[[str], None]
 
 @dataclass(frozen=True)
 class _AddOn:
-    """Workloads of kube-system that a lab has or has not. The first one's name is the label of its pods."""
+    """Workloads of kube-system that a lab has or has not. The first one's name is the label of its pods.
+
+    `webhooks`: the ValidatingWebhookConfiguration that its pods make; "" for none.
+    """
 
     title: str
-    file: str
+    files: tuple[str, ...]
     daemon_sets: tuple[str, ...]
     deployments: tuple[str, ...] = ()
+    webhooks: str = ""
 
 
-_NODE_DNS = _AddOn("the DNS on each node", "node-dns.yaml", ("bridgehead-node-dns",))
-_BALANCER = _AddOn("the load balancer", "balancer.yaml", ("bridgehead-speaker",), ("bridgehead-balancer",))
+_NODE_DNS = _AddOn("the DNS on each node", ("node-dns.yaml",), ("bridgehead-node-dns",))
+_BALANCER = _AddOn(
+    "the load balancer",
+    ("balancer-rbac.yaml", "balancer.yaml"),
+    ("bridgehead-speaker",),
+    ("bridgehead-balancer",),
+    webhooks="bridgehead-balancer",
+)
 
 
 def system_manifests(file: str, config: LabConfig) -> list[dict[str, Any]]:
@@ -226,13 +237,18 @@ class _Start:
     async def _settle(self, add_on: _AddOn, is_wanted: bool) -> None:
         """Install an add-on, or remove that of a previous run."""
         if is_wanted:
-            await self._install(add_on.file)
+            for file in add_on.files:
+                await self._install(file)
         elif add_on not in self._removed:
-            workloads = [(_KINDS["DaemonSet"], name) for name in add_on.daemon_sets]
-            workloads += [(_KINDS["Deployment"], name) for name in add_on.deployments]
-            for kind, name in workloads:
+            manifests = [one for file in add_on.files for one in system_manifests(file, self._config)]
+            for manifest in reversed(manifests):
+                kind, meta = _KINDS[manifest["kind"]], manifest["metadata"]
+                if kind is not NAMESPACES:  # one may have objects of the user's
+                    with contextlib.suppress(NotFound):
+                        await self._client.delete(kind, meta["name"], meta.get("namespace", ""))
+            if add_on.webhooks:  # nobody would answer them
                 with contextlib.suppress(NotFound):
-                    await self._client.delete(kind, name, "kube-system")
+                    await self._client.delete(WEBHOOK_CONFIGURATIONS, add_on.webhooks)
             self._removed.add(add_on)
 
     def _missing_pods(self, add_on: _AddOn) -> str | None:

@@ -18,6 +18,13 @@ ROWS: list[Row] = [
     ("IPv6", [A, V6], [s(**SIX)], {"s": "2001:db8::"}),
     ("no IPv6 pool", [A], [s(**SIX)], {"s": "PoolFull"}),
     ("both families required", [A, V6, DUAL], [s(policy="RequireDualStack", **BOTH)], {"s": "10.3.0.0 2001:db8:3::"}),
+    # MetalLB refuses addresses of two pools.
+    (
+        "addresses of two pools named, and a restart",
+        [A, V6],
+        [s(ips="10.1.0.1,2001:db8::1", policy="RequireDualStack", **BOTH), "restart"],
+        {"s": "10.1.0.1 2001:db8::1"},
+    ),
     ("both families required, in two pools", [A, V6], [s(policy="RequireDualStack", **BOTH)], {"s": "PoolFull"}),
     ("both families required, one cluster IP", [DUAL], [s(policy="RequireDualStack")], {"s": "InvalidRequest"}),
     ("IPv6 first", [DUAL], [s(policy="RequireDualStack", versions=(6, 4))], {"s": "2001:db8:3:: 10.3.0.0"}),

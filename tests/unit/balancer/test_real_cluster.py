@@ -6,16 +6,42 @@ from pathlib import Path
 
 import yaml
 
+from bridgehead.balancer.admission import registration
+from bridgehead.balancer.configuration import config_map
+from bridgehead.balancer.definitions.install import FILES
+from bridgehead.balancer.heartbeat_key import SECRET_NAME
+from bridgehead.balancer.layer2 import exclusions
+from bridgehead.cli.balancer import LEASE_NAME
+
 ROOT = Path(__file__).parents[3]
-LAB = ROOT / "src/bridgehead/lab/manifests/balancer.yaml"
+LAB = ROOT / "src/bridgehead/lab/manifests/balancer-rbac.yaml"
 REAL = ROOT / "examples/real-cluster/balancer-rbac.yaml"
-WORKLOADS = ("Deployment", "DaemonSet")
 
 
-def test_the_example_has_the_labs_rights() -> None:
-    lab = LAB.read_text("utf-8").replace("namespace: kube-system", "namespace: metallb-system")
-    wanted = [obj for obj in yaml.safe_load_all(lab) if obj["kind"] not in WORKLOADS]
-    assert list(yaml.safe_load_all(REAL.read_text("utf-8"))) == wanted
+def test_the_example_is_the_labs_manifest() -> None:
+    assert REAL.resolve() == LAB
+
+
+def test_names_in_rules_are_those_of_the_code() -> None:
+    named = {
+        (resource, name)
+        for obj in yaml.safe_load_all(REAL.read_text("utf-8"))
+        if obj["kind"] in ("ClusterRole", "Role")
+        for rule in obj["rules"]
+        for resource in rule["resources"]
+        for name in rule.get("resourceNames", ())
+    }
+    definitions = {name for names in FILES.values() for name in names}
+    assert named == {
+        ("configmaps", config_map.NAME),
+        ("configmaps", exclusions.CONFIG_MAP_NAME),
+        ("endpointslices", registration.NAME),
+        ("leases", LEASE_NAME),
+        ("secrets", SECRET_NAME),
+        *(("customresourcedefinitions", name) for name in definitions),
+        *(("validatingwebhookconfigurations", name) for name in registration.ADOPTED_CONFIGURATIONS),
+        ("validatingwebhookconfigurations", registration.NAME),
+    }
 
 
 def test_nobody_may_change_what_people_configure() -> None:

@@ -28,6 +28,8 @@ ADOPTED_SERVICES: Final = (
     ObjectKey("metallb-system", "metallb-webhook-service"),
     ObjectKey("openelb-system", "openelb-controller"),
 )
+# Their configurations; RBAC lets the controller change no others.
+ADOPTED_CONFIGURATIONS: Final = ("metallb-webhook-configuration", "openelb-admission")
 CONVERTED_DEFINITION: Final = "bgppeers.metallb.io"
 _SECONDS = 5
 
@@ -89,6 +91,8 @@ def adopted_service(config: WebhookClientConfig | None) -> ObjectKey | None:
 
 def ca_patch(configuration: ValidatingWebhookConfiguration, ca: bytes, adopted: Collection[ObjectKey]) -> list[Json]:
     """Return the JSON patch that makes the webhooks of adopted Services trust `ca`; empty if they do already."""
+    if configuration.metadata.name not in ADOPTED_CONFIGURATIONS:
+        return []
     text = _text(ca)
     return [
         {"op": "add", "path": f"/webhooks/{index}/clientConfig/caBundle", "value": text}

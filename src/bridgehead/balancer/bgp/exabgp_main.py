@@ -9,6 +9,7 @@ read it again while any peer has queued routes, so a peer that does not read wou
 
 from __future__ import annotations
 
+import contextlib
 import os
 import select
 import signal
@@ -247,7 +248,8 @@ def main() -> None:
     set_parent_death_signal(signal.SIGTERM)
     if os.getppid() != parent:  # the speaker ended before the line above
         return
-    set_process_name("exabgp", "bridgehead speaker: ExaBGP")
+    with contextlib.suppress(OSError):
+        set_process_name("exabgp", "bridgehead speaker: ExaBGP")
     from exabgp.environment import getenv
     from exabgp.logger import log
 

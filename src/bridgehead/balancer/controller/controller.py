@@ -10,6 +10,7 @@ from typing import Final
 from bridgehead.backoff import Backoff
 from bridgehead.client import ApiClient, EventRecorder, Informer
 from bridgehead.client.errors import ClientError
+from bridgehead.objects.core import Namespace
 from bridgehead.objects.kinds import NAMESPACES, NODES, SERVICES
 from bridgehead.objects.meta import ObjectKey
 from bridgehead.pages import Page, Routes, metrics_page
@@ -20,6 +21,7 @@ from ..configuration_state import COMPONENT_LABEL, CONTROLLER_CONDITION, Configu
 from ..configuration_watch import ConfigurationWatch
 from ..definitions.install import install, watch_deletions
 from ..errors import ConfigurationInvalid
+from ..heartbeat_key import OWN_NAMESPACE
 from .metrics import ControllerMetrics
 from .reports import Reporter
 from .services import ServiceReconciler
@@ -33,9 +35,13 @@ _INSTALL_DELAYS: Final = (0.1, 10.0)  # seconds: first and longest
 
 @dataclass(frozen=True)
 class ControllerSettings:
-    """`webhook`: address and port at which the API server reaches this process; None: no webhook."""
+    """`namespace`: of the objects that people configure. `own_namespace`: of the speakers' Secret and of the Lease.
+
+    `webhook`: address and port at which the API server reaches this process; None: no webhook.
+    """
 
     namespace: str = DEFAULT_NAMESPACE
+    own_namespace: str = OWN_NAMESPACE
     lb_class: str = ""
     webhook: tuple[str, int] | None = None
 
@@ -68,12 +74,13 @@ class BalancerController:
             client, ObjectKey(settings.namespace, "controller"), {COMPONENT_LABEL: "controller"}, CONTROLLER_CONDITION
         )
         self.metrics.watch(self._reconciler.allocator.spaces)
-        self._lost = asyncio.Event()  # a definition or the Secret was deleted
+        self._lost = asyncio.Event()  # a definition, the namespace or the Secret was deleted
         self._is_prepared = self._is_running = self._is_configured = False
 
     async def run(self) -> None:
         """Give out addresses until cancelled."""
         self._is_running = True
+        self._namespaces.on_change(self._namespace_changed)
         async with asyncio.TaskGroup() as tasks:
             for informer in (self._services, self._namespaces, self._nodes):
                 tasks.create_task(informer.run(), name=f"informer {informer.kind.plural}")
@@ -83,7 +90,7 @@ class BalancerController:
             tasks.create_task(self._reporter.run(), name="reports")
             tasks.create_task(self._state.run(), name="ConfigurationState")
             tasks.create_task(watch_deletions(self._client, self._lost.set), name="definitions")
-            tasks.create_task(watch_secret(self._client, self._settings.namespace, self._lost.set), name="Secret")
+            tasks.create_task(watch_secret(self._client, self._settings.own_namespace, self._lost.set), name="Secret")
             tasks.create_task(self._prepare_again(), name="preparations")
             if self._settings.webhook is not None:
                 tasks.create_task(self._answer_reviews(*self._settings.webhook), name="webhook")
@@ -93,8 +100,8 @@ class BalancerController:
         backoff = Backoff(*_INSTALL_DELAYS)
         while True:
             try:
-                await install(self._client, self._settings.namespace)
-                await ensure_secret(self._client, self._settings.namespace)
+                await install(self._client, self._settings.namespace, self._settings.own_namespace)
+                await ensure_secret(self._client, self._settings.own_namespace)
             except ClientError as error:
                 if backoff.failures == 0:
                     log.warning("cannot install the definitions, trying again until it works: %s", error)
@@ -102,6 +109,10 @@ class BalancerController:
             else:
                 self._is_prepared = True
                 return
+
+    def _namespace_changed(self, old: Namespace | None, new: Namespace | None) -> None:
+        if old is not None and new is None and old.metadata.name == self._settings.namespace:
+            self._lost.set()
 
     async def _prepare_again(self) -> None:
         """Install anew what somebody deletes, with the namespace and the Secret."""

@@ -144,7 +144,13 @@ class ServiceReconciler:
         if service.metadata.deletion_timestamp is not None:
             await self._finish(service)
             return Done()
-        decision = self._decide(service)
+        try:
+            decision = self._decide(service)
+        except Exception:
+            # A bug must not leave the Service without a reason for its missing address. The queue logs it.
+            message = "didn't allocate an IP, because of an error in the balancer, whose log has it"
+            self._recorder.record(service, type="Warning", reason="InternalError", message=message)
+            raise
         if decision is None:
             return Done()
         self._note(service, decision)

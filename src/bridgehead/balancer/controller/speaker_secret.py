@@ -13,30 +13,30 @@ from bridgehead.client.errors import AlreadyExists, NotFound
 from bridgehead.objects.core import Secret
 from bridgehead.objects.kinds import SECRETS
 
+from ..heartbeat_key import KEY, SECRET_NAME
+
 log = logging.getLogger(__name__)
 
-NAME: Final = "bridgehead-speakers"
-_KEY: Final = "key"
 _KEY_BYTES: Final = 32
 
 
 async def ensure_secret(client: ApiClient, namespace: str) -> None:
     """Create the Secret with a random key if it is missing. Raises ClientError."""
     try:
-        await client.get(SECRETS, NAME, namespace)
+        await client.get(SECRETS, SECRET_NAME, namespace)
     except NotFound:
         key = base64.b64encode(secrets.token_bytes(_KEY_BYTES))
         body = {
             "apiVersion": "v1",
             "kind": "Secret",
-            "metadata": {"name": NAME, "namespace": namespace},
-            "data": {_KEY: key.decode()},
+            "metadata": {"name": SECRET_NAME, "namespace": namespace},
+            "data": {KEY: key.decode()},
         }
         try:
             await client.create(SECRETS, body)
         except AlreadyExists:
             return
-        log.info("created the Secret %s/%s", namespace, NAME)
+        log.info("created the Secret %s/%s", namespace, SECRET_NAME)
 
 
 async def watch_secret(client: ApiClient, namespace: str, on_deletion: Callable[[], None]) -> None:
@@ -46,6 +46,6 @@ async def watch_secret(client: ApiClient, namespace: str, on_deletion: Callable[
         if new is None:
             on_deletion()
 
-    informer = Informer(client, SECRETS, namespace, field_selector=f"metadata.name={NAME}")
+    informer = Informer(client, SECRETS, namespace, field_selector=f"metadata.name={SECRET_NAME}")
     informer.on_change(changed)
     await informer.run()

@@ -58,9 +58,10 @@ def load_definitions(file: str) -> list[dict[str, Any]]:
     return items
 
 
-async def install(client: ApiClient, namespace: str) -> None:
-    """Create the namespace and the definitions that are missing, and return when all are served. Raises ClientError."""
-    await _create_namespace(client, namespace)
+async def install(client: ApiClient, *namespaces: str) -> None:
+    """Create the namespaces and definitions that are missing, and return when all are served. Raises ClientError."""
+    for namespace in namespaces:
+        await _create_namespace(client, namespace)
     names = [name for group in FILES.values() for name in group]
     found = await asyncio.gather(*(_is_established(client, name) for name in names))
     waiting = [name for name, is_established in zip(names, found, strict=True) if not is_established]

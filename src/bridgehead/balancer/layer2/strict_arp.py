@@ -11,20 +11,21 @@ import logging
 from pathlib import Path
 from typing import Final
 
-from bridgehead.network.links import write_sysctl
-
 log = logging.getLogger(__name__)
 
 IPVS_LINK: Final = "kube-ipvs0"
-_WANTED: Final = {"net/ipv4/conf/all/arp_ignore": 1, "net/ipv4/conf/all/arp_announce": 2}
+_WANTED: Final = {"arp_ignore": 1, "arp_announce": 2}
+_DIRECTORY: Final = Path("/proc/sys/net/ipv4/conf/all")
+_MOUNTED: Final = Path("/host") / _DIRECTORY.relative_to("/")  # in a pod that is not privileged
 
 
 def ensure_strict_arp() -> None:
     """Raise the two sysctls to what kube-proxy's strictARP sets; higher values stay. A failure is logged."""
+    directory = _MOUNTED if _MOUNTED.is_dir() else _DIRECTORY
     for name, value in _WANTED.items():
         try:
-            if int(Path("/proc/sys", name).read_text(encoding="ascii")) < value:
-                write_sysctl(name, value)
+            if int((directory / name).read_text(encoding="ascii")) < value:
+                (directory / name).write_text(str(value), encoding="ascii")
                 log.info("set %s to %d: otherwise every node answers for the addresses on %s", name, value, IPVS_LINK)
         except (OSError, ValueError) as error:
             log.warning(

@@ -25,6 +25,7 @@ from ..configuration import Compiled
 from ..configuration_watch import ConfigurationWatch
 from ..detection.detector import Detector
 from ..errors import ConfigurationInvalid
+from ..heartbeat_key import OWN_NAMESPACE
 from ..model import Configuration
 from ..view import ClusterView, NodeView, Publication
 from .announcer import Announcer, HandsOver, Held, Observer, Starts
@@ -46,12 +47,14 @@ _TRIM_SECONDS: Final = 5.0  # after many changes: their statuses are written by 
 class SpeakerOptions:
     """Options of a speaker. `port`: of heartbeats (UDP); 0: no failure detection, every Node counts as a member.
 
+    `namespace`: of the objects that people configure. `own_namespace`: of the speakers' Secret.
     `lb_class`: the only spec.loadBalancerClass that is announced; "": Services without one.
     """
 
     node_name: str
     namespace: str
     port: int
+    own_namespace: str = OWN_NAMESPACE
     lb_class: str = ""
     ignore_exclude: bool = False
 
@@ -95,7 +98,7 @@ class SpeakerAgent:
             client, options.namespace, self._nodes, self._configuration_changed, self._on_invalid
         )
         self.members = MemberWatch(
-            client, detector, options.node_name, options.namespace, options.port, self._members_changed
+            client, detector, options.node_name, options.own_namespace, options.port, self._members_changed
         )
         self._detector = detector
         self._in_force: Configuration | None = None

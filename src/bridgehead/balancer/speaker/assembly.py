@@ -17,6 +17,7 @@ from bridgehead.pages import Routes
 
 from ..bgp.announcer import BgpAnnouncer, EventType
 from ..bgp.reports import session_metrics, status_section
+from ..configuration.inputs import about
 from ..configuration_state import COMPONENT_LABEL, NODE_LABEL, SPEAKER_CONDITION, ConfigurationStateReporter
 from ..detection.detector import Detector
 from ..layer2.announcer import Layer2Announcer
@@ -27,6 +28,7 @@ from .agent import SpeakerAgent, SpeakerOptions
 from .announcer import Announcer, Observer
 from .exclusion_watch import ExclusionWatch
 from .metrics import SpeakerMetrics
+from .openelb_reporter import OpenElbReporter
 from .openelb_statuses import OpenElbStatuses
 from .pages import speaker_routes
 from .passwords import read_password
@@ -62,7 +64,7 @@ class Speaker:
             self.bgp = BgpAnnouncer(
                 observer, detector, functools.partial(read_password, client), self._record_about_peer
             )
-            return [self.layer2, self.bgp, vrrp]
+            return [self.layer2, self.bgp, vrrp, OpenElbReporter(observer, self._record_about_eip)]
 
         self.agent = SpeakerAgent(client, detector, options, make_announcers)
         self.metrics = SpeakerMetrics(self.agent)
@@ -118,6 +120,11 @@ class Speaker:
     def _is_openelb(self, peer: str) -> bool:
         reference = self.agent.configuration.peer_reference(peer)
         return reference is not None and reference.api_version == BGP_PEERS.api_version
+
+    def _record_about_eip(self, name: str, type: EventType, reason: str, message: str) -> None:
+        eip = self.agent.configuration.eips.get(ObjectKey("", name))
+        if eip is not None:
+            self.agent.recorder.record(about(eip), type=type, reason=reason, message=message)
 
     def _record_about_peer(self, name: str, type: EventType, reason: str, message: str) -> None:
         peer = self.agent.configuration.peer_reference(name)

@@ -22,11 +22,10 @@ from bridgehead.objects.kinds import SECRETS
 
 from ..detection.detector import Detector
 from ..detection.heartbeats import NAME as ENGINE
+from ..heartbeat_key import KEY, SECRET_NAME
 
 log = logging.getLogger(__name__)
 
-SECRET_NAME: Final = "bridgehead-speakers"
-_KEY: Final = "key"
 _KEY_BYTES: Final = 16  # at least
 _PATIENCE_SECONDS: Final = 10.0
 _BIND_SECONDS: Final = 0.2  # between attempts of the detector to use its port, which an ending speaker may still have
@@ -135,11 +134,11 @@ class MemberWatch:
         if new is None:
             return  # the key in use stays
         try:
-            key = base64.b64decode(new.data.get(_KEY, ""), validate=True)
+            key = base64.b64decode(new.data.get(KEY, ""), validate=True)
         except binascii.Error:
             key = b""
         if len(key) < _KEY_BYTES:
-            log.error("Secret %s: its %s is no base64 of %d bytes or more", new.key, _KEY, _KEY_BYTES)
+            log.error("Secret %s: its %s is no base64 of %d bytes or more", new.key, KEY, _KEY_BYTES)
             return
         self.has_key = True
         self._send(key=key.hex(), peers=self._peers)

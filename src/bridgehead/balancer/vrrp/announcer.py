@@ -31,8 +31,8 @@ from .plan import Group, VrrpPlan
 log = logging.getLogger("bridgehead.balancer.vrrp")
 
 _QUIET_SECONDS = 0.05  # changes that follow each other sooner are one reload
-_FIRST_RETRY_SECONDS, _LONGEST_RETRY_SECONDS = 0.5, 30.0
-_STABLE_SECONDS = 60.0  # a keepalived that ran for so long starts again without back-off
+_FIRST_RETRY_SECONDS, _LONGEST_RETRY_SECONDS = 0.1, 5.0
+_STABLE_SECONDS = 10.0  # a keepalived that ran for so long starts again without back-off
 _RESIGN_SECONDS = (0.0, 0.15, 0.3)  # after keepalived has its low priority; one packet may be lost
 _WHY = "master of its VRRP group"
 
@@ -168,10 +168,12 @@ class VrrpAnnouncer:
         return render_configuration(list(self._instances()), fifo, existing_user_name(), is_alone=is_alone)
 
     def _instances(self) -> Iterator[Instance]:
-        for group in self._groups.values():
+        is_alone = self._view is not None and self._view.is_alone
+        for name, group in self._groups.items():
             link = find_link(group.key.interface)
             if link:
-                yield Instance(group, link, bool(address_on(socket.if_nametoindex(link), 4)))
+                has_ipv4 = bool(address_on(socket.if_nametoindex(link), 4))
+                yield Instance(group, link, has_ipv4, is_resigned=is_alone and name in self._masters)
             else:
                 log.error("no interface %s on this node", group.key.interface)
 

@@ -14,7 +14,7 @@ from ..ranges import IpAddress
 from .plan import Group
 
 ADVERTISEMENT_SECONDS = 0.1  # a master that is gone is missed after three to four of these
-_ALONE_SECONDS = 1.0  # between advertisements of a node that receives no other one
+_RARE_SECONDS = 1.0
 _REFRESH_SECONDS = 30
 _IDENTITIES = (ipaddress.ip_network("169.254.254.0/24"), ipaddress.ip_network("fe80::5afe:0/120"))
 _NOTIFICATION = re.compile(r'INSTANCE "([^"]+)" ([A-Z_]+) \d+')
@@ -23,18 +23,24 @@ _OTHER_STATES = frozenset({"BACKUP", "BACKUP_PRIORITY", "FAULT", "STOP", "DELETE
 
 
 class Instance(NamedTuple):
-    """A group on this node. `link`: the interface's name. `has_ipv4`: whether it has an IPv4 address."""
+    """A group on this node. `link`: the interface's name. `has_ipv4`: whether it has an IPv4 address.
+
+    `is_resigned`: this node is the master, but receives no other node, which may be the master by now. It advertises
+    rarely, since a master answers each advertisement of a lower priority by announcing its addresses. Not so a node
+    that is not the master: its interval is also the measure of how long it waits for one.
+    """
 
     group: Group
     link: str
     has_ipv4: bool
+    is_resigned: bool = False
 
 
 def render_configuration(instances: Sequence[Instance], fifo: str, user: str, *, is_alone: bool = False) -> str:
     """Return the configuration file. Notifications are written to `fifo`.
 
-    `is_alone`: this node receives no other one, which may be the master by now. It does not announce its addresses now
-    and then, and advertises rarely, since a master answers each advertisement of a lower priority by announcements.
+    `is_alone`: this node receives no other one, which may be the master by now, so it does not announce its addresses
+    now and then.
 
     The Services' addresses are not in the advertisements, which have place for few of them, and which a node ignores if
     they list other addresses than its own configuration: nodes learn of a new Service one after the other. Since
@@ -65,7 +71,7 @@ def render_configuration(instances: Sequence[Instance], fifo: str, user: str, *,
             f"    interface {instance.link}",
             f"    virtual_router_id {group.router_id}",
             f"    priority {group.priority}",
-            f"    advert_int {_ALONE_SECONDS if is_alone else ADVERTISEMENT_SECONDS}",
+            f"    advert_int {_RARE_SECONDS if instance.is_resigned else ADVERTISEMENT_SECONDS}",
             "    virtual_ipaddress {",
             f"        {identity_address(group.router_id, instance.has_ipv4)} dev {instance.link} scope link",
             "    }",

@@ -31,12 +31,15 @@ CA_TEXT = base64.b64encode(CA).decode()
 METALLB, OPENELB = ADOPTED_SERVICES
 
 
-def configuration(*services: tuple[str, str], ca: str = "") -> ValidatingWebhookConfiguration:
+def configuration(
+    *services: tuple[str, str], ca: str = "", name: str = "metallb-webhook-configuration"
+) -> ValidatingWebhookConfiguration:
     webhooks = [
-        {"name": "w", "clientConfig": {"service": {"namespace": namespace, "name": name}, "caBundle": ca}}
-        for namespace, name in services
+        {"name": "w", "clientConfig": {"service": {"namespace": namespace, "name": service}, "caBundle": ca}}
+        for namespace, service in services
     ]
-    return codec_of(WEBHOOK_CONFIGURATIONS).decode_object(encode({"webhooks": webhooks}))
+    obj = {"metadata": {"name": name}, "webhooks": webhooks}
+    return codec_of(WEBHOOK_CONFIGURATIONS).decode_object(encode(obj))
 
 
 def encode(obj: object) -> bytes:
@@ -76,6 +79,7 @@ def test_only_webhooks_of_adopted_services_get_the_ca():
     assert [operation["path"][10] for operation in ca_patch(stored, CA, ADOPTED_SERVICES)] == ["0", "2"]
     assert ca_patch(stored, CA, []) == []
     assert ca_patch(configuration(METALLB, ca=CA_TEXT), CA, [METALLB]) == []
+    assert ca_patch(configuration(METALLB, name="another"), CA, [METALLB]) == []  # RBAC does not let it
 
 
 def test_the_conversion_of_a_definition_gets_the_ca():

@@ -169,9 +169,11 @@ def test_a_node_that_receives_no_other_one_has_a_lower_priority_than_all_others(
     [restored] = plan.groups.values()
     assert restored.priority > 100
     # It announces nothing of its own accord, and lets the master on the other side have its peace.
-    text = render_configuration([Instance(lowered, "eth0", has_ipv4=True)], "f", "root", is_alone=True)
-    assert "vrrp_garp_master_refresh 0\n" in text
-    assert "advert_int 1.0\n" in text
+    for is_resigned, interval in ((True, "1.0"), (False, "0.1")):
+        instance = Instance(lowered, "eth0", has_ipv4=True, is_resigned=is_resigned)
+        text = render_configuration([instance], "f", "root", is_alone=True)
+        assert "vrrp_garp_master_refresh 0\n" in text
+        assert f"advert_int {interval}\n" in text
 
 
 def test_the_configuration_has_all_groups():

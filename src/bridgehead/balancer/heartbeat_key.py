@@ -1,0 +1,9 @@
+"""The Secret with the key of the heartbeats, which the controller creates and all speakers read."""
+
+from __future__ import annotations
+
+from typing import Final
+
+OWN_NAMESPACE: Final = "bridgehead-system"  # of the Secret, and of the controller's Lease
+SECRET_NAME: Final = "bridgehead-speakers"
+KEY: Final = "key"  # in the Secret's data
