@@ -38,6 +38,7 @@ from .tables import not_measured
 SERVICES = 1000
 MORE = 50
 _AT_ONCE = 20
+_PAUSE_SECONDS = 0.3  # between Services that are added, in which speakers write statuses and Events of the last one
 _REST_SECONDS = 10.0  # in which speakers write statuses, and return the memory for that
 _SECOND_ROUTER = "10.0.0.2"
 RTMGRP_IPV4_ROUTE = 0x40  # linux/rtnetlink.h
@@ -181,8 +182,10 @@ async def _add_one(world: SpeakerWorld, number: int, has_seen: Callable[[bytes],
         return has_seen(address)
 
     await until(announced)
+    seconds = time.monotonic() - begun
     await written
-    return time.monotonic() - begun
+    await asyncio.sleep(_PAUSE_SECONDS)
+    return seconds
 
 
 @contextlib.contextmanager
