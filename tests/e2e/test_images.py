@@ -81,6 +81,17 @@ def test_w45_an_image_of_a_registry_with_a_pull_secret(lab: Lab, ns: Namespace, 
     ns.kubectl("run", "again", f"--image={registry}/team/app:1", "--image-pull-policy=Always")
     ns.ready("again")
 
+    # The files of the image as a volume of another image's container.
+    volumes = [{"name": "site", "image": {"reference": f"{registry}/team/app:1"}}]
+    mounts = [{"name": "site", "mountPath": "/site", "subPath": "www"}]
+    script = "cat /site/index.html; touch /site/new || echo read-only"
+    reader = {"name": "main", "image": "busybox", "command": ["sh", "-c", script], "volumeMounts": mounts}
+    spec = {"containers": [reader], "volumes": volumes, "restartPolicy": "Never"}
+    ns.apply(json.dumps({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "reader"}, "spec": spec}))
+    ns.succeeded("reader")
+    shown = ns.kubectl("logs", "reader").splitlines()
+    assert (shown[0], shown[-1]) == ("a page of the image", "read-only")
+
 
 def test_w45_a_wrong_tag_has_the_registrys_reason(ns: Namespace, registry: str) -> None:
     ns.kubectl("create", "secret", "docker-registry", "pull", f"--docker-server={registry}",

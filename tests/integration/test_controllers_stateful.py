@@ -409,3 +409,33 @@ async def test_the_claim_of_an_ephemeral_volume_lives_as_long_as_its_pod() -> No
         await cluster.until(lambda: any(foreign in text for text in cluster.messages("Pod")))
         await client.delete(PODS, "user", "default", grace_period_seconds=0)
         await cluster.until(lambda: cluster.claims().keys() == {"second-v"})
+
+
+async def test_a_pod_of_high_priority_preempts_one_of_low_priority() -> None:
+    async with running() as cluster:
+        client = cluster.client
+        for name, value in (("low", 1), ("high", 1000)):
+            body = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": name}}
+            await client.request("POST", "/apis/scheduling.k8s.io/v1/priorityclasses", json=body | {"value": value})
+
+        def large(name: str, priority: str) -> dict[str, Any]:
+            container = {"name": "c", "image": "a:1", "resources": {"requests": {"cpu": "3"}}}
+            spec = {"containers": [container], "priorityClassName": priority}
+            return {"metadata": {"name": name, "namespace": "default"}, "spec": spec}
+
+        for name in ("low-1", "low-2"):
+            await client.create(PODS, large(name, "low"))
+        await cluster.until(lambda: {"low-1", "low-2"} <= set(cluster.ready()))
+        await client.create(PODS, large("urgent", "high"))
+        await cluster.until(lambda: "urgent" in cluster.ready())
+        left = {"low-1", "low-2"} & cluster.pods().keys()
+        assert len(left) == 1
+        uid, node = cluster.pods()["urgent"].metadata.uid, cluster.pods()["urgent"].spec.node_name
+        await cluster.until(lambda: f"Preempted by pod {uid} on node {node}" in cluster.messages("Pod"))
+        assert "0/2 nodes are available: 2 Insufficient cpu." in cluster.messages("Pod")
+        # A pod of low priority stays pending, and names why.
+        await client.create(PODS, large("low-3", "low"))
+        none = "0/2 nodes are available: "
+        why = f"{none}2 Insufficient cpu. preemption: {none}2 No preemption victims found for incoming pod."
+        await cluster.until(lambda: why in cluster.messages("Pod"))
+        assert left <= cluster.pods().keys()

@@ -159,7 +159,7 @@ async def test_a_disk_that_is_too_small() -> None:
     sh("mount -t tmpfs -o size=340m none /run")
     registry = FaultyRegistry()
     registry.add("large", of_declared_size(IMAGE, 20_000_000_000))
-    registry.add("bomb", image_of(layer_of([("f", "")]), layer_of([("zeros", bytes(150_000_000))])))
+    registry.add("bomb", image_of(layer_of([("f", "")]), layer_of([("zeros", bytes(80_000_000))])))
     registry.add("1", IMAGE)
     store = ContentStore(Path("/run"))
     async with registry.serving():

@@ -360,6 +360,20 @@ async def test_volumes_follow_changes_of_their_objects(world):
     assert not shown.exists()
 
 
+async def test_the_image_of_a_volume_is_there_before_the_container_starts(world):
+    await world.start_kubelet()
+    mounts = [{"name": "files", "mountPath": "/files", "subPath": "docs"}]
+    for name, image in (("web", "app:2"), ("lost", "none:1")):
+        volumes = [{"name": "files", "image": {"reference": image, "pullPolicy": "IfNotPresent"}}]
+        await world.create(name, containers=[container(volumeMounts=mounts)], volumes=volumes)
+    await world.until("web", is_running)
+    mount = mounted(world.runtime.specs[0], "/files")
+    assert (mount.image, mount.sub_path, mount.read_only, mount.source) == ("app:2", "docs", True, "")
+    await world.until_event("web", "Pulled", 'Container image "app:2" already present on machine')
+    await world.until("lost", waits_for("ErrImagePull"))
+    await world.until_event("lost", "Failed", 'Failed to pull image "none:1"')
+
+
 async def test_volumes_follow_the_labels_and_annotations_of_the_pod(world):
     await world.start_kubelet()
     items = [{"path": name, "fieldRef": {"fieldPath": f"metadata.{name}"}} for name in ("labels", "annotations")]
@@ -640,6 +654,26 @@ async def read_log(world, query=""):
     url = f"{world.admin.config.server}/api/v1/namespaces/default/pods/web/log{query}"
     async with session.get(url, headers={"Authorization": "Bearer admin"}) as response:
         return response.status, await response.text()
+
+
+async def test_a_pod_over_its_storage_limit_is_evicted(world):
+    await world.start_kubelet(eviction_period=0.05)
+    limits = {"limits": {"ephemeral-storage": "1Mi"}}
+    await world.create("web", containers=[container(resources=limits)])
+    await world.create(
+        "large", containers=[container("stubborn:1", resources=limits)], terminationGracePeriodSeconds=999
+    )
+    await world.until("web", is_running)
+    await world.until("large", is_running)
+    world.runtime.layers["app"] = (1 << 20) + 1
+    message = "Pod ephemeral local storage usage exceeds the total limit of containers 1Mi. "
+    for name in ("web", "large"):
+        evicted = await world.until(name, lambda pod: pod.status.phase == "Failed")
+        assert (evicted.status.reason, evicted.status.message) == ("Evicted", message)
+        condition = next(one for one in evicted.status.conditions if one.type == "DisruptionTarget")
+        assert (condition.status, condition.reason) == ("True", "TerminationByKubelet")
+        await world.until_event(name, "Evicted", message)
+    await world.wait_for(lambda: world.runtime.sandboxes == {})
 
 
 async def test_logs_are_served_through_the_api_server(world):

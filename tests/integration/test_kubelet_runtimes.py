@@ -17,6 +17,7 @@ from pathlib import Path
 import pytest
 
 from bridgehead.images import archives
+from bridgehead.images.store import collection
 from bridgehead.images.store.content import ContentStore
 from bridgehead.kubelet.runtimes.runtime import ContainerInfo, ImageUnavailable, Mount, RuntimeFailure, Security
 from bridgehead.kubelet.runtimes.wire.client import RemoteSession, RuntimeClient
@@ -357,6 +358,40 @@ async def test_the_files_of_an_image_are_a_volume(world: World) -> None:
     missing = Mount(source="", target="/m", image="files.example/one:1", read_only=True, sub_path="none")
     with pytest.raises(RuntimeFailure, match='failed to prepare subPath "none" of "/m": No such file or directory'):
         await world.start("p", "missing", mounts=(missing,))
+    # Layers stay until the containers that used them are removed, whatever names images have.
+    for name in ("files.example/one:1", "files.example/two:1"):
+        assert store.remove_record(name)
+    paths = [store.layer_path(layer.diff_id) for layer in layers]
+    collection.collect(store)
+    assert [path.exists() for path in paths] == [True, True]
+    for sandbox in await world.client.list_sandboxes():
+        await world.client.remove_sandbox(sandbox.pod_uid)
+    collection.collect(store)
+    assert [path.exists() for path in paths] == [False, False]
+
+
+async def test_the_layers_of_containers_are_measured(world: World) -> None:
+    """Of containers with the host's programs and of those with an image; a volume does not count."""
+    volume = world.directory / "volume"
+    volume.mkdir()
+    put_busybox_image(world.images / "example.com" / "tool:1")
+    await world.pod("p")
+    script = (
+        "busybox dd if=/dev/zero of=/volume/x bs=1M count=9; busybox dd if=/dev/zero of=/x bs=1M count=3; echo ok; "
+    )
+    mounts = (Mount(source=str(volume), target="/volume"),)
+    await world.start("p", "host", command=("sh", "-c", f"{script} sleep 2000"), mounts=mounts)
+    await world.start("p", "own", image="example.com/tool:1", args=(f"{script} busybox sleep 2000",), mounts=mounts)
+    for name in ("host", "own"):
+
+        async def has_written(name: str = name) -> bool:
+            return "stdout F ok" in world.log("p", name)
+
+        await until(has_written)
+    measured = await world.client.measure_layers("p")
+    assert measured.keys() == {"host", "own"}
+    assert all(3 << 20 <= size < 5 << 20 for size in measured.values())
+    assert await world.client.measure_layers("none") == {}
 
 
 async def test_a_host_network_container_uses_the_hosts_network(world: World) -> None:
@@ -719,21 +754,13 @@ async def test_a_stand_in_names_in_its_log_what_it_does_not_do(world: World) -> 
             ports=("80/TCP", "8080/TCP"),
             variables=("WORKERS",),
         )
-        await world.wait_port(pod, 80)
 
-        async def is_logged(pod: str = pod) -> bool:  # what it writes passes a pipe
-            return len(world.log(pod)) >= len(expected)
+    async def both_have(lines: list[str]) -> bool:
+        return all(world.log(pod) == lines for pod in ("direct", "shell"))
 
-        await until(is_logged)
-        assert world.log(pod) == expected
+    await until(lambda: both_have(expected))
     (configuration / "later.conf").write_text("")
-    for pod in ("direct", "shell"):
-        line = expected[-1].replace("default.conf", "later.conf")
-
-        async def is_named(pod: str = pod, line: str = line) -> bool:
-            return world.log(pod)[len(expected) :] == [line]
-
-        await until(is_named)
+    await until(lambda: both_have([*expected, expected[-1].replace("default.conf", "later.conf")]))
 
 
 async def test_attach_reads_the_containers_output(world: World) -> None:
@@ -793,6 +820,30 @@ async def test_attach_has_a_terminal(world: World) -> None:
     assert await session.wait() == 9
     await session.close()
     assert any("/dev/pts/0" in line for line in world.log("p"))
+
+
+async def test_images_of_tools_bring_what_tutorials_type(world: World) -> None:
+    """`redis-cli` is built in; `ping` and `wget` are BusyBox's whatever the host has; curl's image takes options."""
+    tools.require("busybox", "curl")
+    own = await world.pod("p")
+    await world.start("p", "redis", image="redis")
+    await world.wait_port("p", 6379)
+    admin = await world.start("p", image="wangxiaochun/admin-box:v0.1", command=("sleep", "2000"))
+    answers = await world.sh(admin, f"redis-cli -h {own} set a '1 2'; echo 'get a' | redis-cli -h {own}")
+    assert answers == "OK\n1 2\n"
+    refused = await world.client.exec_in_container(admin.id, ("redis-cli", "-p", "1", "ping"), timeout=DEADLINE)
+    message = b"Could not connect to Redis at 127.0.0.1:1: Connection refused\n"
+    assert (refused.exit_code, refused.output) == (1, message)
+    assert "56 data bytes" in await world.sh(admin, f"ping -c 1 {own}")
+    where = await world.sh(admin, "for tool in ping nc wget telnet; do command -v $tool; done")
+    assert where.split() == [f"/usr/lib/network-tools/{name}" for name in ("ping", "nc", "wget", "telnet")]
+    await world.pod("c")
+    version = await world.start("c", image="curlimages/curl:8.9.1", args=("--version",))
+    assert (await world.wait_exit(version.id)).exit_code == 0
+    assert world.log("c")[0].startswith("stdout F curl ")
+    shell = await world.start("c", "shell", image="curlimages/curl", args=("sh", "-c", "echo a shell"))
+    assert (await world.wait_exit(shell.id)).exit_code == 0
+    assert world.log("c", "shell") == ["stdout F a shell"]
 
 
 async def test_a_container_runs_as_another_user() -> None:

@@ -70,6 +70,12 @@ def command(
     cluster_domain: Annotated[
         str, typer.Option(rich_help_panel=PODS, help="Domain of the cluster's Services.")
     ] = "cluster.local",
+    pod_manifest_path: Annotated[
+        Path | None,
+        typer.Option(
+            rich_help_panel=PODS, parser=path, help="Directory of manifests of static pods. Default: no static pods."
+        ),
+    ] = None,
     resolv_conf: Annotated[
         str,
         typer.Option(
@@ -162,6 +168,7 @@ def command(
             pod_max_pids=pod_max_pids if pod_max_pids > 0 else None,
             termination_barrier=termination_barrier,
             port=port,
+            static_pods=pod_manifest_path,
             image_gc_high_threshold=image_gc_high_threshold,
             image_gc_low_threshold=image_gc_low_threshold,
             image_minimum_gc_age=minimum_image_ttl_duration,

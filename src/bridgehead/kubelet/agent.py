@@ -26,8 +26,11 @@ from .node.reporter import NodeReporter
 from .node.settings import NodeSettings
 from .nofollow import remove_tree
 from .pods.barrier import Barrier
+from .pods.eviction import StorageEvictions
 from .pods.orphans import remove_orphan, remove_orphaned_directories
 from .pods.pod_worker import PodWorker
+from .pods.static_manifest import mirrored_uid, with_local_uid
+from .pods.static_pods import StaticPods
 from .runtimes.runtime import ContainerInfo, Runtime, RuntimeFailure, SandboxInfo
 from .volumes.referenced_objects import ReferencedObjects
 from .volumes.volume_manager import VolumeManager
@@ -60,6 +63,7 @@ class Kubelet:
         self._tasks = asyncio.TaskGroup()
         self._node: NodeContext | None = None
         self._barrier = Barrier(client, self._services)
+        self._static = StaticPods(settings.static_pods, client, settings.name, self._start_static, self._stop_static)
 
     @property
     def settings(self) -> NodeSettings:
@@ -67,12 +71,12 @@ class Kubelet:
 
     def pods(self) -> list[Pod]:
         """Return the pods of this node as the API server has them."""
-        return list(self._pods.items())
+        return [with_local_uid(pod) for pod in self._pods.items()]
 
     def worker(self, namespace: str, name: str) -> PodWorker | None:
         """Return the worker of a pod, None if the node does not run it."""
         pod = self._pods.get(ObjectKey(namespace, name))
-        return self._workers.get(pod.metadata.uid) if pod is not None else None
+        return self._workers.get(with_local_uid(pod).metadata.uid) if pod is not None else None
 
     async def run(self) -> None:
         """Run until cancelled. Raises `RuntimeFailure` when the runtime does not answer at start."""
@@ -121,11 +125,17 @@ class Kubelet:
                 self._tasks.create_task(collector.run())
             self._tasks.create_task(self._services.run())
             await self._services.wait_synced()  # a container's environment names every Service
+            self._static.scan()
             self._pods.on_change(self._pod_changed)
             self._tasks.create_task(self._pods.run())
             await self._pods.wait_synced()
+            self._tasks.create_task(self._static.run())
             await self._remove_orphans(node)
             self._tasks.create_task(self._relist_periodically())
+            evictions = StorageEvictions(
+                settings, self.runtime, lambda: list(self._workers.values()), node.volumes.empty_dir
+            )
+            self._tasks.create_task(evictions.run())
 
     def _list_images(self) -> list[ImageRecord]:
         return self._puller.list_images() if self._puller is not None else []
@@ -133,6 +143,9 @@ class Kubelet:
     # --- Pods -------------------------------------------------------------------------------------------
 
     def _pod_changed(self, old: Pod | None, new: Pod | None) -> None:
+        if (known := new or old) is not None and (static_uid := mirrored_uid(known)):
+            self._mirror_changed(static_uid, old, new)
+            return
         if old is not None and (new is None or new.metadata.uid != old.metadata.uid):
             worker = self._workers.get(old.metadata.uid)
             self._finished.discard(old.metadata.uid)
@@ -145,10 +158,27 @@ class Kubelet:
         if worker is not None:
             worker.observe(new)
             return
+        self._start_worker(self._node, new)
+
+    def _start_worker(self, node: NodeContext, pod: Pod) -> None:
+        uid = pod.metadata.uid
         self._workers[uid] = worker = PodWorker(
-            self._node, self._barrier, new, self._sandboxes.pop(uid, None), self._found.pop(uid, [])
+            node, self._barrier, pod, self._sandboxes.pop(uid, None), self._found.pop(uid, [])
         )
         self._tasks.create_task(self._run_worker(worker))
+
+    def _start_static(self, pod: Pod) -> None:
+        if self._node is not None:
+            self._start_worker(self._node, pod)
+
+    def _stop_static(self, uid: str) -> None:
+        if (worker := self._workers.get(uid)) is not None:
+            worker.stop()
+
+    def _mirror_changed(self, static_uid: str, old: Pod | None, new: Pod | None) -> None:
+        self._static.on_mirror_changed(old, new)
+        if (worker := self._workers.get(static_uid)) is not None:
+            worker.observe_mirror(new)
 
     async def _run_worker(self, worker: PodWorker) -> None:
         """Run a worker to its end. An unexpected error in one worker must not stop the others."""
@@ -161,6 +191,7 @@ class Kubelet:
                 log.exception("pod %s: unexpected error, resuming in %.0f s", worker.pod.key, _WORKER_RESTART_SECONDS)
             await asyncio.sleep(_WORKER_RESTART_SECONDS)
         self._workers.pop(uid, None)
+        self._static.on_ended(uid)
         current = self._pods.get(worker.pod.key)
         if current is not None and current.metadata.uid == uid:
             self._finished.add(uid)

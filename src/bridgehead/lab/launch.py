@@ -235,7 +235,7 @@ def _become_init(
     nodes = plan_nodes(config)
     build_fabric(nodes, config.ranges)
     for node in nodes:
-        files.node(node).mkdir(parents=True, exist_ok=True)
+        files.manifests(node).mkdir(parents=True, exist_ok=True)
         if config.host_access:
             Path(node.runtime_root).mkdir(parents=True, exist_ok=True)
     parts = plan_parts(config, files, listen_fd=api_socket.fileno(), lack_of_cgroup=lack_of_cgroup)

@@ -203,6 +203,10 @@ class LabFiles:
         """Directory of the node's kubelet."""
         return self.root / "nodes" / node.name
 
+    def manifests(self, node: NodePlan) -> Path:
+        """Directory of the manifests of the node's static pods."""
+        return self.node(node) / "manifests"
+
     def node_root(self, node: NodePlan) -> Path:
         """Root file system of the node, outside of the directory that it shows, where a pod could put a link."""
         return self.root / "roots" / node.name
@@ -304,6 +308,7 @@ def _kubelet(config: LabConfig, files: LabFiles, node: NodePlan) -> PartPlan:
             f"--kubeconfig={files.part_kubeconfig(node.name)}",
             f"--runtime-socket={node.runtime_socket}",
             f"--root-dir={files.node(node)}",
+            f"--pod-manifest-path={files.manifests(node)}",
             f"--content-dir={files.content}",
             *(["--local-registries-only"] if config.offline and not config.has_hosts else []),
             f"--cluster-dns={config.ranges[0].cluster_dns}",

@@ -102,7 +102,8 @@ def _serve_configuration(files: LabFiles, requests: socket.socket, puller: int) 
                 _, status = os.waitpid(children.pop(ready), 0)
                 os.close(ready)
                 if puller not in children.values():
-                    for descriptor, pid in children.items():  # they end with the pipe that nobody reads any more
+                    for descriptor, pid in children.items():  # nobody reads their answers any more
+                        os.kill(pid, signal.SIGKILL)
                         os.waitpid(pid, 0)
                         os.close(descriptor)
                     return status

@@ -590,6 +590,7 @@ class PodStatus(Part, frozen=True, kw_only=True):
     ephemeral_container_statuses: tuple[ContainerStatus, ...] = ()
     observed_generation: int | None = None
     qos_class: str = ""
+    nominated_node_name: str = ""
 
 
 class Pod(Object, frozen=True, kw_only=True):

@@ -15,7 +15,7 @@ _HERE = Path(__file__).parent
 _SECONDS = 300
 _BASE = ("base-files", "base-passwd", "bash", "coreutils", "dash", "findutils", "grep", "sed")
 _MYSQL = ("mariadb-client-core", "mariadb-server-core")
-_WORDPRESS = ("libapache2-mod-php", "php-mysql", "wordpress", "wordpress-theme-twentytwentythree")
+_WORDPRESS = ("libapache2-mod-php", "php-mysql", "wordpress")
 # The users that Debian's base-passwd has, and the server's, as the official image numbers it.
 _PASSWD = """root:x:0:0:root:/root:/bin/bash
 nobody:x:65534:65534:nobody:/nonexistent:/usr/sbin/nologin
@@ -27,7 +27,9 @@ _GROUP = "root:x:0:\nnogroup:x:65534:\nwww-data:x:33:\nmysql:x:999:\n"
 
 def build(work: Path, downloads: Path) -> dict[str, TestImage]:
     """Build the images `mysql` and `wordpress`, which share a layer. `downloads` keeps packages for the next time."""
-    mysql, wordpress = Packages(downloads).download([*_BASE, *_MYSQL], [*_BASE, *_WORDPRESS])
+    packages = Packages(downloads)
+    theme = packages.recommended("wordpress", "wordpress-theme-")
+    mysql, wordpress = packages.download([*_BASE, *_MYSQL], [*_BASE, *_WORDPRESS, *theme])
     base = [package for package in mysql if package in wordpress]
     layers = {name: work / f"{name}.tar" for name in ("base", "mysql", "wordpress")}
     with ThreadPoolExecutor() as threads:

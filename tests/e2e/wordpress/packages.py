@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 import subprocess
 import tarfile
 from collections.abc import Collection, Iterable
@@ -49,16 +50,14 @@ class Packages:
 
     def download(self, *selections: Collection[str]) -> list[list[Path]]:
         """Download several selections of packages with all that they depend on; returns the files of each."""
-        try:
-            return self._download(selections)
-        except subprocess.CalledProcessError:  # this machine's lists are missing or old
-            self._options.append(self._own_lists)
-            self._apt("update")
-            return self._download(selections)
-
-    def _download(self, selections: Collection[Collection[str]]) -> list[list[Path]]:
         self._apt("install", "--download-only", *{name for names in selections for name in names})
         return [self._list(names) for names in selections]
+
+    def recommended(self, name: str, prefix: str) -> list[str]:
+        """The packages that a package recommends and whose names begin with `prefix`: these differ between releases."""
+        shown = self._run("apt-cache", "show", name)
+        lines = [line for line in shown.splitlines() if line.startswith("Recommends:")]
+        return sorted({found for line in lines for found in re.findall(rf"{prefix}[a-z0-9-]+", line)})
 
     def _list(self, names: Collection[str]) -> list[Path]:
         # apt prints what is still to be downloaded: everything, where there is nothing.
@@ -66,8 +65,21 @@ class Packages:
         return [self._archives / line.split()[1] for line in listed.splitlines() if line.startswith("'")]
 
     def _apt(self, *arguments: str) -> str:
+        return self._run("apt-get", "-qq", "-y", *arguments)
+
+    def _run(self, *command: str) -> str:
+        try:
+            return self._execute(*command)
+        except subprocess.CalledProcessError:  # this machine's lists are missing or old
+            if self._own_lists in self._options:
+                raise
+            self._options.append(self._own_lists)
+            self._execute("apt-get", "-qq", "update")
+            return self._execute(*command)
+
+    def _execute(self, program: str, *arguments: str) -> str:
         options = [word for option in self._options for word in ("-o", option)]
-        argv = ["apt-get", "-qq", "-y", *options, *arguments]
+        argv = [program, *options, *arguments]
         return subprocess.run(argv, check=True, capture_output=True, text=True, timeout=_SECONDS).stdout
 
 

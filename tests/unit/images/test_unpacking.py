@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bridgehead.images.errors import BadImage, StoreFailed
-from bridgehead.images.store import content, entries, unpacking
+from bridgehead.images.store import disk, entries, unpacking
 from bridgehead.images.store.unpacking import Bounds, Unpacked, unpack
 from tests.image_files import Blob, compress, layer_of, tar_of
 
@@ -181,7 +181,7 @@ def test_layers_beyond_the_bounds_are_refused(
 
 
 def test_a_full_disk_is_no_fault_of_the_image(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(content, "_LEAST_FREE", 1 << 62)
+    monkeypatch.setattr(disk, "LEAST_FREE", 1 << 62)
     monkeypatch.setattr(unpacking, "_CHECK_EVERY", 1000)
     with pytest.raises(StoreFailed, match="no space left"):
         unpack_entries(tmp_path, ("zeros", bytes(20_000)), compression="gzip")

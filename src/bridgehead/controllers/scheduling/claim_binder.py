@@ -17,7 +17,7 @@ from bridgehead.objects.storage import SELECTED_NODE, PersistentVolume, Persiste
 
 from ..latest import Latest
 from ..shared import PODS_BY_CLAIM, Informers, claims_of_pod
-from .placement import Refusal
+from .filters import Refusal
 from .volume_binding import Binding, PodClaims, is_bound, plan_bindings, refuse_node, sort_claims
 
 _BOUND_BY_CONTROLLER = "pv.kubernetes.io/bound-by-controller"

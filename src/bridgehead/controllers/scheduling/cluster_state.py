@@ -107,6 +107,19 @@ class NodeState:
     owners: Counter[str] = field(default_factory=Counter)
     repelling: dict[str, PodFacts] = field(default_factory=dict)
 
+    def copy(self) -> NodeState:
+        """Return a copy to which pods can be added, and from which they can be removed."""
+        return NodeState(
+            node=self.node,
+            allocatable=self.allocatable,
+            pods=dict(self.pods),
+            requested=self.requested.copy(),
+            weight=self.weight.copy(),
+            ports=self.ports.copy(),
+            owners=self.owners.copy(),
+            repelling=dict(self.repelling),
+        )
+
     def add(self, facts: PodFacts) -> None:
         self.pods[facts.pod.metadata.uid] = facts
         self.requested.update(facts.requests)

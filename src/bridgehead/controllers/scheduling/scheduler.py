@@ -26,8 +26,11 @@ from bridgehead.objects.times import format_time
 from ..pod_status import patch_pod_status
 from ..shared import Informers
 from .claim_binder import ClaimBinder
-from .cluster_state import ClusterState, PodFacts
+from .cluster_state import ClusterState, NodeState, PodFacts
+from .filters import Filters, Reason
 from .placement import Placement, explain_everywhere, schedule_pod
+from .preemption import Preemption
+from .preemptor import Preemptor
 from .volume_binding import Binding as ClaimBinding
 from .volume_binding import PodClaims
 
@@ -83,6 +86,7 @@ class Scheduler:
         self._assumed: set[str] = set()  # uids of pods that count on a node before the informer shows their binding
         self._unschedulable: dict[ObjectKey, _Attempts] = {}
         self._queue: WorkQueue[ObjectKey] = WorkQueue("scheduler")
+        self._preemptor = Preemptor(client, informers, recorder, clock)
         self._binding: dict[str, _Binding] = {}  # by uid: pods with a node that wait for their claims
         self._claims = ClaimBinder(client, informers, self._claims_changed, self._wake_unschedulable)
         self._namespaces: dict[str, dict[str, str]] = {}  # labels by name
@@ -95,6 +99,7 @@ class Scheduler:
         for informer in (self._namespaces_informer, self._nodes, self._pods):
             await informer.wait_synced()
         await self._claims.wait_synced()
+        await self._preemptor.wait_synced()
         await self._queue.run(self.reconcile, workers=WORKERS)
 
     # --- Handlers -----------------------------------------------------------------------------------
@@ -127,6 +132,7 @@ class Scheduler:
         elif new.spec.node_name:
             uid = new.metadata.uid
             self._assumed.discard(uid)
+            self._preemptor.forget(uid)
             self._unschedulable.pop(new.key, None)
             if self._state.node_of(uid) != new.spec.node_name or old is None or _is_other_for_pods(old, new):
                 self._state.add_pod(PodFacts.of(new), new.spec.node_name)
@@ -134,11 +140,13 @@ class Scheduler:
                     self._wake_unschedulable()
         elif _is_responsible_for(new) and (old is None or old.metadata.uid != new.metadata.uid or old.spec != new.spec):
             self._unschedulable.pop(new.key, None)
+            self._preemptor.observe(new)
             self._queue.add(new.key)
 
     def _forget(self, pod: Pod) -> None:
         self._unschedulable.pop(pod.key, None)
         self._assumed.discard(pod.metadata.uid)
+        self._preemptor.forget(pod.metadata.uid)
         self._binding.pop(pod.metadata.uid, None)
         if self._state.node_of(pod.metadata.uid):
             self._state.remove_pod(pod.metadata.uid)
@@ -172,7 +180,7 @@ class Scheduler:
             return Requeue(wait)
         facts = PodFacts.of(pod)
         claims = self._claims.claims_of(pod)
-        placement = self._choose_node(facts, claims)
+        placement, preemption = self._choose_node(facts, claims)
         if placement.node_name:
             # The pod counts on its node from here on: there was no await since the decision.
             self._state.add_pod(facts, placement.node_name)
@@ -181,17 +189,30 @@ class Scheduler:
                 return await self._bind_claims(pod, claims, placement.node_name)
             return await self._bind(pod, placement.node_name)
         self._unschedulable[key] = _Attempts(attempts.count + 1 if attempts else 1, self._clock())
-        self._recorder.record(pod, type="Warning", reason="FailedScheduling", message=placement.message)
-        await self._write_unschedulable(pod, placement.message)
+        message = placement.message
+        if preemption.message:
+            message += f" preemption: {preemption.message}"
+        self._recorder.record(pod, type="Warning", reason="FailedScheduling", message=message)
+        await self._preemptor.carry_out(pod, preemption)
+        await self._write_unschedulable(pod, message)
         return Requeue(LONGEST_WAIT)
 
-    def _choose_node(self, facts: PodFacts, claims: PodClaims) -> Placement:
-        nodes = self._state.nodes()
+    def _choose_node(self, facts: PodFacts, claims: PodClaims) -> tuple[Placement, Preemption]:
+        """Choose a node, or pods to preempt."""
         if claims.blocked:
-            return Placement(message=explain_everywhere(claims.blocked, len(nodes)))
+            return Placement(message=explain_everywhere(claims.blocked, len(self._state.nodes()))), Preemption()
         has_claims = claims.volumes or claims.delayed
         volumes = self._claims.filter(claims) if has_claims else None
-        return schedule_pod(facts, nodes, self._namespaces, volumes, claims.exclusive)
+        nodes = self._preemptor.with_nominated(facts, self._state.nodes())
+        placement = schedule_pod(facts, nodes, self._namespaces, volumes, claims.exclusive)
+        if placement.node_name or not placement.refused:
+            return placement, Preemption()
+
+        def refusals(name: str, state: NodeState) -> Sequence[Reason]:
+            changed = {**nodes, name: state}
+            return Filters(facts, changed, self._namespaces, volumes, claims.exclusive).refusals(name, state)
+
+        return placement, self._preemptor.plan(facts, nodes, placement.refused, refusals)
 
     async def _bind_claims(self, pod: Pod, claims: PodClaims, node_name: str) -> Outcome:
         """Have the claims bound that waited for the pod's node. Raises ClientError."""
@@ -252,9 +273,11 @@ class Scheduler:
         return Done()
 
     async def _write_unschedulable(self, pod: Pod, message: str) -> None:
-        """Set the condition PodScheduled to False with the message, unless it is so already."""
+        """Set the condition PodScheduled to False with the message, and the nomination, unless they are so already."""
         current = find_condition(pod.status.conditions, "PodScheduled")
-        if current is not None and (current.status, current.message) == ("False", message):
+        nominated = self._preemptor.nominated_node(pod.metadata.uid)
+        is_written = current is not None and (current.status, current.message) == ("False", message)
+        if is_written and pod.status.nominated_node_name == nominated:
             return
         condition: dict[str, Any] = {
             "type": "PodScheduled",
@@ -265,7 +288,8 @@ class Scheduler:
         if current is None or current.status != "False":
             condition["lastTransitionTime"] = format_time(self._clock())
         try:
-            await patch_pod_status(self._client, pod, {"conditions": [condition]})
+            status = {"conditions": [condition], "nominatedNodeName": nominated or None}
+            await patch_pod_status(self._client, pod, status)
         except (NotFound, Conflict):
             return  # deleted, bound or replaced meanwhile; the informer will show it
 

@@ -22,7 +22,7 @@ from bridgehead.objects.storage import (
 )
 
 from ..volumes.matching import find_volume, is_reachable
-from .placement import Refusal
+from .filters import Refusal
 
 _NO_PROVISIONER = "kubernetes.io/no-provisioner"
 

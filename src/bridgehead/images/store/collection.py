@@ -20,7 +20,8 @@ from bridgehead.images import documents
 from bridgehead.images.errors import BadImage, StoreFailed
 
 from . import layer_locks
-from .content import ContentStore, ImageRecord, disk_failure
+from .content import ContentStore, ImageRecord
+from .disk import disk_failure
 
 _BLOCK: Final = 512  # bytes of st_blocks
 

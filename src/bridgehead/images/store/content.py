@@ -28,13 +28,15 @@ import msgspec
 from bridgehead.images import documents
 from bridgehead.images.disk_usage import DiskUsage
 from bridgehead.images.documents import Descriptor, ImageConfig
-from bridgehead.images.errors import BadImage, StoreFailed
+from bridgehead.images.errors import StoreFailed
+
+from .disk import LEAST_FREE, check_space, create_file, disk_failure
+from .partial import Partial, lock_partial
 
 # 96 bits: no second layer with the same name can be found, and 125 names fit into the options of one mount (4096).
 _LAYER_DIGITS: Final = 24
 _CHUNK: Final = 1 << 20
 _MOST_FINGERPRINTS: Final = 100  # of one image; the kubelet has the same bound
-_LEAST_FREE: Final = 256 << 20  # bytes that stay free on the disk
 
 
 class ImageRecord(msgspec.Struct, frozen=True, kw_only=True):
@@ -60,52 +62,6 @@ class ImageRecord(msgspec.Struct, frozen=True, kw_only=True):
     def id(self) -> str:
         """The image's `imageID`: a name that a registry would understand, or the digest of the configuration."""
         return f"{_repository(self.name)}@{self.digest}" if self.digest else self.config
-
-
-class Partial:
-    """A blob that is being written. A locked file stays for a later attempt, which goes on where this one ended."""
-
-    def __init__(self, path: Path, fd: int, algorithm: str) -> None:
-        self._path = path
-        self._fd = fd
-        self._algorithm = algorithm
-        self._hash = hashlib.new(algorithm)
-        self.size = 0
-        os.lseek(fd, 0, os.SEEK_SET)
-        while data := os.read(fd, _CHUNK):
-            self._hash.update(data)
-            self.size += len(data)
-
-    def write(self, data: bytes) -> None:
-        check_space(self._fd, len(data))
-        self._hash.update(data)
-        view = memoryview(data)
-        while view:
-            view = view[os.write(self._fd, view) :]
-        self.size += len(data)
-
-    @property
-    def digest(self) -> str:
-        return f"{self._algorithm}:{self._hash.hexdigest()}"
-
-    def restart(self) -> None:
-        os.ftruncate(self._fd, 0)
-        os.lseek(self._fd, 0, os.SEEK_SET)
-        self._hash = hashlib.new(self._algorithm)
-        self.size = 0
-
-    def commit(self, descriptor: Descriptor, target: Path) -> None:
-        """Make the file the blob. Raises `BadImage` when digest or size differ from the descriptor.
-
-        The file is then empty."""
-        found = self.digest
-        if (self.size, found) != (descriptor.size, descriptor.digest):
-            size = self.size
-            self.restart()
-            raise BadImage(f"unexpected content: {found} of {size} bytes, not {descriptor.digest} of {descriptor.size}")
-        target.parent.mkdir(parents=True, exist_ok=True)
-        os.fchmod(self._fd, 0o644)
-        os.rename(self._path, target)
 
 
 class ContentStore:
@@ -180,7 +136,7 @@ class ContentStore:
     def check_room(self, size: int) -> None:
         """Raises `StoreFailed` when the disk has no room for `size` more bytes."""
         disk = self.disk_usage()
-        room = max(disk.available - _LEAST_FREE, 0)
+        room = max(disk.available - LEAST_FREE, 0)
         if disk.capacity and size > room:
             reason = os.strerror(errno.ENOSPC).lower()
             raise StoreFailed(
@@ -201,10 +157,10 @@ class ContentStore:
         path = self._ingest() / f"{algorithm}-{digits}"
         try:
             fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
-            if not _lock_partial(fd, path):
+            if not lock_partial(fd, path):
                 os.close(fd)
                 path = self.new_name("blob")
-                fd = _create(path)
+                fd = create_file(path)
             try:
                 yield Partial(path, fd, algorithm)
             finally:
@@ -224,7 +180,7 @@ class ContentStore:
         """Add a blob of any size; returns its digest and size."""
         try:
             temporary = self.new_name("blob")
-            fd = _create(temporary)
+            fd = create_file(temporary)
             try:
                 partial = Partial(temporary, fd, "sha256")
                 while data := file.read(_CHUNK):
@@ -315,7 +271,7 @@ class ContentStore:
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             temporary = self.new_name("file")
-            fd = _create(temporary)
+            fd = create_file(temporary)
             with open(fd, "wb") as file:
                 check_space(fd, len(content))
                 file.write(content)
@@ -333,31 +289,6 @@ class ContentStore:
             yield
         finally:
             os.close(fd)
-
-
-def _lock_partial(fd: int, path: Path) -> bool:
-    """Lock the open file `path`; False when another process has it, or has made it a blob since it was opened."""
-    try:
-        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        return os.path.samestat(os.fstat(fd), os.stat(path, follow_symlinks=False))
-    except (BlockingIOError, FileNotFoundError):
-        return False
-
-
-def _create(path: Path) -> int:
-    return os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-
-
-def check_space(fd: int, size: int) -> None:
-    """Raise OSError (ENOSPC) when `size` more bytes would leave too little on the disk for the lab itself."""
-    disk = os.fstatvfs(fd)
-    if disk.f_blocks and disk.f_bavail * disk.f_frsize < size + _LEAST_FREE:
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
-
-def disk_failure(error: OSError) -> StoreFailed:
-    """Return the error for a failure of the disk."""
-    return StoreFailed(f"cannot write to the content store: {(error.strerror or str(error)).lower()}")
 
 
 def _repository(name: str) -> str:

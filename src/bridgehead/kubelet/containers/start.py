@@ -54,12 +54,11 @@ async def start_container(context: PodContext, container: Container, image: Imag
         raise StartRefused("CreateContainerError", str(error)) from error
     if image.volumes:
         await asyncio.to_thread(_remove_earlier_volumes, Path(spec.volume_directory))
-    if attempt == 0 and image.source in ("store", "registry"):
-        await _warn_of_users(context, container)
     try:
         info = await context.node.runtime.start_container(spec)
     except RuntimeFailure as error:
         context.record("Warning", "Failed", f"Error: {error}", container)
+        await _warn_of_users(context, container, image, attempt)
         now = time.time()
         return Run(
             attempt=attempt,
@@ -73,11 +72,14 @@ async def start_container(context: PodContext, container: Container, image: Imag
         )
     context.record("Normal", "Created", f"Created container: {container.name}", container)
     context.record("Normal", "Started", f"Started container {container.name}", container)
+    await _warn_of_users(context, container, image, attempt)
     return run_of(info)
 
 
-async def _warn_of_users(context: PodContext, container: Container) -> None:
-    """Record that programs of an image cannot change to users that the node lacks."""
+async def _warn_of_users(context: PodContext, container: Container, image: Image, attempt: int) -> None:
+    """Record with the first run that programs of an image cannot change to users that the node lacks."""
+    if attempt or image.source not in ("store", "registry"):
+        return
     try:
         last = (await context.node.runtime.find_features()).last_id
     except RuntimeFailure:

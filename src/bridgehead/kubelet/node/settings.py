@@ -20,7 +20,9 @@ class NodeSettings:
 
     `ips` are the node's addresses, `pod_cidrs` the ranges of its pods: one of each family, the primary one first.
     `pod_max_pids` bounds the processes and threads of each container; None: no bound. `system_logs` is what the
-    kubelet's server shows below /logs/. `image_gc_*`: above the high threshold (percent of the disk), unused images are
+    kubelet's server shows below /logs/. `static_pods` is the directory of the manifests of static pods.
+    `eviction_period` is the time between two measurements of the storage of pods that have limits of it. `image_gc_*`:
+    above the high threshold (percent of the disk), unused images are
     removed down to the low one, but for those that were used in the last `image_minimum_gc_age`.
     """
 
@@ -37,6 +39,8 @@ class NodeSettings:
     port: int = 10250
     pod_max_pids: int | None = DEFAULT_MAX_PIDS
     system_logs: Path = Path("/var/log")
+    static_pods: Path | None = None
+    eviction_period: float = 10.0
     image_gc_high_threshold: int = 85
     image_gc_low_threshold: int = 80
     image_minimum_gc_age: float = 120.0

@@ -31,6 +31,9 @@ from bridgehead.objects.times import format_time
 from .actions import has_begun, has_failed_init, is_restarted
 from .status_patch import RESIZE_CONDITIONS
 
+# The reason of a pod that its node evicts.
+EVICTED = "Evicted"
+
 
 class PodView(msgspec.Struct, frozen=True, kw_only=True):
     """The state of a pod as the kubelet knows it. Mappings are by container name.
@@ -72,7 +75,7 @@ def pod_status(pod: Pod, view: PodView, now: float) -> PodStatus:
     generation = pod.metadata.generation or None
     conditions = [
         msgspec.structs.replace(condition, observed_generation=generation)
-        for condition in (*_conditions(pod, view, phase, statuses), *view.resize_conditions)
+        for condition in (*_conditions(pod, view, phase, statuses), *_disruption(view), *view.resize_conditions)
     ]
     return PodStatus(
         phase=phase,
@@ -89,7 +92,16 @@ def pod_status(pod: Pod, view: PodView, now: float) -> PodStatus:
         ephemeral_container_statuses=tuple(_ephemeral_status(pod, c, view) for c in spec.ephemeral_containers),
         observed_generation=generation,
         qos_class=pod.status.qos_class,
+        nominated_node_name=pod.status.nominated_node_name,
     )
+
+
+def _disruption(view: PodView) -> tuple[Condition, ...]:
+    """The condition of an evicted pod, which a Job's failure policy may ignore."""
+    if view.failure is None or view.failure[0] != EVICTED:
+        return ()
+    reason, message = "TerminationByKubelet", view.failure[1]
+    return (Condition(type="DisruptionTarget", status="True", reason=reason, message=message),)
 
 
 # --- Containers ------------------------------------------------------------------------------------------

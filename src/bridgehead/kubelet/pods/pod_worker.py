@@ -33,6 +33,7 @@ from .barrier import Barrier
 from .pod_reporter import PodReporter
 from .pod_resize import PodResize
 from .pod_sandbox import PodSandbox
+from .pod_status import EVICTED
 from .pod_volumes import PodVolumes
 from .status_manager import PodStatusManager
 from .worker_state import Deletion, PodSyncStatus, WorkerEvent, WorkerState, advance
@@ -97,6 +98,23 @@ class PodWorker:
                 loop = asyncio.get_running_loop()
                 loop.call_later((self._deadline.at - loop.time()) / 2, self._sigterm_allowed.set)
         self._wake.set()
+
+    def observe_mirror(self, mirror: Pod | None) -> None:
+        """The mirror pod of this static pod as the API server has it now; None if it was deleted."""
+        self._status_manager.bind(mirror)
+        if mirror is not None:
+            meta = msgspec.structs.replace(self.pod.metadata, resource_version=mirror.metadata.resource_version)
+            self.observe(msgspec.structs.replace(self.pod, metadata=meta, status=mirror.status))
+
+    def evict(self, message: str) -> None:
+        """End the pod because of its use of the node; it has a second to stop."""
+        if self._sync_status.is_syncing:
+            self._reporter.fail("Warning", EVICTED, message)
+            self._advance(WorkerEvent.EVICTED)
+
+    def stop(self) -> None:
+        """End the pod: the manifest of this static pod is gone."""
+        self._advance(WorkerEvent.DELETION_REQUESTED)
 
     def on_object_gone(self) -> None:
         """The pod was deleted from the API server, by force or by another client."""
@@ -285,7 +303,7 @@ class PodWorker:
 
     async def _terminate(self) -> None:
         """Stop the containers, and publish the status as they stop."""
-        if self._sync_status.deletion is Deletion.GONE:
+        if self._sync_status.deletion is Deletion.GONE or self._sync_status.cause is WorkerEvent.EVICTED:
             self._deadline = Deadline(asyncio.get_running_loop().time() + _FORCED_GRACE_SECONDS)
         else:
             self._deadline = Deadline(self._deletion_deadline())
@@ -353,9 +371,11 @@ class PodWorker:
     async def _try_delete_object(self) -> None:
         if self._sync_status.deletion is Deletion.GONE:
             return
-        meta = self.pod.metadata
+        meta, uid = self.pod.metadata, self._status_manager.uid
+        if not uid:
+            return
         try:
-            await self._node.client.delete(PODS, meta.name, meta.namespace, uid=meta.uid, grace_period_seconds=0)
+            await self._node.client.delete(PODS, meta.name, meta.namespace, uid=uid, grace_period_seconds=0)
         except NotFound:
             return
 

@@ -16,6 +16,7 @@ from bridgehead.objects.core import Pod, PodStatus
 from bridgehead.objects.kinds import PODS
 from bridgehead.objects.meta import version_number
 
+from .static_manifest import is_static
 from .status_patch import status_patch
 
 log = logging.getLogger(__name__)
@@ -32,7 +33,12 @@ class PodStatusManager:
     def __init__(self, client: ApiClient, pod: Pod) -> None:
         self._client = client
         self._key = pod.key
-        self._uid = pod.metadata.uid
+        self._is_static = is_static(pod)
+        self.uid = "" if self._is_static else pod.metadata.uid
+        """The uid of the pod's object; "" while a static pod has no mirror pod."""
+        self._bound = asyncio.Event()
+        if self.uid:
+            self._bound.set()
         self._written = pod.status  # what the API server has, as far as known
         self._wanted = pod.status
         self._urgent = asyncio.Event()
@@ -40,6 +46,7 @@ class PodStatusManager:
         self._idle = asyncio.Event()
         self._idle.set()
         self._gone = False
+        self._has_submitted = False
         self._version = _version(pod)
 
     @property
@@ -52,11 +59,25 @@ class PodStatusManager:
         if self._idle.is_set() and _version(pod) >= self._version:  # older versions are echoes of our own writes
             self._written = pod.status
 
+    def bind(self, mirror: Pod | None) -> None:
+        """Write to this mirror pod from now on; wait for the next one if it is None."""
+        if mirror is None:
+            self.uid = ""
+            self._bound.clear()
+        elif mirror.metadata.uid != self.uid:
+            self.uid = mirror.metadata.uid
+            self._written = mirror.status
+            self._bound.set()
+            if self._has_submitted:  # a new mirror pod has to be told everything
+                self._idle.clear()
+                self._changed.set()
+
     def submit(self, status: PodStatus, *, urgent: bool) -> None:
         """Write `status` soon; at once if `urgent`."""
         if self._gone or (self._idle.is_set() and not status_patch(self._written, status)):
             return
         self._wanted = status
+        self._has_submitted = True
         self._idle.clear()
         self._changed.set()
         if urgent:
@@ -65,11 +86,13 @@ class PodStatusManager:
     def abandon(self) -> None:
         """Stop writing: the pod is gone from the API server, or another pod has its name."""
         self._gone = True
-        for event in (self._idle, self._changed, self._urgent):
+        for event in (self._idle, self._changed, self._urgent, self._bound):
             event.set()
 
     async def flush(self) -> None:
-        """Wait until the newest status is written, or the pod is known to be gone."""
+        """Wait until the newest status is written, or the pod is known to be gone, or it has no mirror pod."""
+        if not self.uid:
+            return
         self._urgent.set()
         await self._idle.wait()
 
@@ -91,17 +114,21 @@ class PodStatusManager:
     async def _write(self) -> None:
         backoff = Backoff(_FIRST_RETRY_SECONDS, _LONGEST_RETRY_SECONDS)
         while not self._gone:
+            await self._bound.wait()
             wanted = self._wanted
             patch = status_patch(self._written, wanted)
             if not patch:
                 return
-            body = {"metadata": {"uid": self._uid}, "status": patch}
+            body = {"metadata": {"uid": self.uid}, "status": patch}
             try:
                 pod = await self._client.patch(
                     PODS, self._key.name, self._key.namespace, body, type="strategic", subresource="status"
                 )
             except NotFound:
-                self.abandon()
+                if self._is_static:
+                    self.bind(None)
+                else:
+                    self.abandon()
             except ClientError as error:
                 # A conflict is retried, too: if another pod has the name, `abandon` is called soon.
                 delay = backoff.next()

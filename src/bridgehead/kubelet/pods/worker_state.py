@@ -39,6 +39,7 @@ class WorkerEvent(enum.Enum):
     OBJECT_GONE = "object gone"  # the API server has no such pod any more
     REJECTED = "rejected"  # by the node's admission
     DEADLINE_EXCEEDED = "deadline exceeded"  # activeDeadlineSeconds
+    EVICTED = "evicted"  # it uses more local storage than it may
     CONTAINERS_FINISHED = "containers finished"  # all have exited, and none is to be restarted
     CONTAINERS_STOPPED = "containers stopped"
     RESOURCES_RELEASED = "resources released"  # sandbox, addresses and volumes
@@ -58,6 +59,7 @@ MOVES: Mapping[WorkerState, Mapping[WorkerEvent, WorkerState]] = {
         WorkerEvent.OBJECT_GONE: WorkerState.TERMINATING,
         WorkerEvent.REJECTED: WorkerState.TERMINATING,
         WorkerEvent.DEADLINE_EXCEEDED: WorkerState.TERMINATING,
+        WorkerEvent.EVICTED: WorkerState.TERMINATING,
         WorkerEvent.CONTAINERS_FINISHED: WorkerState.TERMINATING,
     },
     WorkerState.TERMINATING: {WorkerEvent.CONTAINERS_STOPPED: WorkerState.TERMINATED},

@@ -137,6 +137,7 @@ class FakeRuntime:
         self.sandbox_specs: list[SandboxSpec] = []
         self.specs: list[ContainerSpec] = []
         self.signals: list[tuple[str, int]] = []
+        self.layers: dict[str, int] = {}  # bytes in the layers of containers, by name
         self.sessions: list[FakeSession] = []
         self.attached: dict[str, list[FakeSession]] = {}
         self.sandboxes: dict[str, SandboxInfo] = {}
@@ -234,6 +235,10 @@ class FakeRuntime:
         elif signal == signals.SIGTERM and not behaviour.ignores_term:
             self.finish(container_id, behaviour.term_exit_code)
 
+    async def measure_layers(self, pod_uid: str) -> dict[str, int]:
+        running = (one for one in self.containers.values() if one.pod_uid == pod_uid and one.state == "running")
+        return {one.name: self.layers.get(one.name, 0) for one in running}
+
     async def list_containers(self) -> list[ContainerInfo]:
         return list(self.containers.values())
 
@@ -325,7 +330,7 @@ class FakeRuntime:
 
 
 def _check_mount(mount: Mount) -> None:
-    if not os.path.exists(mount.source):
+    if not mount.image and not os.path.exists(mount.source):
         raise RuntimeFailure(f"mount source {mount.source} does not exist")
     if mount.sub_path.startswith("/") or ".." in mount.sub_path.split("/"):
         raise RuntimeFailure(f"{mount.sub_path} leads out of the volume")

@@ -260,6 +260,10 @@ class Runtime(Protocol):
         """
         ...
 
+    async def measure_layers(self, pod_uid: str) -> dict[str, int]:
+        """The bytes that the pod's running containers have written to their own layers, by name."""
+        ...
+
     async def list_containers(self) -> list[ContainerInfo]:
         """All containers of the node's sandboxes, exited ones included (the newest attempt of each)."""
         ...

@@ -62,6 +62,10 @@ class VolumeManager:
     def pod_directory(self, pod_uid: str) -> Path:
         return self._root / "pods" / pod_uid
 
+    def empty_dir(self, pod_uid: str, name: str) -> Path:
+        """Return the directory of an emptyDir."""
+        return self.pod_directory(pod_uid) / "volumes" / _PLUGINS["empty_dir"] / name
+
     async def prepare(self, pod: Pod) -> tuple[dict[str, str], float | None]:
         """Set every volume up, or update it.
 

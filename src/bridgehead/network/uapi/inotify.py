@@ -3,5 +3,8 @@
 from typing import Final
 
 IN_ATTRIB: Final = 0x4
+IN_CLOSE_WRITE: Final = 0x8
+IN_MOVED_FROM: Final = 0x40
 IN_MOVED_TO: Final = 0x80
 IN_CREATE: Final = 0x100
+IN_DELETE: Final = 0x200

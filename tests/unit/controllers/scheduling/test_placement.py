@@ -12,7 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bridgehead.controllers.scheduling.cluster_state import ClusterState, PodFacts, host_ports, pod_requests
-from bridgehead.controllers.scheduling.placement import Refusal, explain_everywhere, schedule_pod
+from bridgehead.controllers.scheduling.filters import Refusal
+from bridgehead.controllers.scheduling.placement import explain_everywhere, schedule_pod
 from bridgehead.objects.core import Node, Pod
 
 HOST = "kubernetes.io/hostname"
@@ -94,9 +95,9 @@ class World:
         return self
 
     def choose(self, one: Pod) -> str:
-        """Return the chosen node, or the message without the part about preemption."""
+        """Return the chosen node, or the message."""
         placement = schedule_pod(PodFacts.of(one), self.state.nodes(), self.namespaces)
-        return placement.node_name or placement.message.split(" preemption:")[0]
+        return placement.node_name or placement.message
 
     def schedule(self, one: Pod) -> str:
         where = self.choose(one)
@@ -207,9 +208,8 @@ def test_volumes_reject_nodes(refusal: Refusal) -> None:
     facts = PodFacts.of(pod("p"))
     placement = schedule_pod(facts, world.state.nodes(), {}, lambda one: refusal)
     none = "0/2 nodes are available: "
-    assert (
-        placement.message == f"{none}2 {refusal.value}. preemption: {none}2 Preemption is not helpful for scheduling."
-    )
+    assert placement.message == f"{none}2 {refusal.value}."
+    assert all(reason.is_permanent for reasons in placement.refused.values() for reason in reasons)
     only = schedule_pod(facts, world.state.nodes(), {}, lambda one: None if one.metadata.name == "m" else refusal)
     assert only.node_name == "m"
 
@@ -280,17 +280,7 @@ def test_reasons_are_counted_and_sorted_as_in_kubernetes() -> None:
     placement = schedule_pod(PodFacts.of(pod("p", cpu="2", memory="2Gi")), world.state.nodes(), {})
     assert placement.message == (
         "0/3 nodes are available: 1 Insufficient memory, 1 node(s) had untolerated taint "
-        "{node-role.kubernetes.io/control-plane: }, 2 Insufficient cpu. preemption: 0/3 nodes are available: "
-        "3 Preemption is not helpful for scheduling."
-    )
-
-
-def test_the_reason_includes_the_result_of_preemption() -> None:
-    world = World(node("n1"), node("n2", cpu="1")).put(pod("q", cpu="3"), "n1")
-    placement = schedule_pod(PodFacts.of(pod("p", cpu="2")), world.state.nodes(), {})
-    assert placement.message == (
-        "0/2 nodes are available: 2 Insufficient cpu. preemption: 0/2 nodes are available: "
-        "1 No preemption victims found for incoming pod, 1 Preemption is not helpful for scheduling."
+        "{node-role.kubernetes.io/control-plane: }, 2 Insufficient cpu."
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from bridgehead.controllers.scheduling.placement import Refusal
+from bridgehead.controllers.scheduling.filters import Refusal
 from bridgehead.controllers.scheduling.volume_binding import PodClaims, plan_bindings, refuse_node, sort_claims
 from bridgehead.objects.core import Pod
 from bridgehead.objects.meta import OwnerReference

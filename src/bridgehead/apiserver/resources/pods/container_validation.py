@@ -98,7 +98,7 @@ def validate_container(
     mounts = container.get("volumeMounts", ())
     errors.extend(_validate_mounts(f"{path}.volumeMounts", mounts, volumes, is_privileged=is_privileged))
     errors.extend(field.one_of(f"{path}.imagePullPolicy", container.get("imagePullPolicy"), PULL_POLICIES))
-    errors.extend(_validate_resources(f"{path}.resources", container.get("resources", {})))
+    errors.extend(validate_resources(f"{path}.resources", container.get("resources", {})))
     errors.extend(validate_security_context(f"{path}.securityContext", context, host_users=host_users))
     for hook, handler in container.get("lifecycle", {}).items():
         if isinstance(handler, dict):
@@ -287,7 +287,7 @@ def _validate_recursive_read_only(path: str, mount: JsonObject) -> list[FieldErr
     return errors
 
 
-def _validate_resources(path: str, resources: JsonObject) -> list[FieldError]:
+def validate_resources(path: str, resources: JsonObject) -> list[FieldError]:
     errors = []
     limits, requests = resources.get("limits", {}), resources.get("requests", {})
     for kind, quantities in (("limits", limits), ("requests", requests)):

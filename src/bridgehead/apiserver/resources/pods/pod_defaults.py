@@ -62,7 +62,8 @@ def _set_request_defaults(spec: JsonObject) -> None:
         if name in _POD_LEVEL or name.startswith("hugepages-"):
             requests.setdefault(name, format_quantity(amount.value, is_binary=amount.is_binary))
     for name, limit in limits.items():
-        requests.setdefault(name, limit)
+        if name in _POD_LEVEL or name.startswith("hugepages-"):
+            requests.setdefault(name, limit)
 
 
 def containers_of(spec: JsonObject) -> Iterator[JsonObject]:

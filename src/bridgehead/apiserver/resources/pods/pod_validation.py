@@ -26,6 +26,7 @@ from bridgehead.objects.names import (
 from .affinity_validation import validate_affinity
 from .container_validation import validate_container
 from .ephemeral_validation import validate_ephemeral_containers
+from .pod_level_resources import validate_pod_level_resources
 from .pod_qos import qos_class
 from .probe_validation import validate_stop_signal
 from .resize_validation import validate_resize_policies
@@ -66,6 +67,7 @@ def validate_pod_spec(path: str, spec: JsonObject) -> list[FieldError]:
     errors, volumes = validate_volumes(f"{path}.volumes", spec.get("volumes", ()))
     errors.extend(_validate_containers(path, spec, volumes))
     errors.extend(validate_ephemeral_containers(f"{path}.ephemeralContainers", spec, volumes))
+    errors.extend(validate_pod_level_resources(path, spec))
     errors.extend(field.one_of(f"{path}.restartPolicy", spec.get("restartPolicy"), _RESTART_POLICIES))
     errors.extend(_validate_dns(path, spec))
     errors.extend(validate_labels(f"{path}.nodeSelector", spec.get("nodeSelector", {})))

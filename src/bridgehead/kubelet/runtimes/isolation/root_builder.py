@@ -20,10 +20,9 @@ from typing import Final, NamedTuple
 import msgspec
 
 from bridgehead.kubelet.nofollow import remove_tree
-from bridgehead.kubelet.runtimes.isolation import descriptor_paths, tree_copy
+from bridgehead.kubelet.runtimes.isolation import descriptor_paths, mounting, tree_copy
+from bridgehead.kubelet.runtimes.isolation.kernel_file_systems import mount_kernel_file_systems
 from bridgehead.kubelet.runtimes.isolation.rootfs import (
-    DEVICE_LINKS,
-    DEVICES,
     FRESH,
     FRESH_LINKS,
     RootFailure,
@@ -36,22 +35,6 @@ from bridgehead.network import syscalls
 
 # Made in the upper directory, so that the container may write to them even where the host's root is not mapped.
 _WRITABLE: Final = ("usr/share", "usr/local", "usr/local/bin", "usr/local/share")
-# Paths that containerd hides, and paths that it makes read-only (containerd, pkg/oci: defaultUnixNamespaces).
-_MASKED: Final = (
-    "proc/acpi",
-    "proc/asound",
-    "proc/interrupts",
-    "proc/kcore",
-    "proc/keys",
-    "proc/latency_stats",
-    "proc/sched_debug",
-    "proc/scsi",
-    "proc/timer_list",
-    "proc/timer_stats",
-    "sys/devices/virtual/powercap",
-    "sys/firmware",
-)
-_READ_ONLY: Final = ("proc/bus", "proc/fs", "proc/irq", "proc/sys", "proc/sysrq-trigger")
 
 
 class _PreparedMount(NamedTuple):
@@ -91,7 +74,7 @@ class RootBuilder:
         The sources of `image_volumes` are made, and filled with what the image has at their targets. Raises
         `RootFailure`.
         """
-        self._mount("tmpfs", self._base, "tmpfs", syscalls.MS_NODEV, "mode=755")
+        mounting.mount("tmpfs", self._base, "tmpfs", syscalls.MS_NODEV, "mode=755")
         for directory in ("root", "upper", "work", "dev"):
             os.mkdir(f"{self._base}/{directory}")
         self._show_lowers()
@@ -107,7 +90,7 @@ class RootBuilder:
             self._fill(volume)
         prepared = self._prepare([*image_volumes, *mounts])
         self._mount_layers()
-        self._mount_kernel_file_systems(security)
+        mount_kernel_file_systems(self._root, f"{self._base}/dev", security)
         root = os.open(self._root, os.O_PATH | os.O_CLOEXEC)
         try:
             self._bind(root, prepared, with_devices=security.privileged)
@@ -217,7 +200,7 @@ class RootBuilder:
                 tree_copy.copy_directory(content, volume.source)
         except OSError as error:
             raise RootFailure(
-                f'failed to copy the content of the volume "{volume.target}": {_reason(error)}'
+                f'failed to copy the content of the volume "{volume.target}": {mounting.describe(error)}'
             ) from error
 
     def _prepare(self, mounts: Collection[Mount]) -> list[_PreparedMount]:
@@ -247,7 +230,7 @@ class RootBuilder:
         if len(layers) > 1:
             self._mount_overlay(layers[::-1], shown)
         else:
-            self._mount(layers[0], shown, "", syscalls.MS_BIND, "")
+            mounting.mount(layers[0], shown, "", syscalls.MS_BIND)
             syscalls.set_mount_attributes(shown, syscalls.MOUNT_ATTR_RDONLY)
         return shown
 
@@ -279,7 +262,7 @@ class RootBuilder:
 
     def _mount_layers(self) -> None:
         if not self._plan.whole:
-            self._mount(self._root, self._root, "", syscalls.MS_BIND, "")
+            mounting.mount(self._root, self._root, "", syscalls.MS_BIND)
         for name, lowers in self._plan.overlays.items():
             label = name or "root"
             target = f"{self._root}/{name}" if name else self._root
@@ -293,7 +276,7 @@ class RootBuilder:
         for path in self._plan.read_only:
             target = self._root + path
             os.makedirs(target, exist_ok=True)
-            self._mount(path, target, "", syscalls.MS_BIND | syscalls.MS_REC, "")
+            mounting.mount(path, target, "", syscalls.MS_BIND | syscalls.MS_REC)
             syscalls.set_mount_attributes(target, syscalls.MOUNT_ATTR_RDONLY | syscalls.MOUNT_ATTR_NODEV)
 
     @staticmethod
@@ -315,7 +298,7 @@ class RootBuilder:
             data = ",".join(filter(None, (f"lowerdir={lower}", *options.split(","))))
             syscalls.mount("overlay", target, "overlay", syscalls.MS_NODEV, data)
         except OSError as error:
-            reason = "this kernel has no overlayfs" if error.errno == errno.ENODEV else _reason(error)
+            reason = "this kernel has no overlayfs" if error.errno == errno.ENODEV else mounting.describe(error)
             raise RootFailure(
                 f"failed to mount an overlay on {top}: {reason} (needed: overlayfs, Linux 5.11 in a user namespace)"
             ) from error
@@ -323,69 +306,11 @@ class RootBuilder:
             os.fchdir(before)
             os.close(before)
 
-    def _mount_kernel_file_systems(self, security: Security) -> None:
-        hardened = syscalls.MS_NOSUID | syscalls.MS_NODEV | syscalls.MS_NOEXEC
-        root = self._root
-        try:
-            syscalls.mount("proc", f"{root}/proc", "proc", hardened)
-        except OSError as error:
-            raise RootFailure(
-                f"failed to mount proc: {_reason(error)} (a part of /proc is hidden where this lab was started)"
-            ) from error
-        read_only = 0 if security.privileged else syscalls.MS_RDONLY
-        try:
-            syscalls.mount("sysfs", f"{root}/sys", "sysfs", hardened | read_only)
-        except OSError:  # not permitted in a user namespace in which part of /sys is hidden
-            self._mount("/sys", f"{root}/sys", "", syscalls.MS_BIND | syscalls.MS_REC, "")
-            attributes = syscalls.MOUNT_ATTR_NOSUID | syscalls.MOUNT_ATTR_NODEV | syscalls.MOUNT_ATTR_NOEXEC
-            syscalls.set_mount_attributes(f"{root}/sys", syscalls.MOUNT_ATTR_RDONLY | attributes)
-        self._make_devices()
-        if not (security.privileged or security.unmasked_proc):
-            self._mask()
-
-    def _mask(self) -> None:
-        for path in _MASKED:
-            target = f"{self._root}/{path}"
-            if os.path.isdir(target):
-                self._mount("tmpfs", target, "tmpfs", syscalls.MS_RDONLY | syscalls.MS_NOSUID | syscalls.MS_NODEV, "")
-            elif os.path.exists(target):
-                self._mount("/dev/null", target, "", syscalls.MS_BIND, "")
-        for path in _READ_ONLY:
-            target = f"{self._root}/{path}"
-            if os.path.exists(target):
-                self._mount(target, target, "", syscalls.MS_BIND | syscalls.MS_REC, "")
-                syscalls.set_mount_attributes(target, syscalls.MOUNT_ATTR_RDONLY)
-
     def _make_read_only(self) -> None:
         """Make the root read-only, but neither volumes nor kernel file systems."""
         for name in dict.fromkeys(["", *self._plan.overlays]):
             target = f"{self._root}/{name}" if name else self._root
             syscalls.set_mount_attributes(target, syscalls.MOUNT_ATTR_RDONLY, recursive=False)
-
-    def _make_devices(self) -> None:
-        dev = f"{self._base}/dev"
-        for name in DEVICES:
-            os.close(os.open(f"{dev}/{name}", os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o666))
-        for name, target in DEVICE_LINKS.items():
-            os.symlink(target, f"{dev}/{name}")
-        for name in ("mqueue", "pts", "shm"):
-            os.mkdir(f"{dev}/{name}")
-        os.chmod(f"{dev}/shm", 0o1777)
-        self._mount(dev, f"{self._root}/dev", "", syscalls.MS_BIND, "")
-        hardened = syscalls.MOUNT_ATTR_NOSUID | syscalls.MOUNT_ATTR_NOEXEC
-        syscalls.set_mount_attributes(f"{self._root}/dev", hardened, recursive=False)
-        for name in DEVICES:
-            self._mount(f"/dev/{name}", f"{self._root}/dev/{name}", "", syscalls.MS_BIND, "")
-        self._mount(
-            "devpts",
-            f"{self._root}/dev/pts",
-            "devpts",
-            syscalls.MS_NOSUID | syscalls.MS_NOEXEC,
-            "newinstance,ptmxmode=0666,mode=0620",
-        )
-        with contextlib.suppress(OSError):  # the kernel has none, or the node's IPC namespace is not the lab's
-            flags = syscalls.MS_NOSUID | syscalls.MS_NODEV | syscalls.MS_NOEXEC
-            syscalls.mount("mqueue", f"{self._root}/dev/mqueue", "mqueue", flags)
 
     def _bind(self, root: int, prepared: Collection[_PreparedMount], *, with_devices: bool) -> None:
         attributes = syscalls.MOUNT_ATTR_NOSUID | (0 if with_devices else syscalls.MOUNT_ATTR_NODEV)
@@ -399,7 +324,9 @@ class RootBuilder:
                 syscalls.attach_mount(tree, target)
                 os.close(tree)
             except OSError as error:
-                raise RootFailure(f'failed to mount "{mount.source}" at "{mount.target}": {_reason(error)}') from error
+                raise RootFailure(
+                    f'failed to mount "{mount.source}" at "{mount.target}": {mounting.describe(error)}'
+                ) from error
             finally:
                 os.close(target)
                 os.close(each.source)
@@ -409,13 +336,15 @@ class RootBuilder:
         try:
             volume = descriptor_paths.open_source(mount.source, links=mount.follows_links)
         except OSError as error:
-            raise RootFailure(f'failed to mount "{mount.source}": {_reason(error)}') from error
+            raise RootFailure(f'failed to mount "{mount.source}": {mounting.describe(error)}') from error
         if not mount.sub_path:
             return volume
         try:
             return descriptor_paths.open_beneath(volume, mount.sub_path)
         except OSError as error:
-            reason = str(error.strerror) if isinstance(error, descriptor_paths.EscapesVolume) else _reason(error)
+            reason = (
+                str(error.strerror) if isinstance(error, descriptor_paths.EscapesVolume) else mounting.describe(error)
+            )
             if mount.layers and error.errno == errno.EROFS:  # a missing directory can't be made in an image
                 reason = os.strerror(errno.ENOENT)
             raise RootFailure(f'failed to prepare subPath "{mount.sub_path}" of "{mount.target}": {reason}') from error
@@ -432,7 +361,7 @@ class RootBuilder:
                 return descriptor_paths.make_directory_in_root(root, target)
             return descriptor_paths.make_file_in_root(root, target)
         except OSError as error:
-            raise RootFailure(f'failed to create mount point "{target}": {_reason(error)}') from error
+            raise RootFailure(f'failed to create mount point "{target}": {mounting.describe(error)}') from error
 
     def _mount_termination_log(self, root: int, path: str) -> int:
         """Mount an empty file that any user may write; returns a descriptor to read it."""
@@ -450,21 +379,9 @@ class RootBuilder:
             finally:
                 os.close(target)
         except OSError as error:
-            raise RootFailure(f'failed to create mount point "{path}": {_reason(error)}') from error
+            raise RootFailure(f'failed to create mount point "{path}": {mounting.describe(error)}') from error
         return messages
-
-    @staticmethod
-    def _mount(source: str, target: str, filesystem: str, flags: int, data: str) -> None:
-        try:
-            syscalls.mount(source, target, filesystem, flags, data)
-        except OSError as error:
-            raise RootFailure(f'failed to mount "{source}": {_reason(error)}') from error
 
 
 def _escape(path: str) -> str:
     return path.replace("\\", "\\\\").replace(":", "\\:").replace(",", "\\,")
-
-
-def _reason(error: OSError) -> str:
-    """The text of the errno, without the call and its arguments."""
-    return os.strerror(error.errno or 0)

@@ -195,6 +195,8 @@ class KubeletConnection:
             case messages.SignalContainer(container_id, number):
                 service.signal_container(container_id, number)
                 self._answer(request)
+            case messages.MeasureLayers(pod_uid):
+                self._answer(request, service.measure_layers(pod_uid))
             case messages.ListContainers():
                 self._answer(request, service.list_containers())
             case messages.Exec(container_id, argv, timeout):

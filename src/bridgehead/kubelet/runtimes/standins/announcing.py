@@ -26,9 +26,9 @@ def announce(setup: Setup, abilities: Abilities, watch: Watch | None = None) -> 
     lines = describe_start(setup, abilities)
     for mount in find_configuration_mounts(setup, abilities):
         mounted = _ConfigurationMount(mount)
-        lines += mounted.describe_new()
         if watch is not None:
-            mounted.follow(watch)
+            mounted.follow(watch)  # first, so that no file appears unseen
+        lines += mounted.describe_new()
     _write(lines)
 
 

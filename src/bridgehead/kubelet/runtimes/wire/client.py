@@ -97,6 +97,9 @@ class RuntimeClient:
     async def signal_container(self, container_id: str, signal: int) -> None:
         await self._call(messages.SignalContainer(container_id, signal), type(None))
 
+    async def measure_layers(self, pod_uid: str) -> dict[str, int]:
+        return await self._call(messages.MeasureLayers(pod_uid), dict[str, int])
+
     async def list_containers(self) -> list[ContainerInfo]:
         return await self._call(messages.ListContainers(), list[ContainerInfo])
 

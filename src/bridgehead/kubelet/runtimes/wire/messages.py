@@ -56,6 +56,10 @@ class SignalContainer(msgspec.Struct, frozen=True, tag=True):
     signal: int
 
 
+class MeasureLayers(msgspec.Struct, frozen=True, tag=True):
+    pod_uid: str
+
+
 class ListContainers(msgspec.Struct, frozen=True, tag=True):
     pass
 
@@ -110,6 +114,7 @@ Call = (
     | StartContainer
     | UpdateContainer
     | SignalContainer
+    | MeasureLayers
     | ListContainers
     | Exec
     | OpenExec

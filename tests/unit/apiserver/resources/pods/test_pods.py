@@ -142,6 +142,50 @@ def test_the_qos_class_of_a_pod_with_resources_as_a_whole():
     assert qos_class({"containers": [{}], "resources": container["resources"]}) == "Guaranteed"
 
 
+@pytest.mark.parametrize(
+    ("resources", "expected"),
+    [
+        ({"requests": {"cpu": "2", "memory": "2Gi"}, "limits": {"cpu": "2"}}, []),
+        (
+            {"requests": {"cpu": "1", "memory": "1Gi"}},
+            [
+                'spec.resources.requests[cpu]: Invalid value: "1": must be greater than or equal to aggregate container'
+                " requests of 1500m",
+                'spec.resources.requests[memory]: Invalid value: "1Gi": must be greater than or equal to aggregate'
+                " container requests of 2Gi",
+            ],
+        ),
+        (
+            {"requests": {"cpu": "2"}, "limits": {"cpu": "2", "memory": "1Gi"}},
+            [
+                'spec.resources.requests: Invalid value: "2Gi": must be less than or equal to memory limit of 1Gi',
+                'spec.containers[0].resources.limits[memory]: Invalid value: "2Gi": must be less than or equal to pod'
+                " limits of 1Gi",
+            ],
+        ),
+        (
+            {"limits": {"ephemeral-storage": "1Gi"}},
+            [
+                'spec.resources.limits[ephemeral-storage]: Unsupported value: "ephemeral-storage": supported values:'
+                ' "cpu", "hugepages-", "memory"'
+            ],
+        ),
+        (
+            {"requests": {"cpu": "3"}, "limits": {"cpu": "2"}},
+            ['spec.resources.requests: Invalid value: "3": must be less than or equal to cpu limit of 2'],
+        ),
+    ],
+)
+def test_the_resources_of_a_pod_as_a_whole_are_validated(pods, resources, expected):
+    own = {"requests": {"cpu": "1500m", "memory": "2Gi"}, "limits": {"memory": "2Gi"}}
+    containers = [{"name": "a", "image": "b", "resources": own}, {"name": "c", "image": "b"}]
+    made = pod({"containers": containers, "resources": resources})
+    if expected:
+        assert pods.refusal(made) == expected
+    else:
+        assert pods.create(made)["spec"]["resources"]["requests"] == {"cpu": "2", "memory": "2Gi"}
+
+
 def test_the_requests_of_a_pod_as_a_whole_default_to_those_of_its_containers(pods):
     containers = [
         {"name": name, "image": "b", "resources": {"requests": {"cpu": "1500m", "example.com/x": "1"}}} for name in "ab"

@@ -1,0 +1,71 @@
+"""Blobs that are being written."""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import os
+from pathlib import Path
+from typing import Final
+
+from bridgehead.images.documents import Descriptor
+from bridgehead.images.errors import BadImage
+
+from .disk import check_space
+
+_CHUNK: Final = 1 << 20
+
+
+class Partial:
+    """A blob that is being written. A locked file stays for a later attempt, which goes on where this one ended."""
+
+    def __init__(self, path: Path, fd: int, algorithm: str) -> None:
+        self._path = path
+        self._fd = fd
+        self._algorithm = algorithm
+        self._hash = hashlib.new(algorithm)
+        self.size = 0
+        os.lseek(fd, 0, os.SEEK_SET)
+        while data := os.read(fd, _CHUNK):
+            self._hash.update(data)
+            self.size += len(data)
+
+    def write(self, data: bytes) -> None:
+        check_space(self._fd, len(data))
+        self._hash.update(data)
+        view = memoryview(data)
+        while view:
+            view = view[os.write(self._fd, view) :]
+        self.size += len(data)
+
+    @property
+    def digest(self) -> str:
+        return f"{self._algorithm}:{self._hash.hexdigest()}"
+
+    def restart(self) -> None:
+        os.ftruncate(self._fd, 0)
+        os.lseek(self._fd, 0, os.SEEK_SET)
+        self._hash = hashlib.new(self._algorithm)
+        self.size = 0
+
+    def commit(self, descriptor: Descriptor, target: Path) -> None:
+        """Make the file the blob. Raises `BadImage` when digest or size differ from the descriptor.
+
+        The file is then empty."""
+        found = self.digest
+        if (self.size, found) != (descriptor.size, descriptor.digest):
+            size = self.size
+            self.restart()
+            raise BadImage(f"unexpected content: {found} of {size} bytes, not {descriptor.digest} of {descriptor.size}")
+        target.parent.mkdir(parents=True, exist_ok=True)
+        os.fchmod(self._fd, 0o644)
+        os.rename(self._path, target)
+
+
+def lock_partial(fd: int, path: Path) -> bool:
+    """Lock the open file `path`; False when another process has it, or has made it a blob since it was opened."""
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        return os.path.samestat(os.fstat(fd), os.stat(path, follow_symlinks=False))
+    except (BlockingIOError, FileNotFoundError):
+        return False

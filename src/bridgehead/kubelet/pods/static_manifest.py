@@ -1,0 +1,118 @@
+"""Static pods: pods of manifest files on a node, and the mirror pods that show them in the API.
+
+Pure: no I/O, no clock, no randomness. Called by `static_pods`. Source: kubelet's `config.applyDefaults`,
+`tryDecodeSinglePod`, `pod.mirrorClient`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from typing import Any, Final
+
+import msgspec
+
+from bridgehead.objects.core import Pod
+from bridgehead.objects.meta import ObjectKey
+
+SOURCE: Final = "kubernetes.io/config.source"
+HASH: Final = "kubernetes.io/config.hash"
+MIRROR: Final = "kubernetes.io/config.mirror"
+_OF_FILE: Final = "file"
+
+
+class StaticPod(msgspec.Struct, frozen=True):
+    """A pod of a manifest. `body` is what the mirror pod has, without its own annotation and owner."""
+
+    pod: Pod
+    body: dict[str, Any]
+
+    @property
+    def key(self) -> ObjectKey:
+        return self.pod.key
+
+    @property
+    def uid(self) -> str:
+        """A hash of node, file and content: another content is another pod."""
+        return self.pod.metadata.uid
+
+
+def parse_static_pod(manifest: object, path: str, node_name: str) -> StaticPod:
+    """Return the pod of a decoded manifest on a node. Raises ValueError for what is no pod."""
+    if not isinstance(manifest, dict) or manifest.get("kind") != "Pod" or manifest.get("apiVersion") != "v1":
+        raise ValueError("it is not a Pod of v1")
+    metadata, spec = manifest.get("metadata") or {}, manifest.get("spec") or {}
+    if not isinstance(metadata, dict) or not isinstance(spec, dict):
+        raise ValueError("metadata and spec are not objects")
+    if not metadata.get("name"):
+        raise ValueError("metadata.name: Required value")
+    if not spec.get("containers"):
+        raise ValueError("spec.containers: Required value")
+    content = msgspec.json.encode([node_name, path, manifest], order="deterministic")
+    uid = hashlib.md5(content, usedforsecurity=False).hexdigest()
+    annotations = {**(metadata.get("annotations") or {}), SOURCE: _OF_FILE, HASH: uid}
+    tolerations = [*(spec.get("tolerations") or ()), {"operator": "Exists", "effect": "NoExecute"}]
+    body = {
+        "metadata": {
+            "name": f"{metadata['name']}-{node_name.lower()}",
+            "namespace": metadata.get("namespace") or "default",
+            "labels": metadata.get("labels") or {},
+            "annotations": annotations,
+        },
+        "spec": {**spec, "nodeName": node_name, "tolerations": tolerations},
+    }
+    try:
+        pod = msgspec.convert(body, Pod)
+    except msgspec.ValidationError as error:
+        raise ValueError(str(error)) from error
+    return StaticPod(msgspec.structs.replace(pod, metadata=msgspec.structs.replace(pod.metadata, uid=uid)), body)
+
+
+def new_mirror(static: StaticPod, node_uid: str) -> dict[str, Any]:
+    """Return the mirror pod of a static pod, which its Node owns."""
+    metadata = static.body["metadata"]
+    owner = {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "name": static.pod.spec.node_name,
+        "uid": node_uid,
+        "controller": True,
+    }
+    annotations = {**metadata["annotations"], MIRROR: static.uid}
+    return {
+        "metadata": {**metadata, "annotations": annotations, "ownerReferences": [owner]},
+        "spec": static.body["spec"],
+    }
+
+
+def is_static(pod: Pod) -> bool:
+    """Whether the pod comes from a file of its node, or mirrors one that does."""
+    return pod.metadata.annotations.get(SOURCE) == _OF_FILE
+
+
+def mirrored_uid(pod: Pod) -> str:
+    """Return the uid of the static pod that a pod of the API server mirrors, "" for any other pod."""
+    return pod.metadata.annotations.get(MIRROR, "")
+
+
+def with_local_uid(pod: Pod) -> Pod:
+    """Return the pod with the uid under which its node runs it: a mirror pod has that of its static pod."""
+    uid = mirrored_uid(pod)
+    return msgspec.structs.replace(pod, metadata=msgspec.structs.replace(pod.metadata, uid=uid)) if uid else pod
+
+
+def plan_changes(
+    wanted: Mapping[str, StaticPod], running: Mapping[str, ObjectKey]
+) -> tuple[list[str], list[StaticPod]]:
+    """Return the uids of running static pods to stop, and the static pods to start.
+
+    A pod starts when no pod of its name runs any more.
+    """
+    stop = [uid for uid in running if uid not in wanted]
+    taken = set(running.values())
+    start = []
+    for uid, static in wanted.items():
+        if uid not in running and static.key not in taken:
+            start.append(static)
+            taken.add(static.key)
+    return stop, start

@@ -1,0 +1,77 @@
+"""Evictions for the use of local storage."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from bridgehead.kubelet.pods.eviction import measure_directory
+from bridgehead.kubelet.pods.local_storage import StorageUse, describe_excess, is_limited, sized_volumes
+from tests.unit.kubelet.pod_factory import make_pod
+
+MIB = 1 << 20
+
+
+def limited(*limits: str, **spec: object) -> object:
+    containers = [
+        {"name": f"c{number}", "resources": {"limits": {"ephemeral-storage": limit} if limit else {}}}
+        for number, limit in enumerate(limits)
+    ]
+    volumes = [{"name": "v", "emptyDir": {"sizeLimit": "1Mi"}}, {"name": "m", "emptyDir": {"medium": "Memory"}}]
+    return make_pod(containers=containers, **{"volumes": volumes, **spec})
+
+
+@pytest.mark.parametrize(
+    ("limits", "volumes", "containers", "message"),
+    [
+        (("2Mi",), {"v": MIB}, {"c0": MIB}, ""),
+        (("2Mi",), {"v": MIB + 1}, {}, 'Usage of EmptyDir volume "v" exceeds the limit "1Mi". '),
+        (
+            ("2Mi", "1000k"),
+            {},
+            {"c0": 2 * MIB, "c1": MIB},
+            "Pod ephemeral local storage usage exceeds the total limit of containers 3097152. ",
+        ),
+        (
+            ("2Mi",),
+            {"v": MIB},
+            {"c0": MIB + 1},
+            "Pod ephemeral local storage usage exceeds the total limit of containers 2Mi. ",
+        ),
+        (("2Mi", "2Mi"), {}, {"c0": 2 * MIB + 1}, 'Container c0 exceeded its local ephemeral storage limit "2Mi". '),
+        (("2Mi", ""), {"v": 1}, {"c0": 2 * MIB, "c1": 90 * MIB}, ""),
+        (("", ""), {"v": 1}, {"c0": 90 * MIB}, ""),
+    ],
+)
+def test_why_a_pod_is_evicted(
+    limits: tuple[str, ...], volumes: dict[str, int], containers: dict[str, int], message: str
+) -> None:
+    assert describe_excess(limited(*limits), StorageUse(volumes=volumes, containers=containers)) == message
+
+
+def test_sidecars_have_limits_too() -> None:
+    sidecar = {"name": "s", "restartPolicy": "Always", "resources": {"limits": {"ephemeral-storage": "1Ki"}}}
+    made = limited("", initContainers=[sidecar, {"name": "i"}], volumes=[])
+    assert is_limited(made)
+    assert "Container s exceeded" in describe_excess(made, StorageUse(containers={"s": 1025}))
+
+
+def test_pods_without_limits_are_not_measured() -> None:
+    assert is_limited(limited(""))
+    assert is_limited(limited("1Mi", volumes=[]))
+    assert not is_limited(limited("", volumes=[{"name": "e", "emptyDir": {}}]))
+    assert not is_limited(limited("", volumes=[{"name": "e", "emptyDir": {"medium": "Memory", "sizeLimit": "1Mi"}}]))
+    assert sized_volumes(limited("")) == ["v"]
+
+
+def test_a_directory_is_measured_by_what_it_occupies(tmp_path: Path) -> None:
+    assert measure_directory(tmp_path / "none") == 0
+    (tmp_path / "deep" / "er").mkdir(parents=True)
+    (tmp_path / "deep" / "er" / "file").write_bytes(b"x" * MIB)
+    os.link(tmp_path / "deep" / "er" / "file", tmp_path / "again")
+    (tmp_path / "link").symlink_to("/usr")
+    with (tmp_path / "hole").open("wb") as file:
+        file.truncate(1 << 30)
+    assert MIB <= measure_directory(tmp_path) < 2 * MIB
