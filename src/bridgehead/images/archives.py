@@ -18,6 +18,7 @@ from .references import Reference, parse_reference
 from .store import collection, compression
 from .store.content import ContentStore, ImageRecord
 from .store.unpacking import add_layer
+from .untrusted_json import InvalidJson, decode
 
 LAYOUT: Final = "oci-layout"
 _INDEX: Final = "index.json"
@@ -106,8 +107,8 @@ def _add_layer_blob(store: ContentStore, file: BinaryIO) -> Descriptor:
 
 def _load_docker(store: ContentStore, source: _Archive, name: str) -> list[ImageRecord]:
     try:
-        images = msgspec.json.decode(_read(source, _DOCKER), type=list[_DockerImage])
-    except msgspec.MsgspecError as error:
+        images = decode(_read(source, _DOCKER), list[_DockerImage])
+    except InvalidJson as error:
         raise BadImage(f"{_DOCKER} is invalid: {error}") from error
     records = []
     for image in images:
