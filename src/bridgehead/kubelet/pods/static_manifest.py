@@ -14,6 +14,7 @@ import msgspec
 
 from bridgehead.objects.core import Pod
 from bridgehead.objects.meta import ObjectKey
+from bridgehead.objects.names import check_dns1123_label, check_dns1123_subdomain
 
 SOURCE: Final = "kubernetes.io/config.source"
 HASH: Final = "kubernetes.io/config.hash"
@@ -38,7 +39,7 @@ class StaticPod(msgspec.Struct, frozen=True):
 
 
 def parse_static_pod(manifest: object, path: str, node_name: str) -> StaticPod:
-    """Return the pod of a decoded manifest on a node. Raises ValueError for what is no pod."""
+    """Return the pod of a manifest, decoded from JSON, on a node. Raises ValueError for what is no pod."""
     if not isinstance(manifest, dict) or manifest.get("kind") != "Pod" or manifest.get("apiVersion") != "v1":
         raise ValueError("it is not a Pod of v1")
     metadata, spec = manifest.get("metadata") or {}, manifest.get("spec") or {}
@@ -48,14 +49,21 @@ def parse_static_pod(manifest: object, path: str, node_name: str) -> StaticPod:
         raise ValueError("metadata.name: Required value")
     if not spec.get("containers"):
         raise ValueError("spec.containers: Required value")
+    own_annotations, own_tolerations = metadata.get("annotations") or {}, spec.get("tolerations") or []
+    if not isinstance(own_annotations, dict) or not isinstance(own_tolerations, list):
+        raise ValueError("metadata.annotations is not an object, or spec.tolerations is not a list")
+    name, namespace = f"{metadata['name']}-{node_name.lower()}", metadata.get("namespace") or "default"
+    # Both are parts of paths on the node.
+    if errors := [*check_dns1123_subdomain(name), *check_dns1123_label(str(namespace))]:
+        raise ValueError(f"metadata.name or metadata.namespace: Invalid value: {errors[0]}")
     content = msgspec.json.encode([node_name, path, manifest], order="deterministic")
     uid = hashlib.md5(content, usedforsecurity=False).hexdigest()
-    annotations = {**(metadata.get("annotations") or {}), SOURCE: _OF_FILE, HASH: uid}
-    tolerations = [*(spec.get("tolerations") or ()), {"operator": "Exists", "effect": "NoExecute"}]
+    annotations = {**own_annotations, SOURCE: _OF_FILE, HASH: uid}
+    tolerations = [*own_tolerations, {"operator": "Exists", "effect": "NoExecute"}]
     body = {
         "metadata": {
-            "name": f"{metadata['name']}-{node_name.lower()}",
-            "namespace": metadata.get("namespace") or "default",
+            "name": name,
+            "namespace": namespace,
             "labels": metadata.get("labels") or {},
             "annotations": annotations,
         },
