@@ -35,6 +35,7 @@ from .pod_sandbox import PodSandbox
 from .pod_status import EVICTED
 from .pod_termination import PodTermination, retry
 from .pod_volumes import PodVolumes
+from .static_manifest import is_static
 from .status_manager import PodStatusManager
 from .worker_state import Deletion, PodSyncStatus, WorkerEvent, WorkerState, advance
 
@@ -336,12 +337,10 @@ class PodWorker:
         self._advance(WorkerEvent.OBJECT_GONE)
 
     async def _try_delete_object(self) -> None:
-        if self._sync_status.deletion is Deletion.GONE:
+        if self._sync_status.deletion is Deletion.GONE or is_static(self.pod):  # `static_pods` deletes mirror pods
             return
-        meta, uid = self.pod.metadata, self._status_manager.uid
-        if not uid:
-            return
+        meta = self.pod.metadata
         try:
-            await self._node.client.delete(PODS, meta.name, meta.namespace, uid=uid, grace_period_seconds=0)
+            await self._node.client.delete(PODS, meta.name, meta.namespace, uid=meta.uid, grace_period_seconds=0)
         except NotFound:
             return

@@ -94,8 +94,16 @@ def new_mirror(static: StaticPod, node_uid: str) -> dict[str, Any]:
 
 
 def is_static(pod: Pod) -> bool:
-    """Whether the pod comes from a file of its node, or mirrors one that does."""
+    """Whether the pod comes from a file of its node. For pods of the API server call `without_source` before."""
     return pod.metadata.annotations.get(SOURCE) == _OF_FILE
+
+
+def without_source(pod: Pod) -> Pod:
+    """Return a pod of the API server without the annotation that makes a static pod: its user may not choose it."""
+    if SOURCE not in pod.metadata.annotations:
+        return pod
+    annotations = {name: value for name, value in pod.metadata.annotations.items() if name != SOURCE}
+    return msgspec.structs.replace(pod, metadata=msgspec.structs.replace(pod.metadata, annotations=annotations))
 
 
 def mirrored_uid(pod: Pod) -> str:

@@ -16,6 +16,7 @@ from bridgehead.kubelet.pods.static_manifest import (
     parse_static_pod,
     plan_changes,
     with_local_uid,
+    without_source,
 )
 from bridgehead.kubelet.pods.static_pods import load_manifest
 from bridgehead.objects.core import Pod
@@ -128,6 +129,12 @@ def test_a_mirror_pod_runs_under_the_uid_of_its_static_pod() -> None:
     assert (mirrored_uid(plain), with_local_uid(plain)) == ("", plain)
     mirror = make_pod(annotations={"kubernetes.io/config.mirror": "h"})
     assert (mirrored_uid(mirror), with_local_uid(mirror).metadata.uid) == ("h", "h")
+
+
+def test_no_user_of_the_api_makes_a_static_pod() -> None:
+    assert is_static(parse(manifest(annotations={"a": "b"})).pod)
+    claimed = without_source(make_pod(annotations={"kubernetes.io/config.source": "file", "a": "b"}))
+    assert (is_static(claimed), claimed.metadata.annotations) == (False, {"a": "b"})
 
 
 def test_a_changed_pod_starts_when_its_predecessor_has_ended() -> None:
