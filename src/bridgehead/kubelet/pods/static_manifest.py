@@ -53,9 +53,6 @@ def parse_static_pod(manifest: object, path: str, node_name: str) -> StaticPod:
     if not isinstance(own_annotations, dict) or not isinstance(own_tolerations, list):
         raise ValueError("metadata.annotations is not an object, or spec.tolerations is not a list")
     name, namespace = f"{metadata['name']}-{node_name.lower()}", metadata.get("namespace") or "default"
-    # Both are parts of paths on the node.
-    if errors := [*check_dns1123_subdomain(name), *check_dns1123_label(str(namespace))]:
-        raise ValueError(f"metadata.name or metadata.namespace: Invalid value: {errors[0]}")
     content = msgspec.json.encode([node_name, path, manifest], order="deterministic")
     uid = hashlib.md5(content, usedforsecurity=False).hexdigest()
     annotations = {**own_annotations, SOURCE: _OF_FILE, HASH: uid}
@@ -73,7 +70,22 @@ def parse_static_pod(manifest: object, path: str, node_name: str) -> StaticPod:
         pod = msgspec.convert(body, Pod)
     except msgspec.ValidationError as error:
         raise ValueError(str(error)) from error
+    _check_names(pod)
     return StaticPod(msgspec.structs.replace(pod, metadata=msgspec.structs.replace(pod.metadata, uid=uid)), body)
+
+
+def _check_names(pod: Pod) -> None:
+    """Raise ValueError for an invalid name of the pod or in it: names are parts of paths on the node."""
+    spec = pod.spec
+    named = (("spec.containers", spec.init_containers + spec.containers), ("spec.volumes", spec.volumes))
+    checked = [
+        ("metadata.name", check_dns1123_subdomain(pod.metadata.name)),
+        ("metadata.namespace", check_dns1123_label(pod.metadata.namespace)),
+        *((f"{path}.name", check_dns1123_label(one.name)) for path, listed in named for one in listed),
+    ]
+    for path, errors in checked:
+        if errors:
+            raise ValueError(f"{path}: Invalid value: {errors[0]}")
 
 
 def new_mirror(static: StaticPod, node_uid: str) -> dict[str, Any]:

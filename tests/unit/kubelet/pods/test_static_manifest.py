@@ -69,8 +69,10 @@ def test_the_uid_follows_node_file_and_content() -> None:
         ({**manifest(), "spec": {"containers": [{"name": 5}]}}, "Expected `str`"),
         ({**manifest(), "spec": {"containers": [{"name": "c"}], "tolerations": 5}}, "spec.tolerations is not a list"),
         (manifest(annotations=["a"]), "metadata.annotations is not an object"),
-        (manifest("../web"), "Invalid value: a lowercase RFC 1123 subdomain"),
-        (manifest(namespace="../x"), "Invalid value: a lowercase RFC 1123 label"),
+        (manifest("../web"), "metadata.name: Invalid value: a lowercase RFC 1123 subdomain"),
+        (manifest(namespace="../x"), "metadata.namespace: Invalid value: a lowercase RFC 1123 label"),
+        ({**manifest(), "spec": {"containers": [{"name": "../c"}]}}, "spec.containers.name: Invalid value"),
+        ({**manifest(), "spec": {"containers": [{"name": "c"}], "volumes": [{"name": ".."}]}}, "spec.volumes.name: In"),
         (manifest(namespace=5), "Expected `str`"),
     ],
 )
