@@ -1,4 +1,8 @@
-"""Planned moves of a load-balancer address in a lab, under a client that connects all the time: lost connections."""
+"""Planned moves of a load-balancer address in a lab, under a client that connects all the time: lost connections.
+
+By layer 2 one node has the address at a time. By BGP the router (BIRD, in the lab's own namespace, where the client is)
+spreads connections over all nodes, by addresses and ports.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +15,9 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
+
+from tests.integration import bird_router
 
 from .lab import BRIDGEHEAD, call
 from .tables import Table
@@ -28,14 +34,46 @@ def run() -> list[Table]:
         lab = _Lab(Path(directory) / "lab")
         call(BRIDGEHEAD, "up", *lab.options, "--detach", "--ephemeral")
         try:
-            rows = [*_measure_policy(lab, "Cluster"), *_measure_policy(lab, "Local")]
+            rows = [*_measure_policy(lab, "Cluster", LAYER2), *_measure_policy(lab, "Local", LAYER2)]
+            with _router(lab, Path(directory)):
+                rows += [*_measure_policy(lab, "Cluster", BGP), *_measure_policy(lab, "Local", BGP)]
         finally:
             call(BRIDGEHEAD, "down", *lab.options)
     note = (
-        f"Layer 2, 3 nodes. {_LANES} lanes connect, ask and close without pause; a move is repeated until there are"
+        f"3 nodes. {_LANES} lanes connect, ask and close without pause; a move is repeated until there are"
         f" {CONNECTIONS} connections."
     )
-    return [Table("Planned moves", ("what, policy", "moves", "connections", "lost", "over 0.5 s"), rows, note)]
+    return [
+        Table("Planned moves", ("what, policy, announced by", "moves", "connections", "lost", "over 0.5 s"), rows, note)
+    ]
+
+
+class Protocol(NamedTuple):
+    """A way to announce. `resource`: the statuses of what nodes announce. `annotations`: those of Services."""
+
+    name: str
+    resource: str
+    annotations: dict[str, str]
+
+
+LAYER2 = Protocol("layer 2", "servicel2statuses", {})
+BGP = Protocol("BGP", "servicebgpstatuses", {"metallb.io/address-pool": "routed"})
+_BGP_OBJECTS = """
+apiVersion: metallb.io/v1beta1
+kind: IPAddressPool
+metadata: {name: routed, namespace: metallb-system}
+spec: {addresses: [10.9.0.0/24], avoidBuggyIPs: true}
+---
+apiVersion: metallb.io/v1beta2
+kind: BGPPeer
+metadata: {name: router, namespace: metallb-system}
+spec: {myASN: 64512, peerASN: 64513, peerAddress: 10.0.0.1}
+---
+apiVersion: metallb.io/v1beta1
+kind: BGPAdvertisement
+metadata: {name: routed, namespace: metallb-system}
+spec: {ipAddressPools: [routed]}
+"""
 
 
 class _Lab:
@@ -52,18 +90,22 @@ class _Lab:
     def get(self, *args: str) -> Any:
         return json.loads(self.kubectl("get", *args, "-o", "json"))
 
-    def holder(self, service: str) -> str:
-        """Return the node that announces a Service; "" if none or several do."""
-        found = self.get("servicel2statuses", "-n", "metallb-system")["items"]
+    def announcing(self, service: str, protocol: Protocol) -> frozenset[str]:
+        """Return the nodes that announce a Service; by layer 2 none while several do."""
+        found = self.get(protocol.resource, "-n", "metallb-system")["items"]
         nodes = [item["status"]["node"] for item in found if item.get("status", {}).get("serviceName") == service]
-        return nodes[0] if len(nodes) == 1 else ""
+        return frozenset(nodes) if protocol is BGP or len(nodes) == 1 else frozenset()
+
+    def inside(self, *args: object) -> list[str]:
+        """Return the command line that runs a command in the lab's own namespace."""
+        return [str(part) for part in (BRIDGEHEAD, "exec", *self.options, "--", *args)]
 
     @contextlib.contextmanager
     def connecting(self, url: str) -> Iterator[Callable[[str], dict[str, Any]]]:
         """Run the client during the block. The yielded function ends a phase and returns its counts."""
-        command = [BRIDGEHEAD, "exec", *self.options, "--", sys.executable, _CLIENT, url, str(_LANES)]
+        command = self.inside(sys.executable, _CLIENT, url, _LANES)
         pipe = subprocess.PIPE
-        with subprocess.Popen(list(map(str, command)), stdin=pipe, stdout=pipe, text=True) as client:
+        with subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True) as client:
             stdin, stdout = client.stdin, client.stdout
             if stdin is None or stdout is None:
                 raise RuntimeError("the client has no pipes")
@@ -77,32 +119,49 @@ class _Lab:
             stdin.close()
 
 
-def _measure_policy(lab: _Lab, policy: str) -> Iterator[list[str]]:
-    name = policy.lower()
+@contextlib.contextmanager
+def _router(lab: _Lab, directory: Path) -> Iterator[None]:
+    """Run BIRD beside the nodes during the block, as the peer of all of them."""
+    configuration = directory / "bird.conf"
+    sessions = "".join(bird_router.bgp(number) for number in (1, 2, 3))
+    configuration.write_text(bird_router.COMMON + bird_router.KERNEL + sessions)
+    subprocess.run(lab.inside("sysctl", "-qw", "net.ipv4.fib_multipath_hash_policy=1"), check=True)
+    command = lab.inside("bird", "-f", "-c", configuration, "-s", directory / "bird.ctl")
+    with subprocess.Popen(command, stderr=subprocess.DEVNULL) as bird:
+        try:
+            lab.kubectl("apply", "-f", "-", stdin=_BGP_OBJECTS)
+            yield
+        finally:
+            bird.terminate()
+
+
+def _measure_policy(lab: _Lab, policy: str, protocol: Protocol) -> Iterator[list[str]]:
+    name = f"{policy}-{protocol.name}".lower().replace(" ", "")
     lab.kubectl("create", "deployment", name, "--image=nginx", "--replicas=6")
     ports = [{"port": 80}]
     spec = {"type": "LoadBalancer", "selector": {"app": name}, "ports": ports, "externalTrafficPolicy": policy}
-    service = {"apiVersion": "v1", "kind": "Service", "metadata": {"name": name}, "spec": spec}
+    meta = {"name": name, "annotations": protocol.annotations}
+    service = {"apiVersion": "v1", "kind": "Service", "metadata": meta, "spec": spec}
     lab.kubectl("apply", "-f", "-", stdin=json.dumps(service))
     lab.kubectl("rollout", "status", f"deployment/{name}", "--timeout=120s")
-    _until(lambda: lab.holder(name))
+    _until(lambda: lab.announcing(name, protocol))
     address = lab.get("service", name)["status"]["loadBalancer"]["ingress"][0]["ip"]
     moves: dict[str, Callable[[], None]] = {
-        "cordon and uncordon": lambda: _cordon(lab, name),
-        "drain and uncordon": lambda: _drain(lab, name),
+        "cordon and uncordon": lambda: _cordon(lab, name, protocol),
+        "drain and uncordon": lambda: _drain(lab, name, protocol),
         "speakers' rollout restart": lambda: _restart(lab, "daemonset/bridgehead-speaker"),
         "controller's rollout restart": lambda: _restart(lab, "deployment/bridgehead-balancer"),
     }
     if policy == "Local":
-        moves["last local endpoint removed"] = lambda: _remove_local_endpoints(lab, name)
+        moves["last local endpoint removed"] = lambda: _remove_local_endpoints(lab, name, protocol)
     with lab.connecting(f"http://{address}/") as end_phase:
         time.sleep(_SETTLE_SECONDS)
         end_phase("warm up")
         for what, move in moves.items():
-            yield _measure(what, policy, move, end_phase)
+            yield _measure(f"{what}, {policy}, {protocol.name}", move, end_phase)
 
 
-def _measure(what: str, policy: str, move: Callable[[], None], end_phase: Callable[[str], dict[str, Any]]) -> list[str]:
+def _measure(what: str, move: Callable[[], None], end_phase: Callable[[str], dict[str, Any]]) -> list[str]:
     """Repeat a move until there were enough connections. Return the row of the table."""
     connections = slow = moves = 0
     lost: dict[str, int] = {}
@@ -116,26 +175,26 @@ def _measure(what: str, policy: str, move: Callable[[], None], end_phase: Callab
         for problem, number in counts["lost"].items():
             lost[problem] = lost.get(problem, 0) + number
     reasons = ", ".join(f"{number} {problem}" for problem, number in lost.items())
-    row = [f"{what}, {policy}", str(moves), str(connections), f"{sum(lost.values())} {reasons}".strip(), str(slow)]
+    row = [what, str(moves), str(connections), f"{sum(lost.values())} {reasons}".strip(), str(slow)]
     print(*row, file=sys.stderr)
     return row
 
 
-def _cordon(lab: _Lab, service: str) -> None:
-    holder = _until(lambda: lab.holder(service))
-    lab.kubectl("cordon", holder)
-    _until(lambda: lab.holder(service) not in ("", holder))
+def _cordon(lab: _Lab, service: str, protocol: Protocol) -> None:
+    node = min(_until(lambda: lab.announcing(service, protocol)))
+    lab.kubectl("cordon", node)
+    _until_moved(lab, service, protocol, node)
     time.sleep(_SETTLE_SECONDS)
-    lab.kubectl("uncordon", holder)
-    _until(lambda: lab.holder(service))
+    lab.kubectl("uncordon", node)
+    _until(lambda: lab.announcing(service, protocol))
 
 
-def _drain(lab: _Lab, service: str) -> None:
-    holder = _until(lambda: lab.holder(service))
-    lab.kubectl("drain", holder, "--ignore-daemonsets", "--delete-emptydir-data", "--timeout=120s")
-    _until(lambda: lab.holder(service) not in ("", holder))
+def _drain(lab: _Lab, service: str, protocol: Protocol) -> None:
+    node = min(_until(lambda: lab.announcing(service, protocol)))
+    lab.kubectl("drain", node, "--ignore-daemonsets", "--delete-emptydir-data", "--timeout=120s")
+    _until_moved(lab, service, protocol, node)
     time.sleep(_SETTLE_SECONDS)
-    lab.kubectl("uncordon", holder)
+    lab.kubectl("uncordon", node)
     lab.kubectl("rollout", "restart", f"deployment/{service}")  # pods on all nodes again
     lab.kubectl("rollout", "status", f"deployment/{service}", "--timeout=120s")
 
@@ -145,18 +204,28 @@ def _restart(lab: _Lab, workload: str) -> None:
     lab.kubectl("-n", "kube-system", "rollout", "status", workload, "--timeout=120s")
 
 
-def _remove_local_endpoints(lab: _Lab, service: str) -> None:
+def _remove_local_endpoints(lab: _Lab, service: str, protocol: Protocol) -> None:
     """Delete the holder's pods, which are replaced on the other nodes, as it is cordoned after it has lost them."""
-    holder = _until(lambda: lab.holder(service))
+    node = min(_until(lambda: lab.announcing(service, protocol)))
     pods = lab.get("pods", "-l", f"app={service}")["items"]
-    local = [pod["metadata"]["name"] for pod in pods if pod["spec"].get("nodeName") == holder]
+    local = [pod["metadata"]["name"] for pod in pods if pod["spec"].get("nodeName") == node]
     taint = "moves=now:NoSchedule"
-    lab.kubectl("taint", "node", holder, taint)
+    lab.kubectl("taint", "node", node, taint)
     lab.kubectl("delete", "pod", *local)
-    _until(lambda: lab.holder(service) not in ("", holder))
-    lab.kubectl("taint", "node", holder, f"{taint}-")
+    _until_moved(lab, service, protocol, node)
+    lab.kubectl("taint", "node", node, f"{taint}-")
     lab.kubectl("rollout", "restart", f"deployment/{service}")
     lab.kubectl("rollout", "status", f"deployment/{service}", "--timeout=120s")
+
+
+def _until_moved(lab: _Lab, service: str, protocol: Protocol, node: str) -> None:
+    """Wait until other nodes announce a Service, and this one does not."""
+
+    def is_moved() -> bool:
+        announcing = lab.announcing(service, protocol)
+        return bool(announcing) and node not in announcing
+
+    _until(is_moved)
 
 
 def _until(what: Callable[[], Any]) -> Any:

@@ -82,6 +82,11 @@ class Node:
     def peers(self) -> dict[str, PeerState]:
         return {state.name: state for state in self.ask("peers")}
 
+    def is_starting(self) -> bool:
+        """Whether a rollout should wait for the node's sessions."""
+        found: bool = self.ask("is_starting")
+        return found
+
     def events(self) -> list[tuple[str, str, str, str]]:
         return self.ask("events")
 
@@ -150,6 +155,9 @@ class _Side:
 
     def peers(self) -> list[PeerState]:
         return self._announcer.peer_states()
+
+    def is_starting(self) -> bool:
+        return self._announcer.is_starting
 
     def events(self) -> list[tuple[str, str, str, str]]:
         return self._events

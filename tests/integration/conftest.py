@@ -9,6 +9,7 @@ from tests import guest
 # Modules here -> the programs that they call.
 WORLDS = {
     "tests.integration.bird_router": ("ip", "bird", "birdc", "tc"),
+    "tests.integration.frr_router": ("/usr/lib/frr/bgpd",),
     "tests.integration.namespaced": ("ip", "mount"),
     "tests.integration.proxy_world": ("ip", "nft", "sysctl"),
     "tests.integration.runtime_world": ("unshare", "ip", "nsenter"),

@@ -339,18 +339,15 @@ async def _until_answered(addresses: Sequence[str]) -> None:
 
 async def _until_settled(world: SpeakerWorld, addresses: Sequence[str]) -> None:
     """Wait until all speakers run and agree, and each address has one holder."""
-    for node in NODES_IN_WORLD:
-        if world.speakers[node].process.poll() is not None:
-            world.start_speaker(node)
 
     async def is_running() -> bool:
-        for node in NODES_IN_WORLD:  # one may be ending
+        for node in NODES_IN_WORLD:  # one whose detector was killed may still be ending
             if world.speakers[node].process.poll() is not None:
                 world.start_speaker(node)
-        return all([(await world.read_status(node)).get("notReady") == "" for node in NODES_IN_WORLD])
+        statuses = [await world.read_status(node) for node in NODES_IN_WORLD]
+        return all(status.get("notReady") == "" and status["members"] == sorted(NODES_IN_WORLD) for status in statuses)
 
     await until(is_running)
-    await world.until_members(*NODES_IN_WORLD)
     for address in addresses:
         await world.until_held(address)
     await _until_answered(addresses)

@@ -116,9 +116,10 @@ def test_leader_election_of_the_python_client(server: ServerProcess, core: clien
 
 
 @pytest.fixture
-def light(server: ServerProcess) -> lightkube.Client:
+def light(server: ServerProcess) -> Iterator[lightkube.Client]:
     config = lightkube.KubeConfig.from_file(server.directory / "kubeconfig")
-    return lightkube.Client(config, field_manager="lightkube", trust_env=False)
+    with contextlib.closing(lightkube.Client(config, field_manager="lightkube", trust_env=False)) as client:
+        yield client
 
 
 def test_lightkube(light: lightkube.Client) -> None:
@@ -137,6 +138,7 @@ def test_lightkube(light: lightkube.Client) -> None:
     patched = light.patch(ConfigMap, "light0", {"data": {"a": "b"}})
     watch = light.watch(ConfigMap, labels={"n": "0"}, resource_version=made[0].metadata.resourceVersion)
     assert next(watch) == ("MODIFIED", patched)
+    watch.close()
     light.delete(ConfigMap, "light1")
     with pytest.raises(lightkube.ApiError) as caught:
         light.get(ConfigMap, "light1")

@@ -392,6 +392,7 @@ PATCHES = (
     ("empty type", {"allowed": True, "patch": "W10=", "patchType": ""}, 'invalid response.patchType of ""'),
     ("not base64", {"allowed": True, "patch": "!", "patchType": "JSONPatch"}, "json: cannot unmarshal"),
     ("not bool", {"allowed": "yes"}, "json: cannot unmarshal"),
+    ("a header", {"status": {"details": {"retryAfterSeconds": "1\r\nX: y"}}}, "json: cannot unmarshal"),
     ("not a list", {"allowed": True, "patch": encoded(b"{}"), "patchType": "JSONPatch"}, "undecodable"),
     ("not JSON", {"allowed": True, "patch": encoded(b"["), "patchType": "JSONPatch"}, "undecodable"),
     ("merge patch", {"allowed": True, "patch": encoded(b'[{"op":"test"}]'), "patchType": "MergePatch"}, "unsupported"),
@@ -417,6 +418,33 @@ async def test_invalid_answers_count_as_failed_calls(cluster, policy):
             assert (created.status, created.json["reason"]) == (500, "InternalError"), name
             assert message.startswith('Internal error occurred: failed calling webhook "bad.example.com": '), message
             assert why in message
+
+
+async def test_a_denial_is_an_error_whatever_its_code(cluster):
+    await cluster.register("validating", cluster.hook("check"))
+    for code, shown in ((200, 400), (-1, 400), (418, 418), (999, 400), (10**9, 400)):
+        cluster.hooks.handlers["/check"] = lambda review, code=code: deny(review, message="no", code=code)
+        answer = await cluster.create()
+        assert (answer.status, answer.json["code"]) == (shown, shown), code
+        assert answer.json["message"] == 'admission webhook "check.example.com" denied the request: no'
+
+
+async def test_a_mutation_does_not_move_or_rename_an_object(cluster):
+    renames = [{"op": "replace", "path": "/metadata/name", "value": "other"}]
+    moves = [{"op": "replace", "path": "/metadata/namespace", "value": "kube-system"}]
+    await cluster.create()
+    await cluster.register("mutating", cluster.hook("bad"))
+    cluster.hooks.handlers["/bad"] = lambda review: patch(review, moves)
+    why = "the namespace of the provided object does not match the namespace sent on the request"
+    for answer in (await cluster.create("b"), await cluster.world.patch(f"{CONFIG_MAPS}/a", {"data": {"a": "c"}})):
+        assert (answer.status, answer.json["message"]) == (400, why)
+    cluster.hooks.handlers["/bad"] = lambda review: patch(review, renames)
+    answer = await cluster.world.patch(f"{CONFIG_MAPS}/a", {"data": {"a": "c"}})
+    assert (answer.status, answer.json["message"]) == (
+        422,
+        'ConfigMap "a" is invalid: metadata.name: Invalid value: "other": field is immutable',
+    )
+    assert (await cluster.create("b")).json["metadata"]["name"] == "other"  # a new object may get any name
 
 
 async def test_patches_that_break_the_object_are_errors_whatever_the_failure_policy(cluster):

@@ -111,7 +111,7 @@ def test_the_lock_file_has_transitive_dependencies(name):
     assert [one.name for one in needed if canonicalize_name(one.name) not in LOCKED] == []
 
 
-# --- uvicorn's HTTP connection, of which `apiserver.http.server.PeerProtocol` is a subclass -----------------------
+# --- uvicorn's HTTP connection, of which `apiserver.http.peer_protocol.PeerProtocol` is a subclass ----------------
 
 
 @pytest.mark.parametrize(
@@ -162,7 +162,7 @@ async def test_app_state_reaches_the_scope():
 
 
 async def test_the_parser_calls_overridden_methods():
-    """`PeerProtocol` bounds headers and takes over upgrades in them."""
+    """`PeerProtocol` bounds headers and pipelined requests, and takes over upgrades."""
     called = []
 
     class Recorder(HttpToolsProtocol):

@@ -253,7 +253,7 @@ class Application:
         """Return the user of the credentials, and begin the trail. Raises a 401."""
         scope, headers, user = exchange.scope, exchange.headers, None
         try:
-            # The user of the connection's certificate, from `http.server.PeerProtocol`.
+            # The user of the connection's certificate, from `http.peer_protocol`.
             peer = scope.get("state", {}).get("peer")
             user = await self._authenticator.authenticate(headers, peer, scope["path"])
             newcomer = scope.get("state", {}).get(NEWCOMER)
@@ -333,6 +333,6 @@ def _refusal(status: ApiStatus) -> Response:
     if status.code == 413:
         # The rest of the body is not read.
         headers += ((b"connection", b"close"),)
-    if status.details and status.details.get("retryAfterSeconds"):
+    if status.details and status.details.get("retryAfterSeconds", 0) > 0:
         headers += ((b"retry-after", str(status.details["retryAfterSeconds"]).encode()),)
     return Response(status.code, msgspec.json.encode(status.to_object()), headers=headers)

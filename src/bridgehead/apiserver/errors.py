@@ -217,6 +217,11 @@ def too_large(limit: int) -> ApiStatus:
     return ApiStatus(413, "RequestEntityTooLarge", f"Request entity too large: limit is {limit}")
 
 
+def too_large_object() -> ApiStatus:
+    """An object that is too large to be stored, with the message of etcd, which programs look for."""
+    return ApiStatus(500, "", "etcdserver: request is too large")
+
+
 def terminating_resource(message: str) -> ApiStatus:
     """A create of a custom resource whose definition is being deleted."""
     return ApiStatus(405, "MethodNotAllowed", message, {})

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import resource
 import socket
 import ssl
 from collections.abc import Mapping
@@ -92,7 +93,14 @@ def serve(options: ServeOptions) -> None:
     uvloop.run(_serve(options))
 
 
+def _raise_descriptor_limit() -> None:
+    """Allow as many open files as the process may: each client has a connection, often several."""
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+
+
 async def _serve(options: ServeOptions) -> None:
+    _raise_descriptor_limit()
     context = _context(options)
     key = SigningKey.read(options.signing_key or options.service_account_keys[0])
     verification_keys = [one for path in options.service_account_keys for one in read_verification_keys(path)]

@@ -77,6 +77,7 @@ class ConfigurationWatch:
         )
         self._service_ranges = Informer(client, SERVICE_CIDRS)
         self._has_service_ranges = False  # Kubernetes before 1.33 does not serve them
+        self.lacks_kinds = False  # of those that the balancer's controller installs, when looked for last
         self._wake = asyncio.Event()
         self._last: Compiled | str | None = None
 
@@ -133,7 +134,8 @@ class ConfigurationWatch:
             missing = [
                 informer for informer in missing if (informer.kind.api_version, informer.kind.plural) not in served
             ]
-            if not missing or missing == [self._service_ranges]:
+            self.lacks_kinds = any(informer is not self._service_ranges for informer in missing)
+            if not self.lacks_kinds:
                 return
             await asyncio.sleep(_DISCOVERY_SECONDS)
 

@@ -15,7 +15,7 @@ from .model import Configuration, Pool
 from .ranges import IpAddress
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Publication:
     """A Service whose addresses are to be announced.
 

@@ -23,7 +23,7 @@ FOLDED_PREFIX = "(combined from similar events): "
 V = TypeVar("V")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Occurrence:
     """Something that happened to an object. `type`: Normal or Warning; `at`: seconds since the epoch."""
 
@@ -34,7 +34,7 @@ class Occurrence:
     at: float
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class CorrelatedEvent:
     """The Event to write: a new one when `count` is 1, else the existing one called `name` with a higher count."""
 
@@ -45,13 +45,13 @@ class CorrelatedEvent:
     first: float
 
 
-@dataclass
+@dataclass(slots=True)
 class _Bucket:
     tokens: float
     at: float
 
 
-@dataclass
+@dataclass(slots=True)
 class _Fold:
     messages: set[str]
     begun: float
@@ -134,6 +134,8 @@ def _without_version(about: ObjectReference) -> ObjectReference:
 
 
 def _without_field(about: ObjectReference) -> ObjectReference:
+    if not about.field_path:
+        return about
     return ObjectReference(
         api_version=about.api_version, kind=about.kind, name=about.name, namespace=about.namespace, uid=about.uid
     )

@@ -51,7 +51,8 @@ class Source(Protocol):
 class Informer(Generic[T]):
     """A copy of all or the selected objects of one kind. Handlers and indexes may be added at any time.
 
-    `jitter` returns numbers from 0 to 1, which spread the retries of many informers.
+    `trim` returns the part of an object that is kept, with its name, namespace, uid and resourceVersion. `jitter`
+    returns numbers from 0 to 1, which spread the retries of many informers.
     """
 
     def __init__(
@@ -63,11 +64,13 @@ class Informer(Generic[T]):
         field_selector: str = "",
         indexes: Mapping[str, IndexFunction[T]] | None = None,
         *,
+        trim: Callable[[T], T] | None = None,
         jitter: Callable[[], float] = random.random,
     ) -> None:
         self.kind = kind
         self._client = client
         self._selection = (namespace, label_selector, field_selector)
+        self._trim = trim
         self._store: ObjectStore[T] = ObjectStore(kind.plural, indexes)
         self._resource_version = ""
         self._must_list = True
@@ -132,7 +135,7 @@ class Informer(Generic[T]):
 
     async def _list(self) -> None:
         result = await self._client.list(self.kind, *self._selection)
-        self._store.replace_all(result.items)
+        self._store.replace_all(result.items if self._trim is None else map(self._trim, result.items))
         self._resource_version = result.resource_version
         self._must_list = False
         self._recovered()
@@ -151,7 +154,7 @@ class Informer(Generic[T]):
                     self._backoff.reset()
                     match event.type:
                         case "ADDED" | "MODIFIED":
-                            self._store.put(event.object)
+                            self._store.put(event.object if self._trim is None else self._trim(event.object))
                         case "DELETED":
                             self._store.remove(event.object.key)
                     self._resource_version = event.object.metadata.resource_version or self._resource_version

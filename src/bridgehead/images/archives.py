@@ -17,6 +17,7 @@ from .errors import BadImage, NotFound, StoreFailed
 from .references import Reference, parse_reference
 from .store.content import ContentStore, ImageRecord
 from .store.unpacking import add_layer
+from .untrusted_json import InvalidJson, decode
 
 LAYOUT: Final = "oci-layout"
 _INDEX: Final = "index.json"
@@ -86,8 +87,8 @@ def load_root(store: ContentStore, file: BinaryIO, name: str) -> ImageRecord:
 
 def _load_docker(store: ContentStore, source: _Archive, name: str) -> list[ImageRecord]:
     try:
-        images = msgspec.json.decode(_read(source, _DOCKER), type=list[_DockerImage])
-    except msgspec.MsgspecError as error:
+        images = decode(_read(source, _DOCKER), list[_DockerImage])
+    except InvalidJson as error:
         raise BadImage(f"{_DOCKER} is invalid: {error}") from error
     records = []
     for image in images:

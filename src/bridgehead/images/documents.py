@@ -16,6 +16,7 @@ import msgspec
 from bridgehead import architecture
 
 from .errors import BadImage
+from .untrusted_json import InvalidJson, decode
 
 OCI_INDEX: Final = "application/vnd.oci.image.index.v1+json"
 OCI_MANIFEST: Final = "application/vnd.oci.image.manifest.v1+json"
@@ -133,19 +134,19 @@ def parse_document(content: bytes, media_type: str = "") -> Index | Manifest:
     Raises `BadImage`.
     """
     try:
-        outline = msgspec.json.decode(content, type=_AnyDocument)
+        outline = decode(content, _AnyDocument)
         kind = outline.media_type or media_type
         if outline.schema_version != 2:
             raise BadImage(f"an image manifest of schema version {outline.schema_version} is not supported")
         if kind in INDEXES or (kind not in MANIFESTS and outline.manifests):
-            index = msgspec.json.decode(content, type=Index)
+            index = decode(content, Index)
             for each in index.manifests:
                 check_digest(each.digest)
             return index
         if not outline.config:
             raise BadImage(f"not an image manifest: {kind or 'no media type'}")
-        manifest = msgspec.json.decode(content, type=Manifest)
-    except msgspec.MsgspecError as error:
+        manifest = decode(content, Manifest)
+    except InvalidJson as error:
         raise BadImage(f"not a manifest: {error}") from error
     _check_manifest(manifest)
     return manifest
@@ -170,8 +171,8 @@ def _check_manifest(manifest: Manifest) -> None:
 def parse_config(content: bytes, layers: int) -> ImageConfig:
     """Parse a configuration of an image with this number of layers. Raises `BadImage`."""
     try:
-        config = msgspec.json.decode(content, type=ImageConfig)
-    except msgspec.MsgspecError as error:
+        config = decode(content, ImageConfig)
+    except InvalidJson as error:
         raise BadImage(f"not an image configuration: {error}") from error
     diff_ids = config.rootfs.diff_ids or ()
     for diff_id in diff_ids:
@@ -225,7 +226,7 @@ class _RegistryErrors(msgspec.Struct):
 def describe_errors(content: bytes) -> str:
     """Return the errors in a registry's answer on one line, as containerd prints them; "" if it has none."""
     try:
-        errors = msgspec.json.decode(content, type=_RegistryErrors).errors
-    except msgspec.MsgspecError:
+        errors = decode(content, _RegistryErrors).errors
+    except InvalidJson:
         return ""
     return ", ".join(" ".join(f"{each.code.lower()}: {each.message}".split())[:500] for each in errors[:5])

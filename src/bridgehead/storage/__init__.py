@@ -27,6 +27,7 @@ from .errors import (
     StoreBroken,
     StoreDamaged,
     TooOld,
+    ValueTooLarge,
 )
 from .memory import MemoryStore
 from .state import Companions, Create, Delete
@@ -55,6 +56,7 @@ __all__ = [
     "StoreBroken",
     "StoreDamaged",
     "TooOld",
+    "ValueTooLarge",
     "Watch",
     "open_store",
     "store_path",

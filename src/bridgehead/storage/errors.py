@@ -4,6 +4,7 @@ AlreadyExists     create: the key is taken
 NotFound          update, delete: no such key
 Conflict          update, delete: the object has another revision
 ClaimTaken        create, update: another object holds one of the claims
+ValueTooLarge     create, update: the encoded object is larger than the writer allows
 TooOld            watch: the history does not reach back to the revision
 Overflow          reading a watch: the reader was too slow and has been dropped
 StoreBroken       the disk refused a write, or the file is not a store's; nothing was acknowledged
@@ -30,6 +31,9 @@ class ClaimTaken(StorageError):
     def __init__(self, claim: str) -> None:
         super().__init__(claim)
         self.claim = claim
+
+
+class ValueTooLarge(StorageError): ...
 
 
 class TooOld(StorageError): ...

@@ -55,13 +55,15 @@ class MemoryStore:
     def is_stale(self, key: Key) -> bool:
         return False
 
-    async def create(self, key: Key, value: JsonObject, facts: Facts, *, also: Companions = ()) -> Record:
-        return await self._write(Create(key, value, facts, also))
+    async def create(
+        self, key: Key, value: JsonObject, facts: Facts, *, also: Companions = (), max_bytes: int = 0
+    ) -> Record:
+        return await self._write(Create(key, value, facts, also, max_bytes=max_bytes))
 
     async def update(
-        self, key: Key, value: JsonObject, facts: Facts, *, expected: int, also: Companions = ()
+        self, key: Key, value: JsonObject, facts: Facts, *, expected: int, also: Companions = (), max_bytes: int = 0
     ) -> Record:
-        return await self._write(Update(key, value, facts, expected, also))
+        return await self._write(Update(key, value, facts, expected, also, max_bytes))
 
     async def delete(self, key: Key, *, expected: int | None = None, also: Companions = ()) -> Record:
         return await self._write(Delete(key, expected, also))

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import msgspec
 
-from .errors import AlreadyExists, ClaimTaken, Conflict, NotFound
+from .errors import AlreadyExists, ClaimTaken, Conflict, NotFound, ValueTooLarge
 from .store import Change, Facts, JsonObject, Key, Record
 
 _encode = msgspec.json.Encoder().encode
@@ -23,7 +23,8 @@ _decode_fields = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 class Create:
     """A new object. `also`: writes of other objects that are committed with this one, or not at all.
 
-    `claim` is for a write in `also`: what the refusal names when the object exists.
+    `claim` is for a write in `also`: what the refusal names when the object exists. `max_bytes` bounds the encoded
+    object; 0: no bound.
     """
 
     key: Key
@@ -31,6 +32,7 @@ class Create:
     facts: Facts
     also: tuple[Create | Delete, ...] = ()
     claim: str = ""
+    max_bytes: int = 0
 
 
 @dataclass(slots=True)
@@ -40,6 +42,7 @@ class Update:
     facts: Facts
     expected: int
     also: tuple[Create | Delete, ...] = ()
+    max_bytes: int = 0
 
 
 @dataclass(slots=True)
@@ -201,7 +204,8 @@ class Batch:
     def add(self, write: Write) -> Change:
         """Check the write and those in its `also`, and append their changes; return the change of the first.
 
-        Raises `AlreadyExists`, `NotFound`, `Conflict`, `ClaimTaken`, and leaves the batch unchanged then.
+        Raises `AlreadyExists`, `NotFound`, `Conflict`, `ClaimTaken`, `ValueTooLarge`, and leaves the batch unchanged
+        then.
         """
         current = self._check(write)
         others = [(other, self._check_companion(other)) for other in write.also]
@@ -251,7 +255,10 @@ class Batch:
         key, facts = write.key, write.facts
         revision = self._revision + 1
         value = {**write.value, "metadata": {**write.value["metadata"], "resourceVersion": str(revision)}}
-        record = Record(key, revision, _encode(value), facts)
+        encoded = _encode(value)
+        if write.max_bytes and len(encoded) > write.max_bytes:
+            raise ValueTooLarge(f"{key.resource} {key.namespace}/{key.name} has {len(encoded)} bytes")
+        record = Record(key, revision, encoded, facts)
         if current is not None:
             self._claims.update(dict.fromkeys(current.facts.claims))
         self._claims.update(dict.fromkeys(facts.claims, key))

@@ -135,18 +135,24 @@ class Store(Protocol):
         """Whether an update is to write the object even if nothing in it changes, so that it gets its current key."""
         ...
 
-    async def create(self, key: Key, value: JsonObject, facts: Facts, *, also: Companions = ()) -> Record:
-        """Store a new object. Raises `AlreadyExists`, `ClaimTaken`.
+    async def create(
+        self, key: Key, value: JsonObject, facts: Facts, *, also: Companions = (), max_bytes: int = 0
+    ) -> Record:
+        """Store a new object. Raises `AlreadyExists`, `ClaimTaken`, `ValueTooLarge`.
 
         `also` are writes of other objects that this and the other methods carry out in the same commit, or not at all.
-        `ClaimTaken` is also raised when one of them creates an object that exists.
+        `ClaimTaken` is also raised when one of them creates an object that exists. `max_bytes` bounds the encoded
+        object; 0: no bound.
         """
         ...
 
     async def update(
-        self, key: Key, value: JsonObject, facts: Facts, *, expected: int, also: Companions = ()
+        self, key: Key, value: JsonObject, facts: Facts, *, expected: int, also: Companions = (), max_bytes: int = 0
     ) -> Record:
-        """Replace the object if its revision is still `expected`. Raises `NotFound`, `Conflict`, `ClaimTaken`."""
+        """Replace the object if its revision is still `expected`.
+
+        Raises `NotFound`, `Conflict`, `ClaimTaken`, `ValueTooLarge`.
+        """
         ...
 
     async def delete(self, key: Key, *, expected: int | None = None, also: Companions = ()) -> Record:

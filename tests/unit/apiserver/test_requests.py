@@ -8,8 +8,9 @@ from collections.abc import AsyncIterator
 import pytest
 
 from bridgehead.apiserver.http.user import User
+from bridgehead.apiserver.registry import registry
 from bridgehead.apiserver.registry.expiry import expire_once
-from tests.unit.apiserver.customresources.definitions import define, definition, version
+from tests.unit.apiserver.customresources.definitions import crontab, define, definition, version
 from tests.unit.apiserver.customresources.definitions import url as crontabs_url
 from tests.unit.apiserver.world import ADMIN, TABLE, World, open_world
 
@@ -136,6 +137,24 @@ async def test_json_is_indented_for_browsers_and_curl(world):
 
 
 # --- refusals
+
+
+async def test_an_object_must_not_be_larger_than_etcd_takes(world, monkeypatch):
+    monkeypatch.setattr(registry, "_MAX_BYTES", 2000)
+    monkeypatch.setattr(registry, "_MAX_CUSTOM_BYTES", 1000)
+    await define(world, definition(version("v1")))
+    created = await world.create(CONFIG_MAPS, config_map())
+    large = {"data": {"k": "x" * 2000}}
+    for answer in (
+        await world.call("POST", CONFIG_MAPS, config_map("two") | large),
+        await world.patch(f"{CONFIG_MAPS}/one", large),
+        await world.call("POST", crontabs_url(), crontab(spec={"cronSpec": "* * * * *", "image": "x" * 1000})),
+    ):
+        assert answer.status == 500
+        assert (answer.json["message"], "reason" in answer.json) == ("etcdserver: request is too large", False)
+    assert await world.get(f"{CONFIG_MAPS}/one") == created
+    assert (await world.call("GET", f"{CONFIG_MAPS}/two")).status == 404
+    assert (await world.patch(f"{CONFIG_MAPS}/one", {"data": {"k": "x" * 1000}})).status == 200
 
 
 async def test_a_path_of_no_api_is_answered_by_a_text(world):
@@ -676,6 +695,18 @@ async def test_a_binding_sets_the_node_once(world):
     assert [c["status"] for c in pod["status"]["conditions"] if c["type"] == "PodScheduled"] == ["True"]
     again = await world.call("POST", f"{PODS}/p/binding", body)
     assert (again.status, again.json["reason"]) == (409, "Conflict")
+
+
+async def test_a_binding_in_its_older_form_names_the_pod(world):
+    await create_pod(world)
+    url = "/api/v1/namespaces/default/bindings"
+    body = {"metadata": {"name": "p"}, "target": {"kind": "Node", "name": "node1"}}
+    answer = await world.call("POST", f"{PODS}/p/binding", {**body, "metadata": {"name": "q"}})
+    assert (answer.status, answer.json["message"]) == (400, "name in URL does not match name in Binding object")
+    assert (await world.call("POST", url, {**body, "metadata": {"name": "q"}})).status == 404
+    assert (await world.call("GET", url)).status == 405
+    assert (await world.call("POST", url, body)).json["status"] == "Success"
+    assert (await world.get(f"{PODS}/p"))["spec"]["nodeName"] == "node1"
 
 
 async def test_an_eviction_deletes_the_pod(world):

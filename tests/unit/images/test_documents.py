@@ -31,6 +31,14 @@ def test_manifests_are_written_with_their_schema_version_and_type() -> None:
         assert documents.parse_document(written) == document
 
 
+@pytest.mark.parametrize("content", [b"[" * 100_000, b'{"a": ' * 100_000, b'{"schemaVersion": "\xff"}', b"\xff"])
+def test_documents_that_no_parser_takes_are_refused(content: bytes) -> None:
+    for parse in (documents.parse_document, lambda content: documents.parse_config(content, 1)):
+        with pytest.raises(BadImage):
+            parse(content)
+    assert documents.describe_errors(content) == ""
+
+
 def encode(**fields: Any) -> bytes:
     return json.dumps({"schemaVersion": 2, **fields}).encode()
 

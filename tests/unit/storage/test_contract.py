@@ -24,6 +24,7 @@ from bridgehead.storage import (
     Store,
     StoreBroken,
     TooOld,
+    ValueTooLarge,
     Watch,
     open_store,
 )
@@ -430,6 +431,22 @@ async def test_many_readers_do_not_block_the_event_loop(store: Store) -> None:
     assert {reader.result()[0].record.key.name for reader in readers} == {"a"}
     for watch in watches:
         watch.close()
+
+
+# --- sizes -----------------------------------------------------------------------------------------------
+
+
+async def test_a_writer_may_bound_the_size(store: Store) -> None:
+    key, value = Key("pods", "default", "a"), {"metadata": {"name": "a"}, "spec": "x" * 100}
+    with pytest.raises(ValueTooLarge):
+        await store.create(key, value, Facts(), max_bytes=100)
+    assert store.get(key) is None
+    record = await store.create(key, value, Facts(), max_bytes=200)
+    assert record.revision == 1, "a refused write has no revision"
+    with pytest.raises(ValueTooLarge):
+        await store.update(key, {**value, "more": "x" * 100}, Facts(), expected=1, max_bytes=200)
+    assert store.get(key) == record
+    await store.update(key, {**value, "more": "x" * 100}, Facts(), expected=1)
 
 
 # --- closing ---------------------------------------------------------------------------------------------

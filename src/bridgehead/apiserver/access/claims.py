@@ -84,7 +84,7 @@ def issuer_of(token: str) -> str | None:
         return None
     try:
         return _decode_issued(urlsafe_b64decode(parts[1] + "=" * (-len(parts[1]) % 4))).iss
-    except (binascii.Error, ValueError, msgspec.DecodeError):
+    except (binascii.Error, ValueError, msgspec.DecodeError, RecursionError):
         return None
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
 
 import msgspec
 
@@ -37,15 +38,28 @@ _SUBRESOURCE_KINDS: dict[str, tuple[str, str, str, list[str]]] = {
     "finalize": ("Namespace", "", "v1", ["update"]),
 }
 
-# Kinds that can only be created and are not stored: (group, version, plural, kind, namespaced).
-REVIEWS: tuple[tuple[str, str, str, str, bool], ...] = (
-    ("authentication.k8s.io", "v1", "selfsubjectreviews", "SelfSubjectReview", False),
-    ("authentication.k8s.io", "v1", "tokenreviews", "TokenReview", False),
-    ("authorization.k8s.io", "v1", "localsubjectaccessreviews", "LocalSubjectAccessReview", True),
-    ("authorization.k8s.io", "v1", "selfsubjectaccessreviews", "SelfSubjectAccessReview", False),
-    ("authorization.k8s.io", "v1", "selfsubjectrulesreviews", "SelfSubjectRulesReview", False),
-    ("authorization.k8s.io", "v1", "subjectaccessreviews", "SubjectAccessReview", False),
+
+class CreatedKind(NamedTuple):
+    """A kind that can only be created, and is not stored."""
+
+    group: str
+    version: str
+    plural: str
+    kind: str
+    namespaced: bool
+
+
+REVIEWS = (
+    CreatedKind("authentication.k8s.io", "v1", "selfsubjectreviews", "SelfSubjectReview", False),
+    CreatedKind("authentication.k8s.io", "v1", "tokenreviews", "TokenReview", False),
+    CreatedKind("authorization.k8s.io", "v1", "localsubjectaccessreviews", "LocalSubjectAccessReview", True),
+    CreatedKind("authorization.k8s.io", "v1", "selfsubjectaccessreviews", "SelfSubjectAccessReview", False),
+    CreatedKind("authorization.k8s.io", "v1", "selfsubjectrulesreviews", "SelfSubjectRulesReview", False),
+    CreatedKind("authorization.k8s.io", "v1", "subjectaccessreviews", "SubjectAccessReview", False),
 )
+# The older form of pods/binding: the Binding names the pod.
+BINDINGS = CreatedKind("", "v1", "bindings", "Binding", True)
+CREATED_KINDS = (BINDINGS, *REVIEWS)
 
 
 class Discovery:
@@ -159,7 +173,7 @@ def _groups(table: Iterable[Resource]) -> dict[str, dict[str, list[JsonObject]]]
         entries += [_subresource(resource, name) for name in resource.subresources]
         if resource.definition is None:
             own.add(resource.group)
-    for group, version, plural, kind, namespaced in REVIEWS:
+    for group, version, plural, kind, namespaced in CREATED_KINDS:
         own.add(group)
         found.setdefault(group, {}).setdefault(version, []).append(
             {

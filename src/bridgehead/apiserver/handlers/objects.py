@@ -40,7 +40,7 @@ from bridgehead.apiserver.resource import Change, JsonObject, Resource
 from bridgehead.storage import Record, Store
 
 from .apply import Applier
-from .discovery import REVIEWS
+from .discovery import BINDINGS, REVIEWS
 from .options import attributes_of, delete_attributes, is_dry_run, parse_delete_options, parse_writer
 from .rendering import Rendering
 from .scale_views import SCALE_COLUMNS
@@ -81,6 +81,8 @@ class Handlers:
 
     async def handle(self, request: Request) -> Response:
         info = request.info
+        if (info.group, info.version, info.resource) == BINDINGS[:3]:
+            return await self._bind(request)
         resource = self._registry.find(info.group, info.version, info.resource)
         if resource is None:
             raise self._not_served(info)
@@ -113,6 +115,16 @@ class Handlers:
             raise self._not_served(info)
         self._rendering.check_acceptable(request, resource)
         return await handler(request, resource)
+
+    async def _bind(self, request: Request) -> Response:
+        """Create a Binding in its older form. Raises a 404 or a 405."""
+        info = request.info
+        pods = self._registry.find("", "v1", "pods")
+        if info.verb != "create" or info.name or not info.namespace:
+            raise method_not_allowed()
+        if pods is None:
+            raise not_found_path()
+        return await self._rendering.other(request.header(b"accept"), await self._subresources.bind(request, pods))
 
     def _not_served(self, info: RequestInfo) -> ApiStatus:
         """Return the error for a path without a resource: a `Status` if it is in an API of Kubernetes' own."""

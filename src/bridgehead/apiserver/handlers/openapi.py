@@ -26,6 +26,7 @@ from bridgehead.apiserver.http.worker import LONG_BYTES, run_long
 from bridgehead.apiserver.resource import JsonObject, Resource
 from bridgehead.apiserver.table import ResourceTable
 
+from .discovery import CREATED_KINDS, CreatedKind
 from .external import ExternalApi
 from .openapi_enums import with_enums
 from .openapi_protobuf import encode_document
@@ -75,7 +76,7 @@ class OpenApi:
         self._load = load
         self._revision = -1
         self._external: tuple[ExternalApi, ...] = ()
-        self._group_versions: dict[str, tuple[Resource, ...]] = {}
+        self._group_versions: dict[str, tuple[Resource | CreatedKind, ...]] = {}
         self._hashes: dict[str, str] = {}  # by path
         self._built: dict[tuple[str, str], tuple[str, bytes]] = {}  # by path and media type: hash, document
 
@@ -109,13 +110,13 @@ class OpenApi:
         if self._revision == self._table.revision:
             return
         self._revision = self._table.revision
-        grouped: dict[str, list[Resource]] = {}
-        for resource in self._table:
+        grouped: dict[str, list[Resource | CreatedKind]] = {}
+        for resource in (*self._table, *CREATED_KINDS):
             root = f"apis/{resource.group}" if resource.group else "api"
             grouped.setdefault(f"{root}/{resource.version}", []).append(resource)
         self._group_versions = {gv: tuple(resources) for gv, resources in grouped.items()}
         self._hashes = {f"/openapi/v3/{gv}": _hash(resources) for gv, resources in grouped.items()}
-        self._hashes["/openapi/v2"] = _hash(self._table, self._external)
+        self._hashes["/openapi/v2"] = _hash((*self._table, *CREATED_KINDS), self._external)
         for path, content_type in list(self._built):
             if self._built[path, content_type][0] != self._hashes.get(path):
                 del self._built[path, content_type]
@@ -147,7 +148,7 @@ class OpenApi:
             return Response(200, body, content_type, (*headers, (b"content-encoding", b"gzip")))
         return Response(200, await run_long(LONG_BYTES, lambda: gzip.decompress(body)), content_type, headers)
 
-    def _version_3(self, resources: Iterable[Resource]) -> JsonObject:
+    def _version_3(self, resources: Iterable[Resource | CreatedKind]) -> JsonObject:
         paths, definitions = self._paths(resources, _body_3, 3)
         return {
             "openapi": "3.0.0",
@@ -159,7 +160,7 @@ class OpenApi:
         }
 
     def _version_2(self) -> JsonObject:
-        paths, definitions = self._paths(self._table, _body_2, 2)
+        paths, definitions = self._paths((*self._table, *CREATED_KINDS), _body_2, 2)
         return {
             "swagger": "2.0",
             "info": _INFO,
@@ -176,7 +177,7 @@ class OpenApi:
         return document
 
     def _paths(
-        self, resources: Iterable[Resource], body: Body, version: int
+        self, resources: Iterable[Resource | CreatedKind], body: Body, version: int
     ) -> tuple[JsonObject, dict[str, JsonObject]]:
         """Return the paths of `resources`, and every definition that they need, by name."""
         definitions = self._load()
@@ -184,6 +185,11 @@ class OpenApi:
         paths: JsonObject = {}
         roots = {f"{_META}Status", f"{_META}DeleteOptions", f"{_META}Patch"}
         for resource in resources:
+            if isinstance(resource, CreatedKind):
+                name = kinds[resource.group, resource.version, resource.kind]
+                roots.add(name)
+                paths |= created_paths(resource, name, body)
+                continue
             if resource.definition is None:
                 name = kinds[resource.group, resource.version, resource.kind]
             else:
@@ -198,10 +204,16 @@ def _list_name(resource: Resource, name: str) -> str:
     return f"{name}List" if resource.definition is None else resource.definition.list_name
 
 
-def _hash(resources: Iterable[Resource], external: Iterable[ExternalApi] = ()) -> str:
-    names = sorted(f"{r.id} {r.version} {r.definition.digest if r.definition else ''}" for r in resources)
+def _hash(resources: Iterable[Resource | CreatedKind], external: Iterable[ExternalApi] = ()) -> str:
+    names = sorted(map(_identity, resources))
     names += [f"{api.group}/{api.version} {api.openapi_hash} {len(api.paths)}" for api in external]
     return hashlib.sha256(f"{SCHEMA_VERSION} {','.join(names)}".encode()).hexdigest().upper()
+
+
+def _identity(resource: Resource | CreatedKind) -> str:
+    if isinstance(resource, CreatedKind):
+        return ".".join((resource.plural, resource.group, resource.version))
+    return f"{resource.id} {resource.version} {resource.definition.digest if resource.definition else ''}"
 
 
 def closure(definitions: dict[str, JsonObject], roots: Iterable[str]) -> set[str]:
@@ -285,7 +297,7 @@ def resource_paths(resource: Resource, name: str, body: Body) -> JsonObject:
     root = f"/apis/{resource.group}/{resource.version}" if resource.group else f"/api/{resource.version}"
     where = f"{root}/namespaces/{{namespace}}" if resource.namespaced else root
     collection, item = f"{where}/{resource.plural}", f"{where}/{resource.plural}/{{name}}"
-    operations = _Operations(resource, name, body)
+    operations = _Operations(resource, name, body, _list_name(resource, name))
     scope = [operations.path_parameter("namespace")] if resource.namespaced else []
     named = [operations.path_parameter("name"), *scope]
     types = PATCH_TYPES if resource.definition is None else CUSTOM_PATCH_TYPES
@@ -322,16 +334,28 @@ def resource_paths(resource: Resource, name: str, body: Body) -> JsonObject:
     return paths
 
 
+def created_paths(kind: CreatedKind, name: str, body: Body) -> JsonObject:
+    """Return the path of a kind that can only be created."""
+    root = f"/apis/{kind.group}/{kind.version}" if kind.group else f"/api/{kind.version}"
+    where = f"{root}/namespaces/{{namespace}}" if kind.namespaced else root
+    operations = _Operations(kind, name, body)
+    scope = [operations.path_parameter("namespace")] if kind.namespaced else []
+    return {f"{where}/{kind.plural}": {"post": operations.write("post", "create", [JSON]), "parameters": scope}}
+
+
 class _Operations:
-    def __init__(self, resource: Resource, name: str, body: Body) -> None:
+    """Operations of a resource whose definition is `name`. `list_name` is that of its lists."""
+
+    def __init__(self, resource: Resource | CreatedKind, name: str, body: Body, list_name: str = "") -> None:
         self._resource = resource
         self._name = name
+        self._list_name = list_name
         self._body = body
         self._is_3 = "content" in body(name, [JSON])
         self._gvk = {"group": resource.group, "version": resource.version, "kind": resource.kind}
 
     def list(self) -> JsonObject:
-        return self._operation("list", _LIST_PARAMETERS, _list_name(self._resource, self._name))
+        return self._operation("list", _LIST_PARAMETERS, self._list_name)
 
     def get(self) -> JsonObject:
         return self._operation("get", (), self._name)

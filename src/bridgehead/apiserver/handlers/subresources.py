@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from typing import Any
 
 import msgspec
@@ -60,7 +61,7 @@ class Subresources:
             ("scale", "get"): self._get_scale,
             ("scale", "update"): self._put_scale,
             ("scale", "patch"): self._put_scale,
-            ("binding", "create"): self._bind,
+            ("binding", "create"): self.bind,
             ("eviction", "create"): self._evict,
             ("token", "create"): self._token_requests.create,
             ("finalize", "update"): self._finalize,
@@ -146,9 +147,14 @@ class Subresources:
         obj = {**obj, "kind": name, "apiVersion": f"{group}/{version}" if group else version, "metadata": metadata}
         return await self._registry.admission.admit(attributes_of(request, resource, CREATE, kind=kind), obj, {})
 
-    async def _bind(self, request: Request, resource: Resource) -> Response:
-        info = request.info
+    async def bind(self, request: Request, resource: Resource) -> Response:
+        """Assign a pod to a node. The pod is that of the path, or, for a path without one, that of the Binding."""
         binding = await decode_kind(request, "", "v1", "Binding", self._binding)
+        info, name = request.info, binding.get("metadata", {}).get("name", "")
+        if not info.name:
+            info = request.info = replace(info, resource=resource.plural, name=name, subresource=BINDING)
+        if name != info.name:
+            raise bad_request("name in URL does not match name in Binding object")
         binding = await self._admit(request, resource, binding, ("", "v1", "Binding"))
         target = binding.get("target", {})
         node = target.get("name", "")

@@ -1,6 +1,8 @@
 """HTTP: the server, and requests and responses as values.
 
 server            the HTTPS server
+accepting         acceptance of connections, and the bound on those of unauthenticated clients
+peer_protocol     a client's connection
 socket_protocol   WebSockets
 spdy_upgrade      SPDY connections, presented as WebSockets
 tunnel            upgraded connections that the application takes over

@@ -121,7 +121,9 @@ class Acceptor:
             except OSError as error:
                 if error.errno not in _NO_RESOURCES:
                     raise
-                self._pause(error)
+                # The oldest connection makes room; this method is called again as long as clients wait.
+                if not self._newcomers.close_oldest():
+                    self._pause(error)
                 return
             connection.setblocking(False)
             handshake = self._loop.create_task(self._open(connection))
@@ -129,9 +131,8 @@ class Acceptor:
             handshake.add_done_callback(self._handshakes.discard)
 
     def _pause(self, error: OSError) -> None:
-        """Accept again a little later. The oldest connection that nobody needs makes room."""
+        """Accept again a little later, because all connections are those of authenticated clients."""
         log.warning("can't accept a connection: %s", error.strerror)
-        self._newcomers.close_oldest()
         self._loop.remove_reader(self._listener)
         self._timer = self._loop.call_later(_PAUSE_SECONDS, self._loop.add_reader, self._listener, self._accept)
 

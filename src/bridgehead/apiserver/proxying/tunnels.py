@@ -90,7 +90,7 @@ async def _await_head(request: Request, reader: asyncio.StreamReader) -> bytes:
 
 
 async def _leave(request: Request) -> None:
-    """Wait until the client has left. An upgrade has no body (see `http.server`)."""
+    """Wait until the client has left. An upgrade has no body (see `http.peer_protocol`)."""
     while (await request.receive())["type"] != "http.disconnect":
         pass
 

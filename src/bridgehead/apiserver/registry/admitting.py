@@ -19,6 +19,7 @@ from bridgehead.apiserver.resource import JsonObject, Resource
 
 from .attempts import Attempts, Draft, with_managers
 from .ownership import FIELD
+from .request_checks import check_identity, check_url
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +69,7 @@ class WriteAdmission:
         if entries:
             meta[FIELD] = entries
         obj = await mutate(self._mutators, attributes, obj, {})
-        obj.setdefault("metadata", {})
+        check_url(attributes.resource, namespace, "", obj.setdefault("metadata", {}))
         return obj
 
     async def mutate_changed(self, draft: Draft, subresource: str, size: int) -> None:
@@ -85,6 +86,7 @@ class WriteAdmission:
         wanted = await run_long(size, partial(self._attempts.completed, self._resource, draft))
         old = with_managers(draft.old, draft.before)
         admitted = await mutate(self._mutators, attributes, self._show(wanted), self._show(old))
+        check_identity(self._resource, admitted.setdefault("metadata", {}), draft.old)
         wanted = admitted if self._view is None else self._view.merge(wanted, admitted)
         wanted.setdefault("metadata", {})
         again = partial(self._attempts.default_changed, self._resource, wanted, draft.old, subresource)

@@ -23,13 +23,14 @@ from bridgehead.apiserver.errors import (
     not_found,
     not_found_path,
     terminating_resource,
+    too_large_object,
     unavailable,
 )
 from bridgehead.apiserver.fieldmanagement.managers import SERVER, Writer
 from bridgehead.apiserver.http.worker import LONG_BYTES, run_long
 from bridgehead.apiserver.resource import Change, JsonObject, Resource
 from bridgehead.apiserver.table import ResourceTable
-from bridgehead.storage import AlreadyExists, ClaimTaken, Conflict, Facts, Key, NotFound, Record, Store
+from bridgehead.storage import AlreadyExists, ClaimTaken, Conflict, Facts, Key, NotFound, Record, Store, ValueTooLarge
 
 from . import metadata
 from .admitting import View, WriteAdmission
@@ -41,6 +42,12 @@ from .request_checks import check_preconditions, check_url
 # An attempt fails only when another write succeeds, so the system as a whole makes progress. This bound ends a bug.
 _ATTEMPTS = 200
 
+# Bounds of an object that a client writes, encoded as JSON. etcd's bound of a request is 1.5 MiB, and Kubernetes stores
+# its own kinds in protobuf, which has about half the size. Without a bound, small patches grow an object for ever, and
+# every watcher gets it.
+_MAX_CUSTOM_BYTES = 3 * 512 * 1024
+_MAX_BYTES = 2 * _MAX_CUSTOM_BYTES
+
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.decode
 
@@ -51,6 +58,10 @@ class Deleted:
 
     record: Record
     gone: bool
+
+
+def _max_bytes(resource: Resource) -> int:
+    return _MAX_BYTES if resource.definition is None else _MAX_CUSTOM_BYTES
 
 
 class Registry:
@@ -172,6 +183,7 @@ class Registry:
         base = meta.get("generateName", "") if not meta.get("name") else ""
         metadata.initialize(obj, resource, namespace, self._attempts.now())
         refused: set[str] = set()
+        max_bytes = 0 if attributes is None else _max_bytes(resource)
         choose = partial(
             self._attempts.candidate, resource, obj, base, entries, refused, is_completed=admission.changes
         )
@@ -189,12 +201,14 @@ class Registry:
                     record = Record(key, 0, _encode(candidate), facts)
                 else:
                     also = self._attempts.companions(resource, candidate, None)
-                    record = await self.store.create(key, candidate, facts, also=also)
+                    record = await self.store.create(key, candidate, facts, also=also, max_bytes=max_bytes)
                 admission.warn(new.warnings)
                 return record
             except AlreadyExists:
                 if not base or attempt == _ATTEMPTS - 1:
                     raise already_exists(resource, key.name) from None
+            except ValueTooLarge:
+                raise too_large_object() from None
             except ClaimTaken as error:
                 refused.add(error.claim)
         raise unavailable("the addresses and ports of this request are taken as fast as they are chosen; try again")
@@ -221,6 +235,7 @@ class Registry:
         """
         refused: set[str] = set()
         admission = WriteAdmission(self.admission, self._attempts, resource, attributes, view)
+        max_bytes = 0 if attributes is None else _max_bytes(resource)
         for _ in range(_ATTEMPTS):
             current = await self._latest(resource, namespace, name)
             base = await self.served(resource, current)
@@ -232,9 +247,11 @@ class Registry:
             changed = await run_long(longest, finish)
             await admission.validate_changed(changed.obj, draft)
             try:
-                record = await self._store_changed(resource, current, changed, dry_run=dry_run)
+                record = await self._store_changed(resource, current, changed, max_bytes, dry_run=dry_run)
             except Conflict:
                 continue
+            except ValueTooLarge:
+                raise too_large_object() from None
             except ClaimTaken as error:
                 refused.add(error.claim)
             except NotFound:
@@ -244,7 +261,9 @@ class Registry:
                 return record
         raise conflict(resource, name)
 
-    async def _store_changed(self, resource: Resource, current: Record, changed: Changed, *, dry_run: bool) -> Record:
+    async def _store_changed(
+        self, resource: Resource, current: Record, changed: Changed, max_bytes: int, *, dry_run: bool
+    ) -> Record:
         """Store a changed object; remove it if its deletion is complete. Raises the store's errors."""
         new, converter, facts = changed.obj, resource.converter, changed.facts
         is_current = converter is None or converter.is_in_storage_version(current)
@@ -260,7 +279,9 @@ class Registry:
             also = self._attempts.companions(resource, None, new)
             await self.store.delete(current.key, expected=current.revision, also=also)
             return Record(current.key, current.revision, _encode(new), facts)
-        return await self.store.update(current.key, new, facts, expected=current.revision, also=changed.also)
+        return await self.store.update(
+            current.key, new, facts, expected=current.revision, also=changed.also, max_bytes=max_bytes
+        )
 
     async def delete(
         self,

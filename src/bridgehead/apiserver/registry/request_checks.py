@@ -33,6 +33,15 @@ def check_url(resource: Resource, namespace: str, name: str, meta: JsonObject) -
         check_name(meta["name"], name)
 
 
+def check_identity(resource: Resource, meta: JsonObject, old: JsonObject) -> None:
+    """Raise a 400 or a 422 if admission gave an object another namespace or name than the stored one has."""
+    check_url(resource, old["metadata"].get("namespace", ""), "", meta)
+    name = old["metadata"]["name"]
+    if meta.get("name", name) != name:
+        error = field.invalid("metadata.name", meta["name"], "field is immutable")
+        raise invalid(resource.group, resource.kind, name, [error])
+
+
 def check_resource_version(resource: Resource, obj: JsonObject, name: str) -> None:
     """Raise a 422 for an update without the version of the object that it changes."""
     if obj.get("metadata", {}).get("resourceVersion") in (None, "", "0"):

@@ -32,6 +32,7 @@ ReportEvent = Callable[[str, EventType, str, str], None]
 ReadPassword = Callable[[str, str], Awaitable[str]]
 
 _LARGEST_TTL = 255
+_START_SECONDS = 15.0  # after the first configuration, in which a rollout waits for the sessions of this speaker
 _PASSWORD_SECONDS = 30.0  # between looks at the Secrets in use
 _WHY = "every node that may announce the Service has a route to it"
 
@@ -77,6 +78,7 @@ class BgpAnnouncer:
         self._has_changed = asyncio.Event()
         self._sessions: dict[str, PeerSession] = {}
         self._since: dict[ObjectKey, float] = {}
+        self._started_at = 0.0
         self._bfd = BfdSessions(detector, self._on_bfd)
         # Called after each change of a session.
         self.on_session_change: Callable[[], None] = lambda: None
@@ -87,6 +89,7 @@ class BgpAnnouncer:
         self, view: ClusterView, publications: Mapping[ObjectKey, Publication], changed: Collection[ObjectKey]
     ) -> None:
         self._this_node = view.this_node
+        self._started_at = self._started_at or time.monotonic()
         wanted = _wanted_peers(view)
         if wanted != self._wanted:
             self._wanted = wanted
@@ -153,6 +156,14 @@ class BgpAnnouncer:
         """Whether a peer has not been sent all changes yet."""
         return any(session.statistics.pending for session in self._sessions.values())
 
+    @property
+    def is_starting(self) -> bool:
+        """Whether routers may not have this speaker's routes yet, shortly after it began."""
+        if not self._started_at or time.monotonic() > self._started_at + _START_SECONDS:
+            return False
+        sessions = self._sessions
+        return any(name not in sessions or not sessions[name].was_established for name in self._wanted)
+
     def peer_states(self) -> list[PeerState]:
         """Return the sessions, by name."""
         return [
@@ -214,6 +225,7 @@ class BgpAnnouncer:
             peer_asn=int(peer_asn),
             router_id=peer.router_id or router_id_of(local, self._this_node),
             hold_time=HOLD_SECONDS if peer.hold_time is None else peer.hold_time,
+            keepalive_time=peer.keepalive_time or 0,
             password=password,
             # As FRR: an external peer is on the link, unless the configuration says otherwise.
             ttl=_LARGEST_TTL if peer.ebgp_multi_hop else 0 if is_internal else 1,
@@ -235,7 +247,7 @@ class BgpAnnouncer:
                     continue
                 with contextlib.suppress(LookupError):  # the session goes on with the password that it has
                     if await self._password(peer) != session.settings.password:
-                        session.restart()
+                        session.restart("its password has changed")
 
     def _on_session(self, session: PeerSession) -> None:
         self.on_session_change()
@@ -263,8 +275,10 @@ def unsupported_options(peer: Peer, profile: BfdProfile | None) -> list[str]:
     """Return what this speaker does otherwise than a peer's object asks for, for Events."""
     found = []
     hold_time = HOLD_SECONDS if peer.hold_time is None else peer.hold_time
-    if peer.keepalive_time is not None and peer.keepalive_time != hold_time // 3:
-        found.append(f"keepaliveTime {peer.keepalive_time}s is ignored: it is a third of the hold time, {hold_time}s")
+    if peer.keepalive_time is not None and peer.keepalive_time > hold_time // 3:
+        found.append(
+            f"keepaliveTime {peer.keepalive_time}s is ignored: a third of the hold time, {hold_time}s, is less"
+        )
     if peer.passive:
         found.append("passive mode is ignored: this speaker connects to its peers")
     if profile is not None and profile.echo_mode:

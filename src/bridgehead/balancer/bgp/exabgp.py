@@ -21,7 +21,8 @@ _LONGEST_PASSWORD = 80  # TCP_MD5SIG_MAXKEYLEN
 class SessionSettings(NamedTuple):
     """All that a session is configured by. `peer_asn` 0: any other than `my_asn`.
 
-    `next_hops`: this node's address in each IP family whose routes the session has. `ttl` 0: the kernel's default.
+    `keepalive_time` 0: a third of the hold time. `ttl` 0: the kernel's default. `next_hops`: this node's address in
+    each IP family whose routes the session has.
     """
 
     local_address: IpAddress
@@ -31,6 +32,7 @@ class SessionSettings(NamedTuple):
     peer_asn: int
     router_id: str
     hold_time: int = HOLD_SECONDS
+    keepalive_time: int = 0
     password: str = ""
     ttl: int = 0
     graceful_restart: bool = False

@@ -9,6 +9,7 @@ read it again while any peer has queued routes, so a peer that does not read wou
 
 from __future__ import annotations
 
+import contextlib
 import os
 import select
 import signal
@@ -21,7 +22,7 @@ from bridgehead.network.syscalls import set_parent_death_signal, set_process_nam
 
 from .exabgp_messages import Answer, Request, parse_request, render
 
-_STDIN, _STDOUT = 0, 1
+_STDIN, _STDOUT, _STDERR = 0, 1, 2
 _READ_BYTES = 1 << 16
 _REQUESTS_AT_ONCE = 25  # then the sessions have their turn
 _TICK_SECONDS = 0.5  # between looks at a session's timers, which are whole seconds
@@ -66,14 +67,18 @@ def _as_number(open_message: Any) -> int:
 
 
 class _Session:
-    """One session. Raises ValueError if ExaBGP refuses the configuration."""
+    """One session, as a request of the kind "open" asks for. Raises ValueError if ExaBGP refuses the configuration.
 
-    def __init__(self, name: str, configuration: str, number: int, report: Report) -> None:
+    `number`: of the session before.
+    """
+
+    def __init__(self, request: Request, number: int, report: Report) -> None:
         from exabgp.configuration.configuration import Configuration
         from exabgp.reactor.api import API
         from exabgp.reactor.peer import Peer
 
-        parsed = Configuration([configuration], text=True)
+        name = request.peer
+        parsed = Configuration([request.text], text=True)
         if not parsed.reload():
             raise ValueError(str(parsed.error))
         (neighbor,) = parsed.neighbors.values()
@@ -84,6 +89,7 @@ class _Session:
         self.processes.number = number
         self._report = report
         self._name = name
+        self._keepalive_seconds = request.number
         self._routes = API(None)
         self._peer = Peer(neighbor, self)
         self._must_run_soon = False
@@ -132,6 +138,11 @@ class _Session:
         if found is not None and found is not self._open_message:
             self._open_message = found
             self._report(Answer("open", self._name, _as_number(found)))
+            if self._keepalive_seconds:
+                # ExaBGP always takes a third of the hold time that was negotiated just now.
+                hold_time = self._peer.proto.negotiated.holdtime
+                seconds = min(self._keepalive_seconds, hold_time.keepalive())
+                hold_time.keepalive = lambda: seconds
 
     def watch(self, poller: select.poll) -> float:
         """Register the socket. Return after how many seconds the session needs a turn, whatever happens."""
@@ -165,6 +176,8 @@ class _Sessions:
     def __init__(self) -> None:
         self._sessions: dict[str, _Session] = {}
         self._numbers: dict[str, int] = {}  # of sessions that have ended
+        self._answers = os.dup(_STDOUT)
+        os.dup2(_STDERR, _STDOUT)  # a print somewhere in ExaBGP is no answer
         self._unread = b""
         self._waiting: list[bytes] = []
 
@@ -205,7 +218,7 @@ class _Sessions:
             if name in self._sessions:
                 self._numbers[name] = self._sessions.pop(name).end()
             try:
-                self._sessions[name] = _Session(name, request.text, self._numbers.get(name, 0), self._report)
+                self._sessions[name] = _Session(request, self._numbers.get(name, 0), self._report)
             except ValueError as error:
                 self._report(Answer("closed", name, reason=f"ExaBGP refuses the session: {error}"))
             return
@@ -224,11 +237,10 @@ class _Sessions:
         self._numbers[name] = self._sessions.pop(name).end()
         self._report(Answer("closed", name, reason=reason))
 
-    @staticmethod
-    def _report(answer: Answer) -> None:
+    def _report(self, answer: Answer) -> None:
         data = render(answer)
         while data:
-            data = data[os.write(_STDOUT, data) :]
+            data = data[os.write(self._answers, data) :]
 
 
 def main() -> None:
@@ -236,7 +248,8 @@ def main() -> None:
     set_parent_death_signal(signal.SIGTERM)
     if os.getppid() != parent:  # the speaker ended before the line above
         return
-    set_process_name("exabgp", "bridgehead speaker: ExaBGP")
+    with contextlib.suppress(OSError):
+        set_process_name("exabgp", "bridgehead speaker: ExaBGP")
     from exabgp.environment import getenv
     from exabgp.logger import log
 

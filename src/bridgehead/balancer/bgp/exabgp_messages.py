@@ -22,8 +22,9 @@ class Request(NamedTuple):
     | route | announce or withdraw a route | ExaBGP's text |
     | end of routes | send the end-of-RIB marker of a family | "ipv4" or "ipv6" |
 
-    `number`: the one in the answer "up". A request for a session that has ended since is dropped, so that no route of
-    an ended session gets into its successor.
+    `number`: the one in the answer "up"; of the kind "open" the seconds between KEEPALIVE messages, 0: a third of the
+    hold time. A request for a session that has ended since is dropped, so that no route of an ended session gets into
+    its successor.
     """
 
     kind: RequestKind

@@ -43,9 +43,9 @@ class Channel:
         self._is_closed |= answer is None or answer.kind == "closed"
         self._answers.put_nowait(answer)
 
-    def abandon(self) -> None:
-        """Let `answer` return None, without waiting for the process."""
-        self._answers.put_nowait(None)
+    def abandon(self, reason: str) -> None:
+        """Let `answer` return "closed" with this reason, without waiting for the process."""
+        self._answers.put_nowait(Answer("closed", self._peer, reason=reason))
 
     async def close(self) -> None:
         """End the session, after the peer has been sent all that was requested."""
@@ -73,13 +73,13 @@ class ExaBgp:
         """The last line of the process's log, or ""."""
         return self._last_lines[-1] if self._last_lines else ""
 
-    async def open(self, peer: str, configuration: str) -> Channel:
-        """Begin a session. Raises OSError if ExaBGP cannot be started."""
+    async def open(self, request: Request) -> Channel:
+        """Begin the session that a request of the kind "open" asks for. Raises OSError if ExaBGP cannot be started."""
         async with self._lock:
             if self._process is None:
                 await self._start()
-            channel = self._channels[peer] = Channel(peer, self)
-        self.send(Request("open", peer, text=configuration))
+            channel = self._channels[request.peer] = Channel(request.peer, self)
+        self.send(request)
         return channel
 
     def send(self, request: Request) -> None:

@@ -23,7 +23,7 @@ from ..view import ClusterView, Publication
 Prefix = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Route:
     """A route with its attributes. `local_preference` 0: the default. `communities`: (a, b), or large (a, b, c)."""
 
@@ -32,7 +32,7 @@ class Route:
     communities: frozenset[tuple[int, ...]] = frozenset()
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class _Claim:
     """A route that one advertisement of one address asks for."""
 

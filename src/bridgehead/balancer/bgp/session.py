@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import logging
 import time
 from collections.abc import Awaitable, Callable, Collection
@@ -67,6 +68,7 @@ class PeerSession:
     ) -> None:
         self.name = name
         self.status: Status = "waiting"
+        self.was_established = False
         self.since = time.time()
         self.reason = ""
         self.settings: SessionSettings | None = None
@@ -94,7 +96,9 @@ class PeerSession:
         """End the session because the path to the peer failed, and connect again as soon as possible."""
         if self.status == "established" and self._channel is not None:
             self._request("tear down")
-            self._check_after(_TEARDOWN_SECONDS, self._channel.abandon)
+            self._check_after(
+                _TEARDOWN_SECONDS, functools.partial(self._channel.abandon, "the path to the peer failed")
+            )
 
     def connect(self) -> None:
         """Connect now if there is no session: the path to the peer works again.
@@ -109,12 +113,13 @@ class PeerSession:
         if self.status == "connecting" and self.settings is not None:
             self._attempted_at = time.monotonic()
             self._is_connected = False
-            self._request("open", render_configuration(self.settings))
+            if self._channel is not None:
+                self._channel.request(self._opening(self.settings))
 
-    def restart(self) -> None:
+    def restart(self, reason: str) -> None:
         """End the session and begin it anew, with settings that are looked up again."""
         if self._channel is not None:
-            self._channel.abandon()
+            self._channel.abandon(reason)
 
     async def run(self) -> None:
         """Hold the session until cancelled. Then the peer has no route of this node any more.
@@ -143,7 +148,7 @@ class PeerSession:
         if refusal:
             return refusal
         try:
-            channel = self._channel = await self._exabgp.open(self.name, render_configuration(settings))
+            channel = self._channel = await self._exabgp.open(self._opening(settings))
         except OSError as error:
             return f"cannot start ExaBGP: {error}"
         self._attempted_at = time.monotonic()
@@ -177,6 +182,7 @@ class PeerSession:
             self._is_connected = True
         elif answer.kind == "up":
             self._number = answer.number
+            self.was_established = True
             self._cancel_timer()
             self._change("established", "")
             self._announce_all()
@@ -217,6 +223,9 @@ class PeerSession:
     def _forget_routes(self) -> None:
         self._sent.clear()
         self.statistics.announced = self.statistics.pending = 0
+
+    def _opening(self, settings: SessionSettings) -> Request:
+        return Request("open", self.name, settings.keepalive_time, render_configuration(settings))
 
     def _request(self, kind: RequestKind, text: str = "") -> None:
         if self._channel is not None:

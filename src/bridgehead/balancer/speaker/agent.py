@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from bridgehead.client import ApiClient, EventRecorder, Informer, reference_to
+from bridgehead.heap import trim_heap
 from bridgehead.objects.core import Node, Service
 from bridgehead.objects.endpoint_slices import EndpointSlice, index_by_service
 from bridgehead.objects.kinds import ENDPOINT_SLICES, NODES, SERVICES
@@ -27,9 +28,10 @@ from ..errors import ConfigurationInvalid
 from ..heartbeat_key import OWN_NAMESPACE
 from ..model import Configuration
 from ..view import ClusterView, NodeView, Publication
-from .announcer import Announcer, HandsOver, Held, Observer
+from .announcer import Announcer, HandsOver, Held, Observer, Starts
 from .members import MemberChange, Members, MemberWatch
 from .publications import node_view, publication_of
+from .trimming import trim_service, trim_slice
 
 log = logging.getLogger(__name__)
 
@@ -37,6 +39,8 @@ COMPONENT: Final = "metallb-speaker"  # of Events, as MetalLB's
 _LEAVE_SECONDS: Final = 2.0  # in which other nodes take this one's addresses over before it ends
 _LEAVE_POLL_SECONDS: Final = 0.01
 _REMEMBERED: Final = 50
+_MANY_CHANGES: Final = 100  # Services; so many that the memory for them is worth returning
+_TRIM_SECONDS: Final = 5.0  # after many changes: their statuses are written by then
 
 
 @dataclass(frozen=True)
@@ -72,7 +76,8 @@ class Takeover:
 class SpeakerAgent:
     """Drives announcers, which `make_announcers` returns for the agent as their observer.
 
-    `on_held` gets, for each Service whose announcements changed, what this node announces of it.
+    `on_held` gets, for each Service whose announcements changed, what this node announces of it. `on_members` is called
+    after speakers came or went.
     """
 
     def __init__(
@@ -83,8 +88,10 @@ class SpeakerAgent:
         make_announcers: Callable[[Observer], Sequence[Announcer]],
     ) -> None:
         self._options = options
-        self._services: Informer[Service] = Informer(client, SERVICES)
-        self._slices: Informer[EndpointSlice] = Informer(client, ENDPOINT_SLICES, indexes={"service": index_by_service})
+        self._services: Informer[Service] = Informer(client, SERVICES, trim=trim_service)
+        self._slices: Informer[EndpointSlice] = Informer(
+            client, ENDPOINT_SLICES, indexes={"service": index_by_service}, trim=trim_slice
+        )
         self._nodes: Informer[Node] = Informer(client, NODES)
         self.recorder = EventRecorder(client, COMPONENT, options.node_name)
         self.configuration = ConfigurationWatch(
@@ -106,11 +113,13 @@ class SpeakerAgent:
         self._wake = asyncio.Event()
         self._synced = asyncio.Event()
         self._is_leaving = False
+        self._trimming: asyncio.TimerHandle | None = None
         self.takeovers: deque[Takeover] = deque(maxlen=_REMEMBERED)
         self.takeover_count = 0
         # What announcers add to the status page, by protocol; each value is fit for JSON.
         self.sections: dict[str, Callable[[], Any]] = {}
         self.on_held: list[Callable[[ObjectKey, tuple[Held, ...]], None]] = []
+        self.on_members: list[Callable[[], None]] = []
         # Gets why the configuration is invalid, "" when it is valid.
         self.on_judged: Callable[[str], None] = lambda error: None
         self.update_count = self.update_error_count = 0
@@ -130,6 +139,20 @@ class SpeakerAgent:
     def held(self) -> Collection[Held]:
         """Return all that this node announces."""
         return [held for held_of_service in self._held.values() for held in held_of_service]
+
+    @property
+    def unstarted_reason(self) -> str:
+        """Why another speaker should not be replaced by a new one yet, "" once this one has begun to announce.
+
+        In a new cluster, whose controller installs the definitions of peers, there is nothing to wait for.
+        """
+        if self.configuration.lacks_kinds:
+            return ""
+        if not self._synced.is_set():
+            return "not all objects are read yet"
+        if any(isinstance(announcer, Starts) and announcer.is_starting for announcer in self.announcers):
+            return "waiting for BGP sessions"
+        return ""
 
     @property
     def unready_reason(self) -> str:
@@ -245,6 +268,12 @@ class SpeakerAgent:
         self.on_held_changed(changed)
         self._report_held()
         self._record_takeover(before)
+        if len(changed) >= _MANY_CHANGES and self._trimming is None:
+            self._trimming = asyncio.get_running_loop().call_later(_TRIM_SECONDS, self._trim)
+
+    def _trim(self) -> None:
+        self._trimming = None
+        trim_heap()
 
     def _publish(self, key: ObjectKey) -> bool:
         """Make the publication of a Service anew. Return whether it differs from the last one."""
@@ -270,6 +299,8 @@ class SpeakerAgent:
             fresh = {node.metadata.name: self._node_view(node) for node in self._nodes.items()}
             nodes = fresh if fresh != nodes else nodes
         alive = members.alive if self._options.port else frozenset(nodes)
+        if alive != self._view.members:
+            asyncio.get_running_loop().call_soon(self._call_on_members)
         self._view = replace(
             self._view,
             configuration=self._in_force or Configuration(),
@@ -278,6 +309,10 @@ class SpeakerAgent:
             is_isolated=members.is_isolated,
             is_alone=members.is_alone,
         )
+
+    def _call_on_members(self) -> None:
+        for handler in self.on_members:
+            handler()
 
     def _node_view(self, node: Node) -> NodeView:
         name = node.metadata.name

@@ -15,7 +15,7 @@ from ..ranges import IpAddress
 from ..view import ClusterView, Publication
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Held:
     """One address that this node announces, for `bridgehead balancer status`. `since`: epoch seconds.
 
@@ -71,3 +71,12 @@ class HandsOver(Protocol):
     @property
     def is_handing_over(self) -> bool:
         """Whether an address still waits for its new holder."""
+
+
+@runtime_checkable
+class Starts(Protocol):
+    """An announcer that needs a moment before others see what it announces."""
+
+    @property
+    def is_starting(self) -> bool:
+        """Whether that moment is not over: no other speaker should end before."""

@@ -74,13 +74,11 @@ class Speaker:
             self.agent.sections["vrrp"] = self._vrrp_section
         self.agent.sections["bgp"] = lambda: status_section(self.bgp.peer_states())
 
-        def is_alive(node: str) -> bool:
-            return node in self.agent.view.members
-
-        where = client, options.node_name, options.namespace, is_alive
+        where = client, options.node_name, options.namespace, lambda: self.agent.view.members
         self._statuses = (ServiceStatuses(LAYER2, *where), ServiceStatuses(BGP, *where))
         for statuses in self._statuses:
             self.agent.on_held.append(statuses.set_held)
+            self.agent.on_members.append(statuses.members_changed)
         self._state = ConfigurationStateReporter(
             client,
             ObjectKey(options.namespace, shortened(f"speaker-{options.node_name}", NAME_CHARACTERS)),

@@ -14,15 +14,18 @@ from .metrics import SpeakerMetrics
 
 
 def speaker_routes(agent: SpeakerAgent, metrics: SpeakerMetrics) -> Routes:
-    """Return the pages. /readyz is 503 until the speaker announces; /healthz shows that the event loop runs."""
+    """Return the pages. /healthz shows that the event loop runs.
 
-    def readyz() -> Page:
-        reason = agent.unready_reason
+    /readyz is 503 until the speaker announces, /started while a rollout should wait for this speaker.
+    """
+
+    def page(reason: str) -> Page:
         return Page(503, reason.encode()) if reason else Page(200, b"ok")
 
     return {
         "/healthz": lambda: Page(200, b"ok"),
-        "/readyz": readyz,
+        "/readyz": lambda: page(agent.unready_reason),
+        "/started": lambda: page(agent.unstarted_reason),
         "/metrics": lambda: metrics_page(metrics.exposition()),
         "/status": lambda: Page(200, json.dumps(status(agent)).encode(), "application/json"),
     }

@@ -1,7 +1,8 @@
 """ServiceL2Status and ServiceBGPStatus objects: which nodes announce which Service, for kubectl.
 
-A speaker creates and deletes the objects of its own node. The objects of a node that died are deleted by a speaker that
-announces the Service, too. Source: MetalLB's objects, their names and labels.
+A speaker creates and deletes the objects of its own node, and watches no others: those of all nodes are as many as
+Services times nodes. When members come or go, it lists the objects of nodes that are not alive, and deletes those of
+Services that it announces, too. Source: MetalLB's objects, their names and labels.
 """
 
 from __future__ import annotations
@@ -9,23 +10,29 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import hashlib
-from collections.abc import Callable, Iterator
+import logging
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from typing import Any, Final, Generic, TypeVar
 
 from bridgehead.client import ApiClient, Done, Informer, Outcome, WorkQueue
-from bridgehead.client.errors import AlreadyExists, Conflict, NotFound
+from bridgehead.client.errors import AlreadyExists, ClientError, Conflict, NotFound
 from bridgehead.objects.kinds import Kind
 from bridgehead.objects.meta import ObjectKey, ObjectMeta
 from bridgehead.objects.metallb import SERVICE_BGP_STATUSES, SERVICE_L2_STATUSES, ServiceBGPStatus, ServiceL2Status
 
 from ..short_names import shortened
 from .announcer import Held
+from .trimming import trim_bgp_status, trim_layer2_status
+
+log = logging.getLogger(__name__)
 
 NODE_LABEL: Final = "metallb.io/node"
 NAME_LABEL: Final = "metallb.io/service-name"
 NAMESPACE_LABEL: Final = "metallb.io/service-namespace"
 _WORKERS: Final = 4
+_SWEEP_SECONDS: Final = 0.2
+_RETRY_SECONDS: Final = 5.0
 _NAME_DIGITS: Final = 12
 
 Status = TypeVar("Status", ServiceL2Status, ServiceBGPStatus)
@@ -33,13 +40,17 @@ Status = TypeVar("Status", ServiceL2Status, ServiceBGPStatus)
 
 @dataclass(frozen=True)
 class StatusKind(Generic[Status]):
-    """The objects of one protocol. `render`: a part of the status, from the details of what is held."""
+    """The objects of one protocol. `render`: a part of the status, from the details of what is held.
+
+    `trim`: what a speaker keeps of an object.
+    """
 
     protocol: str
     kind: Kind[Status]
     name_prefix: str
     render: Callable[[tuple[str, ...]], dict[str, Any]]
     details: Callable[[Status], tuple[str, ...]]
+    trim: Callable[[Status], Status]
 
 
 LAYER2: Final[StatusKind[ServiceL2Status]] = StatusKind(
@@ -48,6 +59,7 @@ LAYER2: Final[StatusKind[ServiceL2Status]] = StatusKind(
     "l2-",
     lambda interfaces: {"interfaces": [{"name": name} for name in interfaces]},
     lambda found: tuple(interface.name for interface in found.status.interfaces),
+    trim_layer2_status,
 )
 BGP: Final[StatusKind[ServiceBGPStatus]] = StatusKind(
     "bgp",
@@ -55,13 +67,15 @@ BGP: Final[StatusKind[ServiceBGPStatus]] = StatusKind(
     "bgp-",
     lambda peers: {"peers": list(peers)},
     lambda found: found.status.peers,
+    trim_bgp_status,
 )
 
 
 class ServiceStatuses(Generic[Status]):
     """Keeps the objects of this node equal to what `set_held` was last called with.
 
-    `is_alive` returns whether a node's speaker is alive, so that it deletes its own objects.
+    `alive` returns the nodes whose speakers are alive, so that they delete their own objects. Call `members_changed`
+    when that changes.
     """
 
     def __init__(
@@ -70,16 +84,23 @@ class ServiceStatuses(Generic[Status]):
         client: ApiClient,
         node: str,
         namespace: str,
-        is_alive: Callable[[str], bool],
+        alive: Callable[[], Collection[str]],
     ) -> None:
         self._kind: StatusKind[Status] = kind
         self._client = client
         self._node = node
         self._namespace = namespace
-        self._is_alive = is_alive
+        self._alive = alive
+        self._must_sweep = asyncio.Event()
+        self._stale: set[ObjectKey] = set()  # Services of which a node that is not alive has an object
         self._held: dict[ObjectKey, tuple[str, ...]] = {}  # interfaces or peers by Service
         self._informer: Informer[Status] = Informer(
-            client, kind.kind, namespace, indexes={"service": _index_by_service}
+            client,
+            kind.kind,
+            namespace,
+            label_selector=f"{NODE_LABEL}={shortened(node)}",
+            indexes={"service": _index_by_service},
+            trim=kind.trim,
         )
         self._queue: WorkQueue[ObjectKey] = WorkQueue(kind.kind.plural)
 
@@ -92,6 +113,12 @@ class ServiceStatuses(Generic[Status]):
         elif found or self._held.pop(service, None) is None:
             return
         self._queue.add(service)
+        if service in self._stale:
+            self._must_sweep.set()
+
+    def members_changed(self) -> None:
+        """Look for objects of nodes that are not alive."""
+        self._must_sweep.set()
 
     async def run(self) -> None:
         """Write until cancelled."""
@@ -100,6 +127,33 @@ class ServiceStatuses(Generic[Status]):
             tasks.create_task(self._informer.run())
             await self._informer.wait_synced()
             tasks.create_task(self._queue.run(self._reconcile, workers=_WORKERS))
+            tasks.create_task(self._sweep())
+
+    async def _sweep(self) -> None:
+        """Delete the objects of nodes that are not alive, of Services that this node announces."""
+        while True:
+            await self._must_sweep.wait()
+            await asyncio.sleep(_SWEEP_SECONDS)  # one list for all Services that are taken over together
+            self._must_sweep.clear()
+            try:
+                await self._delete_stale()
+            except ClientError as error:
+                log.debug("%s: %s", self._kind.kind.plural, error)
+                await asyncio.sleep(_RETRY_SECONDS)
+                self._must_sweep.set()
+
+    async def _delete_stale(self) -> None:
+        selector = ",".join((NODE_LABEL, *(f"{NODE_LABEL}!={label}" for label in sorted(self._labels_alive()))))
+        found = await self._client.list(self._kind.kind, self._namespace, label_selector=selector)
+        self._stale = {service for status in found.items if (service := _service_of(status)) is not None}
+        for status in found.items:
+            meta = status.metadata
+            if _service_of(status) in self._held and meta.labels.get(NODE_LABEL) not in self._labels_alive():
+                with contextlib.suppress(NotFound, Conflict):  # another speaker was faster
+                    await self._client.delete(self._kind.kind, meta.name, meta.namespace, uid=meta.uid)
+
+    def _labels_alive(self) -> set[str]:
+        return {shortened(node) for node in self._alive()}
 
     def _changed(self, old: Status | None, new: Status | None) -> None:
         status = new if new is not None else old
@@ -108,17 +162,13 @@ class ServiceStatuses(Generic[Status]):
 
     async def _reconcile(self, service: ObjectKey) -> Outcome:
         details = self._held.get(service)
-        existing = self._informer.by_index("service", str(service))
-        own = [status for status in existing if status.metadata.labels.get(NODE_LABEL) == shortened(self._node)]
         wanted = self._object(service)
+        own = self._informer.by_index("service", str(service))
         kept = [status for status in own if details is not None and status.metadata.name == wanted.metadata.name]
-        for status in existing:
-            # The label of a new object is there before its status.
-            node = status.status.node or status.metadata.labels.get(NODE_LABEL, "")
-            is_stale = status not in own and details is not None and not self._is_alive(node)
-            if is_stale or (status in own and status not in kept):
+        for status in own:
+            if status not in kept:
                 meta = status.metadata
-                with contextlib.suppress(NotFound, Conflict):  # another speaker was faster
+                with contextlib.suppress(NotFound, Conflict):
                     await self._client.delete(self._kind.kind, meta.name, meta.namespace, uid=meta.uid)
         if details is None:
             return Done()

@@ -33,7 +33,9 @@ log = logging.getLogger("bridgehead.balancer.vrrp")
 _QUIET_SECONDS = 0.05  # changes that follow each other sooner are one reload
 _FIRST_RETRY_SECONDS, _LONGEST_RETRY_SECONDS = 0.1, 5.0
 _STABLE_SECONDS = 10.0  # a keepalived that ran for so long starts again without back-off
-_RESIGN_SECONDS = (0.0, 0.15, 0.3)  # after keepalived has its low priority; one packet may be lost
+# After keepalived has reported its low priority, which its next advertisement may not have yet. Another node waits for
+# up to 61 ms (the skew time of RFC 5798), and each packet makes it wait again.
+_RESIGN_SECONDS = (0.0, 0.07, 0.14, 0.21, 0.28)
 _WHY = "master of its VRRP group"
 
 

@@ -12,6 +12,7 @@ from urllib.parse import urlencode, urlsplit
 import msgspec
 
 from bridgehead.images.errors import Denied, PullFailed
+from bridgehead.images.untrusted_json import InvalidJson, decode
 
 from .challenges import Challenge, parse_challenges
 from .credentials import Credential
@@ -89,8 +90,8 @@ async def _fetch_token(
             raise (Denied if response.status in (400, 401, 403) else PullFailed)(reason)
         content = await read_bounded(response, _MAX_ANSWER)
     try:
-        answer = msgspec.json.decode(content, type=_TokenAnswer)
-    except msgspec.MsgspecError as error:
+        answer = decode(content, _TokenAnswer)
+    except InvalidJson as error:
         raise PullFailed(f"failed to authorize: {realm} answered no token: {error}") from error
     token = answer.token or answer.access_token
     if not token or not token.isascii() or not token.isprintable():

@@ -17,6 +17,7 @@ from typing import Final
 import msgspec
 
 from bridgehead.images.references import Reference
+from bridgehead.images.untrusted_json import InvalidJson, decode
 
 _TOKEN_USER: Final = "<token>"  # a helper's secret is then an identity token
 _DOCKER_HUB: Final = frozenset({"docker.io", "index.docker.io", "registry-1.docker.io"})
@@ -78,21 +79,18 @@ def parse_docker_config(text: bytes, *, is_legacy: bool = False) -> dict[str, Cr
     Raises `BadCredentials`.
     """
     try:
-        if is_legacy:
-            entries = msgspec.json.decode(text, type=dict[str, _Entry])
-        else:
-            entries = msgspec.json.decode(text, type=_ConfigFile).auths or {}
+        entries = decode(text, dict[str, _Entry]) if is_legacy else decode(text, _ConfigFile).auths or {}
         # With a helper, Docker writes entries that are empty.
         return {key: _credential(entry) for key, entry in entries.items() if entry != _Entry()}
-    except (msgspec.MsgspecError, binascii.Error, UnicodeDecodeError) as error:
+    except (InvalidJson, binascii.Error, UnicodeDecodeError) as error:
         raise BadCredentials(str(error)) from error
 
 
 def parse_helpers(text: bytes) -> Helpers:
     """Parse the credential helpers in ~/.docker/config.json. Raises `BadCredentials`."""
     try:
-        return msgspec.json.decode(text, type=Helpers)
-    except msgspec.MsgspecError as error:
+        return decode(text, Helpers)
+    except InvalidJson as error:
         raise BadCredentials(str(error)) from error
 
 
@@ -104,8 +102,8 @@ def helper_key(registry: str) -> str:
 def parse_helper_answer(text: bytes) -> Credential:
     """Parse what `docker-credential-HELPER get` prints. Raises `BadCredentials`."""
     try:
-        answer = msgspec.json.decode(text, type=_HelperAnswer)
-    except msgspec.MsgspecError as error:
+        answer = decode(text, _HelperAnswer)
+    except InvalidJson as error:
         raise BadCredentials(str(error)) from error
     if answer.username == _TOKEN_USER:
         return Credential(identity_token=answer.secret)

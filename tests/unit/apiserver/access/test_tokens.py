@@ -16,7 +16,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519
 from cryptography.x509 import NameOID
 
-from bridgehead.apiserver.access.claims import Bound, Reference
+from bridgehead.apiserver.access.claims import Bound, Reference, issuer_of
 from bridgehead.apiserver.access.tokens import ISSUER, TokenAuthority, TokenSettings
 from bridgehead.apiserver.handlers.issuer import IssuerDiscovery
 from bridgehead.apiserver.http.user import InvalidCredentials, User
@@ -486,3 +486,8 @@ def self_signed(key: ec.EllipticCurvePrivateKey) -> x509.Certificate:
     start = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
     builder = x509.CertificateBuilder(name, name, key.public_key(), 1, start, start + datetime.timedelta(days=1))
     return builder.sign(key, hashes.SHA256())
+
+
+@pytest.mark.parametrize("claims", [b"", b"x", b"\xff", b"[]", b'{"iss":7}', b"[" * 100_000])
+def test_a_token_without_readable_claims_names_no_issuer(claims: bytes) -> None:
+    assert issuer_of(f"e30.{base64.urlsafe_b64encode(claims).decode()}.") is None

@@ -45,7 +45,7 @@ async def test_legacy_discovery_lists_groups_and_resources(world):
     ]
     resources = {entry["name"]: entry for entry in (await world.get("/api/v1"))["resources"]}
     assert resources["services"]["shortNames"] == ["svc"]
-    assert resources["pods/binding"]["verbs"] == ["create"]
+    assert resources["pods/binding"]["verbs"] == resources["bindings"]["verbs"] == ["create"]
     assert (resources["pods/resize"]["kind"], resources["pods/resize"]["verbs"]) == ("Pod", ["get", "patch", "update"])
     assert resources["nodes"]["namespaced"] is False
     scale = {entry["name"]: entry for entry in (await world.get("/apis/apps/v1"))["resources"]}["deployments/scale"]
@@ -88,12 +88,22 @@ async def test_openapi_v3_documents_describe_the_served_kinds(world):
     groups = ("apiextensions.k8s.io", "apiregistration.k8s.io", "apps", "batch", "certificates.k8s.io")
     groups += ("coordination.k8s.io", "discovery.k8s.io", "events.k8s.io", "flowcontrol.apiserver.k8s.io")
     groups += ("admissionregistration.k8s.io", "networking.k8s.io", "node.k8s.io", "rbac.authorization.k8s.io")
-    groups += ("autoscaling", "policy", "resource.k8s.io", "scheduling.k8s.io", "storage.k8s.io")
+    groups += (
+        "authentication.k8s.io",
+        "authorization.k8s.io",
+        "autoscaling",
+        "policy",
+        "resource.k8s.io",
+        "scheduling.k8s.io",
+        "storage.k8s.io",
+    )
     assert set(paths) == {"api/v1", "apis/autoscaling/v2", *(f"apis/{group}/v1" for group in groups)}
     url = paths["apis/apps/v1"]["serverRelativeURL"]
     answer = await world.call("GET", url, headers={"accept-encoding": "gzip", "user-agent": "curl/8"})
     assert gzip.decompress(answer.body) == (await world.call("GET", url)).body
     assert "public, immutable" in answer.header("cache-control")
+    reviews = (await world.get(paths["apis/authorization.k8s.io/v1"]["serverRelativeURL"]))["paths"]
+    assert set(reviews["/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"]) == {"post", "parameters"}
     document = (await world.call("GET", url)).json
     item = document["paths"]["/apis/apps/v1/namespaces/{namespace}/deployments/{name}"]
     assert "fieldValidation" in [parameter["name"] for parameter in item["patch"]["parameters"]]

@@ -131,7 +131,8 @@ async def _begin_handshakes() -> None:
         assert await is_closed(silent[0])
         await world.until_newcomers(LIMIT)
         silent[1][1].write(b"GET / HTTP/1.1\r\n\r\n")  # which is no TLS
-        await silent[1][0].read()
+        with contextlib.suppress(ConnectionError):
+            await silent[1][0].read()  # an alert, perhaps
         await world.until_newcomers(LIMIT - 1)
         silent[2][1].transport.abort()
         await world.until_newcomers(LIMIT - 2)
@@ -157,6 +158,7 @@ class _Exhausted:
 
 
 async def test_without_descriptors_the_oldest_connection_makes_room(caplog: pytest.LogCaptureFixture):
+    """Without such a connection, the server waits a little."""
     closed = asyncio.Event()
     with socket.create_server(("127.0.0.1", 0)) as listener:
         exhausted, newcomers = _Exhausted(listener), Newcomers()
@@ -165,7 +167,10 @@ async def test_without_descriptors_the_oldest_connection_makes_room(caplog: pyte
         client = await asyncio.open_connection(*listener.getsockname())
         async with asyncio.timeout(30):
             await closed.wait()
-        assert "can't accept a connection: Too many open files" in caplog.text
+            while True:
+                if "can't accept a connection: Too many open files" in caplog.text:
+                    break
+                await asyncio.sleep(0.001)
         exhausted.has_room = True
         await exchange(client, b"hello")
         acceptor.close()

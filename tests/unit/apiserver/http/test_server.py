@@ -15,8 +15,9 @@ from typing import Any
 
 import pytest
 
-from bridgehead.apiserver.http import server as server_module
-from bridgehead.apiserver.http.server import ApiServer, PeerProtocol, peer_of, server_context
+from bridgehead.apiserver.http import peer_protocol
+from bridgehead.apiserver.http.peer_protocol import PeerProtocol, peer_of
+from bridgehead.apiserver.http.server import ApiServer, server_context
 from bridgehead.apiserver.http.user import InvalidCredentials
 from bridgehead.lab.certificates import make_certificates
 from bridgehead.lab.plan import LabConfig, LabFiles
@@ -83,6 +84,31 @@ async def test_an_answer_without_a_body_is_sent(port: int, method: bytes) -> Non
         writer.write(method + b" / HTTP/1.1\r\nHost: x\r\n\r\n")
         async with asyncio.timeout(20):
             assert (await reader.readuntil(b"\r\n\r\n")).startswith(b"HTTP/1.1 200 OK")
+    writer.close()
+    await writer.wait_closed()
+
+
+@pytest.mark.parametrize("seconds", [60.0])
+async def test_pipelined_requests_are_parsed_when_they_can_be_answered(
+    port: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    waiting = []
+    parse = PeerProtocol.on_headers_complete
+
+    def on_headers_complete(self: PeerProtocol) -> None:
+        waiting.append(len(self.pipeline))
+        parse(self)
+
+    monkeypatch.setattr(PeerProtocol, "on_headers_complete", on_headers_complete)
+    requests = [b"POST /%d HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\n\r\nabc" % number for number in range(1500)]
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    writer.write(b"".join(requests))
+    received = b""
+    async with asyncio.timeout(60):
+        while received.count(b"HTTP/1.1 200 OK") < len(requests):
+            received += await reader.readuntil(b"\r\n\r\n")
+    assert len(waiting) == len(requests)
+    assert max(waiting) < 50  # those of one piece
     writer.close()
     await writer.wait_closed()
 
@@ -157,6 +183,6 @@ def test_a_resumed_session_is_refused_once_its_certificate_has_expired(
     assert [first.session_reused, resumed.session_reused] == [False, True]
     assert [user and user.name for user in users] == ["system:kube-controller-manager"] * 2
 
-    monkeypatch.setattr(server_module, "time", SimpleNamespace(time=lambda: 1e11))  # in the year 5138
+    monkeypatch.setattr(peer_protocol, "time", SimpleNamespace(time=lambda: 1e11))  # in the year 5138
     with pytest.raises(InvalidCredentials, match="expired"):
         peer_of(transport(resumed))

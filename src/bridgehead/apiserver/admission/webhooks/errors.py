@@ -43,4 +43,5 @@ def denied(webhook: str, status: JsonObject) -> ApiStatus:
     why = f"admission webhook {quoted(webhook)} denied the request"
     reason, message, code = status.get("reason") or "", status.get("message") or "", status.get("code") or 0
     text = f"{why}: {message or reason}" if message or reason else f"{why} without explanation"
-    return ApiStatus(max(code, 400), reason, text, status.get("details"))
+    # Other codes than those of errors can't be sent with a rejection.
+    return ApiStatus(code if 400 <= code <= 599 else 400, reason, text, status.get("details"))

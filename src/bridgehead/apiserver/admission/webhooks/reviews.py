@@ -5,7 +5,7 @@ Source: admission/v1, admission/v1beta1, apiserver/pkg/admission/plugin/webhook/
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 
@@ -35,13 +35,30 @@ class Answer(msgspec.Struct, rename="camel"):
     warnings: list[str] | None = None
 
 
+class _Cause(msgspec.Struct):
+    reason: str = ""
+    message: str = ""
+    field: str = ""
+
+
+class _Details(msgspec.Struct, rename="camel"):
+    """`retry_after_seconds` becomes a header of the answer to the client."""
+
+    name: str = ""
+    group: str = ""
+    kind: str = ""
+    uid: str = ""
+    causes: list[_Cause] | None = None
+    retry_after_seconds: Annotated[int, msgspec.Meta(ge=-(2**31), lt=2**31)] = 0
+
+
 class _Status(msgspec.Struct):
     """The fields of a denial's Status that the client gets."""
 
     code: int | None = None
     reason: str | None = None
     message: str | None = None
-    details: dict[str, Any] | None = None
+    details: _Details | None = None
 
 
 def choose_version(versions: tuple[str, ...]) -> str:

@@ -79,7 +79,7 @@ async def fetch_documents(api: RemoteApi, target: Target, fetcher: Fetcher, know
             paths, definitions = known.paths, known.definitions
         else:
             paths, definitions = await _fetch_swagger(api, target, fetcher)
-    except (FetchFailed, msgspec.MsgspecError) as error:
+    except (FetchFailed, msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         log.info("documents of the APIService %s: %s", api.name, error)
     if resources is None:
         return ExternalApi(api.group, api.version, known.resources if known else [], False, priorities)

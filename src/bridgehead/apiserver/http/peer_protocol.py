@@ -1,0 +1,240 @@
+"""A client's connection: uvicorn's, with certificates, limits and upgrades.
+
+uvicorn does not pass client certificates to the application, does not bound the time and size of a request's headers,
+nor the number of requests that a client sends ahead, and does not support SPDY. The subclass here uses names of uvicorn
+that its documentation does not promise; see `server`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import ssl
+import time
+from collections.abc import Callable
+from typing import Any
+from urllib.parse import unquote
+
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+from . import spdy_upgrade
+from .accepting import Newcomer
+from .joined_writes import JoinedWrites
+from .request import NEWCOMER, WHOLE_BODY
+from .tunnel import TunnelProtocol, asks_for_upgrade
+from .unsent import Connection
+from .user import InvalidCredentials, User, user_from_certificate
+
+log = logging.getLogger(__name__)
+
+# Limits of a request's headers, as in Kubernetes (ReadHeaderTimeout) and Go (DefaultMaxHeaderBytes). They bound what a
+# client costs before it is authenticated.
+_HEADER_SECONDS = 32.0
+_MAX_HEADER_BYTES = 1024 * 1024
+# A client may send requests before it has the answers to earlier ones. uvicorn parses all of them at once, and each
+# costs 6 KiB. So bytes are parsed in pieces that hold few requests, and none while a parsed request waits.
+_PIECE_BYTES = 2 * 1024
+_MAX_HELD_BYTES = 1024 * 1024
+# Of a request that asks for an upgrade; such requests have no body, normally.
+_MAX_TUNNEL_BODY_BYTES = 64 * 1024
+
+
+def takes_none(path: str) -> bool:
+    return False
+
+
+class PeerProtocol(HttpToolsProtocol):
+    """One client's connection.
+
+    Puts the client certificate's user and the `Connection` into the scope's `state`, for HTTP and WebSockets, and marks
+    there a request whose whole body has arrived. `newcomer` is this connection until its client is authenticated.
+    Refuses a request whose headers take too long or are too large. Hands an upgrade to SPDY over to `spdy_upgrade`;
+    upgrades of paths for which `takes_upgrade` is true go to `tunnel`.
+    """
+
+    header_seconds = _HEADER_SECONDS
+
+    def __init__(
+        self,
+        *args: Any,
+        takes_upgrade: Callable[[str], bool] = takes_none,
+        newcomer: Newcomer | None = None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(*args, **kwargs)
+        self._takes_upgrade = takes_upgrade
+        self._newcomer = newcomer
+        self._awaits_headers = True
+        self._header_bytes = 0
+        self._header_timer: asyncio.TimerHandle | None = None
+        self._asks_for_spdy = False
+        # Of a request's body; None: no request is being received.
+        self._body_bytes: int | None = None
+        self._is_upgraded = False
+        # Bytes behind a request that waits for the answers to earlier ones.
+        self._held = bytearray()
+        # The body of a request whose connection goes to a tunnel; None for any other request.
+        self._tunnel_body: bytearray | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        try:
+            peer = peer_of(transport)
+        except InvalidCredentials as error:
+            log.info("%s: %s", transport.get_extra_info("peername"), error)
+            transport.abort()
+            return
+        connection = Connection(transport, self.flow, is_tls=self.scheme == "https")
+        self.app_state = {**self.app_state, "peer": peer, "connection": connection}
+        if self._newcomer is not None:
+            self._newcomer.close = transport.abort
+            if peer is None:
+                self.app_state[NEWCOMER] = self._newcomer
+            else:
+                self._newcomer.leave()
+        self._header_timer = self.loop.call_later(self.header_seconds, self._refuse, b"408 Request Timeout")
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._stop_timer()
+        self._hand_over()
+        super().connection_lost(exc)
+        # After a reset, uvicorn leaves this timer running, which keeps the whole connection in memory.
+        if self.timeout_keep_alive_task is not None:
+            self.timeout_keep_alive_task.cancel()
+            self.timeout_keep_alive_task = None
+
+    def data_received(self, data: bytes) -> None:
+        if self._held:
+            self._hold(data)
+            return
+        start = 0
+        while start < len(data) and not self._is_upgraded and not self.transport.is_closing():
+            if self.pipeline:
+                self._hold(memoryview(data)[start:])
+                return
+            end = start + max(_PIECE_BYTES, self._missing_bytes())
+            self._parse(data[start:end])
+            start = end
+
+    def _missing_bytes(self) -> int:
+        """Return how many bytes of a body are known to come."""
+        if self._body_bytes is None:
+            return 0
+        lengths = (int(value) for name, value in self.headers if name == b"content-length")
+        return next(lengths, 0) - self._body_bytes
+
+    def _hold(self, data: bytes | memoryview) -> None:
+        """Keep bytes until the requests before them are answered, and read no more."""
+        self._held += data
+        if len(self._held) > _MAX_HELD_BYTES:
+            self.transport.abort()
+        else:
+            self.flow.pause_reading()
+
+    def on_response_complete(self) -> None:
+        super().on_response_complete()
+        if not self._held or self.transport.is_closing():
+            return
+        if self.pipeline:
+            self.flow.pause_reading()
+            return
+        held, self._held = bytes(self._held), bytearray()
+        self.data_received(held)
+
+    def _parse(self, data: bytes) -> None:
+        super().data_received(data)
+        if not self._awaits_headers or self.transport.is_closing():
+            return
+        self._header_bytes += len(data)
+        if self._header_bytes > _MAX_HEADER_BYTES:
+            self._refuse(b"431 Request Header Fields Too Large")
+        elif self._header_timer is None:
+            self._header_timer = self.loop.call_later(self.header_seconds, self._refuse, b"408 Request Timeout")
+
+    def on_message_begin(self) -> None:
+        self._awaits_headers, self._header_bytes = True, 0
+        super().on_message_begin()
+
+    def on_headers_complete(self) -> None:
+        self._awaits_headers, self._body_bytes = False, 0
+        self._stop_timer()
+        self._tunnel_body, self._asks_for_spdy = None, False
+        if self.parser.should_upgrade():
+            if asks_for_upgrade(self.headers) and self._takes_upgrade(self._upgraded_scope()["path"]):
+                self._tunnel_body = bytearray()
+                self.scope["method"] = self.parser.get_method().decode("ascii")
+                return
+            self._asks_for_spdy = spdy_upgrade.is_requested(self.headers)
+        if not self._asks_for_spdy:
+            super().on_headers_complete()
+            # The answer to a HEAD has no body to wait for.
+            if self.cycle is not None and not self.cycle.response_started and self.scope["method"] != "HEAD":
+                self.cycle.transport = JoinedWrites(self.transport)  # type: ignore[assignment]
+
+    def on_body(self, body: bytes) -> None:
+        self._body_bytes = (self._body_bytes or 0) + len(body)
+        if self._tunnel_body is not None:
+            self._tunnel_body += body
+            if len(self._tunnel_body) > _MAX_TUNNEL_BODY_BYTES:
+                self._refuse(b"413 Request Entity Too Large")
+        elif not self._asks_for_spdy:
+            super().on_body(body)
+
+    def on_message_complete(self) -> None:
+        self._body_bytes = None
+        if self._tunnel_body is not None:
+            self._hand_over()
+            self.connections.discard(self)
+            TunnelProtocol(self.app, self._upgraded_scope(), bytes(self._tunnel_body), self.transport, self.tasks)
+        elif self._asks_for_spdy:
+            self._upgrade_to_spdy()
+        else:
+            self.scope["state"][WHOLE_BODY] = True
+            super().on_message_complete()
+
+    def handle_websocket_upgrade(self) -> None:
+        if self._tunnel_body is None:
+            self._hand_over()
+            super().handle_websocket_upgrade()
+
+    def _hand_over(self) -> None:
+        """Do not count this connection as unauthenticated: it is closed, or another protocol has it."""
+        self._is_upgraded = True
+        if self._newcomer is not None:
+            self._newcomer.leave()
+
+    def _stop_timer(self) -> None:
+        if self._header_timer is not None:
+            self._header_timer.cancel()
+            self._header_timer = None
+
+    def _refuse(self, status: bytes) -> None:
+        self._stop_timer()
+        # A client that has sent nothing would take this for the answer to its first request.
+        if self._header_bytes and (self.cycle is None or self.cycle.response_complete):
+            self.transport.write(b"HTTP/1.1 %b\r\nconnection: close\r\ncontent-length: 0\r\n\r\n" % status)
+        self.transport.close()
+
+    def _upgrade_to_spdy(self) -> None:
+        self._hand_over()
+        self.connections.discard(self)
+        spdy_upgrade.SpdyProtocol(self.app, self._upgraded_scope(), self.transport, self.tasks)
+
+    def _upgraded_scope(self) -> dict[str, Any]:
+        path, _, query = self.url.partition(b"?")
+        return {**self.scope, "raw_path": path, "path": unquote(path.decode("latin-1")), "query_string": query}
+
+
+def peer_of(transport: asyncio.Transport) -> User | None:
+    """Return the user of the connection's certificate, None without one. Raises `InvalidCredentials`."""
+    connection = transport.get_extra_info("ssl_object")
+    if connection is None:
+        return None
+    der = connection.getpeercert(binary_form=True)
+    if der is None:
+        return None
+    certificate = connection.getpeercert()
+    # OpenSSL verifies the certificate of a session only when the session begins.
+    if connection.session_reused and ssl.cert_time_to_seconds(certificate["notAfter"]) < time.time():
+        raise InvalidCredentials("the client certificate has expired since its TLS session began")
+    return user_from_certificate(certificate, der)

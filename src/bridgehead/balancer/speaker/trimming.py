@@ -1,0 +1,79 @@
+"""Objects without the fields that a speaker has no use for, which are most of the memory of large clusters.
+
+Strings and endpoints that many objects have in common are one value.
+
+Pure: no I/O, no clock, no randomness.
+"""
+
+from __future__ import annotations
+
+import functools
+import sys
+
+from bridgehead.objects.core import LoadBalancerIngress, LoadBalancerStatus, Service, ServiceSpec, ServiceStatus
+from bridgehead.objects.endpoint_slices import SERVICE_NAME_LABEL, Endpoint, EndpointConditions, EndpointSlice
+from bridgehead.objects.meta import ObjectMeta
+from bridgehead.objects.metallb import ServiceBGPStatus, ServiceL2Status
+
+_SETS_OF_ENDPOINTS = 4096  # more than different sets of nodes are in use at a time
+
+
+def trim_service(service: Service) -> Service:
+    """Return a Service with its type, class, addresses and externalTrafficPolicy."""
+    spec = service.spec
+    return Service(
+        metadata=_trim_metadata(service.metadata, service.metadata.labels),
+        spec=ServiceSpec(
+            type=sys.intern(spec.type),
+            external_ips=spec.external_ips,
+            external_traffic_policy=sys.intern(spec.external_traffic_policy),
+            load_balancer_class=spec.load_balancer_class,
+        ),
+        status=ServiceStatus(
+            load_balancer=LoadBalancerStatus(
+                ingress=tuple(LoadBalancerIngress(ip=entry.ip) for entry in service.status.load_balancer.ingress)
+            )
+        ),
+    )
+
+
+def trim_slice(slice_: EndpointSlice) -> EndpointSlice:
+    """Return an EndpointSlice with the nodes and conditions of its endpoints, each pair of them once."""
+    labels = slice_.metadata.labels
+    kept = {SERVICE_NAME_LABEL: labels[SERVICE_NAME_LABEL]} if SERVICE_NAME_LABEL in labels else {}
+    found = dict.fromkeys(
+        (endpoint.node_name, endpoint.conditions.ready, endpoint.conditions.serving) for endpoint in slice_.endpoints
+    )
+    return EndpointSlice(
+        metadata=_trim_metadata(slice_.metadata, kept),
+        address_type=sys.intern(slice_.address_type),
+        endpoints=_endpoints(tuple(found)),
+    )
+
+
+def trim_layer2_status(status: ServiceL2Status) -> ServiceL2Status:
+    """Return a ServiceL2Status without metadata that nobody reads."""
+    return ServiceL2Status(metadata=_trim_metadata(status.metadata, status.metadata.labels), status=status.status)
+
+
+def trim_bgp_status(status: ServiceBGPStatus) -> ServiceBGPStatus:
+    """Return a ServiceBGPStatus without metadata that nobody reads."""
+    return ServiceBGPStatus(metadata=_trim_metadata(status.metadata, status.metadata.labels), status=status.status)
+
+
+def _trim_metadata(meta: ObjectMeta, labels: dict[str, str]) -> ObjectMeta:
+    return ObjectMeta(
+        name=meta.name,
+        namespace=sys.intern(meta.namespace),
+        uid=meta.uid,
+        resource_version=meta.resource_version,
+        labels={sys.intern(key): value for key, value in labels.items()},
+    )
+
+
+@functools.lru_cache(_SETS_OF_ENDPOINTS)
+def _endpoints(nodes: tuple[tuple[str | None, bool | None, bool | None], ...]) -> tuple[Endpoint, ...]:
+    return tuple(
+        Endpoint(node_name=node, conditions=EndpointConditions(ready=ready, serving=serving))
+        for node, ready, serving in nodes
+    )
