@@ -41,6 +41,7 @@ from bridgehead.kubelet.runtimes.service.exec_tasks import ExecStreams, ExecSync
 from bridgehead.kubelet.runtimes.service.process_ledger import ProcessLedger
 from bridgehead.kubelet.runtimes.service.reactor import Reactor
 from bridgehead.kubelet.runtimes.service.sandboxes import Sandbox, SandboxMaker
+from bridgehead.kubelet.runtimes.service.shared_memory import SharedMemory
 from bridgehead.kubelet.runtimes.service.tasks import Task
 from bridgehead.kubelet.runtimes.spawn.program_start import DEFAULT_PATH
 from bridgehead.kubelet.runtimes.spawn.zygote import Zygote
@@ -85,6 +86,7 @@ class RuntimeService:
         self._layers = LayerLocks()
         self._used: dict[str, Sequence[str]] = {}  # layers, by the container's id until the container is removed
         self._sandbox_maker = SandboxMaker()
+        self._shared_memory = SharedMemory(os.path.join(root_dir, "shm"))
         self._ledger = ProcessLedger(os.path.join(root_dir, "processes"))
         self._delegation: cgroups.Delegation | None = None
         delegated = cgroups.find_delegated()
@@ -121,7 +123,13 @@ class RuntimeService:
         """Raises `RuntimeFailure`."""
         record = self._sandboxes.get(spec.pod_uid)
         if record is None:
-            record = self._sandboxes[spec.pod_uid] = SandboxRecord(self._sandbox_maker.make(spec))
+            sandbox = self._sandbox_maker.make(spec)
+            try:
+                self._shared_memory.make(spec)
+            except RuntimeFailure:
+                self._sandbox_maker.remove(sandbox)
+                raise
+            record = self._sandboxes[spec.pod_uid] = SandboxRecord(sandbox)
         return record.sandbox.info
 
     def list_sandboxes(self) -> list[SandboxInfo]:
@@ -158,6 +166,7 @@ class RuntimeService:
             self._drop(task)
         self._sandboxes.pop(record.sandbox.spec.pod_uid, None)
         self._sandbox_maker.remove(record.sandbox)
+        self._shared_memory.remove(record.sandbox.spec)
         for on_done in record.on_empty:
             on_done()
 
@@ -286,7 +295,7 @@ class RuntimeService:
         try:
             image = self._acquire_image(spec.image.name, layers)
             mounts = tuple(self._with_layers(mount, layers) for mount in spec.mounts)
-            spec = msgspec.structs.replace(spec, mounts=mounts)
+            spec = msgspec.structs.replace(spec, mounts=self._shared_memory.add_mount(sandbox.spec, mounts))
             job = self._planner.plan(spec, sandbox.spec, sandbox.descriptors, image)
             task = Task(
                 self._reactor, job, sandbox, image.image, self._delegation, on_start=on_start, on_end=on_end, host=host
