@@ -14,7 +14,7 @@ import pytest
 from bridgehead.client import ApiClient, ClientConfig
 from bridgehead.controllers.manager import Manager
 from bridgehead.controllers.shared import Informers
-from bridgehead.objects.kinds import DEPLOYMENTS, HORIZONTAL_POD_AUTOSCALERS, PODS
+from bridgehead.objects.kinds import DEPLOYMENTS, HORIZONTAL_POD_AUTOSCALERS, PODS, STATEFUL_SETS
 from bridgehead.objects.times import format_time
 
 from .api_world import running, until
@@ -68,8 +68,20 @@ AUTOSCALER = {
     },
 }
 
+STATEFUL_SET = {
+    "metadata": {"name": "db", "namespace": "default"},
+    "spec": {
+        "serviceName": "db",
+        "selector": {"matchLabels": {"app": "db"}},
+        "template": {
+            "metadata": {"labels": {"app": "db"}},
+            "spec": {"containers": [{"name": "db", "image": "a:1"}]},
+        },
+    },
+}
 
-async def test_a_deployment_grows_with_the_use_of_memory(tmp_path):
+
+async def test_workloads_grow_to_the_minimum_and_with_the_use_of_memory(tmp_path):
     write_files(tmp_path)
     with contextlib.closing(ServerProcess(tmp_path)) as server:
         server.start()
@@ -92,6 +104,18 @@ async def test_a_deployment_grows_with_the_use_of_memory(tmp_path):
                 template["containers"][0]["resources"] = {"requests": {"memory": "100Mi"}}
                 await client.create(DEPLOYMENTS, web)
                 await kubectl("rollout", "status", "deployment/web", "--timeout=60s")
+
+                # A StatefulSet grows to the minimum without any metric.
+                await client.create(STATEFUL_SETS, STATEFUL_SET)
+                target = {"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "db"}
+                spec = {**AUTOSCALER["spec"], "scaleTargetRef": target}
+                await client.create(HORIZONTAL_POD_AUTOSCALERS, {"metadata": STATEFUL_SET["metadata"], "spec": spec})
+
+                async def has_minimum() -> bool:
+                    return (await client.get(STATEFUL_SETS, "db", "default")).spec.replicas == 2
+
+                await until(has_minimum)
+                await client.delete(HORIZONTAL_POD_AUTOSCALERS, "db", "default")
 
                 await kubectl("create", "-f", "-", stdin=json.dumps(AUTOSCALER))
                 inactive = "--for=condition=ScalingActive=false"

@@ -166,6 +166,22 @@ async def test_host_namespaces_are_those_of_the_node(world: World) -> None:
     assert await output_of(world, "readlink /proc/self/ns/ipc") != [own.strip()]
 
 
+async def test_the_containers_of_a_pod_share_64_mib_of_memory(world: World) -> None:
+    assert await output_of(world, "echo shared >/dev/shm/x; ls /dev/shm", "writer") == ["x"]
+    script = "cat /dev/shm/x; echo $(($(stat -f -c '%S * %b' /dev/shm)))"
+    assert await output_of(world, script, "reader") == ["shared", str(64 << 20)]
+    data = volume(world, "memory")
+    await output_of(world, "touch /dev/shm/mine", "own", mounts=(Mount(source=str(data), target="/dev/shm"),))
+    assert [path.name for path in data.iterdir()] == ["mine"]
+    await world.pod("q")
+    ended = await world.run_to_end("q", "test ! -e /dev/shm/x")
+    assert ended.exit_code == 0
+    directories = f"{world.node.directory}/root/shm"
+    assert {"p", "q"} <= set(world.run("ls", directories).split())
+    await world.client.remove_sandbox("q")
+    assert "q" not in world.run("ls", directories).split()
+
+
 COMMANDS = "cat /proc/[0-9]*/cmdline | tr '\\0' ' '"
 
 

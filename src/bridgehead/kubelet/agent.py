@@ -29,7 +29,7 @@ from .pods.barrier import Barrier
 from .pods.eviction import StorageEvictions
 from .pods.orphans import remove_orphan, remove_orphaned_directories
 from .pods.pod_worker import PodWorker
-from .pods.static_manifest import mirrored_uid, with_local_uid
+from .pods.static_manifest import mirrored_uid, with_local_uid, without_source
 from .pods.static_pods import StaticPods
 from .runtimes.runtime import ContainerInfo, Runtime, RuntimeFailure, SandboxInfo
 from .volumes.referenced_objects import ReferencedObjects
@@ -153,8 +153,8 @@ class Kubelet:
                 worker.on_object_gone()
         if new is None or self._node is None or new.metadata.uid in self._finished:
             return
-        uid = new.metadata.uid
-        worker = self._workers.get(uid)
+        new = without_source(new)
+        worker = self._workers.get(new.metadata.uid)
         if worker is not None:
             worker.observe(new)
             return

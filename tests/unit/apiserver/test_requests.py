@@ -683,11 +683,14 @@ async def test_the_scale_subresource_reads_and_writes_replicas(world):
 
 async def test_a_binding_sets_the_node_once(world):
     await create_pod(world)
+    await world.patch(f"{PODS}/p/status", {"status": {"nominatedNodeName": "node2"}})
     body = {"metadata": {"name": "p"}, "target": {"kind": "Node", "name": "node1"}}
     assert (await world.call("POST", f"{PODS}/p/binding?dryRun=All", body)).status == 201
-    assert "nodeName" not in (await world.get(f"{PODS}/p"))["spec"]
+    unbound = await world.get(f"{PODS}/p")
+    assert ("nodeName" in unbound["spec"], unbound["status"]["nominatedNodeName"]) == (False, "node2")
     assert (await world.call("POST", f"{PODS}/p/binding", body)).status == 201
     pod = await world.get(f"{PODS}/p")
+    assert "nominatedNodeName" not in pod["status"]
     assert pod["spec"]["nodeName"] == "node1"
     assert [c["status"] for c in pod["status"]["conditions"] if c["type"] == "PodScheduled"] == ["True"]
     again = await world.call("POST", f"{PODS}/p/binding", body)

@@ -227,8 +227,8 @@ def _expecting(wanted: JsonObject, old: JsonObject) -> JsonObject:
 
 
 def bind(pod: JsonObject, node: str, now: float) -> JsonObject:
-    """Return the pod assigned to `node`."""
-    status = pod.get("status", {})
+    """Return the pod assigned to `node`, which ends a nomination."""
+    status = {key: value for key, value in pod.get("status", {}).items() if key != "nominatedNodeName"}
     conditions = [c for c in status.get("conditions", ()) if c.get("type") != "PodScheduled"]
     scheduled: JsonObject = {"type": "PodScheduled", "status": "True", "lastTransitionTime": format_time(now)}
     if generation := pod["metadata"].get("generation"):

@@ -39,12 +39,16 @@ def schedule_pod(
     namespaces: NamespaceLabels,
     volumes: VolumeFilter | None = None,
     exclusive: Collection[str] = (),
+    nominated: str = "",
 ) -> Placement:
     """Choose a node for a pod. `namespaces`: the labels of each. `exclusive`: names of the pod's claims that no other
-    pod may use. Deterministic."""
+    pod may use. `nominated`: the node on which room was made for the pod, which comes before all others. Deterministic.
+    """
     if not nodes:
         return Placement(message=NO_NODES)
     filters = Filters(facts, nodes, namespaces, volumes, exclusive)
+    if nominated in nodes and not filters.refusals(nominated, nodes[nominated]):
+        return Placement(node_name=nominated)
     refused: dict[str, list[Reason]] = {}
     fitting: dict[str, NodeState] = {}
     for name, state in nodes.items():

@@ -86,9 +86,11 @@ def plan_preemption(
     refused: Mapping[str, Sequence[Reason]],
     budgets: Sequence[PodDisruptionBudget],
     refusals: Refusals,
+    nominated: str = "",
 ) -> Preemption:
-    """Choose a node and its victims. `refused`: why the pod fits none of the nodes as they are."""
-    if why := _ineligibility(facts.pod, nodes, refused):
+    """Choose a node and its victims. `refused`: why the pod fits none of the nodes as they are. `nominated`: the node
+    that an earlier preemption chose, "" without one."""
+    if why := _ineligibility(facts.pod, nominated, nodes, refused):
         return Preemption(message=why, is_eligible=False)
     messages: list[str] = []
     candidates: dict[str, Victims] = {}
@@ -111,15 +113,16 @@ def histogram(counts: Mapping[str, int]) -> str:
     return ", ".join(sorted(f"{count} {reason}" for reason, count in counts.items() if count))
 
 
-def _ineligibility(pod: Pod, nodes: Mapping[str, NodeState], refused: Mapping[str, Sequence[Reason]]) -> str:
+def _ineligibility(
+    pod: Pod, nominated: str, nodes: Mapping[str, NodeState], refused: Mapping[str, Sequence[Reason]]
+) -> str:
     """Return why the pod may not preempt others, "" if it may. A pod whose victims still terminate waits for them."""
     if pod.spec.preemption_policy == "Never":
         return _NEVER
-    name = pod.status.nominated_node_name
-    if name not in nodes or any(reason.is_permanent for reason in refused.get(name, ())):
+    if nominated not in nodes or any(reason.is_permanent for reason in refused.get(nominated, ())):
         return ""
     waits = any(
-        priority_of(other.pod) < priority_of(pod) and _is_victim(other.pod) for other in nodes[name].pods.values()
+        priority_of(other.pod) < priority_of(pod) and _is_victim(other.pod) for other in nodes[nominated].pods.values()
     )
     return _WAITS if waits else ""
 
@@ -177,7 +180,8 @@ def split_by_budgets(
         is_protected = False
         for index, (budget, selector) in enumerate(selectors):
             if (
-                budget.metadata.namespace == meta.namespace
+                meta.labels  # no budget protects a pod without labels
+                and budget.metadata.namespace == meta.namespace
                 and selector.matches(meta.labels)
                 and meta.name not in budget.status.disrupted_pods
             ):

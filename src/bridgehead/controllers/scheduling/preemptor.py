@@ -1,7 +1,7 @@
 """Carries out preemptions: deletes the victims, and keeps their room for the pod that is nominated to the node.
 
 Owned by `scheduler`; `preemption` decides. A nomination counts for pods of the same or a lower priority until the
-pod is bound, deleted or nominated elsewhere. Nominations survive a restart, as they are in the pods' status.
+pod has a node, is deleted or is nominated elsewhere. Nominations survive a restart, as they are in the pods' status.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Preemptor:
         await self._budgets.wait_synced()
 
     def observe(self, pod: Pod) -> None:
-        """A pod without a node, which may have been nominated before this process began."""
+        """A pod without a node, whose status may have a nomination: by an earlier process, or before it had a node."""
         name = pod.status.nominated_node_name
         if name and pod.metadata.uid not in self._nominated:
             self._nominated[pod.metadata.uid] = Nomination(PodFacts.of(pod), name)
@@ -72,11 +72,12 @@ class Preemptor:
         refusals: Refusals,
     ) -> Preemption:
         """Choose victims. The nomination counts at once."""
-        preemption = plan_preemption(facts, nodes, refused, list(self._budgets.items()), refusals)
+        uid, budgets = facts.pod.metadata.uid, list(self._budgets.items())
+        preemption = plan_preemption(facts, nodes, refused, budgets, refusals, self.nominated_node(uid))
         if preemption.node_name:
-            self._nominated[facts.pod.metadata.uid] = Nomination(facts, preemption.node_name)
+            self._nominated[uid] = Nomination(facts, preemption.node_name)
         elif preemption.is_eligible:
-            self.forget(facts.pod.metadata.uid)
+            self.forget(uid)
         return preemption
 
     async def carry_out(self, pod: Pod, preemption: Preemption) -> None:

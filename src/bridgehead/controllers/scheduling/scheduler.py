@@ -185,6 +185,7 @@ class Scheduler:
             # The pod counts on its node from here on: there was no await since the decision.
             self._state.add_pod(facts, placement.node_name)
             self._assumed.add(pod.metadata.uid)
+            self._preemptor.forget(pod.metadata.uid)
             if claims.delayed:
                 return await self._bind_claims(pod, claims, placement.node_name)
             return await self._bind(pod, placement.node_name)
@@ -204,7 +205,8 @@ class Scheduler:
         has_claims = claims.volumes or claims.delayed
         volumes = self._claims.filter(claims) if has_claims else None
         nodes = self._preemptor.with_nominated(facts, self._state.nodes())
-        placement = schedule_pod(facts, nodes, self._namespaces, volumes, claims.exclusive)
+        nominated = self._preemptor.nominated_node(facts.pod.metadata.uid)
+        placement = schedule_pod(facts, nodes, self._namespaces, volumes, claims.exclusive, nominated)
         if placement.node_name or not placement.refused:
             return placement, Preemption()
 
@@ -245,6 +247,7 @@ class Scheduler:
         if pod.metadata.uid in self._assumed:
             self._assumed.discard(pod.metadata.uid)
             self._state.remove_pod(pod.metadata.uid)
+            self._preemptor.observe(pod)
 
     async def _bind(self, pod: Pod, node_name: str) -> Outcome:
         metadata = pod.metadata

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
+from collections.abc import Mapping
 from pathlib import Path
 
 import msgspec
@@ -111,7 +112,7 @@ def _container_spec(
         services=tuple(node.services.items()),
         config_map=lambda name: node.objects.config_map(namespace, name),
         secret=lambda name: node.objects.secret(namespace, name),
-        env_file=lambda volume, path: _read_env_file(context, volume, path),
+        env_file=lambda volume, path: read_env_file(context.volumes, volume, path),
         addresses=Addresses(context.pod_ips, node.settings.ips),
         allocatable=node.allocatable,
     )
@@ -165,16 +166,22 @@ def _with_stop_signal(image: Image, container: Container) -> Image:
     return msgspec.structs.replace(image, stop_signal=own) if own else image
 
 
-def _read_env_file(context: PodContext, volume: str, path: str) -> str | None:
-    """Return the text of a file in a volume of the pod, None if there is none. Raises OSError, ValueError."""
-    directory = context.volumes.get(volume)
+def read_env_file(volumes: Mapping[str, str], volume: str, path: str) -> str | None:
+    """Return the text of a file in a volume, None if there is none. `volumes` is name -> path on the node.
+
+    Raises OSError, ValueError.
+    """
+    directory = volumes.get(volume)
     if directory is None:
         raise ValueError(f'cannot find the volume "{volume}" referenced by FileKeyRef')
     try:
         with open_file(Path(directory, path)) as file:
-            return file.read(_LARGEST_ENV_FILE).decode("utf-8")
+            content = file.read(_LARGEST_ENV_FILE + 1)
     except FileNotFoundError:
         return None
+    if len(content) > _LARGEST_ENV_FILE:
+        raise ValueError(f'"{path}" is larger than {_LARGEST_ENV_FILE >> 10} KiB')
+    return content.decode("utf-8")
 
 
 def _mounts(context: PodContext, container: Container, env: dict[str, str]) -> tuple[Mount, ...]:

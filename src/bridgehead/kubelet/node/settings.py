@@ -22,8 +22,8 @@ class NodeSettings:
     `pod_max_pids` bounds the processes and threads of each container; None: no bound. `system_logs` is what the
     kubelet's server shows below /logs/. `static_pods` is the directory of the manifests of static pods.
     `eviction_period` is the time between two measurements of the storage of pods that have limits of it. `image_gc_*`:
-    above the high threshold (percent of the disk), unused images are
-    removed down to the low one, but for those that were used in the last `image_minimum_gc_age`.
+    above the high threshold (percent of the disk), unused images are removed down to the low one, except those that
+    were used in the last `image_minimum_gc_age`. All times are in seconds.
     """
 
     name: str

@@ -13,18 +13,28 @@ import msgspec
 from bridgehead.objects.core import Container, Pod, Volume
 from bridgehead.objects.quantities import canonical_quantity, whole_value
 
+from .static_manifest import is_static
+
 _RESOURCE = "ephemeral-storage"
+# The priority of system-cluster-critical. Pods of this priority or a higher one are never evicted.
+_CRITICAL_PRIORITY = 2_000_000_000
 
 
 class StorageUse(msgspec.Struct, frozen=True, kw_only=True):
-    """Bytes in use: by emptyDirs on disk, by name of the volume; by layer and logs of containers, by name."""
+    """Bytes in use: by emptyDirs on disk, by name of the volume; by layer and logs of containers, by name.
+
+    Volumes that an image declares do not count, as with containerd.
+    """
 
     volumes: Mapping[str, int] = {}
     containers: Mapping[str, int] = {}
 
 
 def is_limited(pod: Pod) -> bool:
-    """Whether the pod has any limit of local storage, so that its use has to be measured."""
+    """Whether the pod has any limit of local storage, so that its use has to be measured. Static pods and critical ones
+    have none, since kubelets evict no such pod."""
+    if is_static(pod) or (pod.spec.priority or 0) >= _CRITICAL_PRIORITY:
+        return False
     return any(_is_sized(volume) for volume in pod.spec.volumes) or any(map(_limit, _containers(pod)))
 
 

@@ -2,7 +2,7 @@
 
 The agent makes one worker for each pod uid and notifies it of changes: of the pod, of a container, of an object that
 the pod refers to. A worker does one thing at a time; workers run concurrently. `worker_state` decides which state
-follows, `actions` what to do next in SYNCING, `pod_reporter` reports.
+follows, `actions` what to do next in SYNCING, `pod_reporter` reports, `pod_termination` stops the containers.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 
 import msgspec
 
@@ -20,7 +20,6 @@ from bridgehead.kubelet.containers.container_logs import fallback_message
 from bridgehead.kubelet.containers.context import NodeContext, PodContext
 from bridgehead.kubelet.containers.driver import ContainerDriver
 from bridgehead.kubelet.containers.pod_containers import PodContainers
-from bridgehead.kubelet.containers.termination import Deadline
 from bridgehead.kubelet.errors import AddressesExhausted, SandboxRefused, VolumeNotReady
 from bridgehead.kubelet.runtimes.runtime import ContainerInfo, RuntimeFailure, SandboxInfo
 from bridgehead.objects.core import Pod
@@ -34,13 +33,14 @@ from .pod_reporter import PodReporter
 from .pod_resize import PodResize
 from .pod_sandbox import PodSandbox
 from .pod_status import EVICTED
+from .pod_termination import PodTermination, retry
 from .pod_volumes import PodVolumes
+from .static_manifest import is_static
 from .status_manager import PodStatusManager
 from .worker_state import Deletion, PodSyncStatus, WorkerEvent, WorkerState, advance
 
 log = logging.getLogger(__name__)
 
-_FORCED_GRACE_SECONDS = 1.0
 _FIRST_RETRY_SECONDS = 0.5
 _LONGEST_RETRY_SECONDS = 16.0
 
@@ -53,13 +53,10 @@ class PodWorker:
     ) -> None:
         """`sandbox` and `found` are what the runtime already has of this pod."""
         self._node = node
-        self._barrier = barrier
         self._context = PodContext(node, pod, sandbox)
         self._sync_status = PodSyncStatus()
         self._advanced = asyncio.Event()  # the sync status has changed
         self._wake = asyncio.Event()  # something has changed that the worker may have to act upon
-        self._sigterm_allowed = asyncio.Event()
-        self._deadline: Deadline | None = None  # of the termination; None before it
         self._backoff = Backoff(_FIRST_RETRY_SECONDS, _LONGEST_RETRY_SECONDS)
         self._tasks = asyncio.TaskGroup()
         self.containers = PodContainers(pod, self._wake.set)
@@ -69,6 +66,7 @@ class PodWorker:
         self._status_manager = PodStatusManager(node.client, pod)
         self._reporter = PodReporter(self._context, self.containers, self._resize, self._status_manager)
         self._volumes = PodVolumes(self._context, self._reporter.report)
+        self._termination = PodTermination(self._context, barrier)
         for info in found:
             self.containers.adopt(self._with_fallback_message(info))
         self.observe(pod)
@@ -94,9 +92,7 @@ class PodWorker:
         self._status_manager.observe(pod)
         if pod.metadata.deletion_timestamp is not None:
             self._advance(WorkerEvent.DELETION_REQUESTED)
-            if self._deadline is not None and self._deadline.bring_forward(self._deletion_deadline()):
-                loop = asyncio.get_running_loop()
-                loop.call_later((self._deadline.at - loop.time()) / 2, self._sigterm_allowed.set)
+            self._termination.observe_deletion()
         self._wake.set()
 
     def observe_mirror(self, mirror: Pod | None) -> None:
@@ -120,9 +116,7 @@ class PodWorker:
         """The pod was deleted from the API server, by force or by another client."""
         self._status_manager.abandon()
         self._advance(WorkerEvent.OBJECT_GONE)
-        self._sigterm_allowed.set()
-        if self._deadline is not None:
-            self._deadline.bring_forward(asyncio.get_running_loop().time() + _FORCED_GRACE_SECONDS)
+        self._termination.force()
         self._wake.set()
 
     def on_container_changed(self, info: ContainerInfo) -> None:
@@ -303,44 +297,18 @@ class PodWorker:
 
     async def _terminate(self) -> None:
         """Stop the containers, and publish the status as they stop."""
-        if self._sync_status.deletion is Deletion.GONE or self._sync_status.cause is WorkerEvent.EVICTED:
-            self._deadline = Deadline(asyncio.get_running_loop().time() + _FORCED_GRACE_SECONDS)
-        else:
-            self._deadline = Deadline(self._deletion_deadline())
         for probes in self.containers.probes.values():
             probes.stop_liveness()
         if self.containers.running():
-            deadline = self._deadline
-            beside = [
-                self._tasks.create_task(self._publish_changes()),
-                self._tasks.create_task(self._hold_sigterm(deadline)),
-            ]
-            terminator = self._driver.terminator()
-            await self._retry(lambda: terminator.stop_pod(deadline, self._sigterm_allowed))
-            for task in beside:
-                task.cancel()
+            status = self._sync_status
+            publishing = self._tasks.create_task(self._publish_changes())
+            await self._termination.stop_containers(
+                self._driver.terminator(),
+                is_forced=status.deletion is Deletion.GONE or status.cause is WorkerEvent.EVICTED,
+                has_barrier=status.deletion is Deletion.REQUESTED and not self._reporter.has_failed,
+            )
+            publishing.cancel()
         self._advance(WorkerEvent.CONTAINERS_STOPPED)
-
-    def _deletion_deadline(self) -> float:
-        """When the grace period ends, on the event loop's clock."""
-        meta = self.pod.metadata
-        grace = meta.deletion_grace_period_seconds
-        if grace is None:
-            grace = self.pod.spec.termination_grace_period_seconds
-        left = float(grace)
-        if meta.deletion_timestamp is not None:
-            # The timestamp is the end of the period, cut to whole seconds.
-            left = min(left, parse_time(meta.deletion_timestamp) + 1.0 - time.time())
-        return asyncio.get_running_loop().time() + max(left, 0.0)
-
-    async def _hold_sigterm(self, deadline: Deadline) -> None:
-        """Hold SIGTERM back while proxies still send the pod connections, for half of the grace period at most."""
-        try:
-            if self._sync_status.deletion is Deletion.REQUESTED and not self._reporter.has_failed:
-                left = deadline.at - asyncio.get_running_loop().time()
-                await self._barrier.hold(self.pod, min(self._node.settings.termination_barrier, left / 2))
-        finally:
-            self._sigterm_allowed.set()
 
     async def _publish_changes(self) -> None:
         """Publish the status after every change. Once all containers have exited, nothing is left to hold."""
@@ -348,14 +316,14 @@ class PodWorker:
             self._wake.clear()
             self._reporter.publish(self._sync_status)
             if not self.containers.running():
-                self._sigterm_allowed.set()
+                self._termination.allow_sigterm()
             await self._wake.wait()
 
     async def _release_resources(self) -> None:
         """Write the last status, then remove the sandbox and the volumes."""
         self._reporter.publish(self._sync_status)
         await self._status_manager.flush()
-        await self._retry(self._remove_sandbox_and_volumes)
+        await retry(self.pod, self._remove_sandbox_and_volumes)
         self._advance(WorkerEvent.RESOURCES_RELEASED)
 
     async def _remove_sandbox_and_volumes(self) -> None:
@@ -365,27 +333,14 @@ class PodWorker:
     async def _delete_object(self) -> None:
         """Once the pod's deletion is requested, delete its object: nothing is left of it here."""
         await self._wait_until(lambda status: status.deletion is not Deletion.NONE)
-        await self._retry(self._try_delete_object)
+        await retry(self.pod, self._try_delete_object)
         self._advance(WorkerEvent.OBJECT_GONE)
 
     async def _try_delete_object(self) -> None:
-        if self._sync_status.deletion is Deletion.GONE:
+        if self._sync_status.deletion is Deletion.GONE or is_static(self.pod):  # `static_pods` deletes mirror pods
             return
-        meta, uid = self.pod.metadata, self._status_manager.uid
-        if not uid:
-            return
+        meta = self.pod.metadata
         try:
-            await self._node.client.delete(PODS, meta.name, meta.namespace, uid=uid, grace_period_seconds=0)
+            await self._node.client.delete(PODS, meta.name, meta.namespace, uid=meta.uid, grace_period_seconds=0)
         except NotFound:
             return
-
-    async def _retry(self, step: Callable[[], Awaitable[None]]) -> None:
-        """Repeat `step` until it succeeds: a terminating pod cannot go on without it."""
-        backoff = Backoff(_FIRST_RETRY_SECONDS, _LONGEST_RETRY_SECONDS)
-        while True:
-            try:
-                await step()
-                return
-            except* (RuntimeFailure, ClientError) as errors:
-                log.warning("pod %s: termination step failed, retrying: %s", self.pod.key, errors.exceptions[0])
-            await asyncio.sleep(backoff.next())

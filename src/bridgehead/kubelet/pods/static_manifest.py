@@ -14,6 +14,7 @@ import msgspec
 
 from bridgehead.objects.core import Pod
 from bridgehead.objects.meta import ObjectKey
+from bridgehead.objects.names import check_dns1123_label, check_dns1123_subdomain
 
 SOURCE: Final = "kubernetes.io/config.source"
 HASH: Final = "kubernetes.io/config.hash"
@@ -38,7 +39,7 @@ class StaticPod(msgspec.Struct, frozen=True):
 
 
 def parse_static_pod(manifest: object, path: str, node_name: str) -> StaticPod:
-    """Return the pod of a decoded manifest on a node. Raises ValueError for what is no pod."""
+    """Return the pod of a manifest, decoded from JSON, on a node. Raises ValueError for what is no pod."""
     if not isinstance(manifest, dict) or manifest.get("kind") != "Pod" or manifest.get("apiVersion") != "v1":
         raise ValueError("it is not a Pod of v1")
     metadata, spec = manifest.get("metadata") or {}, manifest.get("spec") or {}
@@ -48,14 +49,18 @@ def parse_static_pod(manifest: object, path: str, node_name: str) -> StaticPod:
         raise ValueError("metadata.name: Required value")
     if not spec.get("containers"):
         raise ValueError("spec.containers: Required value")
+    own_annotations, own_tolerations = metadata.get("annotations") or {}, spec.get("tolerations") or []
+    if not isinstance(own_annotations, dict) or not isinstance(own_tolerations, list):
+        raise ValueError("metadata.annotations is not an object, or spec.tolerations is not a list")
+    name, namespace = f"{metadata['name']}-{node_name.lower()}", metadata.get("namespace") or "default"
     content = msgspec.json.encode([node_name, path, manifest], order="deterministic")
     uid = hashlib.md5(content, usedforsecurity=False).hexdigest()
-    annotations = {**(metadata.get("annotations") or {}), SOURCE: _OF_FILE, HASH: uid}
-    tolerations = [*(spec.get("tolerations") or ()), {"operator": "Exists", "effect": "NoExecute"}]
+    annotations = {**own_annotations, SOURCE: _OF_FILE, HASH: uid}
+    tolerations = [*own_tolerations, {"operator": "Exists", "effect": "NoExecute"}]
     body = {
         "metadata": {
-            "name": f"{metadata['name']}-{node_name.lower()}",
-            "namespace": metadata.get("namespace") or "default",
+            "name": name,
+            "namespace": namespace,
             "labels": metadata.get("labels") or {},
             "annotations": annotations,
         },
@@ -65,7 +70,22 @@ def parse_static_pod(manifest: object, path: str, node_name: str) -> StaticPod:
         pod = msgspec.convert(body, Pod)
     except msgspec.ValidationError as error:
         raise ValueError(str(error)) from error
+    _check_names(pod)
     return StaticPod(msgspec.structs.replace(pod, metadata=msgspec.structs.replace(pod.metadata, uid=uid)), body)
+
+
+def _check_names(pod: Pod) -> None:
+    """Raise ValueError for an invalid name of the pod or in it: names are parts of paths on the node."""
+    spec = pod.spec
+    named = (("spec.containers", spec.init_containers + spec.containers), ("spec.volumes", spec.volumes))
+    checked = [
+        ("metadata.name", check_dns1123_subdomain(pod.metadata.name)),
+        ("metadata.namespace", check_dns1123_label(pod.metadata.namespace)),
+        *((f"{path}.name", check_dns1123_label(one.name)) for path, listed in named for one in listed),
+    ]
+    for path, errors in checked:
+        if errors:
+            raise ValueError(f"{path}: Invalid value: {errors[0]}")
 
 
 def new_mirror(static: StaticPod, node_uid: str) -> dict[str, Any]:
@@ -86,8 +106,16 @@ def new_mirror(static: StaticPod, node_uid: str) -> dict[str, Any]:
 
 
 def is_static(pod: Pod) -> bool:
-    """Whether the pod comes from a file of its node, or mirrors one that does."""
+    """Whether the pod comes from a file of its node. For pods of the API server call `without_source` before."""
     return pod.metadata.annotations.get(SOURCE) == _OF_FILE
+
+
+def without_source(pod: Pod) -> Pod:
+    """Return a pod of the API server without the annotation that makes a static pod: its user may not choose it."""
+    if SOURCE not in pod.metadata.annotations:
+        return pod
+    annotations = {name: value for name, value in pod.metadata.annotations.items() if name != SOURCE}
+    return msgspec.structs.replace(pod, metadata=msgspec.structs.replace(pod.metadata, annotations=annotations))
 
 
 def mirrored_uid(pod: Pod) -> str:

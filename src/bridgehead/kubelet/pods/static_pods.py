@@ -12,6 +12,7 @@ import asyncio
 import contextlib
 import logging
 import os
+import stat
 from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 from typing import Final
@@ -162,7 +163,7 @@ class StaticPods:
         failures: dict[str, str] = {}
         for path in _manifests(self._directory) if self._directory is not None else ():
             try:
-                found.append(parse_static_pod(_load(path), path.name, self._node_name))
+                found.append(parse_static_pod(load_manifest(path), path.name, self._node_name))
             except (OSError, ValueError) as error:
                 failures[path.name] = str(error)
                 if self._failures.get(path.name) != failures[path.name]:
@@ -179,15 +180,22 @@ def _manifests(directory: Path) -> list[Path]:
         return []
 
 
-def _load(path: Path) -> object:
-    """Decode a manifest in YAML or JSON. Raises OSError, ValueError."""
+def load_manifest(path: Path) -> object:
+    """Decode a manifest in YAML or JSON. Links are followed. Raises OSError, ValueError."""
     import yaml  # only a node with static pods needs it
 
     from bridgehead.yaml_loader import Loader
 
-    with path.open("rb") as file:
-        content = file.read(_LARGEST_MANIFEST)
+    # A FIFO must not block the kubelet.
+    with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC), "rb") as file:
+        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+            raise ValueError("it is not a regular file")
+        content = file.read(_LARGEST_MANIFEST + 1)
+    if len(content) > _LARGEST_MANIFEST:
+        raise ValueError(f"it is larger than {_LARGEST_MANIFEST >> 20} MiB")
     try:
-        return msgspec.to_builtins(yaml.load(content, Loader))
+        return msgspec.json.decode(msgspec.json.encode(yaml.load(content, Loader)))
     except yaml.YAMLError as error:
         raise ValueError(f"it is no YAML: {error}") from error
+    except (TypeError, RecursionError) as error:
+        raise ValueError(f"it cannot be written as JSON: {error}") from error

@@ -90,8 +90,11 @@ class PodStatusManager:
             event.set()
 
     async def flush(self) -> None:
-        """Wait until the newest status is written, or the pod is known to be gone, or it has no mirror pod."""
-        if not self.uid:
+        """Wait until the newest status is written, or the pod is known to be gone.
+
+        The end of a static pod does not wait for the API server: its mirror pod may be gone for good.
+        """
+        if self._is_static:
             return
         self._urgent.set()
         await self._idle.wait()

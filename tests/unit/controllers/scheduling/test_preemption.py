@@ -32,7 +32,7 @@ def budget(allowed: int, app: str | None = "a", disrupted: Sequence[str] = ()) -
     return msgspec.convert(body, PodDisruptionBudget)
 
 
-def preempt(world: World, one: Pod, *budgets: PodDisruptionBudget) -> Preemption:
+def preempt(world: World, one: Pod, *budgets: PodDisruptionBudget, nominated: str = "") -> Preemption:
     facts, nodes = PodFacts.of(one), world.state.nodes()
     placement = schedule_pod(facts, nodes, world.namespaces)
     assert not placement.node_name
@@ -40,7 +40,7 @@ def preempt(world: World, one: Pod, *budgets: PodDisruptionBudget) -> Preemption
     def refusals(name: str, state: NodeState) -> list[Reason]:
         return Filters(facts, {**nodes, name: state}, world.namespaces, None, ()).refusals(name, state)
 
-    return plan_preemption(facts, nodes, placement.refused, budgets, refusals)
+    return plan_preemption(facts, nodes, placement.refused, budgets, refusals, nominated)
 
 
 def names(preemption: Preemption) -> tuple[str, ...]:
@@ -120,6 +120,12 @@ def test_budgets_are_respected_where_that_is_possible() -> None:
     assert names(preempt(one_node, ranked("p", 9, "4"), budget(0))) == ("n", "n2", "n1")
     two_nodes = world(ranked("n1", 1, "4", **labelled), ranked("m1", 5, "4"), nodes=2)
     assert names(preempt(two_nodes, ranked("p", 9), budget(0))) == ("m", "m1")
+    # A selector that an absent label matches protects no pod without labels.
+    absent = {"spec": {"selector": {"matchExpressions": [{"key": "app", "operator": "DoesNotExist"}]}}}
+    missing = msgspec.convert({"metadata": {"name": "b", "namespace": "default"}, **absent}, PodDisruptionBudget)
+    assert names(preempt(world(ranked("n1", 1, "2"), ranked("n2", 5, "2")), ranked("p", 9, "2"), missing))[1:] == (
+        "n1",
+    )
     # The first of two pods uses up what the budget allows.
     both = world(ranked("n1", 1, "2", 1, **labelled), ranked("n2", 1, "2", 2, **labelled))
     assert names(preempt(both, ranked("p", 9, "2"), budget(1))) == ("n", "n1")
@@ -145,10 +151,21 @@ def test_a_pod_waits_for_its_victims_to_end() -> None:
         status=msgspec.convert({"conditions": [condition]}, type(victim.status)),
     )
     waiting = ranked("p", 9)
-    waiting = msgspec.structs.replace(waiting, status=msgspec.structs.replace(waiting.status, nominated_node_name="n"))
-    found = preempt(world(ending), waiting)
+    found = preempt(world(ending), waiting, nominated="n")
     assert (found.message, found.is_eligible) == ("not eligible due to a terminating pod on the nominated node.", False)
-    assert names(preempt(world(victim), waiting)) == ("n", "n1")
+    assert names(preempt(world(victim), waiting, nominated="n")) == ("n", "n1")
+    assert names(preempt(world(victim), waiting, nominated="gone")) == ("n", "n1")
+
+
+def test_the_nominated_node_comes_before_a_better_one() -> None:
+    made = world(ranked("n1", 1, "2"), nodes=2)
+    facts = PodFacts.of(ranked("p", 9, "2"))
+    chosen = [
+        schedule_pod(facts, made.state.nodes(), made.namespaces, nominated=name).node_name for name in ("", "n", "gone")
+    ]
+    assert chosen == ["m", "n", "m"]
+    made.put(ranked("n2", 1, "1"), "n")
+    assert schedule_pod(facts, made.state.nodes(), made.namespaces, nominated="n").node_name == "m"
 
 
 def test_the_room_of_a_nominated_pod_is_kept_from_pods_of_no_higher_priority() -> None:

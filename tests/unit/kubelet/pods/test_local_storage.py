@@ -66,6 +66,12 @@ def test_pods_without_limits_are_not_measured() -> None:
     assert sized_volumes(limited("")) == ["v"]
 
 
+def test_static_and_critical_pods_are_not_measured() -> None:
+    assert is_limited(limited("1Mi", priority=1_999_999_999))
+    assert not is_limited(limited("1Mi", priority=2_000_000_000))
+    assert not is_limited(limited("1Mi", annotations={"kubernetes.io/config.source": "file"}))
+
+
 def test_a_directory_is_measured_by_what_it_occupies(tmp_path: Path) -> None:
     assert measure_directory(tmp_path / "none") == 0
     (tmp_path / "deep" / "er").mkdir(parents=True)
@@ -75,3 +81,9 @@ def test_a_directory_is_measured_by_what_it_occupies(tmp_path: Path) -> None:
     with (tmp_path / "hole").open("wb") as file:
         file.truncate(1 << 30)
     assert MIB <= measure_directory(tmp_path) < 2 * MIB
+
+
+def test_a_bounded_number_of_entries_is_measured(tmp_path: Path) -> None:
+    for name in "abcdef":
+        (tmp_path / name).write_bytes(b"x")
+    assert 0 < measure_directory(tmp_path, 3) == measure_directory(tmp_path) // 2

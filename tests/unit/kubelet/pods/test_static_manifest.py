@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,7 +16,9 @@ from bridgehead.kubelet.pods.static_manifest import (
     parse_static_pod,
     plan_changes,
     with_local_uid,
+    without_source,
 )
+from bridgehead.kubelet.pods.static_pods import load_manifest
 from bridgehead.objects.core import Pod
 from tests.unit.kubelet.pod_factory import make_pod
 
@@ -63,11 +67,52 @@ def test_the_uid_follows_node_file_and_content() -> None:
         ({**manifest(), "spec": "x"}, "metadata and spec are not objects"),
         ({**manifest(), "metadata": {}}, "metadata.name: Required value"),
         ({**manifest(), "spec": {"containers": [{"name": 5}]}}, "Expected `str`"),
+        ({**manifest(), "spec": {"containers": [{"name": "c"}], "tolerations": 5}}, "spec.tolerations is not a list"),
+        (manifest(annotations=["a"]), "metadata.annotations is not an object"),
+        (manifest("../web"), "metadata.name: Invalid value: a lowercase RFC 1123 subdomain"),
+        (manifest(namespace="../x"), "metadata.namespace: Invalid value: a lowercase RFC 1123 label"),
+        ({**manifest(), "spec": {"containers": [{"name": "../c"}]}}, "spec.containers.name: Invalid value"),
+        ({**manifest(), "spec": {"containers": [{"name": "c"}], "volumes": [{"name": ".."}]}}, "spec.volumes.name: In"),
+        (manifest(namespace=5), "Expected `str`"),
     ],
 )
 def test_other_manifests_are_refused(made: object, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         parse(made)
+
+
+def test_a_file_is_read_as_json(tmp_path: Path) -> None:
+    path = tmp_path / "web.yaml"
+    path.write_text("metadata: {name: web, annotations: {1: 2026-01-01}}")
+    (tmp_path / "link.yaml").symlink_to(path)
+    assert load_manifest(tmp_path / "link.yaml") == {"metadata": {"name": "web", "annotations": {"1": "2026-01-01"}}}
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("kind: [", "it is no YAML"),
+        ("a\0b", "it is no YAML"),
+        ("{[1, 2]: 3}", "it is no YAML"),
+        ("null: 5", "it cannot be written as JSON"),
+        (" " * ((10 << 20) + 1), "it is larger than 10 MiB"),
+    ],
+    ids=["unfinished", "zero", "list", "null", "large"],
+)
+def test_a_broken_file_is_refused(tmp_path: Path, content: str, message: str) -> None:
+    path = tmp_path / "web.yaml"
+    path.write_text(content)
+    with pytest.raises(ValueError, match=message):
+        load_manifest(path)
+
+
+def test_only_regular_files_are_read(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "fifo")
+    (tmp_path / "zero").symlink_to("/dev/zero")
+    (tmp_path / "directory").mkdir()
+    for name in ("fifo", "zero", "directory"):
+        with pytest.raises((ValueError, IsADirectoryError)):
+            load_manifest(tmp_path / name)
 
 
 def test_a_mirror_pod_belongs_to_its_node() -> None:
@@ -86,6 +131,12 @@ def test_a_mirror_pod_runs_under_the_uid_of_its_static_pod() -> None:
     assert (mirrored_uid(plain), with_local_uid(plain)) == ("", plain)
     mirror = make_pod(annotations={"kubernetes.io/config.mirror": "h"})
     assert (mirrored_uid(mirror), with_local_uid(mirror).metadata.uid) == ("h", "h")
+
+
+def test_no_user_of_the_api_makes_a_static_pod() -> None:
+    assert is_static(parse(manifest(annotations={"a": "b"})).pod)
+    claimed = without_source(make_pod(annotations={"kubernetes.io/config.source": "file", "a": "b"}))
+    assert (is_static(claimed), claimed.metadata.annotations) == (False, {"a": "b"})
 
 
 def test_a_changed_pod_starts_when_its_predecessor_has_ended() -> None:

@@ -23,17 +23,19 @@ class Client:
     def __init__(self, *answers: Exception) -> None:
         self.answers = list(answers)
         self.patches: list[object] = []
+        self.has_answered = asyncio.Event()
 
     async def patch(self, kind, name, namespace, body, **_):
         self.patches.append(body)
+        self.has_answered.set()
         if self.answers:
             raise self.answers.pop(0)
         return POD
 
 
 @contextlib.asynccontextmanager
-async def running(client):
-    writer = PodStatusManager(client, POD)
+async def running(client, pod=POD):
+    writer = PodStatusManager(client, pod)
     task = asyncio.create_task(writer.run())
     try:
         yield writer
@@ -66,6 +68,22 @@ async def test_no_status_is_written_for_a_pod_that_is_gone():
         writer.submit(PodStatus(phase="Succeeded"), urgent=True)
         await writer.flush()
     assert len(client.patches) == 1
+
+
+async def test_the_end_of_a_static_pod_does_not_wait_for_the_api_server():
+    metadata = ObjectMeta(name="web", namespace="default", annotations={"kubernetes.io/config.source": "file"})
+    client = Client()
+    async with running(client, Pod(metadata=metadata)) as writer, asyncio.timeout(40):
+        writer.bind(POD)
+        client.answers = [NotFound(404, "NotFound", 'pods "web" not found')]
+        writer.submit(RUNNING, urgent=True)
+        await writer.flush()
+        await client.has_answered.wait()  # the mirror pod is gone
+        client.has_answered.clear()
+        await writer.flush()
+        writer.bind(POD)  # the next mirror pod gets the status
+        await client.has_answered.wait()
+    assert client.patches == [{"metadata": {"uid": "1"}, "status": {"phase": "Running"}}] * 2
 
 
 async def test_a_pod_replaced_by_another_of_its_name_is_dropped():

@@ -13,6 +13,8 @@ import socket
 from collections.abc import Callable
 from typing import Final
 
+import msgspec
+
 from bridgehead.kubelet.runtimes.images import resolver
 from bridgehead.kubelet.runtimes.images.resolver import ImageDirectories
 from bridgehead.kubelet.runtimes.runtime import (
@@ -34,6 +36,7 @@ from bridgehead.kubelet.runtimes.service.exec_tasks import ExecStreams, ExecSync
 from bridgehead.kubelet.runtimes.service.launcher import Launcher
 from bridgehead.kubelet.runtimes.service.reactor import Reactor
 from bridgehead.kubelet.runtimes.service.sandboxes import Sandbox, SandboxMaker
+from bridgehead.kubelet.runtimes.service.shared_memory import SharedMemory
 from bridgehead.kubelet.runtimes.service.stop_signals import parse_signal
 from bridgehead.kubelet.runtimes.service.tasks import Task
 from bridgehead.kubelet.runtimes.spawn.zygote import Zygote
@@ -76,6 +79,7 @@ class RuntimeService:
         self._on_exit = on_exit
         self._zygote = zygote
         self._sandbox_maker = SandboxMaker()
+        self._shared_memory = SharedMemory(os.path.join(root_dir, "shm"))
         self._launcher = Launcher(
             reactor=reactor, root_dir=root_dir, images=images, zygote=zygote, lack_of_cgroup=lack_of_cgroup
         )
@@ -99,7 +103,13 @@ class RuntimeService:
         """Raises `RuntimeFailure`."""
         record = self._sandboxes.get(spec.pod_uid)
         if record is None:
-            record = self._sandboxes[spec.pod_uid] = SandboxRecord(self._sandbox_maker.make(spec))
+            sandbox = self._sandbox_maker.make(spec)
+            try:
+                self._shared_memory.make(spec)
+            except RuntimeFailure:
+                self._sandbox_maker.remove(sandbox)
+                raise
+            record = self._sandboxes[spec.pod_uid] = SandboxRecord(sandbox)
         return record.sandbox.info
 
     def list_sandboxes(self) -> list[SandboxInfo]:
@@ -136,6 +146,7 @@ class RuntimeService:
             self._drop(task)
         self._sandboxes.pop(record.sandbox.spec.pod_uid, None)
         self._sandbox_maker.remove(record.sandbox)
+        self._shared_memory.remove(record.sandbox.spec)
         for on_done in record.on_empty:
             on_done()
 
@@ -252,6 +263,8 @@ class RuntimeService:
                 self._forget(record, task)
             self._remove_if_empty(record)
 
+        mounts = self._shared_memory.add_mount(record.sandbox.spec, spec.mounts)
+        spec = msgspec.structs.replace(spec, mounts=mounts)
         task = self._launcher.launch(spec, record.sandbox, on_start=on_start, on_end=on_end, host=host)
         record.tasks.append(task)
         self._tasks[task.id] = task
