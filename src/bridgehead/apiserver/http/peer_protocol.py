@@ -32,8 +32,10 @@ log = logging.getLogger(__name__)
 _HEADER_SECONDS = 32.0
 _MAX_HEADER_BYTES = 1024 * 1024
 # A client may send requests before it has the answers to earlier ones. uvicorn parses all of them at once, and each
-# costs 6 KiB. So bytes are parsed in pieces that end with a request's head, and none while a parsed request waits.
+# costs 6 KiB. So bytes are parsed in pieces that end with a request's head, and none while a parsed request waits. A
+# piece has a least size, because an empty line costs no more than its bytes then. Most heads are longer.
 _END_OF_HEAD = b"\r\n\r\n"
+_LEAST_PIECE_BYTES = 64
 _MAX_HELD_BYTES = 1024 * 1024
 # Of a request that asks for an upgrade; such requests have no body, normally.
 _MAX_TUNNEL_BODY_BYTES = 64 * 1024
@@ -124,10 +126,10 @@ class PeerProtocol(HttpToolsProtocol):
         return not self._is_upgraded and not self.transport.is_closing()
 
     def _parse_piece(self, data: bytes | bytearray, start: int) -> int:
-        """Parse the piece at `start`, which has the end of one head at most; return its end."""
+        """Parse the piece at `start`, which ends with a head or a body; return its end."""
         end = start + self._missing_bytes()
         if end <= start:
-            found = data.find(_END_OF_HEAD, start)
+            found = data.find(_END_OF_HEAD, start + _LEAST_PIECE_BYTES - len(_END_OF_HEAD))
             end = len(data) if found < 0 else found + len(_END_OF_HEAD)
         self._parse(bytes(data[start:end]))
         if self._is_readable() and self.parser.should_upgrade():

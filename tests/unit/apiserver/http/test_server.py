@@ -113,7 +113,7 @@ async def test_pipelined_requests_are_parsed_when_they_can_be_answered(
         while received.count(b"HTTP/1.1 200 OK") < len(requests):
             received += await reader.readuntil(b"\r\n\r\n")
     assert len(waiting) == len(requests)
-    assert max(waiting) <= 1  # a head may end in the read after its own
+    assert max(waiting) <= 4  # those of one piece
     writer.close()
     await writer.wait_closed()
 
