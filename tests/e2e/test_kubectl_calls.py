@@ -119,7 +119,18 @@ def test_every_command_of_kubectl_is_called() -> None:
     listed = commands()
     assert listed >= {"get", "apply", "config"}
     assert listed - verbs == set()
-    for group in ("apply", "auth", "certificate", "cluster-info", "config", "create", "rollout", "set"):
+    for group in (
+        "apply",
+        "auth",
+        "certificate",
+        "cluster-info",
+        "config",
+        "create",
+        "kuberc",
+        "plugin",
+        "rollout",
+        "set",
+    ):
         assert {(group, word) for word in commands(group)} - called == set()
 
 

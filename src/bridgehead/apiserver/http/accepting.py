@@ -96,6 +96,7 @@ class Acceptor:
         self._loop = asyncio.get_running_loop()
         self._handshakes: set[asyncio.Task[None]] = set()
         self._timer: asyncio.TimerHandle | None = None
+        self._has_warned = False
         listener.setblocking(False)
         self._loop.add_reader(listener, self._accept)
 
@@ -125,6 +126,7 @@ class Acceptor:
                 if not self._newcomers.close_oldest():
                     self._pause(error)
                 return
+            self._has_warned = False
             connection.setblocking(False)
             handshake = self._loop.create_task(self._open(connection))
             self._handshakes.add(handshake)
@@ -132,7 +134,9 @@ class Acceptor:
 
     def _pause(self, error: OSError) -> None:
         """Accept again a little later, because all connections are those of authenticated clients."""
-        log.warning("can't accept a connection: %s", error.strerror)
+        if not self._has_warned:
+            log.warning("can't accept connections for now: %s", error.strerror)
+            self._has_warned = True
         self._loop.remove_reader(self._listener)
         self._timer = self._loop.call_later(_PAUSE_SECONDS, self._loop.add_reader, self._listener, self._accept)
 

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from typing import Any
 from urllib.parse import unquote
 
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
 from . import spdy_upgrade
 from .accepting import Newcomer
@@ -32,8 +32,10 @@ log = logging.getLogger(__name__)
 _HEADER_SECONDS = 32.0
 _MAX_HEADER_BYTES = 1024 * 1024
 # A client may send requests before it has the answers to earlier ones. uvicorn parses all of them at once, and each
-# costs 6 KiB. So bytes are parsed in pieces that hold few requests, and none while a parsed request waits.
-_PIECE_BYTES = 2 * 1024
+# costs 6 KiB. So bytes are parsed in pieces that end with a request's head, and none while a parsed request waits. A
+# piece has a least size, because an empty line costs no more than its bytes then. Most heads are longer.
+_END_OF_HEAD = b"\r\n\r\n"
+_LEAST_PIECE_BYTES = 64
 _MAX_HELD_BYTES = 1024 * 1024
 # Of a request that asks for an upgrade; such requests have no body, normally.
 _MAX_TUNNEL_BODY_BYTES = 64 * 1024
@@ -71,6 +73,8 @@ class PeerProtocol(HttpToolsProtocol):
         # Of a request's body; None: no request is being received.
         self._body_bytes: int | None = None
         self._is_upgraded = False
+        # The request that is being answered, or was last.
+        self._answered: RequestResponseCycle | None = None
         # Bytes behind a request that waits for the answers to earlier ones.
         self._held = bytearray()
         # The body of a request whose connection goes to a tunnel; None for any other request.
@@ -98,6 +102,10 @@ class PeerProtocol(HttpToolsProtocol):
         self._stop_timer()
         self._hand_over()
         super().connection_lost(exc)
+        # uvicorn tells only the newest request of the client's disconnect, not the one that is being answered.
+        if self._answered is not None and not self._answered.response_complete:
+            self._answered.disconnected = True
+            self._answered.message_event.set()
         # After a reset, uvicorn leaves this timer running, which keeps the whole connection in memory.
         if self.timeout_keep_alive_task is not None:
             self.timeout_keep_alive_task.cancel()
@@ -108,16 +116,28 @@ class PeerProtocol(HttpToolsProtocol):
             self._hold(data)
             return
         start = 0
-        while start < len(data) and not self._is_upgraded and not self.transport.is_closing():
+        while start < len(data) and self._is_readable():
             if self.pipeline:
                 self._hold(memoryview(data)[start:])
                 return
-            end = start + max(_PIECE_BYTES, self._missing_bytes())
-            self._parse(data[start:end])
-            start = end
+            start = self._parse_piece(data, start)
+
+    def _is_readable(self) -> bool:
+        return not self._is_upgraded and not self.transport.is_closing()
+
+    def _parse_piece(self, data: bytes | bytearray, start: int) -> int:
+        """Parse the piece at `start`, which ends with a head or a body; return its end."""
+        end = start + self._missing_bytes()
+        if end <= start:
+            found = data.find(_END_OF_HEAD, start + _LEAST_PIECE_BYTES - len(_END_OF_HEAD))
+            end = len(data) if found < 0 else found + len(_END_OF_HEAD)
+        self._parse(bytes(data[start:end]))
+        if self._is_readable() and self.parser.should_upgrade():
+            return len(data)  # an upgrade that is ignored: the parser takes what follows for the other protocol
+        return end
 
     def _missing_bytes(self) -> int:
-        """Return how many bytes of a body are known to come."""
+        """Return how many bytes of a body are known to come; 0 or less: unknown."""
         if self._body_bytes is None:
             return 0
         lengths = (int(value) for name, value in self.headers if name == b"content-length")
@@ -132,14 +152,13 @@ class PeerProtocol(HttpToolsProtocol):
             self.flow.pause_reading()
 
     def on_response_complete(self) -> None:
-        super().on_response_complete()
-        if not self._held or self.transport.is_closing():
-            return
         if self.pipeline:
+            self._answered = self.pipeline[-1][0]
+        super().on_response_complete()
+        while self._held and not self.pipeline and self._is_readable():
+            del self._held[: self._parse_piece(self._held, 0)]
+        if self._held:
             self.flow.pause_reading()
-            return
-        held, self._held = bytes(self._held), bytearray()
-        self.data_received(held)
 
     def _parse(self, data: bytes) -> None:
         super().data_received(data)
@@ -167,6 +186,8 @@ class PeerProtocol(HttpToolsProtocol):
             self._asks_for_spdy = spdy_upgrade.is_requested(self.headers)
         if not self._asks_for_spdy:
             super().on_headers_complete()
+            if not self.pipeline:
+                self._answered = self.cycle
             # The answer to a HEAD has no body to wait for.
             if self.cycle is not None and not self.cycle.response_started and self.scope["method"] != "HEAD":
                 self.cycle.transport = JoinedWrites(self.transport)  # type: ignore[assignment]

@@ -35,11 +35,12 @@ class Sender:
     ) -> None:
         """Send a response with further headers and with warnings for the client."""
         headers = [*more_headers, *response.headers]
-        if not any(name == b"cache-control" for name, _ in headers):
+        if all(name != b"cache-control" for name, _ in response.headers):
             headers.insert(0, _CACHE_CONTROL)
         if response.content_type:
             headers.insert(0, (b"content-type", response.content_type.encode("latin-1", "replace")))
-        headers += [(b"warning", _warning(text)) for text in limit_warnings(warnings)]
+        if warnings:
+            headers += [(b"warning", _warning(text)) for text in limit_warnings(warnings)]
         if response.stream is None:
             headers.append((b"content-length", b"%d" % len(response.body)))
             await send({"type": "http.response.start", "status": response.status, "headers": headers})

@@ -100,7 +100,12 @@ async def test_pipelined_requests_are_parsed_when_they_can_be_answered(
         parse(self)
 
     monkeypatch.setattr(PeerProtocol, "on_headers_complete", on_headers_complete)
-    requests = [b"POST /%d HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\n\r\nabc" % number for number in range(1500)]
+    forms = (
+        b"GET /%d HTTP/1.1\r\n\r\n",
+        b"POST /%d HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\n\r\nabc",
+        b"POST /%d HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n4\r\n\r\n\r\n\r\n0\r\n\r\n",
+    )
+    requests = [form % number for number in range(500) for form in forms]
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     writer.write(b"".join(requests))
     received = b""
@@ -108,9 +113,33 @@ async def test_pipelined_requests_are_parsed_when_they_can_be_answered(
         while received.count(b"HTTP/1.1 200 OK") < len(requests):
             received += await reader.readuntil(b"\r\n\r\n")
     assert len(waiting) == len(requests)
-    assert max(waiting) < 50  # those of one piece
+    assert max(waiting) <= 4  # those of one piece
     writer.close()
     await writer.wait_closed()
+
+
+async def test_the_request_that_is_answered_learns_of_a_disconnect() -> None:
+    began, left = asyncio.Event(), asyncio.Event()
+
+    async def answer_until_disconnect(scope: MutableMapping[str, Any], receive: Any, send: Any) -> None:
+        began.set()
+        while (await receive())["type"] != "http.disconnect":
+            pass
+        assert scope["path"] == "/first"  # the other request is never begun
+        left.set()
+
+    server = ApiServer(answer_until_disconnect, None, lambda: None)
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        serving = asyncio.create_task(server.serve([listener]))
+        _, writer = await asyncio.open_connection(*listener.getsockname())
+        writer.write(b"GET /first HTTP/1.1\r\nHost: x\r\n\r\nGET /second HTTP/1.1\r\nHost: x\r\n\r\n")
+        async with asyncio.timeout(20):
+            await began.wait()
+            writer.close()
+            await writer.wait_closed()
+            await left.wait()
+        server.stop()
+        await serving
 
 
 async def _answer_upgrade(scope: MutableMapping[str, Any], receive: Any, send: Any) -> None:

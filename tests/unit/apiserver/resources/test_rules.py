@@ -1,10 +1,13 @@
 """Validation of the smaller resources and of metadata."""
 
 import base64
+from ipaddress import ip_address
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from bridgehead.apiserver.resources.shared.addresses import check_cidr, check_ip, family_of, is_cidr
+from bridgehead.apiserver.resources.shared.addresses import check_cidr, check_ip, family_of, is_cidr, parse_ip
 from bridgehead.apiserver.resources.shared.metadata_validation import validate_metadata, validate_metadata_update
 from tests.unit.apiserver.resources import refusals
 from tests.unit.apiserver.resources.steps import Steps, from_yaml, table, texts
@@ -299,6 +302,17 @@ def test_invalid_metadata_updates_are_refused(before, after, expected):
 def test_address_families_are_recognized(text, family):
     assert family_of(text) == family
     assert (check_ip(text) == []) == (family != "unknown")
+
+
+@given(
+    st.from_regex(r"[0-9]{0,3}(\.[0-9]{0,3}){3}\n?", fullmatch=True) | st.ip_addresses().map(str) | st.text(max_size=9)
+)
+def test_addresses_are_parsed_as_the_standard_library_does(text):
+    try:
+        expected = None if "%" in text else ip_address(text)
+    except ValueError:
+        expected = None
+    assert parse_ip(text) == expected
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ and several API servers need no coordination. `service_ranges` has the ranges of
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from ipaddress import IPv4Network, IPv6Network, ip_network
+from ipaddress import IPv4Network, IPv6Address, IPv6Network, ip_network
 from itertools import islice
 from random import Random
 from typing import Protocol
@@ -64,6 +64,11 @@ def _band(size: int, least: int, most: int, step: int) -> int:
     return 0 if size <= least else min(max(least, size // step), most)
 
 
+def _ipv4_text(number: int) -> str:
+    """Return `str(IPv4Address(number))`, in a fifth of the time."""
+    return f"{number >> 24}.{number >> 16 & 255}.{number >> 8 & 255}.{number & 255}"
+
+
 class AddressRange:
     """The ClusterIPs of one family. Raises ValueError when `cidr` is malformed or too small."""
 
@@ -89,7 +94,7 @@ class AddressRange:
     def choose(self, is_claimed: IsClaimed, random: Random, tries: int | None = None) -> str | None:
         """Return a free address, or None when the range is full, or when `tries` addresses were not free."""
         for number in islice(_candidates(self._first, self._last, self._reserved, random), tries):
-            address = str(self._type(number))
+            address = _ipv4_text(number) if self.family == IPV4 else str(IPv6Address(number))
             if not is_claimed(address_claim(address)):
                 return address
         return None

@@ -6,6 +6,7 @@ Pure: no I/O, no clock, no randomness.
 
 from __future__ import annotations
 
+import re
 from functools import lru_cache
 from ipaddress import IPv4Address, IPv6Address, IPv6Network, ip_address, ip_interface, ip_network
 
@@ -16,10 +17,17 @@ _LINK_LOCAL_MULTICAST = (ip_network("224.0.0.0/24"), IPv6Network("ff02::/16"))
 # Every write of a large EndpointSlice checks all its addresses again.
 _CACHE_SIZE = 8192
 
+_OCTET = "(?:25[0-5]|2[0-4][0-9]|1[0-9][0-9]|[1-9]?[0-9])"
+_is_ipv4 = re.compile(rf"{_OCTET}(?:\.{_OCTET}){{3}}").fullmatch
+
 
 @lru_cache(maxsize=_CACHE_SIZE)
 def parse_ip(text: str) -> IPv4Address | IPv6Address | None:
     """Return the address, or None if `text` is not one. Zones (`fe80::1%eth0`) are not allowed in objects."""
+    if _is_ipv4(text):
+        # `ip_address` returns this, too, in twice the time.
+        first, second, third, fourth = map(int, text.split("."))
+        return IPv4Address(first << 24 | second << 16 | third << 8 | fourth)
     if "%" in text:
         return None
     try:
