@@ -214,12 +214,15 @@ class _Sessions:
 
     def _take(self, request: Request) -> None:
         name = request.peer
+        if request.kind == "ping":
+            self._report(Answer("pong", name))
+            return
         if request.kind == "open":
             if name in self._sessions:
                 self._numbers[name] = self._sessions.pop(name).end()
             try:
                 self._sessions[name] = _Session(request, self._numbers.get(name, 0), self._report)
-            except ValueError as error:
+            except Exception as error:  # noqa: BLE001 - see `_give_turns`
                 self._report(Answer("closed", name, reason=f"ExaBGP refuses the session: {error}"))
             return
         session = self._sessions.get(name)
@@ -229,7 +232,11 @@ class _Sessions:
             else:
                 session.close(time.monotonic())
             return
-        refusal = session.take(request) if session is not None else ""
+        try:
+            refusal = session.take(request) if session is not None else ""
+        except Exception as error:  # noqa: BLE001 - see `_give_turns`
+            self._end(name, f"ExaBGP failed: {error!r}")
+            return
         if request.kind == "route":
             self._report(Answer("refused" if refusal else "done", name, reason=refusal))
 
