@@ -26,7 +26,6 @@ from tests.integration.speaker_world import (
     Prober,
     SpeakerWorld,
     answered_by,
-    enter_world,
     fault,
     longest_gap,
     speaker_world,
@@ -34,31 +33,22 @@ from tests.integration.speaker_world import (
     vip,
 )
 
+from . import namespaces
 from .tables import Table, not_measured
 
 RUNS = 50
-_ROOT = Path(__file__).parents[1]
 BUSY_SECONDS = 120.0
 _KILLED = "speaker killed"
 _AFTER_SECONDS = 0.3  # in which the client still asks after the takeover
 
 
 def run() -> list[Table]:
-    command = ["unshare", "--user", "--map-root-user", "unshare", "--net", "--mount", "--kill-child", "--fork"]
-    command += [
-        sys.executable,
-        "-m",
-        "benchmarks.failover",
-        os.readlink("/proc/self/ns/net"),
-        str(RUNS),
-        str(BUSY_SECONDS),
-    ]
-    result = subprocess.run(command, cwd=_ROOT, stdout=subprocess.PIPE, text=True, check=False)
+    result = namespaces.start("benchmarks.failover", str(RUNS), str(BUSY_SECONDS))
     note = f"Layer 2, 3 nodes, {RUNS} runs each: the node that holds an address fails; a client asks every 5 ms."
     columns = ("failure", "gap, median", "gap, 90 %", "gap, longest", "new holder answers after, median", "longest")
-    if result.returncode:
+    if result.status:
         return [Table("Takeovers", columns, [[not_measured("the world did not start")] * len(columns)], note)]
-    measured = json.loads(result.stdout)
+    measured = json.loads(result.output)
     rows = [[f"false takeovers in {BUSY_SECONDS:.0f} s with all processors busy", str(measured["false takeovers"])]]
     return [Table("Takeovers", columns, measured["rows"], note), Table("Busy nodes", ("what", "measured"), rows)]
 
@@ -164,5 +154,5 @@ def _milliseconds(seconds: float) -> str:
 
 
 if __name__ == "__main__":
-    enter_world(sys.argv[1])
+    namespaces.enter(sys.argv[1])
     print(json.dumps(asyncio.run(_measure(int(sys.argv[2]), float(sys.argv[3])))))

@@ -12,7 +12,6 @@ import json
 import os
 import signal
 import statistics
-import subprocess
 import sys
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -31,10 +30,10 @@ from tests.integration.speaker_world import (
 from tests.integration.test_speaker_bgp import ALL, add_peer, bgp_world, until_bfd, until_next_hops
 from tests.integration.test_speaker_vrrp import add_eip, keepalived_of, until_master
 
+from . import namespaces
 from .tables import Table, not_measured
 
 RUNS = 50
-_ROOT = Path(__file__).parents[1]
 _KILLED = "speaker killed"
 _SIGNALS = {  # to both processes of keepalived
     "keepalived stopped": signal.SIGSTOP,
@@ -57,12 +56,9 @@ def run() -> list[Table]:
 
 
 def _table(protocol: str, note: str) -> Table:
-    command = ["unshare", "--user", "--map-root-user", "unshare", "--net", "--mount", "--kill-child", "--fork"]
-    own = os.readlink("/proc/self/ns/net")
-    command += [sys.executable, "-m", "benchmarks.failover_bgp_vrrp", own, protocol, str(RUNS)]
-    result = subprocess.run(command, cwd=_ROOT, stdout=subprocess.PIPE, text=True, check=False)
+    result = namespaces.start("benchmarks.failover_bgp_vrrp", protocol, str(RUNS))
     columns = ("failure", "gap, median", "gap, 90 %", "gap, longest")
-    rows = json.loads(result.stdout) if result.returncode == 0 else [[not_measured("the world did not start")] * 4]
+    rows = json.loads(result.output) if result.status == 0 else [[not_measured("the world did not start")] * 4]
     return Table(f"Failover with {protocol}", columns, rows, note)
 
 
@@ -140,10 +136,7 @@ async def _fail(world: SpeakerWorld, what: str, recovered: Recovered) -> float:
 
 
 def main(forbidden: str, protocol: str, runs: str) -> None:
-    if os.readlink("/proc/self/ns/net") == forbidden:
-        raise SystemExit("this is the network namespace that the benchmark was started in; not touching it")
-    subprocess.run(["mount", "-t", "tmpfs", "none", "/run"], check=True)
-    subprocess.run(["ip", "link", "set", "lo", "up"], check=True)
+    namespaces.enter(forbidden)
     measure = {"BGP": _measure_bgp, "VRRP": _measure_vrrp}[protocol]
     print(json.dumps(asyncio.run(measure(int(runs)))))
 

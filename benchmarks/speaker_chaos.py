@@ -10,13 +10,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
 import random
-import subprocess
 import sys
 
 from tests.integration.speaker_chaos import ALLOWED_SECONDS, run_chaos
-from tests.integration.speaker_world import enter_world
+
+from . import namespaces
 
 _SECONDS = "60"
 
@@ -36,14 +35,14 @@ def main(duration: float, seed: int) -> None:
 
 def start(seconds: str = _SECONDS, seed: str = "") -> int:
     """Run this module again in namespaces of its own. Return the exit status."""
-    command = ["unshare", "--user", "--map-root-user", "unshare", "--net", "--mount", "--kill-child", "--fork"]
-    command += [sys.executable, "-m", "benchmarks.speaker_chaos", "inside", os.readlink("/proc/self/ns/net")]
-    return subprocess.run([*command, seconds, seed or str(random.randrange(1 << 32))], check=False).returncode
+    result = namespaces.start("benchmarks.speaker_chaos", "inside", seconds, seed or str(random.randrange(1 << 32)))
+    print(result.output, end="")
+    return result.status
 
 
 if __name__ == "__main__":
-    if sys.argv[1:2] == ["inside"]:
-        enter_world(sys.argv[2])
+    if sys.argv[2:3] == ["inside"]:
+        namespaces.enter(sys.argv[1])
         main(float(sys.argv[3]), int(sys.argv[4]))
     else:
         sys.exit(start(*sys.argv[1:]))

@@ -82,9 +82,9 @@ class Node:
     def peers(self) -> dict[str, PeerState]:
         return {state.name: state for state in self.ask("peers")}
 
-    def is_starting(self) -> bool:
-        """Whether a rollout should wait for the node's sessions."""
-        found: bool = self.ask("is_starting")
+    def awaited(self) -> list[str]:
+        """The peers that a rollout should wait for."""
+        found: list[str] = self.ask("awaited")
         return found
 
     def events(self) -> list[tuple[str, str, str, str]]:
@@ -156,8 +156,8 @@ class _Side:
     def peers(self) -> list[PeerState]:
         return self._announcer.peer_states()
 
-    def is_starting(self) -> bool:
-        return self._announcer.is_starting
+    def awaited(self) -> list[str]:
+        return self._announcer.awaited
 
     def events(self) -> list[tuple[str, str, str, str]]:
         return self._events

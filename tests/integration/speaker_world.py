@@ -66,13 +66,6 @@ def sh(*lines: str) -> None:
     subprocess.run(["sh", "-ec", "\n".join(lines)], check=True, stdout=subprocess.DEVNULL)
 
 
-def enter_world(forbidden: str) -> None:
-    """Prepare a process in new namespaces. `forbidden`: the network namespace that the benchmark was started in."""
-    if os.readlink("/proc/self/ns/net") == forbidden:
-        raise SystemExit("this is the network namespace that the benchmark was started in; not touching it")
-    sh("mount -t tmpfs none /run", "ip link set lo up")
-
-
 def run_on(node: str, *command: str) -> str:
     """Run a command on a node; return its output."""
     return subprocess.run(

@@ -6,12 +6,14 @@ import asyncio
 import os
 import signal
 import socket
+from pathlib import Path
 
 import pytest
 
 from bridgehead.balancer.detection.detector import Detector
 from bridgehead.balancer.detection.engine import Message
 from bridgehead.balancer.detection.heartbeats import Heartbeats
+from bridgehead.balancer.detection.process import starting_early
 
 from .api_world import DEADLINE
 from .namespaced import in_namespace, sh
@@ -71,3 +73,17 @@ async def test_a_detector_that_was_stopped_gets_every_message() -> None:
     assert errors[0] == f"cannot bind UDP port {PORT}: Address already in use"
     running.cancel()
     await asyncio.wait([running])
+
+
+@in_namespace
+def test_a_detector_that_was_started_early_is_used_or_ends() -> None:
+    children = Path(f"/proc/self/task/{os.getpid()}/children")
+    before = children.read_text().split()
+    with starting_early():
+        started = set(children.read_text().split()) - set(before)
+        detector = Detector()
+        assert {str(detector.pid)} == started
+        detector.close()
+    with starting_early():
+        assert children.read_text().split() != before
+    assert children.read_text().split() == before

@@ -8,6 +8,7 @@ from __future__ import annotations
 import importlib
 import sys
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from functools import lru_cache
 from typing import Any
 
@@ -51,7 +52,7 @@ _LOADED_LATE = {
         "bridgehead.proxy.userspace",
     ),
     # A speaker starts its failure detector before it imports these; a lab's parts share them anyway.
-    "speaker": ("bridgehead.balancer.speaker.assembly", "bridgehead.balancer.detection.heartbeats"),
+    "speaker": ("bridgehead.balancer.speaker.assembly",),
 }
 
 
@@ -74,11 +75,21 @@ def _run(arguments: list[str]) -> None:
         suggestion = did_you_mean(name, COMMANDS) or "; `bridgehead --help` lists the commands"
         sys.stderr.write(f"bridgehead: unknown command {name!r}{suggestion}\n")
         raise SystemExit(2)
-    try:
-        command = load(name)
-    except KeyboardInterrupt:  # while its module loads; later the command handles it
-        raise SystemExit(130) from None
-    command.main(args=arguments[1:], prog_name=_program(name))
+    with _before(name):
+        try:
+            command = load(name)
+        except KeyboardInterrupt:  # while its module loads; later the command handles it
+            raise SystemExit(130) from None
+        command.main(args=arguments[1:], prog_name=_program(name))
+
+
+def _before(name: str) -> AbstractContextManager[None]:
+    """Return what surrounds a subcommand, and begins before its modules are imported."""
+    if name != "speaker":
+        return nullcontext()
+    from bridgehead.balancer.detection.process import starting_early
+
+    return starting_early()
 
 
 def preload(lines: Iterable[Sequence[str]]) -> None:

@@ -100,8 +100,7 @@ def command(
     ] = 0,
 ) -> None:
     logs_setup.configure(verbosity)
-    # The failure detector is forked before the modules of the speaker are imported, so that it stays small.
-    detector = Detector()
+    detector = Detector()  # a process that was forked before this module was imported, so that it stays small
     from bridgehead.balancer.speaker.agent import SpeakerOptions
     from bridgehead.client import load_config
     from bridgehead.client.errors import ConfigError

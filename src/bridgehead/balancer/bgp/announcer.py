@@ -21,7 +21,7 @@ from .bfd_sessions import BfdDetector, BfdSessions, PathEvent
 from .exabgp import HOLD_SECONDS, SessionSettings, router_id_of
 from .exabgp_process import ExaBgp
 from .routes import RoutePlan
-from .session import CONNECT_SECONDS, NotConfigurable, PeerSession
+from .session import CONNECT_SECONDS, NotConfigurable, PeerSession, is_awaited
 
 log = logging.getLogger("bridgehead.balancer.bgp")
 
@@ -32,7 +32,6 @@ ReportEvent = Callable[[str, EventType, str, str], None]
 ReadPassword = Callable[[str, str], Awaitable[str]]
 
 _LARGEST_TTL = 255
-_START_SECONDS = 15.0  # after the first configuration, in which a rollout waits for the sessions of this speaker
 _PASSWORD_SECONDS = 30.0  # between looks at the Secrets in use
 _WHY = "every node that may announce the Service has a route to it"
 
@@ -78,7 +77,7 @@ class BgpAnnouncer:
         self._has_changed = asyncio.Event()
         self._sessions: dict[str, PeerSession] = {}
         self._since: dict[ObjectKey, float] = {}
-        self._started_at = 0.0
+        self._started_at: float | None = None
         self._bfd = BfdSessions(detector, self._on_bfd)
         # Called after each change of a session.
         self.on_session_change: Callable[[], None] = lambda: None
@@ -89,7 +88,8 @@ class BgpAnnouncer:
         self, view: ClusterView, publications: Mapping[ObjectKey, Publication], changed: Collection[ObjectKey]
     ) -> None:
         self._this_node = view.this_node
-        self._started_at = self._started_at or time.monotonic()
+        if self._started_at is None:
+            self._started_at = time.monotonic()
         wanted = _wanted_peers(view)
         if wanted != self._wanted:
             self._wanted = wanted
@@ -157,12 +157,13 @@ class BgpAnnouncer:
         return any(session.statistics.pending for session in self._sessions.values())
 
     @property
-    def is_starting(self) -> bool:
-        """Whether routers may not have this speaker's routes yet, shortly after it began."""
-        if not self._started_at or time.monotonic() > self._started_at + _START_SECONDS:
-            return False
-        sessions = self._sessions
-        return any(name not in sessions or not sessions[name].was_established for name in self._wanted)
+    def awaited(self) -> list[str]:
+        """Return the peers that may not have this speaker's routes yet, shortly after it began."""
+        if self._started_at is None:
+            return []
+        seconds = time.monotonic() - self._started_at
+        sessions = ((name, self._sessions.get(name)) for name in sorted(self._wanted))
+        return [name for name, session in sessions if is_awaited(session, seconds)]
 
     def peer_states(self) -> list[PeerState]:
         """Return the sessions, by name."""

@@ -13,6 +13,7 @@ import contextlib
 import os
 import select
 import signal
+import socket
 import sys
 import time
 from collections.abc import Callable
@@ -49,7 +50,7 @@ class _Observer:
         return False
 
     def connected(self, neighbor: object) -> None:
-        self._report(Answer("connected", self._peer))
+        """ExaBGP also calls this when a connection has failed; `_Session` looks itself."""
 
     def up(self, neighbor: object) -> None:
         self.number += 1
@@ -64,6 +65,16 @@ def _as_number(open_message: Any) -> int:
     from exabgp.bgp.message.open.capability.capability import Capability
 
     return int(open_message.capabilities.get(Capability.CODE.FOUR_BYTES_ASN, open_message.asn))
+
+
+def has_peer(descriptor: int) -> bool:
+    """Return whether a socket is connected."""
+    with socket.socket(fileno=os.dup(descriptor)) as sock:
+        try:
+            sock.getpeername()
+        except OSError:
+            return False
+    return True
 
 
 class _Session:
@@ -94,6 +105,7 @@ class _Session:
         self._peer = Peer(neighbor, self)
         self._must_run_soon = False
         self._next_turn = 0.0
+        self._is_connected = False
         self._closes_at = float("inf")
         self._open_message: Any = None  # of the peer, the last one
 
@@ -134,6 +146,7 @@ class _Session:
             return
         self._next_turn = now + _CONNECT_SECONDS
         self._must_run_soon = self._peer.run() == ACTION.NOW
+        self._check_connection(self._peer.socket())
         found = self._peer.proto.negotiated.received_open if self._peer.proto is not None else None
         if found is not None and found is not self._open_message:
             self._open_message = found
@@ -143,6 +156,13 @@ class _Session:
                 hold_time = self._peer.proto.negotiated.holdtime
                 seconds = min(self._keepalive_seconds, hold_time.keepalive())
                 hold_time.keepalive = lambda: seconds
+
+    def _check_connection(self, descriptor: int) -> None:
+        if descriptor < 0:
+            self._is_connected = False
+        elif not self._is_connected and has_peer(descriptor):
+            self._is_connected = True
+            self._report(Answer("connected", self._name))
 
     def watch(self, poller: select.poll) -> float:
         """Register the socket. Return after how many seconds the session needs a turn, whatever happens."""
@@ -214,12 +234,15 @@ class _Sessions:
 
     def _take(self, request: Request) -> None:
         name = request.peer
+        if request.kind == "ping":
+            self._report(Answer("pong", name))
+            return
         if request.kind == "open":
             if name in self._sessions:
                 self._numbers[name] = self._sessions.pop(name).end()
             try:
                 self._sessions[name] = _Session(request, self._numbers.get(name, 0), self._report)
-            except ValueError as error:
+            except Exception as error:  # noqa: BLE001 - see `_give_turns`
                 self._report(Answer("closed", name, reason=f"ExaBGP refuses the session: {error}"))
             return
         session = self._sessions.get(name)
@@ -229,7 +252,11 @@ class _Sessions:
             else:
                 session.close(time.monotonic())
             return
-        refusal = session.take(request) if session is not None else ""
+        try:
+            refusal = session.take(request) if session is not None else ""
+        except Exception as error:  # noqa: BLE001 - see `_give_turns`
+            self._end(name, f"ExaBGP failed: {error!r}")
+            return
         if request.kind == "route":
             self._report(Answer("refused" if refusal else "done", name, reason=refusal))
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 from typing import Literal, NamedTuple
 
-RequestKind = Literal["open", "close", "tear down", "route", "end of routes"]
+RequestKind = Literal["open", "close", "tear down", "route", "end of routes", "ping"]
 
 
 class Request(NamedTuple):
@@ -21,6 +21,7 @@ class Request(NamedTuple):
     | tear down | end it with a NOTIFICATION: Cease, BFD Down (RFC 9384); then it connects anew | |
     | route | announce or withdraw a route | ExaBGP's text |
     | end of routes | send the end-of-RIB marker of a family | "ipv4" or "ipv6" |
+    | ping | answer "pong"; about no session | |
 
     `number`: the one in the answer "up"; of the kind "open" the seconds between KEEPALIVE messages, 0: a third of the
     hold time. A request for a session that has ended since is dropped, so that no route of an ended session gets into
@@ -36,12 +37,13 @@ class Request(NamedTuple):
 class Answer(NamedTuple):
     """A report of the process about the session with `peer`.
 
-    "done" and "refused" answer a request of the kind "route", "closed" one of the kind "close"; the others are the
-    session's state: "connected" by TCP, "open" (the peer's OPEN message is there, with the AS number `number`), "up",
-    as the session `number`, and "down". `reason`: why it was refused or went down.
+    "done" and "refused" answer a request of the kind "route", "closed" one of the kind "close"; "pong" shows that the
+    process runs and reads. The others are the session's state: "connected" by TCP, "open" (the peer's OPEN message is
+    there, with the AS number `number`), "up", as the session `number`, and "down". `reason`: why it was refused or went
+    down.
     """
 
-    kind: Literal["connected", "open", "up", "down", "done", "refused", "closed"]
+    kind: Literal["connected", "open", "up", "down", "done", "refused", "closed", "pong"]
     peer: str
     number: int = 0
     reason: str = ""

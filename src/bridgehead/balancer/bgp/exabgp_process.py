@@ -1,4 +1,8 @@
-"""The ExaBGP process of a speaker: it has all sessions, and runs while there are any."""
+"""The ExaBGP process of a speaker: it has all sessions, and runs while there are any.
+
+A process that is stopped, or hangs, would keep routes of this node at its peers until their hold time is over, and
+requests would pile up. It is killed, which ends its connections, and the sessions begin anew.
+"""
 
 from __future__ import annotations
 
@@ -19,6 +23,8 @@ _LONGEST_LINE = 1 << 20  # bytes
 _END_SECONDS = 3.0
 _CLOSE_SECONDS = 5.0  # for the process to end one session
 _LAST_LINES = 12  # of the log, for the report of an unexpected end
+_PING_SECONDS = 3.0
+_LOST_PINGS = 5  # after which the process counts as hung: it had 15 s of this process's own running time
 
 
 class Channel:
@@ -59,13 +65,15 @@ class Channel:
 
 
 class ExaBgp:
-    """The process and its sessions, by the peers' names."""
+    """The process and its sessions, by the peers' names. `ping_seconds`: between looks whether it answers."""
 
-    def __init__(self) -> None:
+    def __init__(self, ping_seconds: float = _PING_SECONDS) -> None:
+        self._ping_seconds = ping_seconds
+        self._has_answered = False  # since the last ping
         self._process: asyncio.subprocess.Process | None = None
         self._channels: dict[str, Channel] = {}
         self._lock = asyncio.Lock()  # one start or end at a time
-        self._readers: tuple[asyncio.Task[None], ...] = ()
+        self._tasks: tuple[asyncio.Task[None], ...] = ()  # that follow the process
         self._last_lines: deque[str] = deque(maxlen=_LAST_LINES)
 
     @property
@@ -104,22 +112,24 @@ class ExaBgp:
         )  # fmt: skip
         self._process = process
         self._last_lines.clear()
-        self._readers = (
+        self._tasks = (
             asyncio.create_task(self._read_answers(process)),
             asyncio.create_task(self._read_log(process)),
+            asyncio.create_task(self._watch(process)),
         )
 
     async def _stop(self) -> None:
         process, self._process = self._process, None
         if process is not None:
             await end(process, _END_SECONDS)
-            for reader in self._readers:
-                reader.cancel()
-            await asyncio.wait(self._readers)
+            for task in self._tasks:
+                task.cancel()
+            await asyncio.wait(self._tasks)
 
     async def _read_answers(self, process: asyncio.subprocess.Process) -> None:
         while (line := await read_line(process.stdout)) is not None:
             answer = parse_answer(line)
+            self._has_answered = True
             channel = self._channels.get(answer.peer)
             if channel is not None:
                 channel.put(answer)
@@ -129,6 +139,25 @@ class ExaBgp:
             self._process = None
             for channel in self._channels.values():
                 channel.put(None)
+
+    async def _watch(self, process: asyncio.subprocess.Process) -> None:
+        """Kill the process when it answers no more.
+
+        The first answer may take as long as it likes: there are no sessions before.
+        """
+        has_started = False
+        lost = 0  # pings, not seconds: this process may have been stopped itself
+        while lost < _LOST_PINGS:
+            self._has_answered = False
+            self.send(Request("ping", ""))
+            await asyncio.sleep(self._ping_seconds)
+            if self._process is not process:
+                return
+            has_started |= self._has_answered
+            lost = lost + 1 if has_started and not self._has_answered else 0
+        log.error("ExaBGP is stopped or hangs; killing it, so that its sessions begin anew")
+        with contextlib.suppress(ProcessLookupError):
+            process.kill()
 
     async def _read_log(self, process: asyncio.subprocess.Process) -> None:
         while (line := await read_line(process.stderr)) is not None:

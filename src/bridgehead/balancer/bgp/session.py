@@ -32,6 +32,8 @@ _FIRST_RETRY_SECONDS, _LONGEST_RETRY_SECONDS = 0.5, 30.0
 _STABLE_SECONDS = 60.0  # a session that ran for so long starts again without back-off
 _TEARDOWN_SECONDS = 2.0
 _ATTEMPT_SECONDS = 1.0  # a younger attempt to connect is not given up for another
+# After a speaker's start, in which a rollout waits for a session, and for a peer's answer to an attempt to connect.
+_START_SECONDS, _ANSWER_SECONDS = 15.0, 5.0
 
 Status = Literal["waiting", "connecting", "established"]
 
@@ -68,7 +70,7 @@ class PeerSession:
     ) -> None:
         self.name = name
         self.status: Status = "waiting"
-        self.was_established = False
+        self.was_connected = self.was_established = False  # once, by TCP and by BGP
         self.since = time.time()
         self.reason = ""
         self.settings: SessionSettings | None = None
@@ -179,7 +181,7 @@ class PeerSession:
             if answer.kind == "refused":
                 log.error("ExaBGP refused a route for peer %s: %s", self.name, answer.reason)
         elif answer.kind == "connected":
-            self._is_connected = True
+            self._is_connected = self.was_connected = True
         elif answer.kind == "up":
             self._number = answer.number
             self.was_established = True
@@ -251,3 +253,13 @@ class PeerSession:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
+
+
+def is_awaited(session: PeerSession | None, seconds: float) -> bool:
+    """Return whether a rollout should wait for a session, `seconds` after the speaker's start. None: not begun yet.
+
+    A router that does not even accept a connection has no session with other speakers, either.
+    """
+    if session is None or not session.was_connected:
+        return seconds < _ANSWER_SECONDS
+    return not session.was_established and seconds < _START_SECONDS

@@ -25,7 +25,7 @@ _END_SECONDS = 2.0
 
 
 class Detector:
-    """The process. Construct it early (the constructor forks), then `run` it in the speaker's event loop."""
+    """The process. Construct it early, since the constructor forks, then `run` it in the speaker's event loop."""
 
     def __init__(self) -> None:
         self.pid, self._channel = start()

@@ -1,6 +1,7 @@
 """The detector's process: its start, its loop, and the observation clock.
 
-The process is forked from the speaker before the speaker imports most of its code. It ends when the speaker ends.
+The process is forked from the speaker before the speaker imports most of its code, and ends with it. What the detector
+needs is imported before the fork, so that the two processes share it.
 """
 
 from __future__ import annotations
@@ -13,13 +14,15 @@ import signal
 import sys
 import time
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from bridgehead.network.syscalls import set_process_name
 
+from .bfd.engine import BfdEngine
 from .channel import BEAT_SECONDS, Channel, open_channel
 from .engine import NEVER, Descriptor, Engine, Report
+from .heartbeats import Heartbeats
 
 # An iteration of the loop that begins later than planned by more than this was delayed by the machine.
 _TOLERATED_SECONDS = 0.02
@@ -30,9 +33,33 @@ _STOPPED_STATES = "tT"  # proc(5): stopped by a signal, or by a debugger
 _NICE = -15  # where the process may: it needs little of a processor, but soon
 _READS_AT_ONCE = 8  # rounds over sockets with input before timers run
 
+Process = tuple[int, Channel]  # the process id, and the speaker's end of the channel
+_started: list[Process] = []  # by `starting_early`, and not used yet
 
-def start() -> tuple[int, Channel]:
-    """Fork the detector. Return its process id and the speaker's end of the channel."""
+
+@contextlib.contextmanager
+def starting_early() -> Iterator[None]:
+    """Fork the detector before the block, which imports what a detector does not need; `start` in the block returns it.
+
+    A detector that nobody has used ends after the block.
+    """
+    _started.append(_fork())
+    try:
+        yield
+    finally:
+        while _started:
+            pid, channel = _started.pop()
+            channel.close()
+            with contextlib.suppress(ChildProcessError):  # whoever started this program ignores SIGCHLD
+                os.waitpid(pid, 0)
+
+
+def start() -> Process:
+    """Return a new detector."""
+    return _started.pop() if _started else _fork()
+
+
+def _fork() -> Process:
     ours, theirs = open_channel()
     gc.freeze()  # a collection would write to the objects that the two processes share, and so copy their memory
     pid = os.fork()
@@ -73,9 +100,6 @@ def is_stopped(pid: int) -> bool:
 
 
 def _make_engines(report: Report) -> Sequence[Engine]:
-    from .bfd.engine import BfdEngine
-    from .heartbeats import Heartbeats
-
     return (Heartbeats(report), BfdEngine(report))
 
 

@@ -150,9 +150,8 @@ class SpeakerAgent:
             return ""
         if not self._synced.is_set():
             return "not all objects are read yet"
-        if any(isinstance(announcer, Starts) and announcer.is_starting for announcer in self.announcers):
-            return "waiting for BGP sessions"
-        return ""
+        awaited = [name for announcer in self.announcers if isinstance(announcer, Starts) for name in announcer.awaited]
+        return f"waiting for sessions with {', '.join(awaited)}" if awaited else ""
 
     @property
     def unready_reason(self) -> str:

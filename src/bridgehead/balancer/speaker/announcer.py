@@ -75,8 +75,8 @@ class HandsOver(Protocol):
 
 @runtime_checkable
 class Starts(Protocol):
-    """An announcer that needs a moment before others see what it announces."""
+    """An announcer that needs a moment before its peers have what it announces."""
 
     @property
-    def is_starting(self) -> bool:
-        """Whether that moment is not over: no other speaker should end before."""
+    def awaited(self) -> list[str]:
+        """Return the peers that no other speaker should end before, by name."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import ipaddress
+import socket
 
 from bridgehead.balancer.bgp.announcer import unsupported_options
 from bridgehead.balancer.bgp.bfd_sessions import is_path_lost, session_settings
@@ -15,6 +16,7 @@ from bridgehead.balancer.bgp.exabgp import (
     why_refused,
     withdraw,
 )
+from bridgehead.balancer.bgp.exabgp_main import has_peer
 from bridgehead.balancer.bgp.exabgp_messages import Answer, Request, parse_answer, parse_request, render
 from bridgehead.balancer.bgp.routes import Route
 from bridgehead.balancer.detection.bfd.messages import Change, Neighbor
@@ -104,3 +106,11 @@ def test_a_bfd_session_that_goes_down_ends_the_bgp_session_unless_on_purpose():
 def test_intervals_of_profiles_are_milliseconds():
     profile = BfdProfile("x", receive_interval=100, transmit_interval=50, detect_multiplier=5, passive_mode=True)
     assert session_settings(profile) == BfdSettings(Timing(0.05, 0.1, 5, True), 254)
+
+
+def test_a_connection_that_failed_counts_as_none():
+    """ExaBGP reports one that the kernel has given up, to a router that is off, as connected."""
+    first, second = socket.socketpair()
+    with first, second, socket.socket(socket.AF_INET, socket.SOCK_STREAM) as unconnected:
+        assert has_peer(first.fileno())
+        assert not has_peer(unconnected.fileno())
