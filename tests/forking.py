@@ -111,7 +111,7 @@ def _work(session: pytest.Session, files: list[_File], queue: int, connection: C
         os._exit(0)  # what the first process does at its exit is not for this one
 
 
-@dataclass
+@dataclass(eq=False)  # pytest keeps plug-ins in sets
 class _Sender:
     """Plugin of a forked process that sends its reports."""
 
