@@ -8,8 +8,8 @@ TESTS ?=
 # For `make chaos`: options of `python -m chaos`.
 ARGS ?=
 
-# Options of pytest-xdist. Files go to four workers more than there are cores, because tests of labs mostly wait.
-BY_FILE := --numprocesses $(shell expr $$(nproc) + 4) --maxprocesses 6 --dist loadfile --no-loadscope-reorder
+# Options of pytest-xdist. Files go to two workers more than there are cores, because tests of labs mostly wait.
+BY_FILE := --numprocesses $(shell expr $$(nproc) + 2) --maxprocesses 4 --dist loadfile --no-loadscope-reorder
 # Unit tests are collected once; a process for each core runs them.
 FORKED := -p tests.forking --capture sys
 SLOWEST := --durations 30 --durations-min 1
