@@ -34,7 +34,7 @@ class SharedMemory:
             return
         path = self._path(pod)
         try:
-            os.mkdir(path)
+            os.makedirs(path, exist_ok=True)  # one that could not be removed serves again
             syscalls.mount("shm", path, "tmpfs", _FLAGS, _OPTIONS)
         except OSError as error:
             _remove(path)
