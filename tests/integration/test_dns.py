@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import ipaddress
 import logging
 import re
@@ -17,6 +18,7 @@ from bridgehead.dns.config import DnsConfig, Server, ZoneSettings
 from bridgehead.dns.errors import ConfigInvalid
 from bridgehead.dns.process import watch_file
 from bridgehead.dns.serving import DnsServer, Limits, QueryLog
+from bridgehead.dns.serving import server as server_module
 from bridgehead.objects.kinds import ENDPOINT_SLICES, SERVICES
 from tests.unit.dns.world import build_zone, read_objects, ready
 
@@ -172,6 +174,22 @@ async def test_a_tcp_connection_carries_many_messages_and_an_invalid_one_closes_
         await there_are(0)
         assert await data_of(port, WEB, tcp=True) == ["10.96.0.9"]
         assert server.traffic["tcp"].messages == 18
+
+
+def test_another_port_is_chosen_if_the_first_is_in_use_for_udp(monkeypatch):
+    real, refused = server_module._socket, []
+
+    def refuse_once(family, kind, address, *others):
+        if kind == socket.SOCK_DGRAM and not refused:
+            refused.append(address)
+            raise OSError(errno.EADDRINUSE, "Address already in use")
+        return real(family, kind, address, *others)
+
+    monkeypatch.setattr(server_module, "_socket", refuse_once)
+    tcp, udp = server_module.open_sockets("127.0.0.1", 0, shared=False, freebind=False)
+    with tcp, udp:
+        assert tcp.getsockname() == udp.getsockname()
+    assert refused
 
 
 async def test_an_idle_tcp_connection_is_closed():

@@ -26,6 +26,7 @@ log = logging.getLogger(__name__)
 _BATCH = 64  # datagrams answered before other tasks run
 _LARGEST_QUERY = 4096  # bytes; a longer datagram is cut, and refused as malformed
 _BUFFER_BYTES = 4 << 20
+_PORTS_TRIED = 5  # if any port will do
 _NO_CONTROL: Control = []
 
 # Query and client address -> reply.
@@ -264,15 +265,21 @@ class DnsServer:
 
 def open_sockets(host: str, port: int, *, shared: bool, freebind: bool) -> tuple[socket.socket, socket.socket]:
     """Return a listening TCP socket and a UDP socket. Arguments as for `DnsServer.bind`. Raises CannotServe."""
+    for _ in range(0 if port else _PORTS_TRIED - 1):  # what the kernel chooses for TCP may be in use for UDP
+        with contextlib.suppress(OSError):
+            return _open_pair(host, port, shared, freebind)
+    try:
+        return _open_pair(host, port, shared, freebind)
+    except OSError as error:
+        raise CannotServe(f"cannot listen on {host}:{port}: {error.strerror}") from error
+
+
+def _open_pair(host: str, port: int, shared: bool, freebind: bool) -> tuple[socket.socket, socket.socket]:
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     with contextlib.ExitStack() as undo:
-        try:
-            tcp = undo.enter_context(_socket(family, socket.SOCK_STREAM, (host, port), shared, freebind))
-            port = tcp.getsockname()[1]
-            tcp.listen(512)
-            udp = _socket(family, socket.SOCK_DGRAM, (host, port), shared, freebind)
-        except OSError as error:
-            raise CannotServe(f"cannot listen on {host}:{port}: {error.strerror}") from error
+        tcp = undo.enter_context(_socket(family, socket.SOCK_STREAM, (host, port), shared, freebind))
+        tcp.listen(512)
+        udp = _socket(family, socket.SOCK_DGRAM, (host, tcp.getsockname()[1]), shared, freebind)
         undo.pop_all()
     return tcp, udp
 
