@@ -348,6 +348,11 @@ class Container(Part, frozen=True, kw_only=True):
     stdin_once: bool = False
     tty: bool = False
 
+    @property
+    def is_sidecar(self) -> bool:
+        """Whether it is an init container that runs as long as the pod."""
+        return self.restart_policy == "Always"
+
 
 class EphemeralContainer(Container, frozen=True, kw_only=True):
     target_container_name: str = ""

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from bridgehead.objects.core import Container, ContainerPort, Pod
+from bridgehead.objects.core import ContainerPort, Pod
 from bridgehead.objects.meta import ObjectKey
 
 from .addresses import canonical_address, family_of, is_loopback
@@ -73,13 +73,9 @@ def compile_host_ports(pod: Pod, node: NodeFacts) -> ServiceFrontends:
 
 def _host_ports(pod: Pod) -> Iterator[ContainerPort]:
     """Yield the ports with a host port of containers that run beside each other: no init containers but sidecars."""
-    sidecars = [container for container in pod.spec.init_containers if _is_sidecar(container)]
+    sidecars = [container for container in pod.spec.init_containers if container.is_sidecar]
     for container in (*sidecars, *pod.spec.containers):
         yield from (port for port in container.ports if port.host_port)
-
-
-def _is_sidecar(container: Container) -> bool:
-    return container.restart_policy == "Always"
 
 
 def _compile(

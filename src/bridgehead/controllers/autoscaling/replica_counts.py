@@ -212,7 +212,7 @@ def _request(pod: Pod, resource: str, container: str) -> int:
 
 
 def _running_containers(pod: Pod) -> list[Container]:
-    sidecars = [one for one in pod.spec.init_containers if one.restart_policy == "Always"]
+    sidecars = [one for one in pod.spec.init_containers if one.is_sidecar]
     return [*pod.spec.containers, *sidecars]
 
 

@@ -65,7 +65,7 @@ def _container_ports(pod: Pod) -> Iterator[ContainerPort]:
         yield from container.ports
     for container in pod.spec.init_containers:
         # A sidecar: an init container that keeps running.
-        if container.restart_policy == "Always":
+        if container.is_sidecar:
             yield from container.ports
 
 

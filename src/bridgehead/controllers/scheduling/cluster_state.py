@@ -45,7 +45,7 @@ def pod_requests(spec: PodSpec, defaults: Mapping[str, int] | None = None) -> Co
     sidecars: Counter[str] = Counter()
     peak: Counter[str] = Counter()
     for container in spec.init_containers:
-        if container.restart_policy == "Always":
+        if container.is_sidecar:
             sidecars.update(of(container))
             peak |= sidecars
         else:
@@ -63,7 +63,7 @@ def host_ports(spec: PodSpec) -> frozenset[Port]:
     """Return the host ports of a pod."""
     return frozenset(
         (port.host_ip if port.host_ip not in ("0.0.0.0", "::") else "", port.protocol, port.host_port)
-        for container in (*spec.containers, *(c for c in spec.init_containers if c.restart_policy == "Always"))
+        for container in (*spec.containers, *(c for c in spec.init_containers if c.is_sidecar))
         for port in container.ports
         if port.host_port
     )

@@ -12,8 +12,6 @@ from bridgehead.kubelet.runtimes.runtime import Limits
 from bridgehead.objects.core import Container, Pod
 from bridgehead.objects.quantities import milli_value, whole_value
 
-from .runs import is_sidecar
-
 Quantities = Mapping[str, str | int | float]
 
 # oom_score_adj: the kernel adds it to a process's OOM badness; -1000 (never killed) to 1000 (killed first).
@@ -45,7 +43,7 @@ def oom_score_adj(pod: Pod, container: Container, memory_capacity: int) -> int:
     if pod.status.qos_class == "BestEffort":
         return _BEST_EFFORT_OOM_SCORE_ADJ
     score = _burstable_score(container, memory_capacity)
-    if is_sidecar(container):
+    if container.is_sidecar:
         # A sidecar is not killed before the main container that is killed first.
         score = min(score, max(_burstable_score(main, memory_capacity) for main in pod.spec.containers))
     return score

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 import msgspec
 
 from bridgehead.kubelet.runtimes.runtime import ContainerInfo
-from bridgehead.objects.core import Container, ContainerStateTerminated, ContainerStatus
+from bridgehead.objects.core import ContainerStateTerminated, ContainerStatus
 from bridgehead.objects.times import parse_time
 
 CONTAINER_ID_PREFIX = "bridgehead://"
@@ -53,11 +53,6 @@ class Waiting(msgspec.Struct, frozen=True):
 
     reason: str
     message: str = ""
-
-
-def is_sidecar(container: Container) -> bool:
-    """Whether an init container is restartable, so that it runs beside the main containers."""
-    return container.restart_policy == "Always"
 
 
 def run_of(info: ContainerInfo) -> Run:

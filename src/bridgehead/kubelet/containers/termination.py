@@ -16,7 +16,6 @@ from bridgehead.objects.core import Container
 from .context import PodContext
 from .handlers import Target
 from .pod_containers import PodContainers
-from .runs import is_sidecar
 
 log = logging.getLogger(__name__)
 
@@ -71,7 +70,7 @@ class Terminator:
         """Stop all containers, and return when none runs. preStop hooks run at once, SIGTERM waits for
         `sigterm_allowed`."""
         spec = self._context.pod.spec
-        sidecars = [c for c in spec.init_containers if is_sidecar(c)]
+        sidecars = [c for c in spec.init_containers if c.is_sidecar]
         others = [c for c in spec.containers + spec.init_containers + spec.ephemeral_containers if c not in sidecars]
         async with asyncio.TaskGroup() as tasks:
             for container in others:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 
 import msgspec
 
-from bridgehead.kubelet.containers.runs import Run, is_sidecar
+from bridgehead.kubelet.containers.runs import Run
 from bridgehead.objects.core import Container, PodSpec
 
 
@@ -55,7 +55,7 @@ def has_failed_init(spec: PodSpec, runs: Mapping[str, Run]) -> bool:
         return False
     for container in spec.init_containers:
         run = runs.get(container.name)
-        if not is_sidecar(container) and run is not None and not run.is_running and run.exit_code != 0:
+        if not container.is_sidecar and run is not None and not run.is_running and run.exit_code != 0:
             return True
     return False
 
@@ -73,7 +73,7 @@ def is_initialized(spec: PodSpec, runs: Mapping[str, Run], started: Callable[[st
         run = runs.get(container.name)
         if run is None:
             return False
-        if is_sidecar(container):
+        if container.is_sidecar:
             if not (run.is_running and started(container.name)):
                 return False
         elif run.is_running or run.exit_code != 0:
@@ -115,7 +115,7 @@ def compute_pod_actions(
     initialized = is_initialized(spec, runs, started)
     for container in spec.init_containers:
         run = runs.get(container.name)
-        if is_sidecar(container):
+        if container.is_sidecar:
             if run is None or not run.is_running:
                 want(container)
             elif initialized or started(container.name):

@@ -7,11 +7,12 @@ Pure: no I/O, no clock, no randomness. Called by `eviction` with the use that it
 from __future__ import annotations
 
 from collections.abc import Mapping
+from decimal import Decimal
 
 import msgspec
 
 from bridgehead.objects.core import Container, Pod, Volume
-from bridgehead.objects.quantities import canonical_quantity, whole_value
+from bridgehead.objects.quantities import canonical_quantity, format_quantity, whole_value
 
 from .static_manifest import is_static
 
@@ -64,7 +65,7 @@ def describe_excess(pod: Pod, use: StorageUse) -> str:
 
 def _containers(pod: Pod) -> tuple[Container, ...]:
     """The containers that run together."""
-    return pod.spec.containers + tuple(one for one in pod.spec.init_containers if one.restart_policy == "Always")
+    return pod.spec.containers + tuple(one for one in pod.spec.init_containers if one.is_sidecar)
 
 
 def _is_sized(volume: Volume) -> bool:
@@ -77,8 +78,4 @@ def _limit(container: Container) -> int:
 
 
 def _text(limit: int) -> str:
-    """Write bytes with a binary suffix where one fits."""
-    for suffix, size in (("Gi", 1 << 30), ("Mi", 1 << 20), ("Ki", 1 << 10)):
-        if limit and limit % size == 0:
-            return f"{limit // size}{suffix}"
-    return str(limit)
+    return format_quantity(Decimal(limit), is_binary=True)

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 
 import msgspec
 
-from bridgehead.kubelet.containers.runs import CONTAINER_ID_PREFIX, Run, Waiting, is_sidecar
+from bridgehead.kubelet.containers.runs import CONTAINER_ID_PREFIX, Run, Waiting
 from bridgehead.objects.core import (
     Container,
     ContainerState,
@@ -125,7 +125,7 @@ def _container_status(pod: Pod, container: Container, view: PodView, *, is_init:
         last = _terminated_state(previous) if previous else ContainerState()
     shown = run or previous
     is_started = run is not None and run.is_running and name in view.started
-    if is_init and not is_sidecar(container):
+    if is_init and not container.is_sidecar:
         is_ready = run is not None and not run.is_running and run.exit_code == 0
     else:
         is_ready = is_started and name in view.ready
@@ -198,7 +198,7 @@ def _phase(pod: Pod, view: PodView) -> str:
 
 def _is_running_sidecar(container: Container, runs: Mapping[str, Run]) -> bool:
     run = runs.get(container.name)
-    return is_sidecar(container) and run is not None and run.is_running
+    return container.is_sidecar and run is not None and run.is_running
 
 
 def _conditions(pod: Pod, view: PodView, phase: str, statuses: tuple[ContainerStatus, ...]) -> list[Condition]:
@@ -232,7 +232,7 @@ def _has_initialized(container: Container, view: PodView) -> bool:
     run = view.runs.get(container.name)
     if run is None:
         return False
-    if is_sidecar(container):
+    if container.is_sidecar:
         return run.is_running and container.name in view.started
     return not run.is_running and run.exit_code == 0
 
@@ -245,7 +245,7 @@ def _containers_ready(
     if phase == "Failed":
         return Condition(type=type, status="False", reason="PodFailed")
     unready = [
-        c.name for c in spec.init_containers if is_sidecar(c) and not (c.name in view.started and c.name in view.ready)
+        c.name for c in spec.init_containers if c.is_sidecar and not (c.name in view.started and c.name in view.ready)
     ]
     unready += [status.name for status in statuses if not status.ready]
     if unready:

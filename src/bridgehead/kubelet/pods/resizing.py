@@ -10,7 +10,6 @@ from collections.abc import Iterable, Mapping
 
 import msgspec
 
-from bridgehead.kubelet.containers.runs import is_sidecar
 from bridgehead.objects.core import Container, Pod, ResourceRequirements
 from bridgehead.objects.quantities import milli_value, whole_value
 
@@ -66,7 +65,7 @@ def resize_refusal(pod: Pod, others: Iterable[Pod], allocatable: Quantities) -> 
 
 def pod_requests(pod: Pod) -> dict[str, int]:
     """Return the requests of the containers that run together: CPU in thousandths, memory in bytes."""
-    running = [*pod.spec.containers, *(one for one in pod.spec.init_containers if is_sidecar(one))]
+    running = [*pod.spec.containers, *(one for one in pod.spec.init_containers if one.is_sidecar)]
     requests = [one.resources.requests for one in running]
     return {
         "cpu": sum(milli_value(one.get("cpu", 0)) for one in requests),
