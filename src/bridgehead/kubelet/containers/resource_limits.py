@@ -10,6 +10,7 @@ from collections.abc import Mapping
 
 from bridgehead.kubelet.runtimes.runtime import Limits
 from bridgehead.objects.core import Container, Pod
+from bridgehead.objects.critical_pods import NODE_CRITICAL
 from bridgehead.objects.quantities import milli_value, whole_value
 
 Quantities = Mapping[str, str | int | float]
@@ -38,7 +39,7 @@ def plan_limits(pod: Pod, container: Container, capacity: Quantities, max_pids: 
 def oom_score_adj(pod: Pod, container: Container, memory_capacity: int) -> int:
     """Return the OOM score adjustment: Guaranteed pods are killed last, BestEffort pods first, and Burstable pods the
     later the larger the share of the node's memory (bytes) that they request."""
-    if pod.spec.priority_class_name == "system-node-critical" or pod.status.qos_class == "Guaranteed":
+    if pod.spec.priority_class_name == NODE_CRITICAL or pod.status.qos_class == "Guaranteed":
         return _GUARANTEED_OOM_SCORE_ADJ
     if pod.status.qos_class == "BestEffort":
         return _BEST_EFFORT_OOM_SCORE_ADJ
