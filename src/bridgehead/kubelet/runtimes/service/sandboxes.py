@@ -146,8 +146,9 @@ class SandboxMaker:
         )
         try:
             self._node.send([pair])
-        except FileExistsError:  # of a runtime that died: the kernel has not removed it yet
-            self._node.send([rtnetlink.delete_link(host_end), pair])
+        except FileExistsError:
+            # Of an earlier sandbox of the pod, or of a runtime that died: the kernel removes it now, or already has.
+            self._node.send([rtnetlink.delete_link(host_end, may_be_absent=True), pair])
         lo, eth0 = socket.if_nametoindex("lo"), socket.if_nametoindex("eth0")
         requests = [rtnetlink.set_up(lo)]
         if any(":" in ip for ip in spec.ips):
