@@ -20,6 +20,7 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Final
 
+from bridgehead.kubelet.runtimes.isolation.container_cgroups import PodCgroup
 from bridgehead.kubelet.runtimes.runtime import RuntimeFailure, SandboxInfo, SandboxSpec
 from bridgehead.network import rtnetlink_requests as rtnetlink
 from bridgehead.network import syscalls
@@ -39,6 +40,7 @@ class Sandbox:
     def __init__(self, spec: SandboxSpec, descriptors: dict[str, int]) -> None:
         self.spec = spec
         self.descriptors = descriptors
+        self.group: PodCgroup | None = None  # made and removed by `runtime_service`; None where nothing is delegated
 
     @property
     def info(self) -> SandboxInfo:
