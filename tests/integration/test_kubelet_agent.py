@@ -16,7 +16,7 @@ from bridgehead.backoff import KeyedBackoff
 from bridgehead.client.errors import ApiError, NotFound
 from bridgehead.kubelet.runtimes.fake import Behaviour
 from bridgehead.kubelet.runtimes.runtime import ExecResult, RuntimeFeatures
-from bridgehead.objects.kinds import CONFIG_MAPS, LEASES, NODES, PODS, SERVICES
+from bridgehead.objects.kinds import CONFIG_MAPS, EVENTS, LEASES, NODES, PODS, SERVICES
 from bridgehead.streaming import spdy
 
 from .kubelet_world import DEADLINE, container, is_running, open_world, waits_for
@@ -500,6 +500,21 @@ async def test_the_pre_stop_hook_runs_before_the_signal(world):
     await world.until_gone("web")
     assert ran == [(("drain",), [])]
     assert world.runtime.signals == [("app", signal.SIGTERM)]
+
+
+async def test_events_do_not_have_the_output_of_hooks(world):
+    world.runtime.images["rude:1"] = Behaviour(exec=answers(1, b"password: 12345"))
+    await world.start_kubelet()
+    hooks = {"postStart": {"exec": {"command": ["login"]}}}
+    await world.create("begins", containers=[container("rude:1", lifecycle=hooks)])
+    hooks = {"preStop": {"exec": {"command": ["logout"]}}}
+    await world.create("ends", containers=[container("rude:1", lifecycle=hooks)])
+    await world.until("ends", is_running)
+    await world.admin.delete(PODS, "ends", "default")
+    await world.until_event("begins", "FailedPostStartHook", "PostStartHook failed")
+    await world.until_event("ends", "FailedPreStopHook", "PreStopHook failed")
+    for event in (await world.admin.list(EVENTS, "default")).items:
+        assert "12345" not in event.message
 
 
 @pytest.mark.slow

@@ -117,8 +117,8 @@ class Terminator:
                 hook, Target(container, run_id, self._context.pod_ip), left
             )
             if outcome.success is not True and not exited.is_set():
-                message = f"PreStopHook failed: {outcome.output}" if outcome.output else "PreStopHook failed"
-                self._context.record("Warning", "FailedPreStopHook", message, container)
+                # Without its output, which may have secrets: Events have more readers than Secrets.
+                self._context.record("Warning", "FailedPreStopHook", "PreStopHook failed", container)
             done.set()
 
         task = asyncio.create_task(perform())

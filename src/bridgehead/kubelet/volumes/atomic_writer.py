@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import tempfile
+import time
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -33,7 +34,7 @@ def write_files(directory: Path, files: Mapping[str, File], group: int | None = 
     old = directory / os.readlink(link) if link.is_symlink() else None
     if old is not None and _read_files(old) == {path: _with_owner(file) for path, file in files.items()}:
         return False
-    new = Path(tempfile.mkdtemp(prefix="..", dir=directory))
+    new = Path(tempfile.mkdtemp(prefix=time.strftime("..%Y_%m_%d_%H_%M_%S.", time.gmtime()), dir=directory))
     new.chmod(0o755)
     for path, file in files.items():
         target = new / path
