@@ -14,6 +14,7 @@ from bridgehead.images import archives
 from bridgehead.images.store.content import ContentStore
 from bridgehead.kubelet.directory_use import measure_copies
 from bridgehead.kubelet.runtimes.runtime import Mount
+from bridgehead.network import syscalls
 from tests.image_files import archive_of, busybox_entries, image_of, layer_of
 
 from .runtime_world import Node, World, enter_world, make_node, until
@@ -25,23 +26,41 @@ LAYERS = (
     layer_of(
         [
             *busybox_entries("sh", "cat", "ls", "sleep", "stat", "dd"),
+            ("etc/old", "1"),
+            ("var/x", "1"),
             ("data/a/x", "1"),
             ("kind", "a file"),
             ("log/one", {"data": "1", "mode": 0o640, "uid": 7, "gid": 8}),
             ("log/two", {"type": tarfile.LNKTYPE, "linkname": "log/one"}),
         ]
     ),
-    layer_of([("data/.wh..wh..opq", ""), ("data/b", "2")]),
+    layer_of(
+        [("etc/.wh.old", ""), ("var/.wh.x", ""), ("var/.wh..wh..opq", ""), ("data/.wh..wh..opq", ""), ("data/b", "2")]
+    ),
     layer_of([("kind/now", "a directory"), ("etc/passwd", "app:x:7:8::/:/bin/sh\n"), ("data/c", "3")]),
 )
 
 
 def fill(directory: Path) -> None:
-    store = ContentStore(directory / "content")
-    store.root.mkdir()
-    archives.load(
-        store, io.BytesIO(archive_of(IMAGE, image_of(*LAYERS, Entrypoint=["sh", "-c"], Volumes={"/log": {}})))
-    )
+    """Load an image to a store on an overlay, where nobody can make the devices that are whiteouts."""
+    pid = os.fork()
+    if pid == 0:
+        status = 1
+        try:
+            syscalls.unshare(syscalls.CLONE_NEWNS)
+            syscalls.mount("", "/", "", syscalls.MS_REC | syscalls.MS_PRIVATE)
+            for name in ("lower", "upper", "work", "content"):
+                (directory / name).mkdir()
+            data = ",".join(f"{name}dir={directory}/{name}" for name in ("lower", "upper", "work"))
+            syscalls.mount("overlay", str(directory / "content"), "overlay", 0, data)
+            image = image_of(*LAYERS, Entrypoint=["sh", "-c"], Volumes={"/log": {}})
+            archives.load(ContentStore(directory / "content"), io.BytesIO(archive_of(IMAGE, image)))
+            status = 0
+        finally:
+            os._exit(status)
+    assert os.waitpid(pid, 0)[1] == 0
+    (directory / "content").rmdir()
+    (directory / "upper").rename(directory / "content")
 
 
 @pytest.fixture(scope="module")
@@ -62,7 +81,7 @@ async def test_an_image_is_copied_as_its_overlay_would_show_it(world: World) -> 
     assert features.copies == "overlayfs over the content store is refused: Invalid argument"
     runs = world.directory / "runs"
     script = (
-        "ls /data; cat /kind/now; stat -c '%u %g %a %h' /log/one; echo new >/data/c;"
+        "ls /etc/old /var; ls /data; cat /kind/now; stat -c '%u %g %a %h' /log/one; echo new >/data/c;"
         " dd if=/dev/zero of=/grown bs=1M count=3; echo done; sleep 2000"
     )
     arguments = {"image": IMAGE, "args": (script,)}
@@ -73,7 +92,7 @@ async def test_an_image_is_copied_as_its_overlay_would_show_it(world: World) -> 
 
     await until(is_done)
     shown = [line.removeprefix("stdout F ") for line in world.log("p") if line.startswith("stdout")]
-    assert shown == ["b", "c", "a directory7 8 640 2", "done"]
+    assert shown == ["/var:", "b", "c", "a directory7 8 640 2", "done"]
     assert await world.client.measure_layers("p") == {"c": 0}
     assert 3 << 20 <= measure_copies(runs) < 4 << 20  # without the image
     # A second container of the image has files of its own.

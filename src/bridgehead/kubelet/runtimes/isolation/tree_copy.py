@@ -16,8 +16,9 @@ import stat
 from collections.abc import Iterable
 from typing import Final
 
+from bridgehead.images.store import whiteouts
+
 _OVERLAY: Final = "user.overlay."  # overlayfs' own attributes, visible in a layer that is not mounted
-_OPAQUE: Final = "user.overlay.opaque"
 _CHUNK: Final = 1 << 20
 # The kernel does not copy between these two files; a program can.
 _CANNOT_COPY: Final = (errno.EXDEV, errno.EINVAL, errno.EOPNOTSUPP, errno.ENOSYS, errno.EPERM)
@@ -42,11 +43,11 @@ def _copy_content(source: str, target: str, links: dict[tuple[int, int], str]) -
 
 def _copy_entry(source: str, target: str, found: os.stat_result, links: dict[tuple[int, int], str]) -> None:
     if stat.S_ISDIR(found.st_mode):
-        _make_directory(target, is_empty=_is_opaque(source))
+        _make_directory(target, is_empty=_attribute(source, whiteouts.OPAQUE) == whiteouts.HIDES_ALL)
         _copy_content(source, target, links)
         return
     _remove(target)
-    if stat.S_ISCHR(found.st_mode) or stat.S_ISBLK(found.st_mode):
+    if stat.S_ISCHR(found.st_mode) or stat.S_ISBLK(found.st_mode) or _is_whiteout_file(source, found):
         return
     if found.st_nlink > 1:
         first = links.setdefault((found.st_dev, found.st_ino), target)
@@ -82,11 +83,14 @@ def _remove(path: str) -> None:
         shutil.rmtree(path)
 
 
-def _is_opaque(directory: str) -> bool:
-    try:
-        return os.getxattr(directory, _OPAQUE) == b"y"
-    except OSError:  # none, or the file system has no attributes
-        return False
+def _attribute(path: str, name: str) -> bytes | None:
+    with contextlib.suppress(OSError):  # none, or the file system has no attributes
+        return os.getxattr(path, name, follow_symlinks=False)
+    return None
+
+
+def _is_whiteout_file(path: str, found: os.stat_result) -> bool:
+    return stat.S_ISREG(found.st_mode) and not found.st_size and _attribute(path, whiteouts.WHITEOUT) is not None
 
 
 def _copy_file(source: str, target: str) -> None:

@@ -157,8 +157,7 @@ def _base(root_dir: str) -> str:
 
 def _find_refusals(root_dir: str, images: ImageDirectories) -> _Refusals:
     store = next((each for each in (images.content, images.local) if os.path.isdir(each)), "/usr")
-    found = overlays.find_refusals([store, "/usr"], _base(root_dir))
-    refusals = _Refusals(found[store], found["/usr"])
+    refusals = _Refusals(*overlays.find_refusals(store, "/usr", _base(root_dir)))
     if any(refusals):
         log.warning("root file systems of containers are copies: %s", _describe_refusals(refusals))
     return refusals
