@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import socket
 import sys
 import tarfile
 import tempfile
@@ -98,12 +99,28 @@ def _list(files: LabFiles) -> None:
 
 
 def _pull(files: LabFiles, references: list[Reference]) -> None:
-    from bridgehead.images.service import configuration, process
+    from bridgehead.images.service import configuration, process, user_process
+    from bridgehead.images.service.shared_blobs import SharedBlobs
+    from bridgehead.images.service.user_client import UserClient
 
     # Before the change of ids: Docker's configuration is the user's.
     config = configuration.read_config(files.registries, {reference.registry for reference in references})
-    store = _open(files)
-    asyncio.run(process.pull_all(config, store, references, _report))
+    blobs = registry.find_shared_blobs(files)
+    requests, user = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+
+    def pull(store: ContentStore) -> None:
+        requests.close()
+        shared = SharedBlobs(UserClient(user), store) if blobs is not None else None
+        asyncio.run(process.pull_all(config, store, references, _report, shared))
+
+    def attend(child: int) -> int:
+        user.close()
+        if not files.content.is_dir():  # of a lab that last ran before there were content stores: the child makes it
+            return _wait(child)
+        os.chdir(files.content)
+        return user_process.serve(user_process.UserFiles(files.registries, blobs), requests, child)
+
+    _do_in_child(files, pull, attend)
 
 
 def _report(text: str, *, is_final: bool) -> None:
@@ -216,10 +233,14 @@ def _save_bases(files: LabFiles, references: list[Reference], path: Path) -> Non
         _do_in_child(files, write)
 
 
-def _do_in_child(files: LabFiles, work: Callable[[ContentStore], None]) -> None:
+def _wait(child: int) -> int:
+    return os.waitpid(child, 0)[1]
+
+
+def _do_in_child(files: LabFiles, work: Callable[[ContentStore], None], attend: Callable[[int], int] = _wait) -> None:
     """Open the store in a child, which gives up the user's rights by that; this process keeps them.
 
-    Raises `LabError` with the child's reason.
+    `attend` returns the child's exit status after its end. Raises `LabError` with the child's reason.
     """
     reading, writing = os.pipe2(os.O_CLOEXEC)
     pid = os.fork()
@@ -235,9 +256,9 @@ def _do_in_child(files: LabFiles, work: Callable[[ContentStore], None]) -> None:
         finally:
             os._exit(status)
     os.close(writing)
+    status = attend(pid)
     with open(reading, encoding="utf-8", errors="replace") as answer:
         reason = answer.read()
-    _, status = os.waitpid(pid, 0)
     if status:
         raise LabError(reason or f"the images of {files.root} cannot be read")
 

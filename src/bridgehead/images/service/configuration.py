@@ -47,12 +47,6 @@ def read_config(registries: Path, wanted: Iterable[str]) -> PullerConfig:
     return PullerConfig(hosts=_read_hosts(registries), credentials=_read_credentials(wanted))
 
 
-def write_config(registries: Path, wanted: str, descriptor: int) -> None:
-    """Write the configuration for a registry to a pipe; see `configuration_reader`."""
-    with open(descriptor, "wb") as pipe:
-        pipe.write(msgspec.json.encode(read_config(registries, [wanted])))
-
-
 def _read_credentials(wanted: Iterable[str]) -> dict[str, Credential]:
     directory = os.environ.get("DOCKER_CONFIG") or os.path.expanduser("~/.docker")
     path = Path(directory) / "config.json"

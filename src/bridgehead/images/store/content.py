@@ -32,7 +32,7 @@ from bridgehead.images.errors import StoreFailed
 from bridgehead.network import syscalls
 
 from .disk import LEAST_FREE, check_space, create_file, disk_failure
-from .partial import Partial, lock_partial
+from .partial import Partial, hash_file, lock_partial
 
 # 96 bits: no second layer with the same name can be found, and 125 names fit into the options of one mount (4096).
 _LAYER_DIGITS: Final = 24
@@ -190,6 +190,26 @@ class ContentStore:
         except OSError as error:
             raise disk_failure(error) from error
         return descriptor
+
+    def adopt(self, name: str, descriptor: Descriptor) -> bool:
+        """Make a file in `ingest`, which may be the user's, a blob; returns whether it is what the digest promises.
+
+        Else it is removed. Blocks.
+        """
+        path, target = self._ingest() / Path(name).name, self.blob_path(descriptor.digest)
+        try:
+            algorithm = descriptor.digest.partition(":")[0]
+            hashed = hashlib.new(algorithm)
+            size = hash_file(path, hashed)
+            is_right = (size, f"{algorithm}:{hashed.hexdigest()}") == (descriptor.size, descriptor.digest)
+            if is_right:
+                target.parent.mkdir(parents=True, exist_ok=True)
+                os.rename(path, target)
+            else:
+                path.unlink()
+        except OSError as error:
+            raise disk_failure(error) from error
+        return is_right
 
     def add_pulled(self, record: ImageRecord) -> None:
         """Add the record of a pull. Pods that could use the same content under the name before still can."""

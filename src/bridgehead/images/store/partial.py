@@ -30,10 +30,7 @@ class Partial:
     def resume(self) -> None:
         """Hash what an earlier attempt wrote, and go on after it. Blocks; raises OSError."""
         # By a descriptor of its own: when the download is cancelled, a thread that hashes goes on for a while.
-        with open(self._path, "rb") as file:
-            while data := file.read(_CHUNK):
-                self._hash.update(data)
-                self.size += len(data)
+        self.size = hash_file(self._path, self._hash)
 
     def write(self, data: bytes) -> None:
         check_space(self._fd, len(data))
@@ -66,6 +63,16 @@ class Partial:
         target.parent.mkdir(parents=True, exist_ok=True)
         os.fchmod(self._fd, 0o644)
         os.rename(self._path, target)
+
+
+def hash_file(path: Path, hashed: hashlib._Hash) -> int:
+    """Add the content of a file to a hash; returns the number of bytes. Raises OSError."""
+    size = 0
+    with open(path, "rb") as file:
+        while data := file.read(_CHUNK):
+            hashed.update(data)
+            size += len(data)
+    return size
 
 
 def lock_partial(fd: int, path: Path) -> bool:
