@@ -13,7 +13,6 @@ import selectors
 import signal
 import sys
 import time
-import traceback
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -82,6 +81,8 @@ def _main(channel: Channel) -> int:
             os.nice(_NICE)
         Loop(channel, _make_engines).run()
     except BaseException:  # noqa: BLE001 - nothing of the parent may run here
+        import traceback
+
         traceback.print_exc()
         sys.stderr.flush()
         return 1
