@@ -166,6 +166,7 @@ class Puller:
             count(descriptor.size)
             return
         with self._store.open_partial(descriptor.digest) as partial:
+            await asyncio.to_thread(partial.resume)
             if partial.size > descriptor.size:
                 partial.restart()
             counted = 0

@@ -18,6 +18,7 @@ from bridgehead.images.registry.credentials import (
     Credential,
     find_credentials,
     parse_docker_config,
+    parse_user_config,
 )
 from bridgehead.images.registry.hosts import BadHosts, Endpoint, default_endpoint, parse_hosts
 
@@ -104,12 +105,19 @@ def test_specific_keys_come_first_and_tokens_are_kept() -> None:
         Credential(registry_token="bearer"),
     ]
     assert parse_docker_config(b'{"credsStore": "desktop"}') == {}
+    auths = {"b.example": {}, "c.example": {"username": "u"}}
+    config = {"credsStore": "all", "credHelpers": {"a.example": "one"}, "auths": auths}
+    credentials, helpers = parse_user_config(json.dumps(config).encode())
+    assert credentials == {"c.example": Credential(username="u")}
+    assert (helpers.find("a.example"), helpers.find("b.example")) == ("one", "all")
 
 
 @pytest.mark.parametrize("text", [b"", b"[]", b'{"auths": {"x": 1}}', b'{"auths": {"x": {"auth": "a"}}}'])
 def test_other_files_are_no_docker_configuration(text: bytes) -> None:
     with pytest.raises(BadCredentials):
         parse_docker_config(text)
+    with pytest.raises(BadCredentials):
+        parse_user_config(text)
 
 
 @pytest.mark.parametrize(

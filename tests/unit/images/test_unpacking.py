@@ -187,13 +187,17 @@ def test_whiteouts_and_opaque_directories_have_overlayfs_form(tmp_path: Path) ->
         ("before", None),
         ("after", None),
         (".wh.after", ""),
+        (".wh.above", ""),
+        ("above/below/file", ""),
+        (".wh.file", ""),
     )
     motd = (root / "etc/motd").lstat()
     assert stat.S_ISCHR(motd.st_mode)
     assert motd.st_rdev == 0
     assert os.getxattr(root / "var", "user.overlay.opaque") == b"y"
-    assert names_below(root) == {"etc", "etc/motd", "var", "var/log", "kept", "replaced", "before", "after"}
-    for name in ("before", "after"):  # a directory that replaces the lower layers' one
+    above = {"above", "above/below", "above/below/file", "file"}
+    assert names_below(root) == {"etc", "etc/motd", "var", "var/log", "kept", "replaced", "before", "after"} | above
+    for name in ("before", "after", "above"):  # a directory that replaces the lower layers' one
         assert (root / name).is_dir()
         assert os.getxattr(root / name, "user.overlay.opaque") == b"y"
     assert (root / "kept").read_text() == (root / "replaced").read_text() == "new"

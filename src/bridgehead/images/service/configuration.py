@@ -18,9 +18,8 @@ from bridgehead.images.registry.credentials import (
     BadCredentials,
     Credential,
     helper_key,
-    parse_docker_config,
     parse_helper_answer,
-    parse_helpers,
+    parse_user_config,
 )
 from bridgehead.images.registry.hosts import BadHosts, Endpoint
 
@@ -58,8 +57,7 @@ def _read_credentials(wanted: Iterable[str]) -> dict[str, Credential]:
     directory = os.environ.get("DOCKER_CONFIG") or os.path.expanduser("~/.docker")
     path = Path(directory) / "config.json"
     try:
-        text = path.read_bytes()
-        found, helpers = parse_docker_config(text), parse_helpers(text)
+        found, helpers = parse_user_config(path.read_bytes())
     except FileNotFoundError:
         return {}
     except (OSError, BadCredentials) as error:

@@ -29,6 +29,7 @@ from bridgehead.images import documents
 from bridgehead.images.disk_usage import DiskUsage
 from bridgehead.images.documents import Descriptor, ImageConfig
 from bridgehead.images.errors import StoreFailed
+from bridgehead.network import syscalls
 
 from .disk import LEAST_FREE, check_space, create_file, disk_failure
 from .partial import Partial, lock_partial
@@ -214,7 +215,11 @@ class ContentStore:
 
     @contextlib.contextmanager
     def new_layer(self, diff_id: str) -> Iterator[Path]:
-        """Yield an empty directory, which becomes the layer when the block ends without an exception."""
+        """Yield an empty directory, which becomes the layer when the block ends without an exception.
+
+        Its files are on the disk then: nobody verifies a layer that has its name, so a machine that crashes must not
+        leave an incomplete one.
+        """
         target = self.layer_path(diff_id)
         directory = self.new_name("layer")
         try:
@@ -224,6 +229,7 @@ class ContentStore:
         try:
             directory.chmod(0o755)  # whatever the umask is
             yield directory
+            _sync(directory)
             target.parent.mkdir(parents=True, exist_ok=True)
             with contextlib.suppress(FileExistsError):  # another process was faster
                 try:
@@ -283,6 +289,7 @@ class ContentStore:
                 with open(fd, "wb", closefd=False) as file:
                     file.write(content)
                 os.fchmod(fd, 0o644)
+                os.fsync(fd)
                 os.rename(temporary, path)
         except OSError as error:
             raise disk_failure(error) from error
@@ -296,6 +303,15 @@ class ContentStore:
             yield
         finally:
             os.close(fd)
+
+
+def _sync(directory: Path) -> None:
+    """Write a directory with all its files to the disk. Raises OSError."""
+    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        syscalls.sync_file_system(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def _repository(name: str) -> str:

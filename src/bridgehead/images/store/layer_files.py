@@ -192,11 +192,11 @@ class LayerFiles:
     def _open_directory(self, path: str) -> int:
         try:
             found = syscalls.open_beneath(self._root, path, _DIRECTORY, _RESOLVE)
-        except FileNotFoundError:
+        except (FileNotFoundError, NotADirectoryError):
             outer, _, name = path.rpartition("/")
             parent = self._open_directory(outer or ".")
             try:
-                os.mkdir(name, 0o755, dir_fd=parent)
+                _make_parent(parent, name)
             finally:
                 os.close(parent)
             found = syscalls.open_beneath(self._root, path, _DIRECTORY, _RESOLVE)
@@ -234,6 +234,25 @@ class LayerFiles:
             self.foreign_owners += 1
             return False
         return True
+
+
+def _make_parent(directory: int, name: str) -> None:
+    """Make a directory, also in the place of a whiteout, which hides what lower layers have, but not this layer's own
+    files. Raises OSError (ENOTDIR) when anything else is there."""
+    try:
+        os.mkdir(name, 0o755, dir_fd=directory)
+    except FileExistsError:
+        if not stat.S_ISCHR(os.stat(name, dir_fd=directory, follow_symlinks=False).st_mode):
+            raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR)) from None
+    else:
+        return
+    os.unlink(name, dir_fd=directory)
+    os.mkdir(name, 0o755, dir_fd=directory)
+    made = os.open(name, _OWN_DIRECTORY, dir_fd=directory)
+    try:
+        _make_opaque(made)
+    finally:
+        os.close(made)
 
 
 def _make_opaque(directory: int) -> None:
