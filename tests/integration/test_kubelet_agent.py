@@ -133,6 +133,7 @@ async def test_a_running_pod_is_resized(world):
     assert after.status.container_statuses[0].restart_count == 0
     assert (world.runtime.specs[-1].limits.cpu_millis, after.status.observed_generation) == (200, 2)
     await world.until_event("web", "ResizeCompleted")
+    assert world.runtime.sandbox_specs[-1].limits.cpu_millis == 200
 
     await resize(sized("1000"))
     waiting = await world.until("web", lambda pod: condition(pod, "PodResizePending") is not None)
@@ -159,6 +160,7 @@ async def test_a_running_pod_is_resized(world):
     world.runtime.memory_used = 0
     await world.until("web", lambda pod: requested(pod)[0]["memory"] == "96Mi")
     await world.until("web", lambda pod: condition(pod, "PodResizeInProgress") is None)
+    await world.wait_for(lambda: world.runtime.sandbox_specs[-1].limits.memory == 96 << 20)
 
 
 async def test_the_node_is_registered_and_ready(world):

@@ -197,6 +197,7 @@ def _start(
             lock_fd=lock,
             run_part=cli.main,
             preload=cli.preload,
+            puller=(sys.executable, "-I", "-m", "bridgehead.cli.puller"),
             prepare=partial(_prepare, config, files, owner),
         )
     return config

@@ -128,7 +128,7 @@ class Kubelet:
                 self._tasks.create_task(collector.run())
             self._tasks.create_task(self._services.run())
             await self._services.wait_synced()  # a container's environment names every Service
-            self._static.scan()
+            await self._static.scan()
             self._pods.on_change(self._pod_changed)
             self._tasks.create_task(self._pods.run())
             await self._pods.wait_synced()

@@ -272,7 +272,7 @@ class _Sessions:
 
 def main() -> None:
     parent = int(sys.argv.pop(1))
-    set_parent_death_signal(signal.SIGTERM)
+    set_parent_death_signal(signal.SIGKILL)  # which also ends a stopped process, and so its connections
     if os.getppid() != parent:  # the speaker ended before the line above
         return
     with contextlib.suppress(OSError):

@@ -26,8 +26,8 @@ from bridgehead.objects.times import format_time
 from ..pod_status import patch_pod_status
 from ..shared import Informers
 from .claim_binder import ClaimBinder
-from .cluster_state import ClusterState, NodeState, PodFacts
-from .filters import Filters, Reason
+from .cluster_state import ClusterState, PodFacts
+from .node_filters import NodeFilters
 from .placement import Placement, explain_everywhere, schedule_pod
 from .preemption import Preemption
 from .preemptor import Preemptor
@@ -204,17 +204,18 @@ class Scheduler:
             return Placement(message=explain_everywhere(claims.blocked, len(self._state.nodes()))), Preemption()
         has_claims = claims.volumes or claims.delayed
         volumes = self._claims.filter(claims) if has_claims else None
-        nodes = self._preemptor.with_nominated(facts, self._state.nodes())
-        nominated = self._preemptor.nominated_node(facts.pod.metadata.uid)
-        placement = schedule_pod(facts, nodes, self._namespaces, volumes, claims.exclusive, nominated)
+        filters = NodeFilters(
+            facts,
+            self._state.nodes(),
+            self._namespaces,
+            volumes=volumes,
+            exclusive=claims.exclusive,
+            nominations=self._preemptor.nominations,
+        )
+        placement = schedule_pod(filters, self._preemptor.nominated_node(facts.pod.metadata.uid))
         if placement.node_name or not placement.refused:
             return placement, Preemption()
-
-        def refusals(name: str, state: NodeState) -> Sequence[Reason]:
-            changed = {**nodes, name: state}
-            return Filters(facts, changed, self._namespaces, volumes, claims.exclusive).refusals(name, state)
-
-        return placement, self._preemptor.plan(facts, nodes, placement.refused, refusals)
+        return placement, self._preemptor.plan(filters, placement.refused)
 
     async def _bind_claims(self, pod: Pod, claims: PodClaims, node_name: str) -> Outcome:
         """Have the claims bound that waited for the pod's node. Raises ClientError."""

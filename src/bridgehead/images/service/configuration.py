@@ -104,8 +104,8 @@ def _read_hosts(directory: Path) -> dict[str, tuple[Endpoint, ...]]:
         registry = path.parent.name
         try:
             text = _read_own(path)
-            certificates = {name: _read_own(path.parent / name) for name in hosts.named_certificates(text)}
-            endpoints = hosts.parse_hosts(text, registry, certificates)
+            files = {name: _read_own(path.parent / name) for name in hosts.named_files(text)}
+            endpoints = hosts.parse_hosts(text, registry, files)
         except (OSError, UnicodeDecodeError, BadHosts) as error:
             log.warning("%s is not used: %s", path, error)
             continue

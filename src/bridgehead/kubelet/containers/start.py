@@ -132,7 +132,7 @@ def _container_spec(
         mounts=_mounts(context, container, env),
         log_path=str(log_path),
         security=security,
-        limits=plan_limits(pod, container, node.allocatable, node.settings.pod_max_pids),
+        limits=plan_limits(pod, container, node.allocatable),
         termination_message_path=container.termination_message_path,
         stdin=container.stdin,
         stdin_once=container.stdin_once,

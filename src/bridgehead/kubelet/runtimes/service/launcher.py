@@ -14,6 +14,7 @@ from bridgehead.images.store.layer_locks import LayerLocks
 from bridgehead.kubelet.runtimes.images import host_tools, resolver
 from bridgehead.kubelet.runtimes.images.resolver import ImageDirectories, ResolvedImage
 from bridgehead.kubelet.runtimes.isolation import cgroups, host_files, overlays, privileges
+from bridgehead.kubelet.runtimes.isolation.container_cgroups import Delegation, PodCgroup
 from bridgehead.kubelet.runtimes.runtime import (
     ContainerSpec,
     ImageUnavailable,
@@ -21,6 +22,7 @@ from bridgehead.kubelet.runtimes.runtime import (
     Mount,
     RuntimeFailure,
     RuntimeFeatures,
+    SandboxSpec,
 )
 from bridgehead.kubelet.runtimes.service.container_plan import ContainerPlanner, NodeFiles, find_last_id
 from bridgehead.kubelet.runtimes.service.process_ledger import ProcessLedger
@@ -49,7 +51,7 @@ class Launcher:
         self._locks = LayerLocks()
         self._layers: dict[str, Sequence[str]] = {}  # by the container's id
         self._ledger = ProcessLedger(os.path.join(root_dir, "processes"))
-        self._delegation: cgroups.Delegation | None = None
+        self._delegation: Delegation | None = None
         delegated = cgroups.find_delegated()
         if isinstance(delegated, str):
             lack = lack_of_cgroup or delegated
@@ -70,6 +72,15 @@ class Launcher:
         if self._delegation is not None:
             with contextlib.suppress(OSError):  # they are empty directories; the next runtime tries again
                 self._delegation.remove_leftovers()
+
+    def make_pod_group(self, spec: SandboxSpec) -> PodCgroup | None:
+        """Make the cgroup of a pod, None where nothing is delegated. Raises `RuntimeFailure`."""
+        if self._delegation is None:
+            return None
+        try:
+            return self._delegation.make_pod(spec.pod_uid, spec.limits)
+        except OSError as error:
+            raise RuntimeFailure(f"failed to create the pod's cgroup: {error}") from error
 
     def launch(
         self,
@@ -107,7 +118,7 @@ class Launcher:
                 job,
                 sandbox,
                 image.image,
-                self._delegation,
+                sandbox.group,
                 on_start=on_started,
                 on_end=on_ended,
                 host=host,
@@ -183,6 +194,6 @@ def _make_planner(root_dir: str, refusals: _Refusals, *, has_cgroups: bool) -> C
     return ContainerPlanner(files, available, has_cgroups=has_cgroups)
 
 
-def _describe_missing_controllers(delegation: cgroups.Delegation) -> str:
+def _describe_missing_controllers(delegation: Delegation) -> str:
     missing = delegation.lacking(Limits(memory=1, cpu_millis=1, pids=1))
     return f"the cgroup that is delegated to the lab has no controller for {', '.join(missing)}" if missing else ""

@@ -53,6 +53,35 @@ def test_a_minimal_pod_gets_its_defaults(pods):
     assert made["status"] == {"phase": "Pending", "qosClass": "BestEffort"}
 
 
+DISABLED = "{clusterTrustBundle: {name: ca, path: ca.pem}}, {podCertificate: {signerName: a.b/c, keyType: ED25519}}"
+
+
+def test_fields_of_disabled_features_are_dropped(pods):
+    spec = (
+        "{containers: [{name: c, image: i}], volumes: [{name: v, projected: {sources: ["
+        f"{DISABLED}, {{configMap: {{name: m}}}}]}}}}]}}"
+    )
+    sources = [{}, {}, {"configMap": {"name": "m"}}]
+    assert pods.create(pod(spec))["spec"]["volumes"][0]["projected"]["sources"] == sources
+    for resource, path in WITH_TEMPLATES.items():
+        obj = {"metadata": dict(NAMED)}
+        inner = obj
+        for name in path:
+            inner = inner.setdefault(name, {})
+        inner["spec"] = from_yaml(spec)
+        strategy = table()[resource].strategy
+        strategy.default(obj)
+        assert inner["spec"]["volumes"][0]["projected"]["sources"] == sources
+
+
+WITH_TEMPLATES = {
+    "podtemplates": ("template",),
+    "deployments.apps": ("spec", "template"),
+    "jobs.batch": ("spec", "template"),
+    "cronjobs.batch": ("spec", "jobTemplate", "spec", "template"),
+}
+
+
 @pytest.mark.parametrize(
     ("image", "policy"),
     [
