@@ -15,8 +15,6 @@ from collections.abc import Callable
 from typing import Any
 from urllib.parse import unquote
 
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
-
 from . import spdy_upgrade
 from .accepting import Newcomer
 from .joined_writes import JoinedWrites
@@ -24,6 +22,7 @@ from .request import NEWCOMER, WHOLE_BODY
 from .tunnel import TunnelProtocol, asks_for_upgrade
 from .unsent import Connection
 from .user import InvalidCredentials, User, user_from_certificate
+from .uvicorn_library import HttpToolsProtocol, RequestResponseCycle
 
 log = logging.getLogger(__name__)
 
