@@ -348,7 +348,7 @@ def launch_lab(directory: str, how: str) -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         launch.launch(
             config, files, id_map=id_map, api_socket=listener, lock_fd=lock, run_part=run_part,
-            preload=lambda lines: None, prepare=prepare,
+            preload=lambda lines: None, puller=(), prepare=prepare,
         )  # fmt: skip
 
 

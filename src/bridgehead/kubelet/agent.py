@@ -117,8 +117,11 @@ class Kubelet:
                 addresses.claim(uid, sandbox.ips)
             addresses.continue_after(read_last_addresses(settings.root))
             await reporter.register()
-            if reason := (await self.runtime.find_features()).limits:
-                reporter.warn_of_limits(reason)
+            features = await self.runtime.find_features()
+            if features.limits:
+                reporter.warn_of_limits(features.limits)
+            if features.copies:
+                reporter.warn_of_copies(features.copies)
             self._tasks.create_task(reporter.run())
             if self._puller is not None:
                 collector = ImageCollector(settings, self.runtime, self._puller, reporter.record)
@@ -133,7 +136,11 @@ class Kubelet:
             await self._remove_orphans(node)
             self._tasks.create_task(self._relist_periodically())
             evictions = StorageEvictions(
-                settings, self.runtime, lambda: list(self._workers.values()), node.volumes.empty_dir
+                settings,
+                self.runtime,
+                lambda: list(self._workers.values()),
+                node.volumes.empty_dir,
+                node.volumes.container_directory,
             )
             self._tasks.create_task(evictions.run())
 

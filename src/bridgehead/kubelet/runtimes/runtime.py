@@ -197,11 +197,13 @@ class RuntimeFeatures(msgspec.Struct, frozen=True, kw_only=True):
     """Capabilities of the runtime on this node.
 
     `limits`: the reason why `Limits` are not enforced, "" if they are. `last_id`: the last id for which it and all
-    before it are users of the node, as far as images have any.
+    before it are users of the node, as far as images have any. `copies`: the reason why root file systems of containers
+    are copies, "" where they are overlays.
     """
 
     limits: str = ""
     last_id: int = LAST_IMAGE_ID
+    copies: str = ""
 
 
 class ExecResult(msgspec.Struct, frozen=True, kw_only=True):

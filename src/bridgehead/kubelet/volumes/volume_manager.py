@@ -62,6 +62,10 @@ class VolumeManager:
     def pod_directory(self, pod_uid: str) -> Path:
         return self._root / "pods" / pod_uid
 
+    def container_directory(self, pod_uid: str, name: str) -> Path:
+        """Return the directory of a container, with one for each of its runs."""
+        return self.pod_directory(pod_uid) / "containers" / name
+
     def empty_dir(self, pod_uid: str, name: str) -> Path:
         """Return the directory of an emptyDir."""
         return self.pod_directory(pod_uid) / "volumes" / _PLUGINS["empty_dir"] / name
