@@ -502,6 +502,24 @@ async def test_the_pre_stop_hook_runs_before_the_signal(world):
     assert world.runtime.signals == [("app", signal.SIGTERM)]
 
 
+async def test_a_pod_that_the_node_has_no_room_for_is_rejected(world):
+    await world.start_kubelet()
+
+    def asking(cpu):
+        return [container(resources={"requests": {"cpu": cpu}})]
+
+    await world.create("small", containers=asking("100m"))
+    await world.until("small", is_running)
+    await world.create("large", containers=asking("10000"))
+    rejected = await world.until("large", lambda pod: pod.status.phase == "Failed")
+    assert rejected.status.reason == "OutOfcpu"
+    assert rejected.status.message.startswith(
+        "Pod was rejected: Node didn't have enough resource: cpu, requested: 10000000, used: 100, capacity: "
+    )
+    assert rejected.status.container_statuses == ()
+    await world.until_event("large", "OutOfcpu", "Node didn't have enough resource: cpu, requested: 10000000")
+
+
 async def test_events_do_not_have_the_output_of_hooks(world):
     world.runtime.images["rude:1"] = Behaviour(exec=answers(1, b"password: 12345"))
     await world.start_kubelet()

@@ -513,6 +513,10 @@ class LocalObjectReference(Part, frozen=True, kw_only=True):
     name: str = ""
 
 
+class PodOS(Part, frozen=True, kw_only=True):
+    name: str = ""
+
+
 class PodSpec(Part, frozen=True, kw_only=True):
     containers: tuple[Container, ...] = ()
     init_containers: tuple[Container, ...] = ()
@@ -527,6 +531,7 @@ class PodSpec(Part, frozen=True, kw_only=True):
     scheduler_name: str = "default-scheduler"
     scheduling_gates: tuple[dict[str, str], ...] = ()
     restart_policy: str = "Always"
+    os: PodOS | None = None
     termination_grace_period_seconds: int = 30
     active_deadline_seconds: int | None = None
     dns_policy: str = "ClusterFirst"

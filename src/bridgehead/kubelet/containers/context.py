@@ -26,7 +26,7 @@ class NodeContext:
     """`allocatable` is the node's, by resource name; `has_app_armor`: the kernel enforces AppArmor. Without a `puller`
     the node pulls nothing.
 
-    `pods` returns all pods of the node.
+    `pods` returns all pods of the node; `admitted` has the uids of those that the node has taken and not yet released.
     """
 
     settings: NodeSettings
@@ -42,6 +42,7 @@ class NodeContext:
     allocatable: Mapping[str, str | int | float]
     has_app_armor: bool
     pods: Callable[[], Iterable[Pod]]
+    admitted: set[str] = field(default_factory=set)
 
     def record(self, pod: Pod, type: str, reason: str, message: str, container: Container | None = None) -> None:
         """Record an Event about the pod or one of its containers."""

@@ -6,10 +6,14 @@ admission handlers (`sysctl.patternAllowlist`, `lifecycle.appArmorAdmitHandler`)
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator
 
 from bridgehead.kubelet.errors import SandboxRefused
 from bridgehead.objects.core import AppArmorProfile, Pod
+from bridgehead.objects.pod_resources import Quantities, amount, pod_requests
+
+from .static_manifest import is_critical
 
 # Sysctls that a pod may set: namespaced, and without influence on other pods. As in Kubernetes 1.36.
 SAFE_SYSCTLS = frozenset(
@@ -36,12 +40,37 @@ def admission_refusal(pod: Pod, *, has_app_armor: bool) -> tuple[str, str] | Non
 
     `has_app_armor`: the node's kernel enforces AppArmor.
     """
+    if pod.spec.os is not None and pod.spec.os.name != "linux":
+        return "PodOSNotSupported", "Failed to admit pod as the OS field doesn't match node OS"
     for name in pod_sysctls(pod):
         if refusal := _sysctl_refusal(name, pod):
             return "SysctlForbidden", f"forbidden sysctl: {refusal}"
     if any(True for _ in _enforced_app_armor_profiles(pod)):
         cause = "the container runtime applies no profiles" if has_app_armor else "AppArmor is not enabled on the host"
         return "AppArmor", f"Cannot enforce AppArmor: {cause}"
+    return None
+
+
+def resource_refusal(pod: Pod, others: Iterable[Pod], allocatable: Quantities) -> tuple[str, str] | None:
+    """Return (reason, message) for a pod for which the node has not enough left beside the `others`, else None.
+
+    The scheduler sends no such pod; whoever sets `nodeName` may. Unlike with kubelets, no pod is evicted for a critical
+    one, which is always admitted. Source: kubelet's `generalFilter`, `InsufficientResourceError`.
+    """
+    if is_critical(pod):
+        return None
+    used: Counter[str] = Counter()
+    for other in others:
+        if not other.is_finished:
+            used.update(pod_requests(other.spec))
+            used["pods"] += 1
+    wanted = {"pods": 1, **pod_requests(pod.spec)}
+    for name in ("pods", "cpu", "memory", "ephemeral-storage"):
+        if name in allocatable and wanted.get(name, 0):
+            capacity = amount(name, allocatable[name])
+            if wanted[name] + used[name] > capacity:
+                what = f"{name}, requested: {wanted[name]}, used: {used[name]}, capacity: {capacity}"
+                return f"OutOf{name}", f"Node didn't have enough resource: {what}"
     return None
 
 

@@ -27,7 +27,7 @@ from bridgehead.objects.kinds import PODS
 from bridgehead.objects.times import parse_time
 
 from .actions import PodActions, compute_pod_actions
-from .admission import admission_refusal
+from .admission import admission_refusal, resource_refusal
 from .barrier import Barrier
 from .pod_reporter import PodReporter
 from .pod_resize import PodResize
@@ -70,6 +70,8 @@ class PodWorker:
         for info in found:
             self.containers.adopt(self._with_fallback_message(info))
         self.observe(pod)
+        if self._runs_already():
+            node.admitted.add(pod.metadata.uid)
 
     @property
     def pod(self) -> Pod:
@@ -224,14 +226,22 @@ class PodWorker:
 
     def _admit(self) -> bool:
         """Whether the node takes the pod. A pod that runs already is not asked about again."""
-        if self.pod.status.phase not in ("", "Pending") or self._context.sandbox is not None:
+        admitted = self._node.admitted
+        if self._runs_already():
             return True
-        refusal = admission_refusal(self.pod, has_app_armor=self._node.has_app_armor)
+        others = [pod for pod in self._other_pods() if pod.metadata.uid in admitted]
+        refusal = admission_refusal(self.pod, has_app_armor=self._node.has_app_armor) or resource_refusal(
+            self.pod, others, self._node.allocatable
+        )
         if refusal is None:
+            admitted.add(self.pod.metadata.uid)
             return True
         reason, message = refusal
         self._reporter.fail("Warning", reason, message, f"Pod was rejected: {message}")
         return False
+
+    def _runs_already(self) -> bool:
+        return self.pod.status.phase not in ("", "Pending") or self._context.sandbox is not None
 
     def _other_pods(self) -> list[Pod]:
         return [pod for pod in self._node.pods() if pod.metadata.uid != self.pod.metadata.uid]
@@ -332,6 +342,7 @@ class PodWorker:
     async def _remove_sandbox_and_volumes(self) -> None:
         await self._pod_sandbox.remove()
         await self._node.volumes.remove(self.pod.metadata.uid)
+        self._node.admitted.discard(self.pod.metadata.uid)
 
     async def _delete_object(self) -> None:
         """Once the pod's deletion is requested, delete its object: nothing is left of it here."""

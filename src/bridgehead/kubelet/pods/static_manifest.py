@@ -14,7 +14,7 @@ import msgspec
 
 from bridgehead.kubelet.volumes.referenced_objects import references_of
 from bridgehead.objects.core import Pod
-from bridgehead.objects.critical_pods import MIRROR_POD
+from bridgehead.objects.critical_pods import CRITICAL_PRIORITY, MIRROR_POD
 from bridgehead.objects.meta import ObjectKey
 from bridgehead.objects.names import check_dns1123_label, check_dns1123_subdomain
 
@@ -146,6 +146,11 @@ def new_mirror(static: StaticPod, node_uid: str) -> dict[str, Any]:
 def is_static(pod: Pod) -> bool:
     """Whether the pod comes from a file of its node. For pods of the API server call `without_source` before."""
     return pod.metadata.annotations.get(SOURCE) == _OF_FILE
+
+
+def is_critical(pod: Pod) -> bool:
+    """Whether the pod is one without which the node or the cluster does not work. Source: kubelet's `IsCriticalPod`."""
+    return is_static(pod) or (pod.spec.priority or 0) >= CRITICAL_PRIORITY
 
 
 def without_source(pod: Pod) -> Pod:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from bridgehead.kubelet.errors import SandboxRefused
@@ -10,8 +11,11 @@ from bridgehead.kubelet.pods.admission import (
     check_namespaces,
     has_host_ports,
     pod_sysctls,
+    resource_refusal,
     unsupported_fields,
 )
+from bridgehead.kubelet.pods.static_manifest import SOURCE
+from bridgehead.objects.core import PodStatus
 from tests.unit.kubelet.pod_factory import make_pod
 
 
@@ -23,6 +27,11 @@ def sysctls(*names, **spec):
     ("made", "refusal"),
     [
         (make_pod(), None),
+        (make_pod(os={"name": "linux"}), None),
+        (
+            make_pod(os={"name": "windows"}),
+            ("PodOSNotSupported", "Failed to admit pod as the OS field doesn't match node OS"),
+        ),
         (sysctls("net.ipv4.tcp_syncookies", "kernel.shm_rmid_forced"), None),
         (sysctls("net/ipv4/tcp_syncookies"), None),
         (sysctls("kernel.msgmax"), ("SysctlForbidden", 'forbidden sysctl: "kernel.msgmax" not allowlisted')),
@@ -96,3 +105,46 @@ def test_host_ports_of_the_pods_own_network():
     assert has_host_ports(make_pod(containers=[container]))
     assert not has_host_ports(make_pod(containers=[container], hostNetwork=True))
     assert not has_host_ports(make_pod(containers=[{"name": "a", "ports": [{"containerPort": 1}]}]))
+
+
+def requesting(finished=False, annotations=None, **spec):
+    containers = [{"name": "app", "resources": {"requests": spec.pop("requests", {})}}]
+    made = make_pod(annotations=annotations, containers=containers, **spec)
+    return msgspec.structs.replace(made, status=PodStatus(phase="Succeeded")) if finished else made
+
+
+NODE = {"cpu": "2", "memory": "1Gi", "pods": "3", "ephemeral-storage": "1Gi"}
+LACK = "Node didn't have enough resource: "
+
+
+@pytest.mark.parametrize(
+    ("wanted", "others", "refusal"),
+    [
+        (requesting(requests={"cpu": "2", "memory": "1Gi", "example.com/gpu": "1"}), [], None),
+        (
+            requesting(requests={"cpu": "1"}),
+            [requesting(requests={"cpu": "1500m"})],
+            ("OutOfcpu", f"{LACK}cpu, requested: 1000, used: 1500, capacity: 2000"),
+        ),
+        (requesting(requests={"cpu": "1"}), [requesting(finished=True, requests={"cpu": "1500m"})], None),
+        (requesting(), [requesting(requests={"cpu": "9"})], None),
+        (
+            requesting(requests={"memory": "2Gi"}),
+            [],
+            ("OutOfmemory", f"{LACK}memory, requested: 2147483648, used: 0, capacity: 1073741824"),
+        ),
+        (
+            requesting(requests={"ephemeral-storage": "2Gi"}),
+            [],
+            (
+                "OutOfephemeral-storage",
+                f"{LACK}ephemeral-storage, requested: 2147483648, used: 0, capacity: 1073741824",
+            ),
+        ),
+        (requesting(), [requesting()] * 3, ("OutOfpods", f"{LACK}pods, requested: 1, used: 3, capacity: 3")),
+        (requesting(requests={"cpu": "9"}, priority=2_000_000_000), [], None),
+        (requesting(requests={"cpu": "9"}, annotations={SOURCE: "file"}), [], None),
+    ],
+)
+def test_a_pod_needs_what_the_node_has_left(wanted, others, refusal):
+    assert resource_refusal(wanted, others, NODE) == refusal
