@@ -9,24 +9,13 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, field
 
-from bridgehead.objects.core import Node, Pod, PodSpec
+from bridgehead.objects.core import Node, Pod
+from bridgehead.objects.host_ports import HostPort, host_ports
 from bridgehead.objects.pod_resources import amount, pod_requests
 
 # Assumed requests of a container without any when nodes are scored, so that such pods are spread, too.
 DEFAULT_CPU = 100
 DEFAULT_MEMORY = 200 * 1024 * 1024
-
-Port = tuple[str, str, int]  # host address ("" for all), protocol, number
-
-
-def host_ports(spec: PodSpec) -> frozenset[Port]:
-    """Return the host ports of a pod."""
-    return frozenset(
-        (port.host_ip if port.host_ip not in ("0.0.0.0", "::") else "", port.protocol, port.host_port)
-        for container in (*spec.containers, *(c for c in spec.init_containers if c.is_sidecar))
-        for port in container.ports
-        if port.host_port
-    )
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,7 +25,7 @@ class PodFacts:
     pod: Pod
     requests: Counter[str]
     weight: Counter[str]  # requests with defaults, for scores
-    ports: frozenset[Port]
+    ports: frozenset[HostPort]
     owner: str  # uid of its controller; "" without one
     repels: bool  # whether the pod itself has anti-affinity
 
@@ -63,7 +52,7 @@ class NodeState:
     pods: dict[str, PodFacts] = field(default_factory=dict)
     requested: Counter[str] = field(default_factory=Counter)
     weight: Counter[str] = field(default_factory=Counter)
-    ports: Counter[Port] = field(default_factory=Counter)
+    ports: Counter[HostPort] = field(default_factory=Counter)
     owners: Counter[str] = field(default_factory=Counter)
     repelling: dict[str, PodFacts] = field(default_factory=dict)
 

@@ -6,14 +6,15 @@ Called by `placement` and `preemption`. Texts and order of filters are those of 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from enum import Enum
 
 from bridgehead.objects.core import Node, Taint
+from bridgehead.objects.host_ports import NO_FREE_PORTS, ports_conflict
 from bridgehead.objects.taints import UNSCHEDULABLE
 
-from .cluster_state import NodeState, PodFacts, Port
+from .cluster_state import NodeState, PodFacts
 from .node_fit import matches_node_affinity, required_node_names, tolerates, untolerated
 from .pod_affinity import AffinityIndex, NamespaceLabels
 from .topology_spread import SpreadIndex
@@ -32,7 +33,7 @@ class Refusal(Enum):
     TAINT = "node(s) had untolerated taint {{{0}}}"
     OTHER_NODE = "node(s) didn't satisfy plugin(s) [NodeAffinity]"
     AFFINITY = "node(s) didn't match Pod's node affinity/selector"
-    PORTS = "node(s) didn't have free ports for the requested pod ports"
+    PORTS = NO_FREE_PORTS
     RESOURCE = "Insufficient {0}"
     TOO_MANY_PODS = "Too many pods"
     CLAIM_IN_USE = (
@@ -118,16 +119,6 @@ class Filters:
         if not self.affinity.existing_agree(node):
             return [Reason(Refusal.EXISTING_ANTI_AFFINITY)]
         return []
-
-
-def ports_conflict(wanted: Iterable[Port], taken: Iterable[Port]) -> bool:
-    """Whether a port is wanted and taken on the same address, or on all addresses by one of the two."""
-    taken = list(taken)
-    return any(
-        protocol == other_protocol and number == other_number and (address == other or not address or not other)
-        for address, protocol, number in wanted
-        for other, other_protocol, other_number in taken
-    )
 
 
 def insufficient(facts: PodFacts, state: NodeState) -> list[Reason]:

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator
 
 from bridgehead.kubelet.errors import SandboxRefused
 from bridgehead.objects.core import AppArmorProfile, Pod
+from bridgehead.objects.host_ports import NO_FREE_PORTS, host_ports, ports_conflict
 from bridgehead.objects.pod_resources import Quantities, amount, pod_requests
 
 from .static_manifest import is_critical
@@ -51,19 +52,26 @@ def admission_refusal(pod: Pod, *, has_app_armor: bool) -> tuple[str, str] | Non
     return None
 
 
-def resource_refusal(pod: Pod, others: Iterable[Pod], allocatable: Quantities) -> tuple[str, str] | None:
-    """Return (reason, message) for a pod for which the node has not enough left beside the `others`, else None.
+def room_refusal(pod: Pod, others: Iterable[Pod], allocatable: Quantities) -> tuple[str, str] | None:
+    """Return (reason, message) for a pod that needs more resources or other host ports than the `others` leave, else
+    None.
 
     The scheduler sends no such pod; whoever sets `nodeName` may. Unlike with kubelets, no pod is evicted for a critical
-    one, which is always admitted. Source: kubelet's `generalFilter`, `InsufficientResourceError`.
+    one, which gets what it requests. Source: kubelet's `generalFilter`, `InsufficientResourceError`.
     """
-    if is_critical(pod):
-        return None
+    running = [other for other in others if not other.is_finished]
+    if not is_critical(pod) and (refusal := _resource_refusal(pod, running, allocatable)) is not None:
+        return refusal
+    if ports_conflict(host_ports(pod.spec), (port for other in running for port in host_ports(other.spec))):
+        return "NodePorts", f"Predicate NodePorts failed: {NO_FREE_PORTS}"
+    return None
+
+
+def _resource_refusal(pod: Pod, others: Iterable[Pod], allocatable: Quantities) -> tuple[str, str] | None:
     used: Counter[str] = Counter()
     for other in others:
-        if not other.is_finished:
-            used.update(pod_requests(other.spec))
-            used["pods"] += 1
+        used.update(pod_requests(other.spec))
+        used["pods"] += 1
     wanted = {"pods": 1, **pod_requests(pod.spec)}
     for name in ("pods", "cpu", "memory", "ephemeral-storage"):
         if name in allocatable and wanted.get(name, 0):

@@ -27,7 +27,7 @@ from bridgehead.objects.kinds import PODS
 from bridgehead.objects.times import parse_time
 
 from .actions import PodActions, compute_pod_actions
-from .admission import admission_refusal, resource_refusal
+from .admission import admission_refusal, room_refusal
 from .barrier import Barrier
 from .pod_reporter import PodReporter
 from .pod_resize import PodResize
@@ -230,7 +230,7 @@ class PodWorker:
         if self._runs_already():
             return True
         others = [pod for pod in self._other_pods() if pod.metadata.uid in admitted]
-        refusal = admission_refusal(self.pod, has_app_armor=self._node.has_app_armor) or resource_refusal(
+        refusal = admission_refusal(self.pod, has_app_armor=self._node.has_app_armor) or room_refusal(
             self.pod, others, self._node.allocatable
         )
         if refusal is None:

@@ -11,11 +11,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridgehead.controllers.scheduling.cluster_state import ClusterState, PodFacts, host_ports
+from bridgehead.controllers.scheduling.cluster_state import ClusterState, PodFacts
 from bridgehead.controllers.scheduling.filters import Refusal
 from bridgehead.controllers.scheduling.node_filters import NodeFilters
 from bridgehead.controllers.scheduling.placement import Placement, explain_everywhere, schedule_pod
 from bridgehead.objects.core import Node, Pod
+from bridgehead.objects.host_ports import host_ports
 from bridgehead.objects.pod_resources import pod_requests
 
 HOST = "kubernetes.io/hostname"

@@ -11,7 +11,7 @@ from bridgehead.kubelet.pods.admission import (
     check_namespaces,
     has_host_ports,
     pod_sysctls,
-    resource_refusal,
+    room_refusal,
     unsupported_fields,
 )
 from bridgehead.kubelet.pods.static_manifest import SOURCE
@@ -147,4 +147,27 @@ LACK = "Node didn't have enough resource: "
     ],
 )
 def test_a_pod_needs_what_the_node_has_left(wanted, others, refusal):
-    assert resource_refusal(wanted, others, NODE) == refusal
+    assert room_refusal(wanted, others, NODE) == refusal
+
+
+def publishing(port, protocol="TCP", host_ip="", finished=False, **spec):
+    ports = [{"containerPort": 80, "hostPort": port, "protocol": protocol, "hostIP": host_ip}]
+    made = make_pod(containers=[{"name": "app", "ports": ports}], **spec)
+    return msgspec.structs.replace(made, status=PodStatus(phase="Failed")) if finished else made
+
+
+@pytest.mark.parametrize(
+    ("wanted", "taken", "is_refused"),
+    [
+        (publishing(80), publishing(80), True),
+        (publishing(80, priority=2_000_000_000), publishing(80), True),
+        (publishing(80), publishing(80, finished=True), False),
+        (publishing(80), publishing(81), False),
+        (publishing(80, "UDP"), publishing(80), False),
+        (publishing(80, host_ip="127.0.0.1"), publishing(80), True),
+        (publishing(80, host_ip="127.0.0.1"), publishing(80, host_ip="10.0.0.1"), False),
+    ],
+)
+def test_a_pod_needs_free_ports_of_the_node(wanted, taken, is_refused):
+    why = "Predicate NodePorts failed: node(s) didn't have free ports for the requested pod ports"
+    assert room_refusal(wanted, [taken], NODE) == (("NodePorts", why) if is_refused else None)
