@@ -16,7 +16,16 @@ from bridgehead.backoff import KeyedBackoff
 from bridgehead.client.errors import ApiError, NotFound
 from bridgehead.kubelet.runtimes.fake import Behaviour
 from bridgehead.kubelet.runtimes.runtime import ExecResult, RuntimeFeatures
-from bridgehead.objects.kinds import CONFIG_MAPS, EVENTS, LEASES, NODES, PODS, SERVICES
+from bridgehead.objects.kinds import (
+    CONFIG_MAPS,
+    EVENTS,
+    LEASES,
+    NODES,
+    PERSISTENT_VOLUME_CLAIMS,
+    PERSISTENT_VOLUMES,
+    PODS,
+    SERVICES,
+)
 from bridgehead.streaming import spdy
 
 from .kubelet_world import DEADLINE, container, is_running, open_world, waits_for
@@ -424,6 +433,27 @@ async def test_volumes_follow_changes_of_their_objects(world):
     await world.admin.delete(PODS, "web", "default")
     await world.until_gone("web")
     assert not shown.exists()
+
+
+async def test_an_event_names_the_persistent_volume_that_cannot_be_mounted(world):
+    await world.start_kubelet()
+    common = {"accessModes": ["ReadWriteOnce"], "storageClassName": ""}
+    claim = {**common, "resources": {"requests": {"storage": "1Mi"}}, "volumeName": "disk"}
+    meta = {"name": "data", "namespace": "default"}
+    made = await world.admin.create(PERSISTENT_VOLUME_CLAIMS, {"metadata": meta, "spec": claim})
+    await world.admin.patch(
+        PERSISTENT_VOLUME_CLAIMS, "data", "default", {"status": {"phase": "Bound"}}, subresource="status"
+    )
+    volume = {
+        **common,
+        "capacity": {"storage": "1Mi"},
+        "claimRef": {**meta, "uid": made.metadata.uid},
+        "hostPath": {"path": "/nowhere", "type": "Directory"},
+    }
+    await world.admin.create(PERSISTENT_VOLUMES, {"metadata": {"name": "disk"}, "spec": volume})
+    await world.create("web", volumes=[{"name": "v", "persistentVolumeClaim": {"claimName": "data"}}])
+    why = 'MountVolume.SetUp failed for volume "disk" : hostPath type check failed: /nowhere is not a directory'
+    await world.until_event("web", "FailedMount", why)
 
 
 async def test_the_image_of_a_volume_is_there_before_the_container_starts(world):

@@ -97,11 +97,14 @@ class VolumeManager:
         return {volume.name: str(self._prepare(volume, pod)) for volume in pod.spec.volumes if volume.image is None}
 
     def _prepare(self, volume: Volume, pod: Pod) -> Path:
+        name = volume.name
         try:
             if volume.host_path is not None:
                 return check_host_path(volume.host_path)
             if volume.claim_name(pod.metadata.name):
-                return prepare_persistent(self._claims.volume(pod, volume.name), volume_group(pod))
+                persistent = self._claims.volume(pod, volume.name)
+                name = persistent.metadata.name  # as in Kubernetes' texts
+                return prepare_persistent(persistent, volume_group(pod))
             directory = self._directory(volume, pod)
             if has_payload(volume):
                 write_files(directory, volume_files(volume, pod, self._sources(pod)), volume_group(pod))
@@ -109,7 +112,7 @@ class VolumeManager:
                 make_empty_dir(directory, volume.empty_dir, volume_group(pod))
             return directory
         except (OSError, ValueError) as error:
-            raise VolumeNotReady(volume.name, str(error)) from error
+            raise VolumeNotReady(name, str(error)) from error
 
     def _directory(self, volume: Volume, pod: Pod) -> Path:
         if volume.csi is not None:
