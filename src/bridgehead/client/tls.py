@@ -13,8 +13,8 @@ from .errors import ConfigError
 from .kubeconfig import ClientConfig
 
 # asyncio allocates a zeroed buffer of this size, by default 256 KiB, for each TLS connection and keeps it until the
-# connection ends. It never uses more of the buffer than one read of the socket returns.
-sslproto.SSLProtocol.max_size = 64 * 1024
+# connection ends. Most connections are idle watches. No TLS record is longer, so bigger buffers save only calls.
+sslproto.SSLProtocol.max_size = 16 * 1024
 
 
 def client_context(config: ClientConfig) -> ssl.SSLContext:

@@ -19,7 +19,7 @@ from .filters import Reason
 from .node_filters import NodeFilters
 from .node_fit import preference, untolerated
 from .pod_affinity import AffinityIndex
-from .preemption import NOT_HELPFUL, histogram
+from .preemption import histogram
 from .topology_spread import SpreadIndex, domain_score
 
 NO_NODES = "no nodes available to schedule pods"
@@ -59,11 +59,12 @@ def schedule_pod(filters: NodeFilters, nominated: str = "") -> Placement:
 
 
 def explain_everywhere(reason: str, nodes: int) -> str:
-    """Return the text of a FailedScheduling Event for a pod that no node can have, whatever the node."""
-    if not nodes:
-        return NO_NODES
-    total = f"0/{nodes} nodes are available: "
-    return f"{total}{reason}. preemption: {total}{nodes} {NOT_HELPFUL}."
+    """Return the text of a FailedScheduling Event for a pod that no node can have, whatever the node.
+
+    In kube-scheduler, the plug-in for resource claims, which makes room before the preemption, finds no state of its
+    own then: no pod is preempted, and its error ends the text.
+    """
+    return f"0/{nodes} nodes are available: {reason}. not found" if nodes else NO_NODES
 
 
 def explain(refused: Iterable[Sequence[Reason]]) -> str:

@@ -35,6 +35,8 @@ from .volume_binding import Binding as ClaimBinding
 from .volume_binding import PodClaims
 
 SCHEDULER_NAME: Final = "default-scheduler"
+# The result of the plug-in for resource claims, which makes room before the preemption.
+NO_CLAIMS_TO_DEALLOCATE: Final = "no new claims to deallocate"
 # Limit of concurrent bindings.
 WORKERS: Final = 64
 # Back-off of an unschedulable pod, in seconds.
@@ -192,7 +194,7 @@ class Scheduler:
         self._unschedulable[key] = _Attempts(attempts.count + 1 if attempts else 1, self._clock())
         message = placement.message
         if preemption.message:
-            message += f" preemption: {preemption.message}"
+            message += f" {NO_CLAIMS_TO_DEALLOCATE}, preemption: {preemption.message}"
         self._recorder.record(pod, type="Warning", reason="FailedScheduling", message=message)
         await self._preemptor.carry_out(pod, preemption)
         await self._write_unschedulable(pod, message)

@@ -200,7 +200,7 @@ class ContentStore:
         try:
             algorithm = descriptor.digest.partition(":")[0]
             hashed = hashlib.new(algorithm)
-            size = hash_file(path, hashed)
+            size = hash_file(path, hashed.update)
             is_right = (size, f"{algorithm}:{hashed.hexdigest()}") == (descriptor.size, descriptor.digest)
             if is_right:
                 target.parent.mkdir(parents=True, exist_ok=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import hashlib
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
@@ -30,7 +31,7 @@ class Partial:
     def resume(self) -> None:
         """Hash what an earlier attempt wrote, and go on after it. Blocks; raises OSError."""
         # By a descriptor of its own: when the download is cancelled, a thread that hashes goes on for a while.
-        self.size = hash_file(self._path, self._hash)
+        self.size = hash_file(self._path, self._hash.update)
 
     def write(self, data: bytes) -> None:
         check_space(self._fd, len(data))
@@ -65,12 +66,12 @@ class Partial:
         os.rename(self._path, target)
 
 
-def hash_file(path: Path, hashed: hashlib._Hash) -> int:
-    """Add the content of a file to a hash; returns the number of bytes. Raises OSError."""
+def hash_file(path: Path, update: Callable[[bytes], object]) -> int:
+    """Add the content of a file to a hash by its `update`; returns the number of bytes. Raises OSError."""
     size = 0
     with open(path, "rb") as file:
         while data := file.read(_CHUNK):
-            hashed.update(data)
+            update(data)
             size += len(data)
     return size
 

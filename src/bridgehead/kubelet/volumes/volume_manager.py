@@ -112,6 +112,12 @@ class VolumeManager:
             raise VolumeNotReady(volume.name, str(error)) from error
 
     def _directory(self, volume: Volume, pod: Pod) -> Path:
+        if volume.csi is not None:
+            raise VolumeNotReady(
+                volume.name,
+                "kubernetes.io/csi: mounter.SetUpAt failed to get CSI client: driver name"
+                f" {volume.csi.driver} not found in the list of registered CSI drivers",
+            )
         plugin = next((name for field, name in _PLUGINS.items() if getattr(volume, field) is not None), None)
         if plugin is None:
             raise VolumeNotReady(

@@ -233,11 +233,8 @@ def test_a_claim_for_one_pod_is_in_use_on_every_node() -> None:
 
 
 def test_a_reason_that_holds_for_every_node() -> None:
-    none = "0/3 nodes are available: "
     reason = "pod has unbound immediate PersistentVolumeClaims"
-    assert explain_everywhere(reason, 3) == (
-        f"{none}{reason}. preemption: {none}3 Preemption is not helpful for scheduling."
-    )
+    assert explain_everywhere(reason, 3) == f"0/3 nodes are available: {reason}. not found"
     assert explain_everywhere(reason, 0) == "no nodes available to schedule pods"
 
 

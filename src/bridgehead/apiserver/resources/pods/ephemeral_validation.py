@@ -22,6 +22,7 @@ _FORBIDDEN = (
     "resources",
     "resizePolicy",
     "restartPolicy",
+    "restartPolicyRules",
     "livenessProbe",
     "readinessProbe",
     "startupProbe",

@@ -250,6 +250,8 @@ QUALIFIED = (
     "[A-Za-z0-9]')"
 )
 # A container's own fields, then the refusals; {} stands for `spec.containers[0]`.
+ONE_RULE = {"action": "Restart", "exitCodes": {"operator": "In", "values": [3]}}
+MANY_CODES = {"action": "Restart", "exitCodes": {"operator": "In", "values": list(range(256))}}
 CONTAINERS = [
     ("{name: ''}", ["{}.name: Required value"]),
     ("{name: A}", [f'{{}}.name: Invalid value: "A": {LABEL}']),
@@ -404,6 +406,19 @@ CONTAINERS = [
         "{}.env[0].valueFrom.fileKeyRef.key: Required value",
         "{}.env[0].valueFrom.fileKeyRef.volumeName: Required value",
         '{}.env[0].valueFrom.fileKeyRef.path: Invalid value: "../a": must not contain \'..\'']),
+    ("{restartPolicy: Never, restartPolicyRules: [{action: Restart, exitCodes: {operator: In, values: [3]}}]}", []),
+    ("{restartPolicyRules: [{action: RestartAllContainers, exitCodes: {operator: NotIn, values: [0]}}]}", [
+        "{}.restartPolicy: Required value: must specify restartPolicy when restart rules are used"]),
+    ("{restartPolicy: Sometimes, restartPolicyRules: [{action: Stop, exitCodes: {values: [3]}}, {action: Restart}]}", [
+        '{}.restartPolicy: Unsupported value: "Sometimes": supported values: "Always", "OnFailure", "Never"',
+        '{}.restartPolicyRules[0].action: Unsupported value: "Stop": supported values: "Restart", '
+        '"RestartAllContainers"',
+        '{}.restartPolicyRules[0].exitCodes.operator: Unsupported value: "": supported values: "In", "NotIn"',
+        "{}.restartPolicyRules[1].exitCodes: Required value: must be specified"]),
+    (f"{{restartPolicy: Never, restartPolicyRules: {[ONE_RULE] * 21}}}", [
+        "{}.restartPolicyRules: Too many: 21: must have at most 20 items"]),
+    (f"{{restartPolicy: Never, restartPolicyRules: {[MANY_CODES]}}}", [
+        "{}.restartPolicyRules[0].exitCodes.values: Too many: 256: must have at most 255 items"]),
     ("{lifecycle: {preStop: {sleep: {seconds: 60}}}}", [
         "{}.lifecycle.preStop.sleep: Invalid value: 60: must be non-negative and less than "
         "terminationGracePeriodSeconds (30)"]),
