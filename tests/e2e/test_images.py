@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gzip
 import io
 import json
 import os
@@ -149,7 +150,8 @@ def test_images_are_pulled_saved_removed_and_loaded_by_commands(
     assert (refused.returncode, refused.stderr) == (1, f"bridgehead: no such image: {name}\n")
     assert run(*lab.argv("image", "save", name, "--output", tmp_path / "none.tar")).returncode == 1
     assert not (tmp_path / "none.tar").exists()
-    assert image("load", tmp_path / "app.tar") == f"{name}\n"
+    (tmp_path / "app.tar.gz").write_bytes(gzip.compress((tmp_path / "app.tar").read_bytes()))
+    assert image("load", tmp_path / "app.tar.gz") == f"{name}\n"
     (tmp_path / "root").mkdir()
     with tarfile.open(fileobj=io.BytesIO(tar_of(busybox_entries("echo")))) as archive:
         archive.extractall(tmp_path / "root", filter="fully_trusted")

@@ -8,7 +8,7 @@ import json
 import os
 import socket
 import tempfile
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import cast
@@ -213,9 +213,9 @@ def test_credential_helpers_are_asked_for_the_registry_of_a_pull(
     assert "docker-credential-all has no credentials for broken.example" in caplog.text
 
 
-def pull_in_processes(root: Path, blobs: Path, image: str) -> int:
-    """Pull to a store as a lab does: by a process beside the one that has the user's rights. Returns its pid."""
-    root.mkdir()
+async def beside_the_user(root: Path, blobs: Path, work: Callable[[ContentStore, SharedBlobs], None]) -> None:
+    """Do the work of a lab's puller in a process beside the one that keeps the user's rights."""
+    os.makedirs(root, exist_ok=True)
     pid = os.fork()
     if pid == 0:
         status = 1
@@ -225,14 +225,12 @@ def pull_in_processes(root: Path, blobs: Path, image: str) -> int:
             puller = os.fork()
             if puller == 0:
                 store = ContentStore(Path())
-                shared = SharedBlobs(UserClient(user), store)
-                reference = cast(Reference, parse_reference(image))
-                asyncio.run(process.pull_all(PullerConfig(), store, [reference], lambda *_, **__: None, shared))
+                work(store, SharedBlobs(UserClient(user), store))
                 os._exit(0)
             status = user_process.serve(UserFiles(root / "none", blobs), requests, puller)
         finally:
             os._exit(int(status != 0))
-    return pid
+    assert (await asyncio.to_thread(os.waitpid, pid, 0))[1] == 0
 
 
 @in_namespace
@@ -243,9 +241,15 @@ async def test_labs_of_one_user_share_what_they_download() -> None:
     registry.add("1", image_of(layer))
     path = f"GET /v2/app/blobs/{layer.digest}"
 
+    def pull_image(store: ContentStore, shared: SharedBlobs) -> None:
+        reference = cast(Reference, parse_reference(f"{registry.address}/app:1"))
+        asyncio.run(process.pull_all(PullerConfig(), store, [reference], lambda *_, **__: None, shared))
+
+    def trim(_: ContentStore, shared: SharedBlobs) -> None:
+        assert shared.trim() > 0
+
     async def pull(root: Path) -> Path:
-        pid = pull_in_processes(root, root.parent / "shared", f"{registry.address}/app:1")
-        assert (await asyncio.to_thread(os.waitpid, pid, 0))[1] == 0
+        await beside_the_user(root, root.parent / "shared", pull_image)
         assert list((root / "ingest").iterdir()) == []
         return ContentStore(root).blob_path(layer.digest)
 
@@ -263,3 +267,6 @@ async def test_labs_of_one_user_share_what_they_download() -> None:
             third = await pull(base / "third")
             assert (registry.requests[path], third.read_bytes()) == (2, layer.content)
             assert third.samefile(shared)
+            third.unlink()
+            await beside_the_user(base / "third", base / "shared", trim)
+            assert list((base / "shared").iterdir()) == []

@@ -448,10 +448,15 @@ async def test_the_user_of_a_container_opens_its_streams_by_name(world: World) -
     assert await world.sh(running, "echo three >/dev/stdout") == "three\n"
 
 
-async def test_a_volume_over_proc_is_refused(world: World) -> None:
-    data = volume(world, "data")
-    with pytest.raises(RuntimeFailure, match="inside"):
-        await world.start("p", mounts=(Mount(source=str(data), target="/proc/sys"),))
+async def test_what_no_container_can_have_is_refused_with_the_reason(world: World) -> None:
+    data = str(volume(world, "data"))
+    for fields, message in (
+        ({"mounts": (Mount(source=data, target="/proc/sys"),)}, "inside"),
+        ({"mounts": (Mount(source=data, target="/usr/.."),)}, 'failed to mount at "/usr/..": it is the root directory'),
+        ({"working_dir": "/etc/passwd"}, 'cannot enter the working directory "/etc/passwd": Not a directory'),
+    ):
+        with pytest.raises(RuntimeFailure, match=message):
+            await world.start("p", **fields)
 
 
 IMAGE = "registry.example/volumes:1"

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import bz2
 import contextlib
+import gzip
 import io
 import json
+import lzma
 import tarfile
+import zlib
 from collections.abc import Iterable, Iterator
 from typing import IO, BinaryIO, Final, cast
 
@@ -20,6 +24,9 @@ from .store.content import ContentStore, ImageRecord
 from .store.unpacking import add_layer
 from .untrusted_json import InvalidJson, decode
 
+# Modules that `tarfile` imports when it needs them: after the change of ids this process may not have access to the
+# directories of Python any more.
+_PRELOADED: Final = (bz2, gzip, lzma)
 LAYOUT: Final = "oci-layout"
 _INDEX: Final = "index.json"
 _DOCKER: Final = "manifest.json"
@@ -62,8 +69,11 @@ def load(store: ContentStore, file: BinaryIO, name: str = "") -> list[ImageRecor
                 return _load_docker(store, source, name)
             if source.has(_INDEX):
                 return _load_oci(store, source, name)
-    except (tarfile.TarError, EOFError) as error:
-        raise BadImage(f"not an archive of images: {error}") from error
+    except (tarfile.TarError, EOFError, zlib.error, lzma.LZMAError) as error:
+        reasons = str(error).splitlines()  # one for each compression, if the archive has none of them
+        raise BadImage(
+            f"not an archive of images: {reasons[0] if len(reasons) == 1 else 'no tar file, compressed or not'}"
+        ) from error
     except OSError as error:
         raise BadImage(f"cannot read the archive: {error.strerror or error}") from error
     raise BadImage(f"neither an archive of `docker save` nor an OCI archive: it has neither {_DOCKER} nor {_INDEX}")

@@ -79,14 +79,14 @@ class RootFs(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class RunConfig(msgspec.Struct, frozen=True, kw_only=True):
-    """The part of a configuration that `docker inspect` prints as `Config`."""
+    """The part of a configuration that `docker inspect` prints as `Config`. As in Go, null is the same as nothing."""
 
     entrypoint: tuple[str, ...] | None = msgspec.field(name="Entrypoint", default=None)
     command: tuple[str, ...] | None = msgspec.field(name="Cmd", default=None)
     env: tuple[str, ...] | None = msgspec.field(name="Env", default=None)
-    working_dir: str = msgspec.field(name="WorkingDir", default="")
-    user: str = msgspec.field(name="User", default="")
-    stop_signal: str = msgspec.field(name="StopSignal", default="")
+    working_dir: str | None = msgspec.field(name="WorkingDir", default=None)
+    user: str | None = msgspec.field(name="User", default=None)
+    stop_signal: str | None = msgspec.field(name="StopSignal", default=None)
     volumes: dict[str, msgspec.Raw] | None = msgspec.field(name="Volumes", default=None)  # path -> nothing of use
 
 

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import bz2
+import gzip
 import io
 import json
+import lzma
+import random
 import tarfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -46,6 +51,16 @@ def test_layers_keep_their_compression(tmp_path: Path) -> None:
     assert types == ["", "+gzip", "+zstd"]
 
 
+PLAIN = docker_archive(layer_of([("a", random.Random(1).randbytes(8000))], "none")).getvalue()
+COMPRESSED = gzip.compress(PLAIN)
+
+
+@pytest.mark.parametrize("compress", [gzip.compress, bz2.compress, lzma.compress])
+def test_compressed_archives_are_loaded(tmp_path: Path, compress: Callable[[bytes], bytes]) -> None:
+    [record] = archives.load(ContentStore(tmp_path), io.BytesIO(compress(PLAIN)))
+    assert len(record.layers) == 1
+
+
 @pytest.mark.parametrize(
     "file",
     [
@@ -56,10 +71,14 @@ def test_layers_keep_their_compression(tmp_path: Path) -> None:
         docker_archive(layer_of([("a", "")]), layer_of([("b", "")]), layer1="no layer"),
         docker_archive(layer_of([("a", "")]), config="{}"),
         io.BytesIO(b"no archive"),
+        io.BytesIO(COMPRESSED[:4000] + bytes(100) + COMPRESSED[4100:]),
+        io.BytesIO(COMPRESSED[:4000]),
+        io.BytesIO(lzma.compress(PLAIN)[:4000] + bytes(9000)),
         io.BytesIO(tar_of([("other", "")])),
     ],
 )
 def test_unusable_archives_leave_nothing(tmp_path: Path, file: io.BytesIO) -> None:
-    with pytest.raises(BadImage):
+    with pytest.raises(BadImage) as failure:
         archives.load(ContentStore(tmp_path), file)
+    assert "\n" not in str(failure.value)
     assert files(tmp_path) == []

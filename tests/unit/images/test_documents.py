@@ -126,6 +126,12 @@ def test_a_configuration_has_one_diff_id_for_each_layer() -> None:
         documents.parse_config(content, 2)
 
 
+def test_null_in_a_configuration_is_nothing() -> None:
+    names = ("Entrypoint", "Cmd", "Env", "WorkingDir", "User", "StopSignal", "Volumes")
+    content = json.dumps({"config": dict.fromkeys(names), "rootfs": {"diff_ids": []}}).encode()
+    assert documents.parse_config(content, 0).config == documents.RunConfig()
+
+
 def test_content_is_compared_with_its_digest() -> None:
     documents.verify(b"x", documents.digest_of(b"x"))
     with pytest.raises(BadImage, match="the content has the digest"):

@@ -132,8 +132,8 @@ def _image_of(name: str, id: str, source: str, config: RunConfig) -> Image:
         command=config.command or (),
         env=dict(entry.partition("=")[::2] for entry in config.env or ()),
         working_dir=config.working_dir or "/",
-        user=config.user,
-        stop_signal=config.stop_signal,
+        user=config.user or "",
+        stop_signal=config.stop_signal or "",
         volumes=tuple(config.volumes or ()),
     )
 

@@ -63,17 +63,17 @@ def _try(store: str, host: str, base: str) -> tuple[int, int]:
     syscalls.unshare(syscalls.CLONE_NEWNS)
     syscalls.mount("", "/", "", syscalls.MS_REC | syscalls.MS_PRIVATE)
     syscalls.mount("tmpfs", base, "tmpfs", syscalls.MS_NODEV, "mode=755")
-    over_store = _try_one(store, f"{base}/store")
+    over_store = _try_one(store, f"{base}/store", "userxattr")
     if not over_store and _is_overlay(store) and not _finds_whiteout_files(f"{base}/whiteouts"):
         over_store = errno.EOPNOTSUPP
     return over_store, _try_one(host, f"{base}/host")
 
 
-def _try_one(lower: str, base: str) -> int:
+def _try_one(lower: str, base: str, options: str = "") -> int:
     for name in ("root", "upper", "work"):
         os.makedirs(f"{base}/{name}")
     try:
-        _mount([lower], f"{base}/root", f"upperdir={base}/upper,workdir={base}/work,userxattr")
+        _mount([lower], f"{base}/root", f"upperdir={base}/upper,workdir={base}/work,{options}")
     except OSError as error:
         return error.errno or 0
     return 0

@@ -208,9 +208,15 @@ class RootBuilder:
         if content.startswith("#!"):
             os.chmod(self._upper(resolved), 0o755)
 
+    def _resolve_mount_point(self, mount: Mount) -> str:
+        target = resolve_in_root(mount.target, self._readlink)
+        if target == "/":
+            raise RootFailure(f'failed to mount at "{mount.target}": it is the root directory')
+        return target
+
     def _fill(self, volume: Mount) -> None:
         """Make the directory of an image's volume, with the content of the image."""
-        path = resolve_in_root(volume.target, self._readlink)
+        path = self._resolve_mount_point(volume)
         content = self._lower(path) or (self._root + path)
         try:
             remove_tree(Path(volume.source))  # of a start that was not completed
@@ -231,7 +237,7 @@ class RootBuilder:
                 mount = msgspec.structs.replace(mount, source=self._show_image(mount.layers, len(prepared)))
             source = self._open_source(mount)
             is_directory = stat.S_ISDIR(os.fstat(source).st_mode)
-            target = resolve_in_root(mount.target, self._readlink)
+            target = self._resolve_mount_point(mount)
             if f"{target}/".startswith(("/proc/", "/sys/fs/cgroup/")):
                 raise RootFailure(f'failed to mount at "{mount.target}": it is inside "{posixpath.dirname(target)}"')
             if any(target.startswith(f"{outer}/") for outer in covered):

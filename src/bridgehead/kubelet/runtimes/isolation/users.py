@@ -18,7 +18,7 @@ _MAX_DIGITS: Final = 10
 
 
 class UnknownUser(Exception):
-    """The image names a user or group that its files do not have, or an id that is out of range."""
+    """The image names a user that its files do not have, or an id that is out of range."""
 
 
 class Account(msgspec.Struct, frozen=True, kw_only=True):
@@ -33,11 +33,10 @@ class Account(msgspec.Struct, frozen=True, kw_only=True):
 def find_account(security: Security, image_user: str, passwd: str, group: str) -> Account:
     """`image_user` is USER or USER:GROUP, names or numbers; `passwd` and `group` are the contents of the two files.
 
+    The image's group has no effect: kubelets leave it out when they ask the runtime for a container (`getImageUser`).
     Raises `UnknownUser`.
     """
-    named_user, _, named_group = image_user.partition(":")
-    if security.user is not None:
-        named_user, named_group = str(security.user), "" if security.group is None else named_group
+    named_user = image_user.partition(":")[0] if security.user is None else str(security.user)
     entries = list(_entries(passwd, 6))
     known = next((fields for fields in entries if named_user in (fields[0], fields[2])), None)
     if not named_user:
@@ -46,8 +45,6 @@ def find_account(security: Security, image_user: str, passwd: str, group: str) -
         raise UnknownUser(f"unable to find user {named_user}: no matching entries in passwd file")
     user = int(known[2]) if known else int(named_user or 0)
     main = int(known[3]) if known else 0
-    if named_group:
-        main = _find_group(named_group, group)
     if security.group is not None:
         main = security.group
     name = known[0] if known else ""
@@ -60,15 +57,6 @@ def find_account(security: Security, image_user: str, passwd: str, group: str) -
     if max(user, main, *groups) > _MAX_ID:
         raise UnknownUser(f"uids and gids must be in range 0-{_MAX_ID}")
     return Account(user=user, group=main, groups=groups, home=known[5] if known else "")
-
-
-def _find_group(wanted: str, text: str) -> int:
-    for fields in _entries(text, 3):
-        if wanted in (fields[0], fields[2]):
-            return int(fields[2])
-    if _is_number(wanted):
-        return int(wanted)
-    raise UnknownUser(f"unable to find group {wanted}: no matching entries in group file")
 
 
 def _entries(text: str, min_fields: int) -> Iterator[list[str]]:

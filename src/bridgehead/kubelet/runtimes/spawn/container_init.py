@@ -161,7 +161,10 @@ def _read_accounts(path: str) -> str:
 
 
 def _enter_directory(path: str) -> None:
-    os.chdir(path)
+    try:
+        os.chdir(path)
+    except OSError as error:
+        raise SetupFailure(f'cannot enter the working directory "{path}": {error.strerror}') from error
     # A path through a descriptor that was left open would lead out of the container: CVE-2024-21626.
     if not os.getcwd().startswith("/"):
         raise SetupFailure(f'the working directory "{path}" is outside of the container')
