@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 
 _STEPS_AT_ONCE = 25  # of sending, then the other sessions have their turn
 _TICK_SECONDS = 0.5  # between looks at a session's timers, which are whole seconds
-_RETRY_SECONDS = 0.1  # after a failed attempt to connect, and after an established session
-_BROKEN_SECONDS = 1.0  # after a connection that did not become a session
+# After an established session; each attempt that fails doubles it. Other attempts follow when the speaker asks.
+_SHORTEST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 0.1, 1.0
 _CLOSE_SECONDS = 2.0  # for a peer to read what a session that ends still has to send
 _CEASE, _BFD_DOWN = 6, 10  # RFC 9384
 _HOLD_TIMER_EXPIRED = 4  # RFC 4271, 6.5
@@ -71,6 +71,7 @@ class Session:
         self._socket: socket.socket | None = None
         self._steps = self._attempts()
         self._next_attempt = 0.0
+        self._pause_seconds = _SHORTEST_PAUSE_SECONDS
         self._is_connecting = self._is_established = self._is_busy = self._is_torn_down = False
         self._last_reason = ""
         self._pending: dict[Prefix, Attributes | None] = {}  # None: withdrawn
@@ -137,6 +138,7 @@ class Session:
         from exabgp.bgp.message import Notification, Notify
         from exabgp.reactor.network.error import NetworkError
 
+        self._report(Answer("connecting", self._name))
         while True:
             protocol = None
             try:
@@ -154,9 +156,9 @@ class Session:
                 reason = f"{self._where}: {_printable(error)}"
             except OSError as error:
                 reason = f"cannot {self._attempt}: {os.strerror(error.errno or 0).lower()}"
-            has_failed = protocol is not None and not self._is_established
             self._disconnect()
-            self._next_attempt = time.monotonic() + (_BROKEN_SECONDS if has_failed else _RETRY_SECONDS)
+            self._next_attempt = time.monotonic() + self._pause_seconds
+            self._pause_seconds = min(2 * self._pause_seconds, _LONGEST_PAUSE_SECONDS)
             if protocol is not None or reason != self._last_reason:  # the reason of many attempts is reported once
                 self._last_reason = reason
                 self._report(Answer("down", self._name, reason=reason))
@@ -175,7 +177,6 @@ class Session:
         """Connect, or wait for the peer to do so. Raises OSError and ExaBGP's NetworkError."""
         if self._settings.listen_port:
             self._expected = self._expected or self._listening.expect(self._settings)
-        self._report(Answer("connecting", self._name))
         if self._expected is None:
             self._is_connecting = True
             self._socket = make_socket(self._settings)
@@ -223,6 +224,7 @@ class Session:
         self._owner._restarted = False
         self._is_established = True
         self._last_reason = ""
+        self._pause_seconds = _SHORTEST_PAUSE_SECONDS
         self.number += 1
         self._report(Answer("up", self._name, self.number))
         while True:
