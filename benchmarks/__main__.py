@@ -27,7 +27,7 @@ MODULES = {
     "addresses": "Load-balancer addresses",
     "failover": "",
     "failover_bgp_vrrp": "",
-    "announcing": "Announcing by layer 2",
+    "announcing": "Announcing by layer 2 and BGP",
     "planned_moves": "",
     "images": "",
 }

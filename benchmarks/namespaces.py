@@ -1,4 +1,4 @@
-"""Programs of benchmarks in user, network and mount namespaces of their own.
+"""Programs of benchmarks in network, mount and mostly user namespaces of their own.
 
 `start` runs a module of this package there; the module calls `enter` first. When the process that called `start` is
 gone, however it ended, the program is killed, with everything that it has started.
@@ -16,7 +16,8 @@ from typing import NamedTuple, NoReturn
 
 _ROOT = Path(__file__).parents[1]
 # One after the other: files in the /proc/net of a namespace belong to its root only if users are mapped before.
-_ISOLATE = ("unshare", "--user", "--map-root-user", "unshare", "--net", "--mount")
+_BECOME_ROOT = ("unshare", "--user", "--map-root-user")
+_ISOLATE = ("unshare", "--net", "--mount")
 
 
 class Result(NamedTuple):
@@ -26,9 +27,13 @@ class Result(NamedTuple):
     output: str
 
 
-def start(module: str, *arguments: str) -> Result:
-    """Run `python -m module` in the namespaces until it ends. The first argument is this network namespace."""
-    command = [*_ISOLATE, sys.executable, "-m", module, os.readlink("/proc/self/ns/net"), *arguments]
+def start(module: str, *arguments: str, keeps_root: bool = False) -> Result:
+    """Run `python -m module` in the namespaces until it ends. The first argument is this network namespace.
+
+    `keeps_root`: if this is the machine's root, the program is it, too: there is no user namespace.
+    """
+    become_root = () if keeps_root and os.geteuid() == 0 else _BECOME_ROOT
+    command = [*become_root, *_ISOLATE, sys.executable, "-m", module, os.readlink("/proc/self/ns/net"), *arguments]
     reading, writing = os.pipe()  # nothing is written: the program sees its end when this process has ended
     try:
         result = subprocess.run(

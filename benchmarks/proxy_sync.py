@@ -1,7 +1,7 @@
 """The proxy up to 44,000 Services and 250,000 endpoints: first sync, one endpoint changed, memory.
 
 A whole `ProxyAgent` follows a client that has every object in memory, and brings them to the kernel of a network
-namespace of its own (`python -m benchmarks.proxy_sync worker`): as root with the privileges a proxy has on a node, as
+namespace of its own (`namespaces.py`): as root with the privileges a proxy has on a node, as
 an ordinary user inside a user namespace. The ipvs mode has a kernel of its own as well (`kernels.py`).
 """
 
@@ -19,6 +19,7 @@ from collections.abc import AsyncGenerator, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from benchmarks import namespaces
 from benchmarks.kernels import Measurement, measure_here, measure_in_guest
 from benchmarks.tables import Table, not_measured
 
@@ -50,6 +51,7 @@ SHAPES = (
     Shape("userspace", 10_000, 10),
 )
 GUEST_SHAPES = (Shape("ipvs", 1_000, 10), Shape("ipvs", 10_000, 10))
+_WORKER = "worker"  # the argument by which this module is the program in the namespaces
 CHANGES = 51
 FEWEST_CHANGES, CHANGES_SECONDS = 5, 8  # where they take long
 NEWER = 1_000_000  # resource versions begin here after the start
@@ -86,17 +88,10 @@ def measure(shape: Shape) -> dict[str, float]:
 
     Raises RuntimeError, with a reason for people, when this kernel or machine cannot.
     """
-    become_root = [] if os.geteuid() == 0 else ["unshare", "--user", "--map-root-user"]
-    worker = [sys.executable, "-m", "benchmarks.proxy_sync", "worker", os.readlink("/proc/self/ns/net")]
-    result = subprocess.run(
-        [*become_root, "unshare", "--net", *worker, json.dumps(shape)],
-        check=False,
-        stdout=subprocess.PIPE,
-        cwd=Path(__file__).parents[1],
-    )
-    if result.returncode:
-        raise RuntimeError(result.stdout.decode().strip() or f"ended with status {result.returncode}")
-    measured: dict[str, float] = json.loads(result.stdout)
+    result = namespaces.start("benchmarks.proxy_sync", _WORKER, json.dumps(shape), keeps_root=True)
+    if result.status:
+        raise RuntimeError(result.output.strip() or f"ended with status {result.status}")
+    measured: dict[str, float] = json.loads(result.output)
     return measured
 
 
@@ -249,9 +244,8 @@ def _work(shape: Shape) -> None:
 
 
 if __name__ == "__main__":
-    if sys.argv[1:2] == ["worker"]:
-        if os.readlink("/proc/self/ns/net") == sys.argv[2]:
-            raise SystemExit("this is the network namespace of the machine; not touching it")
+    if sys.argv[2:3] == [_WORKER]:
+        namespaces.enter(sys.argv[1])
         _work(Shape(*json.loads(sys.argv[3])))
     else:
         chosen = [

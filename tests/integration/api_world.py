@@ -71,7 +71,8 @@ class ApiWorld:
             self._server.stop()
             await self._serving
             self._following.cancel()
-            await asyncio.wait([self._following])
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._following
             self._listener.close()
             await self._parts.close()
             self._server = self._serving = None

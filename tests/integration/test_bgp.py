@@ -174,6 +174,26 @@ def test_a_session_with_a_password_of_a_secret() -> None:
 
 
 @in_namespace
+def test_peers_that_connect_themselves() -> None:
+    """Passive mode: two such peers, of which one has a password, connect again when the router is another process."""
+    make_fabric(1)
+    service = publication("web", V4)
+    first = replace(PEER, listen_port=179, connect_time=1)
+    second = replace(first, name="second", address=ipaddress.ip_address(ROUTER6), password="secret")
+    by_ipv6 = bgp(1, 'strict bind; password "secret";').replace("node1", "second").replace(ROUTER4, ROUTER6)
+    sessions = bgp(1, "strict bind;") + by_ipv6.replace(node_address(1), node_address(1, 6))
+    with Node("node1") as node:
+        node.update(configuration(first, second), {service.key: service})
+        waiting = "the peer has not connected"
+        eventually(lambda: node.peers()["router"].reason == waiting, "the reason")
+        for _ in range(2):
+            with Bird(KERNEL + sessions) as bird:
+                node.await_established("router", "second")
+                eventually(lambda bird=bird: bird.next_hops("10.1.0.10") == both(1), "the route")
+            eventually(lambda: node.peers()["second"].status == "connecting", "the router is gone")
+
+
+@in_namespace
 def test_graceful_restart_keeps_the_routes_of_a_speaker_that_restarts() -> None:
     make_fabric(1)
     given = configuration(replace(PEER, graceful_restart=True))

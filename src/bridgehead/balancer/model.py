@@ -127,7 +127,8 @@ class Peer:
     """A BGP neighbour, with which every selected node has a session. Times in seconds; None: the default.
 
     `peer_asn` is a number, or "internal" or "external". `password_secret`: namespace and name of a Secret of type
-    kubernetes.io/basic-auth, or None. `both_families`: announce routes of both families in the session.
+    kubernetes.io/basic-auth, or None. `both_families`: announce routes of both families in the session. `listen_port`:
+    where the node waits for the peer to connect; 0: the node connects.
     """
 
     name: str
@@ -146,7 +147,7 @@ class Peer:
     bfd_profile: str = ""
     graceful_restart: bool = False
     ebgp_multi_hop: bool = False
-    passive: bool = False
+    listen_port: int = 0
     both_families: bool = False
 
 

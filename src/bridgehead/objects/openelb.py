@@ -56,6 +56,7 @@ class BgpConfSpec(Part, frozen=True, kw_only=True):
 
     as_: int = msgspec.field(name="as", default=0)
     router_id: str = msgspec.field(name="routerId", default="")
+    listen_port: int = msgspec.field(name="listenPort", default=0)
     graceful_restart: GracefulRestart = GracefulRestart()
 
 

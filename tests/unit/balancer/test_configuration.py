@@ -491,7 +491,7 @@ def test_eips() -> None:
         nodes=NodeSelection((parse_label_selector("rack=a"),)),
         password="p",
         graceful_restart=True,
-        passive=True,
+        listen_port=179,
     )
 
 

@@ -8,7 +8,9 @@
 | `exabgp.py` | settings of sessions and routes as text, for the ExaBGP process |
 | `exabgp_messages.py` | messages between the speaker and its ExaBGP process |
 | `exabgp_process.py` | the ExaBGP process, as the speaker sees it |
-| `exabgp_main.py` | its program; `exabgp_session.py`: one session there; `exabgp_objects.py`: ExaBGP's objects |
+| `exabgp_main.py` | its program |
+| `exabgp_session.py`, `exabgp_objects.py` | one session there; ExaBGP's objects for it |
+| `exabgp_sockets.py`, `exabgp_listening.py` | its connection; connections that peers make |
 | `session.py` | the session with one peer: its routes, its retries |
 | `bfd_sessions.py` | BFD sessions beside BGP sessions |
 | `announcer.py` | all sessions of a node |

@@ -232,6 +232,7 @@ class BgpAnnouncer:
             ttl=_LARGEST_TTL if peer.ebgp_multi_hop else 0 if is_internal else 1,
             graceful_restart=peer.graceful_restart,
             next_hops={version: address for version, address in next_hops.items() if address},
+            listen_port=peer.listen_port,
         )
 
     async def _password(self, peer: Peer) -> str:
@@ -280,8 +281,6 @@ def unsupported_options(peer: Peer, profile: BfdProfile | None) -> list[str]:
         found.append(
             f"keepaliveTime {peer.keepalive_time}s is ignored: a third of the hold time, {hold_time}s, is less"
         )
-    if peer.passive:
-        found.append("passive mode is ignored: this speaker connects to its peers")
     if profile is not None and profile.echo_mode:
         found.append(f"echoMode of BFD profile {profile.name} is ignored: the session is in asynchronous mode")
     return found

@@ -23,7 +23,7 @@ class SessionSettings(NamedTuple):
     """All that a session is configured by. `peer_asn` 0: any other than `my_asn`.
 
     `keepalive_time` 0: a third of the hold time. `ttl` 0: the kernel's default. `next_hops`: this node's address in
-    each IP family whose routes the session has.
+    each IP family whose routes the session has. `listen_port` 0: this end connects; else the peer has to.
     """
 
     local_address: IpAddress
@@ -38,6 +38,7 @@ class SessionSettings(NamedTuple):
     ttl: int = 0
     graceful_restart: bool = False
     next_hops: Mapping[int, str] = {}
+    listen_port: int = 0
 
 
 class Attributes(NamedTuple):

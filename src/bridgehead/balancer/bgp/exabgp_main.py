@@ -18,6 +18,7 @@ import time
 
 from bridgehead.network.syscalls import set_parent_death_signal, set_process_name
 
+from .exabgp_listening import Listening
 from .exabgp_messages import Answer, Request, parse_request, render
 from .exabgp_session import Session
 
@@ -33,6 +34,7 @@ class _Sessions:
     def __init__(self) -> None:
         self._sessions: dict[str, Session] = {}
         self._numbers: dict[str, int] = {}  # of sessions that have ended
+        self._listening = Listening()
         self._answers = os.dup(_STDOUT)
         os.dup2(_STDERR, _STDOUT)  # a print somewhere in ExaBGP is no answer
         self._unread = b""
@@ -43,6 +45,7 @@ class _Sessions:
         while True:
             poller = select.poll()
             poller.register(_STDIN, select.POLLIN)
+            self._listening.register(poller)
             now = time.monotonic()
             waits = [session.watch(poller, now) for session in self._sessions.values()]
             seconds = min(waits, default=_LONGEST_WAIT_SECONDS)
@@ -52,6 +55,7 @@ class _Sessions:
             requests, self._waiting = self._waiting[:_REQUESTS_AT_ONCE], self._waiting[_REQUESTS_AT_ONCE:]
             for line in requests:
                 self._take(parse_request(line))
+            self._listening.accept()
             self._give_turns()
 
     def _read(self) -> bool:
@@ -80,7 +84,7 @@ class _Sessions:
             if name in self._sessions:
                 self._numbers[name] = self._sessions.pop(name).end()
             try:
-                self._sessions[name] = Session(request, self._numbers.get(name, 0), self._report)
+                self._sessions[name] = Session(request, self._numbers.get(name, 0), self._report, self._listening)
             except Exception as error:  # noqa: BLE001 - see `_give_turns`
                 self._report(Answer("closed", name, reason=f"ExaBGP refuses the session: {error}"))
             return

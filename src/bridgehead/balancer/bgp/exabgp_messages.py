@@ -38,8 +38,8 @@ class Answer(NamedTuple):
     """A report of the process about the session with `peer`.
 
     "done" and "refused" answer a request of the kind "route", "closed" one of the kind "close"; "pong" shows that the
-    process runs and reads. The others are the session's state: "connecting", for each attempt, "connected" by TCP,
-    "open" (the peer's OPEN message is there, with the AS number `number`), "up", as the session `number`, and "down".
+    process runs and reads. The others are the session's state: "connecting" at first, "connected" by TCP, "open" (the
+    peer's OPEN message is there, with the AS number `number`), "up", as the session `number`, and "down".
     `reason`: why it was refused, went down, or does not come up; of attempts that fail alike the first is reported.
     """
 

@@ -7,7 +7,6 @@ and may write a KEEPALIVE message into the middle of another one while a peer do
 
 from __future__ import annotations
 
-import errno
 import os
 import select
 import socket
@@ -16,17 +15,20 @@ from collections import Counter, deque
 from collections.abc import Callable, Generator, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
-from .exabgp import Attributes, SessionSettings, parse_route, parse_settings
+from .exabgp import Attributes, parse_route, parse_settings
+from .exabgp_listening import Expected, Listening
 from .exabgp_messages import Answer, Request
 from .exabgp_objects import as_number, family_of, make_neighbor, make_updates
+from .exabgp_sockets import connecting, make_socket, set_options
 
 if TYPE_CHECKING:
+    from ..ranges import IpAddress
     from .routes import Prefix
 
 _STEPS_AT_ONCE = 25  # of sending, then the other sessions have their turn
 _TICK_SECONDS = 0.5  # between looks at a session's timers, which are whole seconds
-_RETRY_SECONDS = 0.1  # after a failed attempt to connect, and after an established session
-_BROKEN_SECONDS = 1.0  # after a connection that did not become a session
+# After an established session; each attempt that fails doubles it. Other attempts follow when the speaker asks.
+_SHORTEST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 0.1, 1.0
 _CLOSE_SECONDS = 2.0  # for a peer to read what a session that ends still has to send
 _CEASE, _BFD_DOWN = 6, 10  # RFC 9384
 _HOLD_TIMER_EXPIRED = 4  # RFC 4271, 6.5
@@ -49,20 +51,27 @@ class _Owner:
 class Session:
     """One session, as a request of the kind "open" asks for. Raises ValueError if there cannot be such a session.
 
-    `number`: of the session before.
+    `number`: of the session before. `listening`: for peers that connect themselves.
     """
 
-    def __init__(self, request: Request, number: int, report: Report) -> None:
+    def __init__(self, request: Request, number: int, report: Report, listening: Listening) -> None:
         self.number = number
+        self._listening = listening
+        self._expected: Expected | None = None  # the peer, if it has to connect
         self._settings = parse_settings(request.text)
         self._owner = _Owner(make_neighbor(self._settings))
         self._report = report
         self._name = request.peer
-        self._where = _join(self._settings)
+        self._where = _join(self._settings.peer_address, self._settings.port)
+        self._attempt = f"connect to {self._where}"
+        if self._settings.listen_port:
+            self._where = str(self._settings.peer_address)
+            self._attempt = f"listen on {_join(self._settings.local_address, self._settings.listen_port)}"
         self._keepalive_seconds = request.number
         self._socket: socket.socket | None = None
         self._steps = self._attempts()
         self._next_attempt = 0.0
+        self._pause_seconds = _SHORTEST_PAUSE_SECONDS
         self._is_connecting = self._is_established = self._is_busy = self._is_torn_down = False
         self._last_reason = ""
         self._pending: dict[Prefix, Attributes | None] = {}  # None: withdrawn
@@ -96,8 +105,8 @@ class Session:
 
     def watch(self, poller: select.poll, now: float) -> float:
         """Register the socket. Return after how many seconds the session needs a turn, whatever happens."""
-        if self._socket is None:
-            return max(0.0, self._next_attempt - now)
+        if self._socket is None:  # `listening` has a socket
+            return _TICK_SECONDS if self._expected is not None else max(0.0, self._next_attempt - now)
         if self._is_connecting:
             poller.register(self._socket, select.POLLOUT)
         else:  # a session that has more to do may wait for a peer that does not read
@@ -119,6 +128,8 @@ class Session:
         """End the session at once. Return its number."""
         self._steps.close()
         self._disconnect()
+        if self._expected is not None:
+            self._listening.forget(self._expected)
         return self.number
 
     # --- The state machine ----------------------------------------------------------------------------------------
@@ -127,6 +138,7 @@ class Session:
         from exabgp.bgp.message import Notification, Notify
         from exabgp.reactor.network.error import NetworkError
 
+        self._report(Answer("connecting", self._name))
         while True:
             protocol = None
             try:
@@ -143,10 +155,10 @@ class Session:
             except NetworkError as error:
                 reason = f"{self._where}: {_printable(error)}"
             except OSError as error:
-                reason = f"cannot connect to {self._where}: {os.strerror(error.errno or 0).lower()}"
-            has_failed = protocol is not None and not self._is_established
+                reason = f"cannot {self._attempt}: {os.strerror(error.errno or 0).lower()}"
             self._disconnect()
-            self._next_attempt = time.monotonic() + (_BROKEN_SECONDS if has_failed else _RETRY_SECONDS)
+            self._next_attempt = time.monotonic() + self._pause_seconds
+            self._pause_seconds = min(2 * self._pause_seconds, _LONGEST_PAUSE_SECONDS)
             if protocol is not None or reason != self._last_reason:  # the reason of many attempts is reported once
                 self._last_reason = reason
                 self._report(Answer("down", self._name, reason=reason))
@@ -162,40 +174,20 @@ class Session:
         self._sending = None
 
     def _connect(self) -> Steps:
-        """Connect. Raises OSError and ExaBGP's NetworkError."""
-        self._report(Answer("connecting", self._name))
-        self._is_connecting = True
-        settings = self._settings
-        family = socket.AF_INET6 if settings.peer_address.version == 6 else socket.AF_INET
-        self._socket = sock = socket.socket(family, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
-        if settings.password:
-            self._set_password(sock)
-        if settings.ttl and family == socket.AF_INET6:
-            sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_UNICAST_HOPS, settings.ttl)
-        elif settings.ttl:
-            sock.setsockopt(socket.IPPROTO_IP, socket.IP_TTL, settings.ttl)
-        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        sock.bind((str(settings.local_address), 0))
-        code = sock.connect_ex((str(settings.peer_address), settings.port))
-        while code == errno.EINPROGRESS:
-            yield False
-            poller = select.poll()
-            poller.register(sock, select.POLLOUT)
-            if poller.poll(0):
-                code = sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
-        if code:
-            raise OSError(code, os.strerror(code))
-        self._is_connecting = False
+        """Connect, or wait for the peer to do so. Raises OSError and ExaBGP's NetworkError."""
+        if self._settings.listen_port:
+            self._expected = self._expected or self._listening.expect(self._settings)
+        if self._expected is None:
+            self._is_connecting = True
+            self._socket = make_socket(self._settings)
+            yield from connecting(self._socket, self._settings)
+            self._is_connecting = False
+        else:
+            while (sock := self._listening.take(self._expected)) is None:
+                yield False
+            self._socket = sock
+            set_options(sock, self._settings)
         self._report(Answer("connected", self._name))
-
-    def _set_password(self, sock: socket.socket) -> None:
-        import base64
-
-        from exabgp.reactor.network.tcp import md5
-
-        settings = self._settings
-        password = base64.b64encode(settings.password.encode()).decode()  # the only text that may have any character
-        md5(sock, str(settings.peer_address), settings.port, password, True)
 
     def _make_protocol(self) -> Any:
         from exabgp.reactor.network.connection import Connection
@@ -232,11 +224,14 @@ class Session:
         self._owner._restarted = False
         self._is_established = True
         self._last_reason = ""
+        self._pause_seconds = _SHORTEST_PAUSE_SECONDS
         self.number += 1
         self._report(Answer("up", self._name, self.number))
         while True:
             for message in protocol.read_message():
                 received.check_ka(message)
+                if self._expected is not None and self._listening.is_waiting(self._expected):
+                    raise NetworkError("connected anew")
                 if self._is_torn_down and self._settings.graceful_restart:
                     raise NetworkError(_PATH_FAILED)  # without a NOTIFICATION: the peer keeps routes
                 if self._is_torn_down:
@@ -296,9 +291,8 @@ def _last(messages: Iterable[Any], *, is_urgent: bool) -> Steps:
     return None
 
 
-def _join(settings: SessionSettings) -> str:
-    address = str(settings.peer_address)
-    return f"[{address}]:{settings.port}" if ":" in address else f"{address}:{settings.port}"
+def _join(address: IpAddress, port: int) -> str:
+    return f"[{address}]:{port}" if address.version == 6 else f"{address}:{port}"
 
 
 def _printable(error: Exception) -> str:

@@ -115,6 +115,8 @@ class PeerSession:
             self._attempt_anew()
 
     def _attempt_anew(self) -> None:
+        if self.settings is not None and self.settings.listen_port and not self._is_connected:
+            return  # it waits
         if self.status == "connecting" and self.settings is not None:
             self._attempted_at = time.monotonic()
             self._is_connected = False
@@ -249,7 +251,8 @@ class PeerSession:
     def _connect_again(self) -> None:
         if not self._is_connected and not self.reason and self.settings is not None:
             where = join_host_port(str(self.settings.peer_address), self.settings.port)
-            self._change("connecting", f"no answer from {where}")
+            is_passive = self.settings.listen_port > 0
+            self._change("connecting", "the peer has not connected" if is_passive else f"no answer from {where}")
         self._check_after(self._connect_seconds, self._connect_again)
         self._attempt_anew()
 

@@ -183,8 +183,14 @@ def _compile_peer(obj: BgpPeer, configuration: BgpConf | None) -> Peer:
         graceful_restart=spec.graceful_restart.enabled
         or (configuration is not None and configuration.spec.graceful_restart.enabled),
         ebgp_multi_hop=spec.ebgp_multihop.enabled,
-        passive=spec.transport.passive_mode,
+        listen_port=_listen_port(configuration) if spec.transport.passive_mode else 0,
     )
+
+
+def _listen_port(configuration: BgpConf | None) -> int:
+    """Return the port of GoBGP, which OpenELB runs; no positive one means that it does not listen."""
+    port = configuration.spec.listen_port if configuration is not None else 0
+    return port if port > 0 else BGP_PORT
 
 
 def _seconds(text: str, field: str) -> int | None:

@@ -6,7 +6,7 @@ import base64
 import binascii
 
 from bridgehead.client import ApiClient
-from bridgehead.client.errors import ClientError, NotFound
+from bridgehead.client.errors import ClientError, Forbidden, NotFound
 from bridgehead.objects.kinds import SECRETS
 
 _TYPE = "kubernetes.io/basic-auth"
@@ -19,6 +19,10 @@ async def read_password(client: ApiClient, namespace: str, name: str) -> str:
         secret = await client.get(SECRETS, name, namespace)
     except NotFound:
         raise LookupError(f"Secret {namespace}/{name} with the password does not exist") from None
+    except Forbidden:  # the Role went with a namespace that was deleted (decision 49)
+        raise LookupError(
+            f"this speaker may not read Secret {namespace}/{name} with the password: apply balancer-rbac.yaml again"
+        ) from None
     except ClientError as error:
         raise LookupError(f"cannot read Secret {namespace}/{name} with the password: {error}") from error
     if secret.type != _TYPE:
