@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import os
 import ssl
-import tempfile
 import weakref
 from asyncio import sslproto
 from typing import Any
@@ -29,13 +29,18 @@ def client_context(config: ClientConfig) -> ssl.SSLContext:
         else:
             context.load_default_certs()
         if config.client_certificate is not None and config.client_key is not None:
-            with tempfile.NamedTemporaryFile(suffix=".pem") as pem:  # OpenSSL reads a key from a file only
-                pem.write(config.client_certificate + b"\n" + config.client_key)
-                pem.flush()
-                context.load_cert_chain(pem.name)
+            _load_client_certificate(context, config.client_certificate + b"\n" + config.client_key)
     except (ssl.SSLError, ValueError) as error:
         raise ConfigError(f"{config.server}: a certificate or key in the kubeconfig is damaged: {error}") from error
     return context
+
+
+def _load_client_certificate(context: ssl.SSLContext, pem: bytes) -> None:
+    """Load a certificate and its key, which OpenSSL reads from a file only: from one in memory, not on a disk."""
+    with open(os.memfd_create("client", os.MFD_CLOEXEC), "wb") as file:
+        file.write(pem)
+        file.flush()
+        context.load_cert_chain(f"/proc/self/fd/{file.fileno()}")
 
 
 class _ResumingContext(ssl.SSLContext):
