@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from bridgehead.cli.up import puller_program
 from bridgehead.images.service.client import SOCKET
 from bridgehead.lab.plan import LabFiles
 
@@ -87,3 +88,13 @@ def test_the_program_that_waits_ends_with_the_lab(tmp_path: Path) -> None:
         lab.kill()
         lab.wait()
         until(lambda: not Path(f"/proc/{pid}").exists())
+
+
+def test_the_pullers_program_has_the_modules_of_up_and_none_of_its_directory(tmp_path: Path) -> None:
+    """The directory is the lab's. Modules that a user names in PYTHONPATH are found as in `up`."""
+    for name in ("msgspec", "runpy", "socket"):
+        (tmp_path / f"{name}.py").write_text("raise SystemExit('a module of the lab')")
+    environment = {"PATH": os.environ["PATH"]}
+    done = subprocess.run([*puller_program(), "{"], cwd=tmp_path, env=environment, capture_output=True, timeout=60)
+    assert b"msgspec.DecodeError" in done.stderr
+    assert b"a module of the lab" not in done.stderr

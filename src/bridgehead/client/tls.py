@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import ssl
 import weakref
 from asyncio import sslproto
 from typing import Any
+
+from bridgehead.tls_certificates import load_certificate
 
 from .errors import ConfigError
 from .kubeconfig import ClientConfig
@@ -29,18 +30,10 @@ def client_context(config: ClientConfig) -> ssl.SSLContext:
         else:
             context.load_default_certs()
         if config.client_certificate is not None and config.client_key is not None:
-            _load_client_certificate(context, config.client_certificate + b"\n" + config.client_key)
+            load_certificate(context, config.client_certificate + b"\n" + config.client_key)
     except (ssl.SSLError, ValueError) as error:
         raise ConfigError(f"{config.server}: a certificate or key in the kubeconfig is damaged: {error}") from error
     return context
-
-
-def _load_client_certificate(context: ssl.SSLContext, pem: bytes) -> None:
-    """Load a certificate and its key, which OpenSSL reads from a file only: from one in memory, not on a disk."""
-    with open(os.memfd_create("client", os.MFD_CLOEXEC), "wb") as file:
-        file.write(pem)
-        file.flush()
-        context.load_cert_chain(f"/proc/self/fd/{file.fileno()}")
 
 
 class _ResumingContext(ssl.SSLContext):

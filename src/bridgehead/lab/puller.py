@@ -3,7 +3,8 @@
 Forked by the process that starts the lab, before it ends, and replaced by a small program that only waits, with the
 rights of the user who started the lab (`waiting`). When a node asks for an image, the puller's program replaces that.
 A child of it gives up these rights, and answers this and all later requests; after its death the next request starts
-another one. For each pull it has its parent read the user's configuration. All end with the lab's first process.
+another one. Its parent reads the user's configuration for it, and has the blobs that the user's labs share
+(`user_process`). All end with the lab's first process.
 """
 
 from __future__ import annotations
@@ -23,20 +24,21 @@ from typing import Final, NoReturn
 import msgspec
 
 from bridgehead.images.errors import ImageError
+from bridgehead.images.service import user_process
 from bridgehead.images.service.client import SOCKET
+from bridgehead.images.service.user_process import UserFiles
 from bridgehead.images.store import collection
+from bridgehead.images.store.blob_cache import UNUSED_SECONDS, BlobCache
 from bridgehead.images.store.content import ContentStore
 from bridgehead.network import syscalls
 
-from . import user_namespace, waiting
+from . import registry, user_namespace, waiting
 from .ids import IdMap
 from .plan import LabConfig, LabFiles
 
 log = logging.getLogger(__name__)
 
 _PAUSE_SECONDS: Final = 1.0  # after the death of a child
-_READERS_AT_ONCE: Final = 8
-_MAX_REQUEST: Final = 1024  # bytes
 _HERE: Final = Path()  # the content store is the working directory, because the lab's ids may not pass the way to it
 
 
@@ -78,7 +80,7 @@ def _wait(puller: Puller, lab: int, program: Sequence[str]) -> NoReturn:
         signal.signal(number, signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_SETMASK, set())
     os.chdir(files.content)
-    _collect(puller.id_map)
+    _collect(puller.id_map, registry.find_shared_blobs(files))
     inherited = (null, output, output, lab, _listen(puller.id_map).detach())
     _inherit(inherited)
     argument = msgspec.json.encode(puller).decode()
@@ -100,6 +102,7 @@ def serve(argument: str) -> NoReturn:
     syscalls.set_process_name("bridgehead-pull", f"bridgehead-puller {puller.name}")
     lab, listener = waiting.LAB, socket.socket(fileno=waiting.LISTENER)
     files = LabFiles(Path(puller.root))
+    shared = registry.find_shared_blobs(files)
     for descriptor in (lab, waiting.LISTENER):
         os.set_inheritable(descriptor, False)
     while not _has_ended(lab):
@@ -110,9 +113,9 @@ def serve(argument: str) -> NoReturn:
         pid = os.fork()
         if pid == 0:
             requests.close()
-            _serve(puller, listener, lab, reading)
+            _serve(puller, listener, lab, reading, has_shared=shared is not None)
         reading.close()
-        status = _serve_configuration(files, requests, pid)
+        status = user_process.serve(UserFiles(files.registries, shared), requests, pid)
         requests.close()
         if not _has_ended(lab, _PAUSE_SECONDS):
             log.warning("the puller ended with status %d; the next request starts it again", status)
@@ -124,72 +127,36 @@ def _has_ended(lab: int, seconds: float = 0) -> bool:
     return bool(select.select([lab], [], [], seconds)[0])
 
 
-def _serve_configuration(files: LabFiles, requests: socket.socket, puller: int) -> int:
-    """Have the configuration read for the process `puller`, in a child for each request, until that process has ended.
-
-    Returns its exit status, as waitpid(2).
-    """
-    children = {os.pidfd_open(puller): puller}
-    while True:
-        awaited = [requests.fileno(), *children] if len(children) <= _READERS_AT_ONCE else [*children]
-        for ready in select.select(awaited, [], [])[0]:
-            if ready in children:
-                _, status = os.waitpid(children.pop(ready), 0)
-                os.close(ready)
-                if puller not in children.values():
-                    for descriptor, pid in children.items():  # nobody reads their answers any more
-                        os.kill(pid, signal.SIGKILL)
-                        os.waitpid(pid, 0)
-                        os.close(descriptor)
-                    return status
-            elif (reader := _read_configuration(files, requests)) is not None:
-                children[os.pidfd_open(reader)] = reader
-
-
-def _read_configuration(files: LabFiles, requests: socket.socket) -> int | None:
-    """Answer one request in a child; returns its process id, None for a request that is none."""
-    registry, descriptors, _, _ = socket.recv_fds(requests, _MAX_REQUEST, 1)
-    if not descriptors:
-        return None
-    [descriptor] = descriptors
-    pid = os.fork()
-    if pid == 0:
-        try:
-            from bridgehead.images.service import configuration
-
-            # A relative entry of PATH, by which credential helpers are found, must not lead to the lab's files.
-            os.chdir("/")
-            configuration.write_config(files.registries, registry.decode("utf-8", "replace"), descriptor)
-        except BaseException:  # forked: must not return into the parent's stack
-            log.exception("the configuration of registries cannot be read")
-        finally:
-            os._exit(0)
-    os.close(descriptor)
-    return pid
-
-
-def _serve(puller: Puller, listener: socket.socket, lab: int, parent: socket.socket) -> NoReturn:
-    """Answer requests in this forked process until the lab ends. `parent` answers for the user's configuration."""
+def _serve(puller: Puller, listener: socket.socket, lab: int, parent: socket.socket, *, has_shared: bool) -> NoReturn:
+    """Answer requests in this forked process until the lab ends. `parent` has the user's configuration and shared
+    blobs."""
     try:
         from bridgehead.images.service import process
         from bridgehead.images.service.configuration_reader import ConfigurationReader
+        from bridgehead.images.service.shared_blobs import SharedBlobs
+        from bridgehead.images.service.user_client import UserClient
 
         if puller.id_map is not None:
             user_namespace.enter(user_namespace.make(puller.id_map))
-        process.run(ConfigurationReader(parent).find, _HERE, listener, lab, is_offline=puller.offline)
+        user, store = UserClient(parent), ContentStore(_HERE)
+        shared = SharedBlobs(user, store) if has_shared else None
+        process.run(ConfigurationReader(user).find, store, listener, lab, is_offline=puller.offline, shared=shared)
     except BaseException:  # forked: must not return into the parent's stack
         log.exception("the puller ends")
     finally:
         os._exit(1)
 
 
-def _collect(id_map: IdMap | None) -> None:
-    """Remove what no image needs, as no container of the lab runs yet. In a child with the lab's ids."""
+def _collect(id_map: IdMap | None, shared: Path | None) -> None:
+    """Remove what no image needs, as no container of the lab runs yet. In a child with the lab's ids, and before with
+    the user's, for the blobs that labs share."""
     if not any((_HERE / name).exists() for name in ("layers", "ingest")):
         return
     pid = os.fork()
     if pid == 0:
         try:
+            if shared is not None:
+                BlobCache(shared).trim(UNUSED_SECONDS)
             if id_map is not None:
                 user_namespace.enter(user_namespace.make(id_map))
             removed = collection.collect(ContentStore(_HERE))

@@ -69,6 +69,7 @@ class ApiServer(Server):
             )
         )
         self._context = context
+        self._acceptors: list[Acceptor] = []
         logging.getLogger("uvicorn.error").addFilter(is_wanted)
         self._on_stop = on_stop
         self._stop = asyncio.Event()
@@ -80,9 +81,22 @@ class ApiServer(Server):
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Begin to accept connections on listening sockets."""
         newcomers = Newcomers()
-        # uvicorn closes these as it closes asyncio's servers.
-        self.servers = [Acceptor(one, self._context, self._connect, newcomers) for one in sockets or ()]  # type: ignore[misc]
+        self._acceptors = [Acceptor(one, self._context, self._connect, newcomers) for one in sockets or ()]
+        self.servers = self._acceptors  # type: ignore[assignment]  # uvicorn closes these as it closes asyncio's servers
         self.started = True
+
+    def change_tls(self, context: ssl.SSLContext, *, verifies_anew: bool) -> None:
+        """Set the TLS settings of the next connections.
+
+        `verifies_anew`: connections whose clients were identified by a certificate end after their current request.
+        """
+        self._context = context
+        for acceptor in self._acceptors:
+            acceptor.context = context
+        if verifies_anew:
+            for connection in list(self.server_state.connections):
+                if isinstance(connection, PeerProtocol) and connection.has_certificate:
+                    connection.shutdown()
 
     def _connect(self, newcomer: Newcomer) -> asyncio.Protocol:
         protocol: asyncio.Protocol = self.config.http_protocol_class(  # type: ignore[call-arg]
