@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import statistics
 import subprocess
@@ -21,25 +22,29 @@ SETTLE_SECONDS = 10
 
 
 def run() -> list[tuple[str, str]]:
-    starts, rollouts, weights = [], [], []
-    for _ in range(RUNS):
-        with tempfile.TemporaryDirectory() as directory:
-            state = Path(directory) / "lab"
-            lab = ("--name", "bench", "--state-dir", str(state))
-            began = time.monotonic()
-            call(BRIDGEHEAD, "up", *lab, "--detach", "--ephemeral", "--offline")
-            starts.append(time.monotonic() - began)
-            try:
-                time.sleep(SETTLE_SECONDS)
-                weights.append(weigh(state))
-                rollouts.append(time_rollout(state))
-            finally:
-                call(BRIDGEHEAD, "down", *lab)
-    return [
-        ("`bridgehead up` to ready, 3 nodes", seconds(starts)),
-        (f"`kubectl create deployment --replicas={PODS}` to all Ready, 3 nodes", seconds(rollouts)),
-        ("memory (PSS) of an idle 3-node lab", f"{statistics.median(weights):.0f} MiB (of {len(weights)} runs)"),
-    ]
+    rows = []
+    for title, option in (("3 nodes", "--balancer"), ("3 nodes, without the load balancer", "--no-balancer")):
+        starts, rollouts, weights = [], [], []
+        for _ in range(RUNS):
+            with tempfile.TemporaryDirectory() as directory:
+                state = Path(directory) / "lab"
+                lab = ("--name", "bench", "--state-dir", str(state))
+                began = time.monotonic()
+                call(BRIDGEHEAD, "up", *lab, "--detach", "--ephemeral", "--offline", option)
+                starts.append(time.monotonic() - began)
+                try:
+                    time.sleep(SETTLE_SECONDS)
+                    weights.append(weigh(state))
+                    if option == "--balancer":
+                        rollouts.append(time_rollout(state))
+                finally:
+                    call(BRIDGEHEAD, "down", *lab)
+        rows.append((f"`bridgehead up` to ready, {title}", seconds(starts)))
+        if rollouts:
+            rows.append((f"`kubectl create deployment --replicas={PODS}` to all Ready, {title}", seconds(rollouts)))
+        median = f"{statistics.median(weights):.0f} MiB (of {len(weights)} runs)"
+        rows.append((f"memory (PSS) of an idle lab, {title}", median))
+    return rows
 
 
 def time_rollout(state: Path) -> float:
@@ -51,12 +56,16 @@ def time_rollout(state: Path) -> float:
 
 
 def weigh(state: Path) -> float:
-    """MiB of all processes in the lab's PID namespace, shared pages counted once."""
+    """MiB of all processes in the lab's PID namespace and of the puller beside it, shared pages counted once."""
     init = msgspec.json.decode(LabFiles(state).running.read_bytes(), type=RunningLab).init_pid
     members = [init]
     for pid in members:
         for task in Path(f"/proc/{pid}/task").iterdir():
             members += [int(child) for child in (task / "children").read_text().split()]
+    for process in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):  # it has ended
+            if (process / "cwd").samefile(LabFiles(state).content):
+                members.append(int(process.name))
     total = 0
     for pid in members:
         for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines():

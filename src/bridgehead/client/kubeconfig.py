@@ -15,6 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from bridgehead.objects.addresses import join_host_port
 
 from .errors import ConfigError
@@ -47,7 +49,7 @@ def load_config(kubeconfig: str | Path | None) -> ClientConfig:
 def load_kubeconfig(path: str | Path, context: str | None = None) -> ClientConfig:
     """Read a kubeconfig. `context` overrides its current-context. Raises ConfigError."""
     path = Path(path).expanduser()
-    document = _read_yaml(path)
+    document = _read_document(path)
     wanted = context or document.get("current-context")
     if not wanted:
         raise ConfigError(f"{path}: no current-context")
@@ -109,18 +111,26 @@ def _read_bytes(path: Path) -> bytes:
         raise ConfigError(f"{path}: {error.strerror}") from error
 
 
-def _read_yaml(path: Path) -> dict[str, Any]:
+def _read_document(path: Path) -> dict[str, Any]:
+    content = _read_bytes(path)
+    try:  # JSON is YAML, and takes a process no other code than it needs for objects
+        document = msgspec.json.decode(content)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        document = _parse_yaml(content, path)
+    if not isinstance(document, dict) or document.get("kind", "Config") != "Config":
+        raise ConfigError(f"{path}: not a kubeconfig")
+    return document
+
+
+def _parse_yaml(content: bytes, path: Path) -> Any:
     import yaml  # only here, so that parts inside a cluster never load it
 
     from bridgehead.yaml_loader import Loader
 
     try:
-        document = yaml.load(_read_bytes(path), Loader=Loader)
+        return yaml.load(content, Loader=Loader)
     except yaml.YAMLError as error:
         raise ConfigError(f"{path}: not YAML: {' '.join(str(error).split())}") from error
-    if not isinstance(document, dict) or document.get("kind", "Config") != "Config":
-        raise ConfigError(f"{path}: not a kubeconfig")
-    return document
 
 
 def _named(document: dict[str, Any], listed: str, field: str, name: object, path: Path) -> dict[str, Any]:

@@ -156,11 +156,11 @@ def _make_all(config: LabConfig, files: LabFiles) -> None:
     _write_kubeconfig(files.kubeconfig, keep_users_own(outside, before))
     _write_kubeconfig(files.inside_kubeconfig, make_kubeconfig(inside, context, ca, admin))
     controllers = authority.issue(_Identity("controllers", "system:kube-controller-manager"))
-    _write_kubeconfig(files.part_kubeconfig("controllers"), make_kubeconfig(inside, context, ca, controllers))
+    _write_parts_kubeconfig(files.part_kubeconfig("controllers"), make_kubeconfig(inside, context, ca, controllers))
     for node in plan_nodes(config):
         serves = [node.name, *node.addresses, "127.0.0.1"]
         credentials = authority.issue(_Identity(node.name, f"system:node:{node.name}", "system:nodes", serves))
-        _write_kubeconfig(files.part_kubeconfig(node.name), make_kubeconfig(inside, context, ca, credentials))
+        _write_parts_kubeconfig(files.part_kubeconfig(node.name), make_kubeconfig(inside, context, ca, credentials))
 
 
 def _builder(subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePublicKey) -> x509.CertificateBuilder:
@@ -210,3 +210,8 @@ def _write_private(path: Path, data: bytes) -> None:
 
 def _write_kubeconfig(path: Path, kubeconfig: dict[str, Any]) -> None:
     _write_private(path, msgspec.yaml.encode(kubeconfig))
+
+
+def _write_parts_kubeconfig(path: Path, kubeconfig: dict[str, Any]) -> None:
+    """Write a kubeconfig as JSON, which a part reads without the code for YAML: 0.7 MiB less for each part."""
+    _write_private(path, msgspec.json.format(msgspec.json.encode(kubeconfig)))

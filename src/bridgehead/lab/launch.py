@@ -32,7 +32,7 @@ from .errors import StartFailed
 from .fabric import build_fabric
 from .ids import IdMap
 from .node_init import NodeInit
-from .plan import LabConfig, LabFiles, PartPlan, RunningLab, plan_nodes, plan_parts
+from .plan import LabConfig, LabFiles, PartPlan, RunningLab, plan_container_lines, plan_nodes, plan_parts
 from .puller import fork_puller
 from .supervisor import RunPart, Supervisor
 
@@ -43,10 +43,6 @@ _NAMESPACES = (
 )
 # Variables of the user's environment that the lab keeps. Others can contain secrets.
 _KEPT_ENVIRONMENT = ("PATH", "LANG", "LC_ALL", "LC_CTYPE", "TZ")
-
-# Parts that run in containers, which the runtimes fork.
-_IN_CONTAINERS = (("proxy",), ("dns",))
-_OF_THE_BALANCER = (("balancer",), ("speaker",))
 
 Preload = Callable[[Iterable[Sequence[str]]], None]
 
@@ -263,7 +259,7 @@ def _become_init(
 def _load_rest(preload: Preload, config: LabConfig, parts: Sequence[PartPlan]) -> None:
     """Load what the API server does not need, and compile the runtimes' seccomp filter (25 ms) once for all of them."""
     with no_collection():
-        preload([*(part.argv for part in parts), *_IN_CONTAINERS, *(_OF_THE_BALANCER if config.balancer else ())])
+        preload([*(part.argv for part in parts), *plan_container_lines(config)])
     with contextlib.suppress(seccomp.SeccompUnavailable):  # reported when a container starts
         seccomp.default_filter(privileges.DEFAULT_CAPABILITIES)
 

@@ -238,6 +238,18 @@ def plan_parts(config: LabConfig, files: LabFiles, *, listen_fd: int, lack_of_cg
     return parts
 
 
+def plan_container_lines(config: LabConfig) -> list[tuple[str, ...]]:
+    """Return the command lines of the parts in the system's pods, which the runtimes fork. Another line works, too, but
+    is parsed in the container: that copies a MiB of the memory that it shares.
+
+    They are those of `manifests/`, with the nodes' names. Without options: those are known only when the pod starts.
+    """
+    nodes = [f"--node-name={node.name}" for node in plan_nodes(config)]
+    lines = [("proxy", "--config=/var/lib/kube-proxy/config.conf", node, "--host-ports") for node in nodes]
+    balancer = [("balancer",), *(("speaker", node) for node in nodes)] if config.balancer else []
+    return [*lines, ("dns", "--config=/etc/bridgehead-dns/Corefile"), *balancer]
+
+
 def _api_server(config: LabConfig, files: LabFiles, listen_fd: int) -> PartPlan:
     pki, ranges = files.pki, config.ranges
     return PartPlan(

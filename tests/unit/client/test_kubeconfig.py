@@ -1,4 +1,6 @@
 import base64
+import json
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -42,6 +44,14 @@ def test_embedded_certificates_are_read(tmp_path):
     assert config.server == "https://10.0.0.1:6443"
     assert (config.ca, config.client_certificate, config.client_key) == (b"ca", b"cert", b"key")
     assert (config.tls_server_name, config.namespace, config.insecure) == ("kubernetes", "blue", False)
+
+
+def test_json_is_read_without_the_code_for_yaml(tmp_path, monkeypatch):
+    path = kubeconfig(tmp_path, {}, {"token": "t"})
+    as_yaml = load_kubeconfig(path)
+    path.write_text(json.dumps(yaml.safe_load(path.read_text())))
+    monkeypatch.setitem(sys.modules, "yaml", None)
+    assert load_kubeconfig(path) == as_yaml
 
 
 def test_certificate_files_are_relative_to_the_kubeconfig(tmp_path):

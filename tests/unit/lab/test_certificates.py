@@ -60,6 +60,11 @@ def test_kubeconfigs_have_server_and_credentials(files: LabFiles) -> None:
         certificate.verify_directly_issued_by(x509.load_pem_x509_certificate((files.pki / "ca.crt").read_bytes()))
 
 
+def test_kubeconfigs_of_parts_are_json(files: LabFiles) -> None:
+    for part in ("controllers", "node1"):
+        assert msgspec.json.decode(files.part_kubeconfig(part).read_bytes())["kind"] == "Config"
+
+
 def test_aggregated_apis_have_an_authority_of_their_own(files: LabFiles) -> None:
     client = x509.load_pem_x509_certificate((files.pki / "front-proxy-client.crt").read_bytes())
     client.verify_directly_issued_by(x509.load_pem_x509_certificate((files.pki / "front-proxy-ca.crt").read_bytes()))

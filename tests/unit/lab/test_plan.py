@@ -7,7 +7,8 @@ import msgspec
 import pytest
 
 from bridgehead.lab.addressing import IPV4, IPV6, MAX_NODES
-from bridgehead.lab.plan import LabConfig, LabFiles, plan_nodes, plan_parts
+from bridgehead.lab.plan import LabConfig, LabFiles, plan_container_lines, plan_nodes, plan_parts
+from bridgehead.lab.system import system_manifests
 
 CONFIG = LabConfig(name="lab", nodes=2, port=6443, ip_family="dual")
 
@@ -71,3 +72,29 @@ def test_runtimes_get_the_reason_for_a_missing_cgroup():
         [True] * 2,
     ]
     assert "--lack-of-cgroup=this user has none" in runtimes[1][0].argv
+
+
+def lines_of_manifests(*files: str) -> set[tuple[str, ...]]:
+    """The command lines of the containers on a node named node2; without the arguments if one depends on the pod."""
+    lines = set()
+    for file in files:
+        for manifest in system_manifests(file, CONFIG):
+            if manifest["kind"] in ("Deployment", "DaemonSet"):
+                for container in manifest["spec"]["template"]["spec"]["containers"]:
+                    part = container["image"].partition("/")[2].partition(":")[0]
+                    arguments = [text.replace("$(NODE_NAME)", "node2") for text in container["args"]]
+                    lines.add((part, *(() if any("$(" in text for text in arguments) else arguments)))
+    return lines
+
+
+def test_the_lines_of_containers_are_those_of_the_manifests():
+    without = msgspec.structs.replace(CONFIG, balancer=False)
+    for config, files in (
+        (CONFIG, ("kube-proxy.yaml", "dns.yaml", "balancer.yaml")),
+        (without, ("kube-proxy.yaml", "dns.yaml")),
+    ):
+        lines = plan_container_lines(config)
+        assert {line for line in lines if not any("node1" in argument for argument in line)} == lines_of_manifests(
+            *files
+        )
+        assert {tuple(text.replace("node1", "node2") for text in line) for line in lines} == lines_of_manifests(*files)
