@@ -508,11 +508,44 @@ async def test_delete_answers_with_a_status(world):
 async def test_delete_honors_preconditions(world):
     created = await world.create(CONFIG_MAPS, config_map())
     uid, version = created["metadata"]["uid"], created["metadata"]["resourceVersion"]
-    for preconditions in ({"uid": "other"}, {"resourceVersion": "1"}):
-        answer = await world.call("DELETE", f"{CONFIG_MAPS}/one", {"preconditions": preconditions})
+    for field, name, stored, cause in (
+        ("uid", "UID", uid, "deleted and then recreated"),
+        ("resourceVersion", "ResourceVersion", version, "modified"),
+    ):
+        answer = await world.call("DELETE", f"{CONFIG_MAPS}/one", {"preconditions": {field: "1"}})
         assert (answer.status, answer.json["reason"]) == (409, "Conflict")
+        assert answer.json["message"] == (
+            f'Operation cannot be fulfilled on ConfigMap "one": the {name} in the precondition (1) does not match the '
+            f"{name} in record ({stored}). The object might have been {cause}"
+        )
     body = {"kind": "DeleteOptions", "preconditions": {"uid": uid, "resourceVersion": version}}
     assert (await world.call("DELETE", f"{CONFIG_MAPS}/one", body)).status == 200
+
+
+async def test_a_delete_of_a_page_leaves_the_rest(world):
+    for name in ("a", "b", "c"):
+        await world.create(CONFIG_MAPS, config_map(name))
+    for deleted, left in ((["a"], ["b", "c"]), (["b"], ["c"])):
+        answer = (await world.call("DELETE", f"{CONFIG_MAPS}?limit=1")).json
+        assert [item["metadata"]["name"] for item in answer["items"]] == deleted
+        assert answer["metadata"]["continue"]
+        assert [item["metadata"]["name"] for item in (await world.get(CONFIG_MAPS))["items"]] == left
+
+
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        (
+            b"",
+            "the object provided is unrecognized (must be of type ConfigMap): couldn't get version/kind; json parse ",
+        ),
+        (b"[]", "the object provided is unrecognized (must be of type ConfigMap): couldn't get version/kind; json "),
+        (b'{"kind": 1}', "the object provided is unrecognized (must be of type ConfigMap): couldn't get version/kind;"),
+    ],
+)
+async def test_a_body_that_is_no_object_is_refused_with_the_kind(world, body, message):
+    answer = await world.call("POST", CONFIG_MAPS, body)
+    assert (answer.status, answer.json["message"][: len(message)]) == (400, message)
 
 
 @pytest.mark.parametrize(
