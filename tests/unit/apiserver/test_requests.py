@@ -109,11 +109,22 @@ async def test_dry_run_stores_nothing(world):
     assert (await world.call("GET", f"{CONFIG_MAPS}/one")).status == 200
 
 
-async def test_update_creates_a_lease_that_does_not_exist(world):
-    lease = {"metadata": {"name": "l"}, "spec": {"holderIdentity": "me"}}
-    url = "/apis/coordination.k8s.io/v1/namespaces/default/leases/l"
-    assert (await world.call("PUT", url, lease)).status == 201
-    assert (await world.call("PUT", url, lease)).status == 200
+@pytest.mark.parametrize(
+    ("path", "spec"),
+    [
+        ("apis/coordination.k8s.io/v1/namespaces/default/leases", {"holderIdentity": "me"}),
+        ("api/v1/namespaces/default/limitranges", {"limits": []}),
+        ("api/v1/namespaces/default/services", {"ports": [{"port": 80}]}),
+    ],
+)
+async def test_update_creates_what_does_not_exist(world, path, spec):
+    obj = {"metadata": {"name": "x"}, "spec": spec}
+    created = await world.call("PUT", f"/{path}/x", obj)
+    assert created.status == 201
+    if path.endswith("services"):
+        assert created.json["spec"]["clusterIP"]
+    updated = await world.call("PUT", f"/{path}/x", obj)
+    assert (updated.status, updated.json["metadata"]["uid"]) == (200, created.json["metadata"]["uid"])
 
 
 async def test_yaml_is_accepted_and_returned(world):
