@@ -48,7 +48,7 @@ test: .venv/.prepared
 ifdef TESTS
 	@BRIDGEHEAD_REQUIRE_TOOLS=1 $(PYTHON) -m pytest $(SLOWEST) $(TESTS)
 else
-	@BRIDGEHEAD_REQUIRE_TOOLS=1 scripts/coverage
+	@$(PYTHON) -m pytest -q --collect-only --ignore tests/unit >/dev/null & BRIDGEHEAD_REQUIRE_TOOLS=1 scripts/coverage
 	@BRIDGEHEAD_REQUIRE_TOOLS=1 $(PYTHON) -m pytest $(SLOWEST) $(BY_FILE) --ignore tests/unit
 endif
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import atexit
 import contextlib
 import functools
+import gc
 import importlib
 import json
 import os
@@ -126,6 +127,7 @@ def _stop(connection: socket.socket, server: subprocess.Popen[bytes]) -> None:
 
 def _serve(connection: socket.socket) -> None:
     """Fork for each request until the other end is closed, and report how the children end."""
+    gc.disable()
     children: dict[int, tuple[int, int]] = {}  # by pidfd: the pid and the descriptor for its exit code
     while True:
         for ready in select.select([connection.fileno(), *children], [], [])[0]:
@@ -154,11 +156,13 @@ def _fork(request: bytes, streams: Sequence[int]) -> int:
     with contextlib.suppress(Exception):
         for needed in (module, *modules):
             importlib.import_module(needed)
+    gc.freeze()  # a collection would write to all objects of the modules, and so copy their memory into each child
     server, pid = os.getpid(), os.fork()
     if pid:
         return pid
     code = 1
     try:
+        gc.enable()
         os.environ.clear()
         os.environ.update(environment)
         for number, stream in enumerate(streams):

@@ -292,9 +292,34 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
     try:
         result = lab.command("up", "--detach", "--ephemeral")
         assert result.returncode == 0, result.stderr + _logs(lab)
+        _schedule_speakers(lab, _NOWHERE)
         yield lab
     finally:
         lab.command("down")
+
+
+@pytest.fixture(scope="module")
+def speakers(lab: Lab) -> Iterator[None]:
+    """Announce load-balancer addresses on every node until the file's last test.
+
+    Speakers send each other heartbeats, which is most of what an idle lab does; tests of other things do without.
+    """
+    _schedule_speakers(lab, {_NODE_LABEL: None})
+    Namespace(lab, "kube-system").rolled_out("daemonset/bridgehead-speaker")
+    yield
+    _schedule_speakers(lab, _NOWHERE)
+
+
+_NODE_LABEL = "tests.example.com/speaker"
+_NOWHERE = {_NODE_LABEL: "no-node-has-this"}
+
+
+def _schedule_speakers(lab: Lab, node_selector: dict[str, str | None]) -> None:
+    """Merge labels into those that a node must have to get a speaker; None removes one."""
+    path = "/apis/apps/v1/namespaces/kube-system/daemonsets/bridgehead-speaker"
+    patch = json.dumps({"spec": {"template": {"spec": {"nodeSelector": node_selector}}}})
+    status, answer = lab.api.call("PATCH", path, patch, "application/merge-patch+json")
+    assert status == 200, answer
 
 
 def _logs(lab: Lab) -> str:

@@ -646,7 +646,7 @@ def make_escape_lab(kind: str) -> Iterator[EscapeLab]:
             f"escapes-{'root' if kind == 'root' else 'user'}", machine.base / "state", uid, str(python), machine
         )
         try:
-            up = lab.command("up", "--detach", "--nodes=1")
+            up = lab.command("up", "--detach", "--nodes=1", "--no-balancer")
             assert up.returncode == 0, up.stderr
             escape_lab = EscapeLab(lab, machine)
             escape_lab.make_attempts()

@@ -17,6 +17,8 @@ from . import fabric
 from .conftest import Lab, Namespace, curl, eventually
 from .test_services import ANSWER, POD_TEST, make_myweb, service
 
+pytestmark = pytest.mark.usefixtures("speakers")
+
 NODES = {"node1": "10.0.0.201", "node2": "10.0.0.202", "node3": "10.0.0.203"}
 LAB_POOL = (ipaddress.ip_address("10.0.0.10"), ipaddress.ip_address("10.0.0.50"))
 

@@ -20,6 +20,8 @@ from .conftest import Lab, Namespace, curl, eventually
 from .test_balancer import EIP, METALLB, NODES, address_of, applied, away_from, eips, holder_of, node_is_ready
 from .test_services import ANSWER, make_myweb, service
 
+pytestmark = pytest.mark.usefixtures("speakers")
+
 PUBLISHED = Path(__file__).with_name("published")
 DEFINITIONS = Path(bridgehead.balancer.definitions.__file__).parent
 

@@ -9,6 +9,8 @@ import pytest
 
 from .conftest import BRIDGEHEAD, EXAMPLES, Lab, eventually, run
 
+pytestmark = pytest.mark.usefixtures("speakers")
+
 FILES = sorted(EXAMPLES.glob("*.yaml"))
 
 

@@ -57,6 +57,7 @@ class Shell:
             "EDITOR": "sed -i s/blue/red/",
             "LC_ALL": "C",
             "TMPDIR": str(directory),
+            **{name: value for name, value in os.environ.items() if name.startswith("GO")},
         }
 
     def run(self, command: str) -> tuple[str, int]:

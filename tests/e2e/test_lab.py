@@ -170,7 +170,10 @@ def test_a_detached_lab_is_closed_to_other_users_and_closes_its_callers_pipes(ot
     files.root.chmod(0o777)
     reader, writer = os.pipe()
     with running(
-        *other.argv("up", "--nodes=1", "--detach"), stdout=subprocess.DEVNULL, pass_fds=[writer], umask=0
+        *other.argv("up", "--nodes=1", "--no-balancer", "--detach"),
+        stdout=subprocess.DEVNULL,
+        pass_fds=[writer],
+        umask=0,
     ) as up:
         os.close(writer)
         assert up.wait(2 * PATIENCE) == 0
@@ -297,7 +300,8 @@ def test_host_access_gives_pods_the_machines_files(other: Lab, tmp_path: Path) -
     """Root may lack capabilities, as in a container; a privileged pod then has those of root."""
     (tmp_path / "file").write_text("of the machine")
     fewer = ("setpriv", "--bounding-set=-sys_time") if os.geteuid() == 0 else ()
-    with up_in_the_foreground(other, "--nodes=1", "--host-access", ending=signal.SIGTERM, prefix=fewer):
+    options = ("--nodes=1", "--no-balancer", "--host-access")
+    with up_in_the_foreground(other, *options, ending=signal.SIGTERM, prefix=fewer):
         ns = Namespace(other, "default")
         ns.apply(HOST_PATH.format(tmp_path))
         ns.ready("host")
@@ -326,7 +330,7 @@ spec:
 def test_a_restarted_node_repairs_its_root_file_system(other: Lab) -> None:
     """A pod replaced directories by links. The next run has directories again, and the links lead nowhere outside."""
     ns = Namespace(other, "default")
-    with up_in_the_foreground(other, "--nodes=1", ending=None):
+    with up_in_the_foreground(other, "--nodes=1", "--no-balancer", ending=None):
         ns.apply(HOSTILE)
         ns.succeeded("hostile")
     root = other.state_dir / "roots" / "node1"
@@ -390,7 +394,7 @@ def test_an_ordinary_user_with_subordinate_ids_can_run_a_lab(tmp_path: Path) -> 
 
         if as_user("status", "--help").returncode != 0:
             pytest.skip("an ordinary user may not run this checkout")
-        up = as_user("up", "--detach", "--nodes=1")
+        up = as_user("up", "--detach", "--nodes=1", "--no-balancer")
         try:
             assert up.returncode == 0, up.stderr
             ns = Namespace(lab, "default")

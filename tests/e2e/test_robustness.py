@@ -166,7 +166,7 @@ def other(tmp_path: Path) -> Iterator[Lab]:
 
 def test_acknowledged_writes_survive_a_kill(other: Lab) -> None:
     """The lab's first process is killed during writes; the lab starts again with fewer nodes."""
-    assert other.command("up", "--detach", "--nodes=2").returncode == 0
+    assert other.command("up", "--detach", "--nodes=2", "--no-balancer").returncode == 0
     ns = Namespace(other, "default")
     acknowledged = set()
     init = init_of(other)

@@ -22,7 +22,8 @@ from bridgehead.signing_keys import SigningKey
 from bridgehead.storage.memory import MemoryStore
 
 DEADLINE = 100.0
-_SIGNING_KEY = SigningKey(rsa.generate_private_key(public_exponent=65537, key_size=2048))
+# One for all servers of this process: to make a key takes a tenth of a second.
+SIGNING_KEY = SigningKey(rsa.generate_private_key(public_exponent=65537, key_size=2048))
 
 
 class ApiWorld:
@@ -57,7 +58,7 @@ class ApiWorld:
     async def start(self) -> None:
         table = build_table(service_cidrs=("10.96.0.0/12",), node_port_range=(30000, 32767))
         users = {"admin": User("kubernetes-admin", frozenset({"system:masters"}))}
-        parts = build_api(table, self._store, ApiSettings(_SIGNING_KEY, users=users, **self._settings))
+        parts = build_api(table, self._store, ApiSettings(SIGNING_KEY, users=users, **self._settings))
         (self._listener,) = open_listeners([f"{self.address}:{self._port}"], [])
         await ensure_system_objects(parts.registry, service_ip="10.96.0.1", advertise=("10.0.0.1", self._port))
         self._parts = parts

@@ -9,9 +9,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from cryptography.hazmat.primitives import serialization
-from cryptography.hazmat.primitives.asymmetric import rsa
-
 from bridgehead.apiserver.bootstrap import ensure_system_objects
 from bridgehead.apiserver.build import ApiSettings, build_api
 from bridgehead.apiserver.http.server import ApiServer, open_listeners
@@ -25,10 +22,9 @@ from bridgehead.kubelet.runtimes.fake import Behaviour, FakeRuntime
 from bridgehead.kubelet.server.kubelet_server import KubeletServer
 from bridgehead.objects.core import Event, Pod
 from bridgehead.objects.kinds import CONFIG_MAPS, EVENTS, PODS, SERVICE_ACCOUNTS
-from bridgehead.signing_keys import SigningKey
 from bridgehead.storage import open_store
 
-from .api_world import free_ports
+from .api_world import SIGNING_KEY, free_ports
 
 DEADLINE = 100.0
 
@@ -130,11 +126,6 @@ class World:
 
 @contextlib.asynccontextmanager
 async def open_world(root: Path, images: dict[str, Behaviour] | None = None) -> AsyncIterator[World]:
-    key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
-    key_file = root / "sa.key"
-    key_file.write_bytes(
-        key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
-    )
     store = open_store("memory")
     users = {
         "admin": User("kubernetes-admin", groups=("system:masters", "system:authenticated")),
@@ -142,7 +133,7 @@ async def open_world(root: Path, images: dict[str, Behaviour] | None = None) -> 
         "proxy": User("system:serviceaccount:kube-system:kube-proxy", groups=("system:authenticated",)),
     }
     table = build_table(service_cidrs=("10.96.0.0/12",), node_port_range=(30000, 32767))
-    parts = build_api(table, store, ApiSettings(SigningKey.read(key_file), users=users))
+    parts = build_api(table, store, ApiSettings(SIGNING_KEY, users=users))
     listeners = open_listeners(["127.0.0.1:0"], [])
     port = listeners[0].getsockname()[1]
     await ensure_system_objects(parts.registry, service_ip="10.96.0.1", advertise=("10.0.0.1", 6443))

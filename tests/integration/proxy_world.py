@@ -559,8 +559,8 @@ class _Proxy:
         else:
             self.cleanup()
             self.restart()
+        _forget_connections()  # first: a new proxy looks for stale ones in a table that takes long to walk
         self.sync()
-        _forget_connections()
 
     def difference(self) -> list[str]:
         """Return how a read-back of the kernel differs from the Frontends: missing and surplus elements and chains."""

@@ -9,15 +9,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from cryptography.hazmat.primitives.asymmetric import rsa
 
 from bridgehead.apiserver.bootstrap import ensure_system_objects
 from bridgehead.apiserver.build import ApiParts, ApiSettings, build_api
 from bridgehead.apiserver.http.user import User
 from bridgehead.apiserver.resources import build_table
-from bridgehead.signing_keys import SigningKey
 from bridgehead.storage import open_store
 from bridgehead.storage.sqlite import Database
+
+from .api_world import SIGNING_KEY
 
 pytestmark = pytest.mark.integration
 
@@ -31,8 +31,7 @@ async def parts(tmp_path: Path) -> AsyncIterator[ApiParts]:
     store = open_store(f"sqlite://{tmp_path}/state.db")
     # 14 addresses, so that a race for them is likely.
     table = build_table(service_cidrs=("10.96.0.0/28",), node_port_range=(30000, 30009))
-    key = SigningKey(rsa.generate_private_key(public_exponent=65537, key_size=2048))
-    parts = build_api(table, store, ApiSettings(key))
+    parts = build_api(table, store, ApiSettings(SIGNING_KEY))
     await ensure_system_objects(parts.registry, service_ip="10.96.0.1", advertise=None)
     try:
         yield parts

@@ -16,8 +16,6 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import unquote
 
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
-
 from . import spdy_upgrade
 from .accepting import Newcomer
 from .joined_writes import JoinedWrites
@@ -25,6 +23,7 @@ from .request import NEWCOMER, WHOLE_BODY
 from .tunnel import TunnelProtocol, asks_for_upgrade
 from .unsent import Connection
 from .user import InvalidCredentials, User, user_from_certificate
+from .uvicorn_library import HttpToolsProtocol, RequestResponseCycle
 
 # Limits of a request's headers, as in Kubernetes (ReadHeaderTimeout) and Go (DefaultMaxHeaderBytes). They bound what a
 # client costs before it is authenticated.
