@@ -211,8 +211,27 @@ async def test_a_reference_to_a_deleted_owner_is_dropped_while_another_owner_exi
         await until(owners_are_two)
 
 
-async def test_an_owner_with_another_uid_is_not_the_owner():
+async def test_an_owner_with_another_uid_or_namespace_is_not_the_owner():
     async with cluster("garbage-collector-controller") as client:
+        await client.create(NAMESPACES, {"metadata": {"name": "other"}})
+        elsewhere = config_map("elsewhere")
+        elsewhere["metadata"]["namespace"] = "other"
+        elsewhere = await client.create(CONFIG_MAPS, elsewhere)
+        await client.create(CONFIG_MAPS, config_map("stray", elsewhere))
+        await until(gone(client, CONFIG_MAPS, "stray"))
+        assert await exists(client, CONFIG_MAPS, "elsewhere", "other")
+
+        async def is_reported() -> bool:
+            events = (await client.list(EVENTS, namespace="default")).items
+            return [(one.reason, one.message) for one in events if one.involved_object.name == "stray"] == [
+                (
+                    "OwnerRefInvalidNamespace",
+                    f"ownerRef [v1/ConfigMap, namespace: default, name: elsewhere, uid: {elsewhere.metadata.uid}] does "
+                    'not exist in namespace "default"',
+                )
+            ]
+
+        await until(is_reported)
         one = await client.create(CONFIG_MAPS, config_map("one"))
         await client.delete(CONFIG_MAPS, "one", "default")
         await client.create(CONFIG_MAPS, config_map("one"))

@@ -165,10 +165,21 @@ def conflict(resource: Resource, name: str, why: str = MODIFIED) -> ApiStatus:
     )
 
 
-def failed_precondition(resource: Resource, name: str, field: str, wanted: str, actual: str) -> ApiStatus:
-    """A precondition of the request on `field` (UID or ResourceVersion) does not hold for the stored object."""
-    why = f"Precondition failed: {field} in precondition: {wanted}, {field} in object meta: {actual}"
+def failed_precondition(resource: Resource, name: str, wanted: str, actual: str) -> ApiStatus:
+    """The stored object of an update does not have the UID that the request names."""
+    why = f"Precondition failed: UID in precondition: {wanted}, UID in object meta: {actual}"
     return conflict(resource, name, why)
+
+
+def failed_delete(resource: Resource, name: str, field: str, wanted: str, actual: str, cause: str) -> ApiStatus:
+    """A precondition of a delete on `field` (UID or ResourceVersion) does not hold. `cause` is what may have happened.
+
+    Source: apiserver/pkg/registry/rest/delete.go (BeforeDelete), which names the kind instead of the resource.
+    """
+    why = f"the {field} in the precondition ({wanted}) does not match the {field} in record ({actual})."
+    kind = f"{resource.kind}.{resource.group}" if resource.group else resource.kind
+    message = f'Operation cannot be fulfilled on {kind} "{name}": {why} The object might have been {cause}'
+    return ApiStatus(409, "Conflict", message, _details(name, resource.group, resource.kind))
 
 
 def apply_conflict(conflicts: Sequence[tuple[str, str]]) -> ApiStatus:

@@ -60,103 +60,116 @@ EVERYTHING = Selector()
 NOTHING = Selector(selects_nothing=True)
 
 _TOKEN = re.compile(r"\s*(==|!=|=|!|\(|\)|,|>|<|[^\s=!(),<>]+)")
+_SYMBOLS = frozenset(("=", "==", "!=", "!", ">", "<", "(", ")", ",", ""))
 _OPERATORS = {"=": "in", "==": "in", "!=": "notin", ">": "gt", "<": "lt"}
 
 
 def parse_label_selector(text: str) -> Selector:
     """Parse `a=b,c!=d,e in (f,g),h notin (i),j,!k`. Raises ValueError with the reason."""
-    tokens = _tokenize(text)
+    tokens = [*_TOKEN.findall(text.rstrip()), ""]  # "" ends them
     requirements: list[Requirement] = []
-    while tokens:
-        requirements.append(_parse_requirement(tokens))
-        if tokens and tokens.pop(0) != ",":
-            raise ValueError(f"unable to parse requirement: expected ',' between the terms of {text!r}")
-        if text.rstrip().endswith(",") and not tokens:
-            raise ValueError(f"unable to parse requirement: {text!r} ends with ','")
+    if tokens[0] in _SYMBOLS - {"!", ""}:
+        raise ValueError(f"found '{tokens[0]}', expected: !, identifier, or 'end of string'")
+    while tokens[0]:
+        try:
+            requirements.append(_parse_requirement(tokens))
+        except ValueError as error:
+            raise ValueError(f"unable to parse requirement: {error}") from None
+        end = tokens.pop(0)
+        if not end:
+            break
+        if end != ",":
+            raise ValueError(f"found '{end}', expected: ',' or 'end of string'")
+        if tokens[0] in _SYMBOLS - {"!"}:
+            raise ValueError(f"found '{tokens[0]}', expected: identifier after ','")
     return Selector(tuple(requirements))
 
 
-def _tokenize(text: str) -> list[str]:
-    tokens, position = [], 0
-    text = text.rstrip()
-    while position < len(text):
-        found = _TOKEN.match(text, position)
-        if found is None:
-            raise ValueError(f"unable to parse requirement: {text!r} at {position}")
-        tokens.append(found.group(1))
-        position = found.end()
-    return tokens
-
-
 def _parse_requirement(tokens: list[str]) -> Requirement:
-    if tokens[0] in ("=", "==", "!=", ">", "<", "(", ")"):
-        raise ValueError(f"found '{tokens[0]}', expected: !, identifier, or 'end of string'")
     if tokens[0] == "!":
         tokens.pop(0)
         return Requirement(_parse_key(tokens), "!")
     key = _parse_key(tokens)
-    if not tokens or tokens[0] == ",":
+    if tokens[0] in ("", ","):
         return Requirement(key, "exists")
     operator = tokens.pop(0)
     if operator in _OPERATORS:
-        value = tokens.pop(0) if tokens and tokens[0] != "," else ""
-        name = _OPERATORS[operator]
-        if name in ("gt", "lt"):
-            if parse_integer(value) is None:
-                raise ValueError(f"unable to parse requirement: for 'Gt', 'Lt' operators, {value!r} must be an integer")
-        else:
-            _check(check_label_value(value), value)
+        value, name = "" if tokens[0] in ("", ",") else tokens.pop(0), _OPERATORS[operator]
+        if value in _SYMBOLS - {""}:
+            raise ValueError(f"found '{value}', expected: identifier")
+        if name in ("gt", "lt") and parse_integer(value) is None:
+            why = "for 'Gt', 'Lt' operators, the value must be an integer"
+            raise ValueError(f'values[0]: Invalid value: "{value}": {why}')
+        _check_values(key, [value])
         return Requirement(key, name, frozenset([value]))
     if operator in ("in", "notin"):
-        return Requirement(key, operator, frozenset(_parse_values(tokens)))
-    raise ValueError(f"unable to parse requirement: found '{operator}', expected: in, notin, =, ==, !=, gt, lt")
+        values = _parse_values(tokens)
+        _check_values(key, values)
+        return Requirement(key, operator, frozenset(values))
+    raise ValueError(f"found '{operator}', expected: in, notin, =, ==, !=, gt, lt")
 
 
 def _parse_key(tokens: list[str]) -> str:
-    if not tokens:
-        raise ValueError("unable to parse requirement: found '', expected: identifier")
     key = tokens.pop(0)
-    _check(check_qualified_name(key), key)
+    if key in _SYMBOLS:
+        raise ValueError(f"found '{key}', expected: identifier")
+    if errors := check_qualified_name(key):
+        raise ValueError(f'<nil>: Invalid value: "{key}": {"; ".join(errors)}')
     return key
 
 
 def _parse_values(tokens: list[str]) -> list[str]:
-    if not tokens or tokens.pop(0) != "(":
-        raise ValueError("unable to parse requirement: expected '(' after in or notin")
+    """Parse `(a,b)`; a place without a value is "". A token "" ends `tokens`."""
+    begin = tokens.pop(0)
+    if begin != "(":
+        raise ValueError(f"found '{begin}' expected: '('")
+    if tokens[0] in _SYMBOLS - {",", ")"}:
+        raise ValueError(f"found '{tokens[0]}', expected: ',', ')' or identifier")
     values, expecting = [], True
-    while tokens:
-        token = tokens.pop(0)
-        if token == ")":
-            if expecting:
-                values.append("")
-            for value in values:
-                _check(check_label_value(value), value)
-            return values
+    while (token := tokens.pop(0)) != ")":
         if token == ",":
             if expecting:
                 values.append("")
             expecting = True
+        elif token in _SYMBOLS or not expecting:
+            wanted = "',', or identifier" if expecting else "',' or ')'"
+            raise ValueError(f"found '{token}', expected: {wanted}")
         else:
             values.append(token)
             expecting = False
-    raise ValueError("unable to parse requirement: found '', expected: ')'")
+    return [*values, ""] if expecting else values
 
 
-def _check(errors: list[str], value: str) -> None:
-    if errors:
-        raise ValueError(f"unable to parse requirement: {value!r}: {errors[0]}")
+def _check_values(key: str, values: list[str]) -> None:
+    for index, value in enumerate(sorted(set(values))):
+        if errors := check_label_value(value):
+            raise ValueError(f'values[{index}][{key}]: Invalid value: "{value}": {"; ".join(errors)}')
+
+
+_TERM = re.compile(r"(?:[^\\,]|\\.?)+")
+_FIELD_TERM = re.compile(r"(.*?)(!=|==|=)(.*)", re.DOTALL)
+_ESCAPES = re.compile(r"\\(.?)|([,=])", re.DOTALL)
 
 
 def parse_field_selector(text: str) -> Selector:
-    """Parse `status.phase=Running,spec.nodeName!=a`. Raises ValueError with the reason."""
+    """Parse `status.phase=Running,spec.nodeName!=a`, with `\\,`, `\\=` and `\\\\` in values. Raises ValueError."""
     requirements = []
-    for term in filter(None, text.split(",")):
-        found = re.fullmatch(r"([^=!]+)(==|!=|=)(.*)", term)
+    for term in _TERM.findall(text):
+        found = _FIELD_TERM.fullmatch(term)
         if found is None:
-            raise ValueError(f"invalid selector: {text!r}; can't understand {term!r}")
+            raise ValueError(f"invalid selector: '{text}'; can't understand '{term}'")
         key, operator, value = found.groups()
-        requirements.append(Requirement(key.strip(), _OPERATORS[operator], frozenset([value.strip()])))
+        requirements.append(Requirement(key, _OPERATORS[operator], frozenset([_ESCAPES.sub(_unescape, value)])))
     return Selector(tuple(requirements))
+
+
+def _unescape(found: re.Match[str]) -> str:
+    escaped, bare = found.groups()
+    if bare:
+        raise ValueError(f"invalid field selector: unescaped character in value: {ord(bare)}")
+    if escaped not in ("\\", ",", "="):  # also none, at the end of the value
+        raise ValueError(f"invalid field selector: invalid escape sequence: \\{escaped}")
+    return str(escaped)
 
 
 def compile_selector(selector: LabelSelector | None) -> Selector:

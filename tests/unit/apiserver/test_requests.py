@@ -109,11 +109,22 @@ async def test_dry_run_stores_nothing(world):
     assert (await world.call("GET", f"{CONFIG_MAPS}/one")).status == 200
 
 
-async def test_update_creates_a_lease_that_does_not_exist(world):
-    lease = {"metadata": {"name": "l"}, "spec": {"holderIdentity": "me"}}
-    url = "/apis/coordination.k8s.io/v1/namespaces/default/leases/l"
-    assert (await world.call("PUT", url, lease)).status == 201
-    assert (await world.call("PUT", url, lease)).status == 200
+@pytest.mark.parametrize(
+    ("path", "spec"),
+    [
+        ("apis/coordination.k8s.io/v1/namespaces/default/leases", {"holderIdentity": "me"}),
+        ("api/v1/namespaces/default/limitranges", {"limits": []}),
+        ("api/v1/namespaces/default/services", {"ports": [{"port": 80}]}),
+    ],
+)
+async def test_update_creates_what_does_not_exist(world, path, spec):
+    obj = {"metadata": {"name": "x"}, "spec": spec}
+    created = await world.call("PUT", f"/{path}/x", obj)
+    assert created.status == 201
+    if path.endswith("services"):
+        assert created.json["spec"]["clusterIP"]
+    updated = await world.call("PUT", f"/{path}/x", obj)
+    assert (updated.status, updated.json["metadata"]["uid"]) == (200, created.json["metadata"]["uid"])
 
 
 async def test_yaml_is_accepted_and_returned(world):
@@ -508,11 +519,44 @@ async def test_delete_answers_with_a_status(world):
 async def test_delete_honors_preconditions(world):
     created = await world.create(CONFIG_MAPS, config_map())
     uid, version = created["metadata"]["uid"], created["metadata"]["resourceVersion"]
-    for preconditions in ({"uid": "other"}, {"resourceVersion": "1"}):
-        answer = await world.call("DELETE", f"{CONFIG_MAPS}/one", {"preconditions": preconditions})
+    for field, name, stored, cause in (
+        ("uid", "UID", uid, "deleted and then recreated"),
+        ("resourceVersion", "ResourceVersion", version, "modified"),
+    ):
+        answer = await world.call("DELETE", f"{CONFIG_MAPS}/one", {"preconditions": {field: "1"}})
         assert (answer.status, answer.json["reason"]) == (409, "Conflict")
+        assert answer.json["message"] == (
+            f'Operation cannot be fulfilled on ConfigMap "one": the {name} in the precondition (1) does not match the '
+            f"{name} in record ({stored}). The object might have been {cause}"
+        )
     body = {"kind": "DeleteOptions", "preconditions": {"uid": uid, "resourceVersion": version}}
     assert (await world.call("DELETE", f"{CONFIG_MAPS}/one", body)).status == 200
+
+
+async def test_a_delete_of_a_page_leaves_the_rest(world):
+    for name in ("a", "b", "c"):
+        await world.create(CONFIG_MAPS, config_map(name))
+    for deleted, left in ((["a"], ["b", "c"]), (["b"], ["c"])):
+        answer = (await world.call("DELETE", f"{CONFIG_MAPS}?limit=1")).json
+        assert [item["metadata"]["name"] for item in answer["items"]] == deleted
+        assert answer["metadata"]["continue"]
+        assert [item["metadata"]["name"] for item in (await world.get(CONFIG_MAPS))["items"]] == left
+
+
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        (
+            b"",
+            "the object provided is unrecognized (must be of type ConfigMap): couldn't get version/kind; json parse ",
+        ),
+        (b"[]", "the object provided is unrecognized (must be of type ConfigMap): couldn't get version/kind; json "),
+        (b'{"kind": 1}', "the object provided is unrecognized (must be of type ConfigMap): couldn't get version/kind;"),
+    ],
+)
+async def test_a_body_that_is_no_object_is_refused_with_the_kind(world, body, message):
+    answer = await world.call("POST", CONFIG_MAPS, body)
+    assert (answer.status, answer.json["message"][: len(message)]) == (400, message)
 
 
 @pytest.mark.parametrize(

@@ -32,7 +32,7 @@ def parse_field_validation(query: Query) -> str:
         error = FieldError(
             "FieldValueNotSupported",
             "fieldValidation",
-            f'Unsupported value: "{value}": supported values: "Ignore", "Strict", "Warn"',
+            f'Unsupported value: "{value}": supported values: "", "Ignore", "Strict", "Warn"',
         )
         raise invalid("meta.k8s.io", "CreateOptions", "", [error])
     return value
@@ -59,13 +59,13 @@ def _decode_kind(
 ) -> tuple[JsonObject, list[str]]:
     """Return the object and warnings."""
     group, version, kind = wanted
-    value = decode_value(body, content_type, shape)
+    value = decode_value(body, content_type, shape, kind)
     if not isinstance(value, dict):
-        raise unreadable(body, f"(must be of type {kind}): the body is not an object")
+        raise unreadable(body, kind, "couldn't get version/kind; json parse error: the body is not an object")
     api_version = f"{group}/{version}" if group else version
     given_kind, given_version = value.get("kind") or kind, value.get("apiVersion") or api_version
     if not isinstance(given_kind, str) or not isinstance(given_version, str):
-        raise unreadable(body, "couldn't get version/kind; kind and apiVersion must be strings")
+        raise unreadable(body, kind, "couldn't get version/kind; kind and apiVersion must be strings")
     _check_kind(given_kind, given_version, kind, api_version)
     try:
         obj, unknown = conform(value, shape)
@@ -95,17 +95,17 @@ def _problems(body: bytes, value: Any, media: str, unknown: list[str], *, is_typ
     return field_problems((), unknown)
 
 
-def decode_value(body: bytes, content_type: str, shape: Shape) -> Any:
-    """Decode a body of any supported media type, without schema checks. Raises a 400 or a 415."""
+def decode_value(body: bytes, content_type: str, shape: Shape, kind: str) -> Any:
+    """Decode a body of `kind` and of any supported media type, without schema checks. Raises a 400 or a 415."""
     if media_type_of(content_type) != PROTOBUF:
-        return decode_body(body, content_type, (JSON, YAML, PROTOBUF))
+        return decode_body(body, content_type, (JSON, YAML, PROTOBUF), kind)
     if not isinstance(shape, StructShape):
         raise unsupported_media_type(content_type, (JSON, YAML))  # custom resources have no protobuf form
     try:
         version, kind, message = decode_envelope_untrusted(body)
         return {"apiVersion": version, "kind": kind} | decode_message_untrusted(message, shape)
     except BadPacket as error:
-        raise unreadable(body, str(error)) from None
+        raise unreadable(body, kind, str(error)) from None
 
 
 def _check_kind(given_kind: str, given_version: str, kind: str, api_version: str) -> None:

@@ -14,23 +14,24 @@ from bridgehead.apiserver.errors import ApiStatus, bad_request, unsupported_medi
 from bridgehead.apiserver.http.negotiation import JSON, YAML, media_type_of
 
 
-def decode_body(body: bytes, content_type: str, accepted: Sequence[str] = (JSON, YAML)) -> Any:
-    """Decode a body. Raises a 415 for other media types and a 400 for a syntax error."""
+def decode_body(body: bytes, content_type: str, accepted: Sequence[str] = (JSON, YAML), kind: str = "") -> Any:
+    """Decode a body of `kind`. Raises a 415 for other media types and a 400 for a syntax error."""
     given = media_type_of(content_type) or JSON
     if given not in accepted:
         raise unsupported_media_type(content_type, accepted)
-    return decode_yaml(body) if given == YAML else decode_json(body)
+    return decode_yaml(body) if given == YAML else decode_json(body, kind)
 
 
-def decode_json(body: bytes) -> Any:
+def decode_json(body: bytes, kind: str = "") -> Any:
     try:
         return msgspec.json.decode(body)
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
-        raise unreadable(body, f"couldn't get version/kind; json parse error: {error}") from None
+        raise unreadable(body, kind, f"couldn't get version/kind; json parse error: {error}") from None
 
 
-def unreadable(body: bytes, why: str) -> ApiStatus:
-    return bad_request(f"the object provided is unrecognized: {why} ({_summary(body)})")
+def unreadable(body: bytes, kind: str, why: str) -> ApiStatus:
+    wanted = f" (must be of type {kind})" if kind else ""
+    return bad_request(f"the object provided is unrecognized{wanted}: {why} ({_summary(body)})")
 
 
 def _summary(body: bytes) -> str:

@@ -245,8 +245,8 @@ class Handlers:
         body = await request.body()
         parse = partial(parse_delete_options, body, request, self._registry.delete_options)
         options = await run_long(len(body), parse)
-        query = {key: value for key, value in request.query.items() if key not in ("limit", "continue")}
-        page = await self._page(request, resource, query)
+        # Only what the list of the query would show is deleted, also if it is a page.
+        page = await self._page(request, resource, request.query)
         attributes = delete_attributes(request, resource, options)
         for record in page.records:
             key = record.key

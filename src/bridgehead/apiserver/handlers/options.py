@@ -136,7 +136,7 @@ def parse_delete_options(body: bytes, request: Request, shape: Shape) -> DeleteO
     query = request.query
     given: JsonObject = {}
     if body.strip():
-        sent = decode_value(body, request.header(b"content-type"), shape)
+        sent = decode_value(body, request.header(b"content-type"), shape, "DeleteOptions")
         if not isinstance(sent, dict) or sent.get("kind") not in (None, "", "DeleteOptions"):
             raise bad_request("the body of a delete must be DeleteOptions")
         try:

@@ -127,6 +127,10 @@ def _check_access_review(kind: str, review: JsonObject) -> None:
         errors.append(field.invalid("spec.resourceAttributes", None, why))
     if not kind.startswith("Self") and not spec.get("user") and not spec.get("groups"):
         errors.append(field.invalid("spec.user", "", "at least one of user or group must be specified"))
+    metadata = {key: value for key, value in review["metadata"].items() if key not in ("namespace", "managedFields")}
+    if metadata:
+        why = "must be empty except for namespace" if kind.startswith("Local") else "must be empty"
+        errors.append(field.invalid("metadata", metadata, why))
     if kind.startswith("Local"):
         namespace = review["metadata"]["namespace"]
         if wanted is not None and wanted.get("namespace", "") != namespace:

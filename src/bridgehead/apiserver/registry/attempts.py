@@ -130,7 +130,7 @@ class Attempts:
         if given not in (None, "", "0", str(current.revision)):
             raise conflict(resource, name)
         if meta.get("uid") and meta["uid"] != old["metadata"]["uid"]:
-            raise failed_precondition(resource, name, "UID", meta["uid"], old["metadata"]["uid"])
+            raise failed_precondition(resource, name, meta["uid"], old["metadata"]["uid"])
         sent = meta.get(FIELD)
         # The hooks work without the managers of fields, which may be larger than the object.
         before: Entries = old["metadata"].pop(FIELD, None) or []

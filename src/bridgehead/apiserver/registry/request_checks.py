@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from bridgehead.apiserver.errors import bad_request, failed_precondition, invalid
+from bridgehead.apiserver.errors import bad_request, failed_delete, invalid
 from bridgehead.apiserver.resource import JsonObject, Resource
 from bridgehead.apiserver.resources.shared import field
 
@@ -53,7 +53,7 @@ def check_preconditions(resource: Resource, name: str, obj: JsonObject, options:
     """Raise a 409 if the stored object is not the one that shall be deleted."""
     meta: dict[str, Any] = obj["metadata"]
     if options.uid is not None and options.uid != meta["uid"]:
-        raise failed_precondition(resource, name, "UID", options.uid, meta["uid"])
+        raise failed_delete(resource, name, "UID", options.uid, meta["uid"], "deleted and then recreated")
     if options.resource_version is not None and options.resource_version != meta["resourceVersion"]:
         wanted, actual = options.resource_version, meta["resourceVersion"]
-        raise failed_precondition(resource, name, "ResourceVersion", wanted, actual)
+        raise failed_delete(resource, name, "ResourceVersion", wanted, actual, "modified")

@@ -263,7 +263,7 @@ class WatchStream:
         return b"".join((self._form.start(kind, len(shown)), shown, self._form.end))
 
     def _bookmark(self, *, at_end: bool = False) -> bytes:
-        meta: dict[str, object] = {"resourceVersion": str(self._revision), "creationTimestamp": None}
+        meta: dict[str, object] = {"resourceVersion": str(self._revision)}
         if at_end:
             meta["annotations"] = {_END_ANNOTATION: "true"}
         obj = {"kind": self._resource.kind, "apiVersion": self._resource.api_version, "metadata": meta}

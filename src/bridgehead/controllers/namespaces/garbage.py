@@ -20,7 +20,7 @@ from bridgehead.client import ApiClient, Done, EventRecorder, Informer, Outcome,
 from bridgehead.client.discovery import ServedKind, discover, metadata_kind
 from bridgehead.client.errors import ApiError, ClientError, NotFound
 from bridgehead.objects.kinds import Kind
-from bridgehead.objects.meta import Object, OwnerReference
+from bridgehead.objects.meta import Object, ObjectReference, OwnerReference
 
 from ..shared import Informers
 from .ownership import FOREGROUND_FINALIZER, ORPHAN_FINALIZER, Item, Ownership, OwnerStates
@@ -50,6 +50,7 @@ class GarbageCollector:
     def __init__(self, client: ApiClient, informers: Informers, recorder: EventRecorder) -> None:
         self._client = client
         self._informers = informers
+        self._recorder = recorder
         self._ownership = Ownership()
         self._kinds: dict[tuple[str, str], Kind[Any]] = {}  # by group and kind, as in owner references
         self._followed: dict[tuple[str, str], Informer[Any]] = {}
@@ -203,7 +204,7 @@ class GarbageCollector:
         """Whether the graph alone shows that nothing is to be done. Saves a request for each object at the start."""
         if item.is_deleting:
             return not (item.waits_for_dependents or item.orphans_dependents)
-        owners = [self._ownership.get(owner.uid) for owner in item.owners]
+        owners = [self._ownership.owner(item, reference) for reference in item.owners]
         return all(owner is not None and not owner.waits_for_dependents for owner in owners)
 
     # --- Owners ------------------------------------------------------------------------------------------
@@ -214,6 +215,9 @@ class GarbageCollector:
             kind = self._kinds.get((_group_of(reference), reference.kind))
             if kind is None:
                 return Retry(f"owner of unknown kind {reference.api_version} {reference.kind}")
+            known = self._ownership.get(reference.uid)
+            if known is not None and known.key.namespace not in ("", item.key.namespace):
+                self._report_namespace(item, reference)
             if kind.namespaced and not item.key.namespace:
                 return Done()  # an invalid reference: Kubernetes keeps the object
             owners = owners.with_owner(reference, await self._find_owner(item, reference, kind))
@@ -245,7 +249,7 @@ class GarbageCollector:
 
     async def _find_owner(self, item: Item, reference: OwnerReference, kind: Kind[Any]) -> Item | None:
         """Return the owner if it exists in the graph or in the API server."""
-        known = self._ownership.get(reference.uid)
+        known = self._ownership.owner(item, reference)
         if known is not None:
             return known
         namespace = item.key.namespace if kind.namespaced else ""
@@ -259,6 +263,16 @@ class GarbageCollector:
             self._remember_absent(namespace, reference.uid)
             return None
         return Item.from_object(kind, owner)
+
+    def _report_namespace(self, item: Item, reference: OwnerReference) -> None:
+        """Warn of a reference to an object of another namespace, which is no owner."""
+        kind, key = item.kind, item.key
+        about = ObjectReference(
+            api_version=kind.api_version, kind=kind.name, namespace=key.namespace, name=key.name, uid=item.uid
+        )
+        named = f"{reference.api_version}/{reference.kind}, namespace: {key.namespace}, name: {reference.name}"
+        message = f'ownerRef [{named}, uid: {reference.uid}] does not exist in namespace "{key.namespace}"'
+        self._recorder.record(about, type="Warning", reason="OwnerRefInvalidNamespace", message=message)
 
     def _remember_absent(self, namespace: str, uid: str) -> None:
         """Remember a missing owner: uids are never reused."""

@@ -75,6 +75,11 @@ class Ownership:
     def get(self, uid: str) -> Item | None:
         return self._items.get(uid)
 
+    def owner(self, item: Item, reference: OwnerReference) -> Item | None:
+        """Return the object that a reference names: one without a namespace, or one of the item's own namespace."""
+        owner = self._items.get(reference.uid)
+        return owner if owner is not None and owner.key.namespace in ("", item.key.namespace) else None
+
     def dependents(self, uid: str) -> list[Item]:
         return [self._items[dependent] for dependent in sorted(self._dependents.get(uid, ()))]
 
@@ -91,7 +96,8 @@ class Ownership:
         for uid in owners_before - owners:
             self._forget(uid, new.uid)
         to_check: set[str] = set()
-        if any(uid not in self._items or self._items[uid].waits_for_dependents for uid in owners):
+        known = [self.owner(new, reference) for reference in new.owners]
+        if any(owner is None or owner.waits_for_dependents for owner in known):
             to_check.add(new.uid)
         to_check |= self._waiting(owners_before | owners)
         if new.waits_for_dependents and not (before is not None and before.waits_for_dependents):

@@ -96,6 +96,23 @@ async def test_invalid_reviews_are_refused(world, plural, spec, errors):
     assert [f"{cause['field']}: {cause['message']}" for cause in answer["details"]["causes"]] == errors
 
 
+@pytest.mark.parametrize(
+    ("plural", "why"),
+    [("subjectaccessreviews", "must be empty"), ("localsubjectaccessreviews", "must be empty except for namespace")],
+)
+async def test_a_review_has_no_metadata(world, plural, why):
+    namespace = "/namespaces/default" if plural.startswith("local") else ""
+    body = {"metadata": {"name": "x"}, "spec": {"user": "u", "resourceAttributes": PODS | {"namespace": "default"}}}
+    answer = await world.call("POST", f"/apis/authorization.k8s.io/v1{namespace}/{plural}", body)
+    assert answer.status == 422
+    [cause] = answer.json["details"]["causes"]
+    assert cause == {
+        "field": "metadata",
+        "message": f'Invalid value: {{"name":"x"}}: {why}',
+        "reason": "FieldValueInvalid",
+    }
+
+
 async def test_rules_reviews_list_the_rules_of_a_namespace(world):
     await bind(world, "system:kube-dns", user("bob"), namespace="default")
     status = (await review(world, "selfsubjectrulesreviews", {"namespace": "default"}, who=BOB))["status"]

@@ -90,8 +90,10 @@ async def test_initial_events_end_with_a_bookmark(world):
     mark = await watch.next()
     assert mark["type"] == "BOOKMARK"
     assert mark["object"]["kind"] == "ConfigMap"
-    assert mark["object"]["metadata"]["annotations"] == {"k8s.io/initial-events-end": "true"}
-    assert mark["object"]["metadata"]["resourceVersion"] == str(world.store.revision)
+    assert mark["object"]["metadata"] == {
+        "annotations": {"k8s.io/initial-events-end": "true"},
+        "resourceVersion": str(world.store.revision),
+    }
     await watch.leave()
 
 

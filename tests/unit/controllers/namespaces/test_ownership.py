@@ -48,6 +48,17 @@ def test_an_object_blocks_only_owners_that_it_names_so():
     assert [dependent.is_blocked_by(uid) for uid in "xyz"] == [True, False, False]
 
 
+def test_an_owner_is_of_the_same_namespace_or_of_none(graph):
+    elsewhere, cluster = Item(PODS, ObjectKey("other", "e"), "e"), Item(PODS, ObjectKey("", "c"), "c")
+    for known in (elsewhere, cluster, item("d")):
+        graph.change(None, known)
+    dependent = item("x", "e", "c", "d", "missing")
+    found = [graph.owner(dependent, reference) for reference in dependent.owners]
+    assert found == [None, cluster, item("d"), None]
+    assert graph.change(None, item("y", "c", "d")) == set()
+    assert graph.change(None, item("z", "c", "e")) == {"z"}
+
+
 def test_states_of_owners():
     present, missing, waiting = map(owner, ("present", "missing", "waiting"))
     states = (

@@ -144,6 +144,7 @@ RESOURCE = Resource(
     namespaced=True,
     short_names=("limits",),
     strategy=LimitRangeStrategy(),
+    is_created_by_update=True,
     columns=(NAME, Column("Created At", lambda obj, now: at(obj, "metadata", "creationTimestamp") or "", type="date")),
     check_name=check_dns1123_subdomain,
 )

@@ -144,5 +144,6 @@ def service_resource(
             "spec.type": selectable("spec", "type"),
         },
         returns_deleted=True,
+        is_created_by_update=True,
         check_name=check_dns1123_label,
     )
