@@ -33,6 +33,9 @@ for _number, _handler in ((signal.SIGINT, signal.default_int_handler), (signal.S
     if signal.getsignal(_number) is signal.SIG_IGN:
         signal.signal(_number, _handler)
 
+# What is collected stays until the end (see `pytest_collection_finish`).
+gc.disable()
+
 settings.register_profile("patient", deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=True)
 settings.register_profile("suite", settings.get_profile("patient"), max_examples=40)
 settings.register_profile("quick", settings.get_profile("patient"), max_examples=10)
@@ -74,6 +77,7 @@ def pytest_collection_finish() -> None:
     Otherwise collection takes a fifth of the unit tests' time.
     """
     gc.collect()
+    gc.enable()
     gc.freeze()
     gc.set_threshold(10_000)
 
