@@ -1,4 +1,4 @@
-"""The loader for all YAML that Bridgehead reads.
+"""The loader for all YAML that Bridgehead reads, and the bounds of YAML that is a manifest of an object.
 
 libyaml's loader takes a tenth of the time of PyYAML's own and less memory, but PyYAML may be built without it. Import
 this module only where YAML is read: parts inside a cluster never load PyYAML.
@@ -6,9 +6,93 @@ this module only where YAML is read: parts inside a cluster never load PyYAML.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from typing import Any, Final
+
+import yaml
+
 try:
     from yaml import CSafeLoader as Loader
 except ImportError:
     from yaml import SafeLoader as Loader  # type: ignore[assignment]
 
-__all__ = ["Loader"]
+__all__ = ["Loader", "UnusableYaml", "load_object"]
+
+# Bounds the size of a document whose aliases are expanded many times.
+_MAX_NODES: Final = 1_000_000
+_MAX_EVENTS: Final = 150_000  # about two seconds of work; no real object comes near
+_MAX_DEPTH: Final = 200
+
+
+class UnusableYaml(ValueError):
+    """The document has a syntax error, has no equivalent in JSON or is beyond a bound. The message is one line."""
+
+
+class _ObjectLoader(Loader):
+    """A loader that keeps timestamps as text: JSON has no timestamps."""
+
+
+_ObjectLoader.yaml_implicit_resolvers = {
+    first: [(tag, pattern) for tag, pattern in resolvers if tag != "tag:yaml.org,2002:timestamp"]
+    for first, resolvers in Loader.yaml_implicit_resolvers.items()
+}
+
+
+def load_object(text: bytes) -> Any:
+    """Load a document that stands for JSON. Raises `UnusableYaml`.
+
+    A small document can expand to a very large value, so its size is checked before it is built.
+    """
+    try:
+        _check_shape(yaml.parse(text, Loader=_ObjectLoader))
+        document = yaml.load(text, Loader=_ObjectLoader)
+        _count_nodes(document, {}, set())
+    except (yaml.YAMLError, RecursionError, UnicodeDecodeError) as error:
+        raise UnusableYaml(" ".join(str(error).split())) from None
+    return document
+
+
+def _check_shape(events: Iterable[Any]) -> None:
+    """Refuse documents that are nested too deeply (libyaml would exhaust the stack) or too large."""
+    depth = 0
+    for count, event in enumerate(events):
+        if isinstance(event, yaml.CollectionStartEvent):
+            depth += 1
+            if depth > _MAX_DEPTH:
+                raise UnusableYaml(f"yaml: exceeded max depth of {_MAX_DEPTH}")
+        elif isinstance(event, yaml.CollectionEndEvent):
+            depth -= 1
+        if count > _MAX_EVENTS:
+            raise UnusableYaml("yaml: the document has too many nodes; send it as JSON")
+
+
+def _count_nodes(node: Any, sizes: dict[int, int], open_nodes: set[int]) -> int:
+    """Return the number of nodes with aliases expanded; refuse too many or infinitely many. Keys become texts."""
+    if not isinstance(node, dict | list):
+        return 1
+    identity = id(node)
+    if identity in sizes:
+        return sizes[identity]
+    if identity in open_nodes:
+        raise UnusableYaml("an anchor contains itself")
+    open_nodes.add(identity)
+    if isinstance(node, dict) and not all(isinstance(key, str) for key in node):
+        items = [(_key_text(key), value) for key, value in node.items()]
+        node.clear()
+        node.update(items)
+    children = node.values() if isinstance(node, dict) else node
+    size = 1 + sum(_count_nodes(child, sizes, open_nodes) for child in children)
+    if size > _MAX_NODES:
+        raise UnusableYaml("yaml: document contains excessive aliasing")
+    open_nodes.discard(identity)
+    sizes[identity] = size
+    return size
+
+
+def _key_text(key: Any) -> str:
+    """Return the key of a mapping as JSON has it. Source: sigs.k8s.io/yaml (convertToJSONableObject)."""
+    if isinstance(key, bool):
+        return "true" if key else "false"
+    if isinstance(key, str | int | float):
+        return str(key)
+    raise UnusableYaml("a key is neither a text nor a number nor a boolean")

@@ -147,6 +147,8 @@ def test_images_are_pulled_saved_removed_and_loaded_by_commands(
     assert (refused.returncode, refused.stderr) == (1, f"bridgehead: no such image: {name}\n")
     refused = run(*lab.argv("image", "save", name, "--output", tmp_path / "app.tar"))
     assert (refused.returncode, refused.stderr) == (1, f"bridgehead: no such image: {name}\n")
+    assert run(*lab.argv("image", "save", name, "--output", tmp_path / "none.tar")).returncode == 1
+    assert not (tmp_path / "none.tar").exists()
     assert image("load", tmp_path / "app.tar") == f"{name}\n"
     (tmp_path / "root").mkdir()
     with tarfile.open(fileobj=io.BytesIO(tar_of(busybox_entries("echo")))) as archive:

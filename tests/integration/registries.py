@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import contextlib
+import ssl
 import subprocess
 import time
 import urllib.error
@@ -92,11 +93,11 @@ class FaultyRegistry:
         self.blobs |= {blob.digest: blob for blob in image.blobs}
 
     @contextlib.asynccontextmanager
-    async def serving(self) -> AsyncIterator[FaultyRegistry]:
+    async def serving(self, tls: ssl.SSLContext | None = None) -> AsyncIterator[FaultyRegistry]:
         server = web.Server(self._answer)
         runner = web.ServerRunner(server)
         await runner.setup()
-        site = web.TCPSite(runner, "127.0.0.1", 0)
+        site = web.TCPSite(runner, "127.0.0.1", 0, ssl_context=tls)
         await site.start()
         host, port = runner.addresses[0][:2]
         self.address = f"{host}:{port}"

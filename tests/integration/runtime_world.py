@@ -178,10 +178,12 @@ def _environment() -> dict[str, str]:
 
 
 @contextlib.contextmanager
-def make_node(mode: str, cgroup: str = "") -> Iterator[Node]:
+def make_node(mode: str, cgroup: str = "", fill: Callable[[Path], None] | None = None) -> Iterator[Node]:
     """`mode`: "root" (no user namespace), "user" (one of the user who runs the tests), "nobody" (one of that user),
     "range" (one with a range of ids, as in a lab of root), "container" (one on a machine on which something is mounted
-    in /etc, as in a Docker container). `cgroup`: what was delegated to `FIRST_ID`, for a node with a range."""
+    in /etc, as in a Docker container), "stacked" (one on whose file systems the kernel refuses an overlay, because they
+    are overlays over overlays). `cgroup`: what was delegated to `FIRST_ID`, for a node with a range. `fill` is called
+    with the node's directory before the node starts."""
     python, prefix = sys.executable, []
     if mode != "user" and os.geteuid() != 0:
         pytest.skip("needs root")
@@ -194,18 +196,31 @@ def make_node(mode: str, cgroup: str = "") -> Iterator[Node]:
             python, user = found, NOBODY if mode == "nobody" else FIRST_ID
             prefix = _as_nobody() if mode == "nobody" else [sys.executable, "-c", IN_RANGE, cgroup]
             os.chown(directory, user, user)
+        if fill is not None:
+            fill(Path(directory))
         namespaces = ["--mount", "--net", "--pid", "--fork", "--mount-proc", "--kill-child"]
-        if mode not in ("root", "range"):
+        if mode not in ("root", "range", "stacked"):
             namespaces += ["--user", "--map-root-user"]
         if mode == "container":
             prefix = ["unshare", "--mount", "sh", "-c", 'mount --bind /etc/passwd /etc/hostname && exec "$@"', "sh"]
+        if mode == "stacked":
+            prefix = ["unshare", "--mount", "sh", "-c", f'{_stack(directory)}exec "$@"', "sh"]
         command = [*prefix, "unshare", *namespaces, "--", "sh", "-c", _first_process(python, directory)]
         process = subprocess.Popen(command, env=_environment())
         try:
-            yield Node(Path(directory), process, mode != "root", mode == "range")
+            yield Node(Path(directory), process, mode not in ("root", "stacked"), mode == "range")
         finally:
             process.kill()
             process.wait(DEADLINE)
+
+
+def _stack(directory: str) -> str:
+    """Shell commands that mount two overlays over each other on what images are made of."""
+    script = f"mkdir -p {directory}/content {directory}/none && "
+    for path in (f"{directory}/content", "/usr", "/etc", "/opt"):
+        mount = f"mount -t overlay overlay -o lowerdir={directory}/none:{path} {path}"
+        script += f"if [ -d {path} ]; then {mount} && {mount} || exit 1; fi; "
+    return script
 
 
 def _first_process(python: str, directory: str) -> str:

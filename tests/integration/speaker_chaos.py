@@ -354,14 +354,16 @@ async def _until_settled(world: SpeakerWorld, addresses: Sequence[str]) -> None:
 
 
 async def _check_ends(world: SpeakerWorld, addresses: Sequence[str]) -> None:
-    """Kill the speakers, start others as their supervisor does, end these, and wait until nothing is left of any.
-
-    A keepalived whose speaker is killed at the moment of a takeover may leave its addresses. The next speaker of that
-    node removes them.
-    """
+    """Kill the speakers, and wait until nothing is left of them; start others and end them, too."""
     await _end_all(world, signal.SIGKILL)
+    await _until_clean()
     await _until_settled(world, addresses)
     await _end_all(world, signal.SIGTERM)
+    await _until_clean()
+
+
+async def _until_clean() -> None:
+    """Wait until the nodes have no addresses, processes and rules of speakers."""
 
     def left(node: str) -> str:
         shown = run_on(node, "ip", "-o", "address", "show", "dev", "eth0")

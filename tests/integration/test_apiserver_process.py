@@ -7,9 +7,10 @@ import json
 import signal
 import socket
 import ssl
+import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -49,6 +50,13 @@ def send(server: ServerProcess, method: str, path: str, body: object = None) -> 
     return answer
 
 
+def until(condition: Callable[[], bool]) -> None:
+    end = time.monotonic() + DEADLINE
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.05)
+
+
 def status_of(call: object) -> int:
     with pytest.raises(urllib.error.HTTPError) as caught:
         call()  # type: ignore[operator]
@@ -77,6 +85,49 @@ def test_certificates_of_another_authority_are_refused(server, tmp_path):
     context.load_cert_chain(elsewhere / "fake.crt", elsewhere / "fake.key")
     with pytest.raises((OSError, urllib.error.URLError)):
         urllib.request.urlopen(server.url + CONFIG_MAPS, context=context, timeout=DEADLINE)
+
+
+def test_certificates_that_change_count_without_a_restart(server, tmp_path):
+    trusted = "/api/v1/namespaces/kube-system/configmaps/extension-apiserver-authentication"
+    successors = tmp_path / "successors"
+    successors.mkdir()
+    authority = Authority(successors)
+    authority.issue("server", "apiserver")
+    authority.issue("admin", "kubernetes-admin", "system:masters")
+    new_ca = (successors / "ca.crt").read_text()
+    old, new = (ssl.create_default_context(cafile=successors / "ca.crt") for _ in range(2))
+    old.load_cert_chain(tmp_path / "admin.crt", tmp_path / "admin.key")
+    new.load_cert_chain(successors / "admin.crt", successors / "admin.key")
+
+    def answers(context: ssl.SSLContext) -> bool:
+        try:
+            urllib.request.urlopen(server.url + CONFIG_MAPS, context=context, timeout=DEADLINE).close()
+        except OSError:
+            return False
+        return True
+
+    with connect(server) as idle, connect(server) as watch:
+        idle.sendall(b"GET /version HTTP/1.1\r\nHost: x\r\n\r\n")
+        watch.sendall(b"GET %s?watch=true HTTP/1.1\r\nHost: x\r\n\r\n" % CONFIG_MAPS.encode())
+        assert idle.recv(65536).startswith(b"HTTP/1.1 200")
+        assert watch.recv(65536).startswith(b"HTTP/1.1 200")
+        for name in ("server.crt", "server.key"):  # a certificate without its key changes nothing
+            (successors / name).replace(tmp_path / name)
+        until(lambda: answers(old))
+        (tmp_path / "ca.crt").write_text(new_ca)
+        until(lambda: answers(new))
+        assert not answers(old)
+        assert idle.recv(65536) == b""  # clients that were verified by the earlier CAs have to come again
+        body = json.dumps({"metadata": {"name": "new"}}).encode()
+        request = urllib.request.Request(server.url + CONFIG_MAPS, body, {"Content-Type": "application/json"})
+        urllib.request.urlopen(request, context=new, timeout=DEADLINE).close()
+        assert b'"name":"new"' in watch.recv(65536)  # a watch goes on, as with kube-apiserver
+
+    def published() -> object:
+        with urllib.request.urlopen(server.url + trusted, context=new, timeout=DEADLINE) as response:
+            return json.loads(response.read())["data"]["client-ca-file"]
+
+    until(lambda: published() == new_ca)
 
 
 def test_objects_survive_a_restart_of_the_server(server):

@@ -195,18 +195,23 @@ def test_sessions_survive_a_router_and_an_exabgp_that_end() -> None:
     make_fabric(1)
     service = publication("web", V4)
     nowhere = replace(PEER, name="nowhere", address=ipaddress.ip_address("10.9.9.9"))
+    silent = replace(PEER, name="silent", address=ipaddress.ip_address("10.0.0.99"), connect_time=1)
     with Node("node1") as node:
-        node.update(configuration(replace(PEER, connect_time=1), nowhere), {service.key: service})
+        node.update(configuration(replace(PEER, connect_time=1), nowhere, silent), {service.key: service})
         with Bird(KERNEL + bgp(1)) as bird:
             eventually(lambda: bird.next_hops("10.1.0.10") == both(1), "the route")
             [child] = node.processes()
             os.kill(child, signal.SIGKILL)
             eventually(lambda: node.processes() not in ([], [child]), "another process")
             eventually(lambda: bird.next_hops("10.1.0.10") == both(1), "the route again")
-        eventually(lambda: node.peers()["router"].status == "connecting", "the router is gone")
+        refused = f"cannot connect to {ROUTER4}:179: connection refused"
+        eventually(lambda: node.peers()["router"].reason == refused, "the router is gone")
+        assert node.peers()["router"].status == "connecting"
         with Bird(KERNEL + bgp(1)) as bird:
             eventually(lambda: bird.next_hops("10.1.0.10") == both(1), "the route from the new router")
         assert node.peers()["nowhere"].reason == "no route to 10.9.9.9"
+        unanswered = ("no answer from 10.0.0.99:179", "cannot connect to 10.0.0.99:179: no route to host")
+        eventually(lambda: node.peers()["silent"].reason in unanswered, "a router that does not answer")
 
 
 @in_namespace

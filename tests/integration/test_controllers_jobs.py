@@ -14,7 +14,7 @@ from bridgehead.controllers.jobs.cronjob_controller import CronJobController
 from bridgehead.controllers.jobs.job_controller import JobController
 from bridgehead.controllers.jobs.progress import INDEX, TRACKING_FINALIZER
 from bridgehead.controllers.shared import Informers
-from bridgehead.objects.batch import CronJob, Job
+from bridgehead.objects.batch import CronJob, Job, UncountedTerminatedPods
 from bridgehead.objects.core import Pod
 from bridgehead.objects.kinds import CRON_JOBS, EVENTS, JOBS, PODS, SERVICE_ACCOUNTS
 from bridgehead.objects.meta import ObjectKey, is_condition_true
@@ -111,6 +111,19 @@ async def test_pods_run_until_the_completions_are_reached():
         assert [c.type for c in status.conditions] == ["SuccessCriteriaMet", "Complete"]
         await cluster.until(lambda: "Job completed" in cluster.messages())
         assert not any(TRACKING_FINALIZER in pod.metadata.finalizers for pod in cluster.pods("Succeeded"))
+
+
+async def test_each_pod_counts_once():
+    async with running() as cluster:
+        await create(cluster, completions=3, parallelism=1)
+        await cluster.run_out(1)
+        first = await cluster.until(lambda: cluster.job().status.succeeded and cluster.job())
+        assert first.status.succeeded == 1
+        await cluster.run_out(2)
+        await cluster.until(lambda: cluster.is_met("Complete"))
+        last = cluster.job().status
+        assert (last.succeeded, last.uncounted_terminated_pods) == (3, UncountedTerminatedPods())
+        assert len(cluster.pods("Succeeded")) == 3
 
 
 async def test_a_job_that_fails_too_often():

@@ -306,11 +306,7 @@ async def test_claims_are_bound_kept_and_released() -> None:
         assert cluster.claim("huge").status.phase == "Pending"
         # A pod with an unbound claim waits; its condition says why.
         await client.create(PODS, pod("blocked", "huge"))
-        none = "0/2 nodes are available: "
-        blocked = (
-            f"{none}pod has unbound immediate PersistentVolumeClaims. "
-            f"preemption: {none}2 Preemption is not helpful for scheduling."
-        )
+        blocked = "0/2 nodes are available: pod has unbound immediate PersistentVolumeClaims. not found"
         await cluster.until(lambda: blocked in cluster.messages("Pod"))
         # A claim in use outlives its deletion until its pod has ended.
         await client.create(PODS, pod())
@@ -436,6 +432,9 @@ async def test_a_pod_of_high_priority_preempts_one_of_low_priority() -> None:
         # A pod of low priority stays pending, and names why.
         await client.create(PODS, large("low-3", "low"))
         none = "0/2 nodes are available: "
-        why = f"{none}2 Insufficient cpu. preemption: {none}2 No preemption victims found for incoming pod."
+        why = (
+            f"{none}2 Insufficient cpu. no new claims to deallocate, "
+            f"preemption: {none}2 No preemption victims found for incoming pod."
+        )
         await cluster.until(lambda: why in cluster.messages("Pod"))
         assert left <= cluster.pods().keys()

@@ -490,6 +490,7 @@ async def test_an_unschedulable_pod_has_a_reason_and_is_retried() -> None:
         await cluster.client.create(PODS, pod)
         message = (
             "0/2 nodes are available: 2 node(s) didn't match Pod's node affinity/selector. "
+            "no new claims to deallocate, "
             "preemption: 0/2 nodes are available: 2 Preemption is not helpful for scheduling."
         )
 

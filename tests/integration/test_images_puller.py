@@ -16,11 +16,14 @@ from typing import cast
 import pytest
 
 from bridgehead.images.errors import BadImage, PullFailed, Unreachable
-from bridgehead.images.references import Reference
+from bridgehead.images.references import Reference, parse_reference
 from bridgehead.images.registry.credentials import Credential
-from bridgehead.images.service import configuration, server
+from bridgehead.images.service import configuration, process, server, user_process
 from bridgehead.images.service.client import SOCKET, PullerClient
 from bridgehead.images.service.configuration import PullerConfig
+from bridgehead.images.service.shared_blobs import SharedBlobs
+from bridgehead.images.service.user_client import UserClient
+from bridgehead.images.service.user_process import UserFiles
 from bridgehead.images.store.content import ContentStore
 from bridgehead.images.store.layer_locks import LayerLocks
 from bridgehead.kubelet.node.image_collector import ImageCollector
@@ -45,7 +48,7 @@ async def puller(*, is_offline: bool = False) -> AsyncIterator[Path]:
         listener.bind(f"{base}/{SOCKET}")
         (Path(base) / SOCKET).rename(root / SOCKET)
         listener.listen()
-        task = asyncio.create_task(server.serve(find_config, root, listener, is_offline=is_offline))
+        task = asyncio.create_task(server.serve(find_config, ContentStore(root), listener, is_offline=is_offline))
         try:
             yield root
         finally:
@@ -208,3 +211,55 @@ def test_credential_helpers_are_asked_for_the_registry_of_a_pull(
     assert "none.example" not in caplog.text
     assert "docker-credential-gone has no credentials for gone.example" in caplog.text
     assert "docker-credential-all has no credentials for broken.example" in caplog.text
+
+
+def pull_in_processes(root: Path, blobs: Path, image: str) -> int:
+    """Pull to a store as a lab does: by a process beside the one that has the user's rights. Returns its pid."""
+    root.mkdir()
+    pid = os.fork()
+    if pid == 0:
+        status = 1
+        try:
+            os.chdir(root)
+            requests, user = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+            puller = os.fork()
+            if puller == 0:
+                store = ContentStore(Path())
+                shared = SharedBlobs(UserClient(user), store)
+                reference = cast(Reference, parse_reference(image))
+                asyncio.run(process.pull_all(PullerConfig(), store, [reference], lambda *_, **__: None, shared))
+                os._exit(0)
+            status = user_process.serve(UserFiles(root / "none", blobs), requests, puller)
+        finally:
+            os._exit(int(status != 0))
+    return pid
+
+
+@in_namespace
+async def test_labs_of_one_user_share_what_they_download() -> None:
+    sh("ip link set lo up")
+    registry = FaultyRegistry()
+    layer = layer_of([("f", "1")])
+    registry.add("1", image_of(layer))
+    path = f"GET /v2/app/blobs/{layer.digest}"
+
+    async def pull(root: Path) -> Path:
+        pid = pull_in_processes(root, root.parent / "shared", f"{registry.address}/app:1")
+        assert (await asyncio.to_thread(os.waitpid, pid, 0))[1] == 0
+        assert list((root / "ingest").iterdir()) == []
+        return ContentStore(root).blob_path(layer.digest)
+
+    with tempfile.TemporaryDirectory() as directory:
+        base = Path(directory)
+        async with registry.serving():
+            first, second = await pull(base / "first"), await pull(base / "second")
+            assert registry.requests[path] == 1
+            [shared] = (base / "shared").iterdir()
+            assert first.samefile(shared)
+            assert second.samefile(shared)
+            # A file that has other content than its name promises is no blob, and is replaced.
+            shared.chmod(0o644)
+            shared.write_bytes(bytes(len(layer.content)))
+            third = await pull(base / "third")
+            assert (registry.requests[path], third.read_bytes()) == (2, layer.content)
+            assert third.samefile(shared)

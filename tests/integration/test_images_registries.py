@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+import ssl
 import stat
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -22,6 +23,7 @@ from bridgehead.images.store import collection
 from bridgehead.images.store.content import ContentStore, ImageRecord
 from tests.image_files import Blob, image_of, index_of, layer_of, push, push_manifest
 from tests.integration import registries
+from tests.integration.apiserver_process import Authority
 from tests.integration.registries import BASIC, PASSWORD, USER, FaultyRegistry
 
 READER = Credential(username=USER, password=PASSWORD)
@@ -272,6 +274,30 @@ async def test_a_mirror_comes_first_and_the_server_is_asked_for_what_it_lacks(
         assert len(record.layers) == 2
     with pytest.raises(NotFound):  # the mirror has gone; the server answers
         await puller.pull(reference_of("registry.example/app:3"))
+
+
+async def test_a_registry_that_asks_for_a_client_certificate_gets_that_of_its_endpoint(
+    store: ContentStore, transport: Transport, tmp_path: Path
+) -> None:
+    authority = Authority(tmp_path)
+    authority.issue("server", "registry")
+    authority.issue("client", "me")
+    ca, certificate, key = ((tmp_path / name).read_text() for name in ("ca.crt", "client.crt", "client.key"))
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cadata=ca)
+    context.load_cert_chain(tmp_path / "server.crt", tmp_path / "server.key")
+    context.verify_mode = ssl.CERT_REQUIRED
+    registry = FaultyRegistry()
+    registry.add("1", image_of(SMALL))
+    async with registry.serving(context):
+        with_it = Endpoint(url=f"https://{registry.address}/v2", ca=ca, clients=(f"{certificate}\n{key}",))
+        record = await Puller(store, transport, {"a.example": [with_it]}).pull(reference_of("a.example/app:1"))
+        assert len(record.layers) == 1
+        without = Endpoint(url=f"https://{registry.address}/v2", ca=ca)
+        with pytest.raises(PullFailed):
+            await Puller(store, transport, {"b.example": [without]}).pull(reference_of("b.example/app:1"))
+    damaged = Endpoint(url=f"https://{registry.address}/v2", clients=("no certificate",))
+    with pytest.raises(PullFailed, match=r"the certificates for .* cannot be used"):
+        await Puller(store, transport, {"c.example": [damaged]}).pull(reference_of("c.example/app:1"))
 
 
 async def test_a_registry_without_a_listener_is_unreachable(store: ContentStore, transport: Transport) -> None:

@@ -133,6 +133,7 @@ async def test_a_running_pod_is_resized(world):
     assert after.status.container_statuses[0].restart_count == 0
     assert (world.runtime.specs[-1].limits.cpu_millis, after.status.observed_generation) == (200, 2)
     await world.until_event("web", "ResizeCompleted")
+    assert world.runtime.sandbox_specs[-1].limits.cpu_millis == 200
 
     await resize(sized("1000"))
     waiting = await world.until("web", lambda pod: condition(pod, "PodResizePending") is not None)
@@ -159,6 +160,57 @@ async def test_a_running_pod_is_resized(world):
     world.runtime.memory_used = 0
     await world.until("web", lambda pod: requested(pod)[0]["memory"] == "96Mi")
     await world.until("web", lambda pod: condition(pod, "PodResizeInProgress") is None)
+    await world.wait_for(lambda: world.runtime.sandbox_specs[-1].limits.memory == 96 << 20)
+
+
+def with_rule(action, code):
+    codes = {"operator": "In", "values": [code]}
+    return {"restartPolicy": "Never", "restartPolicyRules": [{"action": action, "exitCodes": codes}]}
+
+
+async def test_a_rule_for_its_exit_code_restarts_a_container(world):
+    await world.start_kubelet()
+    others = [{"name": "other", "image": "app:1"}]
+    ruled = container(**with_rule("Restart", 3))
+    await world.create("web", containers=[ruled, *others], restartPolicy="Never")
+    await world.until("web", lambda pod: pod.is_ready)
+
+    async def exit_with(code):
+        [run] = [one for one in await world.runtime.list_containers() if one.name == "app" and one.state == "running"]
+        world.runtime.finish(run.id, code)
+
+    await exit_with(3)
+    again = await world.until("web", lambda pod: pod.is_ready and counts(pod)["app"] == 1)
+    assert counts(again) == {"app": 1, "other": 0}
+    await exit_with(4)
+    ended = await world.until("web", lambda pod: state_of(pod, "app").terminated is not None)
+    assert (state_of(ended, "app").terminated.exit_code, ended.status.phase) == (4, "Running")
+
+
+async def test_a_rule_for_its_exit_code_restarts_all_containers(world):
+    await world.start_kubelet()
+    ruled = container(**with_rule("RestartAllContainers", 3))
+    init = [{"name": "setup", "image": "job:1"}]
+    others = [{"name": "other", "image": "app:1"}]
+    await world.create("web", containers=[ruled, *others], initContainers=init, restartPolicy="Never")
+    first = await world.until("web", lambda pod: pod.is_ready)
+    [run] = [one for one in await world.runtime.list_containers() if one.name == "app"]
+    world.runtime.finish(run.id, 3)
+    again = await world.until("web", lambda pod: pod.is_ready and counts(pod)["other"] == 1)
+    assert counts(again) == {"app": 1, "other": 1}
+    assert again.status.init_container_statuses[0].restart_count == 1
+    assert again.status.pod_ip == first.status.pod_ip
+    for status in again.status.container_statuses:
+        last = status.last_state.terminated
+        assert (last.reason, last.exit_code) == ("RestartingAllContainers", 137)
+
+
+def counts(pod):
+    return {status.name: status.restart_count for status in pod.status.container_statuses}
+
+
+def state_of(pod, name):
+    return next(status.state for status in pod.status.container_statuses if status.name == name)
 
 
 async def test_the_node_is_registered_and_ready(world):
@@ -350,6 +402,10 @@ async def test_volumes_follow_changes_of_their_objects(world):
     await world.until_event(
         "web", "FailedMount", 'MountVolume.SetUp failed for volume "cfg" : configmap "cfg" not found'
     )
+    await world.create("driven", volumes=[{"name": "v", "csi": {"driver": "x.example.com"}}])
+    missing = "driver name x.example.com not found in the list of registered CSI drivers"
+    why = f"kubernetes.io/csi: mounter.SetUpAt failed to get CSI client: {missing}"
+    await world.until_event("driven", "FailedMount", f'MountVolume.SetUp failed for volume "v" : {why}')
     meta = {"metadata": {"name": "cfg", "namespace": "default"}}
     await world.admin.create(CONFIG_MAPS, {**meta, "data": {"color": "red"}})
     await world.until("web", is_running)
@@ -382,6 +438,7 @@ async def test_the_image_of_a_volume_is_there_before_the_container_starts(world)
     await world.until_event("web", "Pulled", 'Container image "app:2" already present on machine')
     await world.until("lost", waits_for("ErrImagePull"))
     await world.until_event("lost", "Failed", 'Failed to pull image "none:1"')
+    await world.until_event("lost", "BackOff", 'Back-off pulling image "none:1"')
 
 
 async def test_volumes_follow_the_labels_and_annotations_of_the_pod(world):

@@ -24,13 +24,12 @@ from typing import Any, NoReturn
 import pytest
 
 from bridgehead.kubelet.runtimes.isolation.cgroups import (
-    ContainerCgroup,
-    Delegation,
     Prepared,
     find_delegated,
     prepare_delegation,
     remove_delegation,
 )
+from bridgehead.kubelet.runtimes.isolation.container_cgroups import ContainerCgroup, Delegation
 from bridgehead.kubelet.runtimes.runtime import Limits
 from bridgehead.lab import ids, launch, registry, roots
 from bridgehead.lab.errors import NotRunning
@@ -149,8 +148,8 @@ def test_a_lab_sees_only_its_part_of_the_cgroup_hierarchy(hierarchy: None) -> No
 @guest
 def test_exceeding_a_memory_limit_kills_the_whole_container(hierarchy: None) -> None:
     def work(found: Delegation) -> dict[str, object]:
-        group = found.make("pod_app_0", Limits(memory=32 * MIB))
-        other = found.make("pod_other_0", Limits(memory=64 * MIB))
+        pod = found.make_pod("x", Limits())
+        group, other = pod.make("app", Limits(memory=32 * MIB)), pod.make("other", Limits(memory=64 * MIB))
         bystander = start_in(group, lambda: time.sleep(600))
         neighbour = start_in(other, lambda: time.sleep(600))
         go, release = os.pipe()
@@ -168,7 +167,7 @@ def test_exceeding_a_memory_limit_kills_the_whole_container(hierarchy: None) -> 
         result["removed while it runs"] = other.remove()
         other.kill()
         result["neighbour at the end"] = end_of(neighbour)
-        result["removed"] = [group.remove(), other.remove()]
+        result["removed"] = [group.remove(), other.remove(), pod.remove()]
         result["left"] = [name for name in os.listdir(found.directory) if name.startswith("pod")]
         return result
 
@@ -181,7 +180,7 @@ def test_exceeding_a_memory_limit_kills_the_whole_container(hierarchy: None) -> 
         "neighbour's": 0,
         "removed while it runs": False,
         "neighbour at the end": -signal.SIGKILL,
-        "removed": [True, True],
+        "removed": [True, True, True],
         "left": [],
     }
 
@@ -189,7 +188,7 @@ def test_exceeding_a_memory_limit_kills_the_whole_container(hierarchy: None) -> 
 @guest
 def test_a_fork_bomb_is_stopped_by_the_process_limit(hierarchy: None) -> None:
     def work(found: Delegation) -> list[int]:
-        group = found.make("pod_bomb_0", Limits(pids=10))
+        group = found.make_pod("x", Limits(pids=10)).make("bomb", Limits())
         reading, writing = os.pipe()
 
         def bomb() -> None:
@@ -214,7 +213,7 @@ def test_a_fork_bomb_is_stopped_by_the_process_limit(hierarchy: None) -> None:
 @guest
 def test_a_container_is_throttled_at_its_cpu_limit(hierarchy: None) -> None:
     def work(found: Delegation) -> dict[str, object]:
-        group = found.make("pod_busy_0", Limits(cpu_millis=50, cpu_request_millis=250))
+        group = found.make_pod("x", Limits()).make("busy", Limits(cpu_millis=50, cpu_request_millis=250))
 
         def spin() -> None:
             while True:
@@ -248,21 +247,22 @@ def test_cgroups_of_a_killed_lab_are_removed_by_the_next_lab(hierarchy: None) ->
             become_lab(prepared)
             found = find_delegated()
             assert isinstance(found, Delegation)
-            start_in(found.make("pod_app_0", Limits()), lambda: time.sleep(600))
-            os.write(writing, b"!")
+            group = found.make_pod("x", Limits()).make("app", Limits())
+            start_in(group, lambda: time.sleep(600))
+            os.write(writing, os.path.relpath(group.directory, found.directory).encode())
             time.sleep(600)
         finally:
             os._exit(1)
     os.close(writing)
-    assert os.read(reading, 1) == b"!"
+    group = f"{prepared.directory}/{os.read(reading, 100).decode()}"
     refused = prepare_delegation("test", USER, USER)
     assert isinstance(refused, str)
     assert "still has processes" in refused
-    assert os.path.isdir(f"{prepared.directory}/pod_app_0"), "a lab that runs keeps what it has"
+    assert os.path.isdir(group), "a lab that runs keeps what it has"
     os.kill(pid, signal.SIGKILL)
     os.waitpid(pid, 0)
     # In a lab the end of its first process ends them all; here one of a container is left.
-    with open(f"{prepared.directory}/pod_app_0/cgroup.procs", encoding="ascii") as file:
+    with open(f"{group}/cgroup.procs", encoding="ascii") as file:
         os.kill(int(file.read()), signal.SIGKILL)
     again = prepared_for("test")
     assert sorted(entry.name for entry in os.scandir(again.directory) if entry.is_dir()) == ["processes"]
@@ -303,7 +303,7 @@ def test_an_ordinary_user_needs_a_delegated_cgroup(hierarchy: None) -> None:
             prepared.enter()
             found = find_delegated()
             assert isinstance(found, Delegation), found
-            group = found.make("pod_app_0", Limits(pids=3))
+            group = found.make_pod("x", Limits()).make("app", Limits(pids=3))
             return [found.directory, sorted(found.controllers), os.path.exists(f"{group.directory}/pids.max")]
 
         assert as_user(str(scope), up) == [str(scope / "bridgehead-mine"), ["cpu", "memory", "pids"], True]
@@ -348,7 +348,7 @@ def launch_lab(directory: str, how: str) -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         launch.launch(
             config, files, id_map=id_map, api_socket=listener, lock_fd=lock, run_part=run_part,
-            preload=lambda lines: None, prepare=prepare,
+            preload=lambda lines: None, puller=(), prepare=prepare,
         )  # fmt: skip
 
 

@@ -52,7 +52,7 @@ async def world(node: Node) -> AsyncIterator[World]:
 
 
 def group_of(delegated: Path, container: ContainerInfo) -> Path:
-    [found] = delegated.glob(f"*{container.id}")
+    [found] = delegated.glob(f"*/{container.id}")
     return found
 
 
@@ -60,9 +60,13 @@ def groups_in(delegated: Path) -> list[str]:
     return [path.name for path in delegated.iterdir() if path.is_dir()]
 
 
+def is_gone(group: Path) -> bool:
+    return not group.exists()
+
+
 async def until_removed(group: Path) -> None:
     async def is_removed() -> bool:
-        return group.name not in groups_in(group.parent)
+        return is_gone(group)
 
     await until(is_removed)
 
@@ -90,6 +94,32 @@ async def test_a_container_that_exceeds_its_memory_limit_is_killed(world: World,
 
 
 @guest
+async def test_the_containers_of_a_pod_share_its_limits(world: World, delegated: Path) -> None:
+    await world.pod("q", limits=Limits(memory=48 * MIB, cpu_millis=1500, cpu_request_millis=250, pids=50))
+    neighbour = await world.start("q", "neighbour", command=("sleep", "600"))
+    info = await world.start("q", command=("sh", "-c", f"read go; {BOMB}; sleep 600"), stdin=True)
+    pod = group_of(delegated, info).parent
+    files = {name: (pod / name).read_text().strip() for name in ("memory.max", "cpu.max", "cpu.weight", "pids.max")}
+    assert files == {"memory.max": str(48 * MIB), "cpu.max": "150000 100000", "cpu.weight": "35", "pids.max": "50"}
+    assert group_of(delegated, neighbour).parent == pod
+    attached = await world.client.open_attach(info.id, stdin=True)
+    os.write(attached.stdin_fd or -1, b"go\n")
+    await attached.close()
+    ended = await world.wait_exit(info.id)
+    assert (ended.exit_code, ended.signal, ended.is_oom_killed) == (137, signal.SIGKILL, True)
+    assert await world.sh(neighbour, "echo alive") == "alive\n"
+
+    await world.client.update_sandbox("q", Limits(memory=64 * MIB, cpu_request_millis=500))
+    assert [(pod / name).read_text().strip() for name in ("memory.max", "cpu.weight")] == [str(64 * MIB), "59"]
+    with pytest.raises(RuntimeFailure, match="below the current usage"):
+        await world.client.update_sandbox("q", Limits(memory=1))
+    await world.client.remove_sandbox("q")
+    await until_removed(pod)
+    with pytest.raises(RuntimeFailure, match="the pod has no sandbox"):
+        await world.client.update_sandbox("q", Limits())
+
+
+@guest
 async def test_a_small_memory_limit_suffices_for_a_small_program(world: World) -> None:
     ended = await world.run_to_end("p", "echo small", limits=Limits(memory=4 * MIB))
     assert (ended.exit_code, ended.is_oom_killed) == (0, False)
@@ -100,10 +130,11 @@ async def test_a_command_counts_against_the_limits_of_its_container(world: World
     info = await world.start("p", command=("sleep", "600"), limits=Limits(memory=32 * MIB, pids=20))
     group = group_of(delegated, info)
     assert (group / "pids.max").read_text() == "20\n"
-    assert await world.sh(info, "cat /proc/self/cgroup") == f"0::/{delegated.name}/{group.name}\n"
+    own = f"0::/{delegated.name}/{group.parent.name}/{group.name}"
+    assert await world.sh(info, "cat /proc/self/cgroup") == f"{own}\n"
     session = await world.client.open_exec(info.id, ("cat", "/proc/self/cgroup"), stdin=False, tty=True)
     assert await session.wait() == 0
-    assert os.read(session.stdout_fd or -1, 4096).decode().strip() == f"0::/{delegated.name}/{group.name}"
+    assert os.read(session.stdout_fd or -1, 4096).decode().strip() == own
     await session.close()
     result = await world.client.exec_in_container(info.id, ("sh", "-c", BOMB), timeout=DEADLINE)
     ended = await world.wait_exit(info.id)

@@ -7,7 +7,9 @@ import socket
 import pytest
 
 from bridgehead.kubelet.runtimes.runtime import SandboxSpec
-from bridgehead.kubelet.runtimes.service.sandboxes import SandboxMaker
+from bridgehead.kubelet.runtimes.service.sandboxes import SandboxMaker, host_end_name
+from bridgehead.network.netlink_socket import NetlinkSocket
+from bridgehead.network.rtnetlink_requests import delete_link
 
 from .namespaced import in_namespace, sh
 
@@ -35,6 +37,33 @@ def test_the_first_packet_of_a_new_pod_is_answered():
                 sender.sendto(b"first", (ip, listener.getsockname()[1]))
                 assert listener.recv(100) == b"first"
         maker.remove(sandbox)
+    maker.close()
+
+
+@in_namespace
+@pytest.mark.parametrize("is_removed", [False, True])
+def test_a_link_of_an_earlier_sandbox_of_the_pod_is_replaced(is_removed):
+    name = host_end_name("again")
+    sh(f"ip link add {name} type veth peer name peer")
+    maker = SandboxMaker()
+    send = NetlinkSocket.send
+
+    def send_before_the_removal(self, requests):
+        try:
+            send(self, requests)
+        except FileExistsError:
+            if is_removed:  # by the kernel, which removes a network namespace at a time of its own choice
+                send(self, [delete_link(name)])
+            raise
+
+    pytest.MonkeyPatch().setattr(NetlinkSocket, "send", send_before_the_removal)
+    sandbox = maker.make(
+        SandboxSpec(
+            pod_uid="again", namespace="default", name="p", hostname="p", host_network=False, ips=("10.244.1.1",)
+        )
+    )
+    assert "peer" not in sh("ip link")
+    maker.remove(sandbox)
     maker.close()
 
 

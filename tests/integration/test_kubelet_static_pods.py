@@ -15,6 +15,7 @@ from .kubelet_world import DEADLINE, is_running, open_world
 pytestmark = pytest.mark.integration
 
 MIRROR = "kubernetes.io/config.mirror"
+SOMEWHERE = {"containers": [{"name": "c", "image": "app:1"}]}
 
 
 @pytest.fixture
@@ -84,6 +85,18 @@ async def test_a_deleted_mirror_pod_is_created_again_and_its_pod_runs_on(world, 
     again = await until(world, "web-node1", is_new)
     assert again.status.pod_ip == before.status.pod_ip
     assert [one.id for one in await world.runtime.list_containers()] == [ran.id]
+
+
+async def test_the_log_names_a_pod_that_has_the_name_of_a_mirror_pod(world, manifests, caplog):
+    await world.admin.create(PODS, {"metadata": {"name": "web-node1", "namespace": "default"}, "spec": SOMEWHERE})
+    write(manifests)
+    await world.start_kubelet(static_pods=manifests)
+    await world.wait_for(lambda: "Failed creating a mirror pod" in caplog.text)
+    assert 'default/web-node1, which runs without one: pods "web-node1" already exists' in caplog.text
+    await world.wait_for(lambda: len(world.runtime.containers) == 1)
+    await world.admin.delete(PODS, "web-node1", "default", grace_period_seconds=0)
+    assert (await until(world, "web-node1", is_running)).metadata.annotations[MIRROR]
+    assert caplog.text.count("Failed creating a mirror pod") == 1
 
 
 async def test_a_restarted_kubelet_resumes_its_static_pods(world, manifests):

@@ -49,7 +49,7 @@ def fail(*_):
 launch._leave_host = fail
 try:
     launch.launch(
-        config, files, id_map=None, api_socket=socket.socket(), lock_fd=-1, run_part=None, preload=None,
+        config, files, id_map=None, api_socket=socket.socket(), lock_fd=-1, run_part=None, preload=None, puller=(),
         prepare=signal.pause,
     )
 finally:

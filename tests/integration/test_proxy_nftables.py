@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 import time
 from collections.abc import Iterator
 
 import pytest
 
+from bridgehead.proxy.nftables import Kernel
+
+from .namespaced import in_namespace, sh
 from .proxy_objects import (
     CLIENT_SIDES,
     EXTERNAL,
@@ -256,3 +260,12 @@ def test_services_of_another_proxy_are_ignored(world: World) -> None:
     world.run("nft", "delete table ip other")
     world.run("ip", "address", "delete", "10.96.0.90/32", "dev", "lo")
     assert answers == [[f"pod2 from {CLIENT4}"], ["timeout"], ["refused"]], "the last one is an address of the node"
+
+
+@in_namespace
+async def test_a_table_that_does_not_exist_is_found_out_without_nft() -> None:
+    sh("nft add table ip6 other")
+    with contextlib.closing(Kernel()) as kernel:
+        assert (kernel.has_table("ip6", "other"), kernel.has_table("ip", "other")) == (True, False)
+        assert b'"other"' in (await kernel.list_table("ip6", "other") or b"")
+        assert await kernel.list_table("ip", "other") is None

@@ -7,6 +7,7 @@ import os
 import random
 import signal
 import socket
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
@@ -79,6 +80,13 @@ def living() -> set[int]:
     """Return the process ids of all processes without those that only wait for their parents."""
     rows = [line.split() for line in sh("ps -eo pid,state").splitlines()[1:]]
     return {int(pid) for pid, state in rows if state != "Z"}
+
+
+async def until_ended(pids: Collection[int]) -> None:
+    async def is_ended() -> bool:
+        return not set(pids) & living()
+
+    await until(is_ended)
 
 
 def keepalived_of(world: SpeakerWorld, node: str) -> list[int]:
@@ -158,11 +166,16 @@ async def test_addresses_have_one_master_that_changes_when_it_fails():
         world.start_speaker(master)
         await until_master(BOTH, master)
 
-        # A killed speaker takes its keepalived along, with the addresses.
-        world.speakers[master].signal(signal.SIGKILL)
-        await until_master(BOTH, *others(master))
-        world.start_speaker(master)
-        await until_master(BOTH, master)
+        # A killed speaker takes its keepalived along, with the addresses, also one that is stopped.
+        for stopped in (False, True):
+            before = keepalived_of(world, master)
+            for pid in before if stopped else ():
+                os.kill(pid, signal.SIGSTOP)
+            world.speakers[master].signal(signal.SIGKILL)
+            await until_master(BOTH, *others(master))
+            await until_ended(before)
+            world.start_speaker(master)
+            await until_master(BOTH, master)
 
         # A keepalived of which a process is killed or stopped is replaced, and leaves no address behind. A stopped one
         # is killed, so that it cannot go on later.

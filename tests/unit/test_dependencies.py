@@ -268,7 +268,7 @@ async def test_the_subprotocol_choice_can_be_replaced():
 
 def test_a_tls_connection_has_a_read_buffer():
     """`client.transport` makes the buffer smaller for the whole process."""
-    assert sslproto.SSLProtocol.max_size in (64 * 1024, 256 * 1024)
+    assert sslproto.SSLProtocol.max_size in (16 * 1024, 256 * 1024)
     assert "bytearray(self.max_size)" in inspect.getsource(sslproto.SSLProtocol.__init__)
 
 

@@ -1,4 +1,4 @@
-"""Names of ExaBGP that `bridgehead.balancer.bgp.exabgp_main` uses although its documentation does not promise them.
+"""Names of ExaBGP that the ExaBGP process uses although its documentation does not promise them.
 
 One case for each, as in test_dependencies.py. tests/integration/test_bgp.py has sessions with a router.
 """
@@ -7,21 +7,22 @@ from __future__ import annotations
 
 import inspect
 import ipaddress
+import socket
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from bridgehead.balancer.bgp.exabgp import ENVIRONMENT, SessionSettings, announce, render_configuration, withdraw
-from bridgehead.balancer.bgp.exabgp_main import _FAMILIES, _UNICAST, _Observer
-from bridgehead.balancer.bgp.routes import Route
+from bridgehead.balancer.bgp.exabgp import ENVIRONMENT, Attributes, SessionSettings
+from bridgehead.balancer.bgp.exabgp_objects import as_number, family_of, make_neighbor, make_updates
+from bridgehead.balancer.bgp.exabgp_session import _Owner
 
 LOOPBACK = ipaddress.ip_address("127.0.0.1")
 SETTINGS = SessionSettings(
     LOOPBACK, LOOPBACK, 1179, 64512, 64513, "127.0.0.1", password="a b", ttl=3, next_hops={4: "127.0.0.1", 6: "::1"}
 )
-PREFIX = ipaddress.ip_network("10.1.0.1/32")
-ROUTE = Route(PREFIX, 150, frozenset({(64512, 1), (1, 2, 3)}))
+PREFIX, OTHER = ipaddress.ip_network("10.1.0.1/32"), ipaddress.ip_network("10.1.0.2/32")
+ATTRIBUTES = Attributes("127.0.0.1", 150, ((64512, 1), (1, 2, 3)))
 
 
 @pytest.fixture(autouse=True)
@@ -35,130 +36,151 @@ def logger(monkeypatch: pytest.MonkeyPatch) -> None:
     log.init(getenv())
 
 
-def parse(text: str) -> Any:
-    from exabgp.configuration.configuration import Configuration
+@pytest.fixture
+def protocol() -> Any:
+    """A protocol over a pair of sockets, whose other end is `protocol.router`."""
+    from exabgp.protocol.family import AFI
+    from exabgp.reactor.network.connection import Connection
+    from exabgp.reactor.protocol import Protocol
 
-    parsed = Configuration([text], text=True)
-    assert parsed.reload(), str(parsed.error)
-    return parsed
-
-
-def make_neighbor() -> Any:
-    (neighbor,) = parse(render_configuration(SETTINGS)).neighbors.values()
-    return neighbor
-
-
-def parse_route(text: str) -> Any:
-    from exabgp.reactor.api import API
-
-    (change,) = API(None).api_route(text)
-    return change
+    own, router = socket.socketpair()
+    with own, router:
+        made: Any = Protocol(_Owner(make_neighbor(SETTINGS)))
+        connection = Connection(AFI.ipv4, "127.0.0.1", "127.0.0.1")
+        connection.io = own
+        assert made.accept(connection) is made
+        own.setblocking(False)
+        made.router = router
+        yield made
 
 
-def make_peer() -> Any:
-    from exabgp.reactor.peer import Peer
-
-    return Peer(make_neighbor(), SimpleNamespace(processes=_Observer("router", lambda answer: None)))
-
-
-def test_a_configuration_is_parsed_from_text():
-    neighbor = make_neighbor()
-    assert (neighbor["connect"], neighbor["outgoing-ttl"], neighbor["manual-eor"]) == (1179, 3, True)
-    assert neighbor["md5-base64"]
-    assert sorted(str(afi) for afi, _ in neighbor.families()) == ["ipv4", "ipv6"]
+def finish(messages: Any) -> Any:
+    """Return the last message of a generator."""
+    *_, message = messages
+    return message
 
 
-def test_a_configuration_that_is_refused_has_a_reason():
-    from exabgp.configuration.configuration import Configuration
+def opened(protocol: Any) -> Any:
+    """Negotiate with a router that sends the same OPEN message, with another AS number."""
+    from exabgp.bgp.message.open.asn import ASN
 
-    parsed = Configuration(["nonsense"], text=True)
-    assert not parsed.reload()
-    assert "nonsense" in str(parsed.error)
-
-
-def test_a_neighbor_reports_its_changes_and_takes_end_of_rib_markers():
-    neighbor = make_neighbor()
-    assert neighbor.api["neighbor-changes"] == []
-    neighbor.eor.append(None)
-
-
-@pytest.mark.parametrize(("version", "afi"), [("ipv4", "ipv4"), ("ipv6", "ipv6")])
-def test_a_family_is_made_of_its_numbers(version, afi):
-    from exabgp.protocol.family import AFI, SAFI, Family
-
-    family = Family(AFI.create(_FAMILIES[version]), SAFI.create(_UNICAST))
-    assert (str(family.afi), str(family.safi)) == (afi, "unicast")
+    sent = finish(protocol.new_open())
+    protocol.negotiated.sent(sent)
+    protocol.router.recv(4096)
+    sent = sent.__class__(sent.version, ASN(64513), sent.hold_time, sent.router_id, sent.capabilities)
+    protocol.router.send(sent.message())
+    received = finish(protocol.read_open("127.0.0.1"))
+    protocol.negotiated.received(received)
+    return received
 
 
-def test_a_route_gets_into_the_table_of_a_neighbor():
-    from exabgp.bgp.message import Action
-    from exabgp.configuration.static import ParseStaticRoute
-
-    neighbor = make_neighbor()
-    neighbor.rib.uncache()
-    assert not neighbor.rib.outgoing.pending()
-    change = parse_route(announce(ROUTE, "127.0.0.1"))
-    assert ParseStaticRoute.check(change)
-    assert change.nlri.action == Action.ANNOUNCE
-    neighbor.rib.outgoing.add_to_rib(change)
-    assert neighbor.rib.outgoing.pending()
-
-
-def test_a_withdrawal_needs_its_action():
-    from exabgp.bgp.message import Action
-
-    change = parse_route(withdraw(PREFIX))
-    change.nlri.action = Action.WITHDRAW
-    neighbor = make_neighbor()
-    neighbor.rib.outgoing.add_to_rib(change)
-    assert neighbor.rib.outgoing.pending()
+def test_a_session_is_negotiated(protocol):
+    received = opened(protocol)
+    assert as_number(received) == 64512, "in the capability"
+    assert sorted(map(str, (afi for afi, _ in protocol.negotiated.families))) == ["ipv4", "ipv6"]
+    assert protocol.negotiated.holdtime == 90
+    assert protocol.negotiated.holdtime.keepalive() == 30
+    assert protocol.negotiated.msg_size == 65535
+    assert protocol.connection.msg_size == 4096
+    protocol.validate_open()
+    protocol.neighbor["peer-as"] += 1
+    with pytest.raises(Exception, match="Bad Peer AS"):
+        protocol.validate_open()
 
 
-def test_a_peer_has_no_session_at_first():
-    peer = make_peer()
-    assert peer.socket() == -1
-    assert not peer.established()
-    assert peer.proto is None
-    peer.remove()
+def test_keepalive_messages_are_sent_and_read(protocol):
+    from exabgp.bgp.message import NOP, KeepAlive
+
+    sent = finish(protocol.new_keepalive())
+    assert sent.TYPE == KeepAlive.TYPE != NOP.TYPE
+    protocol.router.send(protocol.router.recv(4096))
+    assert finish(protocol.read_keepalive()).TYPE == KeepAlive.TYPE
 
 
-@pytest.mark.parametrize("hook", ["broken", "connected", "up", "down"])
-def test_the_observer_is_called(hook):
-    from exabgp.reactor import peer, protocol
+def test_waiting_is_no_message(protocol):
+    from exabgp.bgp.message import NOP
 
-    assert f"reactor.processes.{hook}(" in inspect.getsource(peer) + inspect.getsource(protocol)
-
-
-def test_a_turn_returns_an_action():
-    from exabgp.reactor.peer import ACTION, Peer
-
-    assert callable(Peer.run)
-    assert ACTION.NOW in ACTION.ALL
-    assert "yield ACTION.NOW" in inspect.getsource(Peer)
+    assert next(iter(protocol.read_message())).TYPE == NOP.TYPE
 
 
-def test_a_session_is_torn_down_with_a_code():
-    peer = make_peer()
-    peer.teardown(10)
-    assert "Notify(6, self._teardown)" in inspect.getsource(type(peer))
+def test_a_notification_is_sent_and_raised(protocol):
+    from exabgp.bgp.message import Notification, Notify
+
+    finish(protocol.new_notification(Notify(6, 10)))
+    protocol.router.send(protocol.router.recv(4096))
+    with pytest.raises(Notification) as raised:
+        finish(protocol.read_message())
+    assert (raised.value.code, raised.value.subcode) == (6, 10)
+    assert issubclass(Notify, Notification)
 
 
-def test_the_time_between_keepalive_messages_can_be_set():
-    from exabgp.bgp import timer
-    from exabgp.bgp.message.open.capability.negotiated import Negotiated
-    from exabgp.reactor.keepalive import KA
+def test_a_lost_connection_is_raised(protocol):
+    from exabgp.reactor.network.error import NetworkError
 
-    negotiated = Negotiated(make_neighbor())
-    assert negotiated.received_open is None
-    negotiated.holdtime.keepalive = lambda: 7
-    made: Any = KA(lambda: "", SimpleNamespace(negotiated=negotiated))
-    assert made.send_timer.keepalive == 7
-    assert "holdtime.keepalive()" in inspect.getsource(timer)
+    protocol.router.close()
+    with pytest.raises(NetworkError, match="closed"):
+        finish(protocol.read_message())
 
 
-def test_an_open_message_has_the_as_number():
-    from exabgp.bgp.message.open import Open
-    from exabgp.bgp.message.open.capability.capability import Capability
+def test_routes_with_the_same_attributes_are_one_update(protocol):
+    opened(protocol)
+    updates = list(make_updates({PREFIX: ATTRIBUTES, OTHER: ATTRIBUTES}))
+    [update] = updates
+    [message] = update.messages(protocol.negotiated)
+    for part in (PREFIX, OTHER):
+        assert bytes([32]) + part.network_address.packed in message
+    assert LOOPBACK.packed in message
+    assert (150).to_bytes(4, "big") not in message, "local preference is for internal sessions"
+    assert bytes([0xFC, 0, 0, 1]) in message
+    assert bytes(3) + bytes([1, 0, 0, 0, 2, 0, 0, 0, 3]) in message
+    finish(protocol.send(message))
+    assert protocol.router.recv(4096) == message
 
-    assert Capability.CODE.FOUR_BYTES_ASN == 65
-    assert {"asn", "capabilities"} <= set(inspect.signature(Open.__init__).parameters)
+
+@pytest.mark.parametrize("text", ["10.1.0.1/32", "fd00::1/128"])
+def test_routes_are_announced_and_withdrawn(protocol, text):
+    opened(protocol)
+    prefix = ipaddress.ip_network(text)
+    next_hop = SETTINGS.next_hops[prefix.version]
+    for attributes in (Attributes(next_hop), None):
+        [update] = make_updates({prefix: attributes})
+        [message] = update.messages(protocol.negotiated)
+        assert bytes([prefix.prefixlen]) + prefix.network_address.packed in message
+        assert (ipaddress.ip_address(next_hop).packed in message) == (attributes is not None)
+
+
+def test_the_end_of_routes(protocol):
+    opened(protocol)
+    finish(protocol.new_eor(*family_of(4)))
+    assert protocol.router.recv(4096) == b"\xff" * 16 + bytes([0, 23, 2, 0, 0, 0, 0])
+
+
+def test_timers(protocol):
+    from exabgp.bgp.message import NOP
+    from exabgp.bgp.timer import ReceiveTimer, SendTimer
+
+    opened(protocol)
+    timer: Any = SendTimer(protocol.connection.session, protocol.negotiated.holdtime)
+    assert timer.keepalive == 30
+    assert not timer.need_ka()
+    timer.keepalive, timer.last_sent = 1, timer.last_sent - 2
+    assert timer.need_ka()
+    received: Any = ReceiveTimer(protocol.connection.session, protocol.negotiated.holdtime, 4, 0)
+    received.check_ka(SimpleNamespace(TYPE=NOP.TYPE))
+    received.last_read -= 100
+    with pytest.raises(Exception, match="Hold timer expired"):
+        received.check_ka(SimpleNamespace(TYPE=NOP.TYPE))
+
+
+def test_a_password_is_set_from_base64():
+    from exabgp.reactor.network.tcp import md5
+
+    assert list(inspect.signature(md5).parameters) == ["io", "ip", "port", "md5", "md5_base64"]
+    assert "md5_base64 is True" in inspect.getsource(md5)
+
+
+def test_the_restart_state_is_of_the_first_session():
+    from exabgp.reactor import protocol
+
+    assert "self.peer._restarted" in inspect.getsource(protocol)
+    assert _Owner(None)._restarted

@@ -13,6 +13,7 @@ import asyncio
 import logging
 from ipaddress import ip_address
 
+from bridgehead.objects.critical_pods import SYSTEM_CLASSES
 from bridgehead.storage import Key, StoreBroken
 
 from .errors import ApiStatus
@@ -29,7 +30,6 @@ from .resources.flowcontrol import (
     SUGGESTED_FLOW_SCHEMA_SPECS,
     SUGGESTED_PRIORITY_LEVEL_SPECS,
 )
-from .resources.priorityclasses import SYSTEM_CLASSES
 
 log = logging.getLogger(__name__)
 

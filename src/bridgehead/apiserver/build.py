@@ -77,6 +77,7 @@ class ApiParts:
     kubelets: KubeletAccess
     webhooks: WebhookClient
     aggregator: Aggregator
+    transport: Transport
     connections: Connections
     trimmer: Trimmer
     flow_control: FlowControl
@@ -241,7 +242,8 @@ def build_api(table: Sequence[Resource], store: Store, settings: ApiSettings) ->
 
     health = _health(store, not_shutting_down)
     discovery, openapi = Discovery(resources, (*health.paths, *_PATHS), settings.address), OpenApi(resources)
-    aggregator = Aggregator(registry, discovery, openapi, connections, Transport(settings.proxy_certificate))
+    transport = Transport(settings.proxy_certificate)
+    aggregator = Aggregator(registry, discovery, openapi, connections, transport)
     if settings.auditor is not None:
         settings.auditor.use_schema(schema)
     application = Application(
@@ -282,6 +284,7 @@ def build_api(table: Sequence[Resource], store: Store, settings: ApiSettings) ->
         kubelets,
         webhooks,
         aggregator,
+        transport,
         connections,
         trimmer,
         flow_control,

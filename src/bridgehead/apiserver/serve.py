@@ -10,7 +10,6 @@ import asyncio
 import logging
 import resource
 import socket
-import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from ipaddress import ip_address, ip_network
@@ -29,9 +28,10 @@ from .access.authentication import read_token_file
 from .access.tokens import ISSUER, TokenSettings
 from .bootstrap import ensure_system_objects, maintain_system_objects
 from .build import ApiSettings, build_api
+from .certificate_files import CertificateFiles, CertificateFollower
 from .handlers.issuer import JWKS_PATH
-from .http.server import ApiServer, open_listeners, parse_address, server_context
-from .proxying.aggregation.authentication import RequestHeaders, authentication_data, publish_authentication
+from .http.server import ApiServer, open_listeners, parse_address
+from .proxying.aggregation.authentication import RequestHeaders, publish_authentication
 from .proxying.aggregation.transport import ProxyCertificate
 from .registry.aggregated_roles import AggregatedRoles
 from .registry.expiry import expire_events
@@ -101,7 +101,8 @@ def _raise_descriptor_limit() -> None:
 
 async def _serve(options: ServeOptions) -> None:
     _raise_descriptor_limit()
-    context = _context(options)
+    certificates = _certificates(options)
+    follower, context = CertificateFollower(certificates), certificates.context()
     key = SigningKey.read(options.signing_key or options.service_account_keys[0])
     verification_keys = [one for path in options.service_account_keys for one in read_verification_keys(path)]
     users = read_token_file(options.token_file) if options.token_file else {}
@@ -110,7 +111,7 @@ async def _serve(options: ServeOptions) -> None:
     except ValueError as error:
         raise ValueError(f"--service-cluster-ip-range: {error}") from error
     encryption, auditor = _encryption(options), _auditor(options)
-    trusted = authentication_data(options.client_ca, _request_headers(options))
+    trusted = certificates.trusted()
     # The socket is opened before the store is read, so that clients of a restarting server wait instead of failing.
     listeners = open_listeners(options.listen, options.listen_fds)
     store = open_store(options.store, encryption)
@@ -120,8 +121,8 @@ async def _serve(options: ServeOptions) -> None:
         address = advertise or listeners[0].getsockname()[:2]
         settings = ApiSettings(
             key,
-            _kubelet_tls(options),
-            _proxy_certificate(options),
+            certificates.kubelets,
+            certificates.proxy,
             users=users,
             auditor=auditor,
             tokens=TokenSettings(options.issuers, options.audiences, verification_keys=tuple(verification_keys)),
@@ -141,6 +142,7 @@ async def _serve(options: ServeOptions) -> None:
             async with asyncio.TaskGroup() as tasks:
                 background = [
                     tasks.create_task(parts.definitions.run()),
+                    tasks.create_task(follower.run(server, parts.registry, parts.kubelets, parts.transport)),
                     tasks.create_task(expire_events(parts.registry)),
                     tasks.create_task(parts.flow_control.run()),
                     tasks.create_task(ServiceCidrs(parts.registry).run()),
@@ -171,16 +173,15 @@ async def _serve(options: ServeOptions) -> None:
             auditor.close()
 
 
-def _context(options: ServeOptions) -> ssl.SSLContext:
-    for path in (options.tls_certificate, options.tls_key, options.client_ca):
-        if path is not None:
-            path.read_bytes()  # raises an error that names the file; ssl's errors do not
-    try:
-        return server_context(options.tls_certificate, options.tls_key, options.client_ca)
-    except ssl.SSLError as error:
-        files = ", ".join(str(path) for path in (options.tls_certificate, options.tls_key, options.client_ca) if path)
-        why = f"not PEM, or not the certificate's key ({error.reason or error})"
-        raise ValueError(f"can't use the certificates ({files}): {why}") from error
+def _certificates(options: ServeOptions) -> CertificateFiles:
+    return CertificateFiles(
+        certificate=options.tls_certificate,
+        key=options.tls_key,
+        client_ca=options.client_ca,
+        request_headers=_request_headers(options),
+        kubelets=_kubelet_tls(options),
+        proxy=_proxy_certificate(options),
+    )
 
 
 def _encryption(options: ServeOptions) -> Encryption | None:
@@ -226,8 +227,6 @@ def _proxy_certificate(options: ServeOptions) -> ProxyCertificate | None:
         if certificate is not None or key is not None:
             raise ValueError("the proxy-client certificate and its key must be given together")
         return None
-    for path in (certificate, key):
-        path.read_bytes()  # raises an error that names the file; ssl's errors do not
     return ProxyCertificate(certificate, key)
 
 

@@ -23,4 +23,5 @@ def find_link(interface: str) -> str:
 
 def link_names(interfaces: frozenset[str]) -> frozenset[str]:
     """Return the names of links; what leads to no link now stays as it is, and no link has such a name."""
-    return frozenset(find_link(interface) or interface for interface in interfaces)
+    names = frozenset(find_link(interface) or interface for interface in interfaces)
+    return interfaces if names == interfaces else names  # one value for all addresses

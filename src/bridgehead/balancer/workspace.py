@@ -2,8 +2,8 @@
 
 A speaker that is killed removes nothing. Each speaker therefore holds a lock (flock) on its directory as long as it
 lives, and removes the directories without a lock when it starts. Child processes end with their speaker, except stopped
-ones (SIGSTOP), which would go on beside their successors one day: those whose command line names such a directory are
-killed.
+ones (SIGSTOP), which would go on beside their successors one day: those that work in such a directory, or whose command
+line names it, are killed.
 """
 
 from __future__ import annotations
@@ -15,13 +15,17 @@ import os
 import shutil
 import signal
 import tempfile
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from types import TracebackType
 
+from .processes import users_of
+
 log = logging.getLogger(__name__)
 
 _PREFIX = "bridgehead-speaker-"
+_KILL_SECONDS, _LOOK_SECONDS = 1.0, 0.01  # for killed processes to be gone
 
 
 class Workspace:
@@ -45,6 +49,11 @@ class Workspace:
             shutil.rmtree(self._root, ignore_errors=True)
             os.close(self._lock)
             self._root = None
+
+    @property
+    def root(self) -> Path | None:
+        """The directory; None before its first use."""
+        return self._root
 
     def make_directory(self, name: str) -> Path:
         """Return a new directory whose name begins with `name`. Raises OSError."""
@@ -77,13 +86,14 @@ def _sweep() -> None:
 
 
 def _kill_users(root: Path) -> None:
-    """Kill the processes whose command lines name files below a directory."""
-    needle = f"{root}/".encode()
-    for path in Path("/proc").glob("[0-9]*/cmdline"):
-        with contextlib.suppress(OSError):  # it has ended, or is another user's
-            if any(argument.startswith(needle) for argument in path.read_bytes().split(b"\0")):
-                log.warning("killing process %s, which a speaker has left that was killed", path.parent.name)
-                os.kill(int(path.parent.name), signal.SIGKILL)
+    """Kill the processes that a speaker has left, stopped ones too, and wait until they are gone."""
+    deadline = time.monotonic() + _KILL_SECONDS
+    while (users := list(users_of(str(root)))) and time.monotonic() < deadline:
+        log.warning("killing processes %s, which a speaker has left that was killed", users)
+        for pid in users:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        time.sleep(_LOOK_SECONDS)
 
 
 def _own_roots() -> Iterator[Path]:

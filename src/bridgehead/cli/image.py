@@ -11,10 +11,11 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import socket
 import sys
 import tarfile
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Annotated, BinaryIO, Final, Literal, cast
 
@@ -98,12 +99,28 @@ def _list(files: LabFiles) -> None:
 
 
 def _pull(files: LabFiles, references: list[Reference]) -> None:
-    from bridgehead.images.service import configuration, process
+    from bridgehead.images.service import configuration, process, user_process
+    from bridgehead.images.service.shared_blobs import SharedBlobs
+    from bridgehead.images.service.user_client import UserClient
 
     # Before the change of ids: Docker's configuration is the user's.
     config = configuration.read_config(files.registries, {reference.registry for reference in references})
-    store = _open(files)
-    asyncio.run(process.pull_all(config, store, references, _report))
+    blobs = registry.find_shared_blobs(files)
+    requests, user = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+
+    def pull(store: ContentStore) -> None:
+        requests.close()
+        shared = SharedBlobs(UserClient(user), store) if blobs is not None else None
+        asyncio.run(process.pull_all(config, store, references, _report, shared))
+
+    def attend(child: int) -> int:
+        user.close()
+        if not files.content.is_dir():  # of a lab that last ran before there were content stores: the child makes it
+            return _wait(child)
+        os.chdir(files.content)
+        return user_process.serve(user_process.UserFiles(files.registries, blobs), requests, child)
+
+    _do_in_child(files, pull, attend)
 
 
 def _report(text: str, *, is_final: bool) -> None:
@@ -151,13 +168,24 @@ def _save(files: LabFiles, names: list[str], output: str) -> None:
 
     if not output:
         raise LabError("`image save` needs --output FILE")
-    # To open the store is to give up the user's rights, so the file comes first. It may be an earlier archive.
-    with open(output, "ab") as file:
-        store = _open(files)
-        _refuse([name for name in names if store.find(_parse(name).key) is None])
-        if os.fstat(file.fileno()).st_size:
-            file.truncate(0)
-        archives.save(store, names, file)
+    path = Path(output)
+    is_new = not path.exists()
+    # The file may be an earlier archive, which stays unless all images are there.
+    with open(path, "ab") as file:
+
+        def write(store: ContentStore) -> None:
+            _refuse([name for name in names if store.find(_parse(name).key) is None])
+            if os.fstat(file.fileno()).st_size:
+                file.truncate(0)
+            archives.save(store, names, file)
+            file.flush()
+
+        try:
+            _do_in_child(files, write)
+        except LabError:
+            if is_new:
+                path.unlink(missing_ok=True)
+            raise
 
 
 def _remove(files: LabFiles, references: list[Reference]) -> None:
@@ -184,38 +212,55 @@ def _build(files: LabFiles, directories: list[Path], tag: str, file: str, argume
         with tempfile.TemporaryDirectory(prefix="bridgehead-build-") as temporary:
             bases, archive = Path(temporary) / "bases.tar", Path(temporary) / "image.tar"
             wanted = building.named_images(dockerfile.read_text("utf-8", "replace"), arguments)
-            _save_in_child(files, wanted, bases)
+            _save_bases(files, wanted, bases)
             building.build(directory, dockerfile, arguments, bases, archive)
             built = opened.enter_context(open(archive, "rb"))
         for record in archives.load(_open(files), built, tag):
             sys.stdout.write(f"{record.name}\n")
 
 
-def _save_in_child(files: LabFiles, references: list[Reference], path: Path) -> None:
-    """Write those of the images that the store has to an archive, in a child that gives up the user's rights.
-
-    Without such images the file is empty. Raises `LabError`.
-    """
+def _save_bases(files: LabFiles, references: list[Reference], path: Path) -> None:
+    """Write those of the images that the store has to an archive, an empty file without any. Raises `LabError`."""
     from bridgehead.images import archives
 
     with open(path, "wb") as file:
-        pid = os.fork()
-        if pid == 0:
-            status = 1
-            try:
-                store = _open(files)
-                if names := [str(each) for each in references if store.find(each.key) is not None]:
-                    archives.save(store, names, file)
-                    file.flush()
-                status = 0
-            except (ImageError, LabError) as error:
-                sys.stderr.write(f"bridgehead: {error}\n")
-                sys.stderr.flush()
-            finally:
-                os._exit(status)
-        _, status = os.waitpid(pid, 0)
+
+        def write(store: ContentStore) -> None:
+            if names := [str(each) for each in references if store.find(each.key) is not None]:
+                archives.save(store, names, file)
+                file.flush()
+
+        _do_in_child(files, write)
+
+
+def _wait(child: int) -> int:
+    return os.waitpid(child, 0)[1]
+
+
+def _do_in_child(files: LabFiles, work: Callable[[ContentStore], None], attend: Callable[[int], int] = _wait) -> None:
+    """Open the store in a child, which gives up the user's rights by that; this process keeps them.
+
+    `attend` returns the child's exit status after its end. Raises `LabError` with the child's reason.
+    """
+    reading, writing = os.pipe2(os.O_CLOEXEC)
+    pid = os.fork()
+    if pid == 0:
+        status = 1
+        try:
+            work(_open(files))
+            status = 0
+        except (ImageError, LabError) as error:
+            os.write(writing, str(error).encode())
+        except OSError as error:
+            os.write(writing, f"{error.filename or 'the image store'}: {error.strerror}".encode())
+        finally:
+            os._exit(status)
+    os.close(writing)
+    status = attend(pid)
+    with open(reading, encoding="utf-8", errors="replace") as answer:
+        reason = answer.read()
     if status:
-        raise LabError(f"the images of {files.root} cannot be read")
+        raise LabError(reason or f"the images of {files.root} cannot be read")
 
 
 def _refuse(missing: list[str]) -> None:

@@ -197,9 +197,18 @@ def _start(
             lock_fd=lock,
             run_part=cli.main,
             preload=cli.preload,
+            puller=puller_program(),
             prepare=partial(_prepare, config, files, owner),
         )
     return config
+
+
+def puller_program() -> tuple[str, ...]:
+    """Return the first arguments of the puller's program. The program finds the modules of this process, and none in
+    its working directory, which is the lab's."""
+    paths = [os.path.abspath(path) for path in sys.path if path]
+    run = f"sys.path[:] = {paths!r}; runpy.run_module('bridgehead.cli.puller', run_name='__main__')"
+    return sys.executable, "-I", "-c", f"import runpy, sys; {run}"
 
 
 def _prepare(config: LabConfig, files: LabFiles, owner: tuple[int, int] | None) -> None:

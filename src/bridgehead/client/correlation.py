@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from dataclasses import dataclass
-from typing import Generic, TypeVar
+from typing import Generic, NamedTuple, TypeVar
 
 from bridgehead.objects.meta import ObjectReference
 
@@ -47,14 +47,21 @@ class CorrelatedEvent:
 
 @dataclass(slots=True)
 class _Bucket:
+    about: ObjectReference  # without version and field; one value for all that is kept of an object
     tokens: float
     at: float
 
 
-@dataclass(slots=True)
-class _Fold:
-    messages: set[str]
+class _Fold(NamedTuple):
+    messages: tuple[str, ...]
     begun: float
+
+
+class _Series(NamedTuple):
+    """`number` Events that are written as one. `first`: when the first of them happened, which its name is made of."""
+
+    number: int
+    first: float
 
 
 class Correlator:
@@ -63,44 +70,41 @@ class Correlator:
     def __init__(self) -> None:
         self._buckets: _Recent[ObjectReference, _Bucket] = _Recent()
         self._folds: _Recent[tuple[ObjectReference, str, str], _Fold] = _Recent()
-        self._events: _Recent[tuple[ObjectReference, str, str, str], CorrelatedEvent] = _Recent()
+        self._series: _Recent[tuple[ObjectReference, str, str, str], _Series] = _Recent()
 
     def correlate(self, occurrence: Occurrence) -> CorrelatedEvent | None:
         """Return the Event to write; None when the object has caused too many events."""
-        about = _without_version(occurrence.about)
-        if not self._has_token(_without_field(about), occurrence.at):
+        about, at = occurrence.about, occurrence.at
+        bucket = self._bucket(_reference(about), at)
+        if bucket.tokens < 1:
             return None
-        kind = (about, occurrence.type, occurrence.reason)
+        bucket.tokens -= 1
+        counted = _reference(about, about.field_path) if about.field_path else bucket.about
+        kind = (counted, occurrence.type, occurrence.reason)
         fold = self._folds.get(kind)
-        if fold is None or occurrence.at - fold.begun > FOLD_SECONDS:
-            fold = _Fold(set(), occurrence.at)
-        fold.messages.add(occurrence.message)
-        self._folds.put(kind, fold)
+        if fold is None or at - fold.begun > FOLD_SECONDS:
+            fold = _Fold((), at)
+        if occurrence.message not in fold.messages:
+            fold = fold._replace(messages=(*fold.messages, occurrence.message))
         is_folded = len(fold.messages) >= FOLD_AFTER
         if is_folded:
-            fold.messages.pop()  # only their number counts from now on
-            occurrence = Occurrence(
-                occurrence.about, occurrence.type, occurrence.reason, FOLDED_PREFIX + occurrence.message, occurrence.at
-            )
+            fold = fold._replace(messages=fold.messages[1:])  # only their number counts from now on
+            occurrence = Occurrence(about, occurrence.type, occurrence.reason, FOLDED_PREFIX + occurrence.message, at)
+        self._folds.put(kind, fold)
         identity = (*kind, "" if is_folded else occurrence.message)
-        before = self._events.get(identity)
-        if before is None:
-            name = f"{about.name}.{int(occurrence.at * 1e9):x}"
-            event = CorrelatedEvent(occurrence, name, about.namespace or "default", 1, occurrence.at)
-        else:
-            event = CorrelatedEvent(occurrence, before.name, before.namespace, before.count + 1, before.first)
-        self._events.put(identity, event)
-        return event
+        before = self._series.get(identity) or _Series(0, at)
+        series = _Series(before.number + 1, before.first)
+        self._series.put(identity, series)
+        name = f"{about.name}.{int(series.first * 1e9):x}"
+        return CorrelatedEvent(occurrence, name, about.namespace or "default", series.number, series.first)
 
-    def _has_token(self, about: ObjectReference, at: float) -> bool:
-        bucket = self._buckets.get(about) or _Bucket(BURST, at)
+    def _bucket(self, about: ObjectReference, at: float) -> _Bucket:
+        """Return the bucket of an object, with the tokens that it has now."""
+        bucket = self._buckets.get(about) or _Bucket(about, BURST, at)
         bucket.tokens = min(BURST, bucket.tokens + max(0.0, at - bucket.at) / SECONDS_PER_TOKEN)
         bucket.at = at
-        self._buckets.put(about, bucket)
-        if bucket.tokens < 1:
-            return False
-        bucket.tokens -= 1
-        return True
+        self._buckets.put(bucket.about, bucket)
+        return bucket
 
 
 K = TypeVar("K")
@@ -122,20 +126,13 @@ class _Recent(Generic[K, V]):
             self._items.popitem(last=False)
 
 
-def _without_version(about: ObjectReference) -> ObjectReference:
+def _reference(about: ObjectReference, field_path: str = "") -> ObjectReference:
+    """Return the reference without the object's version, to another field of it."""
     return ObjectReference(
         api_version=about.api_version,
         kind=about.kind,
         name=about.name,
         namespace=about.namespace,
         uid=about.uid,
-        field_path=about.field_path,
-    )
-
-
-def _without_field(about: ObjectReference) -> ObjectReference:
-    if not about.field_path:
-        return about
-    return ObjectReference(
-        api_version=about.api_version, kind=about.kind, name=about.name, namespace=about.namespace, uid=about.uid
+        field_path=field_path,
     )

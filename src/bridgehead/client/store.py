@@ -99,14 +99,15 @@ class ObjectStore(Generic[T]):
 
 
 class _Index(Generic[T]):
-    """Keys of objects by indexed value, in the order of their addition."""
+    """Keys of objects by indexed value, in the order of their addition. A single key needs no dict: most have one."""
 
     def __init__(self, function: IndexFunction[T]) -> None:
         self._function = function
-        self._keys: dict[str, dict[ObjectKey, None]] = {}
+        self._keys: dict[str, ObjectKey | dict[ObjectKey, None]] = {}
 
     def keys(self, value: str) -> Iterable[ObjectKey]:
-        return self._keys.get(value, ())
+        found = self._keys.get(value, {})
+        return (found,) if isinstance(found, ObjectKey) else found
 
     def add(self, key: ObjectKey, obj: T) -> None:
         self._move(key, (), self._function(obj))
@@ -122,9 +123,14 @@ class _Index(Generic[T]):
         for value in before:
             if value not in after:
                 keys = self._keys[value]
-                del keys[key]
-                if not keys:
+                if isinstance(keys, dict) and len(keys) > 1:
+                    del keys[key]
+                else:
                     del self._keys[value]
         for value in after:
             if value not in before:
-                self._keys.setdefault(value, {})[key] = None
+                found = self._keys.setdefault(value, key)
+                if isinstance(found, dict):
+                    found[key] = None
+                elif found != key:
+                    self._keys[value] = {found: None, key: None}

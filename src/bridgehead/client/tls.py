@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import ssl
-import tempfile
 import weakref
 from asyncio import sslproto
 from typing import Any
+
+from bridgehead.tls_certificates import load_certificate
 
 from .errors import ConfigError
 from .kubeconfig import ClientConfig
 
 # asyncio allocates a zeroed buffer of this size, by default 256 KiB, for each TLS connection and keeps it until the
-# connection ends. It never uses more of the buffer than one read of the socket returns.
-sslproto.SSLProtocol.max_size = 64 * 1024
+# connection ends. Most connections are idle watches. No TLS record is longer, so bigger buffers save only calls.
+sslproto.SSLProtocol.max_size = 16 * 1024
 
 
 def client_context(config: ClientConfig) -> ssl.SSLContext:
@@ -29,10 +30,7 @@ def client_context(config: ClientConfig) -> ssl.SSLContext:
         else:
             context.load_default_certs()
         if config.client_certificate is not None and config.client_key is not None:
-            with tempfile.NamedTemporaryFile(suffix=".pem") as pem:  # OpenSSL reads a key from a file only
-                pem.write(config.client_certificate + b"\n" + config.client_key)
-                pem.flush()
-                context.load_cert_chain(pem.name)
+            load_certificate(context, config.client_certificate + b"\n" + config.client_key)
     except (ssl.SSLError, ValueError) as error:
         raise ConfigError(f"{config.server}: a certificate or key in the kubeconfig is damaged: {error}") from error
     return context

@@ -5,7 +5,7 @@ Pure: no I/O, no clock, no randomness.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -43,8 +43,20 @@ def status_patch(current: Part, wanted: Part, always: Sequence[str] = ()) -> dic
         return None
     before: dict[str, Any] = msgspec.to_builtins(current)
     after: dict[str, Any] = msgspec.to_builtins(wanted)
-    patch = {key: value for key, value in after.items() if before.get(key) != value}
-    patch.update({key: None for key in before if key not in after})
+    patch = _merge_patch(before, after)
     for key in always:
         patch[key] = after.get(key, 0)
+    return patch
+
+
+def _merge_patch(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the merge patch between two objects. Objects in them are merged, too, so a patch of one is a patch."""
+    patch: dict[str, Any] = {key: None for key in before if key not in after}
+    for key, value in after.items():
+        old = before.get(key)
+        if isinstance(value, dict) and isinstance(old, dict):
+            if changes := _merge_patch(old, value):
+                patch[key] = changes
+        elif key not in before or old != value:
+            patch[key] = value
     return patch

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Mapping, Sequence
-from typing import Final
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from typing import Final, Protocol
 
 import msgspec
 
@@ -34,24 +34,43 @@ class Progress(msgspec.Struct):
     total: int = 0
 
 
+class BlobSharing(Protocol):
+    """Blobs that the user's labs share; its calls block."""
+
+    def fetch(self, descriptor: Descriptor) -> bool: ...
+
+    def add(self, descriptors: Iterable[Descriptor]) -> None: ...
+
+
 class Puller:
     """Pulls images to `store`.
 
     `hosts` are the configured endpoints by registry ("_default" for all others); pulls use what it is set to then.
+    `shared` has layers that the user's other labs have downloaded.
     """
 
     def __init__(
-        self, store: ContentStore, transport: Transport, hosts: Mapping[str, Sequence[Endpoint]] | None = None
+        self,
+        store: ContentStore,
+        transport: Transport,
+        hosts: Mapping[str, Sequence[Endpoint]] | None = None,
+        shared: BlobSharing | None = None,
     ) -> None:
         self._store = store
         self._transport = transport
         self.hosts = hosts or {}
+        self._shared = shared
+        self._sharing: set[asyncio.Task[None]] = set()
         self._layers: dict[str, asyncio.Lock] = {}  # by diff_id: two images can have one layer
         self._unpacking = asyncio.Semaphore(_UNPACKS_AT_ONCE)
 
     def check_reachable(self, reference: Reference) -> None:
         """Raises `Unreachable` for an image that cannot be pulled at present, without sending anything."""
         self._repository(reference, None).check_reachable()
+
+    async def finish(self) -> None:
+        """Wait until the layers that were downloaded are shared."""
+        await asyncio.gather(*self._sharing)
 
     async def pull(
         self,
@@ -112,7 +131,7 @@ class Puller:
             config = documents.parse_config(self._store.read_blob(document.config.digest), len(document.layers))
             documents.check_platform(config, documents.this_platform())
             diff_ids = config.rootfs.diff_ids or ()
-            await self._fetch_layers(repository, document.layers, diff_ids, progress, on_progress)
+            downloaded = await self._fetch_layers(repository, document.layers, diff_ids, progress, on_progress)
             record = ImageRecord(
                 name=reference.key,
                 digest=top.digest,
@@ -123,7 +142,14 @@ class Puller:
                 restricted_to=restricted_to,
             )
             self._store.add_pulled(record)
-            return record
+        self._share(downloaded)
+        return record
+
+    def _share(self, layers: Collection[Descriptor]) -> None:
+        if self._shared is not None and layers:
+            task = asyncio.create_task(asyncio.to_thread(self._shared.add, layers))
+            self._sharing.add(task)  # the event loop keeps no reference
+            task.add_done_callback(self._sharing.discard)
 
     def _check_room(self, manifest: Manifest) -> None:
         """Raises `StoreFailed` when the download alone would fill the disk."""
@@ -137,7 +163,9 @@ class Puller:
         diff_ids: Sequence[str],
         progress: Progress,
         on_progress: OnProgress,
-    ) -> None:
+    ) -> list[Descriptor]:
+        """Returns the layers that were downloaded, and are in no other lab's store perhaps."""
+        downloaded = []
         slots = asyncio.Semaphore(_LAYERS_AT_ONCE)
 
         def count(size: int) -> None:
@@ -146,7 +174,9 @@ class Puller:
 
         async def fetch(layer: Descriptor, diff_id: str) -> None:
             async with slots, self._layers.setdefault(diff_id, asyncio.Lock()):
-                await self._fetch_blob(repository, layer, count)
+                if not await self._find_shared(layer, count):
+                    await self._fetch_blob(repository, layer, count)
+                    downloaded.append(layer)
                 await self._unpack(layer, diff_id)
 
         try:
@@ -160,12 +190,23 @@ class Puller:
                 lock = self._layers.get(diff_id)
                 if lock is not None and not lock.locked():
                     del self._layers[diff_id]
+        return downloaded
+
+    async def _find_shared(self, layer: Descriptor, count: Callable[[int], None]) -> bool:
+        """Return whether the store has a layer, or has it now from the user's other labs."""
+        is_there = self._store.has_blob(layer) or (
+            self._shared is not None and await asyncio.to_thread(self._shared.fetch, layer)
+        )
+        if is_there:
+            count(layer.size)
+        return is_there
 
     async def _fetch_blob(self, repository: Repository, descriptor: Descriptor, count: Callable[[int], None]) -> None:
         if self._store.has_blob(descriptor):
             count(descriptor.size)
             return
         with self._store.open_partial(descriptor.digest) as partial:
+            await asyncio.to_thread(partial.resume)
             if partial.size > descriptor.size:
                 partial.restart()
             counted = 0

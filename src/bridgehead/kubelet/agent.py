@@ -117,15 +117,18 @@ class Kubelet:
                 addresses.claim(uid, sandbox.ips)
             addresses.continue_after(read_last_addresses(settings.root))
             await reporter.register()
-            if reason := (await self.runtime.find_features()).limits:
-                reporter.warn_of_limits(reason)
+            features = await self.runtime.find_features()
+            if features.limits:
+                reporter.warn_of_limits(features.limits)
+            if features.copies:
+                reporter.warn_of_copies(features.copies)
             self._tasks.create_task(reporter.run())
             if self._puller is not None:
                 collector = ImageCollector(settings, self.runtime, self._puller, reporter.record)
                 self._tasks.create_task(collector.run())
             self._tasks.create_task(self._services.run())
             await self._services.wait_synced()  # a container's environment names every Service
-            self._static.scan()
+            await self._static.scan()
             self._pods.on_change(self._pod_changed)
             self._tasks.create_task(self._pods.run())
             await self._pods.wait_synced()
@@ -133,7 +136,11 @@ class Kubelet:
             await self._remove_orphans(node)
             self._tasks.create_task(self._relist_periodically())
             evictions = StorageEvictions(
-                settings, self.runtime, lambda: list(self._workers.values()), node.volumes.empty_dir
+                settings,
+                self.runtime,
+                lambda: list(self._workers.values()),
+                node.volumes.empty_dir,
+                node.volumes.container_directory,
             )
             self._tasks.create_task(evictions.run())
 

@@ -62,6 +62,7 @@ def launch(
     lock_fd: int,
     run_part: RunPart,
     preload: Preload,
+    puller: Sequence[str],
     prepare: Callable[[], None],
 ) -> None:
     """Start the lab's first process and return when it has built the lab's network. Raises `StartFailed`.
@@ -69,9 +70,10 @@ def launch(
     `id_map` is the map of the lab's user namespace; None for no user namespace, so that the lab's root is the
     machine's. `api_socket` listens on the host's loopback and is passed to init. `lock_fd` holds the lock of the state
     directory and stays open in init. `run_part(argv)` runs one part in the calling process; `preload(lines)` loads the
-    code that these command lines need. `prepare()` is called meanwhile in this process; no part starts before it has
-    returned, and its exceptions are raised here. The caller must have no other threads. SIGINT, SIGTERM and SIGHUP are
-    blocked meanwhile: after the return, or the exception, the caller can stop the lab.
+    code that these command lines need. `puller` is the program that pulls images (see `fork_puller`). `prepare()` is
+    called meanwhile in this process; no part starts before it has returned, and its exceptions are raised here. The
+    caller must have no other threads. SIGINT, SIGTERM and SIGHUP are blocked meanwhile: after the return, or the
+    exception, the caller can stop the lab.
     """
     held = signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGINT, signal.SIGTERM, signal.SIGHUP))
     cgroup = None
@@ -91,7 +93,7 @@ def launch(
                 log_fd = os.open(files.log("init"), os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW, 0o600)
                 inherited = _Inherited(api_socket, lock_fd, log_fd, writer, prepared, shown, cgroup, lack_of_cgroup)
                 pid = _fork_init(config, files, id_map, held, inherited, run_part, preload)
-                fork_puller(config, files, id_map, pid)
+                fork_puller(config, files, id_map, pid, puller)
                 # Recorded here, not by `up`, so that the lab can be found and stopped even if `up` is killed.
                 running = RunningLab(
                     config=config, init_pid=pid, started_at=time.time(), cgroup=cgroup.directory if cgroup else ""

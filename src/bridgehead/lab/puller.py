@@ -1,47 +1,66 @@
 """The process beside the lab that pulls images for its nodes: in the machine's network, with the lab's ids.
 
-Forked by the process that starts the lab, before it ends. The process only waits, with the rights of the user who
-started the lab. When a node asks for an image, a child loads its code, gives up these rights, and answers this and all
-later requests; after its death the next request starts another one. For each pull it has the first process read the
-user's configuration. Both end with the lab's first process.
+Forked by the process that starts the lab, before it ends, and replaced by a small program that only waits, with the
+rights of the user who started the lab (`waiting`). When a node asks for an image, the puller's program replaces that.
+A child of it gives up these rights, and answers this and all later requests; after its death the next request starts
+another one. Its parent reads the user's configuration for it, and has the blobs that the user's labs share
+(`user_process`). All end with the lab's first process.
 """
 
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import logging
 import os
 import select
 import signal
 import socket
+import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final, NoReturn
 
+import msgspec
+
 from bridgehead.images.errors import ImageError
+from bridgehead.images.service import user_process
 from bridgehead.images.service.client import SOCKET
+from bridgehead.images.service.user_process import UserFiles
 from bridgehead.images.store import collection
+from bridgehead.images.store.blob_cache import UNUSED_SECONDS, BlobCache
 from bridgehead.images.store.content import ContentStore
 from bridgehead.network import syscalls
 
-from . import user_namespace
+from . import registry, user_namespace, waiting
 from .ids import IdMap
 from .plan import LabConfig, LabFiles
 
 log = logging.getLogger(__name__)
 
 _PAUSE_SECONDS: Final = 1.0  # after the death of a child
-_READERS_AT_ONCE: Final = 8
-_MAX_REQUEST: Final = 1024  # bytes
 _HERE: Final = Path()  # the content store is the working directory, because the lab's ids may not pass the way to it
 
 
-def fork_puller(config: LabConfig, files: LabFiles, id_map: IdMap | None, init_pid: int) -> None:
-    """Fork the process. `init_pid` is the lab's first process. The caller must have no other threads."""
+class Puller(msgspec.Struct, frozen=True):
+    """The lab that a puller works for, as its program gets it. `root` is the state directory."""
+
+    name: str
+    root: str
+    offline: bool
+    id_map: IdMap | None
+
+
+def fork_puller(
+    config: LabConfig, files: LabFiles, id_map: IdMap | None, init_pid: int, program: Sequence[str]
+) -> None:
+    """Fork the process. `init_pid` is the lab's first process, `program` the path and the first arguments of a program
+    that calls `serve` with its last argument. The caller must have no other threads."""
     lab = os.pidfd_open(init_pid)
     try:
         if os.fork() == 0:
             try:
-                _run(config, files, id_map, lab)
+                _wait(Puller(config.name, str(files.root), config.offline, id_map), lab, program)
             except BaseException:  # forked: must not return into the command's stack
                 log.exception("the puller ends")
             finally:
@@ -50,23 +69,42 @@ def fork_puller(config: LabConfig, files: LabFiles, id_map: IdMap | None, init_p
         os.close(lab)
 
 
-def _run(config: LabConfig, files: LabFiles, id_map: IdMap | None, lab: int) -> None:
+def _wait(puller: Puller, lab: int, program: Sequence[str]) -> NoReturn:
+    """Prepare the process, and replace it by the program that waits."""
     os.setsid()
+    files = LabFiles(Path(puller.root))
     # O_NOFOLLOW: the directory belongs to the lab, which could have put a link there.
     output = os.open(files.log("puller"), os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW, 0o600)
     null = os.open(os.devnull, os.O_RDONLY)
-    for descriptor, stream in ((null, 0), (output, 1), (output, 2)):
-        os.dup2(descriptor, stream)
-    os.dup2(lab, 3)
-    lab = 3
-    os.closerange(4, os.sysconf("SC_OPEN_MAX"))
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_SETMASK, set())
-    syscalls.set_process_name("bridgehead-pull", f"bridgehead-puller {config.name}")
     os.chdir(files.content)
-    _collect(id_map)
-    listener = _listen(id_map)
+    _collect(puller.id_map, registry.find_shared_blobs(files))
+    inherited = (null, output, output, lab, _listen(puller.id_map).detach())
+    _inherit(inherited)
+    argument = msgspec.json.encode(puller).decode()
+    os.execv(sys.executable, [sys.executable, "-I", "-S", waiting.__file__, *program, argument])
+
+
+def _inherit(descriptors: Sequence[int]) -> None:
+    """Make `descriptors` 0, 1, 2 and so on, for the program that replaces this one, and close all others."""
+    copies = [fcntl.fcntl(descriptor, fcntl.F_DUPFD, len(descriptors)) for descriptor in descriptors]
+    for number, copy in enumerate(copies):
+        os.dup2(copy, number)
+    os.closerange(len(descriptors), os.sysconf("SC_OPEN_MAX"))
+
+
+def serve(argument: str) -> NoReturn:
+    """Run the puller in this process, whose working directory and descriptors are those of `waiting`, until its lab
+    ends. `argument` is the program's last one."""
+    puller = msgspec.json.decode(argument, type=Puller)
+    syscalls.set_process_name("bridgehead-pull", f"bridgehead-puller {puller.name}")
+    lab, listener = waiting.LAB, socket.socket(fileno=waiting.LISTENER)
+    files = LabFiles(Path(puller.root))
+    shared = registry.find_shared_blobs(files)
+    for descriptor in (lab, waiting.LISTENER):
+        os.set_inheritable(descriptor, False)
     while not _has_ended(lab):
         select.select([listener.fileno(), lab], [], [])
         if _has_ended(lab):
@@ -75,9 +113,9 @@ def _run(config: LabConfig, files: LabFiles, id_map: IdMap | None, lab: int) -> 
         pid = os.fork()
         if pid == 0:
             requests.close()
-            _serve(config, id_map, listener, lab, reading)
+            _serve(puller, listener, lab, reading, has_shared=shared is not None)
         reading.close()
-        status = _serve_configuration(files, requests, pid)
+        status = user_process.serve(UserFiles(files.registries, shared), requests, pid)
         requests.close()
         if not _has_ended(lab, _PAUSE_SECONDS):
             log.warning("the puller ended with status %d; the next request starts it again", status)
@@ -89,74 +127,36 @@ def _has_ended(lab: int, seconds: float = 0) -> bool:
     return bool(select.select([lab], [], [], seconds)[0])
 
 
-def _serve_configuration(files: LabFiles, requests: socket.socket, puller: int) -> int:
-    """Have the configuration read for the process `puller`, in a child for each request, until that process has ended.
-
-    Returns its exit status, as waitpid(2).
-    """
-    children = {os.pidfd_open(puller): puller}
-    while True:
-        awaited = [requests.fileno(), *children] if len(children) <= _READERS_AT_ONCE else [*children]
-        for ready in select.select(awaited, [], [])[0]:
-            if ready in children:
-                _, status = os.waitpid(children.pop(ready), 0)
-                os.close(ready)
-                if puller not in children.values():
-                    for descriptor, pid in children.items():  # nobody reads their answers any more
-                        os.kill(pid, signal.SIGKILL)
-                        os.waitpid(pid, 0)
-                        os.close(descriptor)
-                    return status
-            elif (reader := _read_configuration(files, requests)) is not None:
-                children[os.pidfd_open(reader)] = reader
-
-
-def _read_configuration(files: LabFiles, requests: socket.socket) -> int | None:
-    """Answer one request in a child; returns its process id, None for a request that is none."""
-    registry, descriptors, _, _ = socket.recv_fds(requests, _MAX_REQUEST, 1)
-    if not descriptors:
-        return None
-    [descriptor] = descriptors
-    pid = os.fork()
-    if pid == 0:
-        try:
-            from bridgehead.images.service import configuration
-
-            # A relative entry of PATH, by which credential helpers are found, must not lead to the lab's files.
-            os.chdir("/")
-            configuration.write_config(files.registries, registry.decode("utf-8", "replace"), descriptor)
-        except BaseException:  # forked: must not return into the parent's stack
-            log.exception("the configuration of registries cannot be read")
-        finally:
-            os._exit(0)
-    os.close(descriptor)
-    return pid
-
-
-def _serve(
-    config: LabConfig, id_map: IdMap | None, listener: socket.socket, lab: int, parent: socket.socket
-) -> NoReturn:
-    """Answer requests in this forked process until the lab ends. `parent` answers for the user's configuration."""
+def _serve(puller: Puller, listener: socket.socket, lab: int, parent: socket.socket, *, has_shared: bool) -> NoReturn:
+    """Answer requests in this forked process until the lab ends. `parent` has the user's configuration and shared
+    blobs."""
     try:
         from bridgehead.images.service import process
         from bridgehead.images.service.configuration_reader import ConfigurationReader
+        from bridgehead.images.service.shared_blobs import SharedBlobs
+        from bridgehead.images.service.user_client import UserClient
 
-        if id_map is not None:
-            user_namespace.enter(user_namespace.make(id_map))
-        process.run(ConfigurationReader(parent).find, _HERE, listener, lab, is_offline=config.offline)
+        if puller.id_map is not None:
+            user_namespace.enter(user_namespace.make(puller.id_map))
+        user, store = UserClient(parent), ContentStore(_HERE)
+        shared = SharedBlobs(user, store) if has_shared else None
+        process.run(ConfigurationReader(user).find, store, listener, lab, is_offline=puller.offline, shared=shared)
     except BaseException:  # forked: must not return into the parent's stack
         log.exception("the puller ends")
     finally:
         os._exit(1)
 
 
-def _collect(id_map: IdMap | None) -> None:
-    """Remove what no image needs, as no container of the lab runs yet. In a child with the lab's ids."""
+def _collect(id_map: IdMap | None, shared: Path | None) -> None:
+    """Remove what no image needs, as no container of the lab runs yet. In a child with the lab's ids, and before with
+    the user's, for the blobs that labs share."""
     if not any((_HERE / name).exists() for name in ("layers", "ingest")):
         return
     pid = os.fork()
     if pid == 0:
         try:
+            if shared is not None:
+                BlobCache(shared).trim(UNUSED_SECONDS)
             if id_map is not None:
                 user_namespace.enter(user_namespace.make(id_map))
             removed = collection.collect(ContentStore(_HERE))

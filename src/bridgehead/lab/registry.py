@@ -67,6 +67,11 @@ def find_files(name: str, state_dir: Path | None) -> LabFiles:
     return LabFiles(Path(os.path.realpath(state_dir or state_home() / name)))
 
 
+def find_shared_blobs(files: LabFiles) -> Path | None:
+    """Return the cache of blobs that the user's labs in the default directory share, None for a lab elsewhere."""
+    return files.root.parent / ".blobs" if _is_in_default_directory(files) else None
+
+
 def check_directory(files: LabFiles) -> None:
     """Raise `LabError` when the directory contains other files than a lab's, which `down --delete` must not remove.
 

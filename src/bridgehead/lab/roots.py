@@ -24,7 +24,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
-from bridgehead.kubelet.runtimes.isolation import cgroups, descriptor_paths, host_files, rootfs
+from bridgehead.kubelet.runtimes.isolation import cgroups, descriptor_paths, host_files, rootfs, tree_copy
 from bridgehead.network import syscalls
 
 from .plan import LabFiles, NodePlan
@@ -209,13 +209,17 @@ def _start_copying_etc(target: str) -> subprocess.Popen[bytes]:
 
 
 def _overlay_etc(target: str) -> None:
-    """Mount the lab's /etc, below a layer of the node's own that is in memory."""
+    """Mount the lab's /etc, below a layer of the node's own that is in memory; a copy where overlays are refused."""
     layers = "/tmp"  # the lab's own /tmp, covered for a moment
     syscalls.mount("tmpfs", layers, "tmpfs", syscalls.MS_NOSUID | syscalls.MS_NODEV, "mode=755")
     for name in ("upper", "work"):
         os.mkdir(f"{layers}/{name}")
     data = f"lowerdir=/etc,upperdir={layers}/upper,workdir={layers}/work"
-    syscalls.mount("overlay", target, "overlay", syscalls.MS_NOSUID | syscalls.MS_NODEV, data)
+    try:
+        syscalls.mount("overlay", target, "overlay", syscalls.MS_NOSUID | syscalls.MS_NODEV, data)
+    except OSError:
+        tree_copy.copy_directory("/etc", f"{layers}/upper")
+        syscalls.mount(f"{layers}/upper", target, flags=syscalls.MS_BIND)
     syscalls.umount(layers, syscalls.MNT_DETACH)
 
 

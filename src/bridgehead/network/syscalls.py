@@ -2,7 +2,7 @@
 
 The flags that callers pass are here too, as `os` has those of open(2). Every function raises OSError with the name of
 the call. Source: unshare(2), setns(2), mount(2), open_tree(2), move_mount(2), mount_setattr(2), openat2(2),
-pivot_root(2), prctl(2), capset(2), keyctl(2), inotify(7).
+pivot_root(2), syncfs(2), prctl(2), capset(2), keyctl(2), inotify(7).
 """
 
 from __future__ import annotations
@@ -97,6 +97,7 @@ __all__ = [
     "set_parent_death_signal",
     "set_process_name",
     "setns",
+    "sync_file_system",
     "umount",
     "unshare",
     "watch_inode",
@@ -278,6 +279,11 @@ def attach_mount(mount: int, target: int) -> None:
 
 class _OpenHow(ctypes.Structure):
     _fields_ = (("flags", ctypes.c_uint64), ("mode", ctypes.c_uint64), ("resolve", ctypes.c_uint64))
+
+
+def sync_file_system(descriptor: int) -> None:
+    """Write what is not on the disk yet of the file system that the descriptor's file is in. Blocks."""
+    _check(_libc.syncfs(descriptor), "syncfs")
 
 
 def open_beneath(directory: int, path: str, flags: int, resolve: int, mode: int = 0) -> int:

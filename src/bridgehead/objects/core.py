@@ -261,6 +261,23 @@ class ResourceRequirements(Part, frozen=True, kw_only=True):
     requests: dict[str, str | int | float] = {}
 
 
+class ContainerRestartRuleOnExitCodes(Part, frozen=True, kw_only=True):
+    operator: str = ""
+    values: tuple[int, ...] = ()
+
+
+class ContainerRestartRule(Part, frozen=True, kw_only=True):
+    """The action after certain exits of a container, in place of its `restartPolicy`."""
+
+    action: str = ""
+    exit_codes: ContainerRestartRuleOnExitCodes | None = None
+
+    def matches(self, exit_code: int) -> bool:
+        if self.exit_codes is None:
+            return False
+        return (exit_code in self.exit_codes.values) == (self.exit_codes.operator == "In")
+
+
 class ContainerResizePolicy(Part, frozen=True, kw_only=True):
     resource_name: str = ""
     restart_policy: str = "NotRequired"
@@ -341,6 +358,7 @@ class Container(Part, frozen=True, kw_only=True):
     startup_probe: Probe | None = None
     lifecycle: Lifecycle | None = None
     restart_policy: str | None = None
+    restart_policy_rules: tuple[ContainerRestartRule, ...] = ()
     security_context: SecurityContext | None = None
     termination_message_path: str = "/dev/termination-log"
     termination_message_policy: str = "File"
@@ -437,6 +455,10 @@ class ImageVolume(Part, frozen=True, kw_only=True):
     pull_policy: str = ""
 
 
+class CSIVolume(Part, frozen=True, kw_only=True):
+    driver: str = ""
+
+
 class Volume(Part, frozen=True, kw_only=True):
     name: str
     config_map: ConfigMapVolume | None = None
@@ -448,6 +470,7 @@ class Volume(Part, frozen=True, kw_only=True):
     persistent_volume_claim: ClaimVolume | None = None
     ephemeral: EphemeralVolume | None = None
     image: ImageVolume | None = None
+    csi: CSIVolume | None = None
 
     def claim_name(self, pod_name: str) -> str:
         """The name of the volume's claim in a pod of that name, "" for a volume without a claim."""

@@ -22,6 +22,11 @@ def test_the_http_client_and_cel_are_imported_when_they_are_needed(loaded):
     assert loaded & unwanted == set()
 
 
+def test_uvicorns_command_and_websockets_are_not_imported(loaded):
+    assert {"uvicorn.config", "uvicorn.protocols.http.httptools_impl"} <= loaded
+    assert not loaded & {"uvicorn.main", "click", "multiprocessing", "websockets"}
+
+
 def test_the_audit_log_and_encryption_are_imported_when_they_are_configured(loaded):
     assert "bridgehead.apiserver.audit.trail" in loaded
     assert not loaded & {"bridgehead.apiserver.audit.auditor", "bridgehead.storage.encryption", "nacl"}

@@ -18,6 +18,7 @@ from bridgehead.images.registry.credentials import (
     Credential,
     find_credentials,
     parse_docker_config,
+    parse_user_config,
 )
 from bridgehead.images.registry.hosts import BadHosts, Endpoint, default_endpoint, parse_hosts
 
@@ -104,12 +105,19 @@ def test_specific_keys_come_first_and_tokens_are_kept() -> None:
         Credential(registry_token="bearer"),
     ]
     assert parse_docker_config(b'{"credsStore": "desktop"}') == {}
+    auths = {"b.example": {}, "c.example": {"username": "u"}}
+    config = {"credsStore": "all", "credHelpers": {"a.example": "one"}, "auths": auths}
+    credentials, helpers = parse_user_config(json.dumps(config).encode())
+    assert credentials == {"c.example": Credential(username="u")}
+    assert (helpers.find("a.example"), helpers.find("b.example")) == ("one", "all")
 
 
 @pytest.mark.parametrize("text", [b"", b"[]", b'{"auths": {"x": 1}}', b'{"auths": {"x": {"auth": "a"}}}'])
 def test_other_files_are_no_docker_configuration(text: bytes) -> None:
     with pytest.raises(BadCredentials):
         parse_docker_config(text)
+    with pytest.raises(BadCredentials):
+        parse_user_config(text)
 
 
 @pytest.mark.parametrize(
@@ -141,18 +149,28 @@ def test_a_hosts_file_has_mirrors_and_the_server() -> None:
           override_path = true
           skip_verify = true
           ca = ["a.crt", "missing.crt"]
+          client = [["me.crt", "me.key"], ["both.pem", ""]]
     """
-    assert hosts.named_certificates(text) == ["upstream.crt", "a.crt", "missing.crt"]
-    assert parse_hosts(text, "docker.io", {"a.crt": "A", "upstream.crt": "U"}) == (
+    assert hosts.named_files(text) == ["upstream.crt", "a.crt", "missing.crt", "me.crt", "me.key", "both.pem"]
+    files = {"a.crt": "A", "upstream.crt": "U", "me.crt": "C", "me.key": "K", "both.pem": "CK"}
+    assert parse_hosts(text, "docker.io", files) == (
         Endpoint(
             url="http://mirror.example:5000/v2",
             capabilities=frozenset({"pull"}),
             headers=(("x-one", "1"), ("x-two", "2"), ("x-two", "3")),
         ),
-        Endpoint(url="https://other.example/api/oci", skip_verify=True, ca="A"),
+        Endpoint(url="https://other.example/api/oci", skip_verify=True, ca="A", clients=("C\nK", "CK")),
         Endpoint(url="https://upstream.example/v2", ca="U"),
     )
     assert parse_hosts("", "docker.io", {}) == (default_endpoint("docker.io"),)
+
+
+@pytest.mark.parametrize(
+    ("client", "clients"), [('"both.pem"', ("CK",)), ('["both.pem", "me.crt"]', ("CK", "C")), ("[]", ())]
+)
+def test_client_certificates_are_one_file_or_more(client: str, clients: tuple[str, ...]) -> None:
+    server, *_ = parse_hosts(f'[host."https://x"]\nclient = {client}', "x", {"both.pem": "CK", "me.crt": "C"})
+    assert server.clients == clients
 
 
 @pytest.mark.parametrize("text", ["server = ", 'host = "x"', 'server = "ftp://x"', '[host."https://"]'])
@@ -164,7 +182,7 @@ def test_other_files_are_no_hosts_file(text: str) -> None:
 @pytest.mark.parametrize("text", ["server = ", 'host = "x"'])
 def test_certificates_of_other_files_are_not_read(text: str) -> None:
     with pytest.raises(BadHosts):
-        hosts.named_certificates(text)
+        hosts.named_files(text)
 
 
 @pytest.mark.parametrize(

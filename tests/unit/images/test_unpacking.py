@@ -187,16 +187,48 @@ def test_whiteouts_and_opaque_directories_have_overlayfs_form(tmp_path: Path) ->
         ("before", None),
         ("after", None),
         (".wh.after", ""),
+        (".wh.above", ""),
+        ("above/below/file", ""),
+        (".wh.file", ""),
     )
     motd = (root / "etc/motd").lstat()
     assert stat.S_ISCHR(motd.st_mode)
     assert motd.st_rdev == 0
     assert os.getxattr(root / "var", "user.overlay.opaque") == b"y"
-    assert names_below(root) == {"etc", "etc/motd", "var", "var/log", "kept", "replaced", "before", "after"}
-    for name in ("before", "after"):  # a directory that replaces the lower layers' one
+    above = {"above", "above/below", "above/below/file", "file"}
+    assert names_below(root) == {"etc", "etc/motd", "var", "var/log", "kept", "replaced", "before", "after"} | above
+    for name in ("before", "after", "above"):  # a directory that replaces the lower layers' one
         assert (root / name).is_dir()
         assert os.getxattr(root / name, "user.overlay.opaque") == b"y"
     assert (root / "kept").read_text() == (root / "replaced").read_text() == "new"
+
+
+def test_where_nobody_can_make_devices_whiteouts_are_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As on an overlay. The kernel recognizes such files in directories marked with `x`, not in opaque ones."""
+
+    def refuse(*_: object, **__: object) -> None:
+        raise PermissionError
+
+    monkeypatch.setattr(os, "mknod", refuse)
+    root = unpack_entries(
+        tmp_path,
+        ("etc/.wh.motd", ""),
+        ("var/.wh.log", ""),
+        ("var/.wh..wh..opq", ""),
+        ("var/.wh.tmp", ""),
+        (".wh.above", ""),
+        ("above/below", ""),
+        (".wh.before", ""),
+        ("before", None),
+        (".wh.replaced", ""),
+        ("replaced", "new"),
+        (".wh.replaced", ""),
+    )
+    assert names_below(root) == {"above", "above/below", "before", "etc", "etc/motd", "replaced", "var"}
+    assert os.listxattr(root / "etc/motd") == ["user.overlay.whiteout"]
+    opaque = {name: os.getxattr(root / name, "user.overlay.opaque") for name in ("above", "before", "etc", "var")}
+    assert opaque == {"above": b"y", "before": b"y", "etc": b"x", "var": b"y"}
+    assert (root / "replaced").read_text() == "new"
 
 
 def test_attributes_of_overlayfs_are_not_taken_from_an_archive(tmp_path: Path) -> None:

@@ -46,15 +46,19 @@ class Authenticator:
         self._service_accounts = service_accounts
         self._issuers = issuers
 
-    async def authenticate(self, headers: Mapping[bytes, bytes], peer: User | None, path: str) -> User:
+    async def authenticate(
+        self, headers: Mapping[bytes, bytes], peer: User | InvalidCredentials | None, path: str
+    ) -> User:
         """Return the user of a request for `path`. Raises `InvalidCredentials`.
 
-        Names of headers are in lower case. `peer` is the user of the connection's certificate.
+        Names of headers are in lower case. `peer` is the user of the connection's certificate, or why it is not valid.
         """
-        if peer is not None:
+        if isinstance(peer, User):
             return peer
         token = bearer_token(headers)
         if not token:
+            if peer is not None:
+                raise InvalidCredentials(str(peer))
             return self._anonymous(path)
         user, _ = await self.verify(token, self._service_accounts.audiences)
         return user

@@ -15,7 +15,8 @@ from collections.abc import Iterator
 import msgspec
 
 from bridgehead.apiserver.resource import JsonObject
-from bridgehead.apiserver.resources.pods import MIRROR_POD, references
+from bridgehead.apiserver.resources.pods import references
+from bridgehead.objects.critical_pods import MIRROR_POD
 from bridgehead.storage import Key, Store
 
 # Sources of PersistentVolumes with a Secret that the kubelet reads, in the claim's namespace unless they name another.

@@ -12,8 +12,8 @@ import msgspec
 from bridgehead.apiserver.errors import ApiStatus, forbidden
 from bridgehead.apiserver.resource import JsonObject, Resource
 from bridgehead.apiserver.resources.networking import CLASS_ANNOTATION, is_default_ingress_class
-from bridgehead.apiserver.resources.priorityclasses import SYSTEM_CLASSES
 from bridgehead.apiserver.resources.storage import is_default_storage_class
+from bridgehead.objects.critical_pods import SYSTEM_CLASSES
 from bridgehead.storage import Key, Store
 
 from .attributes import CREATE, DELETE, UPDATE, Attributes, shown_name

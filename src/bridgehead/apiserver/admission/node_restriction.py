@@ -16,7 +16,8 @@ from bridgehead.apiserver.errors import forbidden, not_found_named
 from bridgehead.apiserver.http.user import User
 from bridgehead.apiserver.resource import JsonObject, Resource
 from bridgehead.apiserver.resources.certificates import common_name_of
-from bridgehead.apiserver.resources.pods import MIRROR_POD, references
+from bridgehead.apiserver.resources.pods import references
+from bridgehead.objects.critical_pods import MIRROR_POD
 from bridgehead.objects.node_labels import find_restricted
 from bridgehead.storage import Key, Store
 

@@ -12,8 +12,9 @@ import msgspec
 
 from bridgehead.apiserver.errors import forbidden
 from bridgehead.apiserver.resource import JsonObject
-from bridgehead.apiserver.resources.pods import MIRROR_POD, references
+from bridgehead.apiserver.resources.pods import references
 from bridgehead.apiserver.resources.shared.generated_names import random_suffix
+from bridgehead.objects.critical_pods import MIRROR_POD
 from bridgehead.storage import Key, Record, Store, TooOld
 
 from .attributes import CREATE, Attributes, shown_name

@@ -1,24 +1,17 @@
 """Decoding of JSON and YAML bodies, and of the identity of stored objects.
 
-A small YAML document can expand to a very large value, so its size is checked before it is built.
 Pure: no I/O, no clock, no randomness.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from functools import lru_cache
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
 
 from bridgehead.apiserver.errors import ApiStatus, bad_request, unsupported_media_type
 from bridgehead.apiserver.http.negotiation import JSON, YAML, media_type_of
-
-# Bounds the size of a document whose aliases are expanded many times.
-_MAX_YAML_NODES = 1_000_000
-_MAX_YAML_EVENTS = 150_000  # about two seconds of work; no real object comes near
-_MAX_YAML_DEPTH = 200
 
 
 def decode_body(body: bytes, content_type: str, accepted: Sequence[str] = (JSON, YAML)) -> Any:
@@ -49,67 +42,12 @@ def _summary(body: bytes) -> str:
 
 
 def decode_yaml(body: bytes) -> Any:
-    import yaml  # loaded on demand: the lab's own clients send JSON
+    from bridgehead import yaml_loader  # loaded on demand: the lab's own clients send JSON
 
     try:
-        _check_yaml_shape(yaml.parse(body, Loader=_yaml_loader()))
-        document = yaml.load(body, Loader=_yaml_loader())
-    except (yaml.YAMLError, RecursionError, UnicodeDecodeError) as error:
-        raise bad_request(f"error converting YAML to JSON: {' '.join(str(error).split())}") from None
-    _count_nodes(document, {}, set())
-    return document
-
-
-def _check_yaml_shape(events: Iterable[Any]) -> None:
-    """Raise a 400 for documents that are nested too deeply (libyaml would exhaust the stack) or too large."""
-    from yaml import CollectionEndEvent, CollectionStartEvent
-
-    depth = 0
-    for count, event in enumerate(events):
-        if isinstance(event, CollectionStartEvent):
-            depth += 1
-            if depth > _MAX_YAML_DEPTH:
-                raise bad_request(f"error converting YAML to JSON: yaml: exceeded max depth of {_MAX_YAML_DEPTH}")
-        elif isinstance(event, CollectionEndEvent):
-            depth -= 1
-        if count > _MAX_YAML_EVENTS:
-            raise bad_request("error converting YAML to JSON: yaml: the document has too many nodes; send it as JSON")
-
-
-@lru_cache(maxsize=1)
-def _yaml_loader() -> Any:
-    """Return a safe loader that keeps timestamps as text: JSON has no timestamps."""
-    from bridgehead.yaml_loader import Loader
-
-    class JsonLoader(Loader):
-        pass
-
-    JsonLoader.yaml_implicit_resolvers = {
-        first: [(tag, pattern) for tag, pattern in resolvers if tag != "tag:yaml.org,2002:timestamp"]
-        for first, resolvers in Loader.yaml_implicit_resolvers.items()
-    }
-    return JsonLoader
-
-
-def _count_nodes(node: Any, sizes: dict[int, int], open_nodes: set[int]) -> int:
-    """Return the number of nodes with aliases expanded. Raises a 400 when there are too many or infinitely many."""
-    if not isinstance(node, dict | list):
-        return 1
-    identity = id(node)
-    if identity in sizes:
-        return sizes[identity]
-    if identity in open_nodes:
-        raise bad_request("error converting YAML to JSON: an anchor contains itself")
-    open_nodes.add(identity)
-    if isinstance(node, dict) and not all(isinstance(key, str) for key in node):
-        raise bad_request("error converting YAML to JSON: a key is not a string")
-    children = node.values() if isinstance(node, dict) else node
-    size = 1 + sum(_count_nodes(child, sizes, open_nodes) for child in children)
-    if size > _MAX_YAML_NODES:
-        raise bad_request("error converting YAML to JSON: yaml: document contains excessive aliasing")
-    open_nodes.discard(identity)
-    sizes[identity] = size
-    return size
+        return yaml_loader.load_object(body)
+    except yaml_loader.UnusableYaml as error:
+        raise bad_request(f"error converting YAML to JSON: {error}") from None
 
 
 class StoredMetadata(msgspec.Struct, rename="camel"):

@@ -23,6 +23,22 @@ _HANDSHAKE_SECONDS = 32.0
 # After so many connections, those that have been accepted get their turn. So a crowd of clients that connect at the
 # same time completes its handshakes while it is being accepted, and does not push its own first members out.
 _AT_ONCE = 16
+# accept(2) also reports the network errors of a connection that waits, which are no errors of the listening socket.
+_ERRORS_OF_A_CLIENT = (
+    errno.EAGAIN,
+    errno.EINTR,
+    errno.ECONNABORTED,
+    errno.EHOSTDOWN,
+    errno.EHOSTUNREACH,
+    errno.ENETDOWN,
+    errno.ENETUNREACH,
+    errno.ENONET,
+    errno.ENOPROTOOPT,
+    errno.EOPNOTSUPP,
+    errno.EPERM,  # a rule of the firewall
+    errno.EPROTO,
+    errno.ETIMEDOUT,
+)
 _NO_RESOURCES = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 _PAUSE_SECONDS = 0.1
 
@@ -79,7 +95,8 @@ class Newcomers:
 class Acceptor:
     """Accepts the connections of one listening socket. `connect` makes the protocol of a connection.
 
-    Connections that fail in their handshake are dropped. The owner calls `close`.
+    `context` has the TLS settings of the next connections. Connections that fail in their handshake are dropped. The
+    owner calls `close`.
     """
 
     def __init__(
@@ -90,7 +107,7 @@ class Acceptor:
         newcomers: Newcomers,
     ) -> None:
         self._listener = listener
-        self._context = context
+        self.context = context
         self._connect = connect
         self._newcomers = newcomers
         self._loop = asyncio.get_running_loop()
@@ -117,9 +134,9 @@ class Acceptor:
         for _ in range(_AT_ONCE):
             try:
                 connection, _ = self._listener.accept()
-            except (BlockingIOError, InterruptedError, ConnectionAbortedError):
-                return
             except OSError as error:
+                if error.errno in _ERRORS_OF_A_CLIENT:
+                    return
                 if error.errno not in _NO_RESOURCES:
                     raise
                 # The oldest connection makes room; this method is called again as long as clients wait.
@@ -144,10 +161,10 @@ class Acceptor:
         """Carry out the handshake of a connection and give it to its protocol."""
         handshake = asyncio.current_task()
         newcomer = self._newcomers.add(connection.close if handshake is None else handshake.cancel)
-        timeout = None if self._context is None else _HANDSHAKE_SECONDS
+        timeout = None if self.context is None else _HANDSHAKE_SECONDS
         try:
             await self._loop.connect_accepted_socket(
-                lambda: self._connect(newcomer), connection, ssl=self._context, ssl_handshake_timeout=timeout
+                lambda: self._connect(newcomer), connection, ssl=self.context, ssl_handshake_timeout=timeout
             )
         except BaseException as error:
             newcomer.leave()

@@ -8,14 +8,13 @@ that its documentation does not promise; see `server`.
 from __future__ import annotations
 
 import asyncio
-import logging
+import math
 import ssl
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 from urllib.parse import unquote
-
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
 from . import spdy_upgrade
 from .accepting import Newcomer
@@ -24,8 +23,7 @@ from .request import NEWCOMER, WHOLE_BODY
 from .tunnel import TunnelProtocol, asks_for_upgrade
 from .unsent import Connection
 from .user import InvalidCredentials, User, user_from_certificate
-
-log = logging.getLogger(__name__)
+from .uvicorn_library import HttpToolsProtocol, RequestResponseCycle
 
 # Limits of a request's headers, as in Kubernetes (ReadHeaderTimeout) and Go (DefaultMaxHeaderBytes). They bound what a
 # client costs before it is authenticated.
@@ -48,8 +46,9 @@ def takes_none(path: str) -> bool:
 class PeerProtocol(HttpToolsProtocol):
     """One client's connection.
 
-    Puts the client certificate's user and the `Connection` into the scope's `state`, for HTTP and WebSockets, and marks
-    there a request whose whole body has arrived. `newcomer` is this connection until its client is authenticated.
+    Puts the user of the client's certificate, or why it is not valid, and the `Connection` into the scope's `state`,
+    for HTTP and WebSockets, and marks there a request whose whole body has arrived. `newcomer` is this connection until
+    its client is authenticated.
     Refuses a request whose headers take too long or are too large. Hands an upgrade to SPDY over to `spdy_upgrade`;
     upgrades of paths for which `takes_upgrade` is true go to `tunnel`.
     """
@@ -70,6 +69,7 @@ class PeerProtocol(HttpToolsProtocol):
         self._header_bytes = 0
         self._header_timer: asyncio.TimerHandle | None = None
         self._asks_for_spdy = False
+        self._peer = Peer()
         # Of a request's body; None: no request is being received.
         self._body_bytes: int | None = None
         self._is_upgraded = False
@@ -82,21 +82,21 @@ class PeerProtocol(HttpToolsProtocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
-        try:
-            peer = peer_of(transport)
-        except InvalidCredentials as error:
-            log.info("%s: %s", transport.get_extra_info("peername"), error)
-            transport.abort()
-            return
+        self._peer = peer_of(transport)
         connection = Connection(transport, self.flow, is_tls=self.scheme == "https")
-        self.app_state = {**self.app_state, "peer": peer, "connection": connection}
+        self.app_state = {**self.app_state, "peer": self._peer.user, "connection": connection}
         if self._newcomer is not None:
             self._newcomer.close = transport.abort
-            if peer is None:
-                self.app_state[NEWCOMER] = self._newcomer
-            else:
+            if isinstance(self._peer.user, User):
                 self._newcomer.leave()
+            else:
+                self.app_state[NEWCOMER] = self._newcomer
         self._header_timer = self.loop.call_later(self.header_seconds, self._refuse, b"408 Request Timeout")
+
+    @property
+    def has_certificate(self) -> bool:
+        """Whether the client has shown a certificate that names a user."""
+        return isinstance(self._peer.user, User)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._stop_timer()
@@ -172,6 +172,9 @@ class PeerProtocol(HttpToolsProtocol):
 
     def on_message_begin(self) -> None:
         self._awaits_headers, self._header_bytes = True, 0
+        # OpenSSL verifies a certificate when a session begins, and sessions last, also beyond their first connection.
+        if self._peer.until < time.time():
+            self.app_state["peer"] = InvalidCredentials("the client certificate has expired")
         super().on_message_begin()
 
     def on_headers_complete(self) -> None:
@@ -246,16 +249,23 @@ class PeerProtocol(HttpToolsProtocol):
         return {**self.scope, "raw_path": path, "path": unquote(path.decode("latin-1")), "query_string": query}
 
 
-def peer_of(transport: asyncio.Transport) -> User | None:
-    """Return the user of the connection's certificate, None without one. Raises `InvalidCredentials`."""
+@dataclass(frozen=True, slots=True)
+class Peer:
+    """The user whom a connection's certificate names, and the time until which it is valid (seconds of the epoch)."""
+
+    user: User | InvalidCredentials | None = None
+    until: float = math.inf
+
+
+def peer_of(transport: asyncio.Transport) -> Peer:
+    """Return who is at the other end of a connection: `user` is None without a certificate that names one."""
     connection = transport.get_extra_info("ssl_object")
-    if connection is None:
-        return None
-    der = connection.getpeercert(binary_form=True)
+    der = None if connection is None else connection.getpeercert(binary_form=True)
     if der is None:
-        return None
+        return Peer()
     certificate = connection.getpeercert()
-    # OpenSSL verifies the certificate of a session only when the session begins.
-    if connection.session_reused and ssl.cert_time_to_seconds(certificate["notAfter"]) < time.time():
-        raise InvalidCredentials("the client certificate has expired since its TLS session began")
-    return user_from_certificate(certificate, der)
+    try:
+        user = user_from_certificate(certificate, der)
+    except InvalidCredentials as error:
+        return Peer(error)
+    return Peer(user, ssl.cert_time_to_seconds(certificate["notAfter"]))

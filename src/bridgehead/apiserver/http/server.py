@@ -18,11 +18,9 @@ from collections.abc import Callable, Generator, Sequence
 from pathlib import Path
 from typing import Any
 
-import uvicorn
-
 from .accepting import Acceptor, Newcomer, Newcomers
 from .peer_protocol import PeerProtocol, takes_none
-from .socket_protocol import AnySubprotocol
+from .uvicorn_library import Config, Server
 
 # Between two requests; kubectl and the informers keep their connections.
 _KEEP_ALIVE_SECONDS = 120
@@ -45,7 +43,7 @@ def server_context(certificate: Path, key: Path, client_ca: Path | None) -> ssl.
     return context
 
 
-class ApiServer(uvicorn.Server):
+class ApiServer(Server):
     """uvicorn's server. `on_stop` ends the watches, which would otherwise keep responses open.
 
     An application that has a method `takes_upgrade(path)` gets the upgraded connections of these paths (`tunnel`).
@@ -54,10 +52,10 @@ class ApiServer(uvicorn.Server):
     def __init__(self, application: Any, context: ssl.SSLContext | None, on_stop: Callable[[], None]) -> None:
         protocol = functools.partial(PeerProtocol, takes_upgrade=getattr(application, "takes_upgrade", takes_none))
         super().__init__(
-            uvicorn.Config(
+            Config(
                 application,
                 http=protocol,  # type: ignore[arg-type]  # uvicorn calls it as it calls a class
-                ws=AnySubprotocol,
+                ws=_open_socket,  # type: ignore[arg-type]  # as above
                 ws_max_size=_MAX_WEBSOCKET_MESSAGE_BYTES,
                 lifespan="off",
                 access_log=False,
@@ -71,6 +69,7 @@ class ApiServer(uvicorn.Server):
             )
         )
         self._context = context
+        self._acceptors: list[Acceptor] = []
         logging.getLogger("uvicorn.error").addFilter(is_wanted)
         self._on_stop = on_stop
         self._stop = asyncio.Event()
@@ -82,9 +81,22 @@ class ApiServer(uvicorn.Server):
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Begin to accept connections on listening sockets."""
         newcomers = Newcomers()
-        # uvicorn closes these as it closes asyncio's servers.
-        self.servers = [Acceptor(one, self._context, self._connect, newcomers) for one in sockets or ()]  # type: ignore[misc]
+        self._acceptors = [Acceptor(one, self._context, self._connect, newcomers) for one in sockets or ()]
+        self.servers = self._acceptors  # type: ignore[assignment]  # uvicorn closes these as it closes asyncio's servers
         self.started = True
+
+    def change_tls(self, context: ssl.SSLContext, *, verifies_anew: bool) -> None:
+        """Set the TLS settings of the next connections.
+
+        `verifies_anew`: connections whose clients were identified by a certificate end after their current request.
+        """
+        self._context = context
+        for acceptor in self._acceptors:
+            acceptor.context = context
+        if verifies_anew:
+            for connection in list(self.server_state.connections):
+                if isinstance(connection, PeerProtocol) and connection.has_certificate:
+                    connection.shutdown()
 
     def _connect(self, newcomer: Newcomer) -> asyncio.Protocol:
         protocol: asyncio.Protocol = self.config.http_protocol_class(  # type: ignore[call-arg]
@@ -127,6 +139,13 @@ class ApiServer(uvicorn.Server):
         finally:
             for number in signals:
                 loop.remove_signal_handler(number)
+
+
+def _open_socket(**arguments: Any) -> asyncio.Protocol:
+    """Return a WebSocket's protocol. Imports it with the first one: 25 ms and 1 MiB, and most clients open none."""
+    from .socket_protocol import AnySubprotocol
+
+    return AnySubprotocol(**arguments)
 
 
 # Messages of uvicorn that mean no trouble here.

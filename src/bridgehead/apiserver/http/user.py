@@ -35,7 +35,7 @@ class InvalidCredentials(Exception):
 
 
 def user_from_certificate(peer: Mapping[str, Any] | None, der: bytes) -> User | None:
-    """Return the user of a verified certificate, None without one. Raises `InvalidCredentials`.
+    """Return the user of a verified certificate, None without one that names a user. Raises `InvalidCredentials`.
 
     `peer` is the result of `ssl.SSLSocket.getpeercert`, `der` that of `getpeercert(binary_form=True)`.
     """
@@ -43,11 +43,11 @@ def user_from_certificate(peer: Mapping[str, Any] | None, der: bytes) -> User | 
         return None
     attributes = [attribute for name in peer.get("subject", ()) for attribute in name]
     names = [value for key, value in attributes if key == "commonName"]
-    if not names:
-        raise InvalidCredentials("the client certificate has no common name")
+    if not names or not names[-1]:
+        return None
     uids = [value for key, value in attributes if key == _UID_ATTRIBUTE]
     if len(uids) > 1 or "" in uids:
         raise InvalidCredentials("the client certificate has several uids or an empty one")
     groups = tuple(value for key, value in attributes if key == "organizationName")
     extra = {CREDENTIAL_ID: (f"X509SHA256={hashlib.sha256(der).hexdigest()}",)}
-    return User(names[0], (*groups, AUTHENTICATED), "".join(uids), extra)
+    return User(names[-1], (*groups, AUTHENTICATED), "".join(uids), extra)

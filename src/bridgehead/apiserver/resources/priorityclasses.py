@@ -8,10 +8,8 @@ from __future__ import annotations
 from bridgehead.apiserver.resource import Column, FieldError, JsonObject, Resource, Strategy
 from bridgehead.apiserver.resources.shared import field
 from bridgehead.apiserver.resources.shared.columns import AGE, NAME, number_column, text_column
+from bridgehead.objects.critical_pods import SYSTEM_CLASSES
 from bridgehead.objects.names import check_dns1123_subdomain
-
-# The classes of pods without which a cluster does not work; every cluster has them.
-SYSTEM_CLASSES = {"system-cluster-critical": 2_000_000_000, "system-node-critical": 2_000_001_000}
 
 _SYSTEM_PREFIX = "system-"
 _HIGHEST_OF_USERS = 1_000_000_000

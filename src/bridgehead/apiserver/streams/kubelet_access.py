@@ -31,12 +31,20 @@ class KubeletAccess:
 
     def __init__(self, tls: KubeletTls | None) -> None:
         """Load certificates. Raises OSError, ssl.SSLError."""
+        self._tls = tls
         self.scheme = "https" if tls is not None else "http"
         self.context: ssl.SSLContext | None = None
         self._session: aiohttp.ClientSession | None = None
         if tls is not None:
             self.context = ssl.create_default_context(cafile=str(tls.authority))
             self.context.load_cert_chain(tls.certificate, tls.key)
+
+    def reload_certificate(self) -> None:
+        """Use the client certificate that the files have now, for new connections. Raises OSError."""
+        if self._tls is not None and self.context is not None:
+            # A certificate and a key that do not belong together would spoil the context that is in use.
+            ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_cert_chain(self._tls.certificate, self._tls.key)
+            self.context.load_cert_chain(self._tls.certificate, self._tls.key)
 
     def session(self) -> aiohttp.ClientSession:
         if self._session is None:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import contextlib
 import logging
 import ssl
-import tempfile
 from collections.abc import AsyncIterator, Awaitable, Callable
-from pathlib import Path
 
 import msgspec
 from aiohttp import web
+
+from bridgehead.tls_certificates import load_certificate
 
 from .identity import Identity
 from .reviews import BadReview, Convert, Json, Judge, answer_admission, answer_conversion
@@ -48,9 +48,5 @@ def _handler(answer: Callable[[bytes], Json]) -> Callable[[web.Request], Awaitab
 
 def _context(identity: Identity) -> ssl.SSLContext:
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
-    with tempfile.TemporaryDirectory() as directory:  # the ssl module reads certificates only from files
-        pem = Path(directory, "tls.pem")
-        pem.touch(mode=0o600)
-        pem.write_bytes(identity.certificate + identity.key)
-        context.load_cert_chain(pem)
+    load_certificate(context, identity.certificate + identity.key)
     return context

@@ -5,9 +5,10 @@
 | module | what is in it |
 | --- | --- |
 | `routes.py` | the routes of this node for each peer |
-| `exabgp.py` | sessions and routes as ExaBGP's text |
+| `exabgp.py` | settings of sessions and routes as text, for the ExaBGP process |
 | `exabgp_messages.py` | messages between the speaker and its ExaBGP process |
-| `exabgp_process.py` | the ExaBGP process, which runs `exabgp_main.py` |
+| `exabgp_process.py` | the ExaBGP process, as the speaker sees it |
+| `exabgp_main.py` | its program; `exabgp_session.py`: one session there; `exabgp_objects.py`: ExaBGP's objects |
 | `session.py` | the session with one peer: its routes, its retries |
 | `bfd_sessions.py` | BFD sessions beside BGP sessions |
 | `announcer.py` | all sessions of a node |

@@ -161,9 +161,9 @@ class BgpAnnouncer:
         """Return the peers that may not have this speaker's routes yet, shortly after it began."""
         if self._started_at is None:
             return []
-        seconds = time.monotonic() - self._started_at
+        now = time.monotonic()
         sessions = ((name, self._sessions.get(name)) for name in sorted(self._wanted))
-        return [name for name, session in sessions if is_awaited(session, seconds)]
+        return [name for name, session in sessions if is_awaited(session, now - self._started_at, now)]
 
     def peer_states(self) -> list[PeerState]:
         """Return the sessions, by name."""

@@ -1,17 +1,18 @@
-"""A session's configuration and its routes as ExaBGP's text. Source: ExaBGP 5.0, configuration and text API.
+"""Settings of sessions and routes as JSON, between a speaker and its ExaBGP process.
 
-Pure: no I/O, no clock, no randomness.
+Pure: no I/O, no clock, no randomness. Imports little: the ExaBGP process imports it, too.
 """
 
 from __future__ import annotations
 
-import base64
 import ipaddress
+import json
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from ..ranges import IpAddress
-from .routes import Prefix, Route
+if TYPE_CHECKING:
+    from ..ranges import IpAddress
+    from .routes import Prefix
 
 HOLD_SECONDS = 90  # MetalLB's default
 GRACEFUL_RESTART_SECONDS = 120  # FRR's default
@@ -39,8 +40,16 @@ class SessionSettings(NamedTuple):
     next_hops: Mapping[int, str] = {}
 
 
+class Attributes(NamedTuple):
+    """Attributes of a route. `local_preference` 0: the default. `communities`: (a, b), or large (a, b, c), sorted."""
+
+    next_hop: str
+    local_preference: int = 0
+    communities: tuple[tuple[int, ...], ...] = ()
+
+
 def why_refused(settings: SessionSettings) -> str:
-    """Return why ExaBGP cannot have such a session, or ""."""
+    """Return why there cannot be such a session, or ""."""
     if settings.local_address.version != settings.peer_address.version:
         return f"source address {settings.local_address} and {settings.peer_address} are of different families"
     if len(settings.password.encode()) > _LONGEST_PASSWORD:
@@ -48,36 +57,32 @@ def why_refused(settings: SessionSettings) -> str:
     return ""
 
 
-def render_configuration(settings: SessionSettings) -> str:
-    """Return ExaBGP's configuration of this one session."""
-    options: dict[str, object] = {
-        "router-id": settings.router_id,
-        "local-address": settings.local_address,
-        "local-as": settings.my_asn,
-        "peer-as": settings.peer_asn or "auto",
-        "hold-time": settings.hold_time,
-        "connect": settings.port,
-        # Routes come after the session is up, and the end-of-RIB marker after them. Nothing is kept over a session's
-        # end, so that nothing comes back that was withdrawn in the meantime.
-        "manual-eor": "true",
-        "adj-rib-in": "false",
-        "adj-rib-out": "false",
-    }
-    if settings.ttl:
-        options["outgoing-ttl"] = settings.ttl
-    if settings.password:
-        # Base64, since the configuration has no escapes.
-        options["md5-password"] = base64.b64encode(settings.password.encode()).decode()
-        options["md5-base64"] = "true"
-    restart = GRACEFUL_RESTART_SECONDS if settings.graceful_restart else "disable"
-    lines = [
-        f"neighbor {settings.peer_address} {{",
-        *(f"    {name} {value};" for name, value in options.items()),
-        f"    capability {{ asn4 enable; route-refresh disable; graceful-restart {restart}; }}",
-        f"    family {{ {' '.join(f'ipv{version} unicast;' for version in sorted(settings.next_hops))} }}",
-        "}",
-    ]
-    return "\n".join(lines) + "\n"
+def render_settings(settings: SessionSettings) -> str:
+    """Return settings as text."""
+    addresses = {"local_address": str(settings.local_address), "peer_address": str(settings.peer_address)}
+    return json.dumps({**settings._asdict(), **addresses})
+
+
+def parse_settings(text: str) -> SessionSettings:
+    """Parse what `render_settings` returned. Raises ValueError."""
+    found = json.loads(text)
+    addresses = {name: ipaddress.ip_address(found[name]) for name in ("local_address", "peer_address")}
+    next_hops = {int(version): address for version, address in found["next_hops"].items()}
+    return SessionSettings(**{**found, **addresses, "next_hops": next_hops})
+
+
+def render_route(prefix: Prefix, attributes: Attributes | None) -> str:
+    """Return a route as text. `attributes` None: its withdrawal."""
+    return json.dumps([str(prefix), attributes], separators=(",", ":"))
+
+
+def parse_route(text: str) -> tuple[Prefix, Attributes | None]:
+    """Parse what `render_route` returned. Raises ValueError."""
+    prefix, found = json.loads(text)
+    if found is None:
+        return ipaddress.ip_network(prefix), None
+    next_hop, local_preference, communities = found
+    return ipaddress.ip_network(prefix), Attributes(next_hop, local_preference, tuple(map(tuple, communities)))
 
 
 ENVIRONMENT = {
@@ -85,24 +90,6 @@ ENVIRONMENT = {
     "exabgp_log_level": "ERROR",
     "EXABGP_ENVFILE": "/dev/null",  # not the machine's
 }
-
-
-def announce(route: Route, next_hop: str) -> str:
-    """Return the text that announces or changes a route."""
-    attributes = [f"announce route {route.prefix} next-hop {next_hop}"]
-    if route.local_preference:
-        attributes.append(f"local-preference {route.local_preference}")
-    ordinary = sorted(community for community in route.communities if len(community) == 2)
-    large = sorted(community for community in route.communities if len(community) == 3)
-    for name, communities in (("community", ordinary), ("large-community", large)):
-        if communities:
-            attributes.append(f"{name} [ {' '.join(':'.join(map(str, numbers)) for numbers in communities)} ]")
-    return " ".join(attributes)
-
-
-def withdraw(prefix: Prefix) -> str:
-    """Return the text that withdraws a route."""
-    return f"withdraw route {prefix}"
 
 
 def router_id_of(local_address: IpAddress, node_name: str) -> str:

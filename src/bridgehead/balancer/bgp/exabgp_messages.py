@@ -16,11 +16,11 @@ class Request(NamedTuple):
 
     | kind | meaning | text |
     | --- | --- | --- |
-    | open | have this session, anew if it is there | its configuration |
+    | open | have this session, anew if it is there | its settings (`exabgp.render_settings`) |
     | close | end it without a NOTIFICATION, after the peer has been sent all that was requested | |
     | tear down | end it with a NOTIFICATION: Cease, BFD Down (RFC 9384); then it connects anew | |
-    | route | announce or withdraw a route | ExaBGP's text |
-    | end of routes | send the end-of-RIB marker of a family | "ipv4" or "ipv6" |
+    | route | announce or withdraw a route | `exabgp.render_route` |
+    | end of routes | send the end-of-RIB marker of a family | "4" or "6" |
     | ping | answer "pong"; about no session | |
 
     `number`: the one in the answer "up"; of the kind "open" the seconds between KEEPALIVE messages, 0: a third of the
@@ -38,12 +38,12 @@ class Answer(NamedTuple):
     """A report of the process about the session with `peer`.
 
     "done" and "refused" answer a request of the kind "route", "closed" one of the kind "close"; "pong" shows that the
-    process runs and reads. The others are the session's state: "connected" by TCP, "open" (the peer's OPEN message is
-    there, with the AS number `number`), "up", as the session `number`, and "down". `reason`: why it was refused or went
-    down.
+    process runs and reads. The others are the session's state: "connecting", for each attempt, "connected" by TCP,
+    "open" (the peer's OPEN message is there, with the AS number `number`), "up", as the session `number`, and "down".
+    `reason`: why it was refused, went down, or does not come up; of attempts that fail alike the first is reported.
     """
 
-    kind: Literal["connected", "open", "up", "down", "done", "refused", "closed", "pong"]
+    kind: Literal["connecting", "connected", "open", "up", "down", "done", "refused", "closed", "pong"]
     peer: str
     number: int = 0
     reason: str = ""

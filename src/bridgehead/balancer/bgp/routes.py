@@ -18,6 +18,7 @@ from bridgehead.objects.meta import ObjectKey
 from ..candidates import eligible_nodes, is_selected, leaving_nodes, placement
 from ..model import BgpAdvertisement, NodeSelection
 from ..ranges import IpAddress
+from ..sharing import shared
 from ..view import ClusterView, Publication
 
 Prefix = ipaddress.IPv4Network | ipaddress.IPv6Network
@@ -34,9 +35,9 @@ class Route:
 
 @dataclass(frozen=True, slots=True)
 class _Claim:
-    """A route that one advertisement of one address asks for."""
+    """A route that one advertisement of one address asks for, for some peers."""
 
-    peer: str
+    peers: frozenset[str]
     route: Route
     address: IpAddress
 
@@ -55,9 +56,9 @@ class RoutePlan:
         self._view: ClusterView | None = None
         self._eligible: dict[NodeSelection, frozenset[str]] = {}  # nodes by what selects them
         self._leaving: frozenset[str] = frozenset()
-        self._claims: dict[ObjectKey, frozenset[_Claim]] = {}
-        # peer -> prefix -> Services that want it; several, if addresses share an aggregate or Services an address
-        self._services: dict[str, dict[Prefix, dict[ObjectKey, Route]]] = {}
+        self._claims: dict[ObjectKey, tuple[_Claim, ...]] = {}
+        # Services by the prefixes that they want; several, if addresses share an aggregate or Services an address
+        self._services: dict[Prefix, tuple[ObjectKey, ...]] = {}
 
     def update(
         self, view: ClusterView, publications: Mapping[ObjectKey, Publication], changed: Collection[ObjectKey]
@@ -74,26 +75,31 @@ class RoutePlan:
         change = PlanChange({}, set())
         for key in changed:
             publication = publications.get(key)
-            claims = frozenset(self._wanted(view, publication)) if publication is not None else frozenset()
-            before = self._claims.get(key, frozenset())
+            claims = tuple(dict.fromkeys(self._wanted(view, publication))) if publication is not None else ()
+            before = self._claims.get(key, ())
             if claims == before:
                 continue
             change.services.add(key)
-            for claim in before | claims:
-                change.prefixes.setdefault(claim.peer, set()).add(claim.route.prefix)
+            for claim in before + claims:
+                for peer in claim.peers:
+                    change.prefixes.setdefault(peer, set()).add(claim.route.prefix)
             self._replace(key, claims)
         return change
 
     def route(self, peer: str, prefix: Prefix) -> Route | None:
         """Return the route for a prefix, with the attributes of all Services that want it; None if none does."""
-        wanted = self._services.get(peer, {}).get(prefix)
-        if not wanted:
-            return None
-        return _merge(prefix, wanted.values())
+        routes = {
+            claim.route: None
+            for key in self._services.get(prefix, ())
+            for claim in self._claims[key]
+            if claim.route.prefix == prefix and peer in claim.peers
+        }
+        return _merge(prefix, routes) if routes else None
 
     def routes(self, peer: str) -> dict[Prefix, Route]:
         """Return all routes for a peer."""
-        return {prefix: _merge(prefix, wanted.values()) for prefix, wanted in self._services.get(peer, {}).items()}
+        found = ((prefix, self.route(peer, prefix)) for prefix in self._services)
+        return {prefix: route for prefix, route in found if route is not None}
 
     def services(self) -> Collection[ObjectKey]:
         """Return the Services with an announced address."""
@@ -103,24 +109,19 @@ class RoutePlan:
         """Return the announced addresses of a Service, with the peers that have a route for them."""
         found: dict[IpAddress, frozenset[str]] = {}
         for claim in self._claims.get(key, ()):
-            found[claim.address] = found.get(claim.address, frozenset()) | {claim.peer}
+            found[claim.address] = found.get(claim.address, frozenset()) | claim.peers
         return found
 
-    def _replace(self, key: ObjectKey, claims: frozenset[_Claim]) -> None:
+    def _replace(self, key: ObjectKey, claims: tuple[_Claim, ...]) -> None:
         # Several claims may be for one prefix: addresses in one aggregate.
-        for peer, prefix in {(claim.peer, claim.route.prefix) for claim in self._claims.pop(key, frozenset())}:
-            wanted = self._services[peer][prefix]
-            del wanted[key]
-            if not wanted:
-                del self._services[peer][prefix]
-        if not claims:
-            return
-        self._claims[key] = claims
-        for claim in claims:
-            wanted = self._services.setdefault(claim.peer, {}).setdefault(claim.route.prefix, {})
-            other = wanted.get(key)
-            routes = (claim.route,) if other is None else (claim.route, other)
-            wanted[key] = _merge(claim.route.prefix, routes)
+        for prefix in {claim.route.prefix for claim in self._claims.pop(key, ())}:
+            others = tuple(other for other in self._services.pop(prefix) if other != key)
+            if others:
+                self._services[prefix] = others
+        if claims:
+            self._claims[key] = claims
+        for prefix in {claim.route.prefix for claim in claims}:
+            self._services[prefix] = (*self._services.get(prefix, ()), key)
 
     def _wanted(self, view: ClusterView, publication: Publication) -> Iterator[_Claim]:
         """Yield the routes of this node for a Service."""
@@ -132,8 +133,9 @@ class RoutePlan:
                     continue
                 prefix = _aggregate(address, advertisement)
                 route = Route(prefix, advertisement.local_preference, advertisement.communities)
-                for peer in _peers(view, advertisement):
-                    yield _Claim(peer, route, address)
+                peers = _peers(view, advertisement)
+                if peers:
+                    yield _Claim(peers, route, address)
 
     def _nodes(self, view: ClusterView, selection: NodeSelection) -> tuple[frozenset[str], frozenset[str]]:
         """Return the eligible nodes and the leaving ones."""
@@ -146,16 +148,18 @@ def _is_alike(old: ClusterView, new: ClusterView) -> bool:
     return old.configuration is new.configuration and old.nodes == new.nodes and old.this_node == new.this_node
 
 
-def _peers(view: ClusterView, advertisement: BgpAdvertisement) -> list[str]:
+def _peers(view: ClusterView, advertisement: BgpAdvertisement) -> frozenset[str]:
     """Return the names of this node's peers that an advertisement is for."""
     node = view.nodes.get(view.this_node)
     if node is None:
-        return []
-    return [
-        peer.name
-        for peer in view.configuration.peers.values()
-        if peer.nodes.matches(node.labels) and (not advertisement.peers or peer.name in advertisement.peers)
-    ]
+        return frozenset()
+    return shared(
+        frozenset(
+            peer.name
+            for peer in view.configuration.peers.values()
+            if peer.nodes.matches(node.labels) and (not advertisement.peers or peer.name in advertisement.peers)
+        )
+    )
 
 
 def _aggregate(address: IpAddress, advertisement: BgpAdvertisement) -> Prefix:

@@ -19,8 +19,9 @@ from dataclasses import dataclass
 from typing import Literal
 
 from bridgehead.backoff import Backoff
+from bridgehead.objects.addresses import join_host_port
 
-from .exabgp import SessionSettings, announce, render_configuration, why_refused, withdraw
+from .exabgp import Attributes, SessionSettings, render_route, render_settings, why_refused
 from .exabgp_messages import Answer, Request, RequestKind
 from .exabgp_process import Channel, ExaBgp
 from .routes import Prefix, Route, RoutePlan
@@ -32,8 +33,9 @@ _FIRST_RETRY_SECONDS, _LONGEST_RETRY_SECONDS = 0.5, 30.0
 _STABLE_SECONDS = 60.0  # a session that ran for so long starts again without back-off
 _TEARDOWN_SECONDS = 2.0
 _ATTEMPT_SECONDS = 1.0  # a younger attempt to connect is not given up for another
-# After a speaker's start, in which a rollout waits for a session, and for a peer's answer to an attempt to connect.
-_START_SECONDS, _ANSWER_SECONDS = 15.0, 5.0
+# A rollout waits, after the speaker's start, for a session and for the first attempt to connect; after that attempt for
+# the peer's answer, which the kernel asks for again after a second.
+_START_SECONDS, _BEGIN_SECONDS, _ANSWER_SECONDS = 15.0, 5.0, 2.0
 
 Status = Literal["waiting", "connecting", "established"]
 
@@ -71,6 +73,7 @@ class PeerSession:
         self.name = name
         self.status: Status = "waiting"
         self.was_connected = self.was_established = False  # once, by TCP and by BGP
+        self.first_attempt_at: float | None = None  # CLOCK_MONOTONIC
         self.since = time.time()
         self.reason = ""
         self.settings: SessionSettings | None = None
@@ -180,6 +183,8 @@ class PeerSession:
             self.statistics.pending = max(0, self.statistics.pending - 1)
             if answer.kind == "refused":
                 log.error("ExaBGP refused a route for peer %s: %s", self.name, answer.reason)
+        elif answer.kind == "connecting":
+            self.first_attempt_at = self.first_attempt_at or time.monotonic()
         elif answer.kind == "connected":
             self._is_connected = self.was_connected = True
         elif answer.kind == "up":
@@ -199,7 +204,7 @@ class PeerSession:
         for prefix, route in self._plan.routes(self.name).items():
             self._announce(prefix, route)
         for version in self.settings.next_hops if self.settings is not None else ():
-            self._request("end of routes", f"ipv{version}")
+            self._request("end of routes", str(version))
 
     def _announce(self, prefix: Prefix, route: Route | None) -> None:
         next_hop = self.settings.next_hops.get(prefix.version) if self.settings is not None else None
@@ -209,10 +214,11 @@ class PeerSession:
             return
         if route is None or next_hop is None:
             del self._sent[prefix]
-            self._request("route", withdraw(prefix))
+            self._request("route", render_route(prefix, None))
         else:
             self._sent[prefix] = route
-            self._request("route", announce(route, next_hop))
+            attributes = Attributes(next_hop, route.local_preference, tuple(sorted(route.communities)))
+            self._request("route", render_route(prefix, attributes))
         self.statistics.updates += 1
         self.statistics.pending += 1
         self.statistics.announced = len(self._sent)
@@ -227,7 +233,7 @@ class PeerSession:
         self.statistics.announced = self.statistics.pending = 0
 
     def _opening(self, settings: SessionSettings) -> Request:
-        return Request("open", self.name, settings.keepalive_time, render_configuration(settings))
+        return Request("open", self.name, settings.keepalive_time, render_settings(settings))
 
     def _request(self, kind: RequestKind, text: str = "") -> None:
         if self._channel is not None:
@@ -241,6 +247,9 @@ class PeerSession:
             self._on_change(self)
 
     def _connect_again(self) -> None:
+        if not self._is_connected and not self.reason and self.settings is not None:
+            where = join_host_port(str(self.settings.peer_address), self.settings.port)
+            self._change("connecting", f"no answer from {where}")
         self._check_after(self._connect_seconds, self._connect_again)
         self._attempt_anew()
 
@@ -255,11 +264,15 @@ class PeerSession:
             self._timer = None
 
 
-def is_awaited(session: PeerSession | None, seconds: float) -> bool:
+def is_awaited(session: PeerSession | None, seconds: float, now: float) -> bool:
     """Return whether a rollout should wait for a session, `seconds` after the speaker's start. None: not begun yet.
 
-    A router that does not even accept a connection has no session with other speakers, either.
+    `now`: CLOCK_MONOTONIC. A router that does not accept a connection has no session with other speakers, either.
     """
-    if session is None or not session.was_connected:
-        return seconds < _ANSWER_SECONDS
-    return not session.was_established and seconds < _START_SECONDS
+    if session is None:
+        return seconds < _BEGIN_SECONDS
+    if session.was_connected:
+        return not session.was_established and seconds < _START_SECONDS
+    if session.first_attempt_at is None:
+        return not session.reason and seconds < _BEGIN_SECONDS
+    return not session.reason and now - session.first_attempt_at < _ANSWER_SECONDS

@@ -12,6 +12,7 @@ The speaker starts the process before it imports what a speaker needs, and it en
 | `topology.py` | which nodes exchange heartbeats with each other |
 | `membership.py` | which nodes are alive: the decision, on the caller's clock |
 | `bfd/` | BFD sessions with routers |
+| `leftovers.py` | the engine that removes what a killed speaker's keepalived has left |
 | `heartbeats.py` | the engine of the heartbeats: sockets around `membership.py` |
 
 Nothing here imports more than the standard library and `network`, so that the process is small and starts in

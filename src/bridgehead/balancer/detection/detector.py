@@ -15,9 +15,10 @@ from collections.abc import Callable
 from typing import Any
 
 from ..errors import DetectorEnded
+from ..processes import is_stopped
 from .channel import BEAT_SECONDS
 from .engine import Message
-from .process import SILENCE_SECONDS, is_stopped, start
+from .process import SILENCE_SECONDS, start
 
 Handler = Callable[[Message], None]
 _STARVED_SECONDS = 1.0  # without a beat: the other nodes have believed this one dead for long

@@ -12,7 +12,6 @@ All times are seconds of the observation clock (`engine.py`). Pure: no I/O, no c
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from .packets import LONGEST_AGE, Age, Heartbeat, node_id
@@ -53,44 +52,46 @@ class View(NamedTuple):
     is_alone: bool = False
 
 
-@dataclass
 class _Peer:
-    name: str
-    id: bytes
-    is_neighbour: bool = True
-    is_alive: bool = False
-    direct: float = _LONG_AGO  # when a heartbeat with a recent echo arrived last
-    evidence: float = _LONG_AGO  # when the node was alive for certain, from whatever source
-    received: float = _LONG_AGO  # when the last authentic packet arrived
-    sent: float = _LONG_AGO
-    timestamp: int = 0  # of that packet, to be echoed
-    is_leaving: bool = False
-    is_fit: bool = True
-    suspected: float | None = None  # since when the node has been silent for too long
-    queried: float = _LONG_AGO
+    """Another node, and what is known of it."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.id = node_id(name)
+        self.is_neighbour = True
+        self.is_alive = False
+        self.direct = _LONG_AGO  # when a heartbeat with a recent echo arrived last
+        self.evidence = _LONG_AGO  # when the node was alive for certain, from whatever source
+        self.received = _LONG_AGO  # when the last authentic packet arrived
+        self.sent = _LONG_AGO
+        self.timestamp = 0  # of that packet, to be echoed
+        self.is_leaving = False
+        self.is_fit = True
+        self.suspected: float | None = None  # since when the node has been silent for too long
+        self.queried = _LONG_AGO
 
 
-@dataclass
 class Membership:
-    """The conclusions of the node `this`. `start`: the time now."""
+    """The conclusions of the node `this`. `start`: the time now.
 
-    this: str
-    start: float
-    is_fit: bool = True
-    is_leaving: bool = False
-    changes: list[Change] = field(default_factory=list)  # to be taken by the caller
-    _peers: dict[str, _Peer] = field(default_factory=dict)
-    _by_id: dict[bytes, _Peer] = field(default_factory=dict)
-    _next_send: float = _LONG_AGO
-    _confirmed: float = _LONG_AGO  # when a packet was sent that a peer has received
-    _confirmed_after: float = _LONG_AGO  # the end of the last long pause of this node
-    _alone_since: float | None = None  # since when all of several peers are silent
-    _is_isolated: bool = False
-    _is_alone: bool = False
+    `changes` are to be taken by the caller.
+    """
 
-    def __post_init__(self) -> None:
-        self._id = node_id(self.this)
-        self._first_until = self._unconfirmed_until = self.start + FIRST_SECONDS
+    def __init__(self, this: str, start: float, *, is_fit: bool = True) -> None:
+        self.this = this
+        self.is_fit = is_fit
+        self.is_leaving = False
+        self.changes: list[Change] = []
+        self._id = node_id(this)
+        self._peers: dict[str, _Peer] = {}
+        self._by_id: dict[bytes, _Peer] = {}
+        self._next_send = _LONG_AGO
+        self._confirmed = _LONG_AGO  # when a packet was sent that a peer has received
+        self._confirmed_after = _LONG_AGO  # the end of the last long pause of this node
+        self._alone_since: float | None = None  # since when all of several peers are silent
+        self._is_isolated = False
+        self._is_alone = False
+        self._first_until = self._unconfirmed_until = start + FIRST_SECONDS
 
     def set_peers(self, names: Iterable[str]) -> None:
         """Set the other nodes of the cluster, whether or not a speaker runs there."""
@@ -98,7 +99,7 @@ class Membership:
         for name in self._peers.keys() - wanted:
             del self._by_id[self._peers.pop(name).id]
         for name in wanted - self._peers.keys():
-            self._peers[name] = peer = _Peer(name, node_id(name))
+            self._peers[name] = peer = _Peer(name)
             self._by_id[peer.id] = peer
         near = neighbours(self.this, wanted)
         for peer in self._peers.values():

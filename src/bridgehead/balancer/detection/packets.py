@@ -13,7 +13,6 @@ import hashlib
 import hmac
 import struct
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 MAX_BYTES: Final = 9000
@@ -37,8 +36,7 @@ class Age(NamedTuple):
     is_fit: bool = True
 
 
-@dataclass(frozen=True)
-class Heartbeat:
+class Heartbeat(NamedTuple):
     """One packet. Nodes are written by `node_id`.
 
     `timestamp`: the sender's observation clock in microseconds. `echo`: the timestamp of the last packet that the

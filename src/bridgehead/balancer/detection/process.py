@@ -13,23 +13,23 @@ import selectors
 import signal
 import sys
 import time
-import traceback
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from bridgehead.network.syscalls import set_process_name
 
+from ..processes import is_stopped
 from .bfd.engine import BfdEngine
 from .channel import BEAT_SECONDS, Channel, open_channel
 from .engine import NEVER, Descriptor, Engine, Report
 from .heartbeats import Heartbeats
+from .leftovers import Leftovers
 
 # An iteration of the loop that begins later than planned by more than this was delayed by the machine.
 _TOLERATED_SECONDS = 0.02
 # The other side is looked at after this time without a beat: a stopped process does not run, a starved one still does.
 SILENCE_SECONDS = 0.15
 _HUNG_SECONDS = 3.0
-_STOPPED_STATES = "tT"  # proc(5): stopped by a signal, or by a debugger
 _NICE = -15  # where the process may: it needs little of a processor, but soon
 _READS_AT_ONCE = 8  # rounds over sockets with input before timers run
 
@@ -82,25 +82,20 @@ def _main(channel: Channel) -> int:
             os.nice(_NICE)
         Loop(channel, _make_engines).run()
     except BaseException:  # noqa: BLE001 - nothing of the parent may run here
+        import traceback
+
         traceback.print_exc()
         sys.stderr.flush()
         return 1
     return 0
 
 
-def is_stopped(pid: int) -> bool:
-    """Return whether a process is stopped, according to /proc."""
-    try:
-        with open(f"/proc/{pid}/stat", "rb") as file:
-            # The state follows the name, which may contain anything.
-            state = file.read().rpartition(b")")[2].split()[0].decode()
-    except OSError:
-        return False  # it has ended, which the channel reports
-    return state in _STOPPED_STATES
-
-
 def _make_engines(report: Report) -> Sequence[Engine]:
-    return (Heartbeats(report), BfdEngine(report))
+    return (
+        Heartbeats(report),
+        BfdEngine(report),
+        Leftovers(),
+    )  # in this order at the end, too: other nodes learn of it first
 
 
 class ObservationClock:

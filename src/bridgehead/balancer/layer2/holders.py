@@ -9,6 +9,7 @@ keeps. Source: MetalLB's layer 2 speaker. Pure: no I/O, no clock, no randomness.
 from __future__ import annotations
 
 import hashlib
+import sys
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import NamedTuple
 
@@ -17,6 +18,7 @@ from bridgehead.objects.meta import ObjectKey
 from ..candidates import eligible_nodes, is_selected, leaving_nodes, placement
 from ..model import Layer2Advertisement, NodeSelection, Pool
 from ..ranges import IpAddress
+from ..sharing import shared
 from ..view import ClusterView, Publication
 
 
@@ -44,7 +46,7 @@ class Holders:
         self._eligible: dict[NodeSelection, frozenset[str]] = {}
         self._publications: Mapping[ObjectKey, Publication] = {}
         self._addresses: dict[ObjectKey, tuple[IpAddress, ...]] = {}  # of each Service at the last update
-        self._services: dict[IpAddress, set[ObjectKey]] = {}
+        self._services: dict[IpAddress, tuple[ObjectKey, ...]] = {}
         self._holders: dict[IpAddress, Holder] = {}
         self._previous: dict[IpAddress, str] = {}  # the node that held an address before its holder
 
@@ -99,16 +101,17 @@ class Holders:
     def _register(self, key: ObjectKey) -> tuple[IpAddress, ...]:
         """Record the addresses of a Service, and return them."""
         for address in self._addresses.pop(key, ()):
-            self._services[address].discard(key)
-            if not self._services[address]:
-                del self._services[address]
+            others = tuple(other for other in self._services.pop(address) if other != key)
+            if others:
+                self._services[address] = others
+            else:
                 self._previous.pop(address, None)
         publication = self._publications.get(key)
         addresses = tuple(address for address, _ in publication.addresses) if publication is not None else ()
         if addresses:
             self._addresses[key] = addresses
             for address in addresses:
-                self._services.setdefault(address, set()).add(key)
+                self._services[address] = (*self._services.get(address, ()), key)
         return addresses
 
     # --- The decision --------------------------------------------------------------------------------------------
@@ -148,7 +151,7 @@ class Holders:
             reason = "preferred by its advertisement"
         else:
             reason = f"lowest hash of {len(preferred)} nodes"
-        return Holder(winner, self._interfaces(winner, advertisements), key, reason)
+        return Holder(winner, shared(self._interfaces(winner, advertisements)), key, sys.intern(reason))
 
     def _candidates(self, key: ObjectKey, address: IpAddress, without: str) -> _Candidates:
         publication = self._publications[key]

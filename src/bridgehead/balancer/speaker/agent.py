@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import sys
 import time
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Sequence
@@ -351,7 +352,7 @@ class SpeakerAgent:
                 self._held[key] = new
             for protocol in {held.protocol for held in new} - {held.protocol for held in old}:
                 message = f'announcing from node "{self._options.node_name}" with protocol "{protocol}"'
-                self.record(key, type="Normal", reason="nodeAssigned", message=message)
+                self.record(key, type="Normal", reason="nodeAssigned", message=sys.intern(message))
             if old != new:
                 for handler in self.on_held:
                     handler(key, new)

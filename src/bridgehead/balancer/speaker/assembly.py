@@ -58,7 +58,7 @@ class Speaker:
             keepalived = shutil.which("keepalived", path=_PROGRAM_PATH)
             vrrp: VrrpAnnouncer | MissingVrrp = MissingVrrp(observer)
             if keepalived is not None:
-                vrrp = VrrpAnnouncer(observer, keepalived, workspace)
+                vrrp = VrrpAnnouncer(observer, keepalived, workspace, detector.send)
                 self._vrrp_section = vrrp.section
             self.layer2 = Layer2Announcer(observer, interfaces=interfaces, serves_vrrp=keepalived is None)
             self.bgp = BgpAnnouncer(

@@ -5,7 +5,6 @@ Pure: no I/O, no clock, no randomness.
 
 from __future__ import annotations
 
-import functools
 import ipaddress
 from collections.abc import Iterable, Iterator
 from typing import Final
@@ -16,9 +15,9 @@ from bridgehead.objects.meta import is_condition_true
 
 from ..model import Configuration, Pool
 from ..ranges import IpAddress
+from ..sharing import shared
 from ..view import NodeView, Publication
 
-_SETS_OF_NODES: Final = 4096  # more than are in use at a time
 EXCLUDED_LABEL: Final = "node.kubernetes.io/exclude-from-external-load-balancers"
 
 
@@ -45,20 +44,14 @@ def publication_of(
         service.metadata.labels,
         addresses,
         is_local=service.spec.external_traffic_policy == "Local",
-        endpoint_nodes=_shared(frozenset(endpoint.node_name for endpoint in counting if endpoint.node_name)),
+        endpoint_nodes=shared(frozenset(endpoint.node_name for endpoint in counting if endpoint.node_name)),
         has_endpoints=bool(counting),
-        ready_nodes=_shared(
+        ready_nodes=shared(
             frozenset(
                 endpoint.node_name for endpoint in counting if endpoint.node_name and endpoint.conditions.is_ready
             )
         ),
     )
-
-
-@functools.lru_cache(_SETS_OF_NODES)
-def _shared(nodes: frozenset[str]) -> frozenset[str]:
-    """Return the same value for equal sets: most Services have endpoints on the same nodes."""
-    return nodes
 
 
 def _addresses(service: Service, configuration: Configuration, lb_class: str) -> Iterator[tuple[IpAddress, Pool]]:

@@ -1,6 +1,6 @@
 """Objects without the fields that a speaker has no use for, which are most of the memory of large clusters.
 
-Strings and endpoints that many objects have in common are one value.
+Strings, endpoints and statuses that many objects have in common are one value.
 
 Pure: no I/O, no clock, no randomness.
 """
@@ -13,9 +13,15 @@ import sys
 from bridgehead.objects.core import LoadBalancerIngress, LoadBalancerStatus, Service, ServiceSpec, ServiceStatus
 from bridgehead.objects.endpoint_slices import SERVICE_NAME_LABEL, Endpoint, EndpointConditions, EndpointSlice
 from bridgehead.objects.meta import ObjectMeta
-from bridgehead.objects.metallb import ServiceBGPStatus, ServiceL2Status
+from bridgehead.objects.metallb import (
+    InterfaceInfo,
+    ServiceBGPStatus,
+    ServiceBGPStatusStatus,
+    ServiceL2Status,
+    ServiceL2StatusStatus,
+)
 
-_SETS_OF_ENDPOINTS = 4096  # more than different sets of nodes are in use at a time
+_DIFFERENT = 4096  # more than different values are in use at a time
 
 
 def trim_service(service: Service) -> Service:
@@ -52,26 +58,38 @@ def trim_slice(slice_: EndpointSlice) -> EndpointSlice:
 
 
 def trim_layer2_status(status: ServiceL2Status) -> ServiceL2Status:
-    """Return a ServiceL2Status without metadata that nobody reads."""
-    return ServiceL2Status(metadata=_trim_metadata(status.metadata, status.metadata.labels), status=status.status)
+    """Return a ServiceL2Status with its labels, node and interfaces."""
+    kept = _layer2_status(status.status.node, status.status.interfaces)
+    return ServiceL2Status(metadata=_trim_metadata(status.metadata, status.metadata.labels), status=kept)
 
 
 def trim_bgp_status(status: ServiceBGPStatus) -> ServiceBGPStatus:
-    """Return a ServiceBGPStatus without metadata that nobody reads."""
-    return ServiceBGPStatus(metadata=_trim_metadata(status.metadata, status.metadata.labels), status=status.status)
+    """Return a ServiceBGPStatus with its labels, node and peers."""
+    kept = _bgp_status(status.status.node, status.status.peers)
+    return ServiceBGPStatus(metadata=_trim_metadata(status.metadata, status.metadata.labels), status=kept)
 
 
 def _trim_metadata(meta: ObjectMeta, labels: dict[str, str]) -> ObjectMeta:
     return ObjectMeta(
-        name=meta.name,
+        name=sys.intern(meta.name),  # also the value of a label of the Service's other objects
         namespace=sys.intern(meta.namespace),
         uid=meta.uid,
         resource_version=meta.resource_version,
-        labels={sys.intern(key): value for key, value in labels.items()},
+        labels={sys.intern(key): sys.intern(value) for key, value in labels.items()},
     )
 
 
-@functools.lru_cache(_SETS_OF_ENDPOINTS)
+@functools.lru_cache(_DIFFERENT)
+def _layer2_status(node: str, interfaces: tuple[InterfaceInfo, ...]) -> ServiceL2StatusStatus:
+    return ServiceL2StatusStatus(node=node, interfaces=interfaces)
+
+
+@functools.lru_cache(_DIFFERENT)
+def _bgp_status(node: str, peers: tuple[str, ...]) -> ServiceBGPStatusStatus:
+    return ServiceBGPStatusStatus(node=node, peers=peers)
+
+
+@functools.lru_cache(_DIFFERENT)
 def _endpoints(nodes: tuple[tuple[str | None, bool | None, bool | None], ...]) -> tuple[Endpoint, ...]:
     return tuple(
         Endpoint(node_name=node, conditions=EndpointConditions(ready=ready, serving=serving))

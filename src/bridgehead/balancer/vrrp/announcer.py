@@ -8,7 +8,7 @@ import ipaddress
 import logging
 import socket
 import time
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import Any
 
 from bridgehead.backoff import Backoff
@@ -17,6 +17,8 @@ from bridgehead.network.paths import address_on
 from bridgehead.objects.meta import ObjectKey
 
 from ..candidates import leaving_nodes
+from ..detection.engine import Message
+from ..detection.leftovers import request_removal
 from ..interface_names import find_link
 from ..ranges import IpAddress
 from ..speaker.announcer import Held, Observer
@@ -42,13 +44,15 @@ _WHY = "master of its VRRP group"
 class VrrpAnnouncer:
     """Announces by a keepalived, which runs while this node is in any group.
 
-    `program`: its path. `workspace` has its files.
+    `program`: its path. `workspace` has its files. `send`: a message to the failure detector, which removes what
+    keepalived leaves when this process is killed.
     """
 
     protocol = "vrrp"
 
-    def __init__(self, observer: Observer, program: str, workspace: Workspace) -> None:
+    def __init__(self, observer: Observer, program: str, workspace: Workspace, send: Callable[[Message], None]) -> None:
         self._observer = observer
+        self._send = send
         self._program = program
         self._workspace = workspace
         self._plan = VrrpPlan()
@@ -159,6 +163,7 @@ class VrrpAnnouncer:
             await asyncio.wait([running])
             self._forget_masters(set())
             self._remove_leftovers()
+            self._send(request_removal("", ()))
         if not running.cancelled() and running.exception() is not None:
             log.error("cannot run keepalived: %s", running.exception())
         elif self._groups:
@@ -167,7 +172,9 @@ class VrrpAnnouncer:
 
     def _render(self, fifo: str) -> str:
         is_alone = self._view is not None and self._view.is_alone
-        return render_configuration(list(self._instances()), fifo, existing_user_name(), is_alone=is_alone)
+        instances = list(self._instances())
+        self._send(request_removal(str(self._workspace.root or ""), _addresses_of(instances)))
+        return render_configuration(instances, fifo, existing_user_name(), is_alone=is_alone)
 
     def _instances(self) -> Iterator[Instance]:
         is_alone = self._view is not None and self._view.is_alone
@@ -248,6 +255,15 @@ class VrrpAnnouncer:
                         addresses.remove([entry])
         except OSError as error:
             log.error("cannot remove addresses of an earlier keepalived: %s", error)
+
+
+def _addresses_of(instances: Iterable[Instance]) -> Iterator[tuple[int, str]]:
+    """Yield what keepalived may add: the indices of links, and addresses without prefix lengths."""
+    for instance in instances:
+        link = socket.if_nametoindex(instance.link)
+        yield link, identity_address(instance.group.router_id, instance.has_ipv4).partition("/")[0]
+        for address in instance.group.addresses:
+            yield link, str(address)
 
 
 class MissingVrrp:

@@ -7,56 +7,16 @@ before its binding is sent, so that the next decision sees it. Pure: no I/O, no 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from bridgehead.objects.core import Container, Node, Pod, PodSpec
-from bridgehead.objects.quantities import milli_value, whole_value
+from bridgehead.objects.core import Node, Pod, PodSpec
+from bridgehead.objects.pod_resources import amount, pod_requests
 
 # Assumed requests of a container without any when nodes are scored, so that such pods are spread, too.
 DEFAULT_CPU = 100
 DEFAULT_MEMORY = 200 * 1024 * 1024
 
 Port = tuple[str, str, int]  # host address ("" for all), protocol, number
-
-
-def _amount(resource: str, value: str | int | float) -> int:
-    """Return an amount: CPU in thousandths, other resources in whole units."""
-    return milli_value(value) if resource == "cpu" else whole_value(value)
-
-
-def _amounts(quantities: Mapping[str, str | int | float]) -> Counter[str]:
-    return Counter({resource: _amount(resource, value) for resource, value in quantities.items()})
-
-
-def pod_requests(spec: PodSpec, defaults: Mapping[str, int] | None = None) -> Counter[str]:
-    """Return the requests of a pod: the sum of its containers, or those of an init container where they are larger.
-
-    Requests of the pod as a whole replace this sum; the overhead of its RuntimeClass is added. `defaults` replace
-    missing requests of a container. Source: Kubernetes component-helpers/resource `PodRequests`.
-    """
-
-    def of(container: Container) -> Counter[str]:
-        return Counter({**(defaults or {}), **_amounts(container.resources.requests)})
-
-    total: Counter[str] = Counter()
-    for container in spec.containers:
-        total.update(of(container))
-    sidecars: Counter[str] = Counter()
-    peak: Counter[str] = Counter()
-    for container in spec.init_containers:
-        if container.is_sidecar:
-            sidecars.update(of(container))
-            peak |= sidecars
-        else:
-            peak |= of(container) + sidecars
-    total.update(sidecars)
-    total |= peak
-    if spec.resources is not None:
-        for resource, amount in _amounts(spec.resources.requests).items():
-            total[resource] = amount
-    total.update(_amounts(spec.overhead))
-    return total
 
 
 def host_ports(spec: PodSpec) -> frozenset[Port]:
@@ -157,7 +117,7 @@ class ClusterState:
     def set_node(self, node: Node) -> None:
         state = self._states.setdefault(node.metadata.name, NodeState())
         state.node = node
-        state.allocatable = {name: _amount(name, value) for name, value in node.status.allocatable.items()}
+        state.allocatable = {name: amount(name, value) for name, value in node.status.allocatable.items()}
 
     def remove_node(self, name: str) -> None:
         state = self._states.get(name)

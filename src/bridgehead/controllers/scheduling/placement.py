@@ -11,14 +11,15 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from .cluster_state import NodeState, PodFacts
-from .filters import Filters, Reason, VolumeFilter
+from .filters import Reason
+from .node_filters import NodeFilters
 from .node_fit import preference, untolerated
-from .pod_affinity import AffinityIndex, NamespaceLabels
-from .preemption import NOT_HELPFUL, histogram
+from .pod_affinity import AffinityIndex
+from .preemption import histogram
 from .topology_spread import SpreadIndex, domain_score
 
 NO_NODES = "no nodes available to schedule pods"
@@ -33,26 +34,18 @@ class Placement:
     refused: Mapping[str, Sequence[Reason]] = field(default_factory=dict)
 
 
-def schedule_pod(
-    facts: PodFacts,
-    nodes: Mapping[str, NodeState],
-    namespaces: NamespaceLabels,
-    volumes: VolumeFilter | None = None,
-    exclusive: Collection[str] = (),
-    nominated: str = "",
-) -> Placement:
-    """Choose a node for a pod. `namespaces`: the labels of each. `exclusive`: names of the pod's claims that no other
-    pod may use. `nominated`: the node on which room was made for the pod, which comes before all others. Deterministic.
-    """
+def schedule_pod(filters: NodeFilters, nominated: str = "") -> Placement:
+    """Choose a node for the pod of `filters`. `nominated`: the node on which room was made for the pod, which comes
+    before all others. Deterministic."""
+    facts, nodes = filters.facts, filters.nodes
     if not nodes:
         return Placement(message=NO_NODES)
-    filters = Filters(facts, nodes, namespaces, volumes, exclusive)
-    if nominated in nodes and not filters.refusals(nominated, nodes[nominated]):
+    if nominated in nodes and not filters.refusals(nominated):
         return Placement(node_name=nominated)
-    refused: dict[str, list[Reason]] = {}
+    refused: dict[str, Sequence[Reason]] = {}
     fitting: dict[str, NodeState] = {}
     for name, state in nodes.items():
-        reasons = filters.refusals(name, state)
+        reasons = filters.refusals(name)
         if reasons:
             refused[name] = reasons
         else:
@@ -66,11 +59,12 @@ def schedule_pod(
 
 
 def explain_everywhere(reason: str, nodes: int) -> str:
-    """Return the text of a FailedScheduling Event for a pod that no node can have, whatever the node."""
-    if not nodes:
-        return NO_NODES
-    total = f"0/{nodes} nodes are available: "
-    return f"{total}{reason}. preemption: {total}{nodes} {NOT_HELPFUL}."
+    """Return the text of a FailedScheduling Event for a pod that no node can have, whatever the node.
+
+    In kube-scheduler, the plug-in for resource claims, which makes room before the preemption, finds no state of its
+    own then: no pod is preempted, and its error ends the text.
+    """
+    return f"0/{nodes} nodes are available: {reason}. not found" if nodes else NO_NODES
 
 
 def explain(refused: Iterable[Sequence[Reason]]) -> str:

@@ -18,6 +18,7 @@ from bridgehead.objects.selectors import compile_selector
 
 from .cluster_state import NodeState, PodFacts
 from .filters import Reason
+from .node_filters import priority_of
 
 # The reason of the condition DisruptionTarget of a victim, and its message.
 BY_SCHEDULER: Final = "PreemptionByScheduler"
@@ -53,31 +54,6 @@ class Preemption:
     victims: tuple[PodFacts, ...] = ()
     message: str = ""
     is_eligible: bool = True
-
-
-@dataclass(frozen=True)
-class Nomination:
-    """A pod for which room is made on a node."""
-
-    facts: PodFacts
-    node_name: str
-
-
-def add_nominated(
-    facts: PodFacts, nodes: Mapping[str, NodeState], nominated: Iterable[Nomination]
-) -> dict[str, NodeState]:
-    """Return the nodes as they are for a pod: with the nominated pods of the same or a higher priority."""
-    found = dict(nodes)
-    for other in nominated:
-        goes_before = priority_of(other.facts.pod) >= priority_of(facts.pod)
-        if other.facts.pod.metadata.uid != facts.pod.metadata.uid and goes_before and other.node_name in found:
-            state = found[other.node_name] = found[other.node_name].copy()
-            state.add(other.facts)
-    return found
-
-
-def priority_of(pod: Pod) -> int:
-    return pod.spec.priority or 0
 
 
 def plan_preemption(

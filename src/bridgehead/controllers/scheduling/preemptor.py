@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from bridgehead.client import ApiClient, EventRecorder
 from bridgehead.client.errors import Conflict, NotFound
@@ -17,17 +17,14 @@ from bridgehead.objects.kinds import POD_DISRUPTION_BUDGETS, PODS
 
 from ..pod_status import disruption, patch_pod_status
 from ..shared import Informers
-from .cluster_state import NodeState, PodFacts
+from .cluster_state import PodFacts
 from .filters import Reason
+from .node_filters import NodeFilters, Nomination, priority_of
 from .preemption import (
     BY_SCHEDULER,
     DISRUPTION_MESSAGE,
-    Nomination,
     Preemption,
-    Refusals,
-    add_nominated,
     plan_preemption,
-    priority_of,
 )
 
 
@@ -60,20 +57,17 @@ class Preemptor:
         nomination = self._nominated.get(uid)
         return nomination.node_name if nomination is not None else ""
 
-    def with_nominated(self, facts: PodFacts, nodes: Mapping[str, NodeState]) -> Mapping[str, NodeState]:
-        """Return the nodes as they are for a pod: with the nominated pods that go before it."""
-        return add_nominated(facts, nodes, self._nominated.values()) if self._nominated else nodes
+    @property
+    def nominations(self) -> Iterable[Nomination]:
+        return self._nominated.values()
 
-    def plan(
-        self,
-        facts: PodFacts,
-        nodes: Mapping[str, NodeState],
-        refused: Mapping[str, Sequence[Reason]],
-        refusals: Refusals,
-    ) -> Preemption:
-        """Choose victims. The nomination counts at once."""
-        uid, budgets = facts.pod.metadata.uid, list(self._budgets.items())
-        preemption = plan_preemption(facts, nodes, refused, budgets, refusals, self.nominated_node(uid))
+    def plan(self, filters: NodeFilters, refused: Mapping[str, Sequence[Reason]]) -> Preemption:
+        """Choose victims for the pod of `filters`. The nomination counts at once."""
+        facts, budgets = filters.facts, list(self._budgets.items())
+        uid = facts.pod.metadata.uid
+        preemption = plan_preemption(
+            facts, filters.nodes, refused, budgets, filters.refusals_in_state, self.nominated_node(uid)
+        )
         if preemption.node_name:
             self._nominated[uid] = Nomination(facts, preemption.node_name)
         elif preemption.is_eligible:

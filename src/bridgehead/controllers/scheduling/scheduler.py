@@ -26,8 +26,8 @@ from bridgehead.objects.times import format_time
 from ..pod_status import patch_pod_status
 from ..shared import Informers
 from .claim_binder import ClaimBinder
-from .cluster_state import ClusterState, NodeState, PodFacts
-from .filters import Filters, Reason
+from .cluster_state import ClusterState, PodFacts
+from .node_filters import NodeFilters
 from .placement import Placement, explain_everywhere, schedule_pod
 from .preemption import Preemption
 from .preemptor import Preemptor
@@ -35,6 +35,8 @@ from .volume_binding import Binding as ClaimBinding
 from .volume_binding import PodClaims
 
 SCHEDULER_NAME: Final = "default-scheduler"
+# The result of the plug-in for resource claims, which makes room before the preemption.
+NO_CLAIMS_TO_DEALLOCATE: Final = "no new claims to deallocate"
 # Limit of concurrent bindings.
 WORKERS: Final = 64
 # Back-off of an unschedulable pod, in seconds.
@@ -192,7 +194,7 @@ class Scheduler:
         self._unschedulable[key] = _Attempts(attempts.count + 1 if attempts else 1, self._clock())
         message = placement.message
         if preemption.message:
-            message += f" preemption: {preemption.message}"
+            message += f" {NO_CLAIMS_TO_DEALLOCATE}, preemption: {preemption.message}"
         self._recorder.record(pod, type="Warning", reason="FailedScheduling", message=message)
         await self._preemptor.carry_out(pod, preemption)
         await self._write_unschedulable(pod, message)
@@ -204,17 +206,18 @@ class Scheduler:
             return Placement(message=explain_everywhere(claims.blocked, len(self._state.nodes()))), Preemption()
         has_claims = claims.volumes or claims.delayed
         volumes = self._claims.filter(claims) if has_claims else None
-        nodes = self._preemptor.with_nominated(facts, self._state.nodes())
-        nominated = self._preemptor.nominated_node(facts.pod.metadata.uid)
-        placement = schedule_pod(facts, nodes, self._namespaces, volumes, claims.exclusive, nominated)
+        filters = NodeFilters(
+            facts,
+            self._state.nodes(),
+            self._namespaces,
+            volumes=volumes,
+            exclusive=claims.exclusive,
+            nominations=self._preemptor.nominations,
+        )
+        placement = schedule_pod(filters, self._preemptor.nominated_node(facts.pod.metadata.uid))
         if placement.node_name or not placement.refused:
             return placement, Preemption()
-
-        def refusals(name: str, state: NodeState) -> Sequence[Reason]:
-            changed = {**nodes, name: state}
-            return Filters(facts, changed, self._namespaces, volumes, claims.exclusive).refusals(name, state)
-
-        return placement, self._preemptor.plan(facts, nodes, placement.refused, refusals)
+        return placement, self._preemptor.plan(filters, placement.refused)
 
     async def _bind_claims(self, pod: Pod, claims: PodClaims, node_name: str) -> Outcome:
         """Have the claims bound that waited for the pod's node. Raises ClientError."""

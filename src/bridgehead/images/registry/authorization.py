@@ -62,7 +62,7 @@ async def _fetch_token(
     scope = challenge.parameters.get("scope") or f"repository:{path}:pull"
     query = {"service": service, "scope": scope} if service else {"scope": scope}
     # The endpoint's own headers are for the registry, not for the token server.
-    server = Endpoint(url=realm, skip_verify=endpoint.skip_verify, ca=endpoint.ca)
+    server = Endpoint(url=realm, skip_verify=endpoint.skip_verify, ca=endpoint.ca, clients=endpoint.clients)
     headers = {"Accept": "application/json"}
     body = None
     method = "GET"

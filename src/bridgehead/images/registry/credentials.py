@@ -61,6 +61,10 @@ class Helpers(msgspec.Struct, frozen=True):
         return next((self.by_registry[key] for key in keys if key in self.by_registry), self.store)
 
 
+class _UserConfigFile(Helpers, frozen=True):
+    auths: dict[str, _Entry] | None = None
+
+
 class _HelperAnswer(msgspec.Struct, frozen=True, rename="pascal"):
     username: str = ""
     secret: str = ""
@@ -74,24 +78,26 @@ Keyring = Mapping[str, Credential]
 
 
 def parse_docker_config(text: bytes, *, is_legacy: bool = False) -> dict[str, Credential]:
-    """Parse `.dockerconfigjson` (or ~/.docker/config.json), or with `is_legacy` `.dockercfg`; by the keys of `auths`.
+    """Parse `.dockerconfigjson`, or with `is_legacy` `.dockercfg`; by the keys of `auths`.
 
     Raises `BadCredentials`.
     """
     try:
-        entries = decode(text, dict[str, _Entry]) if is_legacy else decode(text, _ConfigFile).auths or {}
-        # With a helper, Docker writes entries that are empty.
-        return {key: _credential(entry) for key, entry in entries.items() if entry != _Entry()}
-    except (InvalidJson, binascii.Error, UnicodeDecodeError) as error:
-        raise BadCredentials(str(error)) from error
-
-
-def parse_helpers(text: bytes) -> Helpers:
-    """Parse the credential helpers in ~/.docker/config.json. Raises `BadCredentials`."""
-    try:
-        return decode(text, Helpers)
+        return _credentials(decode(text, dict[str, _Entry]) if is_legacy else decode(text, _ConfigFile).auths)
     except InvalidJson as error:
         raise BadCredentials(str(error)) from error
+
+
+def parse_user_config(text: bytes) -> tuple[dict[str, Credential], Helpers]:
+    """Parse the credentials, by the keys of `auths`, and the helpers in ~/.docker/config.json.
+
+    Raises `BadCredentials`.
+    """
+    try:
+        file = decode(text, _UserConfigFile)
+    except InvalidJson as error:
+        raise BadCredentials(str(error)) from error
+    return _credentials(file.auths), file
 
 
 def helper_key(registry: str) -> str:
@@ -108,6 +114,15 @@ def parse_helper_answer(text: bytes) -> Credential:
     if answer.username == _TOKEN_USER:
         return Credential(identity_token=answer.secret)
     return Credential(username=answer.username, password=answer.secret)
+
+
+def _credentials(auths: Mapping[str, _Entry] | None) -> dict[str, Credential]:
+    """Raises `BadCredentials`."""
+    try:
+        # With a helper, Docker writes entries that are empty.
+        return {key: _credential(entry) for key, entry in (auths or {}).items() if entry != _Entry()}
+    except (binascii.Error, UnicodeDecodeError) as error:
+        raise BadCredentials(str(error)) from error
 
 
 def _credential(entry: _Entry) -> Credential:

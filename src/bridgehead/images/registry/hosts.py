@@ -1,7 +1,7 @@
 """The servers that have the images of a registry: mirrors, plain and unverified connections, as in containerd's
 hosts.toml.
 
-Pure: no I/O, no clock, no randomness. Source: containerd, docs/hosts.md. Not supported: client certificates.
+Pure: no I/O, no clock, no randomness. Source: containerd, docs/hosts.md.
 """
 
 from __future__ import annotations
@@ -22,13 +22,14 @@ class Endpoint(msgspec.Struct, frozen=True, kw_only=True):
     """One server that has the images of a registry. `url` is the base of its API, as `https://mirror.example/v2`.
 
     `capabilities`: "resolve" (tags to digests), "pull" (content by digest). `ca` are certificates in PEM form, "" for
-    the system's.
+    the system's. `clients` are this side's own certificates, each with its key, in PEM form.
     """
 
     url: str
     capabilities: frozenset[str] = frozenset({PULL, RESOLVE})
     skip_verify: bool = False
     ca: str = ""
+    clients: tuple[str, ...] = ()
     headers: tuple[tuple[str, str], ...] = ()
 
 
@@ -64,7 +65,7 @@ def default_endpoint(registry: str) -> Endpoint:
 def parse_hosts(text: str, registry: str, read: dict[str, str]) -> tuple[Endpoint, ...]:
     """Parse a hosts.toml for a registry: its mirrors in their order, then the server itself.
 
-    `read` has the contents of the certificate files that it may name, by their names. Raises `BadHosts`.
+    `read` has the contents of the files that it may name, by their names. Raises `BadHosts`.
     """
     try:
         document = tomllib.loads(text)
@@ -80,11 +81,12 @@ def parse_hosts(text: str, registry: str, read: dict[str, str]) -> tuple[Endpoin
     return (*hosts, last)
 
 
-def named_certificates(text: str) -> list[str]:
-    """Return the names of the certificate files in a hosts.toml. Raises `BadHosts`."""
+def named_files(text: str) -> list[str]:
+    """Return the names of the files with certificates and keys in a hosts.toml. Raises `BadHosts`."""
     try:
         document = tomllib.loads(text)
-        return [name for table in (document, *document.get("host", {}).values()) for name in _names(table.get("ca"))]
+        tables = (document, *document.get("host", {}).values())
+        return [name for table in tables for name in (*_names(table.get("ca")), *sum(_clients(table), ()))]
     except (tomllib.TOMLDecodeError, AttributeError) as error:
         raise BadHosts(str(error)) from error
 
@@ -106,8 +108,16 @@ def _endpoint(url: str, settings: dict[str, Any], read: dict[str, str]) -> Endpo
         capabilities=frozenset(settings.get("capabilities") or (PULL, RESOLVE)),
         skip_verify=bool(settings.get("skip_verify")),
         ca="\n".join(read[name] for name in _names(settings.get("ca")) if name in read),
+        clients=tuple("\n".join(read[name] for name in names if name in read) for names in _clients(settings)),
         headers=tuple(headers),
     )
+
+
+def _clients(settings: dict[str, Any]) -> list[tuple[str, ...]]:
+    """Return the files of each client certificate: one that has the key too, or two."""
+    value = settings.get("client")
+    entries = value if isinstance(value, list) else _names(value)
+    return [tuple(name for name in _names(entry) if name) for entry in entries]
 
 
 def _names(value: object) -> list[str]:

@@ -22,6 +22,7 @@ from yarl import URL
 
 from bridgehead import __version__
 from bridgehead.images.errors import BadImage, PullFailed, Unreachable
+from bridgehead.tls_certificates import load_certificate
 
 from . import hosts, retries
 from .hosts import Endpoint
@@ -41,7 +42,7 @@ class Transport:
     def __init__(self, *, is_offline: bool = False) -> None:
         self.is_offline = is_offline
         self._session: aiohttp.ClientSession | None = None
-        self._contexts: dict[tuple[bool, str], ssl.SSLContext] = {}
+        self._contexts: dict[tuple[bool, str, tuple[str, ...]], ssl.SSLContext] = {}
         self._unreachable: dict[str, tuple[float, str]] = {}  # host -> (until, reason)
 
     async def __aenter__(self) -> Transport:
@@ -151,13 +152,15 @@ class Transport:
             raise PullFailed(f"invalid URL {without_query(url)[:200]!r}") from error
 
     def _context(self, endpoint: Endpoint) -> ssl.SSLContext:
-        key = (endpoint.skip_verify, endpoint.ca)
+        key = (endpoint.skip_verify, endpoint.ca, endpoint.clients)
         context = self._contexts.get(key)
         if context is None:
             try:
                 context = ssl.create_default_context()
                 if endpoint.ca:
                     context.load_verify_locations(cadata=endpoint.ca)
+                for pem in endpoint.clients:
+                    load_certificate(context, pem.encode())
             except ssl.SSLError as error:
                 raise PullFailed(f"the certificates for {endpoint.url} cannot be used: {error}") from error
             if endpoint.skip_verify:

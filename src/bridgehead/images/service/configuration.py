@@ -18,9 +18,8 @@ from bridgehead.images.registry.credentials import (
     BadCredentials,
     Credential,
     helper_key,
-    parse_docker_config,
     parse_helper_answer,
-    parse_helpers,
+    parse_user_config,
 )
 from bridgehead.images.registry.hosts import BadHosts, Endpoint
 
@@ -48,18 +47,11 @@ def read_config(registries: Path, wanted: Iterable[str]) -> PullerConfig:
     return PullerConfig(hosts=_read_hosts(registries), credentials=_read_credentials(wanted))
 
 
-def write_config(registries: Path, wanted: str, descriptor: int) -> None:
-    """Write the configuration for a registry to a pipe; see `configuration_reader`."""
-    with open(descriptor, "wb") as pipe:
-        pipe.write(msgspec.json.encode(read_config(registries, [wanted])))
-
-
 def _read_credentials(wanted: Iterable[str]) -> dict[str, Credential]:
     directory = os.environ.get("DOCKER_CONFIG") or os.path.expanduser("~/.docker")
     path = Path(directory) / "config.json"
     try:
-        text = path.read_bytes()
-        found, helpers = parse_docker_config(text), parse_helpers(text)
+        found, helpers = parse_user_config(path.read_bytes())
     except FileNotFoundError:
         return {}
     except (OSError, BadCredentials) as error:
@@ -112,8 +104,8 @@ def _read_hosts(directory: Path) -> dict[str, tuple[Endpoint, ...]]:
         registry = path.parent.name
         try:
             text = _read_own(path)
-            certificates = {name: _read_own(path.parent / name) for name in hosts.named_certificates(text)}
-            endpoints = hosts.parse_hosts(text, registry, certificates)
+            files = {name: _read_own(path.parent / name) for name in hosts.named_files(text)}
+            endpoints = hosts.parse_hosts(text, registry, files)
         except (OSError, UnicodeDecodeError, BadHosts) as error:
             log.warning("%s is not used: %s", path, error)
             continue

@@ -1,15 +1,11 @@
-"""The puller's configuration, read by another process that has kept the rights of the user.
+"""The puller's configuration, read for each pull by another process, which has kept the rights of the user.
 
-For each pull, the puller sends the registry's name with the writing end of a pipe, and the other process has the
-configuration written to it (`configuration.write_config`). So changes of files count at once, and the puller has no
-access to them.
+So changes of files count at once, and the puller has no access to them.
 """
 
 from __future__ import annotations
 
 import asyncio
-import os
-import socket
 from typing import Final
 
 import msgspec
@@ -18,15 +14,17 @@ from bridgehead.images.errors import PullFailed
 from bridgehead.images.references import Reference
 
 from .configuration import PullerConfig
+from .user_client import UserClient
+from .user_requests import ReadConfiguration
 
 _FRESH_SECONDS: Final = 2.0  # a hundred pods that start together need one look at the files
 
 
 class ConfigurationReader:
-    """`parent` is a socket of datagrams to the process with the user's rights."""
+    """Asks the process with the user's rights, and asks once for pulls that start together."""
 
-    def __init__(self, parent: socket.socket) -> None:
-        self._parent = parent
+    def __init__(self, user: UserClient) -> None:
+        self._user = user
         self._reads: dict[str, tuple[float, asyncio.Task[PullerConfig]]] = {}  # by registry, with their beginnings
 
     async def find(self, reference: Reference) -> PullerConfig:
@@ -39,15 +37,10 @@ class ConfigurationReader:
         return await asyncio.shield(self._reads[reference.registry][1])
 
     def _read(self, registry: str) -> PullerConfig:
-        reading, writing = os.pipe2(os.O_CLOEXEC)
-        with open(reading, "rb") as pipe:
-            try:
-                socket.send_fds(self._parent, [registry.encode()], [writing])
-            except OSError as error:
-                raise PullFailed(f"the configuration of registries cannot be read: {error.strerror}") from error
-            finally:
-                os.close(writing)
-            content = pipe.read()
+        try:
+            content = self._user.ask(ReadConfiguration(registry))
+        except OSError as error:
+            raise PullFailed(f"the configuration of registries cannot be read: {error.strerror}") from error
         try:
             return msgspec.json.decode(content, type=PullerConfig)
         except msgspec.MsgspecError as error:

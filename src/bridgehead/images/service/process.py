@@ -8,7 +8,6 @@ import encodings.idna
 import os
 import socket
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Final, Protocol
 
 import zstandard
@@ -22,6 +21,7 @@ from bridgehead.images.store.content import ContentStore
 from . import server
 from .configuration import PullerConfig
 from .server import FindConfig
+from .shared_blobs import SharedBlobs
 
 # Modules that the standard library and aiohttp import when they need them: after the change of ids this process may not
 # have access to the directories of Python any more.
@@ -32,10 +32,16 @@ class Report(Protocol):
     def __call__(self, text: str, *, is_final: bool) -> None: ...
 
 
-async def pull_all(config: PullerConfig, store: ContentStore, references: Sequence[Reference], report: Report) -> None:
+async def pull_all(
+    config: PullerConfig,
+    store: ContentStore,
+    references: Sequence[Reference],
+    report: Report,
+    shared: SharedBlobs | None = None,
+) -> None:
     """Pull images one after the other, for a user who waits. Raises `ImageError`."""
     async with Transport() as transport:
-        puller = Puller(store, transport, config.hosts)
+        puller = Puller(store, transport, config.hosts, shared)
         for reference in references:
 
             def show(progress: Progress, reference: Reference = reference) -> None:
@@ -44,14 +50,23 @@ async def pull_all(config: PullerConfig, store: ContentStore, references: Sequen
 
             record = await puller.pull(reference, find_credentials([config.credentials], reference), show)
             report(f"{reference}: {record.digest}", is_final=True)
+        await puller.finish()
 
 
-def run(find_config: FindConfig, root: Path, listener: socket.socket, lab: int, *, is_offline: bool) -> None:
-    """Serve `listener` until the lab ends. `root` is the content store, `lab` a pidfd of the lab's first process."""
-    asyncio.run(_serve(find_config, root, listener, lab, is_offline=is_offline))
+def run(
+    find_config: FindConfig,
+    store: ContentStore,
+    listener: socket.socket,
+    lab: int,
+    *,
+    is_offline: bool,
+    shared: SharedBlobs | None = None,
+) -> None:
+    """Serve `listener` until the lab ends. `lab` is a pidfd of the lab's first process."""
 
+    async def serve() -> None:
+        # Immediately: nothing may be written any more to a state directory that `down --delete` removes.
+        asyncio.get_running_loop().add_reader(lab, os._exit, 0)
+        await server.serve(find_config, store, listener, is_offline=is_offline, shared=shared)
 
-async def _serve(find_config: FindConfig, root: Path, listener: socket.socket, lab: int, *, is_offline: bool) -> None:
-    # Immediately: nothing may be written any more to a state directory that `down --delete` removes.
-    asyncio.get_running_loop().add_reader(lab, os._exit, 0)
-    await server.serve(find_config, root, listener, is_offline=is_offline)
+    asyncio.run(serve())

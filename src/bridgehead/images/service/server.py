@@ -23,6 +23,7 @@ from bridgehead.images.store.content import ContentStore, ImageRecord
 
 from . import messages
 from .configuration import PullerConfig
+from .shared_blobs import SharedBlobs
 
 log = logging.getLogger(__name__)
 
@@ -32,9 +33,12 @@ FindConfig = Callable[[Reference], Awaitable[PullerConfig]]
 class PullerServer:
     """Answers connections; `serve` makes one."""
 
-    def __init__(self, store: ContentStore, transport: Transport, find_config: FindConfig) -> None:
+    def __init__(
+        self, store: ContentStore, transport: Transport, find_config: FindConfig, shared: SharedBlobs | None = None
+    ) -> None:
         self._store = store
-        self._puller = Puller(store, transport)
+        self._shared = shared
+        self._puller = Puller(store, transport, shared=shared)
         self._find_config = find_config
         self._running: dict[tuple[str, tuple[Credential, ...]], asyncio.Task[ImageRecord]] = {}
 
@@ -67,10 +71,13 @@ class PullerServer:
             self._store.mark_used(name, at)
         usage = self._store.disk_usage()
         wanted = usage.bytes_to_free(request.high_threshold, request.low_threshold)
-        removed = collection.free_space(self._store, wanted, request.minimum_age) if wanted else collection.Removed()
-        if removed is None:
-            raise StoreFailed("cannot collect images: an image is being pulled or loaded")
-        return messages.Collected(wanted=wanted, freed=removed.size, capacity=usage.capacity, percent=usage.percent)
+        freed = self._shared.trim() if wanted and self._shared is not None else 0
+        if freed < wanted:
+            removed = collection.free_space(self._store, wanted - freed, request.minimum_age)
+            if removed is None:
+                raise StoreFailed("cannot collect images: an image is being pulled or loaded")
+            freed += removed.size
+        return messages.Collected(wanted=wanted, freed=freed, capacity=usage.capacity, percent=usage.percent)
 
     async def _pull(self, request: messages.PullRequest, writer: asyncio.StreamWriter) -> messages.Pulled:
         """Raises `ImageError`."""
@@ -115,17 +122,24 @@ def has_default_route() -> bool:
     return False
 
 
-async def serve(find_config: FindConfig, root: Path, listener: socket.socket, *, is_offline: bool) -> None:
-    """Serve the Unix socket `listener` until cancelled. `root` is the content store.
+async def serve(
+    find_config: FindConfig,
+    store: ContentStore,
+    listener: socket.socket,
+    *,
+    is_offline: bool,
+    shared: SharedBlobs | None = None,
+) -> None:
+    """Serve the Unix socket `listener` until cancelled.
 
-    `find_config` returns the configuration as it is now, for a pull from the reference's registry.
+    `find_config` returns the configuration as it is now, for a pull from the reference's registry. `shared` has blobs
+    of the user's other labs.
     """
-    store = ContentStore(root)
     try:
         await asyncio.to_thread(collection.remove_unfinished, store)
     except StoreFailed as error:
         log.warning("what an earlier process left is not removed: %s", error)
     async with Transport(is_offline=is_offline) as transport:
-        server = PullerServer(store, transport, find_config)
+        server = PullerServer(store, transport, find_config, shared)
         async with await asyncio.start_unix_server(server.answer, sock=listener, limit=messages.MAX_LINE) as sockets:
             await sockets.serve_forever()

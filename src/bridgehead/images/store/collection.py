@@ -156,6 +156,7 @@ def _remove(path: Path) -> int:
         shutil.rmtree(path, ignore_errors=True)
     else:
         with contextlib.suppress(FileNotFoundError):
-            size = path.lstat().st_blocks * _BLOCK
+            found = path.lstat()
+            size = found.st_blocks * _BLOCK if found.st_nlink == 1 else 0  # the user's other labs share it
             path.unlink()
     return size

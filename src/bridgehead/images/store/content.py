@@ -29,9 +29,10 @@ from bridgehead.images import documents
 from bridgehead.images.disk_usage import DiskUsage
 from bridgehead.images.documents import Descriptor, ImageConfig
 from bridgehead.images.errors import StoreFailed
+from bridgehead.network import syscalls
 
 from .disk import LEAST_FREE, check_space, create_file, disk_failure
-from .partial import Partial, lock_partial
+from .partial import Partial, hash_file, lock_partial
 
 # 96 bits: no second layer with the same name can be found, and 125 names fit into the options of one mount (4096).
 _LAYER_DIGITS: Final = 24
@@ -190,6 +191,26 @@ class ContentStore:
             raise disk_failure(error) from error
         return descriptor
 
+    def adopt(self, name: str, descriptor: Descriptor) -> bool:
+        """Make a file in `ingest`, which may be the user's, a blob; returns whether it is what the digest promises.
+
+        Else it is removed. Blocks.
+        """
+        path, target = self._ingest() / Path(name).name, self.blob_path(descriptor.digest)
+        try:
+            algorithm = descriptor.digest.partition(":")[0]
+            hashed = hashlib.new(algorithm)
+            size = hash_file(path, hashed.update)
+            is_right = (size, f"{algorithm}:{hashed.hexdigest()}") == (descriptor.size, descriptor.digest)
+            if is_right:
+                target.parent.mkdir(parents=True, exist_ok=True)
+                os.rename(path, target)
+            else:
+                path.unlink()
+        except OSError as error:
+            raise disk_failure(error) from error
+        return is_right
+
     def add_pulled(self, record: ImageRecord) -> None:
         """Add the record of a pull. Pods that could use the same content under the name before still can."""
         before = self.find(record.name)
@@ -214,7 +235,11 @@ class ContentStore:
 
     @contextlib.contextmanager
     def new_layer(self, diff_id: str) -> Iterator[Path]:
-        """Yield an empty directory, which becomes the layer when the block ends without an exception."""
+        """Yield an empty directory, which becomes the layer when the block ends without an exception.
+
+        Its files are on the disk then: nobody verifies a layer that has its name, so a machine that crashes must not
+        leave an incomplete one.
+        """
         target = self.layer_path(diff_id)
         directory = self.new_name("layer")
         try:
@@ -224,6 +249,7 @@ class ContentStore:
         try:
             directory.chmod(0o755)  # whatever the umask is
             yield directory
+            _sync(directory)
             target.parent.mkdir(parents=True, exist_ok=True)
             with contextlib.suppress(FileExistsError):  # another process was faster
                 try:
@@ -283,6 +309,7 @@ class ContentStore:
                 with open(fd, "wb", closefd=False) as file:
                     file.write(content)
                 os.fchmod(fd, 0o644)
+                os.fsync(fd)
                 os.rename(temporary, path)
         except OSError as error:
             raise disk_failure(error) from error
@@ -296,6 +323,15 @@ class ContentStore:
             yield
         finally:
             os.close(fd)
+
+
+def _sync(directory: Path) -> None:
+    """Write a directory with all its files to the disk. Raises OSError."""
+    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        syscalls.sync_file_system(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def _repository(name: str) -> str:

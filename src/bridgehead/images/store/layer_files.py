@@ -2,8 +2,7 @@
 
 The archive is not trusted. Every path is resolved by the kernel with the layer as its root (openat2(2),
 RESOLVE_IN_ROOT), so that neither `..` nor any link leads out of it; the last component is never followed. Devices are
-not made: a container has its own /dev. Source: the kernel's overlayfs documentation (whiteouts, opaque directories,
-`userxattr`).
+not made: a container has its own /dev.
 """
 
 from __future__ import annotations
@@ -19,15 +18,13 @@ from typing import Final
 from bridgehead.images.errors import BadImage
 from bridgehead.network import syscalls
 
-from . import entries, tar_headers
+from . import entries, tar_headers, whiteouts
 from .tar_stream import Member
 
 _RESOLVE: Final = syscalls.RESOLVE_IN_ROOT | syscalls.RESOLVE_NO_MAGICLINKS
 _DIRECTORY: Final = os.O_PATH | os.O_DIRECTORY
 _OWN_DIRECTORY: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _NEW_FILE: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-# The attribute in a user namespace, where nobody may set "trusted." ones; mounts have the option "userxattr".
-_OPAQUE_XATTR: Final = "user.overlay.opaque"
 _MAX_DEPTH: Final = 200  # directories; deeper ones could not be removed any more
 _OPEN_DIRECTORIES: Final = 32  # archives return to directories that they were in a moment ago
 _MAX_TIMES: Final = 100_000  # directories; what bounds the memory for a layer of a million of them
@@ -87,9 +84,9 @@ class LayerFiles:
             self._is_moved = False
         parent = self._open_parent(entry.directory)
         if entry.kind == entries.OPAQUE:
-            _make_opaque(parent)
+            whiteouts.hide_all(parent)
         elif entry.kind == entries.WHITEOUT:
-            self._hide(parent, entry.name)
+            whiteouts.hide(parent, entry.name)
         elif header.kind == tar_headers.DIRECTORY:
             self._make_directory(parent, entry, member)
         else:
@@ -134,35 +131,20 @@ class LayerFiles:
         finally:
             os.close(directory)
 
-    @staticmethod
-    def _hide(parent: int, name: str) -> None:
-        """Hide what lower layers have under a name, but not this layer's own file or directory."""
-        try:
-            os.mknod(name, stat.S_IFCHR, os.makedev(0, 0), dir_fd=parent)
-        except FileExistsError:
-            if not stat.S_ISDIR(os.stat(name, dir_fd=parent, follow_symlinks=False).st_mode):
-                return
-            directory = os.open(name, _OWN_DIRECTORY, dir_fd=parent)
-            try:
-                _make_opaque(directory)
-            finally:
-                os.close(directory)
-
     def _make_directory(self, parent: int, entry: entries.Target, member: Member) -> None:
         is_hidden = False
         try:
             os.mkdir(entry.name, 0o755, dir_fd=parent)
         except FileExistsError:
-            earlier = os.stat(entry.name, dir_fd=parent, follow_symlinks=False).st_mode
-            if not stat.S_ISDIR(earlier):
-                is_hidden = stat.S_ISCHR(earlier)  # a whiteout: lower layers' directory must not show through
+            if not stat.S_ISDIR(os.stat(entry.name, dir_fd=parent, follow_symlinks=False).st_mode):
+                is_hidden = whiteouts.is_whiteout(parent, entry.name)  # lower layers' directory must not show through
                 self._remove_earlier(parent, entry.name)
                 os.mkdir(entry.name, 0o755, dir_fd=parent)
         directory = os.open(entry.name, _OWN_DIRECTORY, dir_fd=parent)
         try:
             self._set_attributes(directory, member)
             if is_hidden:
-                _make_opaque(directory)
+                whiteouts.hide_all(directory)
         finally:
             os.close(directory)
         if len(self._times) >= _MAX_TIMES:
@@ -192,11 +174,11 @@ class LayerFiles:
     def _open_directory(self, path: str) -> int:
         try:
             found = syscalls.open_beneath(self._root, path, _DIRECTORY, _RESOLVE)
-        except FileNotFoundError:
+        except (FileNotFoundError, NotADirectoryError):
             outer, _, name = path.rpartition("/")
             parent = self._open_directory(outer or ".")
             try:
-                os.mkdir(name, 0o755, dir_fd=parent)
+                _make_parent(parent, name)
             finally:
                 os.close(parent)
             found = syscalls.open_beneath(self._root, path, _DIRECTORY, _RESOLVE)
@@ -236,9 +218,19 @@ class LayerFiles:
         return True
 
 
-def _make_opaque(directory: int) -> None:
-    """Let a directory hide all that lower layers have in it."""
-    os.setxattr(f"/proc/self/fd/{directory}", _OPAQUE_XATTR, b"y")
+def _make_parent(directory: int, name: str) -> None:
+    """Make a directory, also in the place of a whiteout, which hides what lower layers have, but not this layer's own
+    files. Raises OSError (ENOTDIR) when anything else is there."""
+    try:
+        os.mkdir(name, 0o755, dir_fd=directory)
+    except FileExistsError:
+        if not whiteouts.is_whiteout(directory, name):
+            raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR)) from None
+    else:
+        return
+    os.unlink(name, dir_fd=directory)
+    os.mkdir(name, 0o755, dir_fd=directory)
+    whiteouts.hide_all(directory, name)
 
 
 def _write(file: int, member: Member, data: Iterable[memoryview]) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import hashlib
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
@@ -17,7 +18,8 @@ _CHUNK: Final = 1 << 20
 
 
 class Partial:
-    """A blob that is being written. A locked file stays for a later attempt, which goes on where this one ended."""
+    """A blob that is being written. A locked file stays for a later attempt, which goes on where this one ended: with
+    `resume`, else from the beginning."""
 
     def __init__(self, path: Path, fd: int, algorithm: str) -> None:
         self._path = path
@@ -25,18 +27,20 @@ class Partial:
         self._algorithm = algorithm
         self._hash = hashlib.new(algorithm)
         self.size = 0
-        os.lseek(fd, 0, os.SEEK_SET)
-        while data := os.read(fd, _CHUNK):
-            self._hash.update(data)
-            self.size += len(data)
+
+    def resume(self) -> None:
+        """Hash what an earlier attempt wrote, and go on after it. Blocks; raises OSError."""
+        # By a descriptor of its own: when the download is cancelled, a thread that hashes goes on for a while.
+        self.size = hash_file(self._path, self._hash.update)
 
     def write(self, data: bytes) -> None:
         check_space(self._fd, len(data))
         self._hash.update(data)
         view = memoryview(data)
         while view:
-            view = view[os.write(self._fd, view) :]
-        self.size += len(data)
+            written = os.pwrite(self._fd, view, self.size)
+            view = view[written:]
+            self.size += written
 
     @property
     def digest(self) -> str:
@@ -44,7 +48,6 @@ class Partial:
 
     def restart(self) -> None:
         os.ftruncate(self._fd, 0)
-        os.lseek(self._fd, 0, os.SEEK_SET)
         self._hash = hashlib.new(self._algorithm)
         self.size = 0
 
@@ -52,6 +55,7 @@ class Partial:
         """Make the file the blob. Raises `BadImage` when digest or size differ from the descriptor.
 
         The file is then empty."""
+        os.ftruncate(self._fd, self.size)  # an earlier attempt that is not resumed may have written more
         found = self.digest
         if (self.size, found) != (descriptor.size, descriptor.digest):
             size = self.size
@@ -60,6 +64,16 @@ class Partial:
         target.parent.mkdir(parents=True, exist_ok=True)
         os.fchmod(self._fd, 0o644)
         os.rename(self._path, target)
+
+
+def hash_file(path: Path, update: Callable[[bytes], object]) -> int:
+    """Add the content of a file to a hash by its `update`; returns the number of bytes. Raises OSError."""
+    size = 0
+    with open(path, "rb") as file:
+        while data := file.read(_CHUNK):
+            update(data)
+            size += len(data)
+    return size
 
 
 def lock_partial(fd: int, path: Path) -> bool:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import signal
 import time
 from collections.abc import Iterable
 
@@ -72,7 +73,7 @@ class ContainerDriver:
             image = await self._ensure_images(container)  # can take minutes, which a deletion does not wait for
             run = await uninterrupted(start())
         except StartRefused as refused:
-            containers.on_start_refused(name, refused.reason, str(refused), now)
+            containers.on_start_refused(name, refused, now)
             return
         if run.is_running and containers.runs[name].is_running:
             self._start_probes(container, None)
@@ -164,6 +165,18 @@ class ContainerDriver:
         """Stop a container with the pod's grace period; the next sync may start it again."""
         await self._stop_one(container, message, None)
 
+    async def remove_all(self, trigger: str) -> None:
+        """Kill all containers, so that they start anew, with the init containers: `trigger` has exited, and a rule of
+        it wants that. No preStop hook is called. Raises `RuntimeFailure`."""
+        for name in self._containers.running():
+            run = self._containers.runs[name]
+            await self._context.node.runtime.signal_container(run.id, signal.SIGKILL)
+            await self._containers.exited(run.id).wait()
+        spec = self._context.pod.spec
+        self._containers.restart_all(
+            trigger, [one.name for one in (*spec.init_containers, *spec.containers)], time.time()
+        )
+
     def record_back_off(self, names: Iterable[str]) -> None:
         """Record why each of the containers `names`, which are in back-off, waits."""
         meta = self._context.pod.metadata
@@ -173,7 +186,7 @@ class ContainerDriver:
             if waiting is not None and waiting.reason == "ErrImagePull":
                 if not self._containers.is_image_back_off_due(name, time.time()):
                     continue
-                text = f'Back-off pulling image "{container.image}"'
+                text = f'Back-off pulling image "{waiting.image}"'
                 self._context.record("Normal", "BackOff", text, container)
                 self._context.record("Warning", "Failed", "Error: ImagePullBackOff", container)
                 message = f"{text}: ErrImagePull: {waiting.message}"

@@ -118,4 +118,4 @@ def _fail(context: PodContext, container: Container, message: str) -> StartRefus
 
 def _refuse(context: PodContext, container: Container, reason: str, message: str) -> StartRefused:
     context.record("Warning", "Failed", f"Error: {reason}", container)
-    return StartRefused(reason, message)
+    return StartRefused(reason, message, container.image)

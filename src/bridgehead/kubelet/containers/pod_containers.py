@@ -16,9 +16,10 @@ from bridgehead.objects.core import Pod
 
 from .prober import ContainerProbes
 from .restart_backoff import crash_backoff, creation_backoff, format_duration, image_backoff
-from .runs import Run, Waiting, known_runs, lost, run_of
+from .runs import RESTARTING_ALL, Run, StartRefused, Waiting, known_runs, lost, run_of
 
 LOST = "ContainerStatusUnknown"
+_REMOVED_MESSAGE = "The container is removed because RestartAllContainers in place"
 # How long a container waits with reason ErrImagePull before the reason becomes ImagePullBackOff.
 _IMAGE_ERROR_SECONDS = 3.0
 # Reasons for which a container waits that are the node's, and not the pod's or a registry's.
@@ -42,6 +43,7 @@ class PodContainers:
         self.probes: dict[str, ContainerProbes] = {}
         self.attempts: dict[str, int] = {}
         self._pull_failures: dict[str, float] = {}
+        self._removed: dict[str, int] = {}  # attempts that `restart_all` has ended
         status = pod.status
         known = status.init_container_statuses + status.container_statuses + status.ephemeral_container_statuses
         self.runs, self.previous = known_runs(known, time.time())
@@ -51,6 +53,8 @@ class PodContainers:
     def adopt(self, info: ContainerInfo) -> None:
         """Take over what the runtime reports about a container. Reports about older runs are ignored."""
         known, run = self.runs.get(info.name), run_of(info)
+        if run.attempt <= self._removed.get(info.name, -1):
+            return
         if known is not None:
             if run.attempt < known.attempt:
                 return
@@ -108,13 +112,13 @@ class PodContainers:
         self.waiting.pop(name, None)
         self.set_run(name, run)
 
-    def on_start_refused(self, name: str, reason: str, message: str, now: float) -> None:
+    def on_start_refused(self, name: str, refused: StartRefused, now: float) -> None:
         """The container can't be started; it is retried with back-off."""
-        backoff = self._creations if reason in _NODE_ERRORS else self._pulls
+        backoff = self._creations if refused.reason in _NODE_ERRORS else self._pulls
         backoff.record(name, now, now)
         self._holds[name] = now + backoff.delay(name)
         self._pull_failures[name] = now
-        self.waiting[name] = Waiting(reason, message)
+        self.waiting[name] = Waiting(refused.reason, str(refused), refused.image)
 
     def wait_all(self, names: Iterable[str], error: Exception) -> None:
         """No container can be started, since the pod's sandbox can't be made."""
@@ -144,6 +148,26 @@ class PodContainers:
             if run is not None:
                 self.previous[name] = run
         self.runs = {name: msgspec.structs.replace(run, is_stale=True) for name, run in self.runs.items()}
+
+    def restart_all(self, trigger: str, names: Iterable[str], now: float) -> None:
+        """Record that all containers have ended because of the exit of `trigger`.
+
+        All start as if none had ever run, but attempts are counted on, and the next exit of `trigger` waits longer.
+        """
+        self._crashes.record(trigger, self.runs[trigger].finished_at or now, now)
+        for name in names:
+            run = self.runs.pop(name, None)
+            if run is not None:
+                self._removed[name] = run.attempt
+                self.previous[name] = Run(
+                    attempt=run.attempt + 1,  # as the next run: Kubernetes counts the restart at once
+                    image_id=run.image_id,
+                    exit_code=137,
+                    reason=RESTARTING_ALL,
+                    message=_REMOVED_MESSAGE,
+                )
+                self.waiting[name] = Waiting(RESTARTING_ALL, _REMOVED_MESSAGE)
+        self.notify()
 
     # --- Images ------------------------------------------------------------------------------------------
 

@@ -7,6 +7,7 @@ after 10 min without a failure); critical pods and creations wait less (docs/dec
 from __future__ import annotations
 
 from bridgehead.backoff import KeyedBackoff
+from bridgehead.objects.critical_pods import SYSTEM_CLASSES
 
 INITIAL_SECONDS = 10.0
 MAXIMUM_SECONDS = 300.0
@@ -14,7 +15,6 @@ CRITICAL_INITIAL_SECONDS = 1.0
 CRITICAL_MAXIMUM_SECONDS = 5.0
 CREATION_INITIAL_SECONDS = 1.0
 CREATION_MAXIMUM_SECONDS = 5.0
-CRITICAL_CLASSES = frozenset({"system-node-critical", "system-cluster-critical"})
 
 
 def image_backoff() -> KeyedBackoff[str]:
@@ -29,7 +29,7 @@ def creation_backoff() -> KeyedBackoff[str]:
 
 def crash_backoff(priority_class: str) -> KeyedBackoff[str]:
     """Return the back-off of crashing containers of a pod with this `priorityClassName`, by container name."""
-    if priority_class in CRITICAL_CLASSES:
+    if priority_class in SYSTEM_CLASSES:
         return KeyedBackoff(CRITICAL_INITIAL_SECONDS, CRITICAL_MAXIMUM_SECONDS)
     return KeyedBackoff(INITIAL_SECONDS, MAXIMUM_SECONDS)
 

@@ -15,6 +15,8 @@ from bridgehead.objects.core import ContainerStateTerminated, ContainerStatus
 from bridgehead.objects.times import parse_time
 
 CONTAINER_ID_PREFIX = "bridgehead://"
+# The reason of a run that ended because all containers of the pod are restarted.
+RESTARTING_ALL = "RestartingAllContainers"
 
 
 class Run(msgspec.Struct, frozen=True, kw_only=True):
@@ -41,18 +43,23 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class StartRefused(Exception):
-    """The container can't be started yet; `reason` and the message are for its waiting state."""
+    """The container can't be started yet; `reason` and the message are for its waiting state. `image` is missing."""
 
-    def __init__(self, reason: str, message: str) -> None:
+    def __init__(self, reason: str, message: str, image: str = "") -> None:
         super().__init__(message)
         self.reason = reason
+        self.image = image
 
 
 class Waiting(msgspec.Struct, frozen=True):
-    """Why a container is not running (again) yet: the reason and message of its waiting state."""
+    """Why a container is not running (again) yet: the reason and message of its waiting state.
+
+    `image` is the image that is missing: the container's own, or one that it mounts.
+    """
 
     reason: str
     message: str = ""
+    image: str = ""
 
 
 def run_of(info: ContainerInfo) -> Run:

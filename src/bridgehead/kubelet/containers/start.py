@@ -54,7 +54,7 @@ async def start_container(context: PodContext, container: Container, image: Imag
     except OSError as error:
         context.record("Warning", "Failed", f"Error: {error}", container)
         raise StartRefused("CreateContainerError", str(error)) from error
-    if image.volumes:
+    if image.source in ("store", "registry"):
         await asyncio.to_thread(_remove_earlier_volumes, Path(spec.volume_directory))
     try:
         info = await context.node.runtime.start_container(spec)
@@ -132,7 +132,7 @@ def _container_spec(
         mounts=_mounts(context, container, env),
         log_path=str(log_path),
         security=security,
-        limits=plan_limits(pod, container, node.allocatable, node.settings.pod_max_pids),
+        limits=plan_limits(pod, container, node.allocatable),
         termination_message_path=container.termination_message_path,
         stdin=container.stdin,
         stdin_once=container.stdin_once,
@@ -145,12 +145,12 @@ def _container_spec(
 
 
 def _volume_directory(context: PodContext, container: Container, attempt: int) -> Path:
-    """The directory of a run's image volumes; it is removed with the pod's."""
-    return context.node.volumes.pod_directory(context.pod.metadata.uid) / "containers" / container.name / str(attempt)
+    """The directory of a run's image volumes and of the copy of its image; it is removed with the pod's."""
+    return context.node.volumes.container_directory(context.pod.metadata.uid, container.name) / str(attempt)
 
 
 def _remove_earlier_volumes(directory: Path) -> None:
-    """Remove the image volumes of a container's earlier runs: each run has new ones, as with containerd.
+    """Remove the image volumes and the copies of a container's earlier runs: each run has new ones, as with containerd.
 
     `directory` is that of the new run.
     """

@@ -70,6 +70,11 @@ class NodeReporter:
         """Record one Event for the node (not one for each pod): limits of containers are not enforced."""
         self.record("LimitsNotEnforced", f"Limits of containers are not enforced on this node: {reason}", "Warning")
 
+    def warn_of_copies(self, reason: str) -> None:
+        """Record one Event for the node: root file systems are copies, which take longer and more of the disk."""
+        message = f"Root file systems of containers are copies of their images on this node: {reason}"
+        self.record("OverlayRefused", message, "Warning")
+
     async def run(self) -> None:
         """Renew the Lease and correct the Node and its status until cancelled."""
         async with asyncio.TaskGroup() as tasks:

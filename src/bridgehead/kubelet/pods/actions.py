@@ -7,21 +7,25 @@ Pure: no I/O, no clock, no randomness. Called by the pod worker after every even
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from typing import Final
 
 import msgspec
 
-from bridgehead.kubelet.containers.runs import Run
+from bridgehead.kubelet.containers.runs import RESTARTING_ALL, Run
 from bridgehead.objects.core import Container, PodSpec
+
+RESTART_ALL: Final = "RestartAllContainers"
 
 
 class PodActions(msgspec.Struct, frozen=True, kw_only=True):
     """`start` names the containers to start now, in order; `back_off` maps each waiting container to the end of its
     wait.
 
-    `finished`: no container of the pod will run again.
+    `finished`: no container of the pod will run again. `restart_all`: the name of a container whose exit restarts all.
     """
 
     finished: bool = False
+    restart_all: str = ""
     create_sandbox: bool = False
     start: tuple[str, ...] = ()
     back_off: dict[str, float] = {}
@@ -33,9 +37,29 @@ class PodActions(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def is_restarted(policy: str, container: Container, run: Run) -> bool:
-    """Whether an exited container is restarted; its own restartPolicy overrides the pod's."""
+    """Whether an exited container is restarted: by a rule of its own, its own restartPolicy or that of the pod."""
+    if run.reason == RESTARTING_ALL or _restart_action(container, run):
+        return True
     own = container.restart_policy or policy
     return own == "Always" or (own == "OnFailure" and run.exit_code != 0)
+
+
+def _restart_action(container: Container, run: Run) -> str:
+    """Return the action of the first of the container's restartPolicyRules that matches its exit, "" without any.
+
+    Source: kubelet's `ContainerShouldRestart`, KEP-5307, KEP-5532.
+    """
+    return next((rule.action for rule in container.restart_policy_rules if rule.matches(run.exit_code)), "")
+
+
+def _restarting_all(spec: PodSpec, runs: Mapping[str, Run]) -> str:
+    """Return the name of a container whose exit restarts all containers of the pod, "" without any."""
+    for container in (*spec.init_containers, *spec.containers):
+        run = runs.get(container.name)
+        has_exited = run is not None and not run.is_running and not run.is_stale
+        if has_exited and run is not None and _restart_action(container, run) == RESTART_ALL:
+            return container.name
+    return ""
 
 
 def is_finished(spec: PodSpec, runs: Mapping[str, Run]) -> bool:
@@ -50,12 +74,11 @@ def is_finished(spec: PodSpec, runs: Mapping[str, Run]) -> bool:
 
 
 def has_failed_init(spec: PodSpec, runs: Mapping[str, Run]) -> bool:
-    """Whether an init container has failed in a pod with restartPolicy Never."""
-    if spec.restart_policy != "Never":
-        return False
+    """Whether an init container has failed that is not restarted."""
     for container in spec.init_containers:
         run = runs.get(container.name)
-        if not container.is_sidecar and run is not None and not run.is_running and run.exit_code != 0:
+        has_failed = run is not None and not run.is_running and run.exit_code != 0
+        if has_failed and run is not None and not is_restarted(spec.restart_policy, container, run):
             return True
     return False
 
@@ -101,6 +124,9 @@ def compute_pod_actions(
         return PodActions(create_sandbox=True)
     start: list[str] = []
     back_off: dict[str, float] = {}
+    if trigger := _restarting_all(spec, runs):
+        until = not_before(trigger, runs[trigger])
+        return PodActions(back_off={trigger: until}) if until > now else PodActions(restart_all=trigger)
 
     def want(container: Container) -> None:
         until = not_before(container.name, runs.get(container.name))

@@ -12,13 +12,12 @@ from decimal import Decimal
 import msgspec
 
 from bridgehead.objects.core import Container, Pod, Volume
+from bridgehead.objects.critical_pods import CRITICAL_PRIORITY
 from bridgehead.objects.quantities import canonical_quantity, format_quantity, whole_value
 
 from .static_manifest import is_static
 
 _RESOURCE = "ephemeral-storage"
-# The priority of system-cluster-critical. Pods of this priority or a higher one are never evicted.
-_CRITICAL_PRIORITY = 2_000_000_000
 
 
 class StorageUse(msgspec.Struct, frozen=True, kw_only=True):
@@ -34,7 +33,7 @@ class StorageUse(msgspec.Struct, frozen=True, kw_only=True):
 def is_limited(pod: Pod) -> bool:
     """Whether the pod has any limit of local storage, so that its use has to be measured. Static pods and critical ones
     have none, since kubelets evict no such pod."""
-    if is_static(pod) or (pod.spec.priority or 0) >= _CRITICAL_PRIORITY:
+    if is_static(pod) or (pod.spec.priority or 0) >= CRITICAL_PRIORITY:
         return False
     return any(_is_sized(volume) for volume in pod.spec.volumes) or any(map(_limit, _containers(pod)))
 

@@ -13,12 +13,20 @@ import msgspec
 
 from bridgehead.kubelet.containers.context import PodContext
 from bridgehead.kubelet.containers.pod_containers import PodContainers
-from bridgehead.kubelet.containers.resource_limits import plan_limits
-from bridgehead.kubelet.runtimes.runtime import RuntimeFailure
+from bridgehead.kubelet.containers.resource_limits import plan_limits, plan_pod_limits
+from bridgehead.kubelet.runtimes.runtime import Limits, RuntimeFailure
 from bridgehead.objects.core import Container, Pod, ResourceRequirements
 from bridgehead.objects.meta import Condition
 
-from .resizing import DEFERRED, known_resources, needs_restart, resize_refusal, spec_resources, with_resources
+from .resizing import (
+    DEFERRED,
+    known_resources,
+    needs_restart,
+    resize_refusal,
+    spec_resources,
+    widest,
+    with_resources,
+)
 from .status_patch import RESIZE_IN_PROGRESS, RESIZE_PENDING
 
 _RETRY_SECONDS = 5.0
@@ -32,6 +40,8 @@ class PodResize:
         self._containers = containers
         self._wanted = context.pod
         self._allocated = known_resources(context.pod)
+        before = with_resources(context.pod, self._allocated)
+        self._pod_limits = plan_pod_limits(before, context.node.settings.pod_max_pids)
         # Run and resources of each container that has run, in the state in which the runtime has them.
         self._applied: dict[str, tuple[str, ResourceRequirements]] = {}
         self._refusal: tuple[str, str] | None = None
@@ -60,11 +70,31 @@ class PodResize:
                 self._record("ResizeStarted", "started")
             elif self._refusal[0] == DEFERRED:
                 self.retry_at = time.time() + _RETRY_SECONDS
-        for name in self._unapplied():
-            await self._apply(self._context.container(name), stop)
+        limits = plan_pod_limits(self._context.pod, self._context.node.settings.pod_max_pids)
+        if await self._update_pod(widest(self._pod_limits, limits)):
+            for name in self._unapplied():
+                await self._apply(self._context.container(name), stop)
+            if not self._unapplied():
+                await self._update_pod(limits)
         if self._is_begun and not self._unapplied():
             self._is_begun = False
             self._record("ResizeCompleted", "completed")
+
+    async def _update_pod(self, limits: Limits) -> bool:
+        """Change the limits of the pod as a whole. No limit is ever below that of a container."""
+        if self._context.sandbox is not None and limits != self._pod_limits:
+            try:
+                await self._context.node.runtime.update_sandbox(self._context.pod.metadata.uid, limits)
+            except RuntimeFailure as error:
+                self._fail(error)
+                return False
+        self._pod_limits = limits
+        return True
+
+    def _fail(self, error: RuntimeFailure) -> None:
+        self._error = str(error)
+        self.retry_at = time.time() + _RETRY_SECONDS
+        self._context.record("Warning", "ResizeError", f"Pod resize error: {error}")
 
     async def _apply(self, container: Container, stop: Callable[[Container, str], Awaitable[None]]) -> None:
         run_id, before = self._applied[container.name]
@@ -73,13 +103,11 @@ class PodResize:
             self._applied.pop(container.name, None)
             return
         node = self._context.node
-        limits = plan_limits(self._context.pod, container, node.allocatable, node.settings.pod_max_pids)
+        limits = plan_limits(self._context.pod, container, node.allocatable)
         try:
             await node.runtime.update_container(run_id, limits)
         except RuntimeFailure as error:
-            self._error = str(error)
-            self.retry_at = time.time() + _RETRY_SECONDS
-            self._context.record("Warning", "ResizeError", f"Pod resize error: {error}")
+            self._fail(error)
             return
         self._applied[container.name] = (run_id, container.resources)
 

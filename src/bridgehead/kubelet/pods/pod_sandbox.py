@@ -12,6 +12,7 @@ from bridgehead.client.errors import NotFound
 from bridgehead.kubelet.containers.context import PodContext
 from bridgehead.kubelet.containers.host_names import kernel_host_name
 from bridgehead.kubelet.containers.pod_containers import PodContainers
+from bridgehead.kubelet.containers.resource_limits import plan_pod_limits
 from bridgehead.kubelet.node.last_addresses import write_last_addresses
 from bridgehead.kubelet.runtimes.runtime import RuntimeFailure, SandboxSpec
 from bridgehead.kubelet.uninterrupted import uninterrupted
@@ -62,6 +63,7 @@ class PodSandbox:
             sysctls=pod_sysctls(pod),
             has_host_ports=has_host_ports(pod),
             ips=() if pod.spec.host_network else self._allocate_addresses(),
+            limits=plan_pod_limits(pod, node.settings.pod_max_pids),
         )
 
         async def run() -> None:

@@ -186,8 +186,10 @@ def _phase(pod: Pod, view: PodView) -> str:
     main = [runs.get(c.name) for c in spec.containers]
     if view.is_over:
         return "Succeeded" if all(r is not None and not r.is_running and r.exit_code == 0 for r in main) else "Failed"
-    if any(run is None for run in main):
+    if any(run is None and c.name not in view.previous for c, run in zip(spec.containers, main, strict=True)):
         return "Pending"
+    if None in main:
+        return "Running"  # all containers are being restarted
     known = [(c, run) for c, run in zip(spec.containers, main, strict=True) if run is not None]
     if any(run.is_running or is_restarted(spec.restart_policy, c, run) for c, run in known):
         return "Running"

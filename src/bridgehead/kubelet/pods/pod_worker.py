@@ -252,6 +252,9 @@ class PodWorker:
             self._reporter.publish(self._sync_status)
             await self._pod_sandbox.create()
             return True
+        if actions.restart_all:
+            await self._driver.remove_all(actions.restart_all)
+            return True
         for name in actions.start:
             await self._driver.start(name)
         return bool(actions.start)

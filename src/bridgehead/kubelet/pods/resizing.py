@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping
 
 import msgspec
 
+from bridgehead.kubelet.runtimes.runtime import Limits
 from bridgehead.objects.core import Container, Pod, ResourceRequirements
 from bridgehead.objects.quantities import milli_value, whole_value
 
@@ -71,6 +72,20 @@ def pod_requests(pod: Pod) -> dict[str, int]:
         "cpu": sum(milli_value(one.get("cpu", 0)) for one in requests),
         "memory": sum(whole_value(one.get("memory", 0)) for one in requests),
     }
+
+
+def widest(one: Limits, other: Limits) -> Limits:
+    """Return limits that permit what either permits: those of a pod while its containers change one by one."""
+
+    def larger(first: int | None, second: int | None) -> int | None:
+        return None if first is None or second is None else max(first, second)
+
+    return Limits(
+        memory=larger(one.memory, other.memory),
+        cpu_millis=larger(one.cpu_millis, other.cpu_millis),
+        cpu_request_millis=max(one.cpu_request_millis, other.cpu_request_millis),
+        pids=larger(one.pids, other.pids),
+    )
 
 
 def needs_restart(container: Container, old: ResourceRequirements, new: ResourceRequirements) -> bool:

@@ -12,14 +12,27 @@ from typing import Any, Final
 
 import msgspec
 
+from bridgehead.kubelet.volumes.referenced_objects import references_of
 from bridgehead.objects.core import Pod
+from bridgehead.objects.critical_pods import MIRROR_POD
 from bridgehead.objects.meta import ObjectKey
 from bridgehead.objects.names import check_dns1123_label, check_dns1123_subdomain
 
 SOURCE: Final = "kubernetes.io/config.source"
 HASH: Final = "kubernetes.io/config.hash"
-MIRROR: Final = "kubernetes.io/config.mirror"
 _OF_FILE: Final = "file"
+
+# Sources of volumes that need an object of the API, besides ConfigMaps and Secrets.
+_REFERENCES: Final = {
+    "csi": "csidrivers (via CSI volumes)",
+    "persistentVolumeClaim": "persistentvolumeclaims",
+    "ephemeral": "persistentvolumeclaims (via ephemeral volumes)",
+}
+_PROJECTED_REFERENCES: Final = {
+    "serviceAccountToken": "serviceaccounts (via projected volumes)",
+    "clusterTrustBundle": "clustertrustbundles",
+    "podCertificate": "podcertificates",
+}
 
 
 class StaticPod(msgspec.Struct, frozen=True):
@@ -71,6 +84,7 @@ def parse_static_pod(manifest: object, path: str, node_name: str) -> StaticPod:
     except msgspec.ValidationError as error:
         raise ValueError(str(error)) from error
     _check_names(pod)
+    _check_references(pod, spec)
     return StaticPod(msgspec.structs.replace(pod, metadata=msgspec.structs.replace(pod.metadata, uid=uid)), body)
 
 
@@ -88,6 +102,30 @@ def _check_names(pod: Pod) -> None:
             raise ValueError(f"{path}: Invalid value: {errors[0]}")
 
 
+def _check_references(pod: Pod, spec: Mapping[str, Any]) -> None:
+    """Raise ValueError for a pod that needs an object of the API: a static pod runs without an API server.
+
+    `spec` is the manifest's. Source: `podutil.HasAPIObjectReference`.
+    """
+    kinds = {reference.kind for reference in references_of(pod)}
+    found = [
+        *(["serviceaccounts"] if spec.get("serviceAccountName") or spec.get("serviceAccount") else []),
+        *(["secrets"] if "Secret" in kinds else []),
+        *(["configmaps"] if "ConfigMap" in kinds else []),
+        *(["resourceclaims"] if spec.get("resourceClaims") else []),
+        *(_REFERENCES[field] for volume in spec.get("volumes") or () for field in volume if field in _REFERENCES),
+        *(
+            _PROJECTED_REFERENCES[field]
+            for volume in spec.get("volumes") or ()
+            for source in (volume.get("projected") or {}).get("sources") or ()
+            for field in source
+            if field in _PROJECTED_REFERENCES
+        ),
+    ]
+    if found:
+        raise ValueError(f"static pods may not reference {found[0]}")
+
+
 def new_mirror(static: StaticPod, node_uid: str) -> dict[str, Any]:
     """Return the mirror pod of a static pod, which its Node owns."""
     metadata = static.body["metadata"]
@@ -98,7 +136,7 @@ def new_mirror(static: StaticPod, node_uid: str) -> dict[str, Any]:
         "uid": node_uid,
         "controller": True,
     }
-    annotations = {**metadata["annotations"], MIRROR: static.uid}
+    annotations = {**metadata["annotations"], MIRROR_POD: static.uid}
     return {
         "metadata": {**metadata, "annotations": annotations, "ownerReferences": [owner]},
         "spec": static.body["spec"],
@@ -120,7 +158,7 @@ def without_source(pod: Pod) -> Pod:
 
 def mirrored_uid(pod: Pod) -> str:
     """Return the uid of the static pod that a pod of the API server mirrors, "" for any other pod."""
-    return pod.metadata.annotations.get(MIRROR, "")
+    return pod.metadata.annotations.get(MIRROR_POD, "")
 
 
 def with_local_uid(pod: Pod) -> Pod:

@@ -60,11 +60,12 @@ class StaticPods:
         self._running: dict[str, ObjectKey] = {}  # uid -> name, until the worker has ended
         self._mirrors: dict[ObjectKey, Pod] = {}
         self._changed = asyncio.Event()
+        self._clashing: set[ObjectKey] = set()  # names that another pod of the API has, so that it is logged once
         self._failures: dict[str, str] = {}  # file -> what is wrong with it, so that it is logged once
 
-    def scan(self) -> None:
+    async def scan(self) -> None:
         """Read the directory, stop and start pods. Called before the kubelet looks for orphans, and by `run`."""
-        self._wanted = {static.uid: static for static in self._read()}
+        self._wanted = {static.uid: static for static in await asyncio.to_thread(self._read)}
         stop, start = plan_changes(self._wanted, self._running)
         for uid in stop:
             self._stop(uid)
@@ -78,7 +79,7 @@ class StaticPods:
         with self._watching(loop):
             while True:
                 self._changed.clear()
-                self.scan()
+                await self.scan()
                 is_complete = await self._sync_mirrors()
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout(_PERIOD_SECONDS if is_complete else _RETRY_SECONDS):
@@ -106,6 +107,7 @@ class StaticPods:
         for mirror in list(self._mirrors.values()):
             if mirror.is_terminating or mirrored_uid(mirror) not in {*self._wanted, *self._running}:
                 is_complete &= await self._attempt(mirror.key, self._delete(mirror))
+        self._clashing.intersection_update(static.key for static in self._wanted.values())
         for static in self._wanted.values():
             if static.uid in self._running and static.key not in self._mirrors:
                 is_complete &= await self._attempt(static.key, self._create(static))
@@ -114,11 +116,18 @@ class StaticPods:
     async def _attempt(self, key: ObjectKey, write: Awaitable[None]) -> bool:
         try:
             await write
-        except (AlreadyExists, NotFound, Conflict):
+        except AlreadyExists as error:
+            # Maybe the informer has yet to show a mirror pod of an earlier run; otherwise the name has another pod.
+            if key not in self._clashing:
+                log.warning("Failed creating a mirror pod for %s, which runs without one: %s", key, error)
+            self._clashing.add(key)
+            return False
+        except (NotFound, Conflict):
             return False  # the informer will show another state
         except ClientError as error:
             log.warning("mirror pod %s: %s", key, error)
             return False
+        self._clashing.discard(key)
         return True
 
     async def _create(self, static: StaticPod) -> None:
@@ -182,9 +191,7 @@ def _manifests(directory: Path) -> list[Path]:
 
 def load_manifest(path: Path) -> object:
     """Decode a manifest in YAML or JSON. Links are followed. Raises OSError, ValueError."""
-    import yaml  # only a node with static pods needs it
-
-    from bridgehead.yaml_loader import Loader
+    from bridgehead import yaml_loader  # only a node with static pods needs it
 
     # A FIFO must not block the kubelet.
     with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC), "rb") as file:
@@ -194,8 +201,6 @@ def load_manifest(path: Path) -> object:
     if len(content) > _LARGEST_MANIFEST:
         raise ValueError(f"it is larger than {_LARGEST_MANIFEST >> 20} MiB")
     try:
-        return msgspec.json.decode(msgspec.json.encode(yaml.load(content, Loader)))
-    except yaml.YAMLError as error:
-        raise ValueError(f"it is no YAML: {error}") from error
-    except (TypeError, RecursionError) as error:
-        raise ValueError(f"it cannot be written as JSON: {error}") from error
+        return msgspec.json.decode(msgspec.json.encode(yaml_loader.load_object(content)))
+    except yaml_loader.UnusableYaml as error:
+        raise ValueError(f"it is no YAML of an object: {error}") from error

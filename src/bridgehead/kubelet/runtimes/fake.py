@@ -169,6 +169,19 @@ class FakeRuntime:
         self.sandbox_specs.append(spec)
         return info
 
+    async def update_sandbox(self, pod_uid: str, limits: Limits) -> None:
+        if pod_uid not in self.sandboxes:
+            raise RuntimeFailure("the pod has no sandbox")
+        self._check_memory(limits)
+        index = next(i for i, spec in enumerate(self.sandbox_specs) if spec.pod_uid == pod_uid)
+        self.sandbox_specs[index] = msgspec.structs.replace(self.sandbox_specs[index], limits=limits)
+
+    def _check_memory(self, limits: Limits) -> None:
+        if limits.memory is not None and limits.memory < self.memory_used:
+            raise RuntimeFailure(
+                f"attempting to set a memory limit ({limits.memory}) below the current usage ({self.memory_used})"
+            )
+
     async def remove_sandbox(self, pod_uid: str) -> None:
         for info in [c for c in self.containers.values() if c.pod_uid == pod_uid]:
             if info.state == "running":
@@ -221,10 +234,7 @@ class FakeRuntime:
         info = self.containers.get(container_id)
         if info is None or info.state != "running":
             raise RuntimeFailure("container is not running")
-        if limits.memory is not None and limits.memory < self.memory_used:
-            raise RuntimeFailure(
-                f"attempting to set a memory limit ({limits.memory}) below the current usage ({self.memory_used})"
-            )
+        self._check_memory(limits)
         index = self.specs.index(self._spec(info))
         self.specs[index] = msgspec.structs.replace(self.specs[index], limits=limits)
 

@@ -54,13 +54,26 @@ def port_refused(address: str, port: int, code: int) -> str:
     return f"dial {family} {join_host_port(address, port)}: connect: {os.strerror(code).lower()}"
 
 
+class Limits(msgspec.Struct, frozen=True, kw_only=True):
+    """Limits of a container or a pod: memory in bytes, CPU in thousandths of a processor. None: no limit.
+
+    `oom_score_adj` is for a container's processes.
+    """
+
+    memory: int | None = None
+    cpu_millis: int | None = None
+    cpu_request_millis: int = 0
+    pids: int | None = None
+    oom_score_adj: int = 0
+
+
 class SandboxSpec(msgspec.Struct, frozen=True, kw_only=True):
     """The specification of a pod's namespaces.
 
     `ips` are the pod's addresses, at most one of each family, the primary one first; none with `host_network`.
     `share_processes`: all containers are in one PID namespace, whose first process only waits.
     `sysctls` are set in the pod's own namespaces ("net.ipv4.ip_local_port_range": "1024 65535"). `has_host_ports`:
-    ports of the node, also of 127.0.0.1, may lead to the pod.
+    ports of the node, also of 127.0.0.1, may lead to the pod. `limits` bound all containers together.
     """
 
     pod_uid: str
@@ -75,6 +88,7 @@ class SandboxSpec(msgspec.Struct, frozen=True, kw_only=True):
     has_host_ports: bool = False
     ips: tuple[str, ...] = ()
     mtu: int = 1500
+    limits: Limits = Limits()
 
 
 class Mount(msgspec.Struct, frozen=True, kw_only=True):
@@ -125,16 +139,6 @@ class Security(msgspec.Struct, frozen=True, kw_only=True):
     read_only_root: bool = False
     unmasked_proc: bool = False
     seccomp: Seccomp = Seccomp()
-
-
-class Limits(msgspec.Struct, frozen=True, kw_only=True):
-    """Limits for a container's cgroup: memory in bytes, CPU in thousandths of a processor. None: no limit."""
-
-    memory: int | None = None
-    cpu_millis: int | None = None
-    cpu_request_millis: int = 0
-    pids: int | None = None
-    oom_score_adj: int = 0
 
 
 class ContainerSpec(msgspec.Struct, frozen=True, kw_only=True):
@@ -193,11 +197,13 @@ class RuntimeFeatures(msgspec.Struct, frozen=True, kw_only=True):
     """Capabilities of the runtime on this node.
 
     `limits`: the reason why `Limits` are not enforced, "" if they are. `last_id`: the last id for which it and all
-    before it are users of the node, as far as images have any.
+    before it are users of the node, as far as images have any. `copies`: the reason why root file systems of containers
+    are copies, "" where they are overlays.
     """
 
     limits: str = ""
     last_id: int = LAST_IMAGE_ID
+    copies: str = ""
 
 
 class ExecResult(msgspec.Struct, frozen=True, kw_only=True):
@@ -234,6 +240,10 @@ class Runtime(Protocol):
 
     async def run_sandbox(self, spec: SandboxSpec) -> SandboxInfo:
         """Make the pod's namespaces, or return those that exist. Raises `RuntimeFailure`."""
+        ...
+
+    async def update_sandbox(self, pod_uid: str, limits: Limits) -> None:
+        """Change the limits of a pod as `update_container` does those of a container. Raises `RuntimeFailure`."""
         ...
 
     async def remove_sandbox(self, pod_uid: str) -> None:

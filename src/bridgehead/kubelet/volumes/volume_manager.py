@@ -62,6 +62,10 @@ class VolumeManager:
     def pod_directory(self, pod_uid: str) -> Path:
         return self._root / "pods" / pod_uid
 
+    def container_directory(self, pod_uid: str, name: str) -> Path:
+        """Return the directory of a container, with one for each of its runs."""
+        return self.pod_directory(pod_uid) / "containers" / name
+
     def empty_dir(self, pod_uid: str, name: str) -> Path:
         """Return the directory of an emptyDir."""
         return self.pod_directory(pod_uid) / "volumes" / _PLUGINS["empty_dir"] / name
@@ -108,6 +112,12 @@ class VolumeManager:
             raise VolumeNotReady(volume.name, str(error)) from error
 
     def _directory(self, volume: Volume, pod: Pod) -> Path:
+        if volume.csi is not None:
+            raise VolumeNotReady(
+                volume.name,
+                "kubernetes.io/csi: mounter.SetUpAt failed to get CSI client: driver name"
+                f" {volume.csi.driver} not found in the list of registered CSI drivers",
+            )
         plugin = next((name for field, name in _PLUGINS.items() if getattr(volume, field) is not None), None)
         if plugin is None:
             raise VolumeNotReady(

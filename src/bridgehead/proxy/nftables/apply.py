@@ -11,6 +11,7 @@ import asyncio
 import ctypes
 
 from bridgehead.network.ruleset import Ruleset
+from bridgehead.network.uapi.netfilter import NFPROTO_IPV4, NFPROTO_IPV6
 from bridgehead.proxy.commands import find_command, run_command
 from bridgehead.proxy.errors import (
     NOT_IN_KERNEL,
@@ -59,6 +60,16 @@ class Kernel:
         """Return a number that every transaction in this network namespace increases by one."""
         return self._ruleset.generation()
 
+    def has_table(self, family: str, name: str) -> bool:
+        """Return whether the table exists.
+
+        To explain that a table is missing, libnftables reads the whole ruleset into its memory. A command costs more.
+        """
+        try:
+            return name in self._ruleset.table_names(NFPROTO_IPV6 if family == "ip6" else NFPROTO_IPV4)
+        except OSError:  # libnftables and the command report what is wrong
+            return True
+
     async def apply(self, text: str) -> None:
         """Apply the whole text or nothing. Raises TooBig, NotFound, NotPermitted or Refused."""
         if self._library is not None and len(text) <= _IN_PROCESS_LIMIT:
@@ -78,6 +89,8 @@ class Kernel:
 
     async def list_table(self, family: str, name: str) -> bytes | None:
         """Return the table as nft's JSON with all its elements. None: it does not exist."""
+        if not self.has_table(family, name):
+            return None
         return await self._list("--json", "list", "table", family, name)
 
     async def list_structure(self, family: str, name: str) -> bytes | None:

@@ -216,10 +216,11 @@ class NftablesMode:
     async def _delete_tables(self, table: str) -> bool:
         """False: there were none."""
         removed = False
-        for family in (4, 6):
-            with contextlib.suppress(NotFound):
-                await self._kernel.apply(f"delete table {family_keyword(family)} {table}\n")
-                removed = True
+        for family in ("ip", "ip6"):
+            if self._kernel.has_table(family, table):
+                with contextlib.suppress(NotFound):
+                    await self._kernel.apply(f"delete table {family} {table}\n")
+                    removed = True
         return removed
 
     async def _send(self, transaction: Transaction, known: int | None) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from bridgehead.apiserver.bodies import serialization
+from bridgehead import yaml_loader
 from bridgehead.apiserver.http.user import User
 from tests.unit.apiserver.world import Answer, World, open_world
 
@@ -355,7 +355,7 @@ async def test_malformed_bodies(world, body, query, code, message):
 
 
 async def test_duplicate_fields_are_a_warning(world, monkeypatch):
-    monkeypatch.setattr(serialization, "_MAX_YAML_EVENTS", 1)  # a bound for YAML, whose aliases can expand
+    monkeypatch.setattr(yaml_loader, "_MAX_EVENTS", 1)  # a bound for YAML, whose aliases can expand
     body = b'{"apiVersion":"v1","kind":"ConfigMap","data":{"a":"1","a":"2"}}'
     answer = await send_apply(world, f"{MAPS}/c", body)
     assert answer.status == 201

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import errno
+import os
 import socket
 import ssl
 from collections.abc import AsyncIterator, Callable, Coroutine
@@ -138,16 +139,19 @@ async def _begin_handshakes() -> None:
         await world.until_newcomers(LIMIT - 2)
 
 
-class _Exhausted:
-    """A listening socket whose process has no more descriptors, until `has_room`."""
+class _Failing:
+    """A listening socket whose `accept` fails, as if the process had no more descriptors, until `has_room`."""
 
-    def __init__(self, listener: socket.socket) -> None:
+    def __init__(self, listener: socket.socket, error: int = errno.EMFILE) -> None:
         self._listener = listener
+        self._error = error
         self.has_room = False
+        self.refused = asyncio.Event()
 
     def accept(self) -> tuple[socket.socket, object]:
         if not self.has_room:
-            raise OSError(errno.EMFILE, "Too many open files")
+            self.refused.set()
+            raise OSError(self._error, os.strerror(self._error))
         return self._listener.accept()
 
     def fileno(self) -> int:
@@ -161,7 +165,7 @@ async def test_without_descriptors_the_oldest_connection_makes_room(caplog: pyte
     """Without such a connection, the server waits a little."""
     closed = asyncio.Event()
     with socket.create_server(("127.0.0.1", 0)) as listener:
-        exhausted, newcomers = _Exhausted(listener), Newcomers()
+        exhausted, newcomers = _Failing(listener), Newcomers()
         newcomers.add(closed.set)
         acceptor = Acceptor(exhausted, None, Echo, newcomers)  # type: ignore[arg-type]
         client = await asyncio.open_connection(*listener.getsockname())
@@ -177,3 +181,22 @@ async def test_without_descriptors_the_oldest_connection_makes_room(caplog: pyte
         await acceptor.wait_closed()
         client[1].close()
         await client[1].wait_closed()
+
+
+@pytest.mark.parametrize("error", [errno.ENETDOWN, errno.EPROTO, errno.ECONNABORTED, errno.EPERM])
+async def test_a_connection_with_a_network_error_does_not_end_the_acceptance(
+    error: int, caplog: pytest.LogCaptureFixture
+):
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        failing = _Failing(listener, error)
+        acceptor = Acceptor(failing, None, Echo, Newcomers())  # type: ignore[arg-type]
+        client = await asyncio.open_connection(*listener.getsockname())
+        async with asyncio.timeout(30):
+            await failing.refused.wait()
+        failing.has_room = True
+        await exchange(client, b"hello")
+        acceptor.close()
+        await acceptor.wait_closed()
+        client[1].close()
+        await client[1].wait_closed()
+    assert not caplog.records

@@ -8,6 +8,7 @@ import gc
 import socket
 import ssl
 import struct
+import time
 from collections.abc import AsyncIterator, MutableMapping
 from pathlib import Path
 from types import SimpleNamespace
@@ -18,7 +19,7 @@ import pytest
 from bridgehead.apiserver.http import peer_protocol
 from bridgehead.apiserver.http.peer_protocol import PeerProtocol, peer_of
 from bridgehead.apiserver.http.server import ApiServer, server_context
-from bridgehead.apiserver.http.user import InvalidCredentials
+from bridgehead.apiserver.http.user import InvalidCredentials, User
 from bridgehead.lab.certificates import make_certificates
 from bridgehead.lab.plan import LabConfig, LabFiles
 
@@ -193,25 +194,58 @@ def connect(
     return far, near
 
 
-def test_a_resumed_session_is_refused_once_its_certificate_has_expired(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.fixture
+def pki(tmp_path: Path) -> Path:
     make_certificates(LabConfig(name="tls", nodes=1, port=6443), LabFiles(tmp_path))
-    pki = LabFiles(tmp_path).pki
-    server = server_context(pki / "apiserver.crt", pki / "apiserver.key", pki / "client-ca.crt")
+    return LabFiles(tmp_path).pki
+
+
+def client_context(pki: Path) -> ssl.SSLContext:
+    """Return the TLS settings of the controllers, who have a certificate."""
     client = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     client.load_verify_locations(pki / "ca.crt")
     client.load_cert_chain(pki / "controllers.crt", pki / "controllers.key")
+    return client
+
+
+def test_a_session_ends_with_its_certificate(pki: Path) -> None:
+    server, client = (
+        server_context(pki / "apiserver.crt", pki / "apiserver.key", pki / "client-ca.crt"),
+        client_context(pki),
+    )
 
     def transport(connection: ssl.SSLObject) -> Any:
         return SimpleNamespace(get_extra_info={"ssl_object": connection}.get)
 
     first, ticket_holder = connect(server, client, None)
     resumed, _ = connect(server, client, ticket_holder.session)
-    users = [peer_of(transport(connection)) for connection in (first, resumed)]
     assert [first.session_reused, resumed.session_reused] == [False, True]
-    assert [user and user.name for user in users] == ["system:kube-controller-manager"] * 2
+    for connection in (first, resumed):
+        peer = peer_of(transport(connection))
+        assert isinstance(peer.user, User)
+        assert peer.user.name == "system:kube-controller-manager"
+        assert time.time() < peer.until < time.time() + 3650 * 86400
 
-    monkeypatch.setattr(peer_protocol, "time", SimpleNamespace(time=lambda: 1e11))  # in the year 5138
-    with pytest.raises(InvalidCredentials, match="expired"):
-        peer_of(transport(resumed))
+
+async def test_a_client_is_refused_once_its_certificate_has_expired(pki: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def answer_user(scope: MutableMapping[str, Any], receive: Any, send: Any) -> None:
+        peer = scope["state"]["peer"]
+        assert not isinstance(peer, InvalidCredentials) or str(peer) == "the client certificate has expired"
+        name = peer.name if isinstance(peer, User) else "nobody"
+        await send({"type": "http.response.start", "status": 200, "headers": [(b"x-user", name.encode())]})
+        await send({"type": "http.response.body", "body": b""})
+
+    context = server_context(pki / "apiserver.crt", pki / "apiserver.key", pki / "client-ca.crt")
+    server = ApiServer(answer_user, context, lambda: None)
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        serving = asyncio.create_task(server.serve([listener]))
+        reader, writer = await asyncio.open_connection(*listener.getsockname(), ssl=client_context(pki))
+        async with asyncio.timeout(60):
+            for now, user in ((time.time(), b"system:kube-controller-manager"), (1e11, b"nobody")):  # the year 5138
+                monkeypatch.setattr(peer_protocol, "time", SimpleNamespace(time=lambda now=now: now))
+                writer.write(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+                assert b"x-user: " + user in await reader.readuntil(b"0\r\n\r\n")
+            writer.close()
+            await writer.wait_closed()
+        server.stop()
+        await serving

@@ -78,7 +78,7 @@ def announcer(monkeypatch) -> VrrpAnnouncer:
     monkeypatch.setattr(module, "Addresses", _no_addresses)
     monkeypatch.setattr(module, "_QUIET_SECONDS", 0)
     monkeypatch.setattr(module, "_FIRST_RETRY_SECONDS", 0)
-    return VrrpAnnouncer(Watcher(), "keepalived", Workspace())
+    return VrrpAnnouncer(Watcher(), "keepalived", Workspace(), lambda message: None)
 
 
 async def until(condition: Callable[[], bool]) -> None:

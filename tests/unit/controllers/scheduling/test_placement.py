@@ -11,10 +11,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridgehead.controllers.scheduling.cluster_state import ClusterState, PodFacts, host_ports, pod_requests
+from bridgehead.controllers.scheduling.cluster_state import ClusterState, PodFacts, host_ports
 from bridgehead.controllers.scheduling.filters import Refusal
-from bridgehead.controllers.scheduling.placement import explain_everywhere, schedule_pod
+from bridgehead.controllers.scheduling.node_filters import NodeFilters
+from bridgehead.controllers.scheduling.placement import Placement, explain_everywhere, schedule_pod
 from bridgehead.objects.core import Node, Pod
+from bridgehead.objects.pod_resources import pod_requests
 
 HOST = "kubernetes.io/hostname"
 ZONE = "topology.kubernetes.io/zone"
@@ -96,7 +98,7 @@ class World:
 
     def choose(self, one: Pod) -> str:
         """Return the chosen node, or the message."""
-        placement = schedule_pod(PodFacts.of(one), self.state.nodes(), self.namespaces)
+        placement = schedule_pod(NodeFilters(PodFacts.of(one), self.state.nodes(), self.namespaces))
         return placement.node_name or placement.message
 
     def schedule(self, one: Pod) -> str:
@@ -206,30 +208,33 @@ def test_every_rejection_has_a_reason(refusal: Refusal) -> None:
 def test_volumes_reject_nodes(refusal: Refusal) -> None:
     world = World(node("n"), node("m"))
     facts = PodFacts.of(pod("p"))
-    placement = schedule_pod(facts, world.state.nodes(), {}, lambda one: refusal)
+    placement = schedule_pod(NodeFilters(facts, world.state.nodes(), {}, volumes=lambda one: refusal))
     none = "0/2 nodes are available: "
     assert placement.message == f"{none}2 {refusal.value}."
     assert all(reason.is_permanent for reasons in placement.refused.values() for reason in reasons)
-    only = schedule_pod(facts, world.state.nodes(), {}, lambda one: None if one.metadata.name == "m" else refusal)
-    assert only.node_name == "m"
+    only_m = NodeFilters(
+        facts, world.state.nodes(), {}, volumes=lambda one: None if one.metadata.name == "m" else refusal
+    )
+    assert schedule_pod(only_m).node_name == "m"
 
 
 def test_a_claim_for_one_pod_is_in_use_on_every_node() -> None:
     world = World(node("n"), node("m")).put(pod("q", **USING), "n")
-    facts = PodFacts.of(pod("p", **USING))
-    placement = schedule_pod(facts, world.state.nodes(), {}, None, {"data"})
-    assert placement.message.startswith(f"0/2 nodes are available: 2 {Refusal.CLAIM_IN_USE.value}.")
-    assert schedule_pod(facts, world.state.nodes(), {}, None, {"p-data"}).node_name
     owner = World(node("n")).put(pod("q", volumes=[{"name": "data", "ephemeral": {}}]), "n")
-    assert not schedule_pod(facts, owner.state.nodes(), {}, None, {"q-data"}).node_name
+
+    def choose(surroundings: World, claim: str) -> Placement:
+        facts = PodFacts.of(pod("p", **USING))
+        return schedule_pod(NodeFilters(facts, surroundings.state.nodes(), {}, exclusive={claim}))
+
+    text = f"0/2 nodes are available: 2 {Refusal.CLAIM_IN_USE.value}."
+    assert choose(world, "data").message.startswith(text)
+    assert choose(world, "p-data").node_name
+    assert not choose(owner, "q-data").node_name
 
 
 def test_a_reason_that_holds_for_every_node() -> None:
-    none = "0/3 nodes are available: "
     reason = "pod has unbound immediate PersistentVolumeClaims"
-    assert explain_everywhere(reason, 3) == (
-        f"{none}{reason}. preemption: {none}3 Preemption is not helpful for scheduling."
-    )
+    assert explain_everywhere(reason, 3) == f"0/3 nodes are available: {reason}. not found"
     assert explain_everywhere(reason, 0) == "no nodes available to schedule pods"
 
 
@@ -277,7 +282,7 @@ def test_reasons_are_counted_and_sorted_as_in_kubernetes() -> None:
         node("n2", cpu="1"),
         node("n3", cpu="1", memory="1Gi"),
     )
-    placement = schedule_pod(PodFacts.of(pod("p", cpu="2", memory="2Gi")), world.state.nodes(), {})
+    placement = schedule_pod(NodeFilters(PodFacts.of(pod("p", cpu="2", memory="2Gi")), world.state.nodes(), {}))
     assert placement.message == (
         "0/3 nodes are available: 1 Insufficient memory, 1 node(s) had untolerated taint "
         "{node-role.kubernetes.io/control-plane: }, 2 Insufficient cpu."

@@ -8,14 +8,14 @@ from typing import Any
 import msgspec
 import pytest
 
-from bridgehead.controllers.scheduling.cluster_state import NodeState, PodFacts
-from bridgehead.controllers.scheduling.filters import Filters, Reason
-from bridgehead.controllers.scheduling.placement import schedule_pod
-from bridgehead.controllers.scheduling.preemption import Nomination, Preemption, add_nominated, plan_preemption
+from bridgehead.controllers.scheduling.cluster_state import PodFacts
+from bridgehead.controllers.scheduling.node_filters import NodeFilters, Nomination
+from bridgehead.controllers.scheduling.placement import Placement, schedule_pod
+from bridgehead.controllers.scheduling.preemption import Preemption, plan_preemption
 from bridgehead.objects.core import Pod
 from bridgehead.objects.policy import PodDisruptionBudget
 
-from .test_placement import HOST, World, node, pod, required, term
+from .test_placement import HOST, ZONE, World, node, pod, required, term
 
 
 def ranked(name: str, priority: int, cpu: str = "1", started: int = 0, **spec: Any) -> Pod:
@@ -34,13 +34,10 @@ def budget(allowed: int, app: str | None = "a", disrupted: Sequence[str] = ()) -
 
 def preempt(world: World, one: Pod, *budgets: PodDisruptionBudget, nominated: str = "") -> Preemption:
     facts, nodes = PodFacts.of(one), world.state.nodes()
-    placement = schedule_pod(facts, nodes, world.namespaces)
+    filters = NodeFilters(facts, nodes, world.namespaces)
+    placement = schedule_pod(filters)
     assert not placement.node_name
-
-    def refusals(name: str, state: NodeState) -> list[Reason]:
-        return Filters(facts, {**nodes, name: state}, world.namespaces, None, ()).refusals(name, state)
-
-    return plan_preemption(facts, nodes, placement.refused, budgets, refusals, nominated)
+    return plan_preemption(facts, nodes, placement.refused, budgets, filters.refusals_in_state, nominated)
 
 
 def names(preemption: Preemption) -> tuple[str, ...]:
@@ -159,26 +156,70 @@ def test_a_pod_waits_for_its_victims_to_end() -> None:
 
 def test_the_nominated_node_comes_before_a_better_one() -> None:
     made = world(ranked("n1", 1, "2"), nodes=2)
-    facts = PodFacts.of(ranked("p", 9, "2"))
-    chosen = [
-        schedule_pod(facts, made.state.nodes(), made.namespaces, nominated=name).node_name for name in ("", "n", "gone")
-    ]
-    assert chosen == ["m", "n", "m"]
+
+    def choose(nominated: str) -> str:
+        facts = PodFacts.of(ranked("p", 9, "2"))
+        return schedule_pod(NodeFilters(facts, made.state.nodes(), made.namespaces), nominated).node_name
+
+    assert [choose(name) for name in ("", "n", "gone")] == ["m", "n", "m"]
     made.put(ranked("n2", 1, "1"), "n")
-    assert schedule_pod(facts, made.state.nodes(), made.namespaces, nominated="n").node_name == "m"
+    assert choose("n") == "m"
 
 
 def test_the_room_of_a_nominated_pod_is_kept_from_pods_of_no_higher_priority() -> None:
     made = world(nodes=2)
-    urgent = Nomination(PodFacts.of(ranked("u", 5, "3")), "n")
-    lost = Nomination(PodFacts.of(ranked("l", 5, "3")), "gone")
+    nominations = [nominate(ranked("u", 5, "3"), "n"), nominate(ranked("l", 5, "3"), "gone")]
 
-    def used(one: Pod) -> list[int]:
-        found = add_nominated(PodFacts.of(one), made.state.nodes(), [urgent, lost])
-        return [found[name].requested["cpu"] for name in "nm"]
+    def fitting(one: Pod) -> str:
+        filters = NodeFilters(PodFacts.of(one), made.state.nodes(), made.namespaces, nominations=nominations)
+        return "".join(name for name in "nm" if not filters.refusals(name))
 
-    assert used(ranked("p", 1)) == [3000, 0]
-    assert used(ranked("p", 5)) == [3000, 0]
-    assert used(ranked("p", 6)) == [0, 0]
-    assert used(ranked("u", 5)) == [0, 0]
+    assert fitting(ranked("p", 1, "2")) == "m"
+    assert fitting(ranked("p", 5, "2")) == "m"
+    assert fitting(ranked("p", 6, "2")) == "nm"
+    assert fitting(ranked("u", 5, "2")) == "nm"
     assert made.state.nodes()["n"].requested["cpu"] == 0
+
+
+def nominate(one: Pod, where: str) -> Nomination:
+    return Nomination(PodFacts.of(one), where)
+
+
+def test_affinity_needs_a_pod_that_runs_not_one_that_is_nominated() -> None:
+    made = World(node("n"), node("m"))
+    needed = nominate(ranked("q", 5, labels={"app": "a"}), "n")
+    follower = ranked("p", 1, **required("podAffinity", term(HOST)))
+
+    def choose(*nominations: Nomination) -> Placement:
+        facts = PodFacts.of(follower)
+        return schedule_pod(
+            NodeFilters(facts, made.state.nodes(), made.namespaces, nominations=nominations), nominated="n"
+        )
+
+    text = "0/2 nodes are available: 2 node(s) didn't match pod affinity rules."
+    assert choose().message == choose(needed).message == text
+    made.put(needed.facts.pod, "n")
+    assert choose().node_name == "n"
+
+
+def test_a_nominated_pod_counts_on_its_own_node_only() -> None:
+    zones = [node(name, zone="z") for name in "nm"]
+    made = World(*zones)
+    repelled = nominate(ranked("q", 5, labels={"app": "a"}), "n")
+    pod_of_zone = ranked("p", 1, **required("podAntiAffinity", term(ZONE)))
+    filters = NodeFilters(PodFacts.of(pod_of_zone), made.state.nodes(), made.namespaces, nominations=[repelled])
+    assert [bool(filters.refusals(name)) for name in "nm"] == [True, False]
+
+
+def test_victims_make_room_for_the_nominated_pods_too() -> None:
+    made = world(ranked("n1", 1, "1"), ranked("n2", 2, "3"))
+    urgent = nominate(ranked("u", 9, "1"), "n")
+    one = PodFacts.of(ranked("p", 9, "1"))
+
+    def victims(*nominations: Nomination) -> tuple[str, ...]:
+        filters = NodeFilters(one, made.state.nodes(), made.namespaces, nominations=nominations)
+        refused = schedule_pod(filters).refused
+        return names(plan_preemption(one, filters.nodes, refused, [], filters.refusals_in_state))
+
+    assert victims() == ("n", "n1")
+    assert victims(urgent) == ("n", "n2")

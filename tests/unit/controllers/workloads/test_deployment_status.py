@@ -19,6 +19,7 @@ from bridgehead.objects.apps import (
     ReplicaSetSpec,
     ReplicaSetStatus,
 )
+from bridgehead.objects.batch import JobStatus, UncountedTerminatedPods
 from bridgehead.objects.meta import Condition, ObjectMeta, find_condition
 from bridgehead.objects.times import format_time
 
@@ -185,3 +186,13 @@ def test_patches_contain_the_difference() -> None:
     assert status_patch(before, after) == {"readyReplicas": 3, "availableReplicas": None}
     assert status_patch(before, before) is None
     assert status_patch(ReplicaSetStatus(replicas=1), ReplicaSetStatus(), always=("replicas",)) == {"replicas": 0}
+
+
+def test_patches_of_objects_in_a_status_remove_what_is_gone() -> None:
+    def uncounted(*failed: str) -> JobStatus:
+        return JobStatus(failed=1, uncounted_terminated_pods=UncountedTerminatedPods(failed=failed))
+
+    assert status_patch(uncounted("a"), uncounted()) == {"uncountedTerminatedPods": {"failed": None}}
+    assert status_patch(uncounted("a"), uncounted("a", "b")) == {"uncountedTerminatedPods": {"failed": ("a", "b")}}
+    assert status_patch(uncounted("a"), JobStatus(failed=1)) == {"uncountedTerminatedPods": None}
+    assert status_patch(JobStatus(failed=1), uncounted()) == {"uncountedTerminatedPods": {}}

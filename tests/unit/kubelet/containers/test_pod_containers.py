@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from bridgehead.kubelet.containers.pod_containers import PodContainers
-from bridgehead.kubelet.containers.runs import Run
+from bridgehead.kubelet.containers.runs import Run, StartRefused
 from bridgehead.objects.core import Pod
 
 
@@ -41,7 +41,7 @@ def test_a_container_that_cannot_be_started_is_retried_later_each_time(reason: s
     """Errors of the node, as of a full disk, end sooner than those of a registry or of the pod."""
     containers, now, found = PodContainers(Pod(), lambda: None), 1000.0, []
     for _ in waits:
-        containers.on_start_refused("web", reason, "no space left on device", now)
+        containers.on_start_refused("web", StartRefused(reason, "no space left on device"), now)
         found.append(containers.not_before("web", None) - now)
         now = containers.not_before("web", None)
     assert found == waits

@@ -8,8 +8,15 @@ from bridgehead.backoff import KeyedBackoff
 from bridgehead.kubelet.containers.pod_containers import PodContainers
 from bridgehead.kubelet.containers.restart_backoff import format_duration, image_backoff
 from bridgehead.kubelet.containers.runs import Run
-from bridgehead.kubelet.pods.actions import PodActions, compute_pod_actions
-from bridgehead.objects.core import Container, EphemeralContainer, Pod, PodSpec
+from bridgehead.kubelet.pods.actions import RESTART_ALL, PodActions, compute_pod_actions
+from bridgehead.objects.core import (
+    Container,
+    ContainerRestartRule,
+    ContainerRestartRuleOnExitCodes,
+    EphemeralContainer,
+    Pod,
+    PodSpec,
+)
 
 UP = Run(attempt=0, id="u", started_at=1.0)
 DONE = Run(attempt=0, id="d", started_at=1.0, finished_at=2.0)
@@ -44,6 +51,18 @@ def compute(spec, runs, *, sandbox=True, started=(), waits=()):
     )
 
 
+def ruled(action="Restart", values=(42,), operator="In", own="Never", policy="Never", init=False):
+    codes = ContainerRestartRuleOnExitCodes(operator=operator, values=values)
+    rules = (ContainerRestartRule(action=action, exit_codes=codes), ContainerRestartRule(action="Restart"))
+    one = Container(name="r", restart_policy=own, restart_policy_rules=rules)
+    main = (Container(name="a"),) if init else (one, Container(name="a"))
+    return PodSpec(containers=main, init_containers=(one,) if init else (), restart_policy=policy)
+
+
+def ended(code, **fields):
+    return Run(attempt=0, id="e", started_at=1.0, finished_at=2.0, exit_code=code, **fields)
+
+
 FINISHED = PodActions(finished=True)
 
 
@@ -69,6 +88,22 @@ FINISHED = PodActions(finished=True)
         (with_init(), {"i1": DONE, "i2": DONE}, PodActions(start=("a",))),
         (with_init("Never"), {"i1": FAILED}, FINISHED),
         (with_init("OnFailure"), {"i1": FAILED}, PodActions(start=("i1",))),
+        (ruled(), {"r": ended(42), "a": UP}, PodActions(start=("r",))),
+        (ruled(), {"r": ended(42), "a": DONE}, PodActions(start=("r",))),
+        (ruled(), {"r": ended(41), "a": UP}, PodActions()),
+        (ruled(), {"r": ended(41), "a": DONE}, FINISHED),
+        (ruled(operator="NotIn"), {"r": ended(42), "a": DONE}, FINISHED),
+        (ruled(operator="NotIn"), {"r": ended(41), "a": DONE}, PodActions(start=("r",))),
+        (ruled(own="OnFailure"), {"r": ended(1), "a": DONE}, PodActions(start=("r",))),
+        (ruled(init=True), {"r": ended(42)}, PodActions(start=("r",))),
+        (ruled(init=True), {"r": ended(1)}, FINISHED),
+        (ruled(init=True, policy="Always"), {"r": ended(1)}, FINISHED),
+        (ruled(RESTART_ALL), {"r": ended(42), "a": UP}, PodActions(restart_all="r")),
+        (ruled(RESTART_ALL), {"r": ended(42), "a": DONE}, PodActions(restart_all="r")),
+        (ruled(RESTART_ALL), {"r": ended(1), "a": DONE}, FINISHED),
+        (ruled(RESTART_ALL, policy="Always"), {"r": ended(42, is_stale=True), "a": UP}, PodActions(start=("r",))),
+        (ruled(RESTART_ALL), {"r": ended(137, reason="RestartingAllContainers")}, PodActions(start=("r", "a"))),
+        (ruled(RESTART_ALL, init=True), {"r": ended(42)}, PodActions(restart_all="r")),
         (with_init(), {"a": UP}, PodActions()),
         (with_init(), {"a": STALE}, PodActions(start=("i1",))),
     ],

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from bridgehead.kubelet.pods.eviction import measure_directory
+from bridgehead.kubelet.directory_use import COPY, COPY_SIZE, measure_copies, measure_directory
 from bridgehead.kubelet.pods.local_storage import StorageUse, describe_excess, is_limited, sized_volumes
 from tests.unit.kubelet.pod_factory import make_pod
 
@@ -87,3 +87,16 @@ def test_a_bounded_number_of_entries_is_measured(tmp_path: Path) -> None:
     for name in "abcdef":
         (tmp_path / name).write_bytes(b"x")
     assert 0 < measure_directory(tmp_path, 3) == measure_directory(tmp_path) // 2
+
+
+def test_a_copy_of_an_image_counts_by_what_was_added_to_it(tmp_path: Path) -> None:
+    copy = tmp_path / "0" / COPY
+    copy.mkdir(parents=True)
+    (copy / "image").write_bytes(bytes(MIB))
+    (tmp_path / "0" / COPY_SIZE).write_text(str(measure_directory(copy)))
+    assert measure_copies(tmp_path) == 0
+    (copy / "new").write_bytes(bytes(MIB))
+    assert measure_copies(tmp_path) == MIB
+    (copy / "image").unlink()
+    (copy / "new").unlink()
+    assert measure_copies(tmp_path) == measure_copies(tmp_path / "none") == 0

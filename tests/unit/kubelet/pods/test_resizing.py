@@ -9,8 +9,10 @@ from bridgehead.kubelet.pods.resizing import (
     needs_restart,
     resize_refusal,
     spec_resources,
+    widest,
     with_resources,
 )
+from bridgehead.kubelet.runtimes.runtime import Limits
 from bridgehead.objects.core import (
     Container,
     ContainerResizePolicy,
@@ -86,3 +88,10 @@ def test_restarts(policies, new, restarts) -> None:
     made = tuple(ContainerResizePolicy(resource_name=name, restart_policy=policy) for name, policy in policies)
     container = Container(name="app", resize_policy=made)
     assert needs_restart(container, amounts("1"), new) is restarts
+
+
+def test_a_pod_may_use_the_larger_of_two_limits_while_its_containers_change() -> None:
+    before = Limits(memory=5, cpu_millis=100, cpu_request_millis=9, pids=7)
+    after = Limits(memory=6, cpu_millis=50, cpu_request_millis=8, pids=7)
+    assert widest(before, after) == Limits(memory=6, cpu_millis=100, cpu_request_millis=9, pids=7)
+    assert widest(before, Limits()) == Limits(cpu_request_millis=9)

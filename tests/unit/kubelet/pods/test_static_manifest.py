@@ -28,6 +28,15 @@ def manifest(name: str = "web", image: str = "nginx", **metadata: Any) -> dict[s
     return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, **metadata}, "spec": spec}
 
 
+def needing(**spec: Any) -> dict[str, Any]:
+    made = manifest()
+    return {**made, "spec": {**made["spec"], **spec}}
+
+
+def with_volume(**source: Any) -> dict[str, Any]:
+    return needing(volumes=[{"name": "v", **source}])
+
+
 def parse(made: object, path: str = "web.yaml", node: str = "Node1") -> StaticPod:
     return parse_static_pod(made, path, node)
 
@@ -74,6 +83,17 @@ def test_the_uid_follows_node_file_and_content() -> None:
         ({**manifest(), "spec": {"containers": [{"name": "../c"}]}}, "spec.containers.name: Invalid value"),
         ({**manifest(), "spec": {"containers": [{"name": "c"}], "volumes": [{"name": ".."}]}}, "spec.volumes.name: In"),
         (manifest(namespace=5), "Expected `str`"),
+        (needing(serviceAccountName="x"), "static pods may not reference serviceaccounts$"),
+        (needing(imagePullSecrets=[{"name": "x"}]), "may not reference secrets$"),
+        (with_volume(configMap={"name": "x"}), "may not reference configmaps$"),
+        (with_volume(projected={"sources": [{"secret": {"name": "x"}}]}), "may not reference secrets$"),
+        (needing(resourceClaims=[{"name": "x"}]), "may not reference resourceclaims$"),
+        (with_volume(persistentVolumeClaim={"claimName": "x"}), "may not reference persistentvolumeclaims$"),
+        (with_volume(ephemeral={}), r"may not reference persistentvolumeclaims \(via ephemeral volumes\)$"),
+        (with_volume(csi={"driver": "x"}), r"may not reference csidrivers \(via CSI volumes\)$"),
+        (with_volume(projected={"sources": [{"serviceAccountToken": {"path": "t"}}]}), r"serviceaccounts \(via proj"),
+        (with_volume(projected={"sources": [{"clusterTrustBundle": {"path": "t"}}]}), "clustertrustbundles$"),
+        (with_volume(projected={"sources": [{"podCertificate": {"path": "t"}}]}), "podcertificates$"),
     ],
 )
 def test_other_manifests_are_refused(made: object, message: str) -> None:
@@ -91,13 +111,19 @@ def test_a_file_is_read_as_json(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ("kind: [", "it is no YAML"),
+        ("kind: [", "it is no YAML of an object: while parsing"),
         ("a\0b", "it is no YAML"),
         ("{[1, 2]: 3}", "it is no YAML"),
-        ("null: 5", "it cannot be written as JSON"),
+        ("null: 5", "a key is neither a text nor a number nor a boolean"),
+        (
+            "".join(f"a{n}: &a{n} [{f'*a{n - 1},' * 9}]\n" for n in range(1, 10)).replace("*a0", "x"),
+            "excessive aliasing",
+        ),
+        ("a: &a [*a]", "an anchor contains itself"),
+        ("[" * 300, "exceeded max depth of 200"),
         (" " * ((10 << 20) + 1), "it is larger than 10 MiB"),
     ],
-    ids=["unfinished", "zero", "list", "null", "large"],
+    ids=["unfinished", "zero", "list", "null", "laughs", "loop", "deep", "large"],
 )
 def test_a_broken_file_is_refused(tmp_path: Path, content: str, message: str) -> None:
     path = tmp_path / "web.yaml"

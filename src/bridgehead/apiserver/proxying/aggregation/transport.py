@@ -48,6 +48,15 @@ class Transport:
         self._contexts.move_to_end(key)
         return self._contexts[key]
 
+    def reload_certificate(self) -> None:
+        """Use the client certificate that the files have now, for new connections. Raises OSError."""
+        if self._certificate is not None:
+            # A certificate and a key that do not belong together are refused here, while the earlier ones are in use.
+            ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_cert_chain(
+                self._certificate.certificate, self._certificate.key
+            )
+        self._contexts.clear()
+
     def _context(self, authority: bytes, is_insecure: bool) -> ssl.SSLContext:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         if is_insecure:

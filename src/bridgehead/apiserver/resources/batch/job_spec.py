@@ -9,7 +9,7 @@ import itertools
 from collections.abc import Sequence
 
 from bridgehead.apiserver.resource import FieldError, JsonObject
-from bridgehead.apiserver.resources.pods import set_spec_defaults, validate_template
+from bridgehead.apiserver.resources.pods import drop_disabled_fields, set_spec_defaults, validate_template
 from bridgehead.apiserver.resources.shared import field
 from bridgehead.objects.indexes import parse_indexes
 from bridgehead.objects.names import check_qualified_name
@@ -29,6 +29,7 @@ def set_job_defaults(spec: JsonObject) -> None:
     template: JsonObject = spec.setdefault("template", {})
     template.setdefault("metadata", {})
     set_spec_defaults(template.setdefault("spec", {}))
+    drop_disabled_fields(template["spec"])
     if "completions" not in spec and "parallelism" not in spec:
         spec["completions"] = spec["parallelism"] = 1
     spec.setdefault("parallelism", 1)

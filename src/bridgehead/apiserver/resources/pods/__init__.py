@@ -2,6 +2,7 @@
 
     pods              the entry in the table: names, hooks, field selectors
     pod_defaults      values for fields that a pod spec leaves out
+    disabled_fields   fields whose feature gates are off by default
     pod_validation    the spec as a whole, templates, and which fields of a pod may change; calls the validation of
                       parts: container_, ephemeral_, probe_, volume_, security_, affinity_ and resize_validation
     pod_columns       the columns of `kubectl get pods`
@@ -14,22 +15,23 @@ Other packages import from here.
 """
 
 from .affinity_validation import validate_node_selector
+from .disabled_fields import drop_disabled_fields
 from .pod_defaults import set_spec_defaults
 from .pod_qos import qos_class
-from .pod_references import MIRROR_POD, references
+from .pod_references import references
 from .pod_resources import ONE, ZERO, Amount, Amounts, add, parse_amounts, pod_amounts
 from .pod_validation import validate_template, validate_tolerations
 from .pod_warnings import warn_of_pod_spec
 from .pods import RESOURCE
 
 __all__ = [
-    "MIRROR_POD",
     "ONE",
     "RESOURCE",
     "ZERO",
     "Amount",
     "Amounts",
     "add",
+    "drop_disabled_fields",
     "parse_amounts",
     "pod_amounts",
     "qos_class",

@@ -10,9 +10,9 @@ from collections.abc import Collection, Iterator
 
 from bridgehead.apiserver.resource import FieldError, JsonObject
 from bridgehead.apiserver.resources.shared import field
+from bridgehead.objects.critical_pods import MIRROR_POD
 
 from .container_validation import validate_container
-from .pod_references import MIRROR_POD
 
 SUBRESOURCE = "ephemeralcontainers"
 
@@ -22,6 +22,7 @@ _FORBIDDEN = (
     "resources",
     "resizePolicy",
     "restartPolicy",
+    "restartPolicyRules",
     "livenessProbe",
     "readinessProbe",
     "startupProbe",

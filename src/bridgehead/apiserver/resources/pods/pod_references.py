@@ -9,9 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-# The annotation of a mirror pod, which represents a pod that a kubelet runs from a file.
-MIRROR_POD = "kubernetes.io/config.mirror"
-
 _SOURCES = {
     "configMap": ("configmap", "name"),
     "configMapRef": ("configmap", "name"),

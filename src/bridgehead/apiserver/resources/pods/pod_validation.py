@@ -30,10 +30,10 @@ from .pod_level_resources import validate_pod_level_resources
 from .pod_qos import qos_class
 from .probe_validation import validate_stop_signal
 from .resize_validation import validate_resize_policies
+from .restart_validation import RESTART_POLICIES, validate_restarts
 from .security_validation import validate_pod_security_context
 from .volume_validation import validate_volumes
 
-_RESTART_POLICIES = ("Always", "OnFailure", "Never")
 _DNS_POLICIES = ("ClusterFirstWithHostNet", "ClusterFirst", "Default", "None")
 _TOLERATION_OPERATORS = ("Equal", "Exists")
 _EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
@@ -68,7 +68,7 @@ def validate_pod_spec(path: str, spec: JsonObject) -> list[FieldError]:
     errors.extend(_validate_containers(path, spec, volumes))
     errors.extend(validate_ephemeral_containers(f"{path}.ephemeralContainers", spec, volumes))
     errors.extend(validate_pod_level_resources(path, spec))
-    errors.extend(field.one_of(f"{path}.restartPolicy", spec.get("restartPolicy"), _RESTART_POLICIES))
+    errors.extend(field.one_of(f"{path}.restartPolicy", spec.get("restartPolicy"), RESTART_POLICIES))
     errors.extend(_validate_dns(path, spec))
     errors.extend(validate_labels(f"{path}.nodeSelector", spec.get("nodeSelector", {})))
     errors.extend(validate_pod_security_context(path, spec))
@@ -125,6 +125,7 @@ def _validate_containers(path: str, spec: JsonObject, volumes: Collection[str]) 
                 errors.append(field.required(f"{item}.image"))
             policies = container.get("resizePolicy", ())
             errors.extend(validate_resize_policies(f"{item}.resizePolicy", policies, spec.get("restartPolicy", "")))
+            errors.extend(validate_restarts(item, container))
             if kind == "initContainers":
                 errors.extend(_validate_init_container(item, container))
             else:
@@ -138,8 +139,6 @@ def _validate_init_container(path: str, container: JsonObject) -> list[FieldErro
     policy = container.get("restartPolicy")
     if policy == "Always":
         return []  # a sidecar may have probes and hooks
-    if policy is not None and policy not in _RESTART_POLICIES:
-        return [field.not_supported(f"{path}.restartPolicy", policy, _RESTART_POLICIES)]
     errors = [
         field.forbidden(f"{path}.{name}", "may not be set for init containers without restartPolicy=Always")
         for name in ("lifecycle", "livenessProbe", "readinessProbe", "startupProbe")

@@ -10,14 +10,15 @@ from collections.abc import Mapping
 from bridgehead.apiserver.resource import FieldError, JsonObject, Resource, Strategy
 from bridgehead.apiserver.resources.shared import field
 from bridgehead.apiserver.resources.shared.columns import selectable
+from bridgehead.objects.critical_pods import MIRROR_POD
 from bridgehead.objects.names import check_dns1123_subdomain
 from bridgehead.objects.taints import NOT_READY, UNREACHABLE
 
+from .disabled_fields import drop_disabled_fields
 from .ephemeral_validation import SUBRESOURCE, validate_added, validate_new_pod, with_ephemeral_only
 from .pod_columns import POD_COLUMNS
 from .pod_defaults import set_pod_defaults, set_spec_defaults
 from .pod_qos import qos_class
-from .pod_references import MIRROR_POD
 from .pod_validation import validate_pod_spec, validate_pod_update
 from .pod_warnings import warn_of_pod_spec
 from .resize_validation import RESIZE, validate_resize, with_resources_only
@@ -40,6 +41,7 @@ class PodStrategy(Strategy):
         set_pod_defaults(spec)
 
     def prepare_create(self, obj: JsonObject) -> None:
+        drop_disabled_fields(obj["spec"])
         _add_default_tolerations(obj["spec"])
         obj["status"] = {"phase": "Pending", "qosClass": qos_class(obj["spec"])}
         if obj["spec"].get("schedulingGates"):
@@ -56,6 +58,7 @@ class PodStrategy(Strategy):
         elif subresource == RESIZE:
             with_resources_only(obj, old)
         elif subresource == "":
+            drop_disabled_fields(obj["spec"])
             _add_default_tolerations(obj["spec"])
             obj["status"] = old.get("status", {})
 

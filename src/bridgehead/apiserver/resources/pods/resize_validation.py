@@ -10,9 +10,9 @@ from collections.abc import Sequence
 
 from bridgehead.apiserver.resource import FieldError, JsonObject
 from bridgehead.apiserver.resources.shared import field
+from bridgehead.objects.critical_pods import MIRROR_POD
 
 from .pod_qos import qos_class
-from .pod_references import MIRROR_POD
 
 RESIZE = "resize"
 

@@ -8,7 +8,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from bridgehead.apiserver.resource import Column, FieldError, JsonObject, Resource, Strategy
-from bridgehead.apiserver.resources.pods import set_spec_defaults, validate_template, warn_of_pod_spec
+from bridgehead.apiserver.resources.pods import (
+    drop_disabled_fields,
+    set_spec_defaults,
+    validate_template,
+    warn_of_pod_spec,
+)
 from bridgehead.apiserver.resources.shared.columns import NAME, at, format_labels
 from bridgehead.objects.names import check_dns1123_subdomain
 
@@ -18,6 +23,7 @@ class PodTemplateStrategy(Strategy):
         template: JsonObject = obj.setdefault("template", {})
         template.setdefault("metadata", {})
         set_spec_defaults(template.setdefault("spec", {}))
+        drop_disabled_fields(template["spec"])
 
     def validate(self, obj: JsonObject) -> list[FieldError]:
         return validate_template("template", obj.get("template", {}))

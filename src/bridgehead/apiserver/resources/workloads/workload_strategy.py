@@ -8,7 +8,12 @@ from __future__ import annotations
 import msgspec
 
 from bridgehead.apiserver.resource import FieldError, JsonObject, StatusStrategy
-from bridgehead.apiserver.resources.pods import set_spec_defaults, validate_template, warn_of_pod_spec
+from bridgehead.apiserver.resources.pods import (
+    drop_disabled_fields,
+    set_spec_defaults,
+    validate_template,
+    warn_of_pod_spec,
+)
 from bridgehead.apiserver.resources.shared import field
 from bridgehead.apiserver.resources.shared.metadata_validation import validate_label_selector
 from bridgehead.objects.meta import LabelSelector
@@ -27,6 +32,7 @@ class WorkloadStrategy(StatusStrategy):
         template: JsonObject = obj.setdefault("spec", {}).setdefault("template", {})
         template.setdefault("metadata", {})
         set_spec_defaults(template.setdefault("spec", {}))
+        drop_disabled_fields(template["spec"])
 
     def prepare_create(self, obj: JsonObject) -> None:
         obj["status"] = {}

@@ -5,11 +5,11 @@ Two sides use this module:
 - The starter of a lab prepares a part of the machine's hierarchy and delegates it to the lab's user
   (`prepare_delegation`), puts the lab's first process into it, and removes it after the lab's end
   (`remove_delegation`).
-- A container runtime finds it (`find_delegated`) and makes a cgroup for each container.
+- A container runtime finds it (`find_delegated`) and makes cgroups for pods and their containers.
 
     /sys/fs/cgroup/bridgehead-NAME/      delegated; has controllers for its children, and so no processes itself
         processes/                       all processes of the lab that are not in containers
-        RUNTIME-CONTAINER/               limits
+        RUNTIME-POD/CONTAINER/           limits (see `container_cgroups`)
 
 A runtime that was started alone, for example by a systemd unit with Delegate=yes, makes this tree in its own cgroup.
 Source: Documentation/admin-guide/cgroup-v2.rst, "Delegation".
@@ -18,125 +18,24 @@ Source: Documentation/admin-guide/cgroup-v2.rst, "Delegation".
 from __future__ import annotations
 
 import contextlib
-import errno
-import hashlib
 import os
 import posixpath
-import signal
-import time
 from typing import Final, NamedTuple
 
 from bridgehead.kubelet.runtimes.isolation.cgroup_files import (
     CONTROLLERS,
-    OPTIONAL_FILES,
-    parse_events,
     parse_mounts,
     parse_own_path,
-    plan_files,
     visible_paths,
 )
-from bridgehead.kubelet.runtimes.runtime import Limits, RuntimeFailure
+from bridgehead.kubelet.runtimes.isolation.cgroup_tree import kill_all, members, read, remove, remove_empty, write
+from bridgehead.kubelet.runtimes.isolation.container_cgroups import Delegation
 from bridgehead.network import syscalls
 
 PREFIX: Final = "bridgehead-"
 PROCESSES: Final = "processes"
 # The files that a delegatee may write, for kernels without /sys/kernel/cgroup/delegate (before Linux 4.15).
 _DELEGATED_FILES: Final = ("cgroup.procs", "cgroup.threads", "cgroup.subtree_control")
-_KILL_SECONDS, _POLL_SECONDS = 2.0, 0.01
-_PREFIX_DIGITS: Final = 12
-
-
-class ContainerCgroup:
-    """The cgroup of one container. Methods raise OSError."""
-
-    def __init__(self, directory: str) -> None:
-        self.directory = directory
-
-    def open_procs(self) -> int:
-        """A descriptor of cgroup.procs: a process that writes "0" to it joins, and so do its later children."""
-        return os.open(f"{self.directory}/cgroup.procs", os.O_WRONLY | os.O_CLOEXEC)
-
-    def oom_kills(self) -> int:
-        """The number of processes that the kernel has killed for lack of memory; 0 without the controller."""
-        with contextlib.suppress(FileNotFoundError):
-            return parse_events(_read(f"{self.directory}/memory.events")).get("oom_kill", 0)
-        return 0
-
-    def memory_used(self) -> int:
-        """The memory in use, in bytes."""
-        return int(_read(f"{self.directory}/memory.current"))
-
-    def kill(self) -> None:
-        """Kill all processes in the cgroup."""
-        _kill(self.directory)
-
-    def remove(self) -> bool:
-        """Remove the cgroup; False if a process in it has not ended yet."""
-        return _remove(self.directory)
-
-
-class Delegation(NamedTuple):
-    """The directory in which this process may make cgroups, and the controllers that these have.
-
-    The name of each cgroup begins with `prefix`, which differs for each runtime.
-    """
-
-    directory: str
-    controllers: frozenset[str]
-    prefix: str = ""
-
-    def for_runtime(self, root_dir: str) -> Delegation:
-        """This delegation with the prefix of the runtime that has this directory, now and after a restart."""
-        digest = hashlib.sha256(os.path.abspath(root_dir).encode()).hexdigest()
-        return self._replace(prefix=f"{digest[:_PREFIX_DIGITS]}-")
-
-    def remove_leftovers(self) -> None:
-        """Kill and remove all cgroups of an earlier run of the runtime. Does nothing without a prefix.
-
-        Cgroups whose processes do not end in time are left to the next run. Raises OSError.
-        """
-        names = [name for name in os.listdir(self.directory) if self.prefix and name.startswith(self.prefix)]
-        left = [f"{self.directory}/{name}" for name in names if os.path.isdir(f"{self.directory}/{name}")]
-        for directory in left:
-            _kill(directory)
-        for directory in left:
-            _remove_empty(directory)
-
-    def make(self, name: str, limits: Limits) -> ContainerCgroup:
-        """Make a cgroup with limits, or use the one that exists. Raises OSError; no cgroup is left then."""
-        cgroup = ContainerCgroup(f"{self.directory}/{self.prefix}{name}")
-        with contextlib.suppress(FileExistsError):
-            os.mkdir(cgroup.directory)
-        try:
-            self._write_limits(cgroup, limits)
-        except OSError:
-            cgroup.remove()
-            raise
-        return cgroup
-
-    def update(self, cgroup: ContainerCgroup, limits: Limits) -> None:
-        """Change limits. Raises RuntimeFailure for less memory than is in use, at which the kernel kills; OSError."""
-        if limits.memory is not None and "memory" in self.controllers:
-            used = cgroup.memory_used()
-            if used > limits.memory:
-                raise RuntimeFailure(
-                    f"attempting to set a memory limit ({limits.memory}) below the current usage ({used})"
-                )
-        self._write_limits(cgroup, limits)
-
-    def _write_limits(self, cgroup: ContainerCgroup, limits: Limits) -> None:
-        for file, value in plan_files(limits, self.controllers).items():
-            with contextlib.suppress(FileNotFoundError) if file in OPTIONAL_FILES else contextlib.nullcontext():
-                _write(f"{cgroup.directory}/{file}", value)
-
-    def lacking(self, limits: Limits) -> tuple[str, ...]:
-        """The controllers that these limits need and that are missing."""
-        needed = {
-            "memory": limits.memory is not None,
-            "cpu": limits.cpu_millis is not None,
-            "pids": limits.pids is not None,
-        }
-        return tuple(name for name in CONTROLLERS if needed[name] and name not in self.controllers)
 
 
 def find_delegated() -> Delegation | str:
@@ -166,7 +65,7 @@ class Prepared(NamedTuple):
 
     def enter(self) -> None:
         """Move the calling process into the lab's cgroup. To be called before it enters a user namespace."""
-        _write(f"{self.directory}/{PROCESSES}/cgroup.procs", "0")
+        write(f"{self.directory}/{PROCESSES}/cgroup.procs", "0")
 
     def show(self, target: str) -> None:
         """Bind the lab's part of the hierarchy to `target`, which is made. `find_delegated` finds it there.
@@ -186,7 +85,7 @@ def prepare_delegation(name: str, user: int, group: int) -> Prepared | str:
     """
     try:
         directory = f"{_find_parent()}/{PREFIX}{name}"
-        if not _remove_empty(directory):
+        if not remove_empty(directory):
             return f"the cgroup {directory} still has processes: is it another lab's, of this name?"
         os.mkdir(directory)
         try:
@@ -196,7 +95,7 @@ def prepare_delegation(name: str, user: int, group: int) -> Prepared | str:
                 _delegate(directory, user, group)
                 _delegate(f"{directory}/{PROCESSES}", user, group)
         except OSError:
-            _remove(directory)
+            remove(directory)
             raise
     except _Missing as reason:
         return str(reason)
@@ -213,14 +112,14 @@ def remove_delegation(directory: str) -> bool:
     """
     _check_name(directory)
     if os.path.isdir(directory):
-        _kill(directory)
-    return _remove_empty(directory)
+        kill_all(directory)
+    return remove_empty(directory)
 
 
 def remove_unused_delegation(directory: str) -> bool:
     """Remove an empty delegation; kill nothing, since another lab of the name may use it."""
     _check_name(directory)
-    return _remove_empty(directory)
+    return remove_empty(directory)
 
 
 def _check_name(directory: str) -> None:
@@ -233,8 +132,8 @@ class _Missing(Exception):
 
 
 def _own_directory() -> str:
-    path = parse_own_path(_read("/proc/self/cgroup"))
-    mounts = parse_mounts(_read("/proc/self/mountinfo"))
+    path = parse_own_path(read("/proc/self/cgroup"))
+    mounts = parse_mounts(read("/proc/self/mountinfo"))
     if path is None or not mounts:
         raise _Missing("this machine has no cgroup v2")
     for candidate in visible_paths(path, mounts):
@@ -276,7 +175,7 @@ def _ancestors(directory: str) -> list[str]:
 
 
 def _check_controllers(top: str) -> None:
-    if not set(_read(f"{top}/cgroup.controllers").split()).intersection(CONTROLLERS):
+    if not set(read(f"{top}/cgroup.controllers").split()).intersection(CONTROLLERS):
         raise _Missing("this machine's cgroup v2 has no controllers for memory, cpu and pids (are they in cgroup v1?)")
 
 
@@ -285,10 +184,10 @@ def _adopt(own: str, leaf: str) -> str | None:
 
     None unless the cgroup is delegated to the process and has no other process.
     """
-    if _is_root(own) or not _is_delegated(own) or _members(own) != [os.getpid()]:
+    if _is_root(own) or not _is_delegated(own) or members(own) != [os.getpid()]:
         return None
     os.makedirs(f"{own}/{leaf}", exist_ok=True)
-    _write(f"{own}/{leaf}/cgroup.procs", "0")
+    write(f"{own}/{leaf}/cgroup.procs", "0")
     _enable_controllers(own)
     return own if _enabled_controllers(own) else None
 
@@ -306,22 +205,18 @@ def _is_delegated(directory: str) -> bool:
     )
 
 
-def _members(directory: str) -> list[int]:
-    return [int(word) for word in _read(f"{directory}/cgroup.procs").split()]
-
-
 def _enabled_controllers(directory: str) -> frozenset[str]:
     """Return those of `CONTROLLERS` that the children of a cgroup have."""
-    return frozenset(_read(f"{directory}/cgroup.subtree_control").split()).intersection(CONTROLLERS)
+    return frozenset(read(f"{directory}/cgroup.subtree_control").split()).intersection(CONTROLLERS)
 
 
 def _enable_controllers(directory: str) -> None:
     """Enable for the children of a cgroup as many of `CONTROLLERS` as possible."""
-    available = _read(f"{directory}/cgroup.controllers").split()
+    available = read(f"{directory}/cgroup.controllers").split()
     for name in CONTROLLERS:
         if name in available and name not in _enabled_controllers(directory):
             with contextlib.suppress(OSError):  # cpu, for example, while a real-time process runs
-                _write(f"{directory}/cgroup.subtree_control", f"+{name}")
+                write(f"{directory}/cgroup.subtree_control", f"+{name}")
 
 
 def _make_delegation(directory: str) -> Delegation:
@@ -333,63 +228,10 @@ def _make_delegation(directory: str) -> Delegation:
 
 def _delegate(directory: str, user: int, group: int) -> None:
     try:
-        names: tuple[str, ...] = tuple(_read("/sys/kernel/cgroup/delegate").split())
+        names: tuple[str, ...] = tuple(read("/sys/kernel/cgroup/delegate").split())
     except OSError:
         names = _DELEGATED_FILES
     os.chown(directory, user, group)
     for name in names:
         with contextlib.suppress(FileNotFoundError):
             os.chown(f"{directory}/{name}", user, group)
-
-
-def _kill(directory: str) -> None:
-    try:
-        _write(f"{directory}/cgroup.kill", "1")  # Linux 5.14
-    except FileNotFoundError:
-        for path, _, _ in os.walk(directory):
-            for pid in _members(path):
-                with contextlib.suppress(ProcessLookupError):
-                    os.kill(pid, signal.SIGKILL)
-
-
-def _await_empty(directory: str) -> bool:
-    """Whether the last process of a cgroup has ended or ends within two seconds."""
-    deadline = time.monotonic() + _KILL_SECONDS
-    while parse_events(_read(f"{directory}/cgroup.events"))["populated"]:
-        if time.monotonic() > deadline:
-            return False
-        time.sleep(_POLL_SECONDS)
-    return True
-
-
-def _remove_empty(directory: str) -> bool:
-    """Remove a cgroup; True if it is gone already, False if it still has processes."""
-    return not os.path.isdir(directory) or (_await_empty(directory) and _remove(directory))
-
-
-def _remove(directory: str) -> bool:
-    for path, _, _ in os.walk(directory, topdown=False):
-        try:
-            os.rmdir(path)
-        except FileNotFoundError:
-            continue
-        except OSError as error:
-            if error.errno == errno.EBUSY:
-                return False
-            raise
-    return True
-
-
-def _read(path: str) -> str:
-    with open(path, encoding="utf-8") as file:
-        return file.read()
-
-
-def _write(path: str, value: str) -> None:
-    fd = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
-    try:
-        os.write(fd, value.encode())
-    except OSError as error:
-        raise OSError(error.errno, error.strerror, path) from error
-    finally:
-        os.close(fd)

@@ -12,22 +12,32 @@ from collections.abc import Collection, Iterator
 
 import msgspec
 
-from bridgehead.kubelet.runtimes.isolation.rootfs import SHOWN, RootPlan, plan_host_root
+from bridgehead.kubelet.runtimes.isolation.rootfs import (
+    OPENED,
+    SHOWN,
+    RootPlan,
+    plan_bound_host_root,
+    plan_host_root,
+)
 
 
-def observe_host_root(copies: str) -> RootPlan:
-    """`plan_host_root` of this machine.
+def observe_host_root(copies: str, *, can_overlay: bool = True) -> RootPlan:
+    """`plan_host_root` of this machine, or `plan_bound_host_root` where the kernel refuses overlays.
 
     Where files are mounted in `/etc`, as in most containers, `/etc` is copied to the directory `copies`, because a
     container must be able to have files of its own there.
     """
-    entries: dict[str, str | None] = {}
-    for name in SHOWN:
-        path = f"/{name}"
-        if os.path.islink(path):
-            entries[name] = os.readlink(path)
-        elif os.path.isdir(path):
-            entries[name] = None
+    if not can_overlay:
+        copy_tree("/etc", f"{copies}/etc")
+        for path in list(find_private(f"{copies}/etc")):
+            shutil.rmtree(path) if os.path.isdir(path) and not os.path.islink(path) else os.unlink(path)
+        opened = (name for name in OPENED if os.path.isdir(f"/{name}") and os.path.realpath(f"/{name}") == f"/{name}")
+        return plan_bound_host_root({name: _list(f"/{name}") for name in ("", *opened)}, f"{copies}/etc")
+    entries = {
+        name: target
+        for name, target in _list("/").items()
+        if name in SHOWN and (target is not None or os.path.isdir(f"/{name}"))
+    }
     with open("/proc/self/mountinfo", encoding="utf-8", errors="surrogateescape") as file:
         mount_points = [line.split(" ", 5)[4] for line in file]
     plan = plan_host_root(entries, mount_points)
@@ -41,6 +51,12 @@ def observe_host_root(copies: str) -> RootPlan:
         links=plan.links,
         hidden=hidden,
     )
+
+
+def _list(directory: str) -> dict[str, str | None]:
+    """Return the entries of a directory: name -> target of a symbolic link, None for anything else."""
+    with os.scandir(directory) as found:
+        return {entry.name: os.readlink(entry.path) if entry.is_symlink() else None for entry in found}
 
 
 def find_private(top: str) -> Iterator[str]:

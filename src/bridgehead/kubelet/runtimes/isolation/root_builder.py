@@ -19,8 +19,9 @@ from typing import Final, NamedTuple
 
 import msgspec
 
+from bridgehead.kubelet.directory_use import COPY, COPY_SIZE, measure_directory
 from bridgehead.kubelet.nofollow import remove_tree
-from bridgehead.kubelet.runtimes.isolation import descriptor_paths, mounting, tree_copy
+from bridgehead.kubelet.runtimes.isolation import descriptor_paths, image_copies, mounting, overlays, tree_copy
 from bridgehead.kubelet.runtimes.isolation.kernel_file_systems import mount_kernel_file_systems
 from bridgehead.kubelet.runtimes.isolation.rootfs import (
     FRESH,
@@ -50,12 +51,16 @@ class _PreparedMount(NamedTuple):
 class RootBuilder:
     """Builds a root file system for the calling process, in its own mount namespace and PID namespace.
 
-    `base` is an empty directory of the host that the build may cover. After `enter` no other files are visible.
+    `base` is an empty directory of the host that the build may cover. `copies` is the directory of the container's run,
+    where copies of images are made; without one they are in memory. `copies_images`: the kernel refuses overlays over
+    the layers of images. After `enter` no other files are visible.
     """
 
-    def __init__(self, plan: RootPlan, base: str) -> None:
+    def __init__(self, plan: RootPlan, base: str, copies: str = "", *, copies_images: bool = False) -> None:
         self._plan = plan
         self._base = base
+        self._copies = copies or f"{base}/copies"
+        self._copies_images = copies_images
         self._root = f"{base}/root"
         self._lowers: dict[str, str] = {}  # for each overlay, a directory that shows its lower ones together
 
@@ -78,6 +83,7 @@ class RootBuilder:
         for directory in ("root", "upper", "work", "dev"):
             os.mkdir(f"{self._base}/{directory}")
         self._show_lowers()
+        self._copy()
         if not self._plan.whole:
             self._make_host_skeleton()
         for path in self._plan.hidden:
@@ -110,19 +116,31 @@ class RootBuilder:
         syscalls.umount(".", syscalls.MNT_DETACH)
         os.chdir("/")
 
+    def _copy(self) -> None:
+        """Copy what can have no overlay. An image's copy is mounted as the root, so that the rest is made in it."""
+        for name, layers in self._plan.copied.items():
+            if name:
+                os.mkdir(f"{self._root}/{name}")
+                image_copies.copy_layers(layers, f"{self._root}/{name}")
+                continue
+            image_copies.show_copy(layers, f"{self._copies}/{COPY}", self._root)
+            size = measure_directory(Path(self._copies, COPY))
+            Path(self._copies, COPY_SIZE).write_text(str(size), encoding="ascii")
+
     # Before the overlays are mounted. A path is looked up in the upper and in the lower directory of its overlay.
 
     def _make_host_skeleton(self) -> None:
         for name, mode in FRESH.items():
             os.mkdir(f"{self._root}/{name}")
             os.chmod(f"{self._root}/{name}", mode)
-        for name, target in {**FRESH_LINKS, **self._plan.links}.items():
-            os.symlink(target, f"{self._root}/{name}")
         for name in _WRITABLE:
             self._make_directories(f"/{name}")
+        for name, target in {**FRESH_LINKS, **self._plan.links}.items():
+            self._make_directories(f"/{posixpath.dirname(name)}")
+            os.symlink(target, f"{self._root}/{name}")
 
     def _hide(self, path: str) -> None:
-        """Hide a file or directory of the lower directory by a whiteout, as overlayfs defines it."""
+        """Hide a file or directory of the lower directory by a whiteout, as overlayfs defines it. Copies have none."""
         upper = self._upper(path)
         if upper.startswith(f"{self._base}/upper/"):
             self._make_directories(posixpath.dirname(path))
@@ -192,11 +210,12 @@ class RootBuilder:
 
     def _fill(self, volume: Mount) -> None:
         """Make the directory of an image's volume, with the content of the image."""
-        content = self._lower(resolve_in_root(volume.target, self._readlink))
+        path = resolve_in_root(volume.target, self._readlink)
+        content = self._lower(path) or (self._root + path)
         try:
             remove_tree(Path(volume.source))  # of a start that was not completed
             os.makedirs(volume.source)
-            if content is not None and os.path.lexists(content):
+            if os.path.lexists(content):
                 tree_copy.copy_directory(content, volume.source)
         except OSError as error:
             raise RootFailure(
@@ -227,8 +246,11 @@ class RootBuilder:
         """Make a directory that shows the files of an image, read-only: its layers belong to all containers."""
         shown = f"{self._base}/image-{number}"
         os.mkdir(shown, 0o755)
-        if len(layers) > 1:
-            self._mount_overlay(layers[::-1], shown)
+        if len(layers) > 1 and self._copies_images:
+            image_copies.show_copy(layers, f"{self._copies}/image-{number}", shown)
+            syscalls.set_mount_attributes(shown, syscalls.MOUNT_ATTR_RDONLY)
+        elif len(layers) > 1:
+            overlays.mount_overlay(layers[::-1], shown)
         else:
             mounting.mount(layers[0], shown, "", syscalls.MS_BIND)
             syscalls.set_mount_attributes(shown, syscalls.MOUNT_ATTR_RDONLY)
@@ -257,7 +279,7 @@ class RootBuilder:
             shown = f"{self._base}/lower-{name or 'root'}"
             os.mkdir(shown, 0o755)
             if lowers:
-                self._mount_overlay(lowers, shown)
+                overlays.mount_overlay(lowers, shown)
             self._lowers[name] = shown
 
     def _mount_layers(self) -> None:
@@ -270,41 +292,17 @@ class RootBuilder:
                 os.makedirs(directory, exist_ok=True)
             self._cover(f"{self._base}/upper/{label}", os.stat(self._lowers[name]))
             writable = f"upperdir={self._base}/upper/{label},workdir={self._base}/work/{label}"
-            self._mount_overlay(lowers or (self._lowers[name],), target, writable)
+            overlays.mount_overlay(lowers or (self._lowers[name],), target, writable)
             if len(lowers) > 1:
                 syscalls.umount(self._lowers[name], syscalls.MNT_DETACH)
         for path in self._plan.read_only:
             target = self._root + path
-            os.makedirs(target, exist_ok=True)
+            if os.path.isdir(path):
+                os.makedirs(target, exist_ok=True)
+            else:
+                os.close(os.open(target, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o644))
             mounting.mount(path, target, "", syscalls.MS_BIND | syscalls.MS_REC)
             syscalls.set_mount_attributes(target, syscalls.MOUNT_ATTR_RDONLY | syscalls.MOUNT_ATTR_NODEV)
-
-    @staticmethod
-    def _mount_overlay(lowers: Collection[str], target: str, options: str = "") -> None:
-        """Mount an overlay over `lowers`, the highest first; without `options` it is read-only."""
-        top = next(iter(lowers))
-        directory = ""
-        if len(lowers) > 1:
-            # All are layers of one store. Relative names, because all options have to fit into one page; and what is
-            # opaque in a layer says so by an attribute that a user namespace can set.
-            directory = posixpath.dirname(top)
-            lowers = [posixpath.relpath(lower, directory) for lower in lowers]
-            options += ",userxattr"
-        lower = ":".join(map(_escape, lowers))
-        before = os.open(".", os.O_PATH | os.O_CLOEXEC)
-        try:
-            if directory:
-                os.chdir(directory)
-            data = ",".join(filter(None, (f"lowerdir={lower}", *options.split(","))))
-            syscalls.mount("overlay", target, "overlay", syscalls.MS_NODEV, data)
-        except OSError as error:
-            reason = "this kernel has no overlayfs" if error.errno == errno.ENODEV else mounting.describe(error)
-            raise RootFailure(
-                f"failed to mount an overlay on {top}: {reason} (needed: overlayfs, Linux 5.11 in a user namespace)"
-            ) from error
-        finally:
-            os.fchdir(before)
-            os.close(before)
 
     def _make_read_only(self) -> None:
         """Make the root read-only, but neither volumes nor kernel file systems."""
@@ -381,7 +379,3 @@ class RootBuilder:
         except OSError as error:
             raise RootFailure(f'failed to create mount point "{path}": {mounting.describe(error)}') from error
         return messages
-
-
-def _escape(path: str) -> str:
-    return path.replace("\\", "\\\\").replace(":", "\\:").replace(",", "\\,")

@@ -4,6 +4,9 @@ Pure: no I/O, no clock, no randomness. An image is one overlay over its layers, 
 container sees the host's system directories, each below an overlay of its own: a user namespace may not put an overlay
 over a directory with mounts that it inherited (the kernel returns EINVAL), and the host's `/` always has some. The
 host's other directories (home directories above all) are not shown; they are new and empty.
+
+Where the kernel refuses overlays, an image is a copy of its layers. The host's system directories are too large for
+that: the container sees their entries read-only, in directories of its own where containers usually add files.
 """
 
 from __future__ import annotations
@@ -39,6 +42,8 @@ FRESH: Final = {
     "var/tmp": 0o1777,
 }
 FRESH_LINKS: Final = {"var/run": "/run", "var/lock": "/run/lock"}
+# Directories of the host in which a container may make files even where nothing can be laid over the host's.
+OPENED: Final = ("usr", "usr/lib", "usr/local", "usr/local/bin", "usr/local/sbin", "usr/local/share", "usr/share")
 DEVICES: Final = ("null", "zero", "full", "random", "urandom", "tty")
 DEVICE_LINKS: Final = {
     "fd": "/proc/self/fd",
@@ -58,19 +63,23 @@ class RootPlan(msgspec.Struct, frozen=True, kw_only=True):
     """The composition of a root file system.
 
     `overlays`: directory in the container ("" for its root) -> lower directories of its overlay, the highest first.
+    `copied`: directory in the container -> directories that are copied to it, the lowest first.
     `read_only`: paths of the host that are bound read-only. `links`: symbolic links, name -> target.
     `hidden`: paths in an overlay that the container does not see. `whole`: the image has all directories of the root.
     """
 
-    overlays: dict[str, tuple[str, ...]]
+    overlays: dict[str, tuple[str, ...]] = {}
+    copied: dict[str, tuple[str, ...]] = {}
     read_only: tuple[str, ...] = ()
     links: dict[str, str] = {}
     hidden: tuple[str, ...] = ()
     whole: bool = False
 
 
-def plan_image_root(layers: tuple[str, ...]) -> RootPlan:
+def plan_image_root(layers: tuple[str, ...], *, is_copied: bool = False) -> RootPlan:
     """The plan for an image with a root file system of its own. `layers` are directories, the lowest first."""
+    if is_copied:
+        return RootPlan(copied={"": layers}, whole=True)
     return RootPlan(overlays={"": layers[::-1]}, whole=True)
 
 
@@ -94,6 +103,25 @@ def plan_host_root(entries: Mapping[str, str | None], mount_points: Collection[s
     return RootPlan(overlays=overlays, read_only=tuple(read_only), links=links)
 
 
+def plan_bound_host_root(entries: Mapping[str, Mapping[str, str | None]], etc: str) -> RootPlan:
+    """The plan for an image without a root file system where overlays are refused. `etc` is a copy of the host's /etc.
+
+    `entries` are those of the host's root, "", and of the directories `OPENED` that the host has: name -> target of a
+    symbolic link, None for anything else.
+    """
+    read_only, links = [], {}
+    for directory, found in entries.items():
+        for name, target in found.items():
+            path = f"{directory}/{name}".lstrip("/")
+            if not directory and (name == "etc" or name not in SHOWN):
+                continue
+            if target is not None:
+                links[path] = target
+            elif path not in entries:
+                read_only.append(f"/{path}")
+    return RootPlan(copied={"etc": (etc,)}, read_only=tuple(read_only), links=links)
+
+
 def plan_image_volumes(paths: Collection[str], mounts: Collection[Mount], directory: str) -> list[Mount]:
     """The mounts for the volumes that an image declares at `paths`: directories below `directory`, to be filled with
     what the image has there. A mount of the Pod at the same path replaces one. Source: containerd's `volumeMounts`."""
@@ -112,8 +140,13 @@ def _clean(path: str) -> str:
 
 def is_shown(plan: RootPlan, path: str) -> bool:
     """Whether the host's `path` is visible in a container with that root."""
-    top = path.strip("/").split("/", 1)[0]
-    return top in plan.overlays or f"/{top}" in plan.read_only or top in plan.links
+    parts = path.strip("/").split("/")
+    if parts[0] in plan.overlays or parts[0] in plan.copied:
+        return True
+    outer = ["/".join(parts[: count + 1]) for count in range(len(parts))]
+    if any(f"/{each}" in plan.read_only or each in plan.links for each in outer):
+        return True
+    return any(each.startswith(f"/{outer[-1]}/") for each in plan.read_only)  # the whole content of the directory is
 
 
 def resolve_in_root(path: str, readlink: Callable[[str], str | None]) -> str:

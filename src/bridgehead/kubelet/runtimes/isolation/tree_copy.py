@@ -1,24 +1,34 @@
-"""Copy of a directory with all that belongs to its files: owners, modes, times, extended attributes, hard links.
+"""Copies of directories with all that belongs to their files: owners, modes, times, extended attributes, hard links and
+holes.
 
 Called while a container's root is built, for directories of images, which nobody changes meanwhile. Devices are left
-out, as when layers are unpacked. Source: containerd's `fs.CopyDir`.
+out, as when layers are unpacked. Source: containerd's `fs.CopyDir`; the kernel's overlayfs documentation (whiteouts,
+opaque directories, `userxattr`).
 """
 
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import shutil
 import stat
+from collections.abc import Iterable
 from typing import Final
 
+from bridgehead.images.store import whiteouts
+
 _OVERLAY: Final = "user.overlay."  # overlayfs' own attributes, visible in a layer that is not mounted
+_CHUNK: Final = 1 << 20
+# The kernel does not copy between these two files; a program can.
+_CANNOT_COPY: Final = (errno.EXDEV, errno.EINVAL, errno.EOPNOTSUPP, errno.ENOSYS, errno.EPERM)
 
 
 def copy_directory(source: str, target: str) -> None:
-    """Copy the content and the attributes of the directory `source` to the empty directory `target`.
+    """Copy the content and the attributes of the directory `source` to the directory `target`, over what is there.
 
-    Raises OSError, also where `source` is no directory.
+    A whiteout in `source` removes a file of `target`, an opaque directory all that is in it, so that layers that are
+    copied over each other become what their overlay shows. Raises OSError, also where `source` is no directory.
     """
     _copy_content(source, target, {})
 
@@ -33,10 +43,11 @@ def _copy_content(source: str, target: str, links: dict[tuple[int, int], str]) -
 
 def _copy_entry(source: str, target: str, found: os.stat_result, links: dict[tuple[int, int], str]) -> None:
     if stat.S_ISDIR(found.st_mode):
-        os.mkdir(target)
+        _make_directory(target, is_empty=_attribute(source, whiteouts.OPAQUE) == whiteouts.HIDES_ALL)
         _copy_content(source, target, links)
         return
-    if stat.S_ISCHR(found.st_mode) or stat.S_ISBLK(found.st_mode):
+    _remove(target)
+    if stat.S_ISCHR(found.st_mode) or stat.S_ISBLK(found.st_mode) or _is_whiteout_file(source, found):
         return
     if found.st_nlink > 1:
         first = links.setdefault((found.st_dev, found.st_ino), target)
@@ -46,18 +57,84 @@ def _copy_entry(source: str, target: str, found: os.stat_result, links: dict[tup
     if stat.S_ISLNK(found.st_mode):
         os.symlink(os.readlink(source), target)
     elif stat.S_ISREG(found.st_mode):
-        shutil.copyfile(source, target)
+        _copy_file(source, target)
     else:
         os.mknod(target, stat.S_IFMT(found.st_mode) | 0o600)
     _copy_attributes(source, target, found)
+
+
+def _make_directory(path: str, *, is_empty: bool) -> None:
+    """Make a directory in the place of anything else. An earlier one stays unless it is to be empty."""
+    try:
+        os.mkdir(path)
+    except FileExistsError:
+        if stat.S_ISDIR(os.lstat(path).st_mode) and not is_empty:
+            return
+        _remove(path)
+        os.mkdir(path)
+
+
+def _remove(path: str) -> None:
+    try:
+        os.unlink(path)
+    except FileNotFoundError:
+        pass
+    except IsADirectoryError:
+        shutil.rmtree(path)
+
+
+def _attribute(path: str, name: str) -> bytes | None:
+    with contextlib.suppress(OSError):  # none, or the file system has no attributes
+        return os.getxattr(path, name, follow_symlinks=False)
+    return None
+
+
+def _is_whiteout_file(path: str, found: os.stat_result) -> bool:
+    return stat.S_ISREG(found.st_mode) and not found.st_size and _attribute(path, whiteouts.WHITEOUT) is not None
+
+
+def _copy_file(source: str, target: str) -> None:
+    """Copy the data of a file; what is a hole stays one. File systems that can share blocks do (copy_file_range(2))."""
+    with open(source, "rb", buffering=0) as reading, open(target, "xb", buffering=0) as writing:
+        for begin, end in _regions(reading.fileno()):
+            _copy_region(reading.fileno(), writing.fileno(), begin, end)
+        writing.truncate(os.fstat(reading.fileno()).st_size)
+
+
+def _regions(descriptor: int) -> Iterable[tuple[int, int]]:
+    """Yield where a file has data: offsets of beginnings and ends."""
+    end = 0
+    while True:
+        try:
+            begin = os.lseek(descriptor, end, os.SEEK_DATA)
+        except OSError as error:
+            if error.errno == errno.ENXIO:  # nothing but a hole follows
+                return
+            raise
+        end = os.lseek(descriptor, begin, os.SEEK_HOLE)
+        yield begin, end
+
+
+def _copy_region(reading: int, writing: int, begin: int, end: int) -> None:
+    while begin < end:
+        try:
+            copied = os.copy_file_range(reading, writing, end - begin, begin, begin)
+        except OSError as error:
+            if error.errno not in _CANNOT_COPY:
+                raise
+            copied = os.pwrite(writing, os.pread(reading, min(end - begin, _CHUNK), begin), begin)
+        if not copied:
+            raise OSError(errno.EIO, "the file became shorter")
+        begin += copied
 
 
 def _copy_attributes(source: str, target: str, found: os.stat_result) -> None:
     os.chown(target, found.st_uid, found.st_gid, follow_symlinks=False)
     if not stat.S_ISLNK(found.st_mode):
         os.chmod(target, stat.S_IMODE(found.st_mode))  # after the owner, whose change clears the set-user-ID bit
-    with contextlib.suppress(OSError):  # this file system or user namespace lacks an attribute
+    with contextlib.suppress(OSError):  # the file system has no attributes
         for name in os.listxattr(source, follow_symlinks=False):
             if not name.startswith(_OVERLAY):
-                os.setxattr(target, name, os.getxattr(source, name, follow_symlinks=False), follow_symlinks=False)
+                with contextlib.suppress(OSError):  # this file system or user namespace lacks the attribute
+                    os.setxattr(target, name, os.getxattr(source, name, follow_symlinks=False), follow_symlinks=False)
     os.utime(target, ns=(found.st_atime_ns, found.st_mtime_ns), follow_symlinks=False)

@@ -183,6 +183,9 @@ class KubeletConnection:
                 self._answer(request, service.find_image(name))
             case messages.RunSandbox(spec):
                 self._answer(request, service.run_sandbox(spec))
+            case messages.UpdateSandbox(pod_uid, limits):
+                service.update_sandbox(pod_uid, limits)
+                self._answer(request)
             case messages.RemoveSandbox(pod_uid):
                 service.remove_sandbox(pod_uid, lambda: self._answer(request))
             case messages.ListSandboxes():

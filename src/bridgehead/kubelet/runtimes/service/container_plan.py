@@ -39,13 +39,14 @@ class NodeFiles(msgspec.Struct, frozen=True, kw_only=True):
 
     `host_root` is the root file system of containers whose image has none. `base` is an empty directory that a
     container may cover while it builds its root. `tools` are the host's programs for stand-ins. `own_paths` are those
-    of this interpreter and its modules.
+    of this interpreter and its modules. `copies_images`: the kernel refuses overlays over the layers of images.
     """
 
     host_root: RootPlan
     base: str
     tools: HostTools
     own_paths: Collection[str]
+    copies_images: bool = False
 
 
 class ContainerPlanner:
@@ -88,14 +89,20 @@ class ContainerPlanner:
                 image_user=image.image.user,
                 built_in=_find_built_in(argv, image, sandbox.hostname, setup),
             ),
-            root=self._files.host_root if image.layers is None else rootfs.plan_image_root(image.layers),
+            root=self._plan_root(image),
             files=files,
             base=self._files.base,
             namespaces=tuple(namespaces),
             image_volumes=tuple(_plan_volumes(image.image, spec)),
+            copies_images=self._files.copies_images,
             has_stdin=spec.stdin and not spec.tty,
             has_cgroup=self._has_cgroups,
         )
+
+    def _plan_root(self, image: ResolvedImage) -> RootPlan:
+        if image.layers is None:
+            return self._files.host_root
+        return rootfs.plan_image_root(image.layers, is_copied=self._files.copies_images)
 
     def _plan_privileges(self, security: Security) -> Privileges:
         names = privileges.plan_capabilities(security, self._available_capabilities)

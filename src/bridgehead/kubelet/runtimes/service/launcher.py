@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 import msgspec
 
 from bridgehead.images.store.layer_locks import LayerLocks
 from bridgehead.kubelet.runtimes.images import host_tools, resolver
 from bridgehead.kubelet.runtimes.images.resolver import ImageDirectories, ResolvedImage
-from bridgehead.kubelet.runtimes.isolation import cgroups, host_files, privileges
+from bridgehead.kubelet.runtimes.isolation import cgroups, host_files, overlays, privileges
+from bridgehead.kubelet.runtimes.isolation.container_cgroups import Delegation, PodCgroup
 from bridgehead.kubelet.runtimes.runtime import (
     ContainerSpec,
     ImageUnavailable,
@@ -19,6 +22,7 @@ from bridgehead.kubelet.runtimes.runtime import (
     Mount,
     RuntimeFailure,
     RuntimeFeatures,
+    SandboxSpec,
 )
 from bridgehead.kubelet.runtimes.service.container_plan import ContainerPlanner, NodeFiles, find_last_id
 from bridgehead.kubelet.runtimes.service.process_ledger import ProcessLedger
@@ -27,6 +31,8 @@ from bridgehead.kubelet.runtimes.service.sandboxes import Sandbox
 from bridgehead.kubelet.runtimes.service.tasks import Task
 from bridgehead.kubelet.runtimes.spawn.program_start import DEFAULT_PATH
 from bridgehead.kubelet.runtimes.spawn.zygote import Zygote
+
+log = logging.getLogger(__name__)
 
 
 class Launcher:
@@ -45,15 +51,16 @@ class Launcher:
         self._locks = LayerLocks()
         self._layers: dict[str, Sequence[str]] = {}  # by the container's id
         self._ledger = ProcessLedger(os.path.join(root_dir, "processes"))
-        self._delegation: cgroups.Delegation | None = None
+        self._delegation: Delegation | None = None
         delegated = cgroups.find_delegated()
         if isinstance(delegated, str):
             lack = lack_of_cgroup or delegated
         else:
             self._delegation = delegated.for_runtime(root_dir)
             lack = _describe_missing_controllers(delegated)
-        self.features = RuntimeFeatures(limits=lack, last_id=find_last_id())
-        self._planner = _make_planner(root_dir, has_cgroups=self._delegation is not None)
+        refusals = _find_refusals(root_dir, images)
+        self._planner = _make_planner(root_dir, refusals, has_cgroups=self._delegation is not None)
+        self.features = RuntimeFeatures(limits=lack, last_id=find_last_id(), copies=_describe_refusals(refusals))
         self._ledger.end_all()
         self._remove_cgroups()
 
@@ -65,6 +72,15 @@ class Launcher:
         if self._delegation is not None:
             with contextlib.suppress(OSError):  # they are empty directories; the next runtime tries again
                 self._delegation.remove_leftovers()
+
+    def make_pod_group(self, spec: SandboxSpec) -> PodCgroup | None:
+        """Make the cgroup of a pod, None where nothing is delegated. Raises `RuntimeFailure`."""
+        if self._delegation is None:
+            return None
+        try:
+            return self._delegation.make_pod(spec.pod_uid, spec.limits)
+        except OSError as error:
+            raise RuntimeFailure(f"failed to create the pod's cgroup: {error}") from error
 
     def launch(
         self,
@@ -102,7 +118,7 @@ class Launcher:
                 job,
                 sandbox,
                 image.image,
-                self._delegation,
+                sandbox.group,
                 on_start=on_started,
                 on_end=on_ended,
                 host=host,
@@ -136,20 +152,48 @@ class Launcher:
         return msgspec.structs.replace(mount, layers=found.layers)
 
 
-def _make_planner(root_dir: str, *, has_cgroups: bool) -> ContainerPlanner:
+class _Refusals(NamedTuple):
+    """Reasons why the kernel refuses overlays, "" where it does not: over images, and over the host's directories."""
+
+    images: str
+    host: str
+
+
+def _base(root_dir: str) -> str:
+    """An empty directory that containers cover while they are built."""
     base = os.path.join(root_dir, "container")
     os.makedirs(base, exist_ok=True)
+    return base
+
+
+def _find_refusals(root_dir: str, images: ImageDirectories) -> _Refusals:
+    store = next((each for each in (images.content, images.local) if os.path.isdir(each)), "/usr")
+    refusals = _Refusals(*overlays.find_refusals(store, "/usr", _base(root_dir)))
+    if any(refusals):
+        log.warning("root file systems of containers are copies: %s", _describe_refusals(refusals))
+    return refusals
+
+
+def _describe_refusals(refusals: _Refusals) -> str:
+    if refusals.images:
+        return f"overlayfs over the content store is refused: {refusals.images}"
+    return f"overlayfs over this machine's directories is refused: {refusals.host}" if refusals.host else ""
+
+
+def _make_planner(root_dir: str, refusals: _Refusals, *, has_cgroups: bool) -> ContainerPlanner:
+    copies = os.path.join(root_dir, "copies")
     files = NodeFiles(
-        host_root=host_files.observe_host_root(os.path.join(root_dir, "copies")),
-        base=base,
+        host_root=host_files.observe_host_root(copies, can_overlay=not refusals.host),
+        base=_base(root_dir),
         tools=host_tools.prepare_tools(root_dir, DEFAULT_PATH),
         own_paths=host_files.own_paths(),
+        copies_images=bool(refusals.images),
     )
     with open("/proc/self/status", encoding="utf-8", errors="replace") as status:
         available = privileges.parse_available(status.read())
     return ContainerPlanner(files, available, has_cgroups=has_cgroups)
 
 
-def _describe_missing_controllers(delegation: cgroups.Delegation) -> str:
+def _describe_missing_controllers(delegation: Delegation) -> str:
     missing = delegation.lacking(Limits(memory=1, cpu_millis=1, pids=1))
     return f"the cgroup that is delegated to the lab has no controller for {', '.join(missing)}" if missing else ""

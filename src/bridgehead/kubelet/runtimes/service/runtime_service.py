@@ -31,6 +31,7 @@ from bridgehead.kubelet.runtimes.runtime import (
     port_refused,
 )
 from bridgehead.kubelet.runtimes.service.attachments import Attachment
+from bridgehead.kubelet.runtimes.service.cgroup_removal import remove_cgroup
 from bridgehead.kubelet.runtimes.service.container_plan import plan_exec
 from bridgehead.kubelet.runtimes.service.exec_tasks import ExecStreams, ExecSync
 from bridgehead.kubelet.runtimes.service.launcher import Launcher
@@ -104,13 +105,24 @@ class RuntimeService:
         record = self._sandboxes.get(spec.pod_uid)
         if record is None:
             sandbox = self._sandbox_maker.make(spec)
-            try:
+            with contextlib.ExitStack() as undo:
+                undo.callback(self._remove_parts, sandbox)
                 self._shared_memory.make(spec)
-            except RuntimeFailure:
-                self._sandbox_maker.remove(sandbox)
-                raise
+                sandbox.group = self._launcher.make_pod_group(spec)
+                undo.pop_all()
             record = self._sandboxes[spec.pod_uid] = SandboxRecord(sandbox)
         return record.sandbox.info
+
+    def update_sandbox(self, pod_uid: str, limits: Limits) -> None:
+        """Raises `RuntimeFailure`."""
+        record = self._sandboxes.get(pod_uid)
+        if record is None:
+            raise RuntimeFailure("the pod has no sandbox")
+        if record.sandbox.group is not None:
+            try:
+                record.sandbox.group.update(limits)
+            except OSError as error:
+                raise RuntimeFailure(f"failed to update the limits of the pod: {error}") from error
 
     def list_sandboxes(self) -> list[SandboxInfo]:
         return [record.sandbox.info for record in self._sandboxes.values()]
@@ -145,10 +157,15 @@ class RuntimeService:
         for task in record.tasks:
             self._drop(task)
         self._sandboxes.pop(record.sandbox.spec.pod_uid, None)
-        self._sandbox_maker.remove(record.sandbox)
-        self._shared_memory.remove(record.sandbox.spec)
+        self._remove_parts(record.sandbox)
         for on_done in record.on_empty:
             on_done()
+
+    def _remove_parts(self, sandbox: Sandbox) -> None:
+        self._sandbox_maker.remove(sandbox)
+        self._shared_memory.remove(sandbox.spec)
+        if sandbox.group is not None:
+            remove_cgroup(self._reactor, sandbox.group)
 
     def connect(self, pod_uid: str, port: int, address: str) -> socket.socket:
         """A stream to a port on the pod's own loopback address; still connecting, perhaps. Raises `RuntimeFailure`."""
@@ -290,7 +307,11 @@ class RuntimeService:
     def measure_layers(self, pod_uid: str) -> dict[str, int]:
         usage = {}
         for task in self._tasks.values():
-            if task.spec.pod_uid == pod_uid and task.is_running:
+            if task.spec.pod_uid != pod_uid or not task.is_running:
+                continue
+            if "" in task.job.root.copied:  # on the node's disk, where the kubelet measures it
+                usage[task.spec.name] = 0
+            else:
                 with contextlib.suppress(OSError):  # the container ends
                     disk = os.statvfs(f"/proc/{task.pid}/root")
                     usage[task.spec.name] = (disk.f_blocks - disk.f_bfree) * disk.f_frsize

@@ -20,6 +20,7 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Final
 
+from bridgehead.kubelet.runtimes.isolation.container_cgroups import PodCgroup
 from bridgehead.kubelet.runtimes.runtime import RuntimeFailure, SandboxInfo, SandboxSpec
 from bridgehead.network import rtnetlink_requests as rtnetlink
 from bridgehead.network import syscalls
@@ -39,6 +40,7 @@ class Sandbox:
     def __init__(self, spec: SandboxSpec, descriptors: dict[str, int]) -> None:
         self.spec = spec
         self.descriptors = descriptors
+        self.group: PodCgroup | None = None  # made and removed by `runtime_service`; None where nothing is delegated
 
     @property
     def info(self) -> SandboxInfo:
@@ -146,8 +148,9 @@ class SandboxMaker:
         )
         try:
             self._node.send([pair])
-        except FileExistsError:  # of a runtime that died: the kernel has not removed it yet
-            self._node.send([rtnetlink.delete_link(host_end), pair])
+        except FileExistsError:
+            # Of an earlier sandbox of the pod, or of a runtime that died: the kernel removes it now, or already has.
+            self._node.send([rtnetlink.delete_link(host_end, may_be_absent=True), pair])
         lo, eth0 = socket.if_nametoindex("lo"), socket.if_nametoindex("eth0")
         requests = [rtnetlink.set_up(lo)]
         if any(":" in ip for ip in spec.ips):

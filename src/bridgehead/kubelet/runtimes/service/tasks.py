@@ -14,10 +14,11 @@ import time
 from collections.abc import Callable
 from typing import Final
 
-from bridgehead.kubelet.runtimes.isolation.cgroups import ContainerCgroup, Delegation
+from bridgehead.kubelet.runtimes.isolation.container_cgroups import ContainerCgroup, PodCgroup
 from bridgehead.kubelet.runtimes.runtime import ContainerInfo, ContainerSpec, Image, Limits, RuntimeFailure
 from bridgehead.kubelet.runtimes.service import log_writer, process_ledger
 from bridgehead.kubelet.runtimes.service.attachments import Attachment
+from bridgehead.kubelet.runtimes.service.cgroup_removal import remove_cgroup
 from bridgehead.kubelet.runtimes.service.child_processes import Child, ChildListener, Exit
 from bridgehead.kubelet.runtimes.service.reactor import Reactor
 from bridgehead.kubelet.runtimes.service.sandboxes import Sandbox
@@ -28,7 +29,6 @@ from bridgehead.kubelet.runtimes.spawn.zygote import FORK_IN_GIVEN, FORK_IN_NEW,
 TERMINATION_MESSAGE_LIMIT: Final = 4096  # bytes, as the kubelet's
 _LOG_CHUNK: Final = 64 << 10  # bytes
 _NAMESPACES: Final = {program_start.MOUNT_NAMESPACE: "mnt", program_start.PID_NAMESPACE: "pid"}
-_CGROUP_RETRY_SECONDS: Final = 0.1
 _CHUNKS_PER_ROUND: Final = 16  # copied from one container before the other containers get their turn
 
 
@@ -41,7 +41,7 @@ class Task(ChildListener):
         job: RunContainer,
         sandbox: Sandbox,
         image: Image,
-        delegation: Delegation | None,
+        pod_group: PodCgroup | None,
         *,
         on_start: Callable[[Task, RuntimeFailure | None], None],
         on_end: Callable[[Task], None],
@@ -55,7 +55,7 @@ class Task(ChildListener):
         self.id = secrets.token_hex(32)
         self._reactor = reactor
         self._image = image
-        self._delegation = delegation
+        self._pod_group = pod_group
         self._group: ContainerCgroup | None = None
         self._is_oom_killed = False
         self._on_start = on_start
@@ -90,8 +90,8 @@ class Task(ChildListener):
             if not spec.tty:
                 for stream in ("stdout", "stderr"):
                     self._make_output(stream, child_ends)
-            if self._delegation is not None:
-                self._group = self._delegation.make(self.id, spec.limits)
+            if self._pod_group is not None:
+                self._group = self._pod_group.make(self.id, spec.limits)
                 child_ends.append(self._group.open_procs())
             where, pid_namespace = self._choose_pid_namespace()
             self._child = Child(
@@ -171,10 +171,10 @@ class Task(ChildListener):
 
     def update(self, limits: Limits) -> None:
         """Change the limits. Does nothing without a cgroup. Raises `RuntimeFailure`."""
-        if self._group is None or self._delegation is None:
+        if self._group is None:
             return
         try:
-            self._delegation.update(self._group, limits)
+            self._group.update(limits)
         except OSError as error:
             raise RuntimeFailure(f"failed to update the limits of the container: {error}") from error
 
@@ -248,15 +248,9 @@ class Task(ChildListener):
         return None if self._group is None else self._group.open_procs()
 
     def _remove_group(self) -> None:
-        """Kill what is left in the cgroup and remove it; tried again while a process has not ended."""
-        if self._group is None:
-            return
-        with contextlib.suppress(OSError):
-            self._group.kill()
-            if self._group.remove():
-                self._group = None
-                return
-        self._reactor.call_later(_CGROUP_RETRY_SECONDS, self._remove_group)
+        group, self._group = self._group, None
+        if group is not None:
+            remove_cgroup(self._reactor, group)
 
     # Output.
 

@@ -91,7 +91,7 @@ def _build_container(job: RunContainer, remaining: Iterator[int], status: socket
         namespace = os.open(f"/proc/self/ns/{name}", os.O_RDONLY | os.O_CLOEXEC)
         program_start.report(status, kind, descriptor=namespace)
         os.close(namespace)
-    builder = RootBuilder(job.root, job.base)
+    builder = RootBuilder(job.root, job.base, spec.volume_directory, copies_images=job.copies_images)
     messages = builder.build(
         files=job.files,
         mounts=spec.mounts,

@@ -46,7 +46,8 @@ class RunContainer(msgspec.Struct, frozen=True, kw_only=True, tag=True):
 
     Descriptors: a namespace for each of `namespaces` (net, uts, ipc), then the standard input if `has_stdin`, then
     standard output and standard error unless the container has a terminal, then the cgroup.procs of its cgroup if
-    `has_cgroup`. `image_volumes` are mounts whose sources are made and filled from the image.
+    `has_cgroup`. `image_volumes` are mounts whose sources are made and filled from the image. `copies_images`: the
+    kernel refuses overlays over the layers of images.
     """
 
     spec: ContainerSpec
@@ -56,6 +57,7 @@ class RunContainer(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     base: str
     namespaces: tuple[str, ...]
     image_volumes: tuple[Mount, ...] = ()
+    copies_images: bool = False
     has_stdin: bool = False
     has_cgroup: bool = False
 

@@ -8,6 +8,7 @@ exits 0. No request is lost in a rolling update, because the pod's endpoints are
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import select
 import signal
@@ -20,6 +21,8 @@ from typing import Final, NamedTuple, Protocol
 BACKLOG: Final = 1024
 DRAIN_SECONDS: Final = 1.0  # for requests on idle connections that are on their way already
 IDLE_SECONDS: Final = 75.0
+PAUSE_SECONDS: Final = 0.5  # without new connections, when there are no more descriptors or no memory for one
+_EXHAUSTED: Final = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 _CHUNK: Final = 64 << 10  # bytes
 
 
@@ -72,6 +75,7 @@ class StreamServer:
         self._connections: dict[int, _Connection] = {}
         self._after_round = after_round
         self._drain_until: float | None = None
+        self._paused_until: float | None = None
 
     def listen(self, port: int, factory: SessionFactory) -> int:
         """Returns the port (useful with 0). Raises OSError."""
@@ -108,6 +112,8 @@ class StreamServer:
         while not self._is_drained():
             events = self._epoll.poll(self._longest_wait())
             now = time.monotonic()
+            if self._paused_until is not None and now >= self._paused_until:
+                self._resume()
             for fd, event in events:
                 if fd == reader.fileno():
                     self._begin_drain(now)
@@ -132,6 +138,8 @@ class StreamServer:
     def _longest_wait(self) -> float:
         if self._drain_until is not None:
             return 0.05
+        if self._paused_until is not None:
+            return max(self._paused_until - time.monotonic(), 0)
         return IDLE_SECONDS if self._connections else -1
 
     def _handle(self, fd: int, event: int, now: float) -> None:
@@ -154,7 +162,9 @@ class StreamServer:
                 accepted, address = listener.accept()
             except BlockingIOError:
                 return
-            except OSError:  # the peer has gone, or there are no more descriptors: the next connection may work
+            except OSError as error:  # the peer has gone: the next connection may work
+                if error.errno in _EXHAUSTED:
+                    self._pause(now)
                 return
             accepted.setblocking(False)
             accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -170,6 +180,19 @@ class StreamServer:
             self._connections[fd] = connection
             self._epoll.register(fd, select.EPOLLIN)
             self._receive(fd, connection, now)  # the request is often there with the connection
+
+    def _pause(self, now: float) -> None:
+        """Leave new connections in the kernel's queue for a while. The listener stays readable: epoll would return at
+        once, again and again."""
+        if self._paused_until is None:
+            self._paused_until = now + PAUSE_SECONDS
+            for listener in self._listeners:
+                self._epoll.modify(listener, 0)
+
+    def _resume(self) -> None:
+        self._paused_until = None
+        for listener in self._listeners:
+            self._epoll.modify(listener, select.EPOLLIN)
 
     def _receive(self, fd: int, connection: _Connection, now: float) -> None:
         try:
@@ -213,6 +236,8 @@ class StreamServer:
         with contextlib.suppress(OSError):
             self._epoll.unregister(fd)
         connection.socket.close()
+        if self._paused_until is not None:
+            self._resume()
 
     def _answer_datagrams(self, bound: socket.socket, handler: DatagramHandler) -> None:
         while True:

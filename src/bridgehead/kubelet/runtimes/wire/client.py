@@ -82,6 +82,9 @@ class RuntimeClient:
     async def run_sandbox(self, spec: SandboxSpec) -> SandboxInfo:
         return await self._call(messages.RunSandbox(spec), SandboxInfo)
 
+    async def update_sandbox(self, pod_uid: str, limits: Limits) -> None:
+        await self._call(messages.UpdateSandbox(pod_uid, limits), type(None))
+
     async def remove_sandbox(self, pod_uid: str) -> None:
         await self._call(messages.RemoveSandbox(pod_uid), type(None))
 

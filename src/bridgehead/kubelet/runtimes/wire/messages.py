@@ -34,6 +34,11 @@ class RunSandbox(msgspec.Struct, frozen=True, tag=True):
     spec: SandboxSpec
 
 
+class UpdateSandbox(msgspec.Struct, frozen=True, tag=True):
+    pod_uid: str
+    limits: Limits
+
+
 class RemoveSandbox(msgspec.Struct, frozen=True, tag=True):
     pod_uid: str
 
@@ -109,6 +114,7 @@ Call = (
     FindFeatures
     | FindImage
     | RunSandbox
+    | UpdateSandbox
     | RemoveSandbox
     | ListSandboxes
     | StartContainer

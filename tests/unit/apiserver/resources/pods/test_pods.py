@@ -53,6 +53,35 @@ def test_a_minimal_pod_gets_its_defaults(pods):
     assert made["status"] == {"phase": "Pending", "qosClass": "BestEffort"}
 
 
+DISABLED = "{clusterTrustBundle: {name: ca, path: ca.pem}}, {podCertificate: {signerName: a.b/c, keyType: ED25519}}"
+
+
+def test_fields_of_disabled_features_are_dropped(pods):
+    spec = (
+        "{containers: [{name: c, image: i}], volumes: [{name: v, projected: {sources: ["
+        f"{DISABLED}, {{configMap: {{name: m}}}}]}}}}]}}"
+    )
+    sources = [{}, {}, {"configMap": {"name": "m"}}]
+    assert pods.create(pod(spec))["spec"]["volumes"][0]["projected"]["sources"] == sources
+    for resource, path in WITH_TEMPLATES.items():
+        obj = {"metadata": dict(NAMED)}
+        inner = obj
+        for name in path:
+            inner = inner.setdefault(name, {})
+        inner["spec"] = from_yaml(spec)
+        strategy = table()[resource].strategy
+        strategy.default(obj)
+        assert inner["spec"]["volumes"][0]["projected"]["sources"] == sources
+
+
+WITH_TEMPLATES = {
+    "podtemplates": ("template",),
+    "deployments.apps": ("spec", "template"),
+    "jobs.batch": ("spec", "template"),
+    "cronjobs.batch": ("spec", "jobTemplate", "spec", "template"),
+}
+
+
 @pytest.mark.parametrize(
     ("image", "policy"),
     [
@@ -221,6 +250,8 @@ QUALIFIED = (
     "[A-Za-z0-9]')"
 )
 # A container's own fields, then the refusals; {} stands for `spec.containers[0]`.
+ONE_RULE = {"action": "Restart", "exitCodes": {"operator": "In", "values": [3]}}
+MANY_CODES = {"action": "Restart", "exitCodes": {"operator": "In", "values": list(range(256))}}
 CONTAINERS = [
     ("{name: ''}", ["{}.name: Required value"]),
     ("{name: A}", [f'{{}}.name: Invalid value: "A": {LABEL}']),
@@ -375,6 +406,19 @@ CONTAINERS = [
         "{}.env[0].valueFrom.fileKeyRef.key: Required value",
         "{}.env[0].valueFrom.fileKeyRef.volumeName: Required value",
         '{}.env[0].valueFrom.fileKeyRef.path: Invalid value: "../a": must not contain \'..\'']),
+    ("{restartPolicy: Never, restartPolicyRules: [{action: Restart, exitCodes: {operator: In, values: [3]}}]}", []),
+    ("{restartPolicyRules: [{action: RestartAllContainers, exitCodes: {operator: NotIn, values: [0]}}]}", [
+        "{}.restartPolicy: Required value: must specify restartPolicy when restart rules are used"]),
+    ("{restartPolicy: Sometimes, restartPolicyRules: [{action: Stop, exitCodes: {values: [3]}}, {action: Restart}]}", [
+        '{}.restartPolicy: Unsupported value: "Sometimes": supported values: "Always", "OnFailure", "Never"',
+        '{}.restartPolicyRules[0].action: Unsupported value: "Stop": supported values: "Restart", '
+        '"RestartAllContainers"',
+        '{}.restartPolicyRules[0].exitCodes.operator: Unsupported value: "": supported values: "In", "NotIn"',
+        "{}.restartPolicyRules[1].exitCodes: Required value: must be specified"]),
+    (f"{{restartPolicy: Never, restartPolicyRules: {[ONE_RULE] * 21}}}", [
+        "{}.restartPolicyRules: Too many: 21: must have at most 20 items"]),
+    (f"{{restartPolicy: Never, restartPolicyRules: {[MANY_CODES]}}}", [
+        "{}.restartPolicyRules[0].exitCodes.values: Too many: 256: must have at most 255 items"]),
     ("{lifecycle: {preStop: {sleep: {seconds: 60}}}}", [
         "{}.lifecycle.preStop.sleep: Invalid value: 60: must be non-negative and less than "
         "terminationGracePeriodSeconds (30)"]),

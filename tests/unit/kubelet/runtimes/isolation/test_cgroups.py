@@ -13,7 +13,7 @@ from bridgehead.kubelet.runtimes.isolation.cgroup_files import (
     visible_paths,
     weight_of,
 )
-from bridgehead.kubelet.runtimes.isolation.cgroups import Delegation
+from bridgehead.kubelet.runtimes.isolation.container_cgroups import Delegation
 from bridgehead.kubelet.runtimes.runtime import Limits
 
 ALL = frozenset({"memory", "cpu", "pids"})

@@ -11,6 +11,7 @@ from bridgehead.kubelet.runtimes.isolation.rootfs import (
     RootPlan,
     is_shown,
     order_mounts,
+    plan_bound_host_root,
     plan_host_root,
     plan_image_root,
     plan_image_volumes,
@@ -39,6 +40,32 @@ def test_an_image_is_the_whole_root() -> None:
     assert plan_image_root(("/layers/1", "/layers/2")) == RootPlan(
         overlays={"": ("/layers/2", "/layers/1")}, whole=True
     )
+
+
+def test_where_overlays_are_refused_an_image_is_copied() -> None:
+    assert plan_image_root(("/layers/1", "/layers/2"), is_copied=True) == RootPlan(
+        copied={"": ("/layers/1", "/layers/2")}, whole=True
+    )
+
+
+def test_where_overlays_are_refused_the_hosts_directories_are_bound_but_for_those_that_containers_add_to() -> None:
+    plan = plan_bound_host_root(
+        {
+            "": {"bin": "usr/bin", "usr": None, "etc": None, "home": None, "opt": None, "data": "x"},
+            "usr": {"bin": None, "share": None, "tmp": "../var/tmp"},
+            "usr/share": {"zoneinfo": None},
+        },
+        "/copies/etc",
+    )
+    assert plan == RootPlan(
+        copied={"etc": ("/copies/etc",)},
+        read_only=("/opt", "/usr/bin", "/usr/share/zoneinfo"),
+        links={"bin": "usr/bin", "usr/tmp": "../var/tmp"},
+    )
+    shown = {
+        path for path in ("/usr", "/usr/bin/env", "/usr/share/none", "/etc/x", "/bin", "/home") if is_shown(plan, path)
+    }
+    assert shown == {"/usr", "/usr/bin/env", "/etc/x", "/bin"}
 
 
 def test_each_volume_of_an_image_has_a_directory_unless_the_pod_mounts_something_there() -> None:

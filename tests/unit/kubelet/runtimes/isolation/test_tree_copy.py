@@ -55,6 +55,60 @@ def test_attributes_are_copied_except_those_of_overlayfs(tmp_path: Path) -> None
     assert {name for name in os.listxattr(target) if name.startswith("user.")} == {"user.author"}
 
 
+def test_directories_are_copied_over_each_other_as_an_overlay_shows_them(tmp_path: Path) -> None:
+    lower, upper, target = tmp_path / "lower", tmp_path / "upper", tmp_path / "target"
+    for name in ("kept", "opaque/old", "dir/file", "link-target/file"):
+        (lower / name).parent.mkdir(parents=True, exist_ok=True)
+        (lower / name).write_text("lower")
+    (lower / "link").symlink_to("link-target")
+    os.link(lower / "kept", lower / "again")
+    for name in ("opaque/new", "kept/file", "link/file"):
+        (upper / name).parent.mkdir(parents=True, exist_ok=True)
+        (upper / name).write_text("upper")
+    (upper / "dir").write_text("upper")
+    try:
+        os.setxattr(upper / "opaque", "user.overlay.opaque", b"y")
+    except OSError:
+        pytest.skip("this file system has no extended attributes of users")
+    target.mkdir()
+    for layer in (lower, upper):
+        copy_directory(str(layer), str(target))
+    assert {str(path.relative_to(target)): path.read_text() for path in target.rglob("*") if path.is_file()} == {
+        "again": "lower", "dir": "upper", "kept/file": "upper", "link/file": "upper", "link-target/file": "lower",
+        "opaque/new": "upper",
+    }  # fmt: skip
+    assert not (target / "link").is_symlink()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="whiteouts are devices, which root of a user namespace makes")
+def test_a_whiteout_removes_what_was_copied(tmp_path: Path) -> None:
+    lower, upper, target = tmp_path / "lower", tmp_path / "upper", tmp_path / "target"
+    (lower / "dir" / "sub").mkdir(parents=True)
+    (lower / "file").touch()
+    for directory in (upper, target):
+        directory.mkdir()
+    for name in ("dir", "file", "nothing"):
+        os.mknod(upper / name, stat.S_IFCHR, os.makedev(0, 0))
+    for layer in (lower, upper):
+        copy_directory(str(layer), str(target))
+    assert os.listdir(target) == []
+
+
+def test_holes_stay_holes(tmp_path: Path) -> None:
+    source, target = tmp_path / "source", tmp_path / "target"
+    source.mkdir()
+    target.mkdir()
+    with open(source / "file", "wb") as file:
+        file.seek(8 << 20)
+        file.write(b"data" * 1000)
+        file.truncate(64 << 20)
+    (source / "empty").touch()
+    copy_directory(str(source), str(target))
+    assert (target / "file").read_bytes() == (source / "file").read_bytes()
+    assert (target / "file").stat().st_blocks == (source / "file").stat().st_blocks
+    assert (target / "empty").stat().st_size == 0
+
+
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files away")
 def test_owners_are_kept(tmp_path: Path) -> None:
     source, target = tmp_path / "source", tmp_path / "target"

@@ -1,0 +1,106 @@
+"""ExaBGP's objects, made of a session's settings and of routes. Only the ExaBGP process imports ExaBGP."""
+
+from __future__ import annotations
+
+import struct
+from collections import defaultdict
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from .exabgp import GRACEFUL_RESTART_SECONDS, Attributes, SessionSettings
+
+if TYPE_CHECKING:
+    from .routes import Prefix
+
+_FAMILIES = {4: 1, 6: 2}  # address family numbers (IANA)
+_UNICAST = 1
+
+
+def family_of(version: int) -> tuple[Any, Any]:
+    """Return the unicast family of an IP version as ExaBGP's AFI and SAFI."""
+    from exabgp.protocol.family import AFI, SAFI
+
+    return AFI.create(_FAMILIES[version]), SAFI.create(_UNICAST)
+
+
+def make_neighbor(settings: SessionSettings) -> Any:
+    """Return ExaBGP's description of a session. Raises ValueError."""
+    from exabgp.bgp.message.open.asn import ASN
+    from exabgp.bgp.message.open.holdtime import HoldTime
+    from exabgp.bgp.message.open.routerid import RouterID
+    from exabgp.bgp.neighbor import Neighbor
+
+    neighbor = Neighbor()
+    neighbor.api = defaultdict(bool)  # nothing is reported to ExaBGP's own programs
+    neighbor.update(
+        {
+            "router-id": RouterID(settings.router_id),
+            "local-as": ASN(settings.my_asn),
+            "peer-as": ASN(settings.peer_asn) if settings.peer_asn else None,
+            "hold-time": HoldTime(settings.hold_time),
+            "connect": settings.port,
+            "adj-rib-in": False,  # received routes are not even decoded
+        }
+    )
+    neighbor["capability"]["graceful-restart"] = settings.graceful_restart and GRACEFUL_RESTART_SECONDS
+    for version in sorted(settings.next_hops):
+        neighbor.add_family(family_of(version))
+    return neighbor
+
+
+def as_number(open_message: Any) -> int:
+    """Return the AS number in an OPEN message, which a capability has if it is longer than two bytes (RFC 6793)."""
+    from exabgp.bgp.message.open.capability.capability import Capability
+
+    return int(open_message.capabilities.get(Capability.CODE.FOUR_BYTES_ASN, open_message.asn))
+
+
+def make_updates(routes: dict[Prefix, Attributes | None]) -> Iterator[Any]:
+    """Yield ExaBGP's UPDATE messages: one for all IPv4 routes with the same attributes, as ExaBGP groups them."""
+    from exabgp.bgp.message import Update
+
+    grouped: dict[object, list[Prefix]] = {}
+    for prefix, attributes in routes.items():
+        grouped.setdefault(attributes if prefix.version == 4 else prefix, []).append(prefix)
+    for prefixes in grouped.values():
+        attributes = routes[prefixes[0]]
+        yield Update([_make_nlri(prefix, attributes) for prefix in prefixes], _make_attributes(attributes))
+
+
+def _make_nlri(prefix: Prefix, attributes: Attributes | None) -> Any:
+    from exabgp.bgp.message import Action
+    from exabgp.bgp.message.update.nlri.cidr import CIDR
+    from exabgp.bgp.message.update.nlri.inet import INET
+    from exabgp.protocol.ip import IP
+
+    action = Action.WITHDRAW if attributes is None else Action.ANNOUNCE
+    nlri = INET(*family_of(prefix.version), action)
+    nlri.cidr = CIDR(prefix.network_address.packed, prefix.prefixlen)
+    if attributes is not None:
+        nlri.nexthop = IP.create(attributes.next_hop)
+    return nlri
+
+
+def _make_attributes(attributes: Attributes | None) -> Any:
+    from exabgp.bgp.message.update.attribute import Attributes as ExaBgpAttributes
+    from exabgp.bgp.message.update.attribute import LocalPreference, NextHop
+    from exabgp.bgp.message.update.attribute.community import (
+        Communities,
+        Community,
+        LargeCommunities,
+        LargeCommunity,
+    )
+
+    made = ExaBgpAttributes()
+    if attributes is None:
+        return made
+    made.add(NextHop(attributes.next_hop))
+    if attributes.local_preference:
+        made.add(LocalPreference(attributes.local_preference))
+    ordinary = [Community(struct.pack("!HH", *found)) for found in attributes.communities if len(found) == 2]
+    large = [LargeCommunity(struct.pack("!LLL", *found)) for found in attributes.communities if len(found) == 3]
+    if ordinary:
+        made.add(Communities(ordinary))
+    if large:
+        made.add(LargeCommunities(large))
+    return made

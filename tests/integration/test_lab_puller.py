@@ -1,0 +1,100 @@
+"""The process beside a lab that waits for the first request to pull an image."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from bridgehead.cli.up import puller_program
+from bridgehead.images.service.client import SOCKET
+from bridgehead.lab.plan import LabFiles
+
+pytestmark = pytest.mark.integration
+
+FORK = """
+import sys
+from pathlib import Path
+from bridgehead.lab.plan import LabConfig, LabFiles
+from bridgehead.lab.puller import fork_puller
+
+config = LabConfig(name="x", nodes=1, port=1)
+fork_puller(config, LabFiles(Path(sys.argv[1])), None, int(sys.argv[2]), (sys.executable, "-c", sys.argv[3]))
+"""
+
+PROGRAM = """
+import os, socket, sys, msgspec
+puller = msgspec.json.decode(sys.argv[1])
+listener = socket.socket(fileno=4)
+connection, _ = listener.accept()
+connection.sendall(f"{puller['name']} {puller['root']} {sorted(os.listdir('/proc/self/fd'))}".encode())
+"""
+
+
+def until(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 60
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+@contextlib.contextmanager
+def waiting(root: Path) -> Iterator[tuple[int, subprocess.Popen[bytes]]]:
+    """Start the process beside a lab whose first process is `sleep`; yields its process id, and the lab."""
+    files = LabFiles(root)
+    files.log("puller").parent.mkdir()
+    files.content.mkdir()
+    with subprocess.Popen(["sleep", "600"]) as lab:
+        try:
+            subprocess.run([sys.executable, "-c", FORK, str(root), str(lab.pid), PROGRAM], check=True, timeout=60)
+            found: list[int] = []
+            until(lambda: bool(found.extend(in_directory(files.content)) or found))
+            [pid] = found
+            until(lambda: Path(f"/proc/{pid}/comm").read_text() == "bridgehead-pull\n")
+            yield pid, lab
+        finally:
+            lab.kill()
+
+
+def in_directory(directory: Path) -> Iterator[int]:
+    for process in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            if (process / "cwd").samefile(directory):
+                yield int(process.name)
+
+
+def test_a_small_program_waits_and_the_first_request_starts_the_puller(tmp_path: Path) -> None:
+    with waiting(tmp_path) as (pid, _):
+        assert "msgspec" not in Path(f"/proc/{pid}/maps").read_text()
+        directory = os.open(tmp_path / "content", os.O_PATH)
+        with socket.socket(socket.AF_UNIX) as client:
+            client.settimeout(60)
+            client.connect(f"/proc/self/fd/{directory}/{SOCKET}")
+            answer = client.makefile().read()
+        os.close(directory)
+        # The last two descriptors are those of the connection and of the list itself.
+        assert answer == f"x {tmp_path} {[str(number) for number in range(7)]}"
+
+
+def test_the_program_that_waits_ends_with_the_lab(tmp_path: Path) -> None:
+    with waiting(tmp_path) as (pid, lab):
+        lab.kill()
+        lab.wait()
+        until(lambda: not Path(f"/proc/{pid}").exists())
+
+
+def test_the_pullers_program_has_the_modules_of_up_and_none_of_its_directory(tmp_path: Path) -> None:
+    """The directory is the lab's. Modules that a user names in PYTHONPATH are found as in `up`."""
+    for name in ("msgspec", "runpy", "socket"):
+        (tmp_path / f"{name}.py").write_text("raise SystemExit('a module of the lab')")
+    environment = {"PATH": os.environ["PATH"]}
+    done = subprocess.run([*puller_program(), "{"], cwd=tmp_path, env=environment, capture_output=True, timeout=60)
+    assert b"msgspec.DecodeError" in done.stderr
+    assert b"a module of the lab" not in done.stderr
