@@ -43,9 +43,16 @@ settings.register_profile("thorough", settings.get_profile("patient"), max_examp
 settings.load_profile("patient")
 
 # These files start first. Two take minutes, one of them with all other files of guests: one worker would run them long
-# after the others have nothing left; so it would with the longest file of unit tests. One forks its process, which must
-# not have threads that other files leave.
-_FIRST = ("test_chaos.py", "test_proxy_modes.py", "test_wording.py", "test_kubelet_zygote.py")
+# after the others have nothing left; so it would with the longest file of unit tests, and those of speakers, which
+# mostly wait. One forks its process, which must not have threads that other files leave.
+_FIRST = (
+    "test_chaos.py",
+    "test_proxy_modes.py",
+    "test_wording.py",
+    "test_kubelet_zygote.py",
+    "test_speaker.py",
+    "test_speaker_chaos.py",
+)
 
 
 @pytest.hookimpl(optionalhook=True)
