@@ -1,16 +1,18 @@
 """The heap: freed memory goes back to the system (malloc_trim), and the garbage collector runs less often.
 
-The proxy trims the heap after the first sync and after large transactions, the API server after large answers. Parts
-that load much code switch the collector off meanwhile.
+The proxy trims the heap after the first sync and after large transactions, the API server after large answers. The
+command line and parts that load much code switch the collector off meanwhile, so this module imports little itself.
 """
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
-import ctypes
 import gc
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import asyncio
 
 # Objects that outlive others between two collections. A request leaves hardly any cycles, but 10,000 stored objects are
 # a million things to look at.
@@ -23,6 +25,8 @@ def trim_heap() -> None:
     libnftables and the first lists leave more than a MiB free, far more in large clusters. glibc keeps these pages
     because allocated blocks lie above them.
     """
+    import ctypes
+
     try:
         trim = ctypes.CDLL(None).malloc_trim
     except AttributeError:
@@ -61,6 +65,8 @@ class Trimmer:
     def on_freed(self, size: int) -> None:
         self._freed += size
         if self._freed >= self._least_bytes and self._timer is None:
+            import asyncio
+
             self._timer = asyncio.get_running_loop().call_later(self._seconds, self._trim)
 
     def _trim(self) -> None:

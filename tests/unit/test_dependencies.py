@@ -18,15 +18,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import uvicorn
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 from typer.core import TyperCommand, TyperOption
+from uvicorn.config import Config
 from uvicorn.protocols.http import httptools_impl
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from uvicorn.protocols.websockets import websockets_sansio_impl
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
-from uvicorn.server import ServerState
+from uvicorn.server import Server, ServerState
 from websockets.datastructures import Headers
 from websockets.http11 import Request
 
@@ -57,8 +57,8 @@ async def answer_ok(scope: Any, receive: Any, send: Any) -> None:
     await send({"type": "http.response.body", "body": b""})
 
 
-def config(application: Any = answer_ok) -> uvicorn.Config:
-    return uvicorn.Config(application, lifespan="off", log_config=None)
+def config(application: Any = answer_ok) -> Config:
+    return Config(application, lifespan="off", log_config=None)
 
 
 def connect(protocol: type[HttpToolsProtocol] = HttpToolsProtocol, app_state: Any = None) -> HttpToolsProtocol:
@@ -209,7 +209,7 @@ async def test_the_server_calls_overridden_methods():
         async def wait_closed(self) -> None:
             called.append("wait_closed")
 
-    class Recorder(uvicorn.Server):
+    class Recorder(Server):
         def capture_signals(self):
             called.append("capture_signals")
             return super().capture_signals()
@@ -234,7 +234,7 @@ async def test_the_server_calls_overridden_methods():
 
 async def test_on_tick_renews_the_date_and_reports_the_end():
     """`ApiServer.main_loop` calls it once a second, with multiples of ten, at which it renews the Date header."""
-    server = uvicorn.Server(config())
+    server = Server(config())
     server.config.load()
     assert await server.on_tick(10) is False
     assert b"date" in dict(server.server_state.default_headers)

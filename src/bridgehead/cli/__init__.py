@@ -12,6 +12,7 @@ from contextlib import AbstractContextManager, nullcontext
 from functools import lru_cache
 from typing import Any
 
+from bridgehead.heap import no_collection
 from bridgehead.suggestions import did_you_mean
 
 from .output import reporting_output_errors
@@ -77,7 +78,8 @@ def _run(arguments: list[str]) -> None:
         raise SystemExit(2)
     with _before(name):
         try:
-            command = load(name)
+            with no_collection():
+                command = load(name)
         except KeyboardInterrupt:  # while its module loads; later the command handles it
             raise SystemExit(130) from None
         command.main(args=arguments[1:], prog_name=_program(name))

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import importlib
 import os
 import shlex
@@ -22,6 +23,7 @@ import msgspec
 import typer
 
 from bridgehead import cli
+from bridgehead.heap import no_collection
 from bridgehead.lab import host, registry
 from bridgehead.lab.addressing import MAX_NODES, IpFamily
 from bridgehead.lab.errors import AlreadyRunning, LabError, NotRunning, StartFailed
@@ -152,10 +154,12 @@ def _start(
     lock: int,
 ) -> LabConfig:
     """Check the machine and start the lab's first process. The caller must have no other threads."""
-    from bridgehead.lab import launch, roots, user_namespace
+    with no_collection():
+        from bridgehead.lab import launch, roots, user_namespace
 
-    for module in _LOADED_FOR_ALL:
-        importlib.import_module(module)
+        for module in _LOADED_FOR_ALL:
+            importlib.import_module(module)
+    gc.freeze()  # the processes that are forked now share these objects, which a collection would write to
     host.extend_path()
     lack_of_ipv6 = host.check_host(files.root)
     before = registry.read_config(files)

@@ -45,7 +45,8 @@ _NAMESPACES = (
 _KEPT_ENVIRONMENT = ("PATH", "LANG", "LC_ALL", "LC_CTYPE", "TZ")
 
 # Parts that run in containers, which the runtimes fork.
-_IN_CONTAINERS = (("proxy",), ("dns",), ("balancer",), ("speaker",))
+_IN_CONTAINERS = (("proxy",), ("dns",))
+_OF_THE_BALANCER = (("balancer",), ("speaker",))
 
 Preload = Callable[[Iterable[Sequence[str]]], None]
 
@@ -253,16 +254,16 @@ def _become_init(
     os.close(progress)  # later errors go to the log
     log.info("lab %s with %d nodes", config.name, config.nodes)
     try:
-        Supervisor(parts, files, run_part, node_inits).run(lambda: _load_rest(preload, parts[1:]))
+        Supervisor(parts, files, run_part, node_inits).run(lambda: _load_rest(preload, config, parts[1:]))
     except Exception:
         log.exception("the lab's first process ends")
         os._exit(1)
 
 
-def _load_rest(preload: Preload, parts: Sequence[PartPlan]) -> None:
+def _load_rest(preload: Preload, config: LabConfig, parts: Sequence[PartPlan]) -> None:
     """Load what the API server does not need, and compile the runtimes' seccomp filter (25 ms) once for all of them."""
     with no_collection():
-        preload([*(part.argv for part in parts), *_IN_CONTAINERS])
+        preload([*(part.argv for part in parts), *_IN_CONTAINERS, *(_OF_THE_BALANCER if config.balancer else ())])
     with contextlib.suppress(seccomp.SeccompUnavailable):  # reported when a container starts
         seccomp.default_filter(privileges.DEFAULT_CAPABILITIES)
 
