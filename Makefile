@@ -43,6 +43,7 @@ up: .venv/.prepared .venv/.compiled .venv/.tools
 down: .venv/.prepared
 	@.venv/bin/bridgehead down --name $(LAB)
 
+# The other tests are collected beside the unit tests: their compiled files are then there for all workers.
 test: .venv/.prepared
 	@scripts/system-packages nft iptables-restore ip conntrack curl kubectl dig host busybox linux.uml modprobe cc ipvsadm ipset perl newuidmap zsh fish bird tc keepalived docker-registry umoci buildah /usr/lib/frr/bgpd
 ifdef TESTS

@@ -33,6 +33,9 @@ for _number, _handler in ((signal.SIGINT, signal.default_int_handler), (signal.S
     if signal.getsignal(_number) is signal.SIG_IGN:
         signal.signal(_number, _handler)
 
+# What is collected stays until the end (see `pytest_collection_finish`).
+gc.disable()
+
 settings.register_profile("patient", deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=True)
 settings.register_profile("suite", settings.get_profile("patient"), max_examples=40)
 settings.register_profile("quick", settings.get_profile("patient"), max_examples=10)
@@ -40,9 +43,16 @@ settings.register_profile("thorough", settings.get_profile("patient"), max_examp
 settings.load_profile("patient")
 
 # These files start first. Two take minutes, one of them with all other files of guests: one worker would run them long
-# after the others have nothing left; so it would with the longest file of unit tests. One forks its process, which must
-# not have threads that other files leave.
-_FIRST = ("test_chaos.py", "test_proxy_modes.py", "test_wording.py", "test_kubelet_zygote.py")
+# after the others have nothing left; so it would with the longest file of unit tests, and those of speakers, which
+# mostly wait. One forks its process, which must not have threads that other files leave.
+_FIRST = (
+    "test_chaos.py",
+    "test_proxy_modes.py",
+    "test_wording.py",
+    "test_kubelet_zygote.py",
+    "test_speaker.py",
+    "test_speaker_chaos.py",
+)
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -74,6 +84,7 @@ def pytest_collection_finish() -> None:
     Otherwise collection takes a fifth of the unit tests' time.
     """
     gc.collect()
+    gc.enable()
     gc.freeze()
     gc.set_threshold(10_000)
 

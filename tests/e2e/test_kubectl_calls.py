@@ -82,9 +82,10 @@ class Shell:
             seen[:] = [self.run(call.command)]
             return call.accepts(*seen[0])
 
-        deadline = time.monotonic() + (PATIENCE if call.until else 0)
+        deadline, pause = time.monotonic() + (PATIENCE if call.until else 0), 0.1
         while not (found := is_right()) and time.monotonic() < deadline:
-            time.sleep(0.05)
+            time.sleep(pause)
+            pause = min(1.5 * pause, 0.5)  # each look starts programs, which takes time from what it waits for
         if found:
             return ""
         output, code = seen[0]

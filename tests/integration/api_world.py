@@ -132,11 +132,13 @@ async def running(*runs: Awaitable[Any]) -> AsyncIterator[None]:
 async def until(what: Callable[[], Awaitable[Any]], deadline: float = DEADLINE) -> Any:
     """Return the first true result of `what()`."""
     async with asyncio.timeout(deadline):
+        pause = 0.01
         while True:
             value = await what()
             if value:
                 return value
-            await asyncio.sleep(0.01)
+            await asyncio.sleep(pause)
+            pause = min(1.5 * pause, 0.1)  # looks take processor time from what they wait for
 
 
 async def until_seen(what: Callable[[], Any], *informers: Informer[Any]) -> Any:
