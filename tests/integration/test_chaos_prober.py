@@ -86,7 +86,8 @@ def test_a_client_reports_failures_and_counts(port: int, closed_port: int) -> No
     made, failed = read_lines(lines)
     assert all(made[kind] > 0 for kind in (ClientKind.CLUSTER_IP, ClientKind.ESTABLISHED, ClientKind.NODE_PORT))
     assert {connection.kind for connection in failed} == {ClientKind.NODE_PORT}
-    assert len(failed) == made[ClientKind.NODE_PORT]
+    # The client may end between a failure and its count.
+    assert len(failed) - made[ClientKind.NODE_PORT] in (0, 1)
     assert all(connection.start <= connection.end for connection in failed)
 
 
