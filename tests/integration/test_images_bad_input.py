@@ -85,6 +85,16 @@ async def test_a_registry_that_trickles(
         await pull(tmp_path, faulty)
 
 
+async def _break_off(request: web.Request, response: web.StreamResponse, data: bytes) -> web.StreamResponse:
+    """Send the beginning of an answer, and end the connection."""
+    await response.prepare(request)
+    await response.write(data)
+    await asyncio.sleep(0.01)
+    assert request.transport is not None
+    request.transport.abort()
+    return response
+
+
 async def test_a_download_that_breaks_off_after_each_byte_ends(
     tmp_path: Path, faulty: FaultyRegistry, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -94,12 +104,7 @@ async def test_a_download_that_breaks_off_after_each_byte_ends(
         whole = registry.serve(request)
         body = bytes(whole.body)  # type: ignore[attr-defined]
         response = web.StreamResponse(status=whole.status, headers={**whole.headers, "Content-Length": str(len(body))})
-        await response.prepare(request)
-        await response.write(body[:1])
-        await asyncio.sleep(0.01)
-        assert request.transport is not None
-        request.transport.abort()
-        return response
+        return await _break_off(request, response, body[:1])
 
     monkeypatch.setattr(retries, "PACE_SECONDS", 0.5)
     faulty.faults = [break_after_a_byte]
@@ -118,12 +123,7 @@ async def test_a_download_that_breaks_off_a_little_later_each_time_ends(
             return None
         body = registry.blobs[request.path.rpartition("/")[2]].content
         response = web.StreamResponse(headers={"Content-Length": str(len(body))})
-        await response.prepare(request)
-        await response.write(body[: next(sizes)])
-        await asyncio.sleep(0.01)
-        assert request.transport is not None
-        request.transport.abort()
-        return response
+        return await _break_off(request, response, body[: next(sizes)])
 
     monkeypatch.setattr(retries, "_INITIAL_SECONDS", 0.001)
     faulty.faults = [begin_anew]

@@ -92,6 +92,14 @@ async def exchange(client: Client, text: bytes) -> None:
         assert await client[0].readexactly(len(text)) == text
 
 
+async def _serve_and_close(acceptor: Acceptor, client: Client) -> None:
+    await exchange(client, b"hello")
+    acceptor.close()
+    await acceptor.wait_closed()
+    client[1].close()
+    await client[1].wait_closed()
+
+
 async def test_the_oldest_unauthenticated_connections_are_closed():
     async with opened() as world:
         clients = []
@@ -176,11 +184,7 @@ async def test_without_descriptors_the_oldest_connection_makes_room(caplog: pyte
                     break
                 await asyncio.sleep(0.001)
         exhausted.has_room = True
-        await exchange(client, b"hello")
-        acceptor.close()
-        await acceptor.wait_closed()
-        client[1].close()
-        await client[1].wait_closed()
+        await _serve_and_close(acceptor, client)
 
 
 @pytest.mark.parametrize("error", [errno.ENETDOWN, errno.EPROTO, errno.ECONNABORTED, errno.EPERM])
@@ -194,9 +198,5 @@ async def test_a_connection_with_a_network_error_does_not_end_the_acceptance(
         async with asyncio.timeout(30):
             await failing.refused.wait()
         failing.has_room = True
-        await exchange(client, b"hello")
-        acceptor.close()
-        await acceptor.wait_closed()
-        client[1].close()
-        await client[1].wait_closed()
+        await _serve_and_close(acceptor, client)
     assert not caplog.records
