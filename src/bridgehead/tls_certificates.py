@@ -1,9 +1,10 @@
-"""Certificates of this side of a TLS connection, with their keys, from memory."""
+"""Certificates of this side of a TLS connection, with their keys."""
 
 from __future__ import annotations
 
 import os
 import ssl
+from pathlib import Path
 
 
 def load_certificate(context: ssl.SSLContext, pem: bytes) -> None:
@@ -15,3 +16,8 @@ def load_certificate(context: ssl.SSLContext, pem: bytes) -> None:
         file.write(pem)
         file.flush()
         context.load_cert_chain(f"/proc/self/fd/{file.fileno()}")
+
+
+def check_certificate(certificate: Path, key: Path) -> None:
+    """Check that two PEM files belong together, without a context that is in use. Raises OSError, ssl.SSLError."""
+    ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_cert_chain(certificate, key)

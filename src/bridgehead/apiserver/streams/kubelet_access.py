@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from bridgehead.apiserver.errors import ApiStatus
 from bridgehead.apiserver.resource import JsonObject
+from bridgehead.tls_certificates import check_certificate
 
 if TYPE_CHECKING:
     import aiohttp
@@ -43,7 +44,7 @@ class KubeletAccess:
         """Use the client certificate that the files have now, for new connections. Raises OSError."""
         if self._tls is not None and self.context is not None:
             # A certificate and a key that do not belong together would spoil the context that is in use.
-            ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_cert_chain(self._tls.certificate, self._tls.key)
+            check_certificate(self._tls.certificate, self._tls.key)
             self.context.load_cert_chain(self._tls.certificate, self._tls.key)
 
     def session(self) -> aiohttp.ClientSession:

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from bridgehead.apiserver.http.user import User
 from bridgehead.apiserver.proxying.headers import escape_extra_key
+from bridgehead.tls_certificates import check_certificate
 
 from .services import RemoteApi
 
@@ -52,9 +53,7 @@ class Transport:
         """Use the client certificate that the files have now, for new connections. Raises OSError."""
         if self._certificate is not None:
             # A certificate and a key that do not belong together are refused here, while the earlier ones are in use.
-            ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_cert_chain(
-                self._certificate.certificate, self._certificate.key
-            )
+            check_certificate(self._certificate.certificate, self._certificate.key)
         self._contexts.clear()
 
     def _context(self, authority: bytes, is_insecure: bool) -> ssl.SSLContext:
