@@ -40,8 +40,8 @@ class OpenElbEvents:
         self, view: ClusterView, publications: Mapping[ObjectKey, Publication], changed: Collection[ObjectKey]
     ) -> list[Report]:
         """Take a new state, of which only `changed` Services differ. Return what is new for OpenELB's users."""
-        if not view.members:  # as long as the failure detector has only listened
-            return []
+        if self._view is None and view.this_node not in view.members:
+            return []  # the others may count on this node already, and leave to it what it would pass over here
         old, self._view = self._view, view
         reports: list[Report] = []
         if old is None or old.configuration is not view.configuration:

@@ -31,6 +31,8 @@ def web(*addresses: str, pool: Pool = LAYER2, **fields: object) -> dict[ObjectKe
 def test_next_hops_that_come_change_and_go():
     events, seen = OpenElbEvents(), view()
     assert events.update(replace(seen, members=frozenset()), {}, []) == []  # the members are not known yet
+    # The first member is received by the others only a moment after it receives them.
+    assert events.update(replace(seen, members=seen.members - {"node1"}), {}, []) == []
     assert events.update(seen, {}, []) == [
         Report("eip", "Normal", "ConfigSpeaker", "config openelb layer2 speaker successfully")
     ]
