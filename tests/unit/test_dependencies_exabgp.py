@@ -8,7 +8,6 @@ from __future__ import annotations
 import inspect
 import ipaddress
 import socket
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -153,23 +152,6 @@ def test_the_end_of_routes(protocol):
     opened(protocol)
     finish(protocol.new_eor(*family_of(4)))
     assert protocol.router.recv(4096) == b"\xff" * 16 + bytes([0, 23, 2, 0, 0, 0, 0])
-
-
-def test_timers(protocol):
-    from exabgp.bgp.message import NOP
-    from exabgp.bgp.timer import ReceiveTimer, SendTimer
-
-    opened(protocol)
-    timer: Any = SendTimer(protocol.connection.session, protocol.negotiated.holdtime)
-    assert timer.keepalive == 30
-    assert not timer.need_ka()
-    timer.keepalive, timer.last_sent = 1, timer.last_sent - 2
-    assert timer.need_ka()
-    received: Any = ReceiveTimer(protocol.connection.session, protocol.negotiated.holdtime, 4, 0)
-    received.check_ka(SimpleNamespace(TYPE=NOP.TYPE))
-    received.last_read -= 100
-    with pytest.raises(Exception, match="Hold timer expired"):
-        received.check_ka(SimpleNamespace(TYPE=NOP.TYPE))
 
 
 def test_a_password_is_set_from_base64():

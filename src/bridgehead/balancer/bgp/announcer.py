@@ -254,7 +254,8 @@ class BgpAnnouncer:
     def _on_session(self, session: PeerSession) -> None:
         self.on_session_change()
         if session.status == "established":
-            self._report(session.name, "Normal", "SessionEstablished", f"BGP session of node {self._this_node} is up")
+            message = f"BGP session of node {self._this_node} is up" + (f"; {session.reason}" if session.reason else "")
+            self._report(session.name, "Normal", "SessionEstablished", message)
             log.info("peer %s: session established", session.name)
         elif session.reason:
             message = f"BGP session of node {self._this_node} is down: {session.reason}"

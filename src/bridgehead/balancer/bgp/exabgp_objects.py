@@ -55,6 +55,21 @@ def as_number(open_message: Any) -> int:
     return int(open_message.capabilities.get(Capability.CODE.FOUR_BYTES_ASN, open_message.asn))
 
 
+def assume_ipv4(negotiated: Any) -> None:
+    """Let a peer have IPv4 routes if it does not list the families that it takes (RFC 4760, 8; RFC 4271)."""
+    from exabgp.bgp.message.open.capability.capability import Capability
+
+    lists_families = negotiated.received_open.capabilities.announced(Capability.CODE.MULTIPROTOCOL)
+    ipv4 = family_of(4)
+    if not lists_families and ipv4 in negotiated.neighbor.families():
+        negotiated.families.append(ipv4)
+
+
+def carried_versions(negotiated: Any) -> tuple[int, ...]:
+    """Return the IP versions whose routes both ends of a session take."""
+    return tuple(version for version in _FAMILIES if family_of(version) in negotiated.families)
+
+
 def make_updates(routes: dict[Prefix, Attributes | None]) -> Iterator[Any]:
     """Yield ExaBGP's UPDATE messages: one for all IPv4 routes with the same attributes, as ExaBGP groups them."""
     from exabgp.bgp.message import Update

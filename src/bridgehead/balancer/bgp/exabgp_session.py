@@ -7,6 +7,7 @@ and may write a KEEPALIVE message into the middle of another one while a peer do
 
 from __future__ import annotations
 
+import itertools
 import os
 import select
 import socket
@@ -18,8 +19,9 @@ from typing import TYPE_CHECKING, Any
 from .exabgp import Attributes, parse_route, parse_settings
 from .exabgp_listening import Expected, Listening
 from .exabgp_messages import Answer, Request
-from .exabgp_objects import as_number, family_of, make_neighbor, make_updates
+from .exabgp_objects import as_number, assume_ipv4, carried_versions, family_of, make_neighbor, make_updates
 from .exabgp_sockets import connecting, make_socket, set_options
+from .exabgp_timers import Timers
 
 if TYPE_CHECKING:
     from ..ranges import IpAddress
@@ -29,9 +31,11 @@ _STEPS_AT_ONCE = 25  # of sending, then the other sessions have their turn
 _TICK_SECONDS = 0.5  # between looks at a session's timers, which are whole seconds
 # After an established session; each attempt that fails doubles it. Other attempts follow when the speaker asks.
 _SHORTEST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 0.1, 1.0
+_STABLE_SECONDS = 10.0  # an established session that ended sooner counts as an attempt that failed
 _CLOSE_SECONDS = 2.0  # for a peer to read what a session that ends still has to send
 _CEASE, _BFD_DOWN = 6, 10  # RFC 9384
 _HOLD_TIMER_EXPIRED = 4  # RFC 4271, 6.5
+_STATE_MACHINE_ERROR, _IN_ESTABLISHED = 5, 3  # RFC 6608
 _PATH_FAILED = "the path to the peer failed"
 _LONGEST_REASON = 200  # characters: a peer may have written them
 
@@ -72,11 +76,14 @@ class Session:
         self._steps = self._attempts()
         self._next_attempt = 0.0
         self._pause_seconds = _SHORTEST_PAUSE_SECONDS
-        self._is_connecting = self._is_established = self._is_busy = self._is_torn_down = False
+        self._is_connecting = self._is_established = self._is_busy = self._is_torn_down = self._is_ending = False
+        self._has_unsent = False
         self._last_reason = ""
         self._pending: dict[Prefix, Attributes | None] = {}  # None: withdrawn
         self._ends: deque[int] = deque()  # IP versions whose end-of-RIB markers are to be sent
-        self._sending: Iterator[object] | None = None
+        self._updates: Iterator[bytes] = iter(())  # encoded messages with routes
+        self._sending: Iterator[object] | None = None  # of one message
+        self._established_at = float("inf")
         self._closes_at = float("inf")
 
     # --- Requests and turns ---------------------------------------------------------------------------------------
@@ -85,7 +92,7 @@ class Session:
         """Act on a request for the session that is up. Return why it is refused, or ""."""
         if request.number != self.number or not self._is_established:
             return ""
-        self._is_busy = True
+        self._is_busy = self._has_unsent = True
         if request.kind == "tear down":
             self._is_torn_down = True
         elif request.kind == "end of routes":
@@ -107,7 +114,7 @@ class Session:
         """Register the socket. Return after how many seconds the session needs a turn, whatever happens."""
         if self._socket is None:  # `listening` has a socket
             return _TICK_SECONDS if self._expected is not None else max(0.0, self._next_attempt - now)
-        if self._is_connecting:
+        if self._is_connecting or self._is_ending:
             poller.register(self._socket, select.POLLOUT)
         else:  # a session that has more to do may wait for a peer that does not read
             poller.register(self._socket, select.POLLIN | (select.POLLOUT if self._is_busy else 0))
@@ -121,8 +128,7 @@ class Session:
         """Whether nothing is left to be sent, or the time for it is over, after a call of `close`."""
         if self._closes_at == float("inf"):
             return False
-        is_done = self._sending is None and not self._pending and not self._ends
-        return now >= self._closes_at or not self._is_established or is_done
+        return now >= self._closes_at or not self._is_established or not self._has_unsent
 
     def end(self) -> int:
         """End the session at once. Return its number."""
@@ -156,8 +162,11 @@ class Session:
                 reason = f"{self._where}: {_printable(error)}"
             except OSError as error:
                 reason = f"cannot {self._attempt}: {os.strerror(error.errno or 0).lower()}"
+            now = time.monotonic()
+            if now - self._established_at > _STABLE_SECONDS:
+                self._pause_seconds = _SHORTEST_PAUSE_SECONDS
             self._disconnect()
-            self._next_attempt = time.monotonic() + self._pause_seconds
+            self._next_attempt = now + self._pause_seconds
             self._pause_seconds = min(2 * self._pause_seconds, _LONGEST_PAUSE_SECONDS)
             if protocol is not None or reason != self._last_reason:  # the reason of many attempts is reported once
                 self._last_reason = reason
@@ -168,10 +177,11 @@ class Session:
         if self._socket is not None:
             self._socket.close()
             self._socket = None
-        self._is_connecting = self._is_established = self._is_torn_down = False
+        self._is_connecting = self._is_established = self._is_torn_down = self._is_ending = False
+        self._established_at = float("inf")
         self._pending.clear()
         self._ends.clear()
-        self._sending = None
+        self._updates, self._sending = iter(()), None
 
     def _connect(self) -> Steps:
         """Connect, or wait for the peer to do so. Raises OSError and ExaBGP's NetworkError."""
@@ -204,6 +214,7 @@ class Session:
         protocol.negotiated.sent((yield from _last(protocol.new_open(), is_urgent=True)))
         received = yield from _last(protocol.read_open(str(self._settings.peer_address)), is_urgent=False)
         protocol.negotiated.received(received)
+        assume_ipv4(protocol.negotiated)
         self._report(Answer("open", self._name, as_number(received)))
         protocol.connection.msg_size = protocol.negotiated.msg_size
         protocol.validate_open()
@@ -212,72 +223,90 @@ class Session:
 
     def _hold(self, protocol: Any) -> Steps:
         """Read and send until the session ends, which is raised."""
-        from exabgp.bgp.message import NOP, Notify
-        from exabgp.bgp.timer import ReceiveTimer, SendTimer
-        from exabgp.reactor.network.error import NetworkError
+        from exabgp.bgp.message import NOP
 
-        hold_time = protocol.negotiated.holdtime
-        received = ReceiveTimer(protocol.connection.session, hold_time, _HOLD_TIMER_EXPIRED, 0)
-        sent = SendTimer(protocol.connection.session, hold_time)
-        if self._keepalive_seconds:
-            sent.keepalive = min(self._keepalive_seconds, sent.keepalive)
+        now = self._established_at = time.monotonic()
+        timers = Timers(int(protocol.negotiated.holdtime), self._keepalive_seconds, now)
         self._owner._restarted = False
         self._is_established = True
         self._last_reason = ""
-        self._pause_seconds = _SHORTEST_PAUSE_SECONDS
         self.number += 1
-        self._report(Answer("up", self._name, self.number))
+        self._report(Answer("up", self._name, self.number, versions=carried_versions(protocol.negotiated)))
         while True:
             for message in protocol.read_message():
-                received.check_ka(message)
-                if self._expected is not None and self._listening.is_waiting(self._expected):
-                    raise NetworkError("connected anew")
-                if self._is_torn_down and self._settings.graceful_restart:
-                    raise NetworkError(_PATH_FAILED)  # without a NOTIFICATION: the peer keeps routes
-                if self._is_torn_down:
-                    raise Notify(_CEASE, _BFD_DOWN)
-                yield self._send(protocol, sent) or message.TYPE != NOP.TYPE
+                now = time.monotonic()
+                is_message = message.TYPE != NOP.TYPE
+                if is_message:
+                    timers.on_received(now)
+                self._check(message, timers, now)
+                self._has_unsent = self._send(protocol, timers, now)
+                yield self._has_unsent or is_message
 
-    def _send(self, protocol: Any, timer: Any) -> bool:
+    def _check(self, message: Any, timers: Timers, now: float) -> None:
+        """Raise ExaBGP's Notify or NetworkError if the session has to end."""
+        from exabgp.bgp.message import Notify, Open
+        from exabgp.reactor.network.error import NetworkError
+
+        if message.TYPE == Open.TYPE:
+            raise Notify(_STATE_MACHINE_ERROR, _IN_ESTABLISHED)
+        if timers.is_peer_silent(now):
+            raise Notify(_HOLD_TIMER_EXPIRED, 0, "")
+        if timers.is_peer_stuck(now):
+            raise NetworkError("it reads nothing")
+        if self._expected is not None and self._listening.is_waiting(self._expected):
+            raise NetworkError("connected anew")
+        if self._is_torn_down and self._settings.graceful_restart:
+            raise NetworkError(_PATH_FAILED)  # without a NOTIFICATION: the peer keeps routes
+        if self._is_torn_down:
+            raise Notify(_CEASE, _BFD_DOWN)
+
+    def _send(self, protocol: Any, timers: Timers, now: float) -> bool:
         """Send for one turn. Return whether there is more. A message is begun after the one before has been sent."""
         for _ in range(_STEPS_AT_ONCE):
             if self._sending is None:
-                self._sending = self._next_messages(protocol, timer)
+                timers.on_sent(now)
+                self._sending = self._next_message(protocol, timers, now)
             if self._sending is None:
                 return False
             if next(self._sending, None) is None:
                 self._sending = None
         return True
 
-    def _next_messages(self, protocol: Any, timer: Any) -> Iterator[object] | None:
-        if timer.need_ka():
+    def _next_message(self, protocol: Any, timers: Timers, now: float) -> Iterator[object] | None:
+        if timers.take_keepalive(now):
             keepalive: Iterator[object] = protocol.new_keepalive()
             return keepalive
-        if self._pending:
+        update = next(self._updates, None)
+        if update is None and self._pending:
             pending, self._pending = self._pending, {}
-            return self._send_updates(protocol, pending)
+            self._updates = _encode(pending, protocol.negotiated)
+            update = next(self._updates, None)
+        if update is not None:
+            sending: Iterator[object] = protocol.send(update)
+            return sending
         if self._ends:
             end: Iterator[object] = protocol.new_eor(*family_of(self._ends.popleft()))
             return end
         return None
 
-    def _send_updates(self, protocol: Any, routes: dict[Prefix, Attributes | None]) -> Iterator[object]:
-        for update in make_updates(routes):
-            for message in update.messages(protocol.negotiated):
-                yield from protocol.send(message)
-
     def _notify(self, protocol: Any, notify: Any) -> Steps:
-        """Let the peer know why the session ends, if it reads."""
+        """Let the peer know why the session ends, if it reads. A message that it has a part of comes first."""
         from exabgp.reactor.network.error import NetworkError
 
         deadline = time.monotonic() + _CLOSE_SECONDS
+        self._is_ending = True
         try:
-            for _ in protocol.new_notification(notify):
+            for _ in itertools.chain(self._sending or (), protocol.new_notification(notify)):
                 if time.monotonic() > deadline:
                     return
                 yield True
         except NetworkError:
             return
+
+
+def _encode(routes: dict[Prefix, Attributes | None], negotiated: Any) -> Iterator[bytes]:
+    for update in make_updates(routes):
+        yield from update.messages(negotiated)
 
 
 def _last(messages: Iterable[Any], *, is_urgent: bool) -> Steps:
