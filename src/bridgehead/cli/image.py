@@ -41,7 +41,7 @@ def command(
         list[str] | None, typer.Argument(help="Names of images; for `load` files and directories.")
     ] = None,
     tag: Annotated[
-        str, typer.Option("--tag", "-t", help="For `build` the image's name, for `load` that of a file that has none.")
+        str, typer.Option("--tag", "-t", help="For `build` the image's name, for `load` that of a file with one image.")
     ] = "",
     file: Annotated[str, typer.Option("--file", "-f", help="For `build`: the Dockerfile.")] = "",
     build_arg: Annotated[
