@@ -69,10 +69,15 @@ def test_w42_a_fresh_lab_gives_an_address_that_answers(lab: Lab, ns: Namespace) 
     holder = eventually(lambda: holder_of(lab, address))
     announced = rf"nodeAssigned .*announcing from node \"{holder}\" with protocol \"layer2\""
     eventually(lambda: re.search(announced, events(ns, "web")), message=events(ns, "web"))
-    assert re.search(r"IPAllocated .*Assigned IP", events(ns, "web"))
-    shown = lab.command("balancer", "status").stdout
-    assert re.search(rf"^{re.escape(address)} +{ns.name}/web +layer2 +{holder} +\d+s ago +eth0 ", shown, re.M), shown
-    assert len(re.findall(r"^node\d +ready +node1,node2,node3 ", shown, re.M)) == 3, shown
+    eventually(lambda: re.search(r"IPAllocated .*Assigned IP", events(ns, "web")))
+    held = re.compile(rf"^{re.escape(address)} +{ns.name}/web +layer2 +{holder} +\S+ ago +eth0 ", re.M)
+
+    def shows_everything() -> bool:
+        shown = lab.command("balancer", "status").stdout
+        members = re.findall(r"^node\d +ready +node1,node2,node3 ", shown, re.M)
+        return held.search(shown) is not None and len(members) == 3
+
+    eventually(shows_everything, message=lab.command("balancer", "status").stdout)
 
 
 def test_w17_w21_a_service_is_pending_until_its_address_is_free(lab: Lab, ns: Namespace) -> None:

@@ -157,6 +157,7 @@ def test_udp_clients_follow_their_service(lab: Lab, ns: Namespace) -> None:
 
 
 # As servers of UDP do that want to be left in time (CoreDNS calls it lameduck): not ready any more, they still answer.
+# A server is ready when it has the socket of its port: before, it would refuse what it is sent.
 GOES_SLOWLY = """
 terminationGracePeriodSeconds: 600
 volumes: [{name: state, emptyDir: {}}]
@@ -165,7 +166,10 @@ containers:
   image: registry.k8s.io/e2e-test-images/agnhost:2.47
   args: [netexec]
   volumeMounts: [{name: state, mountPath: /state}]
-  readinessProbe: {exec: {command: [test, "!", -e, /state/ending]}, periodSeconds: 1, timeoutSeconds: 60}
+  readinessProbe:
+    exec: {command: [sh, -c, "! test -e /state/ending && cat /proc/net/udp /proc/net/udp6 | grep -q :1F91"]}
+    periodSeconds: 1
+    timeoutSeconds: 60
   lifecycle: {preStop: {exec: {command: [sh, -c, "touch /state/ending; sleep 500"]}}}
 """
 

@@ -404,8 +404,8 @@ def test_an_ordinary_user_with_subordinate_ids_can_run_a_lab(tmp_path: Path) -> 
                 lambda: ns.kubectl("logs", "users").split("\n")[:-1] == ["1000", "1001", "1001 2000 3000", "2000"]
             )
             eventually(lambda: "sleep" in ns.kubectl("exec", "users", "--", "cat", "/proc/1/cmdline"))
-            owners = {path.lstat().st_uid for path in (lab.state_dir / "nodes").rglob("*")}
-            assert 1500000000 + 999 in owners
+            volumes = (lab.state_dir / "nodes").glob("*/pods/*/volumes/*/data/**")
+            assert 1500000000 + 999 in {path.lstat().st_uid for path in volumes}
         finally:
             lab.disconnect()
             down = as_user("down", "--delete")

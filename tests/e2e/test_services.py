@@ -161,9 +161,9 @@ def test_w11_kubectl_create_expose_and_run_make_services(lab: Lab, ns: Namespace
     for name, port in (("myweb", 80), ("exposed", 8000), ("single", 80), ("nodeport", 80), ("loadbalancer", 80)):
         url = f"http://{ns.cluster_ip(name)}:{port}/"
         eventually(lambda url=url: ANSWER.match(curl(lab, url).stdout), message=f"{name} does not answer")
-    table = ns.kubectl("get", "svc")
-    assert re.search(r"out +ExternalName +<none> +example.org +<none> ", table), table
-    assert re.search(r"loadbalancer +LoadBalancer +\S+ +10\.0\.0\.\d+ +80:3\d{4}/TCP", table), table
+    assert re.search(r"out +ExternalName +<none> +example.org +<none> ", ns.kubectl("get", "svc"))
+    balanced = r"loadbalancer +LoadBalancer +\S+ +10\.0\.0\.\d+ +80:3\d{4}/TCP"
+    eventually(lambda: re.search(balanced, ns.kubectl("get", "svc")), message=balanced)
 
 
 def test_w12_a_service_can_be_posted_as_json(lab: Lab, ns: Namespace) -> None:

@@ -14,6 +14,7 @@ from tests.integration.registries import PASSWORD, USER, docker_registry
 from tests.token_server import Account, TokenServer
 
 from .conftest import EXAMPLES, Lab, Namespace, eventually
+from .test_balancer import address_of
 from .wordpress import images
 from .wordpress.site import Site
 
@@ -85,7 +86,7 @@ def test_w22_wordpress_and_mysql_with_images_of_a_registry(
     }
     service = demo.get("services", "wordpress")
     assert service["spec"]["externalTrafficPolicy"] == "Local"
-    address = service["status"]["loadBalancer"]["ingress"][0]["ip"]
+    address = eventually(lambda: address_of(demo, "wordpress"))
     site = Site(lab, f"http://{address}", tmp_path)
     eventually(site.is_to_be_installed)
 

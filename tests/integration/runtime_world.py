@@ -137,6 +137,14 @@ class World:
 
         await until(listens)
 
+    async def until_no_process(self, command: str) -> None:
+        """Wait until the kernel has ended it, on the node and in all pods."""
+
+        async def is_gone() -> bool:
+            return command not in self.run("ps", "ax")
+
+        await until(is_gone)
+
     def log_path(self, pod: str, name: str) -> Path:
         return self.directory / "logs" / pod / name / "0.log"
 

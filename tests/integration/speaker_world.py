@@ -25,6 +25,7 @@ import time
 import urllib.request
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass
+from http.client import HTTPException
 from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
 
@@ -266,12 +267,12 @@ class SpeakerProcess:
         """Return the page /status, {} while it is not served."""
         try:
             found: dict[str, Any] = json.loads(self.page("/status"))
-        except OSError:
+        except (OSError, HTTPException):  # a page may end in its midst
             return {}
         return found
 
     def page(self, path: str) -> bytes:
-        """Return an HTTP page. Raises OSError."""
+        """Return an HTTP page. Raises OSError and HTTPException."""
         with urllib.request.urlopen(f"http://{node_ip(self.node)}:{PAGES_PORT}{path}", timeout=5) as answer:
             found: bytes = answer.read()
         return found

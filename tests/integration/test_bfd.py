@@ -23,7 +23,7 @@ from .namespaced import in_namespace, sh
 
 pytestmark = pytest.mark.integration
 
-FAST = SessionSettings(Timing(0.1, 0.1, 3))
+FAST = SessionSettings(Timing(0.1, 0.1, 10))  # a second without a packet: a busy machine may pause for so long
 PATIENT = SessionSettings(Timing(1, 1, 10))  # stays up on a machine whose processors are busy with packets
 # BIRD sends over several hops with the kernel's default TTL of 64, FRR with 255.
 FAST_MULTI_HOP = FAST._replace(minimum_ttl=64)
@@ -75,8 +75,8 @@ def running() -> Iterator[Sessions]:
 
 def conf(*neighbors: str) -> str:
     return (
-        'protocol bfd { interface "eth0" { min rx interval 100 ms; min tx interval 100 ms; multiplier 3; };\n'
-        "multihop { min rx interval 100 ms; min tx interval 100 ms; multiplier 3; };\n" + "\n".join(neighbors) + "}\n"
+        'protocol bfd { interface "eth0" { min rx interval 100 ms; min tx interval 100 ms; multiplier 10; };\n'
+        "multihop { min rx interval 100 ms; min tx interval 100 ms; multiplier 10; };\n" + "\n".join(neighbors) + "}\n"
     )
 
 
@@ -97,7 +97,7 @@ def test_sessions_with_bird_come_up_fail_and_heal() -> None:
 
         # Other parameters, by a poll sequence.
         before = len(sessions.changes)
-        sessions.want({over_v4: SessionSettings(Timing(0.05, 0.2, 4)), over_v6: FAST, multi_hop: FAST_MULTI_HOP})
+        sessions.want({over_v4: SessionSettings(Timing(0.05, 0.2, 10)), over_v6: FAST, multi_hop: FAST_MULTI_HOP})
         eventually(lambda: "0.200" in bird.ask("show", "bfd", "sessions"), "BIRD sends more slowly")
         assert len(sessions.changes) == before
 

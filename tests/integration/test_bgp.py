@@ -103,6 +103,7 @@ def test_attributes_aggregates_and_peers() -> None:
         node.update(configuration(external, internal), {service.key: service})
         node.await_established("router", "internal")
         eventually(lambda: "10.1.9.9/32" in bird.ask("show", "route"), "the host's route")
+        eventually(lambda: "10.1.9.0/24" in bird.ask("show", "route"), "the network's route")
         text = bird.ask("show", "route", "all", "protocol", "node1")
         assert "10.1.9.0/24" in text
         assert "10.1.9.9/32" not in text
@@ -149,7 +150,8 @@ def test_bfd_moves_routes_away_and_back() -> None:
         cut("node1")
         eventually(lambda: bird.next_hops("10.1.0.10") == both(2), "the lost node's next hop goes")
         eventually(lambda: node1.peers()["router"].status != "established", "the node ends its session, too")
-        assert ("router", "Warning", "BFDDown") in [event[:3] for event in node1.events()]
+        down = ("router", "Warning", "BFDDown")
+        eventually(lambda: down in [event[:3] for event in node1.events()], "the Event")
         heal("node1")
         eventually(lambda: bird.next_hops("10.1.0.10") == both(1, 2), "it comes back")
         # A router that stops BFD keeps its sessions, or gets them back.

@@ -45,10 +45,10 @@ def port() -> Iterator[int]:
 
 
 @pytest.fixture
-def closed_port() -> int:
-    with socket.socket() as sock:
-        sock.bind(("127.0.0.1", 0))
-        return sock.getsockname()[1]
+def closed_port() -> Iterator[int]:
+    with socket.socket() as held:  # nobody else gets it meanwhile
+        held.bind(("127.0.0.1", 0))
+        yield held.getsockname()[1]
 
 
 def target(port: int, service: str, kind: str = "cluster-ip") -> dict[str, Any]:

@@ -110,7 +110,10 @@ async def test_pods_run_until_the_completions_are_reached():
         assert status.start_time
         assert [c.type for c in status.conditions] == ["SuccessCriteriaMet", "Complete"]
         await cluster.until(lambda: "Job completed" in cluster.messages())
-        assert not any(TRACKING_FINALIZER in pod.metadata.finalizers for pod in cluster.pods("Succeeded"))
+        # The watch of the pods may be behind that of the Jobs.
+        await cluster.until(
+            lambda: not any(TRACKING_FINALIZER in pod.metadata.finalizers for pod in cluster.pods("Succeeded"))
+        )
 
 
 async def test_each_pod_counts_once():

@@ -452,9 +452,12 @@ async def test_pods_of_a_node_that_reports_not_ready_are_marked_once():
         async def keys() -> set[str]:
             return {taint.key for taint in (await client.get(NODES, "node1")).spec.taints}
 
+        async def is_tainted() -> bool:
+            return "node.kubernetes.io/not-ready" in await keys()
+
         await report("False", 1)
         await until(web_is_not_ready)
-        assert "node.kubernetes.io/not-ready" in await keys()
+        await until(is_tainted)
         await client.patch(PODS, "web", "default", {"status": {"conditions": [ready]}}, "strategic", "status")
         await report("False", 2)
         await client.patch(NODES, "node1", "", {"spec": {"unschedulable": True}})

@@ -375,7 +375,7 @@ async def test_a_directory_is_made_where_the_pod_is() -> None:
         await cluster.until(lambda: any(refused in message for message in cluster.messages("Pod")))
         await client.patch(PERSISTENT_VOLUME_CLAIMS, "data", "default", {"spec": claim_spec("2Gi")})
         await cluster.until(lambda: cluster.claim().status.capacity == {"storage": "2Gi"})
-        assert cluster.volumes()[made.metadata.name].size == "2Gi"
+        await cluster.until(lambda: cluster.volumes()[made.metadata.name].size == "2Gi")
         for name in ("user", "other"):
             await client.delete(PODS, name, "default")
         await client.delete(PERSISTENT_VOLUME_CLAIMS, "data", "default")
@@ -428,7 +428,7 @@ async def test_a_pod_of_high_priority_preempts_one_of_low_priority() -> None:
         assert len(left) == 1
         uid, node = cluster.pods()["urgent"].metadata.uid, cluster.pods()["urgent"].spec.node_name
         await cluster.until(lambda: f"Preempted by pod {uid} on node {node}" in cluster.messages("Pod"))
-        assert "0/2 nodes are available: 2 Insufficient cpu." in cluster.messages("Pod")
+        await cluster.until(lambda: "0/2 nodes are available: 2 Insufficient cpu." in cluster.messages("Pod"))
         # A pod of low priority stays pending, and names why.
         await client.create(PODS, large("low-3", "low"))
         none = "0/2 nodes are available: "

@@ -162,7 +162,7 @@ async def test_host_namespaces_are_those_of_the_node(world: World) -> None:
     own = await world.sh(info, "readlink /proc/self/ns/ipc")
     await world.client.signal_container(info.id, 9)
     await world.wait_exit(info.id)
-    assert "sleep 4321" not in world.run("ps", "ax")
+    await world.until_no_process("sleep 4321")
     assert await output_of(world, "readlink /proc/self/ns/ipc") != [own.strip()]
 
 
@@ -194,7 +194,7 @@ async def test_a_container_shares_the_processes_of_another(world: World) -> None
     # The first process of the debugger is not the first of the namespace, and takes the others along nevertheless.
     await world.client.signal_container(debugger.id, 9)
     await world.wait_exit(debugger.id)
-    assert "sleep 4321" not in world.run("ps", "ax")
+    await world.until_no_process("sleep 4321")
     assert "sleep 1234" in await world.sh(app, COMMANDS)
     again = await world.start("p", "again", command=("sleep", "1000"), target=app.id)
     await world.client.signal_container(app.id, 9)
@@ -223,7 +223,7 @@ async def test_the_containers_of_a_pod_share_their_processes(world: World) -> No
     restarted = await world.start("q", "app", attempt=1, command=("sleep", "1234"))
     assert "pause" in await world.sh(restarted, COMMANDS)
     await world.client.remove_sandbox("q")
-    assert "pause" not in world.run("ps", "ax")
+    await world.until_no_process("pause")
 
 
 async def test_sysctls_apply_to_the_pod_only(world: World) -> None:

@@ -8,6 +8,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -103,10 +104,11 @@ def test_parts_that_exit_are_restarted(supervise: Callable[..., Supervised]) -> 
 def test_statuses_are_written_once_that_is_possible(supervise: Callable[..., Supervised]) -> None:
     lab = supervise("wait")
     before = lab.eventually(lambda part: part.pid, "wait")
+    wait_for_line(lab.files.log("wait"), "waiting")
     obstacle = lab.files.parts.with_suffix(".new")
     obstacle.mkdir()
     os.kill(before.pid, signal.SIGKILL)
-    time.sleep(0.5)
+    wait_for_line(lab.files.log("wait"), "waiting", count=2)
     assert lab.part("wait") == before
     obstacle.rmdir()
     assert lab.eventually(lambda part: part.restarts and part.pid, "wait").pid != before.pid
@@ -175,7 +177,7 @@ held = registry.lock(files)
 set_process_name("bridgehead-lab")
 files.lock.unlink()
 print("deleted", flush=True)
-time.sleep(float(sys.argv[2]))
+time.sleep(600)
 """
 
 
@@ -185,14 +187,12 @@ def files(tmp_path: Path) -> LabFiles:
 
 
 @pytest.fixture
-def orphan(files: LabFiles) -> Iterator[Callable[[float], subprocess.Popen[bytes]]]:
-    """Starts what looks like a lab without a directory, for so many seconds."""
+def orphan(files: LabFiles) -> Iterator[Callable[[], subprocess.Popen[bytes]]]:
+    """Starts what looks like a lab without a directory."""
     started: list[subprocess.Popen[bytes]] = []
 
-    def start(seconds: float) -> subprocess.Popen[bytes]:
-        process = subprocess.Popen(
-            [sys.executable, "-c", ORPHAN, str(files.root), str(seconds)], stdout=subprocess.PIPE
-        )
+    def start() -> subprocess.Popen[bytes]:
+        process = subprocess.Popen([sys.executable, "-c", ORPHAN, str(files.root)], stdout=subprocess.PIPE)
         started.append(process)
         assert process.stdout is not None
         assert process.stdout.readline() == b"deleted\n"
@@ -205,19 +205,22 @@ def orphan(files: LabFiles) -> Iterator[Callable[[float], subprocess.Popen[bytes
 
 
 def test_a_lab_does_not_start_beside_an_orphan_of_itself(
-    files: LabFiles, orphan: Callable[[float], subprocess.Popen[bytes]]
+    files: LabFiles, orphan: Callable[[], subprocess.Popen[bytes]]
 ) -> None:
-    process = orphan(0.3)
+    process = orphan()
     with pytest.raises(NotRunning, match="was deleted, and the lab that ran in it is ending"):
         registry.read_running(files)
     with pytest.raises(AlreadyRunning, match=rf"process {process.pid}\); `bridgehead down`"):
         registry.await_orphan(files, bound=0)
+    ending = threading.Timer(0.1, process.kill)
+    ending.start()
     registry.await_orphan(files)
-    assert process.poll() is not None or find_orphan(files) is None
+    assert find_orphan(files) is None
+    ending.join()
 
 
-def test_down_stops_an_orphan(files: LabFiles, orphan: Callable[[float], subprocess.Popen[bytes]]) -> None:
-    process = orphan(600)
+def test_down_stops_an_orphan(files: LabFiles, orphan: Callable[[], subprocess.Popen[bytes]]) -> None:
+    process = orphan()
     os.close(registry.lock(files))  # by an `up` that gave up
     registry.stop(files)
     assert process.wait(60) == -signal.SIGTERM

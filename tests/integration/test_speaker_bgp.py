@@ -74,19 +74,25 @@ async def until_bfd(world: SpeakerWorld, *nodes: str) -> None:
         await until(is_up)
 
 
+async def until_answered() -> str:
+    """Wait until a node answers the client; return it."""
+    node: str = await until(lambda: answered_by(vip(10)))
+    return node
+
+
 async def check_faults(world: SpeakerWorld, bird: Bird) -> None:
     """Check that routes leave a node that loses its packets, and one whose speaker ends."""
-    node = await answered_by(vip(10))
+    node = await until_answered()
     with fault(world, "black hole", node):
         await until_next_hops(bird, vip(10), *(address for address in ALL if address != node_ip(node)))
-        assert await answered_by(vip(10)) not in ("", node)
+        assert await until_answered() != node
     await until_next_hops(bird, vip(10), *ALL)
 
     # A speaker that ends withdraws its routes while its node goes on forwarding.
-    node = await answered_by(vip(10))
+    node = await until_answered()
     world.speakers[node].signal(signal.SIGTERM)
     await until_next_hops(bird, vip(10), *(address for address in ALL if address != node_ip(node)))
-    assert await answered_by(vip(10)) not in ("", node)
+    assert await until_answered() != node
     assert await asyncio.to_thread(world.speakers[node].process.wait, 60) == 0
 
 
@@ -139,11 +145,12 @@ async def test_objects_become_routes_and_routes_are_reported():
         await world.create(SECRETS, {"metadata": meta, "type": "kubernetes.io/basic-auth", "data": data})
         await until_next_hops(bird, vip(10), *ALL)
 
-        async def is_established() -> bool:
-            return ("SessionEstablished", "BGP session of node node1 is up") in await events()
+        async def are_recorded() -> bool:
+            is_established = ("SessionEstablished", "BGP session of node node1 is up") in await events()
+            announced = ("nodeAssigned", 'announcing from node "node1" with protocol "bgp"')
+            return is_established and announced in await world.events("web")
 
-        await until(is_established)
-        assert ("nodeAssigned", 'announcing from node "node1" with protocol "bgp"') in await world.events("web")
+        await until(are_recorded)
 
         async def statuses() -> list[tuple[str, str, tuple[str, ...]]]:
             found = (await world.client.list(metallb.SERVICE_BGP_STATUSES, NAMESPACE)).items
