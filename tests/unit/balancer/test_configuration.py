@@ -282,6 +282,7 @@ INVALID = [
     ([peer(peerASN=64500, ebgpMultiHop=True)], "invalid ebgp-multihop parameter set for an ibgp peer"),
     ([peer(peerAddress=None)], "peer has no Address or Interface specified"),
     ([peer(peerAddress="router")], 'invalid BGPPeer address "router"'),
+    ([peer(peerAddress="fe80::1%eth0")], 'invalid BGPPeer address "fe80::1%eth0"'),
     ([peer(interface="eth0")], "has interface set, which is not supported"),
     ([peer(vrf="red")], "has vrf set, which is not supported"),
     ([peer(localASN=9, peerASN=64500)], "parsing peer router has localASN set, which is for external peers only"),

@@ -5,7 +5,6 @@ Pure: no I/O, no clock, no randomness. Source: MetalLB, internal/config.
 
 from __future__ import annotations
 
-import ipaddress
 from collections.abc import Mapping, Sequence
 from typing import Literal
 
@@ -14,7 +13,7 @@ from bridgehead.objects.times import parse_duration
 
 from ..errors import ConfigurationInvalid
 from ..model import BfdProfile, NodeSelection, Peer, Pool
-from ..ranges import IpAddress
+from ..ranges import IpAddress, parse_address
 from .inputs import about
 from .selections import compile_selectors, quote
 
@@ -163,7 +162,7 @@ def _seconds(text: str, what: str) -> int:
 
 def _address(text: str, problem: str, *, must_be_ipv4: bool = False) -> IpAddress:
     try:
-        address = ipaddress.ip_address(text)
+        address = parse_address(text)
     except ValueError:
         raise ValueError(f"{problem} {quote(text)}") from None
     if must_be_ipv4 and address.version != 4:
