@@ -6,11 +6,12 @@ The reasons are those of the Service's condition and Event. A reason counts only
 
 from __future__ import annotations
 
-import time
+import asyncio
 from collections.abc import Callable, Iterable
 from typing import Final
 
-from bridgehead.client import ApiClient, Informer
+from bridgehead.client import Informer
+from bridgehead.client.informer import Source
 from bridgehead.objects.core import Node, Service
 from bridgehead.objects.endpoint_slices import EndpointSlice, index_by_service
 from bridgehead.objects.kinds import ENDPOINT_SLICES
@@ -38,7 +39,7 @@ class Announceability:
 
     def __init__(
         self,
-        client: ApiClient,
+        client: Source,
         services: Informer[Service],
         nodes: Informer[Node],
         request: Callable[[ObjectKey, float], None],
@@ -55,7 +56,7 @@ class Announceability:
         self._lb_class = lb_class
         self._ignore_exclude = ignore_exclude
         self._view = ClusterView("")
-        self._found: dict[ObjectKey, tuple[float, Pending]] = {}  # since when (monotonic), and why
+        self._found: dict[ObjectKey, tuple[float, Pending]] = {}  # since when, by the event loop's clock, and why
 
     async def run(self) -> None:
         """Follow endpoints and nodes until cancelled."""
@@ -74,7 +75,7 @@ class Announceability:
 
     def judge(self, service: Service) -> Pending | None:
         """Return why no node announces the Service's addresses; None also while that is not certain yet."""
-        key, now = service.key, time.monotonic()
+        key, now = service.key, asyncio.get_running_loop().time()
         why = self._why(service)
         if why is None:
             self._found.pop(key, None)
