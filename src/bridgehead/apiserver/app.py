@@ -114,7 +114,8 @@ class Application:
         self._rendering = rendering
         self._flow_control = flow_control
         self._begin_trail = begin_trail
-        self._version = Response(200, msgspec.json.encode(_VERSION))
+        # Indented for all clients, as Kubernetes shows it.
+        self._version = Response(200, msgspec.json.format(msgspec.json.encode(_VERSION), indent=2))
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         match scope["type"]:

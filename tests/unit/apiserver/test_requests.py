@@ -290,6 +290,8 @@ async def test_a_path_of_no_api_is_answered_by_a_text(world):
         ("GET", f"{CONFIG_MAPS}?limit=x", None, 400, "BadRequest", None),
         ("GET", f"{CONFIG_MAPS}?resourceVersion=x", None, 400, "BadRequest", None),
         ("GET", f"{CONFIG_MAPS}?resourceVersion=99999", None, 504, "Timeout", None),
+        ("GET", f"{CONFIG_MAPS}/one?resourceVersion=99999", None, 504, "Timeout", None),
+        ("GET", f"{CONFIG_MAPS}/one?resourceVersion=x", None, 400, "BadRequest", None),
         ("GET", f"{CONFIG_MAPS}?watch=true&sendInitialEvents=true", None, 422, "Invalid", None),
         ("POST", f"{CONFIG_MAPS}?fieldValidation=Sometimes", config_map(), 422, "Invalid", None),
         ("POST", f"{CONFIG_MAPS}?dryRun=Some", config_map(), 422, "Invalid", None),
