@@ -28,7 +28,7 @@ from .addresses import canonical_address
 from .agent import ProxyAgent
 from .config import ProxyConfig, in_use
 from .conntrack.reconciler import ConntrackReconciler
-from .conntrack.stale import NodeAddresses
+from .conntrack.scan import NodeAddresses
 from .errors import CannotServe
 from .mode import Listening, Mode
 from .modes import let_through, open_mode, open_working_mode, remove_modes, remove_others
