@@ -10,18 +10,14 @@ Further options of kube-proxy are accepted without effect, or rejected with advi
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 import os
-import signal
 import socket
 import sys
 from collections.abc import Mapping
-from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
-from urllib.parse import urlsplit
 
 from typer import Option
 
@@ -30,30 +26,15 @@ from bridgehead.cli.failures import reporting_failures
 from bridgehead.cli.groups import ACCESS, ADDRESSES, ONCE, TUNING, WHAT
 from bridgehead.cli.parsing import level, path
 from bridgehead.cli.proxy_options import refuse, unused, with_options
-from bridgehead.client import ApiClient, ClientConfig, load_config, load_kubeconfig
+from bridgehead.client import ClientConfig, load_config, load_kubeconfig
 from bridgehead.client.errors import ConfigError
-from bridgehead.heap import trim_heap
-from bridgehead.network.own_addresses import is_local
-from bridgehead.objects.addresses import join_host_port
-from bridgehead.pages import Routes, serve
-from bridgehead.proxy.addresses import canonical_address
-from bridgehead.proxy.agent import ProxyAgent
-from bridgehead.proxy.config import DEFAULTS, ProxyConfig, in_use, parse_config
+from bridgehead.proxy.config import DEFAULTS, parse_config
 from bridgehead.proxy.config_reader import parse_cidrs
-from bridgehead.proxy.conntrack.reconciler import ConntrackReconciler
-from bridgehead.proxy.conntrack.stale import NodeAddresses
 from bridgehead.proxy.errors import ConfigInvalid, ProxyError
-from bridgehead.proxy.mode import Listening, Mode
-from bridgehead.proxy.modes import let_through, open_mode, open_working_mode, remove_modes, remove_others
-from bridgehead.proxy.operating.progress import ProgressPublisher
-from bridgehead.proxy.operating.serving import health_routes, metrics_routes
-from bridgehead.proxy.sysctls import apply_sysctls, kernel_families, plan_sysctls
+from bridgehead.proxy.process import clean_up, run
+from bridgehead.proxy.sysctls import apply_sysctls, plan_sysctls
 
 log = logging.getLogger("bridgehead.proxy")
-
-BIND_RETRY_SECONDS = 5.0  # kube-proxy's
-UNREACHABLE_SECONDS = 5.0  # without the API server; then rules of this proxy may be in the way
-RESOLVE_SECONDS = 2.0
 
 # As with Kubernetes' own programs, `--proxy_mode` is `--proxy-mode`.
 CONTEXT = {"token_normalize_func": lambda token: token.replace("_", "-")}
@@ -308,7 +289,7 @@ def command(
         sys.stdout.write(f"bridgehead {__version__}\n")
         return
     logs_setup.configure(verbosity)
-    with reporting_failures("proxy", ProxyError, ConfigError, _CannotServe):
+    with reporting_failures("proxy", ProxyError, ConfigError):
         refuse(given)
         document = with_options(_read_document(config, proxy_mode), given)
         settings = parse_config(document)
@@ -323,15 +304,11 @@ def command(
         if write_config_to is not None:
             _write_document(document, write_config_to)
         elif cleanup:
-            asyncio.run(_clean_up())
+            asyncio.run(clean_up())
         elif init_only:
             apply_sysctls(plan_sysctls(settings, os.cpu_count() or 1), refused=logging.WARNING)
         else:
-            asyncio.run(_run(settings, document, client_config(settings.kubeconfig, master), service_cidrs, dry_run))
-
-
-class _CannotServe(Exception):
-    """A port that another program uses."""
+            asyncio.run(run(settings, document, client_config(settings.kubeconfig, master), service_cidrs, dry_run))
 
 
 def client_config(kubeconfig: str, master: str) -> ClientConfig:
@@ -343,161 +320,6 @@ def client_config(kubeconfig: str, master: str) -> ClientConfig:
         has_tls = config.insecure or config.ca is not None or config.client_certificate is not None
         master = f"{'https' if has_tls else 'http'}://{master}"
     return replace(config, server=master.rstrip("/"))
-
-
-async def _run(
-    config: ProxyConfig,
-    document: Mapping[str, Any],
-    server: ClientConfig,
-    service_cidrs: tuple[str, ...],
-    dry_run: bool,
-) -> None:
-    """Run the proxy until SIGTERM or SIGINT. The rules stay: connections must survive a restart of the proxy."""
-    async with (
-        _open_mode(config, dry_run) as mode,
-        ApiClient(server, user_agent="kube-proxy/bridgehead") as client,
-    ):
-        # In userspace mode, flows to the proxy's own sockets are correct.
-        listeners = mode.listening if isinstance(mode, Listening) else tuple
-        flows = ConntrackReconciler(node=NodeAddresses(is_local, listeners))
-        progress = ProgressPublisher(client, config.hostname_override, mode.name)
-        api_server = await _resolve(server.server)
-        agent = ProxyAgent(
-            client,
-            mode,
-            config,
-            config.hostname_override,
-            service_cidrs=service_cidrs or None,
-            api_addresses=tuple(address for address, _ in api_server),
-            flows=flows,
-            progress=progress,
-            kernel_families=kernel_families(),
-        )
-        work = _print_rules(agent, mode) if dry_run else _work(agent, config, document, progress, api_server)
-        task = asyncio.ensure_future(work)
-        loop = asyncio.get_running_loop()
-        for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, task.cancel)
-        with contextlib.closing(flows), contextlib.suppress(asyncio.CancelledError):
-            await task
-
-
-def _open_mode(config: ProxyConfig, dry_run: bool) -> AbstractAsyncContextManager[Mode]:
-    if dry_run:
-        return open_mode(config.mode, probe=False, ipvs_options=config.ipvs)
-    return open_working_mode(config.mode, ipvs_options=config.ipvs, udp_idle_seconds=config.udp_idle_seconds)
-
-
-async def _work(
-    agent: ProxyAgent,
-    config: ProxyConfig,
-    document: Mapping[str, Any],
-    progress: ProgressPublisher,
-    api_server: list[tuple[str, int]],
-) -> None:
-    log.info("proxy of node %s, mode %s", config.hostname_override, agent.mode.name)
-    _set_oom_score(config.oom_score_adj)
-    apply_sysctls(plan_sysctls(config, os.cpu_count() or 1))
-    is_fatal = config.is_bind_failure_fatal
-    async with asyncio.TaskGroup() as tasks:
-        tasks.create_task(agent.run())
-        tasks.create_task(_reach_api_server(agent, api_server))
-        tasks.create_task(_take_over(agent))
-        tasks.create_task(progress.run())
-        if config.healthz is not None:
-            routes = health_routes(agent.health, agent.metrics)
-            tasks.create_task(_serve("healthz", config.healthz, routes, is_fatal=is_fatal))
-        if config.metrics is not None:
-            mode = agent.mode.name
-            routes = metrics_routes(agent.metrics, mode, in_use(document, mode, config.hostname_override))
-            tasks.create_task(_serve("metrics", config.metrics, routes, is_fatal=is_fatal))
-
-
-def _set_oom_score(score: int) -> None:
-    """Set oom_score_adj of this process.
-
-    Lower values need CAP_SYS_RESOURCE, so a failure to set the default is no warning: the user did not ask for it.
-    """
-    try:
-        Path("/proc/self/oom_score_adj").write_text(str(score))
-    except OSError as error:
-        level = logging.DEBUG if score == ProxyConfig().oom_score_adj else logging.WARNING
-        log.log(level, "oomScoreAdj: %d cannot be set by this process: %s", score, error.strerror)
-
-
-async def _reach_api_server(agent: ProxyAgent, addresses: list[tuple[str, int]]) -> None:
-    """Exempt the API server's addresses from rules of an earlier proxy that redirect or drop its connections.
-
-    A proxy that cannot reach the API server receives no Services, so it would never replace such rules.
-    """
-    try:
-        async with asyncio.timeout(UNREACHABLE_SECONDS):
-            await agent.wait_synced()
-    except TimeoutError:
-        for address, port in addresses:
-            for mode in await let_through(address, port):
-                log.warning(
-                    "the API server at %s was unreachable for %g s; connections to it now bypass the rules of mode %s, "
-                    "which an earlier proxy left",
-                    *(join_host_port(address, port), UNREACHABLE_SECONDS, mode),
-                )
-
-
-async def _resolve(server: str) -> list[tuple[str, int]]:
-    """Return the addresses and ports of a URL's server; [] if its name cannot be resolved."""
-    parts = urlsplit(server)
-    port = parts.port or (443 if parts.scheme == "https" else 80)
-    host = parts.hostname or ""
-    address = canonical_address(host)
-    if address is not None:
-        return [(address, port)]
-    try:
-        async with asyncio.timeout(RESOLVE_SECONDS):
-            answers = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
-    except (OSError, TimeoutError):
-        return []
-    addresses = {canonical_address(str(sockaddr[0])) for *_, sockaddr in answers}
-    return sorted((address, port) for address in addresses if address is not None)
-
-
-async def _take_over(agent: ProxyAgent) -> None:
-    """Remove the rules of other modes, once this mode is programmed, so that no connection fails in between.
-
-    Also return the memory that only the start needed to the system.
-    """
-    await agent.wait_programmed()
-    for name in await remove_others(agent.mode.name):
-        log.info("removed the rules of mode %s, which was in use before", name)
-    trim_heap()
-
-
-async def _serve(what: str, address: tuple[str, int], routes: Routes, *, is_fatal: bool) -> None:
-    """Serve these routes. A port in use is fatal only with --bind-address-hard-fail, as in kube-proxy."""
-    is_logged = False
-    while True:
-        try:
-            await serve(address, routes)
-        except OSError as error:
-            text = f"cannot serve {what} on {join_host_port(*address)}: {error.strerror}"
-            if is_fatal:
-                raise _CannotServe(text) from error
-            log.log(logging.DEBUG if is_logged else logging.ERROR, "%s; trying again", text)
-            is_logged = True
-        await asyncio.sleep(BIND_RETRY_SECONDS)
-
-
-async def _print_rules(agent: ProxyAgent, mode: Mode) -> None:
-    sys.stdout.write(await agent.dry_run(mode.render))
-
-
-async def _clean_up() -> None:
-    removed, failed = await remove_modes()
-    if removed:
-        log.info("removed the rules of %s", " and ".join(removed))
-    for mode, error in failed.items():
-        raise type(error)(f"the rules of mode {mode} could not be removed: {error}") from error
-    if not removed:
-        log.info("there were no rules of this proxy")
 
 
 def _read_document(path: Path | None, mode: str) -> Mapping[str, Any]:

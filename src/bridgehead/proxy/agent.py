@@ -1,4 +1,4 @@
-"""Follow Services, EndpointSlices and this node, and keep the kernel's rules up to date. `cli/proxy.py` starts it.
+"""Follow Services, EndpointSlices and this node, and keep the kernel's rules up to date. `process.py` starts it.
 
 Informers mark Services as dirty; one consumer recompiles the dirty Services only, and `programmer.py` sends the
 difference as one transaction. Changes that arrive during a transaction make up the next one. `guard.py` repairs what

@@ -1,6 +1,7 @@
 """Errors of the proxy.
 
 ProxyError
+├── CannotServe           another program uses the port of a page
 ├── ConfigInvalid         the configuration cannot be used; the text names the field and the reason
 ├── ModeUnavailable       the node lacks a facility of the mode; the text names it. The proxy cannot run in this mode.
 │   └── NotPermitted      the node may have the facility, but this process may neither use nor see it
@@ -17,6 +18,10 @@ from __future__ import annotations
 
 class ProxyError(Exception):
     """Base class."""
+
+
+class CannotServe(ProxyError):
+    """Another program uses the port of a page, and --bind-address-hard-fail is set."""
 
 
 class ConfigInvalid(ProxyError):

@@ -1,4 +1,4 @@
-"""The proxy modes by name: open one, and remove the rules that others left. `cli/proxy.py` calls it.
+"""The proxy modes by name: open one, and remove the rules that others left. `process.py` calls it.
 
 A mode's package is imported only when it is used, to save memory in a running proxy.
 """

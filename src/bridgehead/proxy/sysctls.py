@@ -1,6 +1,6 @@
 """The sysctls that kube-proxy sets: sizes and timeouts of connection tracking, and routing to 127.0.0.1.
 
-`plan_sysctls` decides, `apply_sysctls` writes; `cli/proxy.py` calls both once. Some sysctls cannot be written outside
+`plan_sysctls` decides, `apply_sysctls` writes; `process.py` calls both once. Some sysctls cannot be written outside
 the initial network namespace, which is logged at debug level. The ipvs mode writes those that it requires by
 `write_sysctl`.
 """

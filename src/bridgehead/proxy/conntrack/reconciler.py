@@ -1,8 +1,8 @@
 """Remove stale flows from the kernel's connection tracking, beside the syncs. `agent.py` runs it.
 
-`stale.py` decides which flows are stale and when to scan; `network/conntrack.py` talks to the kernel. A scan may take
-long on a node with many flows, so no change of rules waits for it (kubernetes #135323), and scans take a bounded share
-of a CPU.
+`stale.py` decides when to scan, `scan.py` which flows are stale; `network/conntrack.py` talks to the kernel. A scan may
+take long on a node with many flows, so no change of rules waits for it (kubernetes #135323), and scans take a bounded
+share of a CPU.
 """
 
 from __future__ import annotations
@@ -24,7 +24,8 @@ from bridgehead.proxy.changes import FrontendTable, Update
 from bridgehead.proxy.frontends import ServiceFrontends
 from bridgehead.proxy.mode import Settings
 
-from .stale import NodeAddresses, Scan, StaleFlows
+from .scan import NodeAddresses, Scan
+from .stale import StaleFlows
 
 log = logging.getLogger(__name__)
 

@@ -1,6 +1,6 @@
 """Publish the resourceVersions up to which this node's kernel is programmed, so that others can wait for them.
 
-The agent calls `ProgressPublisher` after every sync; `cli/proxy.py` runs it. `objects/progress.py` describes the Lease.
+The agent calls `ProgressPublisher` after every sync; `process.py` runs it. `objects/progress.py` describes the Lease.
 A change is written at once; then at most one write in an interval, and one every `RENEW_SECONDS` while nothing changes.
 The interval grows with the cluster, so that all proxies together write at most `WRITES_PER_SECOND`, as many as the
 heartbeats of a cluster of 5,000 nodes.

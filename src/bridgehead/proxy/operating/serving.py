@@ -1,4 +1,4 @@
-"""The proxy's HTTP pages: health on 10256, metrics on 10249. `cli/proxy.py` serves them.
+"""The proxy's HTTP pages: health on 10256, metrics on 10249. `process.py` serves them.
 
 The pages of healthCheckNodePorts are in `health_ports.py`.
 """

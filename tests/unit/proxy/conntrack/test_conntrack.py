@@ -18,15 +18,12 @@ from bridgehead.objects.meta import ObjectKey
 from bridgehead.proxy.addresses import AddressPort
 from bridgehead.proxy.changes import FrontendTable
 from bridgehead.proxy.conntrack.reconciler import RETRY_SECONDS, Allowance, ConntrackReconciler
+from bridgehead.proxy.conntrack.scan import ANYWHERE, NodeAddresses, Query, Scan
 from bridgehead.proxy.conntrack.stale import (
-    ANYWHERE,
     DEPARTED_SECONDS,
     LAST_SCAN_SECONDS,
     SECOND_SCAN_SECONDS,
     UNANSWERED_SECONDS,
-    NodeAddresses,
-    Query,
-    Scan,
     StaleFlows,
 )
 from bridgehead.proxy.frontends import NodeFacts
