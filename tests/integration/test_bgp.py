@@ -67,6 +67,10 @@ def test_routes_follow_services_over_all_nodes() -> None:
         for node in (node1, node2):
             node.update(given, {web.key: web}, web.key)
         eventually(lambda: bird.next_hops("10.1.0.10") == both(1, 2), "two next hops again")
+        # A router whose filters change asks for the routes again (RFC 2918).
+        marking = "import filter { bgp_community.add((64513, 9)); accept; }"
+        bird.reconfigure((KERNEL + bgp(1) + bgp(2)).replace("import all", marking))
+        eventually(lambda: "(64513,9)" in bird.ask("show", "route", "10.1.0.10/32", "all"), "the routes again")
         assert bird.established_since() == established  # no session was restarted for a route
 
         # A speaker that ends withdraws first; one that is killed leaves no session behind.
@@ -191,6 +195,14 @@ def test_peers_that_connect_themselves() -> None:
                 node.await_established("router", "second")
                 eventually(lambda bird=bird: bird.next_hops("10.1.0.10") == both(1), "the route")
             eventually(lambda: node.peers()["second"].status == "connecting", "the router is gone")
+        # Of two objects for one peer, one goes while the other comes; the process stays.
+        processes = node.processes()
+        with Bird(KERNEL + sessions) as bird:
+            node.await_established("router", "second")
+            node.update(configuration(replace(first, name="renamed"), second), {service.key: service})
+            node.await_established("renamed", "second")
+            eventually(lambda bird=bird: bird.next_hops("10.1.0.10") == both(1), "the route by the other object")
+        assert node.processes() == processes
 
 
 @in_namespace
