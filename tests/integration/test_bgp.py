@@ -247,6 +247,19 @@ def test_sessions_survive_a_router_and_an_exabgp_that_end() -> None:
 
 
 @in_namespace
+def test_a_node_whose_address_changes() -> None:
+    make_fabric(1)
+    service = publication("web", V4)
+    moved = bgp(1).replace("node1", "moved").replace(node_address(1), node_address(9))
+    with Bird(KERNEL + bgp(1) + moved) as bird, Node("node1") as node:
+        node.update(configuration(replace(PEER, hold_time=3, connect_time=1)), {service.key: service})
+        eventually(lambda: bird.next_hops("10.1.0.10") == both(1), "the route")
+        sh(f"ip -n node1 address delete {node_address(1)}/24 dev eth0")
+        sh(f"ip -n node1 address add {node_address(9)}/24 dev eth0")
+        eventually(lambda: bird.next_hops("10.1.0.10") == both(9), "the route to the new address")
+
+
+@in_namespace
 def test_hostile_peers_cost_only_their_own_sessions() -> None:
     make_fabric(1)
     hostile = [
