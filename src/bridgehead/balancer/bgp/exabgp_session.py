@@ -40,6 +40,7 @@ _TICK_SECONDS = 0.5  # between looks at a session's timers, which are whole seco
 _SHORTEST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 0.1, 1.0
 _STABLE_SECONDS = 10.0  # an established session that ended sooner counts as an attempt that failed
 _REFRESH_SECONDS = 1.0  # between two reports that the peer wants routes again
+_OPEN_SECONDS = 240.0  # from a connection to a session: the "large value" of RFC 4271, 8.2.2
 _CLOSE_SECONDS = 2.0  # for a peer to read what a session that ends still has to send
 _CEASE, _BFD_DOWN = 6, 10  # RFC 9384
 _HOLD_TIMER_EXPIRED = 4  # RFC 4271, 6.5
@@ -215,19 +216,24 @@ class Session:
         return Protocol(self._owner).accept(connection)
 
     def _open(self, protocol: Any) -> Steps:
-        """Exchange OPEN messages, and the first KEEPALIVE messages. The speaker limits the time."""
+        """Exchange OPEN messages, and the first KEEPALIVE messages.
+
+        The speaker makes another attempt sooner, unless the peer's connectTime is longer.
+        """
+        deadline = time.monotonic() + _OPEN_SECONDS
         opening = make_open(protocol.neighbor, has_restarted=self._has_restarted)
         for _ in protocol.write(opening):
             yield True
         protocol.negotiated.sent(opening)
-        received = yield from _last(protocol.read_open(str(self._settings.peer_address)), is_urgent=False)
+        received = yield from _first(protocol.read_open(str(self._settings.peer_address)), deadline)
         protocol.negotiated.received(received)
         assume_ipv4(protocol.negotiated)
         self._report(Answer("open", self._name, as_number(received)))
         protocol.connection.msg_size = protocol.negotiated.msg_size
         protocol.validate_open()
-        yield from _last(protocol.new_keepalive(), is_urgent=True)
-        yield from _last(protocol.read_keepalive(), is_urgent=False)
+        for _ in protocol.new_keepalive():
+            yield True
+        yield from _first(protocol.read_keepalive(), deadline)
 
     def _hold(self, protocol: Any) -> Steps:
         """Read and send until the session ends, which is raised."""
@@ -294,14 +300,16 @@ class Session:
             return
 
 
-def _last(messages: Iterable[Any], *, is_urgent: bool) -> Steps:
-    """Return the first message that is one: ExaBGP yields NOP while it waits."""
-    from exabgp.bgp.message import NOP
+def _first(messages: Iterable[Any], deadline: float) -> Steps:
+    """Return the first message: ExaBGP yields NOP while it waits. Raises ExaBGP's Notify at the deadline."""
+    from exabgp.bgp.message import NOP, Notify
 
     for message in messages:
         if message.TYPE != NOP.TYPE:
             return message
-        yield is_urgent
+        if time.monotonic() > deadline:
+            raise Notify(_HOLD_TIMER_EXPIRED, 0, "")
+        yield False
     return None
 
 

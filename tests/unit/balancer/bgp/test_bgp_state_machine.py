@@ -181,6 +181,18 @@ def test_nonsense_instead_of_an_open_message(world, kind):
     world.run_until(lambda: world.kinds() == ["down"])
 
 
+def test_a_router_that_connects_and_stays_silent(world, monkeypatch):
+    world.run_until(lambda: world.received)
+    for _ in range(10):
+        world.session.run(time.monotonic())
+    assert world.kinds() == []
+    now = time.monotonic()
+    monkeypatch.setattr(time, "monotonic", lambda: now + 241)
+    world.run_until(lambda: world.kinds() == ["down"])
+    world.read()
+    assert world.messages()[-1] == (NOTIFICATION, bytes([4, 0]))
+
+
 def test_a_notification_follows_whole_messages_to_a_router_that_reads_late(world):
     world.establish(open_message(BOTH_FAMILIES))
     world.announce(20_000, "10.1.0.0", "127.0.0.1")  # in messages larger than a buffer
