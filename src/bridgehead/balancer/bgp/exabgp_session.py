@@ -12,26 +12,35 @@ import os
 import select
 import socket
 import time
-from collections import Counter, deque
-from collections.abc import Callable, Generator, Iterable, Iterator
+from collections import Counter
+from collections.abc import Callable, Generator, Iterable
 from typing import TYPE_CHECKING, Any
 
-from .exabgp import Attributes, parse_route, parse_settings
+from .exabgp import parse_route, parse_settings
 from .exabgp_listening import Expected, Listening
 from .exabgp_messages import Answer, Request
-from .exabgp_objects import as_number, assume_ipv4, carried_versions, family_of, make_neighbor, make_updates
+from .exabgp_objects import (
+    as_number,
+    assume_ipv4,
+    carried_versions,
+    family_of,
+    make_neighbor,
+    make_open,
+    refreshed_version,
+)
+from .exabgp_outbox import Outbox
 from .exabgp_sockets import connecting, make_socket, set_options
 from .exabgp_timers import Timers
 
 if TYPE_CHECKING:
     from ..ranges import IpAddress
-    from .routes import Prefix
 
-_STEPS_AT_ONCE = 25  # of sending, then the other sessions have their turn
 _TICK_SECONDS = 0.5  # between looks at a session's timers, which are whole seconds
 # After an established session; each attempt that fails doubles it. Other attempts follow when the speaker asks.
 _SHORTEST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 0.1, 1.0
 _STABLE_SECONDS = 10.0  # an established session that ended sooner counts as an attempt that failed
+_REFRESH_SECONDS = 1.0  # between two reports that the peer wants routes again
+_OPEN_SECONDS = 240.0  # from a connection to a session: the "large value" of RFC 4271, 8.2.2
 _CLOSE_SECONDS = 2.0  # for a peer to read what a session that ends still has to send
 _CEASE, _BFD_DOWN = 6, 10  # RFC 9384
 _HOLD_TIMER_EXPIRED = 4  # RFC 4271, 6.5
@@ -49,7 +58,6 @@ class _Owner:
     def __init__(self, neighbor: Any) -> None:
         self.neighbor = neighbor
         self.stats: Counter[str] = Counter()
-        self._restarted = True  # in the first OPEN message: RFC 4724, restart state
 
 
 class Session:
@@ -63,6 +71,7 @@ class Session:
         self._listening = listening
         self._expected: Expected | None = None  # the peer, if it has to connect
         self._settings = parse_settings(request.text)
+        self._has_restarted = True  # in the first OPEN message: RFC 4724, restart state
         self._owner = _Owner(make_neighbor(self._settings))
         self._report = report
         self._name = request.peer
@@ -77,12 +86,10 @@ class Session:
         self._next_attempt = 0.0
         self._pause_seconds = _SHORTEST_PAUSE_SECONDS
         self._is_connecting = self._is_established = self._is_busy = self._is_torn_down = self._is_ending = False
-        self._has_unsent = False
         self._last_reason = ""
-        self._pending: dict[Prefix, Attributes | None] = {}  # None: withdrawn
-        self._ends: deque[int] = deque()  # IP versions whose end-of-RIB markers are to be sent
-        self._updates: Iterator[bytes] = iter(())  # encoded messages with routes
-        self._sending: Iterator[object] | None = None  # of one message
+        self._outbox = Outbox()
+        self._refreshes: set[int] = set()  # IP versions whose routes the peer wants again
+        self._refreshed_at = float("-inf")
         self._established_at = float("inf")
         self._closes_at = float("inf")
 
@@ -92,17 +99,17 @@ class Session:
         """Act on a request for the session that is up. Return why it is refused, or ""."""
         if request.number != self.number or not self._is_established:
             return ""
-        self._is_busy = self._has_unsent = True
+        self._is_busy = True
         if request.kind == "tear down":
             self._is_torn_down = True
         elif request.kind == "end of routes":
-            self._ends.append(int(request.text))
+            self._outbox.put_end(int(request.text))
         else:
             try:
                 prefix, attributes = parse_route(request.text)
             except ValueError as error:
                 return str(error)
-            self._pending[prefix] = attributes
+            self._outbox.put_route(prefix, attributes)
         return ""
 
     def run(self, now: float) -> None:
@@ -128,7 +135,7 @@ class Session:
         """Whether nothing is left to be sent, or the time for it is over, after a call of `close`."""
         if self._closes_at == float("inf"):
             return False
-        return now >= self._closes_at or not self._is_established or not self._has_unsent
+        return now >= self._closes_at or not self._is_established or not self._outbox.has_unsent
 
     def end(self) -> int:
         """End the session at once. Return its number."""
@@ -179,9 +186,8 @@ class Session:
             self._socket = None
         self._is_connecting = self._is_established = self._is_torn_down = self._is_ending = False
         self._established_at = float("inf")
-        self._pending.clear()
-        self._ends.clear()
-        self._updates, self._sending = iter(()), None
+        self._outbox = Outbox()
+        self._refreshes.clear()
 
     def _connect(self) -> Steps:
         """Connect, or wait for the peer to do so. Raises OSError and ExaBGP's NetworkError."""
@@ -210,16 +216,24 @@ class Session:
         return Protocol(self._owner).accept(connection)
 
     def _open(self, protocol: Any) -> Steps:
-        """Exchange OPEN messages, and the first KEEPALIVE messages. The speaker limits the time."""
-        protocol.negotiated.sent((yield from _last(protocol.new_open(), is_urgent=True)))
-        received = yield from _last(protocol.read_open(str(self._settings.peer_address)), is_urgent=False)
+        """Exchange OPEN messages, and the first KEEPALIVE messages.
+
+        The speaker makes another attempt sooner, unless the peer's connectTime is longer.
+        """
+        deadline = time.monotonic() + _OPEN_SECONDS
+        opening = make_open(protocol.neighbor, has_restarted=self._has_restarted)
+        for _ in protocol.write(opening):
+            yield True
+        protocol.negotiated.sent(opening)
+        received = yield from _first(protocol.read_open(str(self._settings.peer_address)), deadline)
         protocol.negotiated.received(received)
         assume_ipv4(protocol.negotiated)
         self._report(Answer("open", self._name, as_number(received)))
         protocol.connection.msg_size = protocol.negotiated.msg_size
         protocol.validate_open()
-        yield from _last(protocol.new_keepalive(), is_urgent=True)
-        yield from _last(protocol.read_keepalive(), is_urgent=False)
+        for _ in protocol.new_keepalive():
+            yield True
+        yield from _first(protocol.read_keepalive(), deadline)
 
     def _hold(self, protocol: Any) -> Steps:
         """Read and send until the session ends, which is raised."""
@@ -227,7 +241,7 @@ class Session:
 
         now = self._established_at = time.monotonic()
         timers = Timers(int(protocol.negotiated.holdtime), self._keepalive_seconds, now)
-        self._owner._restarted = False
+        self._has_restarted = False
         self._is_established = True
         self._last_reason = ""
         self.number += 1
@@ -239,8 +253,9 @@ class Session:
                 if is_message:
                     timers.on_received(now)
                 self._check(message, timers, now)
-                self._has_unsent = self._send(protocol, timers, now)
-                yield self._has_unsent or is_message
+                self._refresh(refreshed_version(message, protocol.negotiated), now)
+                self._outbox.send(protocol, timers, now)
+                yield self._outbox.has_unsent or is_message
 
     def _check(self, message: Any, timers: Timers, now: float) -> None:
         """Raise ExaBGP's Notify or NetworkError if the session has to end."""
@@ -260,34 +275,15 @@ class Session:
         if self._is_torn_down:
             raise Notify(_CEASE, _BFD_DOWN)
 
-    def _send(self, protocol: Any, timers: Timers, now: float) -> bool:
-        """Send for one turn. Return whether there is more. A message is begun after the one before has been sent."""
-        for _ in range(_STEPS_AT_ONCE):
-            if self._sending is None:
-                timers.on_sent(now)
-                self._sending = self._next_message(protocol, timers, now)
-            if self._sending is None:
-                return False
-            if next(self._sending, None) is None:
-                self._sending = None
-        return True
-
-    def _next_message(self, protocol: Any, timers: Timers, now: float) -> Iterator[object] | None:
-        if timers.take_keepalive(now):
-            keepalive: Iterator[object] = protocol.new_keepalive()
-            return keepalive
-        update = next(self._updates, None)
-        if update is None and self._pending:
-            pending, self._pending = self._pending, {}
-            self._updates = _encode(pending, protocol.negotiated)
-            update = next(self._updates, None)
-        if update is not None:
-            sending: Iterator[object] = protocol.send(update)
-            return sending
-        if self._ends:
-            end: Iterator[object] = protocol.new_eor(*family_of(self._ends.popleft()))
-            return end
-        return None
+    def _refresh(self, version: int, now: float) -> None:
+        """Report that the peer wants its routes again, for all requests of a while together. 0: it does not now."""
+        if version:
+            self._refreshes.add(version)
+        if self._refreshes and now - self._refreshed_at > _REFRESH_SECONDS:
+            self._refreshed_at = now
+            for found in sorted(self._refreshes):
+                self._report(Answer("refresh", self._name, found))
+            self._refreshes.clear()
 
     def _notify(self, protocol: Any, notify: Any) -> Steps:
         """Let the peer know why the session ends, if it reads. A message that it has a part of comes first."""
@@ -296,7 +292,7 @@ class Session:
         deadline = time.monotonic() + _CLOSE_SECONDS
         self._is_ending = True
         try:
-            for _ in itertools.chain(self._sending or (), protocol.new_notification(notify)):
+            for _ in itertools.chain(self._outbox.sending or (), protocol.new_notification(notify)):
                 if time.monotonic() > deadline:
                     return
                 yield True
@@ -304,19 +300,16 @@ class Session:
             return
 
 
-def _encode(routes: dict[Prefix, Attributes | None], negotiated: Any) -> Iterator[bytes]:
-    for update in make_updates(routes):
-        yield from update.messages(negotiated)
-
-
-def _last(messages: Iterable[Any], *, is_urgent: bool) -> Steps:
-    """Return the first message that is one: ExaBGP yields NOP while it waits."""
-    from exabgp.bgp.message import NOP
+def _first(messages: Iterable[Any], deadline: float) -> Steps:
+    """Return the first message: ExaBGP yields NOP while it waits. Raises ExaBGP's Notify at the deadline."""
+    from exabgp.bgp.message import NOP, Notify
 
     for message in messages:
         if message.TYPE != NOP.TYPE:
             return message
-        yield is_urgent
+        if time.monotonic() > deadline:
+            raise Notify(_HOLD_TIMER_EXPIRED, 0, "")
+        yield False
     return None
 
 

@@ -197,6 +197,8 @@ class PeerSession:
             self._cancel_timer()
             self._change("established", self._why_incomplete())
             self._announce_all()
+        elif answer.kind == "refresh":
+            self._announce_again(answer.number)
         elif answer.kind == "down":
             self._forget_routes()
             self._is_connected = False
@@ -209,6 +211,11 @@ class PeerSession:
             self._announce(prefix, route)
         for version in sorted(self._versions):
             self._request("end of routes", str(version))
+
+    def _announce_again(self, version: int) -> None:
+        for prefix, route in [pair for pair in self._sent.items() if pair[0].version == version]:
+            del self._sent[prefix]
+            self._announce(prefix, route)
 
     def _announce(self, prefix: Prefix, route: Route | None) -> None:
         next_hop = self.settings.next_hops.get(prefix.version) if self.settings is not None else None

@@ -26,7 +26,7 @@ from bridgehead.balancer.bgp.exabgp_session import Session
 LOOPBACK = ipaddress.ip_address("127.0.0.1")
 SETTINGS = SessionSettings(LOOPBACK, LOOPBACK, 1179, 64512, 64513, "127.0.0.1", next_hops={4: "127.0.0.1", 6: "::1"})
 MARKER = b"\xff" * 16
-OPEN, UPDATE, NOTIFICATION, KEEPALIVE = 1, 2, 3, 4
+OPEN, UPDATE, NOTIFICATION, KEEPALIVE, ROUTE_REFRESH = 1, 2, 3, 4, 5
 PART = 1000  # bytes of a message that are sent at a time
 TURNS = 20_000
 
@@ -149,6 +149,20 @@ def test_a_router_that_lists_no_families_gets_ipv4_routes(world):
     assert updates[0].endswith(bytes([32, 10, 1, 0, 1]))
 
 
+def test_routes_that_the_router_wants_again(world):
+    world.establish(open_message(BOTH_FAMILIES))
+    for family in (2, 1, 2, 9):  # the last one is not of the session
+        world.router.send(message(ROUTE_REFRESH, struct.pack("!HBB", family, 0, 1)))
+    world.run_until(lambda: "refresh" in {answer.kind for answer in world.answers})
+    for _ in range(20):
+        world.session.run(time.monotonic())
+    asked = [answer.number for answer in world.answers if answer.kind == "refresh"]
+    assert asked == [6], "the others follow later, together"
+    world.session._refreshed_at -= 2
+    world.run_until(lambda: len([answer for answer in world.answers if answer.kind == "refresh"]) == 3)
+    assert [answer.number for answer in world.answers[-2:]] == [4, 6]
+
+
 def test_a_second_open_message_ends_the_session(world):
     world.establish(open_message(BOTH_FAMILIES))
     world.router.send(open_message(BOTH_FAMILIES))
@@ -165,6 +179,18 @@ def test_nonsense_instead_of_an_open_message(world, kind):
     world.run_until(lambda: world.received)
     world.router.send(message(kind, b"\x06\x02" + b"\xff" * 40))
     world.run_until(lambda: world.kinds() == ["down"])
+
+
+def test_a_router_that_connects_and_stays_silent(world, monkeypatch):
+    world.run_until(lambda: world.received)
+    for _ in range(10):
+        world.session.run(time.monotonic())
+    assert world.kinds() == []
+    now = time.monotonic()
+    monkeypatch.setattr(time, "monotonic", lambda: now + 241)
+    world.run_until(lambda: world.kinds() == ["down"])
+    world.read()
+    assert world.messages()[-1] == (NOTIFICATION, bytes([4, 0]))
 
 
 def test_a_notification_follows_whole_messages_to_a_router_that_reads_late(world):
