@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import shutil
 import socket
 import sys
 import tarfile
@@ -150,8 +151,13 @@ def _open_source(path: Path, tag: str) -> Iterator[tuple[BinaryIO, bool]]:
     from bridgehead.images import archives
 
     if not path.is_dir():
-        with open(path, "rb") as file:
-            yield file, False
+        with open(path, "rb") as file, tempfile.TemporaryFile() as copy:
+            if file.seekable():
+                yield file, False
+            else:  # a pipe, as from `docker save`
+                shutil.copyfileobj(file, copy)
+                copy.seek(0)
+                yield cast(BinaryIO, copy), False
         return
     is_root = not (path / archives.LAYOUT).exists()
     if is_root and not tag:

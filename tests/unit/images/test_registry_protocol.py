@@ -21,6 +21,7 @@ from bridgehead.images.registry.credentials import (
     parse_user_config,
 )
 from bridgehead.images.registry.hosts import BadHosts, Endpoint, default_endpoint, parse_hosts
+from bridgehead.images.registry.transport import origin
 
 
 def reference_of(name: str) -> Reference:
@@ -163,6 +164,33 @@ def test_a_hosts_file_has_mirrors_and_the_server() -> None:
         Endpoint(url="https://upstream.example/v2", ca="U"),
     )
     assert parse_hosts("", "docker.io", {}) == (default_endpoint("docker.io"),)
+
+
+@pytest.mark.parametrize(
+    ("url", "registry", "expected"),
+    [
+        ("https://registry-1.docker.io/v2", "docker.io", False),
+        ("http://localhost:5000/v2", "localhost:5000", False),
+        ("http://localhost:5000/v2", "docker.io", True),
+        ("https://docker.io.example/v2", "docker.io", True),
+    ],
+)
+def test_a_mirror_is_another_server_than_the_registry(url: str, registry: str, expected: bool) -> None:
+    assert hosts.is_mirror(Endpoint(url=url), registry) == expected
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "expected"),
+    [
+        ("https://a.example:443/x?y", "https://A.example/z", True),
+        ("http://u:p@a.example/", "http://a.example:80", True),
+        ("http://a.example", "https://a.example", False),
+        ("http://a.example:443", "http://a.example", False),
+        ("http://[::1]:5000/", "http://[::1]:5001/", False),
+    ],
+)
+def test_a_server_has_one_origin(one: str, other: str, expected: bool) -> None:
+    assert (origin(one) == origin(other)) == expected
 
 
 @pytest.mark.parametrize(

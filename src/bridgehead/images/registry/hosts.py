@@ -62,6 +62,11 @@ def default_endpoint(registry: str) -> Endpoint:
     return Endpoint(url=f"{server}/v2")
 
 
+def is_mirror(endpoint: Endpoint, registry: str) -> bool:
+    """Whether an endpoint is another server than the registry itself."""
+    return urlsplit(endpoint.url).netloc not in (registry, urlsplit(_DEFAULT_SERVERS.get(registry, "")).netloc)
+
+
 def parse_hosts(text: str, registry: str, read: dict[str, str]) -> tuple[Endpoint, ...]:
     """Parse a hosts.toml for a registry: its mirrors in their order, then the server itself.
 

@@ -1,8 +1,8 @@
 """Blobs that the labs of one user share: files by digest, which a lab's store links to.
 
-The cache belongs to the user, and no lab can write to it or look into it: a process with the user's rights links a blob
-into a lab's store when the lab's puller asks for its digest. A blob without another link is in no lab's store. It stays
-for a while, because labs are deleted and made again.
+The cache belongs to the user, and no node of a lab can write to it or look into it: a process with the user's rights
+links a blob into a lab's store when the lab's puller asks for its digest. A blob without another link is in no lab's
+store. It stays for a while, because labs are deleted and made again.
 """
 
 from __future__ import annotations

@@ -19,6 +19,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
+from bridgehead.images.store import whiteouts
 from bridgehead.kubelet.directory_use import COPY, COPY_SIZE, measure_directory
 from bridgehead.kubelet.nofollow import remove_tree
 from bridgehead.kubelet.runtimes.isolation import descriptor_paths, image_copies, mounting, overlays, tree_copy
@@ -252,7 +253,8 @@ class RootBuilder:
         """Make a directory that shows the files of an image, read-only: its layers belong to all containers."""
         shown = f"{self._base}/image-{number}"
         os.mkdir(shown, 0o755)
-        if len(layers) > 1 and self._copies_images:
+        # A layer alone needs no overlay, but without one its whiteouts would be seen: devices, or empty files.
+        if self._copies_images if len(layers) > 1 else whiteouts.are_present(layers[0]):
             image_copies.show_copy(layers, f"{self._copies}/image-{number}", shown)
             syscalls.set_mount_attributes(shown, syscalls.MOUNT_ATTR_RDONLY)
         elif len(layers) > 1:
