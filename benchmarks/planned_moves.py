@@ -58,7 +58,8 @@ def run() -> list[Table]:
             call(BRIDGEHEAD, "down", *lab.options)
     note = (
         f"3 nodes. {_LANES} lanes connect, ask and close without pause; a move is repeated until there are"
-        f" {CONNECTIONS} connections."
+        f" {CONNECTIONS} connections. By BGP with graceful restart: when its next hops change, the router gives some of the"
+        " connections that are open at that moment to other nodes, whose pods reset them."
     )
     return [
         Table("Planned moves", ("what, policy, announced by", "moves", "connections", "lost", "over 0.5 s"), rows, note)
@@ -84,7 +85,7 @@ spec: {addresses: [10.9.0.0/24], avoidBuggyIPs: true}
 apiVersion: metallb.io/v1beta2
 kind: BGPPeer
 metadata: {name: router, namespace: metallb-system}
-spec: {myASN: 64512, peerASN: 64513, peerAddress: 10.0.0.1}
+spec: {myASN: 64512, peerASN: 64513, peerAddress: 10.0.0.1, enableGracefulRestart: true}
 ---
 apiVersion: metallb.io/v1beta1
 kind: BGPAdvertisement
