@@ -194,14 +194,28 @@ def test_a_server_has_one_origin(one: str, other: str, expected: bool) -> None:
 
 
 @pytest.mark.parametrize(
-    ("client", "clients"), [('"both.pem"', ("CK",)), ('["both.pem", "me.crt"]', ("CK", "C")), ("[]", ())]
+    ("client", "clients"),
+    [('"both.pem"', ("CK",)), ('["both.pem", "me.crt"]', ("CK", "C")), ("[]", ()), ('""', ())],
 )
 def test_client_certificates_are_one_file_or_more(client: str, clients: tuple[str, ...]) -> None:
     server, *_ = parse_hosts(f'[host."https://x"]\nclient = {client}', "x", {"both.pem": "CK", "me.crt": "C"})
     assert server.clients == clients
 
 
-@pytest.mark.parametrize("text", ["server = ", 'host = "x"', 'server = "ftp://x"', '[host."https://"]'])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "server = ",
+        'host = "x"',
+        'server = "ftp://x"',
+        '[host."https://"]',
+        '[host."http://["]',
+        '[host."https://x"]\nskip_verify = "false"',  # a text would be true
+        '[host."https://x"]\ncapabilities = "pull"',
+        'server = "https://x"\nheader = 1',
+        "client = 1",
+    ],
+)
 def test_other_files_are_no_hosts_file(text: str) -> None:
     with pytest.raises(BadHosts):
         parse_hosts(text, "docker.io", {})
