@@ -209,6 +209,10 @@ async def test_a_rule_for_its_exit_code_restarts_all_containers(world):
     assert counts(again) == {"app": 1, "other": 1}
     assert again.status.init_container_statuses[0].restart_count == 1
     assert again.status.pod_ip == first.status.pod_ip
+    assert world.runtime.signals == [("other", signal.SIGTERM)]
+    # No container runs any more that was restarted, so the restart is over.
+    [restarting] = [one for one in again.status.conditions if one.type == "AllContainersRestarting"]
+    assert restarting.status == "False"
     for status in again.status.container_statuses:
         last = status.last_state.terminated
         assert (last.reason, last.exit_code) == ("RestartingAllContainers", 137)

@@ -28,11 +28,13 @@ from bridgehead.objects.core import (
 from bridgehead.objects.meta import Condition, find_condition
 from bridgehead.objects.times import format_time
 
-from .actions import has_begun, has_failed_init, is_restarted
-from .status_patch import RESIZE_CONDITIONS
+from .actions import has_begun, has_failed_init, is_restarted, may_restart_all, restarting_all
+from .status_patch import ALL_RESTARTING, RESIZE_CONDITIONS
 
-# The reason of a pod that its node evicts.
-EVICTED = "Evicted"
+# Reasons of pods that their node ends: for their use of local storage, and for a critical pod.
+EVICTED, PREEMPTED = "Evicted", "Preempting"
+# Reasons of conditions of a pod that has ended, by its phase.
+_END_REASONS = {"Succeeded": "PodCompleted", "Failed": "PodFailed"}
 
 
 class PodView(msgspec.Struct, frozen=True, kw_only=True):
@@ -215,9 +217,21 @@ def _conditions(pod: Pod, view: PodView, phase: str, statuses: tuple[ContainerSt
         conditions.append(Condition(type="PodScheduled", status="True"))
     return conditions
 
+    if may_restart_all(pod.spec):
+        conditions.append(_all_restarting(pod.spec, view, phase))
 
 def _truth(value: bool) -> str:
     return "True" if value else "False"
+def _all_restarting(spec: PodSpec, view: PodView, phase: str) -> Condition:
+    """True from the exit that restarts all containers until they have ended. Source: KEP-5532."""
+    if phase in _END_REASONS:
+        return Condition(type=ALL_RESTARTING, status="False", reason=_END_REASONS[phase])
+    if not restarting_all(spec, view.runs):
+        return Condition(type=ALL_RESTARTING, status="False")
+    message = "container exited with restart policy rule"
+    return Condition(type=ALL_RESTARTING, status="True", reason="RestartAllContainersStarted", message=message)
+
+
 
 
 def _initialized(spec: PodSpec, view: PodView, phase: str) -> Condition:
@@ -242,10 +256,8 @@ def _has_initialized(container: Container, view: PodView) -> bool:
 def _containers_ready(
     type: str, spec: PodSpec, view: PodView, phase: str, statuses: tuple[ContainerStatus, ...]
 ) -> Condition:
-    if phase == "Succeeded":
-        return Condition(type=type, status="False", reason="PodCompleted")
-    if phase == "Failed":
-        return Condition(type=type, status="False", reason="PodFailed")
+    if phase in _END_REASONS:
+        return Condition(type=type, status="False", reason=_END_REASONS[phase])
     unready = [
         c.name for c in spec.init_containers if c.is_sidecar and not (c.name in view.started and c.name in view.ready)
     ]

@@ -253,6 +253,7 @@ class PodWorker:
             has_sandbox=self._context.sandbox is not None,
             started=self.containers.is_started,
             not_before=self.containers.not_before,
+            self._reporter.publish(self._sync_status)
             now=now,
         )
 
