@@ -99,11 +99,13 @@ def pod_status(pod: Pod, view: PodView, now: float) -> PodStatus:
 
 
 def _disruption(view: PodView) -> tuple[Condition, ...]:
-    """The condition of an evicted pod, which a Job's failure policy may ignore."""
-    if view.failure is None or view.failure[0] != EVICTED:
+    """The condition of a pod that its node ends, which a Job's failure policy may ignore."""
+    if view.failure is None or view.failure[0] not in (EVICTED, PREEMPTED):
         return ()
-    reason, message = "TerminationByKubelet", view.failure[1]
-    return (Condition(type="DisruptionTarget", status="True", reason=reason, message=message),)
+    reason, message = view.failure
+    if reason == PREEMPTED:
+        message = "Pod was preempted by Kubelet to accommodate a critical pod."
+    return (Condition(type="DisruptionTarget", status="True", reason="TerminationByKubelet", message=message),)
 
 
 # --- Containers ------------------------------------------------------------------------------------------
@@ -215,13 +217,11 @@ def _conditions(pod: Pod, view: PodView, phase: str, statuses: tuple[ContainerSt
     ]
     if find_condition(pod.status.conditions, "PodScheduled") is None:
         conditions.append(Condition(type="PodScheduled", status="True"))
-    return conditions
-
     if may_restart_all(pod.spec):
         conditions.append(_all_restarting(pod.spec, view, phase))
+    return conditions
 
-def _truth(value: bool) -> str:
-    return "True" if value else "False"
+
 def _all_restarting(spec: PodSpec, view: PodView, phase: str) -> Condition:
     """True from the exit that restarts all containers until they have ended. Source: KEP-5532."""
     if phase in _END_REASONS:
@@ -232,6 +232,8 @@ def _all_restarting(spec: PodSpec, view: PodView, phase: str) -> Condition:
     return Condition(type=ALL_RESTARTING, status="True", reason="RestartAllContainersStarted", message=message)
 
 
+def _truth(value: bool) -> str:
+    return "True" if value else "False"
 
 
 def _initialized(spec: PodSpec, view: PodView, phase: str) -> Condition:
