@@ -34,7 +34,7 @@ from ..workloads.pod_control import BURST, PodControl, is_namespace_terminating,
 from ..workloads.ranking import choose_victims
 from .job_pods import pod_template
 from .progress import TRACKING_FINALIZER, Progress, count_pods, is_tracked, missing_indexes
-from .verdicts import Verdict, backoff_in, deadline_in, expiry_in, judge, wanted_active
+from .verdicts import Verdict, backoff_in, deadline_in, expiry_in, indexes_in_time, judge, wanted_active
 
 WORKERS: Final = 5
 _RELEASE = {"metadata": {"$deleteFromPrimitiveList/finalizers": [TRACKING_FINALIZER]}}
@@ -158,17 +158,23 @@ class JobController:
             missing -= len(progress.terminating)
         if missing <= 0:
             return None, None
-        if wait := backoff_in(progress, now):
-            return None, wait
-        return await self._create(job, progress, min(missing, BURST)), None
+        indexes, wait = self._choose_indexes(job, progress, min(missing, BURST), now)
+        return await self._create(job, progress, indexes) if indexes else None, wait or None
 
-    async def _create(self, job: Job, progress: Progress, count: int) -> ClientError | None:
-        indexes: Sequence[int | None] = [None] * count
-        if job.spec.is_indexed:
-            holders = progress.active
-            if job.spec.pod_replacement_policy == "Failed":
-                holders = [*holders, *progress.terminating]
-            indexes = missing_indexes(job, progress, holders, count)
+    @staticmethod
+    def _choose_indexes(job: Job, progress: Progress, count: int, now: float) -> tuple[Sequence[int | None], float]:
+        """Return the indexes of the pods to create now (None for a pod without one), and the seconds until others."""
+        if job.spec.backoff_limit_per_index is None and (wait := backoff_in(progress, now)):
+            return [], wait
+        if not job.spec.is_indexed:
+            return [None] * count, 0.0
+        holders = progress.active
+        if job.spec.pod_replacement_policy == "Failed":
+            holders = [*holders, *progress.terminating]
+        indexes = missing_indexes(job, progress, holders, count)
+        return (indexes, 0.0) if job.spec.backoff_limit_per_index is None else indexes_in_time(indexes, progress, now)
+
+    async def _create(self, job: Job, progress: Progress, indexes: Sequence[int | None]) -> ClientError | None:
         self._expectations.expect(job.key, creations=len(indexes))
 
         async def create(number: int) -> None:

@@ -85,7 +85,7 @@ def count_pods(job: Job, pods: Sequence[Pod]) -> Progress:
         uid, phase = pod.metadata.uid, pod.status.phase
         has_failed = phase == "Failed" or (pod.is_terminating and phase != "Succeeded" and not only_failed)
         if phase == "Succeeded":
-            last_success = max(last_success, _end_of(pod))
+            last_success = max(last_success, end_of(pod))
             if not is_tracked(pod):
                 continue
             progress.to_release.append(pod)
@@ -104,7 +104,7 @@ def count_pods(job: Job, pods: Sequence[Pod]) -> Progress:
             if match.action == "FailJob":
                 progress.failed_job_message = progress.failed_job_message or match.message
             if match.action != "Ignore":
-                failure_times.append(_end_of(pod))
+                failure_times.append(end_of(pod))
             index = index_of(pod)
             if spec.backoff_limit_per_index is not None and index is not None:
                 progress.failures_by_index.setdefault(index, []).append(pod)
@@ -145,7 +145,7 @@ def _restarts(pod: Pod) -> int:
     return sum(status.restart_count for status in statuses)
 
 
-def _end_of(pod: Pod) -> float:
+def end_of(pod: Pod) -> float:
     """Return when the pod's last container ended, in epoch seconds; else when its deletion began, or its creation."""
     ends = [
         status.state.terminated.finished_at
