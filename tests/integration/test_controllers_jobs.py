@@ -129,10 +129,12 @@ async def test_each_pod_counts_once():
 
 async def test_a_job_that_fails_too_often():
     async with running() as cluster:
-        await create(cluster, backoffLimit=0)
-        await cluster.run_out(1, "Failed", 3)
+        await create(cluster, backoffLimit=0, completions=2, parallelism=2)
+        first, _ = await cluster.until(lambda: len(cluster.pods()) == 2 and cluster.pods())
+        await cluster.end(first, "Failed", 3)
         await cluster.until(lambda: cluster.is_met("Failed"))
-        assert (cluster.job().status.failed, cluster.job().status.conditions[-1].reason) == (1, "BackoffLimitExceeded")
+        # The other pod, which the controller has deleted, has failed, too.
+        assert (cluster.job().status.failed, cluster.job().status.conditions[-1].reason) == (2, "BackoffLimitExceeded")
         await cluster.until(lambda: "Job has reached the specified backoff limit" in cluster.messages())
 
 

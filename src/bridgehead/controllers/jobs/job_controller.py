@@ -33,7 +33,7 @@ from ..workloads.owned import OwnedIndex
 from ..workloads.pod_control import BURST, PodControl, is_namespace_terminating, slow_start
 from ..workloads.ranking import choose_victims
 from .job_pods import pod_template
-from .progress import TRACKING_FINALIZER, Progress, count_pods, is_tracked, missing_indexes
+from .progress import FAILURE_TARGET, TRACKING_FINALIZER, Progress, count_pods, is_tracked, missing_indexes
 from .verdicts import Verdict, backoff_in, deadline_in, expiry_in, indexes_in_time, judge, wanted_active
 
 WORKERS: Final = 5
@@ -126,7 +126,8 @@ class JobController:
         failure: ClientError | None = None
         wait: float | None = None
         if verdict is not None or (job.spec.suspend and may_act):
-            failure = await self._delete(job, progress.active)
+            is_failing = verdict is not None and verdict.type == FAILURE_TARGET
+            failure = await self._delete(job, progress.active, are_failures=is_failing)
             progress.terminating += progress.active if failure is None else []
             progress.active, progress.ready = [], 0
         elif may_act and job.metadata.deletion_timestamp is None:
@@ -187,10 +188,11 @@ class JobController:
         self._expectations.created(job.key, len(indexes) - successes)
         return None if failure is not None and is_namespace_terminating(failure) else failure
 
-    async def _delete(self, job: Job, pods: Iterable[Pod]) -> ClientError | None:
-        """Delete pods that are not to count: their finalizer goes first."""
+    async def _delete(self, job: Job, pods: Iterable[Pod], *, are_failures: bool = False) -> ClientError | None:
+        """Delete pods, and take their finalizer first unless they are to count as failures."""
         victims = list(pods)[:BURST]
-        await self._release(victims)
+        if not are_failures:
+            await self._release(victims)
         self._expectations.expect(job.key, deletions=[pod.metadata.uid for pod in victims])
         return await self._control.delete_all(
             job, victims, lambda pod: self._expectations.deleted(job.key, pod.metadata.uid)

@@ -16,11 +16,13 @@ from dataclasses import dataclass, field
 from bridgehead.objects.batch import Job, UncountedTerminatedPods
 from bridgehead.objects.core import Pod
 from bridgehead.objects.indexes import known_indexes
+from bridgehead.objects.meta import is_condition_true
 from bridgehead.objects.times import parse_time
 
 from .failure_policy import match_failure
 
 TRACKING_FINALIZER = "batch.kubernetes.io/job-tracking"
+FAILURE_TARGET = "FailureTarget"  # the condition of a Job that is about to fail
 INDEX = "batch.kubernetes.io/job-completion-index"
 FAILURE_COUNT = "batch.kubernetes.io/job-index-failure-count"
 IGNORED_FAILURE_COUNT = "batch.kubernetes.io/job-index-ignored-failure-count"
@@ -78,7 +80,8 @@ def count_pods(job: Job, pods: Sequence[Pod]) -> Progress:
     progress.failed += sum(uid not in tracked for uid in before.failed)
     succeeded = [uid for uid in before.succeeded if uid in tracked]
     failed = [uid for uid in before.failed if uid in tracked]
-    only_failed = spec.pod_replacement_policy == "Failed"
+    # Of a Job that fails, each pod that is deleted has failed, too.
+    only_failed = spec.pod_replacement_policy == "Failed" and not is_condition_true(status.conditions, FAILURE_TARGET)
     last_success = 0.0
     failure_times: list[float] = []
     for pod in pods:

@@ -14,7 +14,7 @@ from bridgehead.objects.indexes import known_indexes
 from bridgehead.objects.meta import find_condition
 from bridgehead.objects.times import parse_time
 
-from .progress import IGNORED_FAILURE_COUNT, Progress, end_of, failure_count
+from .progress import FAILURE_TARGET, IGNORED_FAILURE_COUNT, Progress, end_of, failure_count
 
 FIRST_BACKOFF_SECONDS = 10.0
 LONGEST_BACKOFF_SECONDS = 600.0
@@ -30,7 +30,7 @@ class Verdict(NamedTuple):
 
 def judge(job: Job, progress: Progress, now: float) -> Verdict | None:
     """Return the verdict; None while the Job goes on. A verdict that the status has already stays."""
-    for kind in ("FailureTarget", "SuccessCriteriaMet"):
+    for kind in (FAILURE_TARGET, "SuccessCriteriaMet"):
         condition = find_condition(job.status.conditions, kind)
         if condition is not None and condition.status == "True":
             return Verdict(kind, condition.reason, condition.message)
@@ -39,7 +39,7 @@ def judge(job: Job, progress: Progress, now: float) -> Verdict | None:
 
 def _failure(job: Job, progress: Progress, now: float) -> Verdict | None:
     def failed(reason: str, message: str) -> Verdict:
-        return Verdict("FailureTarget", reason, message)
+        return Verdict(FAILURE_TARGET, reason, message)
 
     spec = job.spec
     if progress.failed_job_message:

@@ -98,6 +98,8 @@ def test_a_pod_is_counted_once_through_three_writes():
 def test_a_terminating_pod_counts_as_failed_unless_only_failed_ones_are_replaced():
     terminating = pod("a", terminating=True)
     assert count_pods(job(), [terminating]).all_failed == 1
+    failing = {"conditions": [{"type": "FailureTarget", "status": "True"}]}
+    assert count_pods(job(failing, podReplacementPolicy="Failed"), [terminating]).uncounted.failed == ("a",)
     progress = count_pods(job(podReplacementPolicy="Failed"), [terminating])
     assert (progress.all_failed, len(progress.terminating)) == (0, 1)
     # The controller takes the finalizer of pods that it deletes itself.
