@@ -65,10 +65,14 @@ class PodView(msgspec.Struct, frozen=True, kw_only=True):
 
 def pod_status(pod: Pod, view: PodView, now: float) -> PodStatus:
     """Return the status at `now`. The previous status (`pod.status`) provides the start time and transition times."""
-    # Containers of a rejected pod have no status, so that `kubectl get` shows the reason of the rejection.
+    # Containers of a rejected pod have no status, so that `kubectl get` shows the reason of the rejection; also after a
+    # restart of the kubelet, which sees only that the pod has failed.
+    is_rejected = view.is_rejected or (
+        pod.status.phase == "Failed" and not pod.status.container_statuses and not view.runs
+    )
     spec = (
         msgspec.structs.replace(pod.spec, init_containers=(), containers=(), ephemeral_containers=())
-        if view.is_rejected
+        if is_rejected
         else pod.spec
     )
     init_statuses = tuple(_container_status(pod, c, view, is_init=True) for c in spec.init_containers)

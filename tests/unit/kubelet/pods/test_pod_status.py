@@ -128,6 +128,9 @@ def test_a_rejected_pod_has_no_container_statuses():
     status = pod_status(pod(init=(Container(name="i"),)), rejected, NOW)
     assert (status.phase, status.reason, status.message) == ("Failed", "AppArmor", "Pod was rejected: no")
     assert status.container_statuses == status.init_container_statuses == ()
+    known = msgspec.structs.replace(pod(), status=status)
+    after_restart = pod_status(known, view({}, is_over=True), NOW)
+    assert (after_restart.phase, after_restart.reason, after_restart.container_statuses) == ("Failed", "AppArmor", ())
 
 
 def test_a_pod_ended_by_the_kubelet_has_reason_and_message():
