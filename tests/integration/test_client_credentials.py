@@ -16,7 +16,7 @@ import pytest
 from aiohttp import web
 
 from bridgehead.apiserver.http.server import server_context
-from bridgehead.client import ApiClient, ClientConfig, load_kubeconfig, plugin_process
+from bridgehead.client import ApiClient, ClientConfig, load_kubeconfig, plugin_process, transport
 from bridgehead.client.errors import CredentialsFailed, Unauthorized
 from bridgehead.client.exec_plugin import ExecPlugin
 from bridgehead.client.kubeconfig import Impersonation
@@ -180,6 +180,17 @@ async def test_a_missing_plugin_shows_how_to_install_it():
     async with ApiClient(ClientConfig("http://127.0.0.1:1", exec_plugin=missing)) as client:
         with pytest.raises(CredentialsFailed, match=r"'no-such-plugin': not found. Install it from a."):
             await client.get(PODS, "a", "d")
+
+
+async def test_later_requests_do_not_wait_for_a_first_one_without_credentials(
+    plugin: Plugin, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(transport, "CONNECT_SECONDS", 600.0)
+    config = ClientConfig("http://127.0.0.1:1", exec_plugin=plugin.entry("exit 3"))
+    async with ApiClient(config) as client, asyncio.timeout(60):
+        for _ in range(2):
+            with pytest.raises(CredentialsFailed):
+                await client.get(PODS, "a", "d")
 
 
 async def test_a_plugin_that_needs_a_person_is_refused_without_a_terminal(

@@ -157,6 +157,7 @@ class Transport:
         """
         if self._session is None:
             raise RuntimeError("the API client is used outside of its `async with`")
+        credentials = await self._credentials.get()
         if self._is_first_request:
             self._is_first_request = False
         else:
@@ -164,7 +165,6 @@ class Transport:
                 async with asyncio.timeout(CONNECT_SECONDS):
                     await self._has_connected.wait()
         url = URL(f"{self._config.server}{path}{'?' + urlencode(params) if params else ''}", encoded=True)
-        credentials = await self._credentials.get()
         headers = self._headers.copy()
         if body is not None:
             headers.append(("Content-Type", content_type))
