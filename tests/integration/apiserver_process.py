@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 import functools
 import http.client
@@ -13,6 +14,7 @@ import ssl
 import subprocess
 import urllib.error
 import urllib.request
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -202,6 +204,16 @@ class ServerProcess:
         self._held.close()
         if self._process is not None:
             self.stop(signal.SIGKILL)
+
+    @contextlib.contextmanager
+    def running(self) -> Iterator[ServerProcess]:
+        """Serve new clients, who have a kubeconfig, during the block; then end without an error."""
+        with contextlib.closing(self):
+            write_files(self.directory)
+            self.start()
+            self.write_kubeconfig()
+            yield self
+            assert self.stop() == 0
 
     def write_kubeconfig(self) -> None:
         here = self.directory

@@ -2,29 +2,17 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from .apiserver_process import ServerProcess, write_files
+from .apiserver_process import ServerProcess
 
 pytestmark = [pytest.mark.integration, pytest.mark.needs("kubectl")]
 
 _MANIFESTS = Path(__file__).with_name("add_ons")
-
-
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
-    with contextlib.closing(ServerProcess(tmp_path_factory.mktemp("apiserver"))) as server:
-        write_files(server.directory)
-        server.start()
-        server.write_kubeconfig()
-        yield server
-        assert server.stop() == 0
 
 
 def kubectl(server: ServerProcess, *arguments: object) -> list[str]:

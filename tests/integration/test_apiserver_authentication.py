@@ -43,13 +43,9 @@ CONTROLLERS = (
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
-    with contextlib.closing(ServerProcess(tmp_path_factory.mktemp("authentication"))) as server:
-        write_files(server.directory)
-        server.options["service-account-issuer"] = ISSUER
-        server.start()
-        server.write_kubeconfig()
+    options = {"service-account-issuer": ISSUER}
+    with ServerProcess(tmp_path_factory.mktemp("authentication"), options=options).running() as server:
         yield server
-        assert server.stop() == 0
 
 
 @pytest.fixture

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import signal
@@ -19,7 +18,7 @@ import yaml
 from kubernetes import client, dynamic, watch
 from kubernetes.client.exceptions import ApiException
 
-from .apiserver_process import DEADLINE, ServerProcess, write_files
+from .apiserver_process import DEADLINE, ServerProcess
 from .webhook_server import respond, webhook_server_thread
 
 pytestmark = [pytest.mark.integration, pytest.mark.needs("kubectl")]
@@ -137,23 +136,8 @@ spec: {addresses: [192.0.2.0/24], replicas: 1}
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
     directory = tmp_path_factory.mktemp("apiserver")
-    with contextlib.closing(ServerProcess(directory, f"sqlite://{directory}/state.db")) as server:
-        write_files(server.directory)
-        server.start()
-        server.write_kubeconfig()
+    with ServerProcess(directory, f"sqlite://{directory}/state.db").running() as server:
         yield server
-        assert server.stop() == 0
-
-
-@pytest.fixture
-def api(server) -> Iterator[client.ApiClient]:
-    configuration = client.Configuration()
-    configuration.host = server.url
-    configuration.ssl_ca_cert = str(server.directory / "ca.crt")
-    configuration.cert_file = str(server.directory / "admin.crt")
-    configuration.key_file = str(server.directory / "admin.key")
-    with client.ApiClient(configuration) as api:
-        yield api
 
 
 def run(server: ServerProcess, *arguments: str, stdin: str = "") -> str:

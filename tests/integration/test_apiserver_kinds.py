@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import time
-from collections.abc import Iterator
 
 import pytest
 import yaml
 
-from .apiserver_process import DEADLINE, ServerProcess, write_files
+from .apiserver_process import DEADLINE
 
 pytestmark = [pytest.mark.integration, pytest.mark.needs("kubectl")]
 
@@ -149,16 +147,6 @@ KINDS = {
         "Limited",
     ),
 }
-
-
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
-    with contextlib.closing(ServerProcess(tmp_path_factory.mktemp("apiserver"))) as server:
-        write_files(server.directory)
-        server.start()
-        server.write_kubeconfig()
-        yield server
-        assert server.stop() == 0
 
 
 def run(server, *arguments: str, stdin: str = "") -> str:

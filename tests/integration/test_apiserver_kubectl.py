@@ -2,30 +2,18 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import re
 import subprocess
-from collections.abc import Iterator
 
 import pytest
 
-from .apiserver_process import DEADLINE, DEPLOYMENT, ServerProcess, write_files
+from .apiserver_process import DEADLINE, DEPLOYMENT
 
 pytestmark = [
     pytest.mark.integration,
     pytest.mark.needs("kubectl"),
 ]
-
-
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
-    with contextlib.closing(ServerProcess(tmp_path_factory.mktemp("apiserver"))) as server:
-        write_files(server.directory)
-        server.start()
-        server.write_kubeconfig()
-        yield server
-        assert server.stop() == 0
 
 
 @pytest.fixture

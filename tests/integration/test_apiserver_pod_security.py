@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Iterator
-
 import pytest
 
-from .apiserver_process import DEPLOYMENT, ServerProcess, write_files
+from .apiserver_process import DEPLOYMENT
 
 pytestmark = [pytest.mark.integration, pytest.mark.needs("kubectl")]
 
@@ -18,16 +15,6 @@ kind: Pod
 metadata: {name: p}
 spec: {hostNetwork: true, containers: [{name: a, image: b}]}
 """
-
-
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
-    with contextlib.closing(ServerProcess(tmp_path_factory.mktemp("podsecurity"))) as server:
-        write_files(server.directory)
-        server.start()
-        server.write_kubeconfig()
-        yield server
-        assert server.stop() == 0
 
 
 def test_levels_are_enforced_and_warned_about(server):

@@ -2,12 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Iterator
-
 import pytest
-
-from .apiserver_process import ServerProcess, write_files
 
 pytestmark = [pytest.mark.integration, pytest.mark.needs("kubectl")]
 
@@ -70,16 +65,6 @@ kind: ConfigMap
 metadata: {name: limits, namespace: default}
 data: {maxReplicas: "3"}
 """
-
-
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
-    with contextlib.closing(ServerProcess(tmp_path_factory.mktemp("apiserver"))) as server:
-        write_files(server.directory)
-        server.start()
-        server.write_kubeconfig()
-        yield server
-        assert server.stop() == 0
 
 
 def test_policies_refuse_warn_and_change(server):

@@ -22,29 +22,14 @@ from lightkube.models.meta_v1 import ObjectMeta
 from lightkube.resources.apps_v1 import Deployment
 from lightkube.resources.core_v1 import ConfigMap
 
-from .apiserver_process import DEADLINE, DEPLOYMENT, ServerProcess, write_files
+from .apiserver_process import DEADLINE, DEPLOYMENT, ServerProcess
 
 pytestmark = pytest.mark.integration
 
 
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
-    with contextlib.closing(ServerProcess(tmp_path_factory.mktemp("apiserver"))) as server:
-        write_files(server.directory)
-        server.start()
-        server.write_kubeconfig()
-        yield server
-        assert server.stop() == 0
-
-
 @pytest.fixture
-def core(server: ServerProcess) -> Iterator[client.CoreV1Api]:
-    configuration = client.Configuration(host=server.url)
-    configuration.ssl_ca_cert = str(server.directory / "ca.crt")
-    configuration.cert_file = str(server.directory / "admin.crt")
-    configuration.key_file = str(server.directory / "admin.key")
-    with client.ApiClient(configuration) as api:
-        yield client.CoreV1Api(api)
+def core(api: client.ApiClient) -> client.CoreV1Api:
+    return client.CoreV1Api(api)
 
 
 def config_map(name: str, **data: str) -> client.V1ConfigMap:

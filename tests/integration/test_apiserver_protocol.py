@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
 import gzip
 import json
 import subprocess
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -19,7 +17,7 @@ from bridgehead.apiserver.bodies.protobuf import decode_envelope_untrusted, deco
 from bridgehead.apiserver.bodies.protobuf.decoding import split_untrusted
 from bridgehead.apiserver.bodies.schema import LazyDefinitions, Schema
 
-from .apiserver_process import DEADLINE, DEPLOYMENT, ServerProcess, write_files
+from .apiserver_process import DEADLINE, DEPLOYMENT, ServerProcess
 
 pytestmark = [pytest.mark.integration, pytest.mark.needs("kubectl")]
 
@@ -45,27 +43,6 @@ kind: Secret
 metadata: {{name: s}}
 data: {{token: AP8=}}
 """
-
-
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
-    with contextlib.closing(ServerProcess(tmp_path_factory.mktemp("apiserver"))) as server:
-        write_files(server.directory)
-        server.start()
-        server.write_kubeconfig()
-        yield server
-        assert server.stop() == 0
-
-
-@pytest.fixture
-def api(server) -> Iterator[client.ApiClient]:
-    configuration = client.Configuration()
-    configuration.host = server.url
-    configuration.ssl_ca_cert = str(server.directory / "ca.crt")
-    configuration.cert_file = str(server.directory / "admin.crt")
-    configuration.key_file = str(server.directory / "admin.key")
-    with client.ApiClient(configuration) as api:
-        yield api
 
 
 def fetch(server: ServerProcess, path: str, *, user: str = "admin", **headers: str) -> Any:

@@ -2,37 +2,13 @@
 
 from __future__ import annotations
 
-import contextlib
 import threading
-from collections.abc import Iterator
 
 import pytest
 from kubernetes import client, watch
 from kubernetes.client.exceptions import ApiException
 
-from .apiserver_process import ServerProcess, write_files
-
 pytestmark = pytest.mark.integration
-
-
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
-    with contextlib.closing(ServerProcess(tmp_path_factory.mktemp("apiserver"))) as server:
-        write_files(server.directory)
-        server.start()
-        yield server
-        assert server.stop() == 0
-
-
-@pytest.fixture
-def api(server) -> Iterator[client.ApiClient]:
-    configuration = client.Configuration()
-    configuration.host = server.url
-    configuration.ssl_ca_cert = str(server.directory / "ca.crt")
-    configuration.cert_file = str(server.directory / "admin.crt")
-    configuration.key_file = str(server.directory / "admin.key")
-    with client.ApiClient(configuration) as api:
-        yield api
 
 
 def service(name: str) -> client.V1Service:

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import kubernetes
 import pytest
 
-from .apiserver_process import ServerProcess, write_files
+from .apiserver_process import ServerProcess
 
 pytestmark = [pytest.mark.integration, pytest.mark.needs("kubectl")]
 
@@ -19,14 +19,10 @@ NAMESPACE = "rbac"
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
-    with contextlib.closing(ServerProcess(tmp_path_factory.mktemp("rbac"))) as server:
-        write_files(server.directory)
-        server.store = f"sqlite://{server.directory}/state.db"
-        server.start()
-        server.write_kubeconfig()
+    directory = tmp_path_factory.mktemp("rbac")
+    with ServerProcess(directory, f"sqlite://{directory}/state.db").running() as server:
         server.kubectl("create", "namespace", NAMESPACE)
         yield server
-        assert server.stop() == 0
 
 
 @pytest.fixture

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 from collections.abc import Iterator
 from typing import Any
@@ -10,7 +9,6 @@ from typing import Any
 import pytest
 import yaml
 
-from .apiserver_process import ServerProcess, write_files
 from .webhook_server import WebhookServer, allow, deny, patch, webhook_server_thread
 
 pytestmark = [pytest.mark.integration, pytest.mark.needs("kubectl")]
@@ -23,22 +21,17 @@ def hooks() -> Iterator[WebhookServer]:
 
 
 @pytest.fixture(scope="module")
-def k(tmp_path_factory, hooks):
+def k(server, hooks):
     """kubectl's output; a failure fails the test, `fails` expects one."""
-    with contextlib.closing(ServerProcess(tmp_path_factory.mktemp("apiserver"))) as server:
-        write_files(server.directory)
-        server.start()
-        server.write_kubeconfig()
 
-        def run(*arguments: str, stdin: Any = None, fails: bool = False) -> str:
-            text = stdin if isinstance(stdin, str) else "" if stdin is None else yaml.safe_dump(stdin)
-            result = server.kubectl(*arguments, stdin=text)
-            assert (result.returncode != 0) == fails, result.stderr
-            return result.stderr if fails else result.stdout
+    def run(*arguments: str, stdin: Any = None, fails: bool = False) -> str:
+        text = stdin if isinstance(stdin, str) else "" if stdin is None else yaml.safe_dump(stdin)
+        result = server.kubectl(*arguments, stdin=text)
+        assert (result.returncode != 0) == fails, result.stderr
+        return result.stderr if fails else result.stdout
 
-        run("create", "serviceaccount", "default")
-        yield run
-        assert server.stop() == 0
+    run("create", "serviceaccount", "default")
+    return run
 
 
 def configuration(kind: str, name: str, hooks: WebhookServer, **settings: Any) -> dict[str, Any]:
