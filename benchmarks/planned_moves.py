@@ -1,7 +1,7 @@
 """Planned moves of a load-balancer address in a lab, under a client that connects all the time: lost connections.
 
-By layer 2 one node has the address at a time. By BGP the router (BIRD, in the lab's own namespace, where the client is)
-spreads connections over all nodes, by addresses and ports.
+The client is behind a router, the lab's own namespace. By layer 2 one node has the address at a time. By BGP the router
+(BIRD) spreads connections over all nodes, by addresses and ports; what routers send themselves may be spread otherwise.
 """
 
 from __future__ import annotations
@@ -25,8 +25,25 @@ from .tables import Table
 CONNECTIONS = 10_000
 _LANES = 4
 _CLIENT = Path(__file__).with_name("connecting_client.py")
+_ROUTER_ADDRESS, _CLIENT_ADDRESS = "10.8.0.1", "10.8.0.2"
+# Tells its process id, waits for a line, and runs a command in a network namespace that has got an interface meanwhile.
+_BEHIND_ROUTER = f"""
+echo $$
+read -r _
+ip address add {_CLIENT_ADDRESS}/24 dev eth0
+ip link set eth0 up
+ip route add default via {_ROUTER_ADDRESS}
+exec "$@"
+"""
 _SETTLE_SECONDS = 2.0  # after a move, in which a connection could still be lost
 _PATIENCE_SECONDS = 120.0
+# Gives it the interface. A lab's own namespace routes nothing that comes from the nodes, but for this.
+_LINK_TO_CLIENT = f"""
+ip link add client type veth peer name eth0 netns "$1"
+ip address add {_ROUTER_ADDRESS}/24 dev client
+ip link set client up
+ip rule show | grep -q "to {_CLIENT_ADDRESS}" || ip rule add pref 50 to {_CLIENT_ADDRESS} lookup main
+"""
 
 
 def run() -> list[Table]:
@@ -41,7 +58,8 @@ def run() -> list[Table]:
             call(BRIDGEHEAD, "down", *lab.options)
     note = (
         f"3 nodes. {_LANES} lanes connect, ask and close without pause; a move is repeated until there are"
-        f" {CONNECTIONS} connections."
+        f" {CONNECTIONS} connections. By BGP with graceful restart: when its next hops change, the router gives"
+        " some of the connections that are open at that moment to other nodes, whose pods reset them."
     )
     return [
         Table("Planned moves", ("what, policy, announced by", "moves", "connections", "lost", "over 0.5 s"), rows, note)
@@ -67,7 +85,7 @@ spec: {addresses: [10.9.0.0/24], avoidBuggyIPs: true}
 apiVersion: metallb.io/v1beta2
 kind: BGPPeer
 metadata: {name: router, namespace: metallb-system}
-spec: {myASN: 64512, peerASN: 64513, peerAddress: 10.0.0.1}
+spec: {myASN: 64512, peerASN: 64513, peerAddress: 10.0.0.1, enableGracefulRestart: true}
 ---
 apiVersion: metallb.io/v1beta1
 kind: BGPAdvertisement
@@ -103,12 +121,16 @@ class _Lab:
     @contextlib.contextmanager
     def connecting(self, url: str) -> Iterator[Callable[[str], dict[str, Any]]]:
         """Run the client during the block. The yielded function ends a phase and returns its counts."""
-        command = self.inside(sys.executable, _CLIENT, url, _LANES)
+        client_command = (sys.executable, _CLIENT, url, _LANES)
+        command = self.inside("unshare", "--net", "sh", "-ec", _BEHIND_ROUTER, "sh", *client_command)
         pipe = subprocess.PIPE
         with subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True) as client:
             stdin, stdout = client.stdin, client.stdout
             if stdin is None or stdout is None:
                 raise RuntimeError("the client has no pipes")
+            link = self.inside("sh", "-ec", _LINK_TO_CLIENT, "sh", stdout.readline().strip())
+            subprocess.run(link, check=True)
+            print(file=stdin, flush=True)
 
             def end_phase(name: str) -> dict[str, Any]:
                 print(name, file=stdin, flush=True)

@@ -218,3 +218,6 @@ def test_an_address_without_endpoints_is_withdrawn(lab: Lab, ns: Namespace, poli
         return curl(lab, f"http://{address}/", "--max-time", "5").returncode == 7  # no host has the address
 
     eventually(is_silent)
+    eventually(lambda: "NotAnnounced" in events(ns, "web"))
+    shown = lab.command("balancer", "status").stdout
+    assert re.search(rf"^{re.escape(address)}\S* +{ns.name}/web +NoEndpoints +no node announces", shown, re.M), shown

@@ -15,7 +15,7 @@ import sys
 from collections.abc import Iterator
 
 MARKER = b"\xff" * 16
-OPEN, UPDATE, NOTIFICATION, KEEPALIVE = 1, 2, 3, 4
+OPEN, UPDATE, NOTIFICATION, KEEPALIVE, ROUTE_REFRESH = 1, 2, 3, 4, 5
 AS_NUMBER = 64513
 PATIENCE_SECONDS = 2
 PEERS = 4
@@ -64,6 +64,8 @@ def answers() -> list[list[bytes]]:
         [HANDSHAKE + update(b"", b"\x18\x0a\x00\x01")],
         [HANDSHAKE + message(NOTIFICATION, noise.randbytes(200))],
         [HANDSHAKE, *flood()],
+        [HANDSHAKE + open_message()],
+        [HANDSHAKE, *[message(ROUTE_REFRESH, b"\x00\x01\x00\x01") * 100] * 20],
         [HANDSHAKE + noise.randbytes(100_000)],
     ]
 

@@ -97,7 +97,8 @@ def test_w17_without_a_pool_the_service_waits_and_shows_the_reason(world: Balanc
     assert ":" in line[4]  # it works as NodePort meanwhile
     world.apply(POOL)
     world.eventually(lambda: world.addresses("web") == ["10.0.0.10"], "an address")
-    assert "conditions" not in world.service("web")["status"]
+    conditions = world.service("web")["status"].get("conditions", ())
+    assert "NoPool" not in {condition["reason"] for condition in conditions}
     world.delete(manifest, POOL)
 
 
@@ -127,6 +128,40 @@ def test_w18_metallbs_objects_of_the_tutorial(world: BalancerProcess) -> None:
     world.delete(manifest, ADVERTISEMENT)
     world.eventually(lambda: world.get(pool)["status"]["assignedIPv4"] == 0, "the address is free")
     world.delete(POOL)
+
+
+READY = """
+apiVersion: v1
+kind: Node
+metadata: {name: node1}
+---
+apiVersion: discovery.k8s.io/v1
+kind: EndpointSlice
+metadata: {name: quiet-1, labels: {kubernetes.io/service-name: quiet}}
+addressType: IPv4
+endpoints: [{addresses: [10.244.0.5], nodeName: node1, conditions: {ready: true}}]
+"""
+
+
+def test_w17_an_address_that_no_node_announces_has_its_reason(world: BalancerProcess) -> None:
+    manifest = service("quiet")
+    world.apply(POOL, manifest)
+    world.eventually(lambda: world.addresses("quiet") == ["10.0.0.10"], "an address")
+
+    def reasons() -> list[str]:
+        return [condition["reason"] for condition in world.service("quiet")["status"].get("conditions", ())]
+
+    world.eventually(lambda: reasons() == ["NoAdvertisement"], "no advertisement")
+    world.apply(ADVERTISEMENT)
+    world.eventually(lambda: reasons() == ["NoEndpoints"], "no endpoints")
+    why = "no node announces 10.0.0.10: the Service has no ready endpoint"
+    world.eventually(lambda: ("NotAnnounced", why) in world.events("quiet"), "an Event")
+    world.apply(READY)
+    world.eventually(lambda: reasons() == [], "the reason goes with the first endpoint")
+    assert world.addresses("quiet") == ["10.0.0.10"]
+    world.kubectl("label", "node", "node1", "node.kubernetes.io/exclude-from-external-load-balancers=")
+    world.eventually(lambda: reasons() == ["NoNode"], "no node")
+    world.delete(manifest, ADVERTISEMENT, POOL, READY)
 
 
 def test_w21_an_address_that_the_service_names(world: BalancerProcess) -> None:

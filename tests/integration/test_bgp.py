@@ -67,6 +67,10 @@ def test_routes_follow_services_over_all_nodes() -> None:
         for node in (node1, node2):
             node.update(given, {web.key: web}, web.key)
         eventually(lambda: bird.next_hops("10.1.0.10") == both(1, 2), "two next hops again")
+        # A router whose filters change asks for the routes again (RFC 2918).
+        marking = "import filter { bgp_community.add((64513, 9)); accept; }"
+        bird.reconfigure((KERNEL + bgp(1) + bgp(2)).replace("import all", marking))
+        eventually(lambda: "(64513,9)" in bird.ask("show", "route", "10.1.0.10/32", "all"), "the routes again")
         assert bird.established_since() == established  # no session was restarted for a route
 
         # A speaker that ends withdraws first; one that is killed leaves no session behind.
@@ -193,6 +197,14 @@ def test_peers_that_connect_themselves() -> None:
                 node.await_established("router", "second")
                 eventually(lambda bird=bird: bird.next_hops("10.1.0.10") == both(1), "the route")
             eventually(lambda: node.peers()["second"].status == "connecting", "the router is gone")
+        # Of two objects for one peer, one goes while the other comes; the process stays.
+        processes = node.processes()
+        with Bird(KERNEL + sessions) as bird:
+            node.await_established("router", "second")
+            node.update(configuration(replace(first, name="renamed"), second), {service.key: service})
+            node.await_established("renamed", "second")
+            eventually(lambda bird=bird: bird.next_hops("10.1.0.10") == both(1), "the route by the other object")
+        assert node.processes() == processes
 
 
 @in_namespace
@@ -234,6 +246,19 @@ def test_sessions_survive_a_router_and_an_exabgp_that_end() -> None:
         assert node.peers()["nowhere"].reason == "no route to 10.9.9.9"
         unanswered = ("no answer from 10.0.0.99:179", "cannot connect to 10.0.0.99:179: no route to host")
         eventually(lambda: node.peers()["silent"].reason in unanswered, "a router that does not answer")
+
+
+@in_namespace
+def test_a_node_whose_address_changes() -> None:
+    make_fabric(1)
+    service = publication("web", V4)
+    moved = bgp(1).replace("node1", "moved").replace(node_address(1), node_address(9))
+    with Bird(KERNEL + bgp(1) + moved) as bird, Node("node1") as node:
+        node.update(configuration(replace(PEER, hold_time=3, connect_time=1)), {service.key: service})
+        eventually(lambda: bird.next_hops("10.1.0.10") == both(1), "the route")
+        sh(f"ip -n node1 address delete {node_address(1)}/24 dev eth0")
+        sh(f"ip -n node1 address add {node_address(9)}/24 dev eth0")
+        eventually(lambda: bird.next_hops("10.1.0.10") == both(9), "the route to the new address")
 
 
 @in_namespace

@@ -6,8 +6,6 @@ import asyncio
 import contextlib
 import logging
 import socket
-import ssl
-from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -25,32 +23,10 @@ from bridgehead.objects.core import ConfigMap
 from bridgehead.objects.kinds import CONFIG_MAPS, PODS
 from bridgehead.objects.meta import ObjectKey, ObjectMeta
 
+from .answering import serving, status
 from .api_world import api_world, running, until, until_seen
 
 pytestmark = pytest.mark.integration
-
-Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
-
-
-@contextlib.asynccontextmanager
-async def serving(handler: Handler, context: ssl.SSLContext | None = None) -> AsyncIterator[ClientConfig]:
-    """A server that answers everything with `handler`, by TLS with a `context`."""
-    app = web.Application()
-    app.router.add_route("*", "/{path:.*}", handler)
-    runner = web.AppRunner(app, shutdown_timeout=0.1)
-    await runner.setup()
-    site = web.TCPSite(runner, "127.0.0.1", 0, ssl_context=context)
-    await site.start()
-    host, port = runner.addresses[0][:2]
-    try:
-        yield ClientConfig(server=f"{'https' if context else 'http'}://{host}:{port}")
-    finally:
-        await runner.cleanup()
-
-
-def status(code: int, reason: str, headers: dict[str, str] | None = None) -> web.Response:
-    body = {"kind": "Status", "status": "Failure", "code": code, "reason": reason, "message": reason}
-    return web.json_response(body, status=code, headers=headers)
 
 
 async def test_a_list_has_no_time_limit_while_data_arrives(monkeypatch: pytest.MonkeyPatch):
@@ -272,25 +248,6 @@ async def test_errors_in_a_watch_raise_typed_errors():
         for version in ("1", "2"):
             with pytest.raises(Gone):
                 await anext(client.watch(PODS, resource_version=version))
-
-
-async def test_a_token_file_is_read_again_when_its_token_is_refused(tmp_path: Path):
-    valid = "one"
-
-    async def handler(request: web.Request) -> web.Response:
-        if request.headers.get("Authorization") != f"Bearer {valid}":
-            return status(401, "Unauthorized")
-        return web.json_response({"metadata": {"name": "a"}})
-
-    file = tmp_path / "token"
-    file.write_text("one\n")
-    async with serving(handler) as plain:
-        config = ClientConfig(server=plain.server, token_file=file)
-        async with ApiClient(config) as client:
-            await client.get(PODS, "a", "d")
-            valid = "two"
-            file.write_text("two\n")
-            await client.get(PODS, "a", "d")
 
 
 async def test_connections_resume_the_tls_session_of_the_first_with_the_clients_certificate(tmp_path: Path):

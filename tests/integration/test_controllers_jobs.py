@@ -6,13 +6,14 @@ import contextlib
 from collections.abc import AsyncIterator, Callable
 from typing import Any
 
+import msgspec
 import pytest
 
 from bridgehead.client import ApiClient, EventRecorder, Informer
 from bridgehead.client.errors import NotFound
 from bridgehead.controllers.jobs.cronjob_controller import CronJobController
 from bridgehead.controllers.jobs.job_controller import JobController
-from bridgehead.controllers.jobs.progress import INDEX, TRACKING_FINALIZER
+from bridgehead.controllers.jobs.progress import INDEX, TRACKING_FINALIZER, index_of
 from bridgehead.controllers.shared import Informers
 from bridgehead.objects.batch import CronJob, Job, UncountedTerminatedPods
 from bridgehead.objects.core import Pod
@@ -57,8 +58,8 @@ class Cluster:
     def messages(self) -> list[str]:
         return [event.message for event in self.informers.get(EVENTS).items()]
 
-    async def end(self, pod: Pod, phase: str = "Succeeded", code: int = 0) -> None:
-        state = {"terminated": {"exitCode": code, "finishedAt": "2026-01-01T00:00:00Z"}}
+    async def end(self, pod: Pod, phase: str = "Succeeded", code: int = 0, time: str = "2026-01-01T00:00:00Z") -> None:
+        state = {"terminated": {"exitCode": code, "finishedAt": time}}
         statuses = [{"name": "c", "state": state, "image": "i", "imageID": "", "ready": False, "restartCount": 0}]
         patch = {"status": {"phase": phase, "containerStatuses": statuses}}
         await self.client.patch(PODS, pod.metadata.name, "default", patch, "strategic", "status")
@@ -131,10 +132,12 @@ async def test_each_pod_counts_once():
 
 async def test_a_job_that_fails_too_often():
     async with running() as cluster:
-        await create(cluster, backoffLimit=0)
-        await cluster.run_out(1, "Failed", 3)
+        await create(cluster, backoffLimit=0, completions=2, parallelism=2)
+        first, _ = await cluster.until(lambda: len(cluster.pods()) == 2 and cluster.pods())
+        await cluster.end(first, "Failed", 3)
         await cluster.until(lambda: cluster.is_met("Failed"))
-        assert (cluster.job().status.failed, cluster.job().status.conditions[-1].reason) == (1, "BackoffLimitExceeded")
+        # The other pod, which the controller has deleted, has failed, too.
+        assert (cluster.job().status.failed, cluster.job().status.conditions[-1].reason) == (2, "BackoffLimitExceeded")
         await cluster.until(lambda: "Job has reached the specified backoff limit" in cluster.messages())
 
 
@@ -148,6 +151,18 @@ async def test_each_index_runs_once():
         await cluster.run_out(3)
         await cluster.until(lambda: cluster.is_met("Complete"))
         assert cluster.job().status.completed_indexes == "0-2"
+
+
+async def test_a_failed_index_does_not_delay_the_others():
+    async with running() as cluster:
+        await create(cluster, completions=4, parallelism=2, completionMode="Indexed", backoffLimitPerIndex=5)
+        pods = {index_of(pod): pod for pod in await cluster.until(lambda: len(cluster.pods()) == 2 and cluster.pods())}
+        # The back-off begins with the end of the container: it lasts as long as the test.
+        await cluster.end(pods[0], "Failed", 3, "2099-01-01T00:00:00Z")
+        await cluster.end(pods[1])
+        known = {pod.metadata.uid for pod in pods.values()}
+        (third,) = await cluster.until(lambda: [pod for pod in cluster.pods() if pod.metadata.uid not in known])
+        assert index_of(third) == 2
 
 
 async def test_a_suspended_job_has_no_pods():
@@ -205,11 +220,23 @@ async def test_a_cron_job_creates_a_job_at_each_time():
             return found.status
 
         await cluster.until(lambda: status().last_schedule_time == "2030-01-01T00:00:00Z" and status().active)
+        manual = {
+            "metadata": {
+                "name": "manual",
+                "namespace": "default",
+                "ownerReferences": [msgspec.to_builtins(job.metadata.owner_references[0])],
+            },
+            "spec": spec(suspend=True),
+        }
+        await cluster.client.create(JOBS, manual)
+        unexpected = "Saw a job that the controller did not create or forgot: manual"
+        await cluster.until(lambda: unexpected in cluster.messages())
+        assert [reference.name for reference in status().active] == [job.metadata.name]
         now += 300
         await cluster.client.patch(CRON_JOBS, "report", "default", {"metadata": {"labels": {"poke": "1"}}})
         await cluster.until(lambda: any("prior execution is running" in text for text in cluster.messages()))
         await cluster.run_out(1)
-        await cluster.until(lambda: len(cluster.jobs()) == 2)
+        await cluster.until(lambda: len(cluster.jobs()) == 3)
         await cluster.until(lambda: any("Saw completed job: report-" in text for text in cluster.messages()))
         with contextlib.suppress(NotFound):
             await cluster.client.delete(CRON_JOBS, "report", "default")

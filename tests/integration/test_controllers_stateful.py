@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 from collections.abc import AsyncIterator, Callable
 from typing import Any
 
@@ -59,6 +60,7 @@ class Kubelet:
         self._client = client
         self._work: asyncio.Queue[Pod] = asyncio.Queue()
         self.is_broken: Callable[[Pod], bool] = lambda pod: False
+        self.failing_cleaners = 0  # how many pods that delete a directory are still to fail
         informers.get(PODS).on_change(lambda old, new: self._work.put_nowait(new) if new is not None else None)
 
     async def run(self) -> None:
@@ -70,9 +72,16 @@ class Kubelet:
                     await self._client.delete(PODS, meta.name, meta.namespace, grace_period_seconds=0)
                 elif pod.spec.node_name and pod.status.phase == "Pending" and not self.is_broken(pod):
                     conditions = [{"type": "Ready", "status": "True", "lastTransitionTime": NOW}]
-                    phase = "Succeeded" if VOLUME_LABEL in meta.labels else "Running"
+                    phase = self._clean() if VOLUME_LABEL in meta.labels else "Running"
                     status = {"phase": phase, "conditions": conditions, "podIP": "10.244.0.9"}
                     await self._client.patch(PODS, meta.name, meta.namespace, {"status": status}, "strategic", "status")
+
+    def _clean(self) -> str:
+        """Return the phase of a pod that deletes a directory."""
+        if not self.failing_cleaners:
+            return "Succeeded"
+        self.failing_cleaners -= 1
+        return "Failed"
 
 
 class Cluster:
@@ -148,7 +157,8 @@ async def running() -> AsyncIterator[Cluster]:
         controllers = [
             kind(client, informers, recorder)
             for kind in (
-                *(StatefulSetController, Scheduler, PersistentVolumeBinder, HostPathProvisioner),
+                *(StatefulSetController, Scheduler, PersistentVolumeBinder),
+                functools.partial(HostPathProvisioner, cleaner_wait=0.1),
                 *(ClaimProtectionController, VolumeProtectionController, EphemeralVolumeController, GarbageCollector),
             )
         ]
@@ -376,10 +386,13 @@ async def test_a_directory_is_made_where_the_pod_is() -> None:
         await client.patch(PERSISTENT_VOLUME_CLAIMS, "data", "default", {"spec": claim_spec("2Gi")})
         await cluster.until(lambda: cluster.claim().status.capacity == {"storage": "2Gi"})
         await cluster.until(lambda: cluster.volumes()[made.metadata.name].size == "2Gi")
+        cluster.kubelet.failing_cleaners = 1  # as on a node without room for the pod
         for name in ("user", "other"):
             await client.delete(PODS, name, "default")
         await client.delete(PERSISTENT_VOLUME_CLAIMS, "data", "default")
         await cluster.until(lambda: not cluster.volumes())
+        failed = "failed to delete the directory"
+        await cluster.until(lambda: any(failed in text for text in cluster.messages("PersistentVolume")))
         await cluster.until(
             lambda: cluster.informers.get(PODS).get(ObjectKey("kube-system", f"delete-{made.key}")) is None
         )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import json
 import os
 import socket
@@ -18,7 +19,7 @@ import pytest
 from bridgehead.images.errors import BadImage, PullFailed, Unreachable
 from bridgehead.images.references import Reference, parse_reference
 from bridgehead.images.registry.credentials import Credential
-from bridgehead.images.service import configuration, process, server, user_process
+from bridgehead.images.service import configuration, process, server, user_process, user_requests
 from bridgehead.images.service.client import SOCKET, PullerClient
 from bridgehead.images.service.configuration import PullerConfig
 from bridgehead.images.service.shared_blobs import SharedBlobs
@@ -168,6 +169,11 @@ def test_the_users_files_are_read_and_unusable_ones_left_out(tmp_path: Path, mon
         "_default": ["http://localhost:5001/v2"],
     }
     assert config.hosts["docker.io"][0].ca == "PEM"
+    # What the lab could put there to keep the reader waiting is not read.
+    (tmp_path / "registries" / "broken" / "hosts.toml").unlink()
+    os.mkfifo(tmp_path / "registries" / "broken" / "hosts.toml")
+    os.truncate(tmp_path / "registries" / "without-its-certificate" / "hosts.toml", 1 << 30)
+    assert sorted(configuration.read_config(tmp_path / "registries", []).hosts) == ["_default", "docker.io"]
     if os.geteuid() == 0:
         os.chown(tmp_path / "registries/docker.io/hosts.toml", 12345, 12345)
         assert list(configuration.read_config(tmp_path / "registries", []).hosts) == ["_default"]
@@ -233,6 +239,34 @@ async def beside_the_user(root: Path, blobs: Path, work: Callable[[ContentStore,
     assert (await asyncio.to_thread(os.waitpid, pid, 0))[1] == 0
 
 
+def test_without_processes_a_request_fails_and_the_next_is_answered(tmp_path: Path) -> None:
+    """The process with the user's rights must not end: the puller would have no configuration until the next `up`."""
+    pid = os.fork()
+    if pid == 0:
+        status = 1
+        try:
+            requests, user = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+            fork, refused = os.fork, []
+            puller = fork()
+            if puller == 0:
+                requests.close()  # so that the end of the other process is an answer
+                client = UserClient(user)
+                answers = [client.ask(user_requests.TrimBlobs()) for _ in range(2)]
+                os._exit(int(answers != [b"", b"0"]))
+
+            def fork_at_second() -> int:
+                if not refused:
+                    refused.append(True)
+                    raise BlockingIOError(errno.EAGAIN, "no process")
+                return fork()
+
+            os.fork = fork_at_second
+            status = user_process.serve(UserFiles(tmp_path, tmp_path / "blobs"), requests, puller)
+        finally:
+            os._exit(int(status != 0))
+    assert os.waitpid(pid, 0)[1] == 0
+
+
 @in_namespace
 async def test_labs_of_one_user_share_what_they_download() -> None:
     sh("ip link set lo up")
@@ -247,6 +281,21 @@ async def test_labs_of_one_user_share_what_they_download() -> None:
 
     def trim(_: ContentStore, shared: SharedBlobs) -> None:
         assert shared.trim() > 0
+
+    def collect(store: ContentStore, shared: SharedBlobs) -> None:
+        async def find_config(_: Reference) -> PullerConfig:
+            return PullerConfig()
+
+        async def ask() -> None:
+            with socket.socket(socket.AF_UNIX) as listener:
+                listener.bind(SOCKET)
+                listener.listen()
+                task = asyncio.create_task(server.serve(find_config, store, listener, is_offline=True, shared=shared))
+                assert (await PullerClient(Path()).collect(1, 0, 0, {})).freed > 0
+                task.cancel()
+                await asyncio.gather(task, return_exceptions=True)
+
+        asyncio.run(ask())
 
     async def pull(root: Path) -> Path:
         await beside_the_user(root, root.parent / "shared", pull_image)
@@ -269,4 +318,8 @@ async def test_labs_of_one_user_share_what_they_download() -> None:
             assert third.samefile(shared)
             third.unlink()
             await beside_the_user(base / "third", base / "shared", trim)
+            assert list((base / "shared").iterdir()) == []
+            # What a collection removes from the last lab that has it goes from the cache, too.
+            await pull(base / "fourth")
+            await beside_the_user(base / "fourth", base / "shared", collect)
             assert list((base / "shared").iterdir()) == []

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import fcntl
 import os
 import random
 import ssl
@@ -159,6 +161,36 @@ async def test_a_layer_that_is_not_what_the_configuration_promises_is_refused(
     assert not store.layer_path(BIG.diff_id).exists()
 
 
+async def test_blobs_that_a_crash_of_the_machine_damaged_are_downloaded_again(
+    store: ContentStore, transport: Transport, faulty: FaultyRegistry
+) -> None:
+    """Such a blob has the right size, and its layer was not unpacked yet: unpacked layers are on the disk."""
+    for blob in (IMAGE.blobs[0], BIG):
+        path = store.blob_path(blob.digest)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(bytes(len(blob.content)))
+    seen: list[tuple[int, int]] = []
+    puller = Puller(store, transport)
+    record = await puller.pull(
+        reference_of(f"{faulty.address}/app:1"), (), lambda progress: seen.append((progress.done, progress.total))
+    )
+    assert (store.layer_path(record.layers[1]) / "big").read_bytes() == NOISE
+    assert store.blob_path(BIG.digest).read_bytes() == BIG.content
+    assert seen[-1][0] == seen[-1][1]
+
+
+async def test_a_pull_waits_for_a_collection_and_stops_nothing_else(
+    store: ContentStore, transport: Transport, faulty: FaultyRegistry
+) -> None:
+    with store.locked(fcntl.LOCK_EX):
+        task = asyncio.create_task(pull(store, transport, f"{faulty.address}/app:1"))
+        for _ in range(10):
+            await asyncio.sleep(0)
+        assert not faulty.requests
+        assert not task.done()
+    assert len((await task).layers) == 2
+
+
 async def test_credentials_go_to_the_token_server_and_not_to_another_host(
     store: ContentStore, transport: Transport, faulty: FaultyRegistry
 ) -> None:
@@ -185,6 +217,32 @@ async def test_credentials_go_to_the_token_server_and_not_to_another_host(
         assert not any("Authorization" in headers for _, headers in elsewhere.headers)
         # One token for all layers.
         assert faulty.requests["GET /token"] <= 3
+
+
+async def test_a_server_that_blobs_are_redirected_to_gets_no_credentials_if_it_asks_for_them(
+    store: ContentStore, transport: Transport, faulty: FaultyRegistry
+) -> None:
+    elsewhere = FaultyRegistry()
+
+    async def redirect(request: web.Request, registry: FaultyRegistry) -> web.StreamResponse | None:
+        if request.headers.get("Authorization") != BASIC:
+            return web.Response(status=401, headers={"WWW-Authenticate": "Basic"})
+        if registries.is_blob(request):
+            return web.Response(status=307, headers={"Location": f"http://{elsewhere.address}{request.path}"})
+        return None
+
+    async def ask(request: web.Request, registry: FaultyRegistry) -> web.StreamResponse | None:
+        if request.path == "/token":
+            return web.json_response({"token": "abc"})
+        return web.Response(status=401, headers={"WWW-Authenticate": f'Bearer realm="http://{registry.address}/token"'})
+
+    faulty.faults, elsewhere.faults = [redirect], [ask]
+    async with elsewhere.serving():
+        with pytest.raises(Denied):
+            await pull(store, transport, f"{faulty.address}/app:1", READER)
+    assert elsewhere.headers
+    assert not any("Authorization" in headers for _, headers in elsewhere.headers)
+    assert "GET /token" not in elsewhere.requests
 
 
 async def test_a_refresh_token_goes_to_no_other_host(
@@ -264,11 +322,22 @@ async def test_a_mirror_comes_first_and_the_server_is_asked_for_what_it_lacks(
 ) -> None:
     mirror = FaultyRegistry()
     mirror.add("1", image_of(SMALL, Cmd=["mirrored"]))
+    namespaces, tags = [], []
+
+    async def remember(request: web.Request, registry: FaultyRegistry) -> web.StreamResponse | None:
+        namespaces.append(request.query.get("ns"))
+        tags.append(request.headers.getall("X-Tag"))
+        return None
+
+    mirror.faults = [remember]
     async with mirror.serving():
-        endpoints = [Endpoint(url=f"http://{each.address}/v2") for each in (mirror, faulty)]
+        headers = (("x-tag", "1"), ("x-tag", "2"))
+        endpoints = [Endpoint(url=f"http://{each.address}/v2", headers=headers) for each in (mirror, faulty)]
         puller = Puller(store, transport, {"registry.example": endpoints})
         record = await puller.pull(reference_of("registry.example/app:1"))
         assert len(record.layers) == 1
+        assert set(namespaces) == {"registry.example"}
+        assert all(each == ["1", "2"] for each in tags)
         faulty.add("2", IMAGE)
         record = await puller.pull(reference_of("registry.example/app:2"))
         assert len(record.layers) == 2

@@ -209,6 +209,10 @@ async def test_a_rule_for_its_exit_code_restarts_all_containers(world):
     assert counts(again) == {"app": 1, "other": 1}
     assert again.status.init_container_statuses[0].restart_count == 1
     assert again.status.pod_ip == first.status.pod_ip
+    assert world.runtime.signals == [("other", signal.SIGTERM)]
+    # No container runs any more that was restarted, so the restart is over.
+    [restarting] = [one for one in again.status.conditions if one.type == "AllContainersRestarting"]
+    assert restarting.status == "False"
     for status in again.status.container_statuses:
         last = status.last_state.terminated
         assert (last.reason, last.exit_code) == ("RestartingAllContainers", 137)
@@ -548,6 +552,52 @@ async def test_a_pod_that_the_node_has_no_room_for_is_rejected(world):
     )
     assert rejected.status.container_statuses == ()
     await world.until_event("large", "OutOfcpu", "Node didn't have enough resource: cpu, requested: 10000000")
+
+
+async def test_a_pod_that_the_nodes_labels_or_taints_do_not_allow_is_rejected(world):
+    await world.start_kubelet()
+    await world.until_event("node1", "NodeReady")
+    taint = {"key": "maintenance", "effect": "NoExecute"}
+    changes = {"metadata": {"labels": {"disk": "ssd"}}, "spec": {"taints": [taint]}}
+    await world.admin.patch(NODES, "node1", "", changes)
+    # The kubelet need not have seen the label and the taint.
+    await world.create("fits", nodeSelector={"disk": "ssd"}, tolerations=[{"operator": "Exists"}])
+    await world.create("elsewhere", nodeSelector={"disk": "hdd"}, tolerations=[{"operator": "Exists"}])
+    await world.until("fits", is_running)
+    rejected = await world.until("elsewhere", lambda pod: pod.status.phase == "Failed")
+    message = "Predicate NodeAffinity failed: node(s) didn't match Pod's node affinity/selector"
+    assert (rejected.status.reason, rejected.status.message) == ("NodeAffinity", f"Pod was rejected: {message}")
+    await world.until_event("elsewhere", "NodeAffinity", message)
+
+
+async def test_other_pods_end_for_a_critical_one(world):
+    kubelet = await world.start_kubelet()
+    await world.until_event("node1", "NodeReady")
+    cpu = float((await world.admin.get(NODES, "node1")).status.allocatable["cpu"])
+
+    def asking(share, **more):
+        containers = [container(resources={"requests": {"cpu": f"{int(share * cpu * 1000)}m"}})]
+        return {"containers": containers, **more}
+
+    await world.create("small", **asking(0.3))
+    await world.create("large", **asking(0.6))
+    for name in ("small", "large"):
+        await world.until(name, is_running)
+    await world.create("critical", **asking(0.5, priorityClassName="system-node-critical"))
+    await world.until("critical", is_running)
+    preempted = await world.until("large", lambda pod: pod.status.phase == "Failed")
+    assert (preempted.status.reason, preempted.status.message) == (
+        "Preempting",
+        "Preempted in order to admit critical pod",
+    )
+    assert ("app", signal.SIGTERM) in world.runtime.signals
+    await world.until_event("large", "Preempting", "Preempted in order to admit critical pod")
+    assert (await world.pod("small")).status.phase == "Running"
+    await world.create("impossible", **asking(2, priorityClassName="system-node-critical"))
+    rejected = await world.until("impossible", lambda pod: pod.status.phase == "Failed")
+    assert rejected.status.reason == "UnexpectedAdmissionError"
+    assert "no set of running pods found to reclaim resources: [(res: cpu, q: " in rejected.status.message
+    assert kubelet.worker("default", "small") is not None
 
 
 async def test_events_do_not_have_the_output_of_hooks(world):

@@ -40,6 +40,9 @@ LAYERS = (
     layer_of([("kind/now", "a directory"), ("etc/passwd", "app:x:7:8::/:/bin/sh\n"), ("data/c", "3")]),
 )
 
+ALONE = "registry.example/alone:1"
+LAYER_ALONE = layer_of([("kept", "1"), (".wh.gone", ""), ("d/.wh.gone", ""), ("d/kept", "")])
+
 
 def fill(directory: Path) -> None:
     """Load an image to a store on an overlay, where nobody can make the devices that are whiteouts."""
@@ -54,7 +57,8 @@ def fill(directory: Path) -> None:
             data = ",".join(f"{name}dir={directory}/{name}" for name in ("lower", "upper", "work"))
             syscalls.mount("overlay", str(directory / "content"), "overlay", 0, data)
             image = image_of(*LAYERS, Entrypoint=["sh", "-c"], Volumes={"/log": {}})
-            archives.load(ContentStore(directory / "content"), io.BytesIO(archive_of(IMAGE, image)))
+            for name, each in ((IMAGE, image), (ALONE, image_of(LAYER_ALONE))):
+                archives.load(ContentStore(directory / "content"), io.BytesIO(archive_of(name, each)))
             status = 0
         finally:
             os._exit(status)
@@ -105,12 +109,18 @@ async def test_an_image_is_copied_as_its_overlay_would_show_it(world: World) -> 
 
 async def test_a_read_only_root_and_the_files_of_an_image_as_a_volume(world: World) -> None:
     await world.pod("p")
-    mounts = (Mount(source="", target="/image", image=IMAGE, read_only=True),)
-    script = "ls /image/data; for d in image tmp/none .; do touch /$d/new || true; done"
+    mounts = tuple(
+        Mount(source="", target=target, image=image, read_only=True)
+        for target, image in (("/image", IMAGE), ("/alone", ALONE))
+    )
+    script = "ls /image/data /alone /alone/d; for d in image alone tmp/none .; do touch /$d/new || true; done"
     ended = await world.run_to_end("p", script, mounts=mounts, volume_directory=str(world.directory / "run"))
     assert ended.exit_code == 0
-    assert [line for line in world.log("p") if line.startswith("stdout")] == ["stdout F b", "stdout F c"]
-    assert any("/image/new" in line and "Read-only" in line for line in world.log("p"))
+    shown = [line.removeprefix("stdout F ") for line in world.log("p") if line.startswith("stdout F")]
+    # A whiteout that has nothing below it hides nothing, and is no file.
+    assert [name for name in shown if name] == ["/alone:", "d", "kept", "/alone/d:", "kept", "/image/data:", "b", "c"]
+    for path in ("/image/new", "/alone/new"):
+        assert any(path in line and "Read-only" in line for line in world.log("p"))
 
 
 async def test_a_stand_in_has_the_hosts_programs_and_files_of_its_own(world: World) -> None:

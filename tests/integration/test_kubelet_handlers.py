@@ -79,7 +79,7 @@ TARGET = Target(Container(name="c"), "id", "127.0.0.1")
 
 async def get(handlers, port, path, *, timeout=PATIENCE, headers=()):
     action = HTTPGetAction(port=port, path=path, http_headers=headers)
-    return await handlers.perform(LifecycleHandler(http_get=action), TARGET, timeout)
+    return await handlers.perform(Probe(http_get=action), TARGET, timeout)
 
 
 @pytest.mark.parametrize(
@@ -98,6 +98,18 @@ async def test_http_succeeds_and_fails_by_status(handlers, port, path, success, 
     outcome = await get(handlers, port, path)
     assert outcome.success is success
     assert message in outcome.output
+
+
+@pytest.mark.parametrize(("path", "success"), [("/ok", True), ("/none", True), ("/here", True), ("/abort", False)])
+async def test_any_response_to_a_hook_is_a_success(handlers, port, path, success):
+    hook = LifecycleHandler(http_get=HTTPGetAction(port=port, path=path))
+    assert (await handlers.perform(hook, TARGET, PATIENCE)).success is success
+    assert SEEN[0].headers["User-Agent"] == "kube-lifecycle/1.36"
+
+
+async def test_no_hook_is_a_tcp_socket(handlers, port):
+    hook = LifecycleHandler(tcp_socket=TCPSocketAction(port=port))
+    assert (await handlers.perform(hook, TARGET, PATIENCE)).success is False
 
 
 async def test_http_fails_after_its_timeout(handlers, port):
@@ -119,12 +131,12 @@ async def test_a_closed_port_fails(handlers, closed_port):
     outcome = await get(handlers, closed_port, "/x")
     refused = f"dial tcp 127.0.0.1:{closed_port}: connect: connection refused"
     assert outcome.output == f'Get "http://127.0.0.1:{closed_port}/x": {refused}'
-    action = LifecycleHandler(tcp_socket=TCPSocketAction(port=closed_port))
+    action = Probe(tcp_socket=TCPSocketAction(port=closed_port))
     assert (await handlers.perform(action, TARGET, PATIENCE)).output == refused
 
 
 async def test_tcp_connects_and_sleep_waits(handlers, port):
-    tcp = LifecycleHandler(tcp_socket=TCPSocketAction(port=port))
+    tcp = Probe(tcp_socket=TCPSocketAction(port=port))
     assert (await handlers.perform(tcp, TARGET, PATIENCE)).success
     assert (await handlers.perform(LifecycleHandler(sleep=SleepAction(seconds=0)), TARGET, PATIENCE)).success
 
@@ -155,7 +167,7 @@ async def test_grpc_asks_the_health_service(handlers, closed_port):
 
 
 async def test_an_unknown_port_name_gives_an_unknown_result(handlers):
-    outcome = await handlers.perform(LifecycleHandler(tcp_socket=TCPSocketAction(port="web")), TARGET, 1.0)
+    outcome = await handlers.perform(Probe(tcp_socket=TCPSocketAction(port="web")), TARGET, 1.0)
     assert outcome.success is None
 
 

@@ -139,6 +139,19 @@ async def test_a_restarted_kubelet_finds_its_containers(world: World) -> None:
         assert (await world.start("p", command=("sleep", "1000"))).id == running.id
 
 
+@pytest.mark.parametrize("share_processes", [False, True])
+async def test_a_start_that_is_asked_for_twice_happens_once(world: World, share_processes: bool) -> None:
+    """As by a kubelet that starts while the runtime does what an earlier kubelet asked for."""
+    await world.pod("p", share_processes=share_processes)
+    started = await asyncio.gather(*(world.start("p", command=("sleep", "1000")) for _ in range(3)))
+    assert [container.id for container in await world.client.list_containers()] == [started[0].id]
+    assert {container.id for container in started} == {started[0].id}
+    failed = await asyncio.gather(
+        *(world.start("p", "absent", command=("nosuch",)) for _ in range(3)), return_exceptions=True
+    )
+    assert [type(failure) for failure in failed] == [RuntimeFailure] * 3
+
+
 async def test_only_the_newest_attempt_is_kept(world: World) -> None:
     await world.pod("p")
     for attempt in range(3):

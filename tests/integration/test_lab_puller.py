@@ -19,12 +19,20 @@ from bridgehead.lab.plan import LabFiles
 
 pytestmark = pytest.mark.integration
 
-FORK = """
+FORK = f"""
 import sys
 from pathlib import Path
+from bridgehead.lab import puller
 from bridgehead.lab.plan import LabConfig, LabFiles
 from bridgehead.lab.puller import fork_puller
 
+collect = puller._collect
+
+def collect_later(*arguments):
+    Path(sys.argv[1], "listens-before-collecting").write_text(str(Path("{SOCKET}").exists()))
+    collect(*arguments)
+
+puller._collect = collect_later
 config = LabConfig(name="x", nodes=1, port=1)
 fork_puller(config, LabFiles(Path(sys.argv[1])), None, int(sys.argv[2]), (sys.executable, "-c", sys.argv[3]))
 """
@@ -72,6 +80,7 @@ def in_directory(directory: Path) -> Iterator[int]:
 
 def test_a_small_program_waits_and_the_first_request_starts_the_puller(tmp_path: Path) -> None:
     with waiting(tmp_path) as (pid, _):
+        assert (tmp_path / "listens-before-collecting").read_text() == "True"
         assert "msgspec" not in Path(f"/proc/{pid}/maps").read_text()
         directory = os.open(tmp_path / "content", os.O_PATH)
         with socket.socket(socket.AF_UNIX) as client:

@@ -8,13 +8,12 @@ from __future__ import annotations
 import inspect
 import ipaddress
 import socket
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from bridgehead.balancer.bgp.exabgp import ENVIRONMENT, Attributes, SessionSettings
-from bridgehead.balancer.bgp.exabgp_objects import as_number, family_of, make_neighbor, make_updates
+from bridgehead.balancer.bgp.exabgp_objects import as_number, family_of, make_neighbor, make_open, make_updates
 from bridgehead.balancer.bgp.exabgp_session import _Owner
 
 LOOPBACK = ipaddress.ip_address("127.0.0.1")
@@ -64,7 +63,8 @@ def opened(protocol: Any) -> Any:
     """Negotiate with a router that sends the same OPEN message, with another AS number."""
     from exabgp.bgp.message.open.asn import ASN
 
-    sent = finish(protocol.new_open())
+    sent = make_open(protocol.neighbor, has_restarted=True)
+    finish(protocol.write(sent))
     protocol.negotiated.sent(sent)
     protocol.router.recv(4096)
     sent = sent.__class__(sent.version, ASN(64513), sent.hold_time, sent.router_id, sent.capabilities)
@@ -155,23 +155,6 @@ def test_the_end_of_routes(protocol):
     assert protocol.router.recv(4096) == b"\xff" * 16 + bytes([0, 23, 2, 0, 0, 0, 0])
 
 
-def test_timers(protocol):
-    from exabgp.bgp.message import NOP
-    from exabgp.bgp.timer import ReceiveTimer, SendTimer
-
-    opened(protocol)
-    timer: Any = SendTimer(protocol.connection.session, protocol.negotiated.holdtime)
-    assert timer.keepalive == 30
-    assert not timer.need_ka()
-    timer.keepalive, timer.last_sent = 1, timer.last_sent - 2
-    assert timer.need_ka()
-    received: Any = ReceiveTimer(protocol.connection.session, protocol.negotiated.holdtime, 4, 0)
-    received.check_ka(SimpleNamespace(TYPE=NOP.TYPE))
-    received.last_read -= 100
-    with pytest.raises(Exception, match="Hold timer expired"):
-        received.check_ka(SimpleNamespace(TYPE=NOP.TYPE))
-
-
 def test_a_password_is_set_from_base64():
     from exabgp.reactor.network.tcp import md5
 
@@ -179,8 +162,13 @@ def test_a_password_is_set_from_base64():
     assert "md5_base64 is True" in inspect.getsource(md5)
 
 
-def test_the_restart_state_is_of_the_first_session():
-    from exabgp.reactor import protocol
+def test_what_is_offered():
+    from exabgp.bgp.message.open.capability.capability import Capability
 
-    assert "self.peer._restarted" in inspect.getsource(protocol)
-    assert _Owner(None)._restarted
+    neighbor = make_neighbor(SETTINGS._replace(graceful_restart=True))
+    offered = [make_open(neighbor, has_restarted=state).capabilities for state in (True, False)]
+    codes = Capability.CODE
+    for capabilities in offered:
+        assert capabilities.announced(codes.ROUTE_REFRESH)
+        assert not capabilities.announced(codes.ENHANCED_ROUTE_REFRESH)
+    assert [capabilities[codes.GRACEFUL_RESTART].restart_flag for capabilities in offered] == [8, 0]

@@ -70,6 +70,8 @@ _VERSION = {
     "platform": f"linux/{architecture()}",
 }
 # In Kubernetes' own words, which are no Status (apiserver/pkg/server/filters/maxinflight.go).
+# The end of JSON that is indented already.
+_INDENTED_END = b"\n}"
 _TOO_MANY = text_response(429, "Too many requests, please try again later.\n", ((b"retry-after", b"1"),))
 
 
@@ -114,7 +116,8 @@ class Application:
         self._rendering = rendering
         self._flow_control = flow_control
         self._begin_trail = begin_trail
-        self._version = Response(200, msgspec.json.encode(_VERSION))
+        # Indented for all clients, as Kubernetes shows it.
+        self._version = Response(200, msgspec.json.format(msgspec.json.encode(_VERSION), indent=2))
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         match scope["type"]:
@@ -200,13 +203,13 @@ class Application:
         headers = exchange.headers
         if exchange.is_refused:
             response = await self._rendering.refusal(headers.get(b"accept", b"").decode("latin-1"), response)
-        if (
-            response.content_type == JSON
-            and response.body[:1] == b"{"
-            and wants_indented(exchange.query, exchange.headers)
-        ):
-            body = response.body
-            response = replace(response, body=await run_long(len(body), lambda: msgspec.json.format(body, indent=2)))
+        body = response.body
+        if response.content_type == JSON and body[:1] == b"{":
+            if wants_indented(exchange.query, exchange.headers):
+                body = await run_long(len(body), lambda: msgspec.json.format(body, indent=2))
+            elif body[-2:] != _INDENTED_END and not exchange.scope["path"].startswith("/openapi/"):
+                body += b"\n"  # as Go's encoder of objects, so that `kubectl get --raw` ends with a whole line
+            response = replace(response, body=body)
         return await compressed(response, headers.get(b"accept-encoding", b""))
 
     # --- A WebSocket --------------------------------------------------------------------------------------------

@@ -165,10 +165,38 @@ def conflict(resource: Resource, name: str, why: str = MODIFIED) -> ApiStatus:
     )
 
 
-def failed_precondition(resource: Resource, name: str, wanted: str, actual: str) -> ApiStatus:
-    """The stored object of an update does not have the UID that the request names."""
+def failed_precondition(resource: Resource, namespace: str, name: str, wanted: str, actual: str) -> ApiStatus:
+    """The stored object of an update does not have the UID that the request names.
+
+    The text is that of Kubernetes' storage, whose keys it shows.
+    """
+    path = "/".join(filter(None, ("/registry", _stored_directory(resource), namespace, name)))
     why = f"Precondition failed: UID in precondition: {wanted}, UID in object meta: {actual}"
-    return conflict(resource, name, why)
+    error = f"StorageError: invalid object, Code: 4, Key: {path}, ResourceVersion: 0, AdditionalErrorMsg: {why}"
+    return conflict(resource, name, error)
+
+
+# Resources whose directory below /registry has not their name.
+# Source: pkg/kubeapiserver/default_storage_factory_builder.go.
+_STORED_DIRECTORIES = {
+    "endpoints": "services/endpoints",
+    "ingresses.networking.k8s.io": "ingress",
+    "nodes": "minions",
+    "replicationcontrollers": "controllers",
+    "services": "services/specs",
+}
+_GROUPS_WITH_DIRECTORY = ("apiextensions.k8s.io", "apiregistration.k8s.io")
+
+
+def _stored_directory(resource: Resource) -> str:
+    if resource.definition is not None or resource.group in _GROUPS_WITH_DIRECTORY:
+        return f"{resource.group}/{resource.plural}"
+    return _STORED_DIRECTORIES.get(resource.id, resource.plural)
+
+
+def malformed_resource_version(why: str) -> ApiStatus:
+    """An update with a resourceVersion that is not a number, which is no refusal of its own in Kubernetes."""
+    return ApiStatus(500, "", why)
 
 
 def failed_delete(resource: Resource, name: str, field: str, wanted: str, actual: str, cause: str) -> ApiStatus:

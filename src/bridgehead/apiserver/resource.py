@@ -255,6 +255,8 @@ class Resource:
     strategy: Strategy = field(default_factory=Strategy)
     # Fields that field selectors may name, beside metadata.name and metadata.namespace.
     selectable: Mapping[str, Callable[[JsonObject], str]] = field(default_factory=dict)
+    # Other names that field selectors may have for `selectable` fields; "": a name without a value.
+    field_aliases: Mapping[str, str] = field(default_factory=dict)
     # A warning in every answer about it, such as a deprecation.
     warning: str = ""
     # Whether `deletecollection` is allowed.

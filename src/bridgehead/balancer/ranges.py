@@ -33,6 +33,14 @@ class AddressRange(NamedTuple):
         return self.last - self.first + 1
 
 
+def parse_address(text: str) -> IpAddress:
+    """Parse an address without a zone (fe80::1%eth0), which only one machine would understand. Raises ValueError."""
+    address = ipaddress.ip_address(text.strip())
+    if isinstance(address, ipaddress.IPv6Address) and address.scope_id is not None:
+        raise ValueError(f"{text!r} has a zone")
+    return address
+
+
 def parse_range(text: str) -> AddressRange:
     """Parse `10.0.0.0/24` or `10.0.0.10-10.0.0.50`. Raises ValueError with the reason.
 
@@ -41,7 +49,7 @@ def parse_range(text: str) -> AddressRange:
     first_text, dash, last_text = text.partition("-")
     if dash:
         try:
-            first, last = ipaddress.ip_address(first_text.strip()), ipaddress.ip_address(last_text.strip())
+            first, last = parse_address(first_text), parse_address(last_text)
         except ValueError:
             raise ValueError(f'invalid IP range "{text}"') from None
         if first.version != last.version:

@@ -38,8 +38,8 @@ class Publication:
 class NodeView:
     """A node as speakers see it. `is_excluded`: NetworkUnavailable, or labelled as excluded from load balancers.
 
-    `is_leaving`: cordoned for a drain, or its speaker is about to end; its addresses move away while it still forwards.
-    `addresses`: its InternalIPs.
+    `is_leaving`: cordoned for a drain (`is_cordoned`), or its speaker is about to end; its addresses move away while it
+    still forwards. `addresses`: its InternalIPs.
     """
 
     name: str
@@ -47,6 +47,7 @@ class NodeView:
     is_excluded: bool = False
     is_leaving: bool = False
     addresses: tuple[str, ...] = ()
+    is_cordoned: bool = False
 
 
 @dataclass(frozen=True)

@@ -84,6 +84,15 @@ def command(
             help="Serve only Services with this spec.loadBalancerClass. Default: those without a class.",
         ),
     ] = "",
+    ignore_exclude_lb: Annotated[
+        bool,
+        Option(
+            "--ignore-exclude-lb",
+            rich_help_panel=WHAT,
+            help="The speakers have this option, too. Default: a Service that only nodes with the label"
+            " node.kubernetes.io/exclude-from-external-load-balancers could announce is reported.",
+        ),
+    ] = False,
     metrics: Annotated[
         str,
         Option(
@@ -114,7 +123,7 @@ def command(
         reviews = host_port(webhook, WEBHOOK_PORT) if webhook else None
     except ValueError as error:
         fail("balancer", error, 2)
-    settings = ControllerSettings(namespace, own_namespace, lb_class, reviews)
+    settings = ControllerSettings(namespace, own_namespace, lb_class, reviews, ignore_exclude_lb)
     with reporting_failures("balancer", ConfigError, OSError):
         config = load_config(kubeconfig or None)
         lost = uvloop.run(_run(config, settings, pages, leader_elect))

@@ -1,4 +1,4 @@
-"""Tables of `bridgehead balancer status`: speakers, addresses, BGP sessions and takeovers."""
+"""Tables of `bridgehead balancer status`: speakers, addresses, Services without one, BGP sessions and takeovers."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from pathlib import Path
 from bridgehead.client import ApiClient, ClientConfig, load_kubeconfig
 from bridgehead.client.errors import ClientError
 from bridgehead.insight import speakers
+from bridgehead.objects.kinds import SERVICES
 
 from .failures import fail, reporting_failures
 from .kubeconfigs import find_kubeconfig
@@ -28,12 +29,14 @@ def show_status(kubeconfig: Path | None, name: str | None, state_dir: Path | Non
 async def _tables(config: ClientConfig) -> str:
     async with ApiClient(config, "bridgehead-balancer") as client:
         reports = await speakers.read_speakers(client)
+        services = (await client.list(SERVICES)).items
     if not reports:
         fail("balancer", f"no speakers: no pods with the label {speakers.SELECTOR} run on any node")
     now = time.time()
     tables = [
         speakers.speaker_rows(reports),
         speakers.address_rows(reports, now),
+        speakers.silent_rows(services),
         speakers.session_rows(reports, now),
         speakers.takeover_rows(reports, now),
     ]

@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import shutil
 import socket
 import sys
 import tarfile
@@ -41,7 +42,7 @@ def command(
         list[str] | None, typer.Argument(help="Names of images; for `load` files and directories.")
     ] = None,
     tag: Annotated[
-        str, typer.Option("--tag", "-t", help="For `build` the image's name, for `load` that of a file that has none.")
+        str, typer.Option("--tag", "-t", help="For `build` the image's name, for `load` that of a file with one image.")
     ] = "",
     file: Annotated[str, typer.Option("--file", "-f", help="For `build`: the Dockerfile.")] = "",
     build_arg: Annotated[
@@ -150,8 +151,13 @@ def _open_source(path: Path, tag: str) -> Iterator[tuple[BinaryIO, bool]]:
     from bridgehead.images import archives
 
     if not path.is_dir():
-        with open(path, "rb") as file:
-            yield file, False
+        with open(path, "rb") as file, tempfile.TemporaryFile() as copy:
+            if file.seekable():
+                yield file, False
+            else:  # a pipe, as from `docker save`
+                shutil.copyfileobj(file, copy)
+                copy.seek(0)
+                yield cast(BinaryIO, copy), False
         return
     is_root = not (path / archives.LAYOUT).exists()
     if is_root and not tag:

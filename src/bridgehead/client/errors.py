@@ -1,5 +1,6 @@
 """ClientError            base of all errors between this process and the API server
 ConfigError            invalid kubeconfig or in-cluster configuration; the message is one line
+CredentialsFailed      the kubeconfig's credential plugin gave no credentials
 Unreachable            no answer: connection refused, reset or timed out, or an untrusted certificate
 BadAnswer              an answer that does not follow the API conventions
 ApiError               the API server rejected the request: its `Status`
@@ -24,6 +25,9 @@ class ClientError(Exception):
 
 
 class ConfigError(ClientError): ...
+
+
+class CredentialsFailed(ClientError): ...
 
 
 class Unreachable(ClientError): ...

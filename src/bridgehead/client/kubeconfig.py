@@ -1,8 +1,8 @@
 """Address and credentials for the API server, from a kubeconfig file or a pod's service account.
 
-Features that are not supported (exec plugins, auth providers, passwords, impersonation) are rejected: ignoring them
-would mean to act as another user than the file states. Source: Kubernetes "Organizing Cluster Access Using kubeconfig
-Files" and "Accessing the API from a Pod".
+Features that are not supported (auth providers, passwords, other proxies than HTTP) are rejected: ignoring them
+would mean to act as another user than the file states, or to connect past the proxy.
+Source: Kubernetes "Organizing Cluster Access Using kubeconfig Files" and "Accessing the API from a Pod".
 """
 
 from __future__ import annotations
@@ -10,10 +10,11 @@ from __future__ import annotations
 import base64
 import binascii
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote, urlsplit
 
 import msgspec
 
@@ -21,9 +22,32 @@ from bridgehead.objects.addresses import join_host_port
 
 from .errors import ConfigError
 
+if TYPE_CHECKING:
+    from .exec_plugin import ExecPlugin
+
 SERVICE_ACCOUNT_DIRECTORY = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 
-_NOT_SUPPORTED = ("exec", "auth-provider", "username", "password", "as", "as-groups", "as-uid", "as-user-extra")
+_NOT_SUPPORTED = ("auth-provider", "username", "password")
+
+
+@dataclass(frozen=True)
+class Impersonation:
+    """The user as whom requests are sent. `extra` are pairs of a key and a value."""
+
+    user: str
+    uid: str = ""
+    groups: tuple[str, ...] = ()
+    extra: tuple[tuple[str, str], ...] = ()
+
+    def headers(self) -> Iterator[tuple[str, str]]:
+        """Yield the headers of each request."""
+        yield "Impersonate-User", self.user
+        if self.uid:
+            yield "Impersonate-Uid", self.uid
+        for group in self.groups:
+            yield "Impersonate-Group", group
+        for key, value in self.extra:
+            yield f"Impersonate-Extra-{quote(key, safe='')}", value
 
 
 @dataclass(frozen=True)
@@ -39,6 +63,9 @@ class ClientConfig:
     token: str | None = None
     token_file: Path | None = None
     namespace: str = "default"
+    exec_plugin: ExecPlugin | None = None
+    impersonation: Impersonation | None = None
+    proxy_url: str | None = None
 
 
 def load_config(kubeconfig: str | Path | None) -> ClientConfig:
@@ -59,8 +86,6 @@ def load_kubeconfig(path: str | Path, context: str | None = None) -> ClientConfi
     for field in _NOT_SUPPORTED:
         if user.get(field):
             raise ConfigError(f"{path}: user {chosen['user']!r}: {field!r} is not supported")
-    if cluster.get("proxy-url"):
-        raise ConfigError(f"{path}: cluster {chosen['cluster']!r}: 'proxy-url' is not supported")
     server = cluster.get("server")
     if not isinstance(server, str) or not server.startswith(("http://", "https://")):
         raise ConfigError(f"{path}: cluster {chosen['cluster']!r}: server {server!r} is not an http or https URL")
@@ -69,9 +94,20 @@ def load_kubeconfig(path: str | Path, context: str | None = None) -> ClientConfi
     if (certificate is None) != (key is None):
         raise ConfigError(f"{path}: user {chosen['user']!r}: client-certificate and client-key belong together")
     token_file = user.get("tokenFile")
+    ca = _bytes(cluster, "certificate-authority", path)
+    try:
+        proxy_url = _proxy_url(cluster.get("proxy-url"))
+    except ValueError as error:
+        raise ConfigError(f"{path}: cluster {chosen['cluster']!r}: {error}") from error
+    try:
+        impersonation = _impersonation(user)
+        has_token = user.get("token") or token_file
+        exec_plugin = None if has_token else _exec_plugin(user.get("exec"), cluster, ca, path)
+    except ValueError as error:
+        raise ConfigError(f"{path}: user {chosen['user']!r}: {error}") from error
     return ClientConfig(
         server=server.rstrip("/"),
-        ca=_bytes(cluster, "certificate-authority", path),
+        ca=ca,
         insecure=bool(cluster.get("insecure-skip-tls-verify")),
         tls_server_name=cluster.get("tls-server-name"),
         client_certificate=certificate,
@@ -79,7 +115,50 @@ def load_kubeconfig(path: str | Path, context: str | None = None) -> ClientConfi
         token=None if token_file else user.get("token"),
         token_file=_beside(path, token_file) if token_file else None,
         namespace=chosen.get("namespace") or "default",
+        exec_plugin=exec_plugin,
+        impersonation=impersonation,
+        proxy_url=proxy_url,
     )
+
+
+def _exec_plugin(entry: object, cluster: dict[str, Any], ca: bytes | None, path: Path) -> ExecPlugin | None:
+    """Parse the field `exec` of a user. Raises ValueError."""
+    if not entry:
+        return None
+    if not isinstance(entry, dict):
+        raise ValueError("'exec' is not an object")
+    from .exec_plugin import parse_exec_plugin  # only here, so that parts inside a cluster never load it
+
+    try:
+        return parse_exec_plugin(entry, cluster, ca, str(path.parent.absolute()))
+    except ValueError as error:
+        raise ValueError(f"'exec': {error}") from None
+
+
+def _impersonation(user: dict[str, Any]) -> Impersonation | None:
+    """Parse the fields `as...` of a user. Raises ValueError."""
+    name, uid, groups, extra = (user.get(field) for field in ("as", "as-uid", "as-groups", "as-user-extra"))
+    if not name:
+        if uid or groups or extra:
+            raise ValueError("'as-uid', 'as-groups' and 'as-user-extra' need 'as'")
+        return None
+    if not isinstance(groups or [], list) or not isinstance(extra or {}, dict):
+        raise ValueError("'as-groups' is not a list, or 'as-user-extra' not a map of lists")
+    pairs = tuple((str(key), str(value)) for key, values in (extra or {}).items() for value in values or ())
+    found = Impersonation(str(name), str(uid or ""), tuple(map(str, groups or ())), pairs)
+    if not all(value.isprintable() for _, value in found.headers()):
+        raise ValueError("'as' and the fields that belong to it have characters that no header may have")
+    return found
+
+
+def _proxy_url(url: object) -> str | None:
+    """Return the URL of a cluster's HTTP proxy. Raises ValueError."""
+    if not url:
+        return None
+    parts = urlsplit(str(url))
+    if parts.scheme != "http" or not parts.hostname:
+        raise ValueError(f"proxy-url {parts.scheme}://{parts.hostname or ''} is not supported, only http://HOST:PORT")
+    return str(url)
 
 
 def in_cluster_config(

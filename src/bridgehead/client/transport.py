@@ -1,4 +1,4 @@
-"""HTTP to one API server: connections, tokens, retries. Used by `api` only.
+"""HTTP to one API server: connections and retries. Used by `api` only.
 
 A request that the server has certainly not carried out (no connection, or 429 and 503 with Retry-After) is retried a
 few times. A request whose connection broke is retried only if it is idempotent. A request that timed out is not
@@ -14,7 +14,6 @@ import random
 import socket
 import time
 from collections.abc import AsyncIterator, Mapping
-from pathlib import Path
 from types import TracebackType
 from typing import Any
 from urllib.parse import urlencode
@@ -24,10 +23,10 @@ from yarl import URL
 
 from bridgehead.backoff import delay_after
 
+from .credentials import Credentials, CredentialSource
 from .errors import ApiError, Unreachable, error_from_status
 from .http_library import aiohttp
 from .kubeconfig import ClientConfig
-from .tls import client_context
 
 log = logging.getLogger(__name__)
 
@@ -39,7 +38,6 @@ LONGEST_RETRY_SECONDS = 0.4
 BUSY_RETRIES = 5  # after 429 and 503 with Retry-After
 LONGEST_RETRY_AFTER = 30.0
 CONCURRENT_REQUESTS = 64  # without watches
-TOKEN_SECONDS = 60.0  # between two reads of a token file; kubelets renew tokens long before they expire
 _IDEMPOTENT = frozenset({"GET", "PUT", "DELETE"})
 
 
@@ -49,8 +47,9 @@ class Transport:
     def __init__(self, config: ClientConfig, user_agent: str) -> None:
         self._config = config
         self._user_agent = user_agent
-        self._ssl = client_context(config) if config.server.startswith("https:") else None
-        self._token = _Token(config)
+        self._credentials = CredentialSource(config)
+        # The same for all requests, in the order in which they are sent.
+        self._headers = [] if config.impersonation is None else list(config.impersonation.headers())
         self._slots = asyncio.Semaphore(CONCURRENT_REQUESTS)
         self._session: aiohttp.ClientSession | None = None
         self._outage = _Outage(config.server)
@@ -59,9 +58,7 @@ class Transport:
 
     async def __aenter__(self) -> Transport:
         self._session = aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(
-                limit=0, keepalive_timeout=60, ssl=self._ssl or True, socket_factory=_socket_with_keepalive
-            ),
+            connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=60, socket_factory=_socket_with_keepalive),
             # No compression: on a fast network it costs more than it saves.
             headers={"User-Agent": self._user_agent, "Accept": "application/json", "Accept-Encoding": "identity"},
             skip_auto_headers=("Content-Type",),
@@ -80,9 +77,9 @@ class Transport:
     async def send(
         self, method: str, path: str, body: bytes | None, params: Mapping[str, str], content_type: str
     ) -> bytes:
-        """Send a request and return the body of the answer. Raises ApiError, Unreachable."""
+        """Send a request and return the body of the answer. Raises ApiError, CredentialsFailed, Unreachable."""
         failures = busy = 0
-        token_was_renewed = False
+        has_renewed = False
         while True:
             try:
                 async with self._slots:
@@ -92,9 +89,10 @@ class Transport:
                     busy += 1
                     await asyncio.sleep(rejected.retry_after + random.random() * 0.1)
                     continue
-                if rejected.error.status == 401 and not token_was_renewed and self._token.renew():
-                    token_was_renewed = True
-                    continue
+                if rejected.error.status == 401 and not has_renewed:
+                    has_renewed = True
+                    if await self._credentials.renew(rejected.credentials):
+                        continue
                 raise rejected.error from None
             except _NoAnswer as failure:
                 may_repeat = failure.nothing_was_sent or method in _IDEMPOTENT
@@ -122,7 +120,10 @@ class Transport:
     async def stream(
         self, path: str, params: Mapping[str, str], silence_seconds: float
     ) -> AsyncIterator[aiohttp.StreamReader]:
-        """Send a GET and return the stream of its answer. Raises ApiError, Unreachable, also during the block."""
+        """Send a GET and return the stream of its answer.
+
+        Raises ApiError, CredentialsFailed, and Unreachable, also during the block.
+        """
         timeout = aiohttp.ClientTimeout(
             total=None, connect=REQUEST_SECONDS, sock_connect=CONNECT_SECONDS, sock_read=silence_seconds
         )
@@ -134,7 +135,7 @@ class Transport:
                     _abort(response)
         except _Rejected as rejected:
             if rejected.error.status == 401:
-                self._token.renew()
+                await self._credentials.renew(rejected.credentials)
             raise rejected.error from None
         except _NoAnswer as failure:
             self._outage.begin(str(failure))
@@ -150,12 +151,13 @@ class Transport:
         content_type: str,
         timeout: aiohttp.ClientTimeout,
     ) -> AsyncIterator[aiohttp.ClientResponse]:
-        """Send one request and return its answer if it is a success. Raises _Rejected, _NoAnswer.
+        """Send one request and return its answer if it is a success. Raises _Rejected, _NoAnswer, CredentialsFailed.
 
         The client's first request goes alone, because all later connections resume its TLS session.
         """
         if self._session is None:
             raise RuntimeError("the API client is used outside of its `async with`")
+        credentials = await self._credentials.get()
         if self._is_first_request:
             self._is_first_request = False
         else:
@@ -163,10 +165,11 @@ class Transport:
                 async with asyncio.timeout(CONNECT_SECONDS):
                     await self._has_connected.wait()
         url = URL(f"{self._config.server}{path}{'?' + urlencode(params) if params else ''}", encoded=True)
-        headers = {"Content-Type": content_type} if body is not None else {}
-        token = self._token.get()
-        if token:
-            headers["Authorization"] = f"Bearer {token}"
+        headers = self._headers.copy()
+        if body is not None:
+            headers.append(("Content-Type", content_type))
+        if credentials.token:
+            headers.append(("Authorization", f"Bearer {credentials.token}"))
         try:
             async with self._session.request(
                 method,
@@ -175,12 +178,15 @@ class Transport:
                 headers=headers,
                 timeout=timeout,
                 allow_redirects=False,
+                ssl=credentials.context or True,
                 server_hostname=self._config.tls_server_name,
+                proxy=self._config.proxy_url,
             ) as response:
                 self._has_connected.set()
                 self._outage.end()
                 if response.status >= 300:
-                    raise _rejection(response.status, response.headers.get("Retry-After"), await response.read())
+                    retry_after = response.headers.get("Retry-After")
+                    raise _rejection(response.status, retry_after, await response.read(), credentials)
                 yield response
         except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as error:
             raise _NoAnswer(str(error), nothing_was_sent=True) from error
@@ -200,10 +206,11 @@ def _abort(response: aiohttp.ClientResponse) -> None:
 
 
 class _Rejected(Exception):
-    def __init__(self, error: ApiError, retry_after: float | None) -> None:
+    def __init__(self, error: ApiError, retry_after: float | None, credentials: Credentials) -> None:
         super().__init__(str(error))
         self.error = error
         self.retry_after = retry_after
+        self.credentials = credentials
 
 
 class _NoAnswer(Exception):
@@ -213,14 +220,14 @@ class _NoAnswer(Exception):
         self.timed_out = timed_out
 
 
-def _rejection(code: int, retry_after: str | None, body: bytes) -> _Rejected:
+def _rejection(code: int, retry_after: str | None, body: bytes, credentials: Credentials) -> _Rejected:
     try:
         status = msgspec.json.decode(body)
     except msgspec.MsgspecError:
         status = body.decode(errors="replace")
     may_retry = code in (429, 503) and retry_after is not None and retry_after.isdigit()
     seconds = min(float(retry_after or 0), LONGEST_RETRY_AFTER) if may_retry else None
-    return _Rejected(error_from_status(code, status), seconds)
+    return _Rejected(error_from_status(code, status), seconds, credentials)
 
 
 class _Outage:
@@ -239,30 +246,6 @@ class _Outage:
         if self._since is not None:
             log.info("%s answers again after %.1f s", self._server, time.monotonic() - self._since)
             self._since = None
-
-
-class _Token:
-    """The bearer token. A token file is read again every `TOKEN_SECONDS`."""
-
-    def __init__(self, config: ClientConfig) -> None:
-        self._value = config.token
-        self._file: Path | None = config.token_file
-        self._read_at = float("-inf")
-
-    def get(self) -> str | None:
-        if self._file is not None and time.monotonic() - self._read_at > TOKEN_SECONDS:
-            self.renew()
-        return self._value
-
-    def renew(self) -> bool:
-        """Read the token file again, and return whether the token changed. An unreadable file changes nothing."""
-        if self._file is None:
-            return False
-        before = self._value
-        with contextlib.suppress(OSError):
-            self._value = self._file.read_text().strip()
-        self._read_at = time.monotonic()
-        return self._value != before
 
 
 def _socket_with_keepalive(address: tuple[Any, ...]) -> socket.socket:

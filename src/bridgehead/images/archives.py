@@ -61,7 +61,8 @@ class _Archive:
 
 
 def load(store: ContentStore, file: BinaryIO, name: str = "") -> list[ImageRecord]:
-    """Add the images in an archive to the store. `name` is that of an image without one. Raises `ImageError`."""
+    """Add the images in an archive to the store. `name` outweighs the name that the only one has there. Raises
+    `ImageError`."""
     try:
         with _adding_to(store), tarfile.open(fileobj=cast(IO[bytes], file)) as archive:
             source = _Archive(archive)
@@ -120,6 +121,7 @@ def _load_docker(store: ContentStore, source: _Archive, name: str) -> list[Image
         images = decode(_read(source, _DOCKER), list[_DockerImage])
     except InvalidJson as error:
         raise BadImage(f"{_DOCKER} is invalid: {error}") from error
+    _check_tag(name, len(images))
     records = []
     for image in images:
         config = store.add_blob(_read(source, image.config))
@@ -136,6 +138,7 @@ def _load_oci(store: ContentStore, source: _Archive, name: str) -> list[ImageRec
     index = documents.parse_document(_read(source, _INDEX), documents.OCI_INDEX)
     if not isinstance(index, Index):
         raise BadImage(f"{_INDEX} is not an index")
+    _check_tag(name, len(index.manifests))
     records = []
     for top in index.manifests:
         document = _load_document(store, source, top)
@@ -193,6 +196,12 @@ def _add(
     return records
 
 
+def _check_tag(name: str, images: int) -> None:
+    """Raises `BadImage` when several images would get one name."""
+    if name and images > 1:
+        raise BadImage(f"the archive has {images} images, and --tag names one; load it without --tag")
+
+
 def _parse_name(name: str) -> Reference:
     reference = parse_reference(name)
     if reference is None:
@@ -207,8 +216,7 @@ def save(store: ContentStore, names: Iterable[str], file: BinaryIO) -> None:
     try:
         with store.writing(), tarfile.open(fileobj=cast(IO[bytes], file), mode="w|") as archive:
             _put(archive, LAYOUT, b'{"imageLayoutVersion":"1.0.0"}')
-            for name in names:
-                reference = _parse_name(name)
+            for reference in dict.fromkeys(map(_parse_name, names)):
                 record = store.find(reference.key)
                 if record is None:
                     raise NotFound(f"{reference}: not found")

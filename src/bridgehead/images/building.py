@@ -33,6 +33,8 @@ def find_file(directory: Path, name: str) -> Path:
 
     Raises `BuildFailed`.
     """
+    if not directory.is_dir():
+        raise BuildFailed(f"{directory} is no directory")
     candidates = [Path(name), directory / name] if name else [directory / each for each in _FILES]
     for candidate in candidates:
         if candidate.is_file():

@@ -155,8 +155,9 @@ def parse_document(content: bytes, media_type: str = "") -> Index | Manifest:
 def _check_manifest(manifest: Manifest) -> None:
     if manifest.config.media_type not in _CONFIGS:
         raise BadImage(f"not an image of containers, but {manifest.config.media_type or 'of no media type'}")
-    if len(manifest.layers) > MAX_LAYERS:
-        raise BadImage(f"the image has {len(manifest.layers)} layers, more than {MAX_LAYERS}")
+    _check_layers(len(manifest.layers))
+    if manifest.config.size > MAX_DOCUMENT:
+        raise BadImage(f"the image's configuration has {manifest.config.size} bytes, more than {MAX_DOCUMENT}")
     for each in (manifest.config, *manifest.layers):
         check_digest(each.digest)
         if each.size < 0:
@@ -168,8 +169,14 @@ def _check_manifest(manifest: Manifest) -> None:
             raise BadImage(f"the layer {layer.digest} is encrypted")
 
 
+def _check_layers(count: int) -> None:
+    if count > MAX_LAYERS:
+        raise BadImage(f"the image has {count} layers, more than {MAX_LAYERS}")
+
+
 def parse_config(content: bytes, layers: int) -> ImageConfig:
     """Parse a configuration of an image with this number of layers. Raises `BadImage`."""
+    _check_layers(layers)  # archives of `docker save` have no manifest
     try:
         config = decode(content, ImageConfig)
     except InvalidJson as error:

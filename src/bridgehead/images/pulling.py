@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping, Sequence
 from typing import Final, Protocol
 
 import msgspec
@@ -23,6 +23,7 @@ from .store.unpacking import add_layer
 
 _LAYERS_AT_ONCE: Final = 3  # as containerd
 _UNPACKS_AT_ONCE: Final = 2
+_LOCK_SECONDS: Final = 0.05  # between two attempts to lock the store
 
 OnProgress = Callable[["Progress"], None]
 
@@ -112,7 +113,7 @@ class Puller:
     async def _pull(
         self, repository: Repository, reference: Reference, restricted_to: tuple[str, ...], on_progress: OnProgress
     ) -> ImageRecord:
-        with self._store.writing():
+        async with _writing(self._store):
             top, content = await repository.resolve()
             descriptor, document = top, documents.parse_document(content, top.media_type)
             fetched = [content]
@@ -127,6 +128,7 @@ class Puller:
             self._store.add_blob(fetched[-1])
             progress = Progress(0, documents.total_size(document.layers))
             on_progress(progress)
+            await asyncio.to_thread(self._store.discard_damaged, document.config)
             await self._fetch_blob(repository, document.config, lambda _: None)
             config = documents.parse_config(self._store.read_blob(document.config.digest), len(document.layers))
             documents.check_platform(config, documents.this_platform())
@@ -174,10 +176,8 @@ class Puller:
 
         async def fetch(layer: Descriptor, diff_id: str) -> None:
             async with slots, self._layers.setdefault(diff_id, asyncio.Lock()):
-                if not await self._find_shared(layer, count):
-                    await self._fetch_blob(repository, layer, count)
+                if await self._fetch_layer(repository, layer, diff_id, count):
                     downloaded.append(layer)
-                await self._unpack(layer, diff_id)
 
         try:
             async with asyncio.TaskGroup() as tasks:
@@ -191,6 +191,24 @@ class Puller:
                 if lock is not None and not lock.locked():
                     del self._layers[diff_id]
         return downloaded
+
+    async def _fetch_layer(
+        self, repository: Repository, layer: Descriptor, diff_id: str, count: Callable[[int], None]
+    ) -> bool:
+        """Download a layer if it is missing, and unpack it; returns whether it was downloaded."""
+        if await self._find_shared(layer, count):
+            try:
+                await self._unpack(layer, diff_id)
+            except BadImage:
+                # After a crash of the machine, a blob of an earlier pull can have the right size and wrong content.
+                if not await asyncio.to_thread(self._store.discard_damaged, layer):
+                    raise
+                count(-layer.size)
+            else:
+                return False
+        await self._fetch_blob(repository, layer, count)
+        await self._unpack(layer, diff_id)
+        return True
 
     async def _find_shared(self, layer: Descriptor, count: Callable[[int], None]) -> bool:
         """Return whether the store has a layer, or has it now from the user's other labs."""
@@ -231,6 +249,19 @@ class Puller:
     async def _unpack(self, layer: Descriptor, diff_id: str) -> None:
         async with self._unpacking:
             await asyncio.to_thread(add_layer, self._store, layer.digest, diff_id)
+
+
+@contextlib.asynccontextmanager
+async def _writing(store: ContentStore) -> AsyncIterator[None]:
+    """Hold the store's lock, and wait for it without blocking the event loop: a collection can take a while."""
+    with contextlib.ExitStack() as held:
+        while True:
+            try:
+                held.enter_context(store.writing(waits=False))
+                break
+            except BlockingIOError:
+                await asyncio.sleep(_LOCK_SECONDS)
+        yield
 
 
 def _first(group: BaseExceptionGroup[ImageError]) -> ImageError:

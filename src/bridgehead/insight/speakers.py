@@ -1,4 +1,4 @@
-"""Read the status pages of the load-balancer speakers, for `bridgehead balancer status`.
+"""Read the status pages of the load-balancer speakers, and what Services wait for, for `bridgehead balancer status`.
 
 The pages are read through the API server's proxy of pods, so this works wherever kubectl does.
 """
@@ -6,13 +6,16 @@ The pages are read through the API server's proxy of pods, so this works whereve
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
+from bridgehead.balancer.controller.patches import CONDITION
 from bridgehead.client import ApiClient
 from bridgehead.client.errors import ClientError
-from bridgehead.objects.core import Pod
+from bridgehead.objects.core import Pod, Service
 from bridgehead.objects.kinds import PODS
+from bridgehead.objects.meta import find_condition
 
 SELECTOR = "k8s-app=bridgehead-speaker"
 _PORT = 7472
@@ -69,6 +72,17 @@ def address_rows(reports: list[SpeakerReport], now: float) -> Rows:
         through = ",".join(held["detail"]) or "-"
         since = f"{age(now - held['since'])} ago"
         rows.append((held["address"], held["service"], held["protocol"], node, since, through, held["why"] or "-"))
+    return rows
+
+
+def silent_rows(services: Iterable[Service]) -> Rows:
+    """Return a row for each Service that has no address, or one that no node announces, with the reason."""
+    rows: Rows = [("NOT ANNOUNCED", "SERVICE", "REASON", "WHY")]
+    for service in sorted(services, key=lambda service: service.key):
+        condition = find_condition(service.status.conditions, CONDITION)
+        if condition is not None:
+            addresses = ",".join(entry.ip for entry in service.status.load_balancer.ingress) or "<pending>"
+            rows.append((addresses, str(service.key), condition.reason, condition.message))
     return rows
 
 

@@ -71,7 +71,7 @@ class Kubelet:
 
     def pods(self) -> list[Pod]:
         """Return the pods of this node as the API server has them."""
-        return [with_local_uid(pod) for pod in self._pods.items()]
+        return [with_local_uid(pod) if mirrored_uid(pod) else without_source(pod) for pod in self._pods.items()]
 
     def worker(self, namespace: str, name: str) -> PodWorker | None:
         """Return the worker of a pod, None if the node does not run it."""
@@ -88,6 +88,7 @@ class Kubelet:
         pods.chmod(0o750)
         capacity = machine_capacity(settings.root, settings.max_pods)
         addresses = PodAddresses(*settings.pod_cidrs)
+        reporter = NodeReporter(settings, self._client, self._recorder, capacity, self._list_images)
         async with (
             Handlers(self.runtime) as handlers,
             ReferencedObjects(self._client, self._reference_changed) as objects,
@@ -108,8 +109,9 @@ class Kubelet:
                 allocatable=capacity,
                 has_app_armor=kernel_has_app_armor(),
                 pods=self.pods,
+                find_node=reporter.find_node,
+                preempt=self._preempt,
             )
-            reporter = NodeReporter(settings, self._client, self._recorder, capacity, self._list_images)
             self._tasks.create_task(self._recorder.run())
             self._tasks.create_task(self._watch_exits())
             await self._list_runtime()
@@ -203,6 +205,10 @@ class Kubelet:
         if current is not None and current.metadata.uid == uid:
             self._finished.add(uid)
         await asyncio.to_thread(remove_tree, self._settings.log_directory(worker.pod))
+
+    async def _preempt(self, uid: str) -> None:
+        if (worker := self._workers.get(uid)) is not None:
+            await worker.preempt()
 
     def _reference_changed(self, pod_uid: str) -> None:
         worker = self._workers.get(pod_uid)

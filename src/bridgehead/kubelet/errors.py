@@ -21,11 +21,13 @@ class KubeletError(Exception):
 
 
 class VolumeNotReady(KubeletError):
-    """The volume named `volume` can't be set up yet; the message is the reason."""
+    """The volume named `volume` can't be set up yet; the message is the reason. `step` is the one that failed, as
+    Kubernetes' Events name it."""
 
-    def __init__(self, volume: str, message: str) -> None:
+    def __init__(self, volume: str, message: str, step: str = "MountVolume.SetUp") -> None:
         super().__init__(message)
         self.volume = volume
+        self.step = step
 
 
 class ConfigNotReady(KubeletError):

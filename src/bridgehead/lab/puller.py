@@ -80,8 +80,9 @@ def _wait(puller: Puller, lab: int, program: Sequence[str]) -> NoReturn:
         signal.signal(number, signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_SETMASK, set())
     os.chdir(files.content)
+    listener = _listen(puller.id_map)  # before the collection: nodes that ask meanwhile wait for an answer
     _collect(puller.id_map, registry.find_shared_blobs(files))
-    inherited = (null, output, output, lab, _listen(puller.id_map).detach())
+    inherited = (null, output, output, lab, listener.detach())
     _inherit(inherited)
     argument = msgspec.json.encode(puller).decode()
     os.execv(sys.executable, [sys.executable, "-I", "-S", waiting.__file__, *program, argument])
@@ -148,15 +149,15 @@ def _serve(puller: Puller, listener: socket.socket, lab: int, parent: socket.soc
 
 
 def _collect(id_map: IdMap | None, shared: Path | None) -> None:
-    """Remove what no image needs, as no container of the lab runs yet. In a child with the lab's ids, and before with
-    the user's, for the blobs that labs share."""
+    """Remove what no image needs, in a child with the lab's ids, and before with the user's, for the blobs that labs
+    share."""
     if not any((_HERE / name).exists() for name in ("layers", "ingest")):
         return
     pid = os.fork()
     if pid == 0:
         try:
             if shared is not None:
-                BlobCache(shared).trim(UNUSED_SECONDS)
+                _trim(shared)
             if id_map is not None:
                 user_namespace.enter(user_namespace.make(id_map))
             removed = collection.collect(ContentStore(_HERE))
@@ -167,6 +168,13 @@ def _collect(id_map: IdMap | None, shared: Path | None) -> None:
         finally:
             os._exit(0)
     os.waitpid(pid, 0)
+
+
+def _trim(shared: Path) -> None:
+    try:
+        BlobCache(shared).trim(UNUSED_SECONDS)
+    except OSError as error:
+        log.warning("the blobs that labs share are not cleaned: %s", error)
 
 
 def _listen(id_map: IdMap | None) -> socket.socket:

@@ -15,7 +15,7 @@ import yaml
 
 from bridgehead import __version__
 from bridgehead.client import ApiClient, load_kubeconfig, running
-from bridgehead.client.errors import AlreadyExists, ApiError, ClientError, NotFound
+from bridgehead.client.errors import ApiError, ClientError, NotFound
 from bridgehead.objects.core import Node, Pod
 from bridgehead.objects.extensions import WEBHOOK_CONFIGURATIONS
 from bridgehead.objects.kinds import (
@@ -39,9 +39,10 @@ from .addressing import API_PORT, api_url
 from .errors import StartFailed
 from .observed import ObservedCluster
 from .plan import CLUSTER_DOMAIN, LabConfig, LabFiles
+from .shipped_objects import ensure
 
 _LOOK_EVERY = 0.2  # seconds, when nothing changes: a part can end, and nodes of a previous run get pods
-_KINDS: dict[str, Kind[Any]] = {
+KINDS: dict[str, Kind[Any]] = {
     kind.name: kind
     for kind in (NAMESPACES, SERVICE_ACCOUNTS, CONFIG_MAPS, SERVICES, DAEMON_SETS, DEPLOYMENTS, STORAGE_CLASSES)
 } | {
@@ -164,26 +165,19 @@ class _Start:
         return missing or (await self._missing_balancer() if has_balancer else None)
 
     async def _install(self, file: str, *, workloads: bool = True) -> None:
-        """Create the missing objects, of those that have pods only if `workloads`.
-
-        The user's changes to existing ones stay.
-        """
+        """Create the missing objects, and update the program's, of those that have pods only if `workloads`."""
         for stage in range(3 if workloads else 2):
             step = f"{file} {stage}"
             if step not in self._installed:
                 manifests = system_manifests(file, self._config)
-                await _all(*(self._ensure(one) for one in manifests if _STAGES.get(one["kind"], 1) == stage))
+                await _all(
+                    *(
+                        ensure(self._client, KINDS[one["kind"]], one)
+                        for one in manifests
+                        if _STAGES.get(one["kind"], 1) == stage
+                    )
+                )
                 self._installed.add(step)
-
-    async def _ensure(self, manifest: dict[str, Any]) -> None:
-        kind, meta = _KINDS[manifest["kind"]], manifest["metadata"]
-        if kind is SERVICES:
-            # Read first: to create an existing Service is refused, because its address is taken by itself.
-            with contextlib.suppress(NotFound):
-                await self._client.get(kind, meta["name"], meta.get("namespace", ""))
-                return
-        with contextlib.suppress(AlreadyExists):
-            await self._client.create(kind, manifest)
 
     async def _missing_nodes(self) -> str | None:
         leases = self._observed.node_leases.items()
@@ -242,7 +236,7 @@ class _Start:
         elif add_on not in self._removed:
             manifests = [one for file in add_on.files for one in system_manifests(file, self._config)]
             for manifest in reversed(manifests):
-                kind, meta = _KINDS[manifest["kind"]], manifest["metadata"]
+                kind, meta = KINDS[manifest["kind"]], manifest["metadata"]
                 if kind is not NAMESPACES:  # one may have objects of the user's
                     with contextlib.suppress(NotFound):
                         await self._client.delete(kind, meta["name"], meta.get("namespace", ""))

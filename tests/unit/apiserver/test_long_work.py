@@ -92,6 +92,7 @@ async def test_long_lists_are_built_in_slices(world, accept, count):
     for query in ("", "?pretty=true"):
         answer, others = await beside(world, world.call("GET", CONFIG_MAPS + query, headers={"accept": accept}))
         assert others >= 3
+        assert answer.body.endswith(b"\n") == (accept == "application/yaml" or not query), "as from Go's encoders"
         shown = yaml.load(answer.body, Loader) if accept == "application/yaml" else answer.json
         items: list[Any] = [row["object"] for row in shown["rows"]] if accept == TABLE else shown["items"]
         assert [item["metadata"]["name"] for item in items] == [f"many-{i:05}" for i in range(count)]

@@ -141,7 +141,9 @@ async def test_json_is_indented_for_browsers_and_curl(world):
     curl = await world.call("GET", url, headers={"user-agent": "curl/8"})
     assert curl.body.startswith(b'{\n  "kind": "ConfigMap",\n  "apiVersion": "v1",\n  "metadata": {\n')
     assert int(curl.header("content-length")[0]) == len(curl.body)
-    assert b"\n" not in (await world.call("GET", f"{url}?pretty=false", headers={"user-agent": "curl/8"})).body
+    plain = (await world.call("GET", f"{url}?pretty=false", headers={"user-agent": "curl/8"})).body
+    assert plain.startswith(b'{"kind":"ConfigMap",')
+    assert plain.index(b"\n") == len(plain) - 1
     assert b"\n" in (await world.call("GET", f"{url}?pretty=true")).body
     refused = await world.call("GET", f"{CONFIG_MAPS}/x", headers={"user-agent": "curl/8"})
     assert refused.body.startswith(b'{\n  "kind": "Status",')
@@ -290,7 +292,8 @@ async def test_a_path_of_no_api_is_answered_by_a_text(world):
         ("GET", f"{CONFIG_MAPS}?limit=x", None, 400, "BadRequest", None),
         ("GET", f"{CONFIG_MAPS}?resourceVersion=x", None, 400, "BadRequest", None),
         ("GET", f"{CONFIG_MAPS}?resourceVersion=99999", None, 504, "Timeout", None),
-        ("GET", f"{CONFIG_MAPS}?watch=true&resourceVersion=99999", None, 410, "Expired", None),
+        ("GET", f"{CONFIG_MAPS}/one?resourceVersion=99999", None, 504, "Timeout", None),
+        ("GET", f"{CONFIG_MAPS}/one?resourceVersion=x", None, 400, "BadRequest", None),
         ("GET", f"{CONFIG_MAPS}?watch=true&sendInitialEvents=true", None, 422, "Invalid", None),
         ("POST", f"{CONFIG_MAPS}?fieldValidation=Sometimes", config_map(), 422, "Invalid", None),
         ("POST", f"{CONFIG_MAPS}?dryRun=Some", config_map(), 422, "Invalid", None),
@@ -382,6 +385,20 @@ async def test_an_update_from_an_old_version_is_a_conflict(world):
     )
     version = {"metadata": {"resourceVersion": created["metadata"]["resourceVersion"]}}
     assert (await world.patch(f"{CONFIG_MAPS}/one", version)).status == 409
+    created["metadata"]["resourceVersion"] = "abc"
+    answer = await world.call("PUT", f"{CONFIG_MAPS}/one", created)
+    assert (answer.status, answer.json.get("reason")) == (500, None)
+    assert answer.json["message"] == 'strconv.ParseUint: parsing "abc": invalid syntax'
+    created["metadata"] |= {"resourceVersion": "", "uid": "other"}
+    answer = await world.call("PUT", f"{CONFIG_MAPS}/one", created)
+    uid = (await world.get(f"{CONFIG_MAPS}/one"))["metadata"]["uid"]
+    assert (answer.status, answer.json["reason"]) == (409, "Conflict")
+    assert answer.json["message"] == (
+        'Operation cannot be fulfilled on configmaps "one": StorageError: invalid object, Code: 4, '
+        "Key: /registry/configmaps/default/one, ResourceVersion: 0, AdditionalErrorMsg: "
+        f"Precondition failed: UID in precondition: other, UID in object meta: {uid}"
+    )
+    created["metadata"]["uid"] = uid
     del created["metadata"]["resourceVersion"]
     assert (await world.call("PUT", f"{CONFIG_MAPS}/one", created)).status == 200
 
@@ -687,6 +704,13 @@ async def test_lists_honor_selectors(world):
     assert await names("labelSelector=!app") == []
     assert await names("fieldSelector=metadata.name%3Db") == ["b"]
     assert await names("fieldSelector=metadata.name!%3Db,metadata.namespace=default&limit=1") == ["a"]
+
+
+async def test_pods_are_selected_by_other_names_of_fields(world):
+    await create_pod(world, "one", nodeName="node1")
+    for selector, expected in (("spec.host%3Dnode1", ["one"]), ("spec.host%3Dx", []), ("status.podIPs%3D10.0.0.9", [])):
+        found = (await world.get(f"{PODS}?fieldSelector={selector}"))["items"]
+        assert [item["metadata"]["name"] for item in found] == expected
 
 
 async def test_tables_are_returned_on_request(world):

@@ -158,6 +158,11 @@ def test_a_peer(changes: Any, fields: Any) -> None:
     assert configuration(peer(**changes)).peers == {"router": Peer("router", 64500, address=address, **expected)}
 
 
+@pytest.mark.parametrize("changes", [{}, {"peerASN": None, "dynamicASN": "external"}, {"ebgpMultiHop": True}])
+def test_the_as_number_for_one_peer(changes: Any) -> None:
+    assert configuration(peer(localASN=65410, **changes)).peers["router"].my_asn == 65410
+
+
 def test_bfd_profiles_have_the_defaults_of_frr() -> None:
     found = configuration(obj("BFDProfile", "fast", transmitInterval=100), peer(bfdProfile="fast"))
     profile = found.bfd_profiles["fast"]
@@ -277,9 +282,12 @@ INVALID = [
     ([peer(peerASN=64500, ebgpMultiHop=True)], "invalid ebgp-multihop parameter set for an ibgp peer"),
     ([peer(peerAddress=None)], "peer has no Address or Interface specified"),
     ([peer(peerAddress="router")], 'invalid BGPPeer address "router"'),
+    ([peer(peerAddress="fe80::1%eth0")], 'invalid BGPPeer address "fe80::1%eth0"'),
     ([peer(interface="eth0")], "has interface set, which is not supported"),
     ([peer(vrf="red")], "has vrf set, which is not supported"),
-    ([peer(localASN=9)], "has localASN set, which is not supported"),
+    ([peer(localASN=9, peerASN=64500)], "parsing peer router has localASN set, which is for external peers only"),
+    ([peer(localASN=9, peerASN=None, dynamicASN="internal")], "which is for external peers only"),
+    ([peer(localASN=64501)], "has the peer's AS number as localASN"),
     ([peer(holdTime="2s")], 'invalid BGPPeer timers: invalid hold time "2s": must be 0 or >=3s'),
     ([peer(holdTime="9s", keepaliveTime="10s")], 'invalid keepaliveTime "10s", must be lower than holdTime "9s"'),
     ([peer(holdTime="soon")], 'invalid hold time "soon"'),

@@ -80,11 +80,14 @@ def test_tokens_are_read_from_text_and_file(tmp_path):
 @pytest.mark.parametrize(
     ("cluster", "user", "more", "text"),
     [
-        ({}, {"exec": {"command": "aws"}}, {}, "user 'u': 'exec' is not supported"),
+        ({}, {"exec": {"command": "aws"}}, {}, "user 'u': 'exec': apiVersion None is not one of client.auth"),
+        ({}, {"exec": "aws"}, {}, "user 'u': 'exec' is not an object"),
         ({}, {"auth-provider": {"name": "gcp"}}, {}, "'auth-provider' is not supported"),
         ({}, {"username": "me", "password": "x"}, {}, "'username' is not supported"),
-        ({}, {"as": "somebody"}, {}, "'as' is not supported"),
-        ({"proxy-url": "http://p"}, {}, {}, "'proxy-url' is not supported"),
+        ({}, {"as-groups": ["a"]}, {}, "'as-uid', 'as-groups' and 'as-user-extra' need 'as'"),
+        ({}, {"as": "a", "as-groups": "b"}, {}, "'as-groups' is not a list"),
+        ({}, {"as": "a\nb"}, {}, "characters that no header may have"),
+        ({"proxy-url": "socks5://p:1"}, {}, {}, "proxy-url socks5://p is not supported, only http://HOST:PORT"),
         ({"server": "10.0.0.1"}, {}, {}, "server '10.0.0.1' is not an http or https URL"),
         ({"certificate-authority-data": "%%"}, {}, {}, "certificate-authority-data is not base64"),
         ({"certificate-authority": "missing.crt"}, {}, {}, "missing.crt: No such file or directory"),
@@ -101,6 +104,29 @@ def test_errors_are_one_line(tmp_path, cluster, user, more, text):
         load_kubeconfig(kubeconfig(tmp_path, cluster, user, **more))
     assert text in str(refused.value)
     assert "\n" not in str(refused.value)
+
+
+def test_the_impersonated_user_and_the_proxy_are_read(tmp_path):
+    user = {"as": "jane", "as-uid": "7", "as-groups": ["a", "b"], "as-user-extra": {"acme.io/x": ["1", "2"]}}
+    config = load_kubeconfig(kubeconfig(tmp_path, {"proxy-url": "http://10.0.0.9:3128"}, user))
+    assert config.proxy_url == "http://10.0.0.9:3128"
+    assert config.impersonation is not None
+    assert list(config.impersonation.headers()) == [
+        ("Impersonate-User", "jane"),
+        ("Impersonate-Uid", "7"),
+        ("Impersonate-Group", "a"),
+        ("Impersonate-Group", "b"),
+        ("Impersonate-Extra-acme.io%2Fx", "1"),
+        ("Impersonate-Extra-acme.io%2Fx", "2"),
+    ]
+
+
+def test_a_plugin_is_read_unless_there_is_a_token(tmp_path):
+    plugin = {"apiVersion": "client.authentication.k8s.io/v1beta1", "command": "bin/login"}
+    config = load_kubeconfig(kubeconfig(tmp_path, {}, {"exec": plugin}))
+    assert config.exec_plugin is not None
+    assert config.exec_plugin.command == f"{tmp_path}/bin/login"
+    assert load_kubeconfig(kubeconfig(tmp_path, {}, {"exec": plugin, "token": "t"})).exec_plugin is None
 
 
 @pytest.mark.parametrize("text", ["- just\n- a list", "a: b: c", "\tx", ""])

@@ -82,3 +82,32 @@ def test_unusable_archives_leave_nothing(tmp_path: Path, file: io.BytesIO) -> No
         archives.load(ContentStore(tmp_path), file)
     assert "\n" not in str(failure.value)
     assert files(tmp_path) == []
+
+
+def test_one_name_is_for_one_image(tmp_path: Path) -> None:
+    """An archive of two images with one name would leave only the second."""
+    layer = layer_of([("a", "")])
+    image = {"Config": "config", "Layers": ["layer0"], "RepoTags": ["app:1"]}
+    two = docker_archive(layer, **{"manifest.json": json.dumps([image, {**image, "RepoTags": ["app:2"]}])})
+    store = ContentStore(tmp_path)
+    with pytest.raises(BadImage, match="2 images, and --tag names one"):
+        archives.load(store, two, "other:1")
+    assert files(tmp_path) == []
+    two.seek(0)
+    names = [record.name for record in archives.load(store, two)]
+    assert names == ["docker.io/library/app:1", "docker.io/library/app:2"]
+    [record] = archives.load(store, docker_archive(layer), "other:1")
+    assert record.name == "docker.io/library/other:1"
+    saved = io.BytesIO()
+    archives.save(store, ["other:1", "docker.io/library/other:1", "other:1"], saved)
+    with tarfile.open(fileobj=io.BytesIO(saved.getvalue())) as archive:
+        index = archive.extractfile("index.json")
+        assert index is not None
+        assert len(json.load(index)["manifests"]) == 1
+
+
+def test_an_archive_with_more_layers_than_an_overlay_takes_is_refused(tmp_path: Path) -> None:
+    layers = [layer_of([(str(number), "")], "none") for number in range(documents.MAX_LAYERS + 1)]
+    with pytest.raises(BadImage, match="the image has 126 layers, more than 125"):
+        archives.load(ContentStore(tmp_path), docker_archive(*layers))
+    assert files(tmp_path) == []

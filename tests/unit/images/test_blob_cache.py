@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import os
 import time
@@ -12,6 +13,7 @@ import pytest
 
 from bridgehead.images.documents import digest_of
 from bridgehead.images.errors import BadImage
+from bridgehead.images.store import blob_cache
 from bridgehead.images.store.blob_cache import BlobCache
 
 CONTENT = b"a layer" * 1000
@@ -78,3 +80,64 @@ def test_blobs_without_a_lab_go_after_a_while(tmp_path: Path, ingest: int) -> No
     os.utime(shared, (0, 0))
     assert cache.trim(3600) >= len(CONTENT)
     assert list((tmp_path / "cache").iterdir()) == []
+
+
+def test_what_is_no_unused_blob_stays(tmp_path: Path) -> None:
+    root = tmp_path / "cache"
+    cache = BlobCache(root)
+    assert add(cache, tmp_path)
+    [shared] = root.iterdir()
+    (root / "directory").mkdir()
+    (root / "link").symlink_to(shared)
+    for name in (".new-copying", ".new-abandoned"):
+        (root / name).write_bytes(b"x")
+    for path in (shared, root / "directory", root / ".new-abandoned"):
+        os.utime(path, (0, 0))
+    cache.trim(0)
+    assert {path.name for path in root.iterdir()} == {"directory", "link", ".new-copying"}
+
+
+def test_two_labs_that_trim_at_once_do_not_stop_each_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    root = tmp_path / "cache"
+    root.mkdir(mode=0o700)
+    for name in ("a", "b"):
+        (root / name).write_bytes(b"x")
+        os.utime(root / name, (0, 0))
+    listdir = os.listdir
+    monkeypatch.setattr(os, "listdir", lambda path: ["gone", *listdir(path)])
+    BlobCache(root).trim(0)
+    assert listdir(root) == []
+
+
+def test_a_copy_that_fails_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(_: int, __: int) -> None:
+        raise OSError(errno.ENOSPC, "no space")
+
+    monkeypatch.setattr(blob_cache, "check_space", refuse)
+    with pytest.raises(OSError, match="no space"):
+        add(BlobCache(tmp_path / "cache"), tmp_path)
+    assert list((tmp_path / "cache").iterdir()) == []
+
+
+@pytest.mark.parametrize("kind", ["writable", "link", "foreign"])
+def test_a_directory_that_others_could_change_is_no_cache(
+    tmp_path: Path, ingest: int, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = tmp_path / "cache"
+    cache = BlobCache(root)
+    assert add(cache, tmp_path)
+    if kind == "writable":
+        root.chmod(0o777)
+    elif kind == "link":
+        root.rename(tmp_path / "elsewhere")
+        root.symlink_to(tmp_path / "elsewhere")
+    else:
+        other = os.geteuid() + 1
+        monkeypatch.setattr(os, "geteuid", lambda: other)
+    assert cache.lend(DIGEST, len(CONTENT), ingest) == ""
+    with pytest.raises(OSError):  # noqa: PT011  (EPERM, ENOTDIR for the link)
+        add(cache, tmp_path)
+    with pytest.raises(OSError):  # noqa: PT011
+        cache.trim(0)
+    monkeypatch.undo()
+    assert len(list(root.iterdir())) == 1

@@ -36,6 +36,8 @@ def test_the_file_of_a_build(tmp_path: Path) -> None:
     assert building.find_file(tmp_path, "Dockerfile") == tmp_path / "Dockerfile"
     with pytest.raises(BuildFailed, match="has no file other"):
         building.find_file(tmp_path, "other")
+    with pytest.raises(BuildFailed, match="none is no directory"):
+        building.find_file(tmp_path / "none", "")
 
 
 def test_without_buildah_the_reason_names_its_package(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -110,8 +110,10 @@ def test_an_image_is_as_young_as_the_last_use_of_any_of_its_names(store: Content
 
 
 def test_pulls_add_those_who_may_use_an_image(store: ContentStore) -> None:
+    config = store.add_blob(b"{}")
+
     def pulled(digest: str, *restricted_to: str) -> tuple[str, ...]:
-        record = ImageRecord(name="app", digest=digest, manifest="", config="", restricted_to=restricted_to)
+        record = ImageRecord(name="app", digest=digest, manifest="", config=config, restricted_to=restricted_to)
         store.add_pulled(record)
         found = store.find("app")
         assert found is not None

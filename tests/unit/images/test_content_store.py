@@ -12,7 +12,7 @@ import pytest
 from bridgehead.images.documents import Descriptor, digest_of
 from bridgehead.images.errors import StoreFailed
 from bridgehead.images.store import collection, unpacking
-from bridgehead.images.store.content import ContentStore
+from bridgehead.images.store.content import ContentStore, ImageRecord
 from bridgehead.images.store.unpacking import Unpacked
 from tests.image_files import layer_of
 
@@ -113,3 +113,45 @@ def test_no_collection_takes_files_of_a_layer_that_is_being_unpacked(
     monkeypatch.setattr(unpacking, "unpack", unpack_during_a_collection)
     unpacking.add_layer(store, layer.digest, layer.diff_id)
     assert (store.layer_path(layer.diff_id) / "etc/motd").read_text() == "hello"
+
+
+def test_a_blob_that_the_disk_has_damaged_is_removed(tmp_path: Path) -> None:
+    store = ContentStore(tmp_path)
+    assert not store.discard_damaged(LAYER)
+    store.add_blob(CONTENT)
+    assert not store.discard_damaged(LAYER)
+    blob = store.blob_path(LAYER.digest)
+    blob.write_bytes(bytes(len(CONTENT)))
+    assert store.has_blob(LAYER)  # of the right size
+    assert store.discard_damaged(LAYER)
+    assert not store.has_blob(LAYER)
+
+
+def test_no_image_is_recorded_without_its_configuration(tmp_path: Path) -> None:
+    store = ContentStore(tmp_path)
+    with pytest.raises(StoreFailed, match="no such file"):
+        store.add_record(ImageRecord(name="app", digest="", manifest=LAYER.digest, config=LAYER.digest))
+    assert store.records() == []
+
+
+def test_a_writer_that_does_not_wait_for_a_collection_fails(tmp_path: Path) -> None:
+    store = ContentStore(tmp_path)
+    with store.locked(fcntl.LOCK_EX), pytest.raises(BlockingIOError), store.writing(waits=False):
+        pass
+    with store.writing(), store.writing(waits=False):
+        pass
+
+
+def test_a_file_that_is_adopted_twice_leaves_no_second_name(tmp_path: Path) -> None:
+    """Two pulls of one layer get two links to the file that labs share."""
+    store = ContentStore(tmp_path)
+    (tmp_path / "ingest").mkdir()
+    (tmp_path / "ingest" / "first").write_bytes(CONTENT)
+    os.link(tmp_path / "ingest" / "first", tmp_path / "ingest" / "second")
+    assert store.adopt("first", LAYER)
+    assert store.adopt("second", LAYER)
+    assert list((tmp_path / "ingest").iterdir()) == []
+    assert store.blob_path(LAYER.digest).stat().st_nlink == 1
+    (tmp_path / "ingest" / "wrong").write_bytes(b"other")
+    assert not store.adopt("wrong", LAYER)
+    assert list((tmp_path / "ingest").iterdir()) == []

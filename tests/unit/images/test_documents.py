@@ -64,6 +64,7 @@ def test_manifests_of_both_kinds_are_parsed(media_type: str) -> None:
         (encode(config={**CONFIG, "digest": "sha256:../../etc/passwd"}), "unsupported digest"),
         (encode(config={**CONFIG, "digest": "md5:" + "0" * 32}), "unsupported digest"),
         (encode(config={**CONFIG, "size": -1}), "negative size"),
+        (encode(config={**CONFIG, "size": 20 << 30}), "the image's configuration has 21474836480 bytes"),
         (encode(config=CONFIG, layers=[LAYER] * 126), "126 layers"),
         (encode(config=CONFIG, layers=[{**LAYER, "mediaType": "text/plain"}]), "unsupported type: text/plain"),
         (encode(config=CONFIG, layers=[{**LAYER, "mediaType": f"{documents.OCI_LAYER}+encrypted"}]), "encrypted"),

@@ -21,6 +21,7 @@ from bridgehead.images.registry.credentials import (
     parse_user_config,
 )
 from bridgehead.images.registry.hosts import BadHosts, Endpoint, default_endpoint, parse_hosts
+from bridgehead.images.registry.transport import origin
 
 
 def reference_of(name: str) -> Reference:
@@ -166,14 +167,55 @@ def test_a_hosts_file_has_mirrors_and_the_server() -> None:
 
 
 @pytest.mark.parametrize(
-    ("client", "clients"), [('"both.pem"', ("CK",)), ('["both.pem", "me.crt"]', ("CK", "C")), ("[]", ())]
+    ("url", "registry", "expected"),
+    [
+        ("https://registry-1.docker.io/v2", "docker.io", False),
+        ("http://localhost:5000/v2", "localhost:5000", False),
+        ("http://localhost:5000/v2", "docker.io", True),
+        ("https://docker.io.example/v2", "docker.io", True),
+    ],
+)
+def test_a_mirror_is_another_server_than_the_registry(url: str, registry: str, expected: bool) -> None:
+    assert hosts.is_mirror(Endpoint(url=url), registry) == expected
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "expected"),
+    [
+        ("https://a.example:443/x?y", "https://A.example/z", True),
+        ("http://u:p@a.example/", "http://a.example:80", True),
+        ("http://a.example", "https://a.example", False),
+        ("http://a.example:443", "http://a.example", False),
+        ("http://[::1]:5000/", "http://[::1]:5001/", False),
+    ],
+)
+def test_a_server_has_one_origin(one: str, other: str, expected: bool) -> None:
+    assert (origin(one) == origin(other)) == expected
+
+
+@pytest.mark.parametrize(
+    ("client", "clients"),
+    [('"both.pem"', ("CK",)), ('["both.pem", "me.crt"]', ("CK", "C")), ("[]", ()), ('""', ())],
 )
 def test_client_certificates_are_one_file_or_more(client: str, clients: tuple[str, ...]) -> None:
     server, *_ = parse_hosts(f'[host."https://x"]\nclient = {client}', "x", {"both.pem": "CK", "me.crt": "C"})
     assert server.clients == clients
 
 
-@pytest.mark.parametrize("text", ["server = ", 'host = "x"', 'server = "ftp://x"', '[host."https://"]'])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "server = ",
+        'host = "x"',
+        'server = "ftp://x"',
+        '[host."https://"]',
+        '[host."http://["]',
+        '[host."https://x"]\nskip_verify = "false"',  # a text would be true
+        '[host."https://x"]\ncapabilities = "pull"',
+        'server = "https://x"\nheader = 1',
+        "client = 1",
+    ],
+)
 def test_other_files_are_no_hosts_file(text: str) -> None:
     with pytest.raises(BadHosts):
         parse_hosts(text, "docker.io", {})

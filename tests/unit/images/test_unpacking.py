@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bridgehead.images.errors import BadImage, StoreFailed
-from bridgehead.images.store import disk, entries, unpacking
+from bridgehead.images.store import disk, entries, unpacking, whiteouts
 from bridgehead.images.store.unpacking import Bounds, Unpacked, unpack
 from tests.image_files import Blob, compress, layer_of, tar_of
 
@@ -226,9 +226,14 @@ def test_where_nobody_can_make_devices_whiteouts_are_files(tmp_path: Path, monke
     )
     assert names_below(root) == {"above", "above/below", "before", "etc", "etc/motd", "replaced", "var"}
     assert os.listxattr(root / "etc/motd") == ["user.overlay.whiteout"]
+    assert whiteouts.are_present(str(root))
     opaque = {name: os.getxattr(root / name, "user.overlay.opaque") for name in ("above", "before", "etc", "var")}
     assert opaque == {"above": b"y", "before": b"y", "etc": b"x", "var": b"y"}
     assert (root / "replaced").read_text() == "new"
+
+
+def test_only_a_layer_with_whiteouts_is_marked(tmp_path: Path) -> None:
+    assert not whiteouts.are_present(str(unpack_entries(tmp_path, ("file", ""), ("var/.wh..wh..opq", ""))))
 
 
 def test_attributes_of_overlayfs_are_not_taken_from_an_archive(tmp_path: Path) -> None:

@@ -6,14 +6,18 @@ from typing import Any
 
 import pytest
 
+from bridgehead.balancer.controller.patches import CONDITION
 from bridgehead.insight.speakers import (
     SpeakerReport,
     address_rows,
     age,
     session_rows,
+    silent_rows,
     speaker_rows,
     takeover_rows,
 )
+from bridgehead.objects.core import LoadBalancerIngress, LoadBalancerStatus, Service, ServiceStatus
+from bridgehead.objects.meta import Condition, ObjectMeta
 
 NOW = 1_800_000_000.0
 HELD = {
@@ -77,6 +81,22 @@ def test_addresses_sessions_and_takeovers() -> None:
     assert [row[1:] for row in takeover_rows(REPORTS, NOW)[1:]] == [
         ("node1", "node3", "4", "12 ms", "planned"),
         ("node1", "node2", "1", "351 ms", "no heartbeats"),
+    ]
+
+
+def test_services_whose_addresses_nobody_announces() -> None:
+    def service(name: str, *ips: str, reason: str = "") -> Service:
+        ingress = tuple(LoadBalancerIngress(ip=ip) for ip in ips)
+        condition = Condition(type=CONDITION, status="False", reason=reason, message="why")
+        status = ServiceStatus(
+            load_balancer=LoadBalancerStatus(ingress=ingress), conditions=(condition,) if reason else ()
+        )
+        return Service(metadata=ObjectMeta(name=name, namespace="default"), status=status)
+
+    services = [service("b", "10.0.0.1", "fd00::1", reason="NoEndpoints"), service("a", reason="NoPool")]
+    assert silent_rows([*services, service("c", "10.0.0.2")])[1:] == [
+        ("<pending>", "default/a", "NoPool", "why"),
+        ("10.0.0.1,fd00::1", "default/b", "NoEndpoints", "why"),
     ]
 
 

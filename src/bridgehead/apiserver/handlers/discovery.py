@@ -93,7 +93,10 @@ class Discovery:
             value = self._build(path)
             if value is None:
                 return None
-            document = self._documents[path] = _encode(value)
+            document = _encode(value)
+            if path == "/":  # Kubernetes shows this one indented to all clients
+                document = msgspec.json.format(document, indent=2)
+            self._documents[path] = document
         return document
 
     def aggregated_for(self, path: str, accept: str) -> tuple[bytes, str, str] | None:

@@ -33,6 +33,7 @@ from bridgehead.apiserver.http.request import Request, Response, respond
 from bridgehead.apiserver.http.worker import run_long
 from bridgehead.apiserver.registry import lists
 from bridgehead.apiserver.registry.attempts import STATUS_VIEWS
+from bridgehead.apiserver.registry.list_options import check_get_options
 from bridgehead.apiserver.registry.registry import Registry
 from bridgehead.apiserver.registry.request_checks import check_name, check_resource_version
 from bridgehead.apiserver.registry.watching import OpenWatches, WatchStream, parse_watch_options
@@ -135,6 +136,7 @@ class Handlers:
     # --- reading
 
     async def _get(self, request: Request, resource: Resource) -> Response:
+        check_get_options(request.query, self._registry.store.revision)
         record = self._registry.get(resource, request.info.namespace, request.info.name)
         return await self._rendering.record(request, resource, record)
 

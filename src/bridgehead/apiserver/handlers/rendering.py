@@ -10,6 +10,7 @@ import time
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import partial
+from itertools import chain
 
 import msgspec
 
@@ -184,7 +185,8 @@ class Rendering:
         if not is_large:
             return Response(200, b"".join(json_document(head, key, items)))
         indented = wants_indented(request.query, request.headers)
-        stream = PiecewiseBody(json_document(head, key, items, indented=indented))
+        parts = json_document(head, key, items, indented=indented)
+        stream = PiecewiseBody(parts if indented else chain(parts, (b"\n",)))
         return Response(200, stream=stream, drops_slow=True, is_large=size > THRESHOLD_BYTES)
 
     async def _protobuf_list(

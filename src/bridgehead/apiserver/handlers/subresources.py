@@ -168,7 +168,7 @@ class Subresources:
         def change(pod: JsonObject) -> JsonObject:
             meta, spec = pod["metadata"], pod.get("spec", {})
             if wanted_uid and wanted_uid != meta["uid"]:
-                raise failed_precondition(resource, info.name, wanted_uid, meta["uid"])
+                raise failed_precondition(resource, info.namespace, info.name, wanted_uid, meta["uid"])
             if "deletionTimestamp" in meta:
                 raise conflict(resource, info.name, f"pod {info.name} is being deleted, cannot be assigned to a host")
             if spec.get("nodeName"):

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import msgspec
 
-from bridgehead.apiserver.errors import conflict, failed_precondition, invalid
+from bridgehead.apiserver.errors import failed_precondition, invalid
 from bridgehead.apiserver.fieldmanagement.managers import Entries, Writer, same_but_times
 from bridgehead.apiserver.resource import Change, Companion, FieldError, JsonObject, Resource, Strategy, copied
 from bridgehead.apiserver.resources.shared.generated_names import generate_name
@@ -21,7 +21,7 @@ from bridgehead.storage import Companions, Create, Delete, Facts, Key, Record, S
 
 from . import metadata
 from .ownership import FIELD, LABELLED_BY_STATUS, Ownership
-from .request_checks import check_url
+from .request_checks import check_expected_version, check_url
 
 # The subresources that write only the status.
 STATUS_VIEWS = ("status", "approval")
@@ -121,16 +121,14 @@ class Attempts:
         subresource: str,
         writer: Writer | None,
     ) -> Draft:
-        """Apply a change to the stored object. Raises a 400 or a 409."""
+        """Apply a change to the stored object. Raises a 400, a 409, or a 500 for a malformed resourceVersion."""
         old = _decode(current.value)
         wanted = change(old)
         meta = wanted.setdefault("metadata", {})
         check_url(resource, namespace, name, meta)
-        given = meta.get("resourceVersion")
-        if given not in (None, "", "0", str(current.revision)):
-            raise conflict(resource, name)
         if meta.get("uid") and meta["uid"] != old["metadata"]["uid"]:
-            raise failed_precondition(resource, name, meta["uid"], old["metadata"]["uid"])
+            raise failed_precondition(resource, namespace, name, meta["uid"], old["metadata"]["uid"])
+        check_expected_version(resource, name, meta, current.revision)
         sent = meta.get(FIELD)
         # The hooks work without the managers of fields, which may be larger than the object.
         before: Entries = old["metadata"].pop(FIELD, None) or []

@@ -60,14 +60,15 @@ def parse_selection(resource: Resource, query: Query) -> Selection:
         fields = parse_field_selector(field_text) if field_text else EVERYTHING
     except ValueError as error:
         raise bad_request(f"{error}") from None
-    known = {"metadata.name", *resource.selectable}
+    known = {"metadata.name", *resource.selectable, *resource.field_aliases}
     if resource.namespaced:
         known.add("metadata.namespace")
     for requirement in fields.requirements:
         if requirement.key not in known:
             raise bad_request(f"field label not supported: {requirement.key}")
-    if resource.stored_form is not None:
-        fields = _with_stored_names(fields, resource.stored_form.fields)
+    names = resource.field_aliases if resource.stored_form is None else resource.stored_form.fields
+    if names:
+        fields = _with_stored_names(fields, names)
     return Selection(labels, fields)
 
 

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from bridgehead.apiserver.errors import bad_request, failed_delete, invalid
+from bridgehead.apiserver.errors import bad_request, conflict, failed_delete, invalid, malformed_resource_version
+from bridgehead.apiserver.http.paths import parse_uint
 from bridgehead.apiserver.resource import JsonObject, Resource
 from bridgehead.apiserver.resources.shared import field
 
@@ -47,6 +48,22 @@ def check_resource_version(resource: Resource, obj: JsonObject, name: str) -> No
     if obj.get("metadata", {}).get("resourceVersion") in (None, "", "0"):
         error = field.invalid("metadata.resourceVersion", 0, "must be specified for an update")
         raise invalid(resource.group, resource.plural, name, [error])
+
+
+def check_expected_version(resource: Resource, name: str, meta: JsonObject, revision: int) -> None:
+    """Raise a 409 if an update's object has the resourceVersion of another state, a 500 if it is not a number.
+
+    `revision` is that of the stored object.
+    """
+    given = meta.get("resourceVersion")
+    if given in (None, "", "0", str(revision)):
+        return
+    try:
+        expected = parse_uint(given)
+    except ValueError as error:
+        raise malformed_resource_version(str(error)) from None
+    if expected not in (0, revision):
+        raise conflict(resource, name)
 
 
 def check_preconditions(resource: Resource, name: str, obj: JsonObject, options: DeleteOptions) -> None:

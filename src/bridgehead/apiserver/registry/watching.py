@@ -1,9 +1,13 @@
 """Watches: a store's changes as a stream of events for one client.
 
 The beginning of a watch is as in Kubernetes. Without a resourceVersion, or with "0", existing objects come first, as
-ADDED events. With a resourceVersion, all later changes come; if the history no longer reaches back to it, the client
-gets a 410 and lists again. `sendInitialEvents` asks for the existing objects explicitly; a bookmark with the annotation
-`k8s.io/initial-events-end` marks their end. An object that enters or leaves the selection appears as ADDED or DELETED.
+ADDED events. With a resourceVersion, all later changes come; if the history no longer reaches back to it, the only
+event is an ERROR with a 410, and the client lists again. `sendInitialEvents` asks for the existing objects explicitly;
+a bookmark with the annotation `k8s.io/initial-events-end` marks their end. An object that enters or leaves the
+selection appears as ADDED or DELETED.
+
+A resourceVersion above the newest one is refused in the same way. Kubernetes waits for it, without an end if the store
+was replaced by an older one; here no write can be pending elsewhere, so such a version comes from another store.
 Source: Kubernetes API concepts "Efficient detection of changes", KEP-3157.
 """
 
@@ -16,7 +20,7 @@ from dataclasses import dataclass
 
 import msgspec
 
-from bridgehead.apiserver.errors import ApiStatus, bad_request, expired
+from bridgehead.apiserver.errors import ApiStatus, bad_request, expired, too_large_resource_version
 from bridgehead.apiserver.http.paths import Query, RequestInfo, is_true, parse_int
 from bridgehead.apiserver.http.piecewise import PIECE_BYTES, in_pieces
 from bridgehead.apiserver.resource import JsonObject, Resource
@@ -154,7 +158,7 @@ class OpenWatches:
 
 
 class WatchStream:
-    """One client's watch. The constructor opens it, so a refusal is an ordinary answer; iterating yields the body."""
+    """One client's watch. Iterating yields its body, whose only event is an ERROR if the watch cannot begin."""
 
     def __init__(
         self,
@@ -165,7 +169,6 @@ class WatchStream:
         watches: OpenWatches,
         form: EventForm,
     ) -> None:
-        """Open the watch. Raises a 410."""
         # Bytes that were rendered for this client alone. Other bytes belong to the store.
         self.held_bytes = 0
         self._store = store
@@ -175,26 +178,37 @@ class WatchStream:
         self._form = form
         namespace = info.namespace if resource.namespaced and info.namespace else None
         self._initial: list[Record] = []
-        revision = store.revision
-        if options.since is not None and options.since > revision:
-            raise expired(f"Too large resource version: {options.since}, current: {revision}")
+        self._revision = revision = store.revision
+        self._watch: Watch | None = None
+        self._refusal: ApiStatus | None = None
+        if options.initial and (options.since or 0) > revision:
+            self._refusal = too_large_resource_version(options.since or 0, revision)
+            return
         if options.initial:
             records = store.list(resource.stored.id, namespace)
             self._initial = [r for r in records if options.selection.matches(r.facts)]
-            since = revision
-        else:
-            since = revision if options.since is None else options.since
+        elif options.since is not None:
+            self._revision = options.since
         try:
-            self._watch = store.watch(resource.stored.id, namespace, since=since)
+            self._watch = store.watch(resource.stored.id, namespace, since=self._revision)
         except TooOld:
-            raise expired(f"too old resource version: {since} ({revision})") from None
-        self._revision = since
-        watches.add(self._watch)
+            self._refusal = expired(f"too old resource version: {self._revision} ({revision})")
+        else:
+            watches.add(self._watch)
 
     async def aclose(self) -> None:
-        self._watches.discard(self._watch)
+        if self._watch is not None:
+            self._watches.discard(self._watch)
 
-    async def __aiter__(self) -> AsyncGenerator[bytes, None]:
+    def __aiter__(self) -> AsyncGenerator[bytes, None]:
+        return self._follow(self._watch) if self._watch is not None else self._refuse()
+
+    async def _refuse(self) -> AsyncGenerator[bytes, None]:
+        if self._refusal is not None:
+            yield self._event("ERROR", self._form.status(self._refusal))
+
+    async def _follow(self, watch: Watch) -> AsyncGenerator[bytes, None]:
+        """Yield the initial objects, and then the changes until the watch ends."""
         loop = asyncio.get_running_loop()
         end = loop.time() + self._options.seconds
         # A watch without matching events needs bookmarks, too: they carry the current revision.
@@ -212,9 +226,9 @@ class WatchStream:
                 settled = self._store.revision
                 try:
                     async with asyncio.timeout_at(min(end, bookmark_at)):
-                        changes = await anext(aiter(self._watch))
+                        changes = await anext(aiter(watch))
                 except TimeoutError:
-                    if not getattr(self._watch, "is_converting", False):
+                    if not getattr(watch, "is_converting", False):
                         self._revision = max(self._revision, settled)
                 else:
                     self._revision = changes[-1].record.revision

@@ -30,7 +30,7 @@ class Note:
 
 @dataclass(frozen=True)
 class Pending:
-    """Why the Service has no address."""
+    """Why the Service has no address, or why no node announces it."""
 
     reason: PendingReason
     message: str
@@ -38,7 +38,10 @@ class Pending:
 
 @dataclass
 class Decision:
-    """The state that a Service should have. `allocation` is None while it waits; then `pending` has the reason."""
+    """The state that a Service should have. `allocation` is None while it waits.
+
+    `pending`: why it waits, or why no node announces its address.
+    """
 
     allocation: Allocation | None = None
     pending: Pending | None = None

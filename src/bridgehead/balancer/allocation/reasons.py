@@ -1,4 +1,4 @@
-"""Reasons why a Service has no address.
+"""Reasons why a Service has no address, or why no node announces the one that it has.
 
 Pure: no I/O, no clock, no randomness.
 """
@@ -13,7 +13,7 @@ from ..ranges import IpAddress
 
 
 class PendingReason(StrEnum):
-    """Reason of the condition of a Service that waits for an address."""
+    """Reason of the condition of a Service that waits for an address, or whose address no node announces."""
 
     NO_POOL = "NoPool"  # no pool is for such a Service
     POOL_FULL = "PoolFull"  # no free address
@@ -25,6 +25,16 @@ class PendingReason(StrEnum):
     INVALID_REQUEST = "InvalidRequest"  # annotations or spec contradict each other
     INVALID_CONFIGURATION = "InvalidConfiguration"  # and there was no valid one since the start
     WRONG_CLASS = "WrongClass"  # spec.loadBalancerClass is that of another implementation
+    NO_ADVERTISEMENT = "NoAdvertisement"  # none is for the Service
+    NO_ENDPOINTS = "NoEndpoints"  # that a node which may announce could lead to
+    NO_NODE = "NoNode"  # no node may announce
+    NO_PEER = "NoPeer"  # only BGP would announce, and has no peer
+
+
+# Those of Services that have an address.
+UNANNOUNCED_REASONS = frozenset(
+    {PendingReason.NO_ADVERTISEMENT, PendingReason.NO_ENDPOINTS, PendingReason.NO_NODE, PendingReason.NO_PEER}
+)
 
 
 class NotAllocated(BalancerError):

@@ -5,7 +5,6 @@ Pure: no I/O, no clock, no randomness. Source: MetalLB, controller/service.go; O
 
 from __future__ import annotations
 
-import ipaddress
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
@@ -14,7 +13,7 @@ from bridgehead.objects.core import Service
 from bridgehead.objects.meta import ObjectKey
 from bridgehead.objects.selectors import Labels
 
-from ..ranges import IpAddress
+from ..ranges import IpAddress, parse_address
 from .reasons import NotAllocated, PendingReason, quote_addresses
 
 Version = Literal[4, 6]
@@ -140,7 +139,7 @@ def _backend_key(service: Service) -> str:
 
 def _parse(text: str, problem: str) -> IpAddress:
     try:
-        return ipaddress.ip_address(text.strip())
+        return parse_address(text)
     except ValueError:
         raise _invalid(problem) from None
 

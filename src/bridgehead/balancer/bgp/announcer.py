@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import ipaddress
+import itertools
 import logging
 import time
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from typing import Literal, NamedTuple
 
+from bridgehead.network.own_addresses import is_local
 from bridgehead.network.paths import address_on, find_path
 from bridgehead.objects.meta import ObjectKey
 
@@ -32,7 +34,8 @@ ReportEvent = Callable[[str, EventType, str, str], None]
 ReadPassword = Callable[[str, str], Awaitable[str]]
 
 _LARGEST_TTL = 255
-_PASSWORD_SECONDS = 30.0  # between looks at the Secrets in use
+_LOOK_SECONDS = 5.0  # between looks at what sessions are configured by, while they are not established
+_LOOKS_ESTABLISHED = 6  # of these, for one at those that are
 _WHY = "every node that may announce the Service has a route to it"
 
 
@@ -112,7 +115,7 @@ class BgpAnnouncer:
         running: dict[str, tuple[tuple[Peer, BfdProfile | None], asyncio.Task[None]]] = {}
         try:
             async with asyncio.TaskGroup() as group:
-                group.create_task(self._follow_passwords())
+                group.create_task(self._follow_settings())
                 while True:
                     await self._has_changed.wait()
                     self._has_changed.clear()
@@ -239,22 +242,25 @@ class BgpAnnouncer:
         """Return the peer's password. Raises LookupError."""
         return await self._read_password(*peer.password_secret) if peer.password_secret else peer.password
 
-    async def _follow_passwords(self) -> None:
-        """Restart sessions whose password in a Secret has changed."""
-        while True:
-            await asyncio.sleep(_PASSWORD_SECONDS)
+    async def _follow_settings(self) -> None:
+        """Restart sessions that would be configured otherwise now: this node's addresses or a password have changed."""
+        for look in itertools.count(1):
+            await asyncio.sleep(_LOOK_SECONDS)
             for name, session in list(self._sessions.items()):
                 peer, _ = self._wanted.get(name, (None, None))
-                if peer is None or peer.password_secret is None or session.settings is None:
+                is_established = session.status == "established"
+                if peer is None or session.settings is None or (is_established and look % _LOOKS_ESTABLISHED):
                     continue
-                with contextlib.suppress(LookupError):  # the session goes on with the password that it has
-                    if await self._password(peer) != session.settings.password:
-                        session.restart("its password has changed")
+                with contextlib.suppress(NotConfigurable, OSError):  # the session goes on with what it has
+                    why = why_outdated(session.settings, await self._settings(peer), is_established=is_established)
+                    if why:
+                        session.restart(why)
 
     def _on_session(self, session: PeerSession) -> None:
         self.on_session_change()
         if session.status == "established":
-            self._report(session.name, "Normal", "SessionEstablished", f"BGP session of node {self._this_node} is up")
+            message = f"BGP session of node {self._this_node} is up" + (f"; {session.reason}" if session.reason else "")
+            self._report(session.name, "Normal", "SessionEstablished", message)
             log.info("peer %s: session established", session.name)
         elif session.reason:
             message = f"BGP session of node {self._this_node} is down: {session.reason}"
@@ -271,6 +277,19 @@ class BgpAnnouncer:
             log.warning("peer %s: %s", name, reason)
             self._report(name, "Warning", "BFDDown", f"node {self._this_node}: {reason}")
             session.tear_down()
+
+
+def why_outdated(settings: SessionSettings, fresh: SessionSettings, *, is_established: bool) -> str:
+    """Return why a session with `settings` has to begin anew with `fresh` ones, or "".
+
+    An established session ends only if it has to: of several paths to a peer another one may be found each time.
+    """
+    if settings.password != fresh.password:
+        return "its password has changed"
+    used = {str(settings.local_address), *settings.next_hops.values()}
+    if fresh != settings and not (is_established and all(map(is_local, used))):
+        return "the addresses of this node have changed"
+    return ""
 
 
 def unsupported_options(peer: Peer, profile: BfdProfile | None) -> list[str]:

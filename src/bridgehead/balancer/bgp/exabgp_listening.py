@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import select
 import socket
+from collections import Counter
 from typing import NamedTuple
 
 from .exabgp import SessionSettings
@@ -23,6 +24,7 @@ class _Listener:
         family = socket.AF_INET6 if ":" in local[0] else socket.AF_INET
         self.socket = socket.socket(family, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
         self.accepted: dict[str, socket.socket | None] = {}  # by the addresses of the peers that are expected
+        self.sessions: Counter[str] = Counter()  # that expect a peer: two, while one takes another one's place
         try:
             self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             self.socket.bind(local)
@@ -68,6 +70,7 @@ class Listening:
         if listener is None:
             listener = self._listeners[expected.local] = _Listener(expected.local)
         listener.accepted.setdefault(expected.peer, None)
+        listener.sessions[expected.peer] += 1
         try:
             set_password(listener.socket, settings)
         except Exception:
@@ -76,8 +79,11 @@ class Listening:
         return expected
 
     def forget(self, expected: Expected) -> None:
-        """Accept no connection of a peer any more."""
+        """Accept no connection of a peer any more, unless another session expects it, too."""
         listener = self._listeners[expected.local]
+        listener.sessions[expected.peer] -= 1
+        if listener.sessions[expected.peer]:
+            return
         listener.replace(expected.peer, None)
         del listener.accepted[expected.peer]
         if not listener.accepted:

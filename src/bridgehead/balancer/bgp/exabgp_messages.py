@@ -39,14 +39,17 @@ class Answer(NamedTuple):
 
     "done" and "refused" answer a request of the kind "route", "closed" one of the kind "close"; "pong" shows that the
     process runs and reads. The others are the session's state: "connecting" at first, "connected" by TCP, "open" (the
-    peer's OPEN message is there, with the AS number `number`), "up", as the session `number`, and "down".
+    peer's OPEN message is there, with the AS number `number`), "up", as the session `number`, and "down"; "refresh":
+    the peer wants all routes of the IP version `number` again.
     `reason`: why it was refused, went down, or does not come up; of attempts that fail alike the first is reported.
+    `versions`: of a session that is "up", the IP versions whose routes both ends take.
     """
 
-    kind: Literal["connecting", "connected", "open", "up", "down", "done", "refused", "closed", "pong"]
+    kind: Literal["connecting", "connected", "open", "up", "down", "done", "refused", "closed", "pong", "refresh"]
     peer: str
     number: int = 0
     reason: str = ""
+    versions: tuple[int, ...] = ()
 
 
 def render(message: Request | Answer) -> bytes:
@@ -61,4 +64,5 @@ def parse_request(line: bytes | str) -> Request:
 
 def parse_answer(line: bytes | str) -> Answer:
     """Parse a line of the process."""
-    return Answer(*json.loads(line))
+    kind, peer, number, reason, versions = json.loads(line)
+    return Answer(kind, peer, number, reason, tuple(versions))

@@ -48,11 +48,53 @@ def make_neighbor(settings: SessionSettings) -> Any:
     return neighbor
 
 
+def make_open(neighbor: Any, *, has_restarted: bool) -> Any:
+    """Return the OPEN message of a session. `has_restarted`: the restart state (RFC 4724).
+
+    ExaBGP would offer route refresh only together with its enhanced form (RFC 7313), which this speaker lacks.
+    """
+    from exabgp.bgp.message import Open
+    from exabgp.bgp.message.open import Version
+    from exabgp.bgp.message.open.capability import Capabilities
+    from exabgp.bgp.message.open.capability.capability import Capability
+    from exabgp.bgp.message.open.capability.refresh import RouteRefresh
+
+    own_asn = neighbor["local-as"]
+    capabilities = Capabilities().new(neighbor, has_restarted, local_as=own_asn)
+    capabilities[Capability.CODE.ROUTE_REFRESH] = RouteRefresh()
+    return Open(Version(4), own_asn, neighbor["hold-time"], neighbor["router-id"], capabilities)
+
+
+def refreshed_version(message: Any, negotiated: Any) -> int:
+    """Return the IP version whose routes the peer asks for again (RFC 2918); 0 if the message does not do that."""
+    from exabgp.bgp.message.refresh import RouteRefresh
+
+    if message.TYPE != RouteRefresh.TYPE or message.reserved != RouteRefresh.request:
+        return 0
+    asked = (message.afi, message.safi)
+    return next((version for version in carried_versions(negotiated) if family_of(version) == asked), 0)
+
+
 def as_number(open_message: Any) -> int:
     """Return the AS number in an OPEN message, which a capability has if it is longer than two bytes (RFC 6793)."""
     from exabgp.bgp.message.open.capability.capability import Capability
 
     return int(open_message.capabilities.get(Capability.CODE.FOUR_BYTES_ASN, open_message.asn))
+
+
+def assume_ipv4(negotiated: Any) -> None:
+    """Let a peer have IPv4 routes if it does not list the families that it takes (RFC 4760, 8; RFC 4271)."""
+    from exabgp.bgp.message.open.capability.capability import Capability
+
+    lists_families = negotiated.received_open.capabilities.announced(Capability.CODE.MULTIPROTOCOL)
+    ipv4 = family_of(4)
+    if not lists_families and ipv4 in negotiated.neighbor.families():
+        negotiated.families.append(ipv4)
+
+
+def carried_versions(negotiated: Any) -> tuple[int, ...]:
+    """Return the IP versions whose routes both ends of a session take."""
+    return tuple(version for version in _FAMILIES if family_of(version) in negotiated.families)
 
 
 def make_updates(routes: dict[Prefix, Attributes | None]) -> Iterator[Any]:

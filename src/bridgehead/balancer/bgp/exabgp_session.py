@@ -7,31 +7,44 @@ and may write a KEEPALIVE message into the middle of another one while a peer do
 
 from __future__ import annotations
 
+import itertools
 import os
 import select
 import socket
 import time
-from collections import Counter, deque
-from collections.abc import Callable, Generator, Iterable, Iterator
+from collections import Counter
+from collections.abc import Callable, Generator, Iterable
 from typing import TYPE_CHECKING, Any
 
-from .exabgp import Attributes, parse_route, parse_settings
+from .exabgp import parse_route, parse_settings
 from .exabgp_listening import Expected, Listening
 from .exabgp_messages import Answer, Request
-from .exabgp_objects import as_number, family_of, make_neighbor, make_updates
+from .exabgp_objects import (
+    as_number,
+    assume_ipv4,
+    carried_versions,
+    family_of,
+    make_neighbor,
+    make_open,
+    refreshed_version,
+)
+from .exabgp_outbox import Outbox
 from .exabgp_sockets import connecting, make_socket, set_options
+from .exabgp_timers import Timers
 
 if TYPE_CHECKING:
     from ..ranges import IpAddress
-    from .routes import Prefix
 
-_STEPS_AT_ONCE = 25  # of sending, then the other sessions have their turn
 _TICK_SECONDS = 0.5  # between looks at a session's timers, which are whole seconds
 # After an established session; each attempt that fails doubles it. Other attempts follow when the speaker asks.
 _SHORTEST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 0.1, 1.0
+_STABLE_SECONDS = 10.0  # an established session that ended sooner counts as an attempt that failed
+_REFRESH_SECONDS = 1.0  # between two reports that the peer wants routes again
+_OPEN_SECONDS = 240.0  # from a connection to a session: the "large value" of RFC 4271, 8.2.2
 _CLOSE_SECONDS = 2.0  # for a peer to read what a session that ends still has to send
 _CEASE, _BFD_DOWN = 6, 10  # RFC 9384
 _HOLD_TIMER_EXPIRED = 4  # RFC 4271, 6.5
+_STATE_MACHINE_ERROR, _IN_ESTABLISHED = 5, 3  # RFC 6608
 _PATH_FAILED = "the path to the peer failed"
 _LONGEST_REASON = 200  # characters: a peer may have written them
 
@@ -45,7 +58,6 @@ class _Owner:
     def __init__(self, neighbor: Any) -> None:
         self.neighbor = neighbor
         self.stats: Counter[str] = Counter()
-        self._restarted = True  # in the first OPEN message: RFC 4724, restart state
 
 
 class Session:
@@ -59,6 +71,7 @@ class Session:
         self._listening = listening
         self._expected: Expected | None = None  # the peer, if it has to connect
         self._settings = parse_settings(request.text)
+        self._has_restarted = True  # in the first OPEN message: RFC 4724, restart state
         self._owner = _Owner(make_neighbor(self._settings))
         self._report = report
         self._name = request.peer
@@ -72,11 +85,12 @@ class Session:
         self._steps = self._attempts()
         self._next_attempt = 0.0
         self._pause_seconds = _SHORTEST_PAUSE_SECONDS
-        self._is_connecting = self._is_established = self._is_busy = self._is_torn_down = False
+        self._is_connecting = self._is_established = self._is_busy = self._is_torn_down = self._is_ending = False
         self._last_reason = ""
-        self._pending: dict[Prefix, Attributes | None] = {}  # None: withdrawn
-        self._ends: deque[int] = deque()  # IP versions whose end-of-RIB markers are to be sent
-        self._sending: Iterator[object] | None = None
+        self._outbox = Outbox()
+        self._refreshes: set[int] = set()  # IP versions whose routes the peer wants again
+        self._refreshed_at = float("-inf")
+        self._established_at = float("inf")
         self._closes_at = float("inf")
 
     # --- Requests and turns ---------------------------------------------------------------------------------------
@@ -89,13 +103,13 @@ class Session:
         if request.kind == "tear down":
             self._is_torn_down = True
         elif request.kind == "end of routes":
-            self._ends.append(int(request.text))
+            self._outbox.put_end(int(request.text))
         else:
             try:
                 prefix, attributes = parse_route(request.text)
             except ValueError as error:
                 return str(error)
-            self._pending[prefix] = attributes
+            self._outbox.put_route(prefix, attributes)
         return ""
 
     def run(self, now: float) -> None:
@@ -107,7 +121,7 @@ class Session:
         """Register the socket. Return after how many seconds the session needs a turn, whatever happens."""
         if self._socket is None:  # `listening` has a socket
             return _TICK_SECONDS if self._expected is not None else max(0.0, self._next_attempt - now)
-        if self._is_connecting:
+        if self._is_connecting or self._is_ending:
             poller.register(self._socket, select.POLLOUT)
         else:  # a session that has more to do may wait for a peer that does not read
             poller.register(self._socket, select.POLLIN | (select.POLLOUT if self._is_busy else 0))
@@ -121,8 +135,7 @@ class Session:
         """Whether nothing is left to be sent, or the time for it is over, after a call of `close`."""
         if self._closes_at == float("inf"):
             return False
-        is_done = self._sending is None and not self._pending and not self._ends
-        return now >= self._closes_at or not self._is_established or is_done
+        return now >= self._closes_at or not self._is_established or not self._outbox.has_unsent
 
     def end(self) -> int:
         """End the session at once. Return its number."""
@@ -156,8 +169,11 @@ class Session:
                 reason = f"{self._where}: {_printable(error)}"
             except OSError as error:
                 reason = f"cannot {self._attempt}: {os.strerror(error.errno or 0).lower()}"
+            now = time.monotonic()
+            if now - self._established_at > _STABLE_SECONDS:
+                self._pause_seconds = _SHORTEST_PAUSE_SECONDS
             self._disconnect()
-            self._next_attempt = time.monotonic() + self._pause_seconds
+            self._next_attempt = now + self._pause_seconds
             self._pause_seconds = min(2 * self._pause_seconds, _LONGEST_PAUSE_SECONDS)
             if protocol is not None or reason != self._last_reason:  # the reason of many attempts is reported once
                 self._last_reason = reason
@@ -168,10 +184,10 @@ class Session:
         if self._socket is not None:
             self._socket.close()
             self._socket = None
-        self._is_connecting = self._is_established = self._is_torn_down = False
-        self._pending.clear()
-        self._ends.clear()
-        self._sending = None
+        self._is_connecting = self._is_established = self._is_torn_down = self._is_ending = False
+        self._established_at = float("inf")
+        self._outbox = Outbox()
+        self._refreshes.clear()
 
     def _connect(self) -> Steps:
         """Connect, or wait for the peer to do so. Raises OSError and ExaBGP's NetworkError."""
@@ -200,79 +216,83 @@ class Session:
         return Protocol(self._owner).accept(connection)
 
     def _open(self, protocol: Any) -> Steps:
-        """Exchange OPEN messages, and the first KEEPALIVE messages. The speaker limits the time."""
-        protocol.negotiated.sent((yield from _last(protocol.new_open(), is_urgent=True)))
-        received = yield from _last(protocol.read_open(str(self._settings.peer_address)), is_urgent=False)
+        """Exchange OPEN messages, and the first KEEPALIVE messages.
+
+        The speaker makes another attempt sooner, unless the peer's connectTime is longer.
+        """
+        deadline = time.monotonic() + _OPEN_SECONDS
+        opening = make_open(protocol.neighbor, has_restarted=self._has_restarted)
+        for _ in protocol.write(opening):
+            yield True
+        protocol.negotiated.sent(opening)
+        received = yield from _first(protocol.read_open(str(self._settings.peer_address)), deadline)
         protocol.negotiated.received(received)
+        assume_ipv4(protocol.negotiated)
         self._report(Answer("open", self._name, as_number(received)))
         protocol.connection.msg_size = protocol.negotiated.msg_size
         protocol.validate_open()
-        yield from _last(protocol.new_keepalive(), is_urgent=True)
-        yield from _last(protocol.read_keepalive(), is_urgent=False)
+        for _ in protocol.new_keepalive():
+            yield True
+        yield from _first(protocol.read_keepalive(), deadline)
 
     def _hold(self, protocol: Any) -> Steps:
         """Read and send until the session ends, which is raised."""
-        from exabgp.bgp.message import NOP, Notify
-        from exabgp.bgp.timer import ReceiveTimer, SendTimer
-        from exabgp.reactor.network.error import NetworkError
+        from exabgp.bgp.message import NOP
 
-        hold_time = protocol.negotiated.holdtime
-        received = ReceiveTimer(protocol.connection.session, hold_time, _HOLD_TIMER_EXPIRED, 0)
-        sent = SendTimer(protocol.connection.session, hold_time)
-        if self._keepalive_seconds:
-            sent.keepalive = min(self._keepalive_seconds, sent.keepalive)
-        self._owner._restarted = False
+        now = self._established_at = time.monotonic()
+        timers = Timers(int(protocol.negotiated.holdtime), self._keepalive_seconds, now)
+        self._has_restarted = False
         self._is_established = True
         self._last_reason = ""
-        self._pause_seconds = _SHORTEST_PAUSE_SECONDS
         self.number += 1
-        self._report(Answer("up", self._name, self.number))
+        self._report(Answer("up", self._name, self.number, versions=carried_versions(protocol.negotiated)))
         while True:
             for message in protocol.read_message():
-                received.check_ka(message)
-                if self._expected is not None and self._listening.is_waiting(self._expected):
-                    raise NetworkError("connected anew")
-                if self._is_torn_down and self._settings.graceful_restart:
-                    raise NetworkError(_PATH_FAILED)  # without a NOTIFICATION: the peer keeps routes
-                if self._is_torn_down:
-                    raise Notify(_CEASE, _BFD_DOWN)
-                yield self._send(protocol, sent) or message.TYPE != NOP.TYPE
+                now = time.monotonic()
+                is_message = message.TYPE != NOP.TYPE
+                if is_message:
+                    timers.on_received(now)
+                self._check(message, timers, now)
+                self._refresh(refreshed_version(message, protocol.negotiated), now)
+                self._outbox.send(protocol, timers, now)
+                yield self._outbox.has_unsent or is_message
 
-    def _send(self, protocol: Any, timer: Any) -> bool:
-        """Send for one turn. Return whether there is more. A message is begun after the one before has been sent."""
-        for _ in range(_STEPS_AT_ONCE):
-            if self._sending is None:
-                self._sending = self._next_messages(protocol, timer)
-            if self._sending is None:
-                return False
-            if next(self._sending, None) is None:
-                self._sending = None
-        return True
+    def _check(self, message: Any, timers: Timers, now: float) -> None:
+        """Raise ExaBGP's Notify or NetworkError if the session has to end."""
+        from exabgp.bgp.message import Notify, Open
+        from exabgp.reactor.network.error import NetworkError
 
-    def _next_messages(self, protocol: Any, timer: Any) -> Iterator[object] | None:
-        if timer.need_ka():
-            keepalive: Iterator[object] = protocol.new_keepalive()
-            return keepalive
-        if self._pending:
-            pending, self._pending = self._pending, {}
-            return self._send_updates(protocol, pending)
-        if self._ends:
-            end: Iterator[object] = protocol.new_eor(*family_of(self._ends.popleft()))
-            return end
-        return None
+        if message.TYPE == Open.TYPE:
+            raise Notify(_STATE_MACHINE_ERROR, _IN_ESTABLISHED)
+        if timers.is_peer_silent(now):
+            raise Notify(_HOLD_TIMER_EXPIRED, 0, "")
+        if timers.is_peer_stuck(now):
+            raise NetworkError("it reads nothing")
+        if self._expected is not None and self._listening.is_waiting(self._expected):
+            raise NetworkError("connected anew")
+        if self._is_torn_down and self._settings.graceful_restart:
+            raise NetworkError(_PATH_FAILED)  # without a NOTIFICATION: the peer keeps routes
+        if self._is_torn_down:
+            raise Notify(_CEASE, _BFD_DOWN)
 
-    def _send_updates(self, protocol: Any, routes: dict[Prefix, Attributes | None]) -> Iterator[object]:
-        for update in make_updates(routes):
-            for message in update.messages(protocol.negotiated):
-                yield from protocol.send(message)
+    def _refresh(self, version: int, now: float) -> None:
+        """Report that the peer wants its routes again, for all requests of a while together. 0: it does not now."""
+        if version:
+            self._refreshes.add(version)
+        if self._refreshes and now - self._refreshed_at > _REFRESH_SECONDS:
+            self._refreshed_at = now
+            for found in sorted(self._refreshes):
+                self._report(Answer("refresh", self._name, found))
+            self._refreshes.clear()
 
     def _notify(self, protocol: Any, notify: Any) -> Steps:
-        """Let the peer know why the session ends, if it reads."""
+        """Let the peer know why the session ends, if it reads. A message that it has a part of comes first."""
         from exabgp.reactor.network.error import NetworkError
 
         deadline = time.monotonic() + _CLOSE_SECONDS
+        self._is_ending = True
         try:
-            for _ in protocol.new_notification(notify):
+            for _ in itertools.chain(self._outbox.sending or (), protocol.new_notification(notify)):
                 if time.monotonic() > deadline:
                     return
                 yield True
@@ -280,14 +300,16 @@ class Session:
             return
 
 
-def _last(messages: Iterable[Any], *, is_urgent: bool) -> Steps:
-    """Return the first message that is one: ExaBGP yields NOP while it waits."""
-    from exabgp.bgp.message import NOP
+def _first(messages: Iterable[Any], deadline: float) -> Steps:
+    """Return the first message: ExaBGP yields NOP while it waits. Raises ExaBGP's Notify at the deadline."""
+    from exabgp.bgp.message import NOP, Notify
 
     for message in messages:
         if message.TYPE != NOP.TYPE:
             return message
-        yield is_urgent
+        if time.monotonic() > deadline:
+            raise Notify(_HOLD_TIMER_EXPIRED, 0, "")
+        yield False
     return None
 
 

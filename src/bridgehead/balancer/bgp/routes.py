@@ -56,6 +56,7 @@ class RoutePlan:
         self._view: ClusterView | None = None
         self._eligible: dict[NodeSelection, frozenset[str]] = {}  # nodes by what selects them
         self._leaving: frozenset[str] = frozenset()
+        self._cordoned: frozenset[str] = frozenset()
         self._claims: dict[ObjectKey, tuple[_Claim, ...]] = {}
         # Services by the prefixes that they want; several, if addresses share an aggregate or Services an address
         self._services: dict[Prefix, tuple[ObjectKey, ...]] = {}
@@ -71,6 +72,7 @@ class RoutePlan:
             changed = publications.keys() | self._claims.keys()
             self._eligible.clear()
             self._leaving = leaving_nodes(view)
+            self._cordoned = frozenset(node.name for node in view.nodes.values() if node.is_cordoned)
         self._view = view
         change = PlanChange({}, set())
         for key in changed:
@@ -124,32 +126,34 @@ class RoutePlan:
             self._services[prefix] = (*self._services.get(prefix, ()), key)
 
     def _wanted(self, view: ClusterView, publication: Publication) -> Iterator[_Claim]:
-        """Yield the routes of this node for a Service."""
+        """Yield the routes of this node for a Service.
+
+        A speaker that ends withdraws none from peers with graceful restart, which keep them for the next speaker.
+        """
         for address, pool in publication.addresses:
             for advertisement in pool.bgp:
                 if not is_selected(publication, advertisement.service_selectors):
                     continue
-                if view.this_node not in placement(publication, *self._nodes(view, advertisement.nodes)):
-                    continue
                 prefix = _aggregate(address, advertisement)
                 route = Route(prefix, advertisement.local_preference, advertisement.communities)
-                peers = _peers(view, advertisement)
-                if peers:
-                    yield _Claim(peers, route, address)
+                eligible = self._eligible_nodes(view, advertisement.nodes)
+                for is_graceful, leaving in ((False, self._leaving), (True, self._cordoned)):
+                    peers = _peers(view, advertisement, is_graceful=is_graceful)
+                    if peers and view.this_node in placement(publication, eligible, leaving):
+                        yield _Claim(peers, route, address)
 
-    def _nodes(self, view: ClusterView, selection: NodeSelection) -> tuple[frozenset[str], frozenset[str]]:
-        """Return the eligible nodes and the leaving ones."""
+    def _eligible_nodes(self, view: ClusterView, selection: NodeSelection) -> frozenset[str]:
         if selection not in self._eligible:
             self._eligible[selection] = eligible_nodes(view, selection)
-        return self._eligible[selection], self._leaving
+        return self._eligible[selection]
 
 
 def _is_alike(old: ClusterView, new: ClusterView) -> bool:
     return old.configuration is new.configuration and old.nodes == new.nodes and old.this_node == new.this_node
 
 
-def _peers(view: ClusterView, advertisement: BgpAdvertisement) -> frozenset[str]:
-    """Return the names of this node's peers that an advertisement is for."""
+def _peers(view: ClusterView, advertisement: BgpAdvertisement, *, is_graceful: bool) -> frozenset[str]:
+    """Return the names of this node's peers that an advertisement is for, with graceful restart or without."""
     node = view.nodes.get(view.this_node)
     if node is None:
         return frozenset()
@@ -157,7 +161,9 @@ def _peers(view: ClusterView, advertisement: BgpAdvertisement) -> frozenset[str]
         frozenset(
             peer.name
             for peer in view.configuration.peers.values()
-            if peer.nodes.matches(node.labels) and (not advertisement.peers or peer.name in advertisement.peers)
+            if peer.graceful_restart == is_graceful
+            and peer.nodes.matches(node.labels)
+            and (not advertisement.peers or peer.name in advertisement.peers)
         )
     )
 

@@ -85,6 +85,7 @@ class PeerSession:
         self._connect_seconds = connect_seconds
         self._channel: Channel | None = None
         self._number = 0  # of the session that is up
+        self._versions: frozenset[int] = frozenset()  # IP versions whose routes it has
         self._attempted_at = 0.0
         self._is_connected = False  # by TCP
         self._sent: dict[Prefix, Route] = {}  # what the peer has, or will have when all requests are done
@@ -191,10 +192,13 @@ class PeerSession:
             self._is_connected = self.was_connected = True
         elif answer.kind == "up":
             self._number = answer.number
+            self._versions = frozenset(answer.versions)
             self.was_established = True
             self._cancel_timer()
-            self._change("established", "")
+            self._change("established", self._why_incomplete())
             self._announce_all()
+        elif answer.kind == "refresh":
+            self._announce_again(answer.number)
         elif answer.kind == "down":
             self._forget_routes()
             self._is_connected = False
@@ -205,12 +209,17 @@ class PeerSession:
         self._forget_routes()
         for prefix, route in self._plan.routes(self.name).items():
             self._announce(prefix, route)
-        for version in self.settings.next_hops if self.settings is not None else ():
+        for version in sorted(self._versions):
             self._request("end of routes", str(version))
+
+    def _announce_again(self, version: int) -> None:
+        for prefix, route in [pair for pair in self._sent.items() if pair[0].version == version]:
+            del self._sent[prefix]
+            self._announce(prefix, route)
 
     def _announce(self, prefix: Prefix, route: Route | None) -> None:
         next_hop = self.settings.next_hops.get(prefix.version) if self.settings is not None else None
-        if next_hop is None:  # the session does not have the family
+        if next_hop is None or prefix.version not in self._versions:
             route = None
         if route == self._sent.get(prefix):
             return
@@ -224,6 +233,12 @@ class PeerSession:
         self.statistics.updates += 1
         self.statistics.pending += 1
         self.statistics.announced = len(self._sent)
+
+    def _why_incomplete(self) -> str:
+        """Return which routes the peer does not take although this end offers them, or ""."""
+        offered = self.settings.next_hops if self.settings is not None else {}
+        lacking = sorted(offered.keys() - self._versions)
+        return f"the peer takes no {' and no '.join(f'IPv{version}' for version in lacking)} routes" if lacking else ""
 
     def _withdraw_all(self, settings: SessionSettings) -> None:
         if self.status == "established" and not settings.graceful_restart:

@@ -7,7 +7,6 @@ Pure: no I/O, no clock, no randomness. Source: OpenELB v0.6.
 
 from __future__ import annotations
 
-import ipaddress
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
@@ -23,7 +22,7 @@ from ..model import (
     ServiceSelection,
     VrrpAdvertisement,
 )
-from ..ranges import AddressRange, parse_range
+from ..ranges import AddressRange, parse_address, parse_range
 from .inputs import ConfigurationObjects, Rejection, about
 from .peers import BGP_PORT
 from .pools import Territory, check_reserved, is_fallback
@@ -47,7 +46,7 @@ def parse_eip_address(text: str) -> AddressRange:
     if "/" in text or "-" in text:
         return parse_range(text)
     try:
-        address = ipaddress.ip_address(text.strip())
+        address = parse_address(text)
     except ValueError:
         raise ValueError(f"invalid address {quote(text)}") from None
     return AddressRange(address.version, int(address), int(address))
@@ -162,7 +161,7 @@ def _compile_peer(obj: BgpPeer, configuration: BgpConf | None) -> Peer:
     if not spec.conf.peer_as:
         raise ValueError("conf.peerAs is missing")
     try:
-        address = ipaddress.ip_address(spec.conf.neighbor_address)
+        address = parse_address(spec.conf.neighbor_address)
     except ValueError:
         raise ValueError(f"invalid neighborAddress {quote(spec.conf.neighbor_address)}") from None
     timers = spec.timers.config

@@ -5,7 +5,6 @@ Pure: no I/O, no clock, no randomness. Source: MetalLB, internal/config.
 
 from __future__ import annotations
 
-import ipaddress
 from collections.abc import Mapping, Sequence
 from typing import Literal
 
@@ -14,7 +13,7 @@ from bridgehead.objects.times import parse_duration
 
 from ..errors import ConfigurationInvalid
 from ..model import BfdProfile, NodeSelection, Peer, Pool
-from ..ranges import IpAddress
+from ..ranges import IpAddress, parse_address
 from .inputs import about
 from .selections import compile_selectors, quote
 
@@ -71,6 +70,7 @@ def _compile_peer(obj: BGPPeer) -> Peer:
     _check_supported(spec)
     full_name = f"{quote(obj.metadata.namespace)}/{quote(obj.metadata.name)}"
     peer_asn = _peer_asn(spec)
+    _check_local_asn(spec, peer_asn)
     if peer_asn == spec.my_asn and spec.ebgp_multi_hop:
         raise ValueError("invalid ebgp-multihop parameter set for an ibgp peer")
     if not spec.peer_address:
@@ -85,7 +85,8 @@ def _compile_peer(obj: BGPPeer) -> Peer:
     secret = spec.password_secret
     return Peer(
         name=obj.metadata.name,
-        my_asn=spec.my_asn,
+        # As FRR's "local-as no-prepend replace-as": the peer sees no other AS number than this one.
+        my_asn=spec.local_asn or spec.my_asn,
         peer_asn=peer_asn,
         address=_address(spec.peer_address, "invalid BGPPeer address"),
         port=spec.peer_port or BGP_PORT,
@@ -105,7 +106,7 @@ def _compile_peer(obj: BGPPeer) -> Peer:
 
 
 def _check_supported(spec: BGPPeerSpec) -> None:
-    for field, value in (("interface", spec.interface), ("vrf", spec.vrf), ("localASN", spec.local_asn)):
+    for field, value in (("interface", spec.interface), ("vrf", spec.vrf)):
         if value:
             raise ValueError(f"has {field} set, which is not supported")
 
@@ -123,6 +124,14 @@ def _peer_asn(spec: BGPPeerSpec) -> int | Literal["internal", "external"]:
                 raise ValueError("missing peer ASN and dynamicASN")
             return spec.peer_asn
     raise ValueError(f"invalid dynamicASN {spec.dynamic_asn}")
+
+
+def _check_local_asn(spec: BGPPeerSpec, peer_asn: int | str) -> None:
+    """Refuse what FRR refuses."""
+    if spec.local_asn and peer_asn in (spec.my_asn, "internal"):
+        raise ValueError("has localASN set, which is for external peers only")
+    if spec.local_asn and peer_asn == spec.local_asn:
+        raise ValueError("has the peer's AS number as localASN")
 
 
 def _timers(spec: BGPPeerSpec) -> tuple[int | None, int | None]:
@@ -153,7 +162,7 @@ def _seconds(text: str, what: str) -> int:
 
 def _address(text: str, problem: str, *, must_be_ipv4: bool = False) -> IpAddress:
     try:
-        address = ipaddress.ip_address(text)
+        address = parse_address(text)
     except ValueError:
         raise ValueError(f"{problem} {quote(text)}") from None
     if must_be_ipv4 and address.version != 4:

@@ -37,13 +37,15 @@ _INSTALL_DELAYS: Final = (0.1, 10.0)  # seconds: first and longest
 class ControllerSettings:
     """`namespace`: of the objects that people configure. `own_namespace`: of the speakers' Secret and of the Lease.
 
-    `webhook`: address and port at which the API server reaches this process; None: no webhook.
+    `webhook`: address and port at which the API server reaches this process; None: no webhook. `ignore_exclude`:
+    speakers ignore the label that excludes nodes from load balancers.
     """
 
     namespace: str = DEFAULT_NAMESPACE
     own_namespace: str = OWN_NAMESPACE
     lb_class: str = ""
     webhook: tuple[str, int] | None = None
+    ignore_exclude: bool = False
 
 
 class BalancerController:
@@ -63,11 +65,13 @@ class BalancerController:
         self._reconciler = ServiceReconciler(
             client,
             self._services,
+            self._nodes,
             self._namespaces,
             self._recorder,
             self.metrics,
-            settings.lb_class,
             lambda: self._reporter.changed(),
+            lb_class=settings.lb_class,
+            ignore_exclude=settings.ignore_exclude,
         )
         self._reporter = Reporter(client, settings.namespace, self._watch, self._reconciler.allocator, self._recorder)
         self._state = ConfigurationStateReporter(

@@ -14,7 +14,7 @@ from bridgehead.objects.times import format_time
 from ..allocation.convergence import Decision
 from ..allocation.requests import DEPRECATED_POOL_ANNOTATION, EIP_NAME_ANNOTATION, POOL_ANNOTATION
 
-# Why a Service waits for an address. The condition is there only while the Service waits.
+# Why a Service waits for an address, or why no node announces it. The condition is there only as long.
 CONDITION: Final = "bridgehead.io/LoadBalancerAddress"
 SERVICE_FINALIZER: Final = "finalizer.lb.kubesphere.io/v1alpha1"  # OpenELB's, on Services that ask for OpenELB
 

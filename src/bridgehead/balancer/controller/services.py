@@ -6,6 +6,7 @@ address, a port or a pool may be free for it, and is decided again at once then.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import time
 from collections.abc import Callable, Iterable
@@ -13,7 +14,7 @@ from typing import Final
 
 from bridgehead.client import ApiClient, Done, EventRecorder, Informer, Outcome, WorkQueue
 from bridgehead.client.errors import ClientError, Invalid, NotFound
-from bridgehead.objects.core import Namespace, Service
+from bridgehead.objects.core import Namespace, Node, Service
 from bridgehead.objects.kinds import SERVICES
 from bridgehead.objects.meta import ObjectKey, find_condition, version_number
 
@@ -22,6 +23,7 @@ from ..allocation.convergence import current_addresses
 from ..allocation.requests import EIP_NAME_ANNOTATION, POOL_ANNOTATION, cluster_versions
 from ..configuration_watch import parse_addresses
 from ..model import Configuration
+from .announceability import Announceability
 from .metrics import ControllerMetrics
 from .patches import CONDITION, SERVICE_FINALIZER, openelb_patch, status_patch
 
@@ -34,6 +36,7 @@ _BY_NAMESPACE: Final = "namespace"
 class ServiceReconciler:
     """Gives addresses to the Services whose loadBalancerClass is `lb_class` ("": those without one).
 
+    `ignore_exclude`: speakers ignore the label that excludes nodes from load balancers.
     `on_change` is called after allocations changed, for reports about pools.
     """
 
@@ -41,11 +44,14 @@ class ServiceReconciler:
         self,
         client: ApiClient,
         services: Informer[Service],
+        nodes: Informer[Node],
         namespaces: Informer[Namespace],
         recorder: EventRecorder,
         metrics: ControllerMetrics,
-        lb_class: str,
         on_change: Callable[[], None],
+        *,
+        lb_class: str = "",
+        ignore_exclude: bool = False,
     ) -> None:
         self.allocator = Allocator()
         self._client = client
@@ -56,6 +62,9 @@ class ServiceReconciler:
         self._lb_class = lb_class
         self._on_change = on_change
         self._queue: WorkQueue[ObjectKey] = WorkQueue("services")
+        self._announceability = Announceability(
+            client, services, nodes, self._queue.add_after, lb_class=lb_class, ignore_exclude=ignore_exclude
+        )
         self._waiting: dict[ObjectKey, None] = {}  # in the order in which they began to wait
         self._written: dict[ObjectKey, Service] = {}  # as patched, until the informer has a version as new
         self._last_notes: dict[ObjectKey, list[Note]] = {}  # of the last decision that had any
@@ -67,6 +76,7 @@ class ServiceReconciler:
     def configure(self, configuration: Configuration) -> None:
         """Use another configuration: every Service is decided again, those that have addresses first."""
         self.allocator.set_pools(configuration.pools)
+        self._announceability.configure(configuration)
         self._eips = frozenset(pool.name for pool in configuration.pools if pool.source == "openelb")
         is_first, self._is_configured = not self._is_configured, True
         if self._is_started:
@@ -84,8 +94,14 @@ class ServiceReconciler:
 
     async def run(self) -> None:
         """Reconcile until cancelled; Services keep their addresses until the first valid configuration."""
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._announceability.run(), name="endpoints")
+            tasks.create_task(self._reconcile_all(), name="Services")
+
+    async def _reconcile_all(self) -> None:
         await self._services.wait_synced()
         await self._namespaces.wait_synced()
+        await self._announceability.wait_synced()
         self._is_started = True
         if self._is_configured:
             self._adopt_all()
@@ -179,13 +195,20 @@ class ServiceReconciler:
         decision = converge(self.allocator, service, self._namespace_labels(service))
         if decision.allocation is None:
             self._waiting.setdefault(key)
+            self._announceability.forget(key)
         else:
             self._waiting.pop(key, None)
+            self._add_why_unannounced(service, decision)
         if decision.allocation != before:
             self._on_change()
         if before is not None and decision.allocation != before:
             self._wake_waiting()
         return decision
+
+    def _add_why_unannounced(self, service: Service, decision: Decision) -> None:
+        decision.pending = self._announceability.judge(service)
+        if decision.pending is not None:
+            decision.notes.append(Note("NotAnnounced", decision.pending.message, "Warning"))
 
     def _not_configured(self, service: Service) -> Decision | None:
         if not self._problem or current_addresses(service):
@@ -222,6 +245,7 @@ class ServiceReconciler:
         """Take back what the Service holds, and decide again on those that wait."""
         self._waiting.pop(key, None)
         self._last_notes.pop(key, None)
+        self._announceability.forget(key)
         if not self.allocator.release(key):
             return False
         self._wake_waiting()

@@ -149,8 +149,9 @@ class Loop:
             while True:
                 self._step()
         except EOFError:
-            for engine in self._engines.values():
-                engine.on_end(self._clock.now)
+            with contextlib.ExitStack() as ends:  # an engine that fails must not keep the others from cleaning up
+                for engine in reversed(self._engines.values()):
+                    ends.callback(engine.on_end, self._clock.now)
 
     def _step(self) -> None:
         deadline = min(self._next_beat, self._silence_deadline(), *(e.next_deadline() for e in self._engines.values()))

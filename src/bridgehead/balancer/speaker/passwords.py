@@ -22,6 +22,7 @@ async def read_password(client: ApiClient, namespace: str, name: str) -> str:
     except Forbidden:  # the Role went with a namespace that was deleted (decision 49)
         raise LookupError(
             f"this speaker may not read Secret {namespace}/{name} with the password: apply balancer-rbac.yaml again"
+            " (a lab: down and up)"
         ) from None
     except ClientError as error:
         raise LookupError(f"cannot read Secret {namespace}/{name} with the password: {error}") from error

@@ -82,5 +82,5 @@ def node_view(node: Node, *, is_leaving: bool = False, ignore_exclude: bool = Fa
     is_excluded = is_condition_true(node.status.conditions, "NetworkUnavailable") or (
         EXCLUDED_LABEL in labels and not ignore_exclude
     )
-    is_leaving = is_leaving or node.spec.unschedulable
-    return NodeView(node.metadata.name, labels, is_excluded, is_leaving, node.internal_ips)
+    is_cordoned = node.spec.unschedulable
+    return NodeView(node.metadata.name, labels, is_excluded, is_leaving or is_cordoned, node.internal_ips, is_cordoned)

@@ -100,7 +100,10 @@ class CronJobController:
                 self._recorder.record(cron_job, type="Normal", reason="SawCompletedJob", message=message)
             else:
                 active.append(reference)
-        active += [_reference(job) for job in jobs if job.metadata.uid not in known and not job.is_finished]
+        for job in jobs:
+            if job.metadata.uid not in known and not job.is_finished:  # as by `kubectl create job --from=cronjob/NAME`
+                message = f"Saw a job that the controller did not create or forgot: {job.metadata.name}"
+                self._recorder.record(cron_job, type="Warning", reason="UnexpectedJob", message=message)
         ends = [job.status.completion_time for job in jobs if job.status.completion_time]
         last = max(filter(None, (status.last_successful_time, *ends)), default=None)
         return msgspec.structs.replace(status, active=tuple(active), last_successful_time=last)

@@ -33,8 +33,8 @@ from ..workloads.owned import OwnedIndex
 from ..workloads.pod_control import BURST, PodControl, is_namespace_terminating, slow_start
 from ..workloads.ranking import choose_victims
 from .job_pods import pod_template
-from .progress import TRACKING_FINALIZER, Progress, count_pods, is_tracked, missing_indexes
-from .verdicts import Verdict, backoff_in, deadline_in, expiry_in, judge, wanted_active
+from .progress import FAILURE_TARGET, TRACKING_FINALIZER, Progress, count_pods, is_tracked, missing_indexes
+from .verdicts import Verdict, backoff_in, deadline_in, expiry_in, indexes_in_time, judge, wanted_active
 
 WORKERS: Final = 5
 _RELEASE = {"metadata": {"$deleteFromPrimitiveList/finalizers": [TRACKING_FINALIZER]}}
@@ -126,7 +126,8 @@ class JobController:
         failure: ClientError | None = None
         wait: float | None = None
         if verdict is not None or (job.spec.suspend and may_act):
-            failure = await self._delete(job, progress.active)
+            is_failing = verdict is not None and verdict.type == FAILURE_TARGET
+            failure = await self._delete(job, progress.active, are_failures=is_failing)
             progress.terminating += progress.active if failure is None else []
             progress.active, progress.ready = [], 0
         elif may_act and job.metadata.deletion_timestamp is None:
@@ -158,17 +159,23 @@ class JobController:
             missing -= len(progress.terminating)
         if missing <= 0:
             return None, None
-        if wait := backoff_in(progress, now):
-            return None, wait
-        return await self._create(job, progress, min(missing, BURST)), None
+        indexes, wait = self._choose_indexes(job, progress, min(missing, BURST), now)
+        return await self._create(job, progress, indexes) if indexes else None, wait or None
 
-    async def _create(self, job: Job, progress: Progress, count: int) -> ClientError | None:
-        indexes: Sequence[int | None] = [None] * count
-        if job.spec.is_indexed:
-            holders = progress.active
-            if job.spec.pod_replacement_policy == "Failed":
-                holders = [*holders, *progress.terminating]
-            indexes = missing_indexes(job, progress, holders, count)
+    @staticmethod
+    def _choose_indexes(job: Job, progress: Progress, count: int, now: float) -> tuple[Sequence[int | None], float]:
+        """Return the indexes of the pods to create now (None for a pod without one), and the seconds until others."""
+        if job.spec.backoff_limit_per_index is None and (wait := backoff_in(progress, now)):
+            return [], wait
+        if not job.spec.is_indexed:
+            return [None] * count, 0.0
+        holders = progress.active
+        if job.spec.pod_replacement_policy == "Failed":
+            holders = [*holders, *progress.terminating]
+        indexes = missing_indexes(job, progress, holders, count)
+        return (indexes, 0.0) if job.spec.backoff_limit_per_index is None else indexes_in_time(indexes, progress, now)
+
+    async def _create(self, job: Job, progress: Progress, indexes: Sequence[int | None]) -> ClientError | None:
         self._expectations.expect(job.key, creations=len(indexes))
 
         async def create(number: int) -> None:
@@ -181,10 +188,11 @@ class JobController:
         self._expectations.created(job.key, len(indexes) - successes)
         return None if failure is not None and is_namespace_terminating(failure) else failure
 
-    async def _delete(self, job: Job, pods: Iterable[Pod]) -> ClientError | None:
-        """Delete pods that are not to count: their finalizer goes first."""
+    async def _delete(self, job: Job, pods: Iterable[Pod], *, are_failures: bool = False) -> ClientError | None:
+        """Delete pods, and take their finalizer first unless they are to count as failures."""
         victims = list(pods)[:BURST]
-        await self._release(victims)
+        if not are_failures:
+            await self._release(victims)
         self._expectations.expect(job.key, deletions=[pod.metadata.uid for pod in victims])
         return await self._control.delete_all(
             job, victims, lambda pod: self._expectations.deleted(job.key, pod.metadata.uid)

@@ -16,11 +16,13 @@ from dataclasses import dataclass, field
 from bridgehead.objects.batch import Job, UncountedTerminatedPods
 from bridgehead.objects.core import Pod
 from bridgehead.objects.indexes import known_indexes
+from bridgehead.objects.meta import is_condition_true
 from bridgehead.objects.times import parse_time
 
 from .failure_policy import match_failure
 
 TRACKING_FINALIZER = "batch.kubernetes.io/job-tracking"
+FAILURE_TARGET = "FailureTarget"  # the condition of a Job that is about to fail
 INDEX = "batch.kubernetes.io/job-completion-index"
 FAILURE_COUNT = "batch.kubernetes.io/job-index-failure-count"
 IGNORED_FAILURE_COUNT = "batch.kubernetes.io/job-index-ignored-failure-count"
@@ -78,14 +80,15 @@ def count_pods(job: Job, pods: Sequence[Pod]) -> Progress:
     progress.failed += sum(uid not in tracked for uid in before.failed)
     succeeded = [uid for uid in before.succeeded if uid in tracked]
     failed = [uid for uid in before.failed if uid in tracked]
-    only_failed = spec.pod_replacement_policy == "Failed"
+    # Of a Job that fails, each pod that is deleted has failed, too.
+    only_failed = spec.pod_replacement_policy == "Failed" and not is_condition_true(status.conditions, FAILURE_TARGET)
     last_success = 0.0
     failure_times: list[float] = []
     for pod in pods:
         uid, phase = pod.metadata.uid, pod.status.phase
         has_failed = phase == "Failed" or (pod.is_terminating and phase != "Succeeded" and not only_failed)
         if phase == "Succeeded":
-            last_success = max(last_success, _end_of(pod))
+            last_success = max(last_success, end_of(pod))
             if not is_tracked(pod):
                 continue
             progress.to_release.append(pod)
@@ -104,7 +107,7 @@ def count_pods(job: Job, pods: Sequence[Pod]) -> Progress:
             if match.action == "FailJob":
                 progress.failed_job_message = progress.failed_job_message or match.message
             if match.action != "Ignore":
-                failure_times.append(_end_of(pod))
+                failure_times.append(end_of(pod))
             index = index_of(pod)
             if spec.backoff_limit_per_index is not None and index is not None:
                 progress.failures_by_index.setdefault(index, []).append(pod)
@@ -145,7 +148,7 @@ def _restarts(pod: Pod) -> int:
     return sum(status.restart_count for status in statuses)
 
 
-def _end_of(pod: Pod) -> float:
+def end_of(pod: Pod) -> float:
     """Return when the pod's last container ended, in epoch seconds; else when its deletion began, or its creation."""
     ends = [
         status.state.terminated.finished_at

@@ -6,6 +6,7 @@ Source: Kubernetes `pkg/controller/job/job_controller.go`.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from bridgehead.objects.batch import Job
@@ -13,7 +14,7 @@ from bridgehead.objects.indexes import known_indexes
 from bridgehead.objects.meta import find_condition
 from bridgehead.objects.times import parse_time
 
-from .progress import Progress
+from .progress import FAILURE_TARGET, IGNORED_FAILURE_COUNT, Progress, end_of, failure_count
 
 FIRST_BACKOFF_SECONDS = 10.0
 LONGEST_BACKOFF_SECONDS = 600.0
@@ -29,7 +30,7 @@ class Verdict(NamedTuple):
 
 def judge(job: Job, progress: Progress, now: float) -> Verdict | None:
     """Return the verdict; None while the Job goes on. A verdict that the status has already stays."""
-    for kind in ("FailureTarget", "SuccessCriteriaMet"):
+    for kind in (FAILURE_TARGET, "SuccessCriteriaMet"):
         condition = find_condition(job.status.conditions, kind)
         if condition is not None and condition.status == "True":
             return Verdict(kind, condition.reason, condition.message)
@@ -38,7 +39,7 @@ def judge(job: Job, progress: Progress, now: float) -> Verdict | None:
 
 def _failure(job: Job, progress: Progress, now: float) -> Verdict | None:
     def failed(reason: str, message: str) -> Verdict:
-        return Verdict("FailureTarget", reason, message)
+        return Verdict(FAILURE_TARGET, reason, message)
 
     spec = job.spec
     if progress.failed_job_message:
@@ -95,11 +96,31 @@ def wanted_active(job: Job, progress: Progress) -> int:
 
 def backoff_in(progress: Progress, now: float) -> float:
     """Return the seconds before the next pod may be created: 10, 20, 40 ... after the last failure, at most 600."""
-    if not progress.last_failures:
+    failures = progress.last_failures
+    return _remaining(len(failures), failures[-1], now) if failures else 0.0
+
+
+def indexes_in_time(indexes: Sequence[int], progress: Progress, now: float) -> tuple[list[int], float]:
+    """Return those of `indexes` whose pods may be created now, and the seconds until the next of the others may be.
+
+    Where each index has a back-off limit of its own, only its own failures delay it. The seconds are 0 without others.
+    """
+    waits = {index: _index_backoff_in(progress, index, now) for index in indexes}
+    ready = [index for index, wait in waits.items() if not wait]
+    return ready, min((wait for wait in waits.values() if wait), default=0.0)
+
+
+def _index_backoff_in(progress: Progress, index: int, now: float) -> float:
+    failures = progress.failures_by_index.get(index)
+    if not failures:
         return 0.0
-    factor = 2.0 ** min(len(progress.last_failures) - 1, 10)
-    delay = min(FIRST_BACKOFF_SECONDS * factor, LONGEST_BACKOFF_SECONDS)
-    return max(0.0, progress.last_failures[-1] + delay - now)
+    count = max(failure_count(pod) + failure_count(pod, IGNORED_FAILURE_COUNT) + 1 for pod in failures)
+    return _remaining(count, max(map(end_of, failures)), now)
+
+
+def _remaining(failures: int, last: float, now: float) -> float:
+    delay = min(FIRST_BACKOFF_SECONDS * 2.0 ** min(failures - 1, 10), LONGEST_BACKOFF_SECONDS)
+    return max(0.0, last + delay - now)
 
 
 def deadline_in(job: Job, now: float) -> float | None:

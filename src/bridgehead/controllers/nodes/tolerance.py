@@ -9,9 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from bridgehead.objects.core import Taint, Toleration
+from bridgehead.objects.node_fit import tolerates
 from bridgehead.objects.times import parse_time
-
-from ..scheduling.node_fit import tolerates
 
 NEVER = float("inf")
 NO_EXECUTE = "NoExecute"

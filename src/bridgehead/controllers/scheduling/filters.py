@@ -12,10 +12,10 @@ from enum import Enum
 
 from bridgehead.objects.core import Node, Taint
 from bridgehead.objects.host_ports import NO_FREE_PORTS, ports_conflict
+from bridgehead.objects.node_fit import matches_node_affinity, required_node_names, tolerates, untolerated
 from bridgehead.objects.taints import UNSCHEDULABLE
 
 from .cluster_state import NodeState, PodFacts
-from .node_fit import matches_node_affinity, required_node_names, tolerates, untolerated
 from .pod_affinity import AffinityIndex, NamespaceLabels
 from .topology_spread import SpreadIndex
 

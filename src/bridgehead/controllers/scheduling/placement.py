@@ -14,10 +14,11 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from bridgehead.objects.node_fit import preference, untolerated
+
 from .cluster_state import NodeState, PodFacts
 from .filters import Reason
 from .node_filters import NodeFilters
-from .node_fit import preference, untolerated
 from .pod_affinity import AffinityIndex
 from .preemption import histogram
 from .topology_spread import SpreadIndex, domain_score

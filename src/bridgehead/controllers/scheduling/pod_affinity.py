@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from bridgehead.objects.core import Node, Pod
+from bridgehead.objects.node_fit import PREFERRED, REQUIRED
 from bridgehead.objects.selectors import Selector
 
 from .cluster_state import NodeState
-from .node_fit import PREFERRED, REQUIRED
 from .topology_spread import pod_selector, raw_selector
 
 NamespaceLabels = Mapping[str, Mapping[str, str]]

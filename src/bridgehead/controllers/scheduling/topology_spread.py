@@ -15,10 +15,10 @@ import msgspec
 
 from bridgehead.objects.core import Node, Pod
 from bridgehead.objects.meta import LabelSelector
+from bridgehead.objects.node_fit import matches_node_affinity, untolerated
 from bridgehead.objects.selectors import Requirement, Selector, compile_selector
 
 from .cluster_state import NodeState
-from .node_fit import matches_node_affinity, untolerated
 
 
 def domain_score(count: int, domains: int, max_skew: int) -> float:

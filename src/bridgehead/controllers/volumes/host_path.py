@@ -35,8 +35,9 @@ from .host_path_plan import (
     wants_volume,
 )
 
-# Seconds until a claim without a possible node is tried again.
+# Seconds until a claim without a possible node is tried again, and the deletion of a directory that has failed.
 _NODE_WAIT = 15.0
+_CLEANER_WAIT = 15.0
 
 
 class _Item(NamedTuple):
@@ -45,9 +46,18 @@ class _Item(NamedTuple):
 
 
 class HostPathProvisioner:
-    def __init__(self, client: ApiClient, informers: Informers, recorder: EventRecorder) -> None:
+    """`cleaner_wait`: seconds until the deletion of a directory is tried again."""
+
+    def __init__(
+        self,
+        client: ApiClient,
+        informers: Informers,
+        recorder: EventRecorder,
+        cleaner_wait: float = _CLEANER_WAIT,
+    ) -> None:
         self._client = client
         self._recorder = recorder
+        self._cleaner_wait = cleaner_wait
         self._claims = informers.get(PERSISTENT_VOLUME_CLAIMS)
         self._volumes = informers.get(PERSISTENT_VOLUMES)
         self._classes = informers.get(STORAGE_CLASSES)
@@ -75,9 +85,15 @@ class HostPathProvisioner:
             self._queue.add(_Item(False, changed.key))
 
     def _pod_changed(self, old: Pod | None, new: Pod | None) -> None:
-        """Queue the volume whose directory the pod has deleted."""
-        if new is not None and (name := new.metadata.labels.get(VOLUME_LABEL)) is not None:
-            self._queue.add(_Item(False, ObjectKey("", name)))
+        """Queue the volume whose directory the pod deletes."""
+        pod = new or old
+        if pod is None or (name := pod.metadata.labels.get(VOLUME_LABEL)) is None:
+            return
+        item = _Item(False, ObjectKey("", name))
+        if new is None:  # after one that has failed; the reason is seldom gone at once
+            self._queue.add_after(item, self._cleaner_wait)
+        else:
+            self._queue.add(item)
 
     async def reconcile(self, item: _Item) -> Outcome:
         """Provision or expand the volume of a claim, or delete a released one. Raises ClientError."""

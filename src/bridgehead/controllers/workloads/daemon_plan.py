@@ -16,6 +16,7 @@ import msgspec
 from bridgehead.objects.apps import DaemonSet, DaemonSetStatus
 from bridgehead.objects.core import Node, Pod, PodSpec, Toleration
 from bridgehead.objects.meta import PodTemplate
+from bridgehead.objects.node_fit import REQUIRED, matches_node_affinity, required_node_names, untolerated
 from bridgehead.objects.taints import (
     DISK_PRESSURE,
     MEMORY_PRESSURE,
@@ -26,7 +27,6 @@ from bridgehead.objects.taints import (
     UNSCHEDULABLE,
 )
 
-from ..scheduling.node_fit import REQUIRED, matches_node_affinity, required_node_names, untolerated
 from .availability import is_available
 from .rollout import scaled_value
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import tomllib
 from ipaddress import ip_address
-from typing import Any, Final
+from typing import Final
 from urllib.parse import urlsplit
 
 import msgspec
@@ -62,65 +62,77 @@ def default_endpoint(registry: str) -> Endpoint:
     return Endpoint(url=f"{server}/v2")
 
 
+def is_mirror(endpoint: Endpoint, registry: str) -> bool:
+    """Whether an endpoint is another server than the registry itself."""
+    return urlsplit(endpoint.url).netloc not in (registry, urlsplit(_DEFAULT_SERVERS.get(registry, "")).netloc)
+
+
+class _Settings(msgspec.Struct, frozen=True):
+    """The settings of one host. `client`: certificates, each with its key in the same file or in a second one."""
+
+    capabilities: tuple[str, ...] = ()
+    skip_verify: bool = False
+    override_path: bool = False
+    ca: str | tuple[str, ...] = ()
+    client: str | tuple[str | tuple[str, ...], ...] = ()
+    header: dict[str, str | tuple[str, ...]] = {}
+
+
+class _HostsFile(_Settings, frozen=True):
+    server: str = ""
+    host: dict[str, _Settings] = {}
+
+
 def parse_hosts(text: str, registry: str, read: dict[str, str]) -> tuple[Endpoint, ...]:
     """Parse a hosts.toml for a registry: its mirrors in their order, then the server itself.
 
     `read` has the contents of the files that it may name, by their names. Raises `BadHosts`.
     """
-    try:
-        document = tomllib.loads(text)
-        hosts = [_endpoint(url, settings, read) for url, settings in document.get("host", {}).items()]
-        server = document.get("server")
-        if server:
-            own = {key: value for key, value in document.items() if key not in ("server", "host")}
-            last = _endpoint(str(server), own, read)
-        else:
-            last = default_endpoint(registry)
-    except (tomllib.TOMLDecodeError, AttributeError, TypeError) as error:
-        raise BadHosts(str(error)) from error
-    return (*hosts, last)
+    file = _parse(text)
+    hosts = [_endpoint(url, settings, read) for url, settings in file.host.items()]
+    return (*hosts, _endpoint(file.server, file, read) if file.server else default_endpoint(registry))
 
 
 def named_files(text: str) -> list[str]:
     """Return the names of the files with certificates and keys in a hosts.toml. Raises `BadHosts`."""
+    file = _parse(text)
+    tables = (file, *file.host.values())
+    return [name for table in tables for name in (*_several(table.ca), *sum(_clients(table), ()))]
+
+
+def _parse(text: str) -> _HostsFile:
     try:
-        document = tomllib.loads(text)
-        tables = (document, *document.get("host", {}).values())
-        return [name for table in tables for name in (*_names(table.get("ca")), *sum(_clients(table), ()))]
-    except (tomllib.TOMLDecodeError, AttributeError) as error:
+        return msgspec.convert(tomllib.loads(text), _HostsFile)
+    except (tomllib.TOMLDecodeError, RecursionError, msgspec.ValidationError) as error:
         raise BadHosts(str(error)) from error
 
 
-def _endpoint(url: str, settings: dict[str, Any], read: dict[str, str]) -> Endpoint:
-    parts = urlsplit(url if "://" in url else f"https://{url}")
-    if parts.scheme not in ("http", "https") or not parts.hostname:
+def _endpoint(url: str, settings: _Settings, read: dict[str, str]) -> Endpoint:
+    try:
+        parts = urlsplit(url if "://" in url else f"https://{url}")
+        is_host = parts.scheme in ("http", "https") and parts.hostname
+    except ValueError:  # half of the brackets of an IPv6 address
+        is_host = None
+    if not is_host:
         raise BadHosts(f"{url!r} is not the URL of a host")
     path = parts.path.rstrip("/")
-    if not (settings.get("override_path") or path.endswith("/v2")):
+    if not (settings.override_path or path.endswith("/v2")):
         path += "/v2"
-    headers = [
-        (str(name), str(value))
-        for name, values in settings.get("header", {}).items()
-        for value in (values if isinstance(values, list) else [values])
-    ]
     return Endpoint(
         url=f"{parts.scheme}://{parts.netloc}{path}",
-        capabilities=frozenset(settings.get("capabilities") or (PULL, RESOLVE)),
-        skip_verify=bool(settings.get("skip_verify")),
-        ca="\n".join(read[name] for name in _names(settings.get("ca")) if name in read),
+        capabilities=frozenset(settings.capabilities or (PULL, RESOLVE)),
+        skip_verify=settings.skip_verify,
+        ca="\n".join(read[name] for name in _several(settings.ca) if name in read),
         clients=tuple("\n".join(read[name] for name in names if name in read) for names in _clients(settings)),
-        headers=tuple(headers),
+        headers=tuple((name, value) for name, values in settings.header.items() for value in _several(values)),
     )
 
 
-def _clients(settings: dict[str, Any]) -> list[tuple[str, ...]]:
+def _clients(settings: _Settings) -> list[tuple[str, ...]]:
     """Return the files of each client certificate: one that has the key too, or two."""
-    value = settings.get("client")
-    entries = value if isinstance(value, list) else _names(value)
-    return [tuple(name for name in _names(entry) if name) for entry in entries]
+    entries = (settings.client,) if isinstance(settings.client, str) else settings.client
+    return [names for entry in entries if (names := tuple(filter(None, _several(entry))))]
 
 
-def _names(value: object) -> list[str]:
-    if value is None:
-        return []
-    return [str(name) for name in value] if isinstance(value, list) else [str(value)]
+def _several(value: str | tuple[str, ...]) -> tuple[str, ...]:
+    return (value,) if isinstance(value, str) else value

@@ -10,8 +10,10 @@ import contextlib
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from typing import Final, Protocol, TypeVar
+from urllib.parse import urlencode
 
 import aiohttp
+from multidict import CIMultiDict
 
 from bridgehead.images import documents
 from bridgehead.images.documents import Descriptor
@@ -22,7 +24,7 @@ from . import hosts, retries
 from .authorization import authorize
 from .credentials import Credential
 from .hosts import Endpoint
-from .transport import Transport, describe, read_bounded, without_query
+from .transport import Transport, describe, origin, read_bounded, without_query
 
 T = TypeVar("T")
 
@@ -124,7 +126,7 @@ class Repository:
         raise error
 
     async def _fetch_document(self, endpoint: Endpoint, target: str) -> tuple[Descriptor, bytes]:
-        url = f"{endpoint.url}/{self._reference.path}/manifests/{target}"
+        url = self._url(endpoint, f"manifests/{target}")
         async with self._get(endpoint, url, {"Accept": _ACCEPT}) as response:
             content = await read_bounded(response, documents.MAX_DOCUMENT)
             media_type = response.headers.get("Content-Type", "").partition(";")[0].strip()
@@ -133,7 +135,7 @@ class Repository:
     async def _download(
         self, endpoint: Endpoint, descriptor: Descriptor, sink: Sink, on_progress: Callable[[int], None]
     ) -> None:
-        url = f"{endpoint.url}/{self._reference.path}/blobs/{descriptor.digest}"
+        url = self._url(endpoint, f"blobs/{descriptor.digest}")
         failures = restarts = 0
         pace = retries.Pace(time.monotonic())
 
@@ -193,12 +195,14 @@ class Repository:
         """GET with authorization. Raises `ImageError` for any other status than those of `accepted`."""
         for is_last in (False, True):
             used = self._authorizations.get(endpoint.url, "")
-            sent = {**dict(endpoint.headers), **headers, **({"Authorization": used} if used else {})}
+            sent = CIMultiDict(endpoint.headers)
+            sent.update({**headers, **({"Authorization": used} if used else {})})
             async with self._transport.request("GET", url, endpoint, sent) as response:
                 if response.status in accepted:
                     yield response
                     return
-                if response.status != 401 or is_last:
+                # A server to which the endpoint redirects must not ask for the credentials of the endpoint.
+                if response.status != 401 or is_last or origin(str(response.url)) != origin(url):
                     raise await self._refusal(response, url)
                 challenges = response.headers.getall("WWW-Authenticate", [])
             async with self._authorizing:  # several layers at once need one token
@@ -209,6 +213,13 @@ class Repository:
                     if not granted or granted == used:
                         raise Denied(_unexpected("GET", url, response))
                     self._authorizations[endpoint.url] = granted
+
+    def _url(self, endpoint: Endpoint, name: str) -> str:
+        url = f"{endpoint.url}/{self._reference.path}/{name}"
+        if not hosts.is_mirror(endpoint, self._reference.registry):
+            return url
+        # One mirror can be that of several registries. Source: containerd, core/remotes/docker (`addNamespace`).
+        return f"{url}?{urlencode({'ns': self._reference.registry})}"
 
     async def _refusal(self, response: aiohttp.ClientResponse, url: str) -> ImageError:
         if response.status == 404:

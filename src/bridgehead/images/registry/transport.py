@@ -33,6 +33,7 @@ _ANSWER_SECONDS: Final = 60.0  # until the headers of an answer are complete
 _UNREACHABLE_SECONDS: Final = 30.0  # as long, a server that could not be reached is not tried again
 _MAX_REDIRECTS: Final = 10
 _CHUNK: Final = 1 << 20  # bytes
+_DEFAULT_PORTS: Final = {"http": ":80", "https": ":443"}
 _REDIRECTS: Final = frozenset({301, 302, 303, 307, 308})
 
 
@@ -47,6 +48,8 @@ class Transport:
 
     async def __aenter__(self) -> Transport:
         self._session = aiohttp.ClientSession(
+            # Without a limit of connections: waiting for one of them would count as a server that does not answer.
+            connector=aiohttp.TCPConnector(limit=0),
             timeout=aiohttp.ClientTimeout(total=None, connect=_CONNECT_SECONDS, sock_read=_SILENCE_SECONDS),
             cookie_jar=aiohttp.DummyCookieJar(),
             auto_decompress=False,  # a layer's digest is that of the bytes that are sent
@@ -63,7 +66,7 @@ class Transport:
         host = urlsplit(url).hostname or ""
         if self.is_offline and not hosts.is_loopback(host):
             raise Unreachable(hosts.describe_offline(host))
-        until, reason = self._unreachable.get(_origin(url), (0.0, ""))
+        until, reason = self._unreachable.get(origin(url), (0.0, ""))
         if time.monotonic() < until:
             raise Unreachable(reason)
 
@@ -111,7 +114,7 @@ class Transport:
             before, url = url, urljoin(url, target)
             if urlsplit(url).scheme not in ("http", "https"):
                 raise PullFailed(f'{method} "{without_query(before)}": redirected to {without_query(url)[:200]!r}')
-            if _origin(url) != _origin(before):
+            if origin(url) != origin(before):
                 if body is not None:  # a refresh token is in it
                     raise PullFailed(f'{method} "{without_query(before)}": redirected to another server')
                 own = {name.lower() for name, _ in endpoint.headers}
@@ -146,7 +149,7 @@ class Transport:
             if isinstance(error, aiohttp.ClientConnectorCertificateError | aiohttp.ClientConnectorSSLError):
                 raise PullFailed(_failed(method, url, error)) from error
             reason = _failed(method, url, error)
-            self._unreachable[_origin(url)] = (time.monotonic() + _UNREACHABLE_SECONDS, reason)
+            self._unreachable[origin(url)] = (time.monotonic() + _UNREACHABLE_SECONDS, reason)
             raise Unreachable(reason) from error
         except aiohttp.InvalidURL as error:
             raise PullFailed(f"invalid URL {without_query(url)[:200]!r}") from error
@@ -177,9 +180,11 @@ def _proxy_for(url: str, host: str) -> str | None:
     return urllib.request.getproxies().get(urlsplit(url).scheme)
 
 
-def _origin(url: str) -> str:
+def origin(url: str) -> str:
+    """Return a URL's server: its scheme, host and port, in one form."""
     parts = urlsplit(url)
-    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}"
+    server = parts.netloc.rpartition("@")[2].lower()
+    return f"{parts.scheme}://{server.removesuffix(_DEFAULT_PORTS.get(parts.scheme, ''))}"
 
 
 def without_query(url: str) -> str:

@@ -6,6 +6,7 @@ from __future__ import annotations
 import logging
 import os
 import re
+import stat
 import subprocess
 from collections.abc import Iterable
 from pathlib import Path
@@ -27,6 +28,7 @@ log = logging.getLogger(__name__)
 
 _HOSTS_FILE = "hosts.toml"
 _DEFAULT = "_default"
+_MAX_FILE: Final = 1 << 20  # bytes
 _HELPER_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
 _HELPER_SECONDS: Final = 30.0
 _NOT_FOUND: Final = "credentials not found"  # of docker-credential-helpers, for a registry without a login
@@ -88,14 +90,22 @@ def _ask_helper(helper: str, registry: str) -> Credential | None:
 
 
 def _read_own(path: Path) -> str:
-    """Read a file of this user or of root. Raises `BadHosts` for one of another user.
+    """Read a file of this user or of root. Raises `BadHosts` for one of another user and for what is no small file.
 
-    The directory is in the lab's state, and the lab must not choose to which server the user's credentials go.
+    The directory is in the lab's state, and the lab must not choose to which server the user's credentials go, nor keep
+    this process waiting.
     """
-    with open(path, encoding="utf-8") as file:
-        if os.fstat(file.fileno()).st_uid not in (0, os.geteuid()):
+    with open(path, "rb", opener=_open_at_once) as file:
+        found = os.fstat(file.fileno())
+        if found.st_uid not in (0, os.geteuid()):
             raise BadHosts(f"{path.name} belongs to another user")
-        return file.read()
+        if not stat.S_ISREG(found.st_mode) or found.st_size > _MAX_FILE:
+            raise BadHosts(f"{path.name} is no file of at most {_MAX_FILE} bytes")
+        return file.read(_MAX_FILE).decode("utf-8")
+
+
+def _open_at_once(path: str, flags: int) -> int:
+    return os.open(path, flags | os.O_NONBLOCK)  # a named pipe without a writer would block
 
 
 def _read_hosts(directory: Path) -> dict[str, tuple[Endpoint, ...]]:

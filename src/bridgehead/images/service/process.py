@@ -6,6 +6,7 @@ import asyncio
 import concurrent.futures.thread
 import encodings.idna
 import os
+import resource
 import socket
 from collections.abc import Sequence
 from typing import Final, Protocol
@@ -63,6 +64,9 @@ def run(
     shared: SharedBlobs | None = None,
 ) -> None:
     """Serve `listener` until the lab ends. `lab` is a pidfd of the lab's first process."""
+
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))  # several descriptors for each layer of each pull
 
     async def serve() -> None:
         # Immediately: nothing may be written any more to a state directory that `down --delete` removes.

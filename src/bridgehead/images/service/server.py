@@ -71,13 +71,16 @@ class PullerServer:
             self._store.mark_used(name, at)
         usage = self._store.disk_usage()
         wanted = usage.bytes_to_free(request.high_threshold, request.low_threshold)
-        freed = self._shared.trim() if wanted and self._shared is not None else 0
+        freed = self._trim_shared() if wanted else 0
         if freed < wanted:
             removed = collection.free_space(self._store, wanted - freed, request.minimum_age)
             if removed is None:
                 raise StoreFailed("cannot collect images: an image is being pulled or loaded")
-            freed += removed.size
+            freed += removed.size + self._trim_shared()  # the cache still has the blobs of the images
         return messages.Collected(wanted=wanted, freed=freed, capacity=usage.capacity, percent=usage.percent)
+
+    def _trim_shared(self) -> int:
+        return self._shared.trim() if self._shared is not None else 0
 
     async def _pull(self, request: messages.PullRequest, writer: asyncio.StreamWriter) -> messages.Pulled:
         """Raises `ImageError`."""

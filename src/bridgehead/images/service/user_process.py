@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import msgspec
 
+from bridgehead.images.errors import ImageError
 from bridgehead.network import syscalls
 
 from . import user_requests
@@ -64,11 +65,18 @@ def _answer_in_child(files: UserFiles, requests: socket.socket) -> int | None:
     if not descriptors:
         return None
     [descriptor] = descriptors
-    pid = os.fork()
+    try:
+        pid = os.fork()
+    except OSError as error:  # too many processes; the end of the pipe is the answer
+        log.warning("a request of the puller fails: %s", error.strerror)
+        os.close(descriptor)
+        return None
     if pid == 0:
         try:
             with open(descriptor, "wb") as pipe:
                 pipe.write(_answer(files, user_requests.decode(datagram)))
+        except (OSError, ImageError, msgspec.MsgspecError) as error:
+            log.warning("a request of the puller fails: %s", error)
         except BaseException:  # forked: must not return into the parent's stack
             log.exception("a request of the puller fails")
         finally:

@@ -29,10 +29,9 @@ from bridgehead.images import documents
 from bridgehead.images.disk_usage import DiskUsage
 from bridgehead.images.documents import Descriptor, ImageConfig
 from bridgehead.images.errors import StoreFailed
-from bridgehead.network import syscalls
 
-from .disk import LEAST_FREE, check_space, create_file, disk_failure
-from .partial import Partial, hash_file, lock_partial
+from .disk import LEAST_FREE, check_space, create_file, disk_failure, sync_file, sync_file_system
+from .partial import Partial, has_content, lock_partial
 
 # 96 bits: no second layer with the same name can be found, and 125 names fit into the options of one mount (4096).
 _LAYER_DIGITS: Final = 24
@@ -146,11 +145,16 @@ class ContentStore:
             )
 
     @contextlib.contextmanager
-    def writing(self) -> Iterator[None]:
-        """Hold the store's lock, which other writers share: nothing that is written is removed as unneeded."""
+    def writing(self, *, waits: bool = True) -> Iterator[None]:
+        """Hold the store's lock, which other writers share: nothing that is written is removed as unneeded.
+
+        Blocks while a collection has the store, or without `waits` raises BlockingIOError.
+        """
         with contextlib.ExitStack() as held:
             try:
-                held.enter_context(self.locked(fcntl.LOCK_SH))
+                held.enter_context(self.locked(fcntl.LOCK_SH | (0 if waits else fcntl.LOCK_NB)))
+            except BlockingIOError:
+                raise
             except OSError as error:
                 raise disk_failure(error) from error
             yield
@@ -194,22 +198,31 @@ class ContentStore:
     def adopt(self, name: str, descriptor: Descriptor) -> bool:
         """Make a file in `ingest`, which may be the user's, a blob; returns whether it is what the digest promises.
 
-        Else it is removed. Blocks.
+        The file's name in `ingest` is gone then. Blocks.
         """
         path, target = self._ingest() / Path(name).name, self.blob_path(descriptor.digest)
         try:
-            algorithm = descriptor.digest.partition(":")[0]
-            hashed = hashlib.new(algorithm)
-            size = hash_file(path, hashed.update)
-            is_right = (size, f"{algorithm}:{hashed.hexdigest()}") == (descriptor.size, descriptor.digest)
+            is_right = has_content(path, descriptor)
             if is_right:
                 target.parent.mkdir(parents=True, exist_ok=True)
                 os.rename(path, target)
-            else:
-                path.unlink()
+            path.unlink(missing_ok=True)  # also a second link to the blob, which rename(2) leaves
         except OSError as error:
             raise disk_failure(error) from error
         return is_right
+
+    def discard_damaged(self, descriptor: Descriptor) -> bool:
+        """Remove a blob that is not what its digest promises; returns whether there was one. Blocks."""
+        path = self.blob_path(descriptor.digest)
+        try:
+            if has_content(path, descriptor):
+                return False
+            path.unlink()
+        except FileNotFoundError:
+            return False
+        except OSError as error:
+            raise disk_failure(error) from error
+        return True
 
     def add_pulled(self, record: ImageRecord) -> None:
         """Add the record of a pull. Pods that could use the same content under the name before still can."""
@@ -221,6 +234,11 @@ class ContentStore:
         self.add_record(record)
 
     def add_record(self, record: ImageRecord) -> None:
+        """Add an image whose files the store has, in the place of an earlier one with the same name."""
+        try:
+            sync_file(self.blob_path(record.config))  # without its configuration, no container of an image starts
+        except OSError as error:
+            raise disk_failure(error) from error
         self._write_file(self._name_path(record.name), msgspec.json.encode(record))
 
     def remove_record(self, name: str) -> bool:
@@ -249,7 +267,7 @@ class ContentStore:
         try:
             directory.chmod(0o755)  # whatever the umask is
             yield directory
-            _sync(directory)
+            sync_file_system(directory)
             target.parent.mkdir(parents=True, exist_ok=True)
             with contextlib.suppress(FileExistsError):  # another process was faster
                 try:
@@ -323,15 +341,6 @@ class ContentStore:
             yield
         finally:
             os.close(fd)
-
-
-def _sync(directory: Path) -> None:
-    """Write a directory with all its files to the disk. Raises OSError."""
-    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        syscalls.sync_file_system(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def _repository(name: str) -> str:

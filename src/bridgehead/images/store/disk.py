@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from bridgehead.images.errors import StoreFailed
+from bridgehead.network import syscalls
 
 LEAST_FREE: Final = 256 << 20  # bytes that stay free on the disk
 
@@ -22,6 +23,21 @@ def check_space(fd: int, size: int) -> None:
     disk = os.fstatvfs(fd)
     if disk.f_blocks and disk.f_bavail * disk.f_frsize < size + LEAST_FREE:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+def sync_file_system(directory: Path) -> None:
+    """Write all files of the file system that has a directory to the disk. Raises OSError."""
+    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        syscalls.sync_file_system(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def sync_file(path: Path) -> None:
+    """Write a file to the disk. Raises OSError."""
+    with open(path, "rb") as file:
+        os.fsync(file.fileno())
 
 
 def disk_failure(error: OSError) -> StoreFailed:

@@ -45,6 +45,7 @@ class LayerFiles:
         self._open: dict[str, int] = {}  # directories by their paths, the least recently used first
         self._is_moved = False  # paths of open directories can lead elsewhere now
         self._times: dict[str, int] = {}  # of directories, which are set when nothing is made in them any more
+        self._has_whiteouts = False
         self.skipped_devices = 0
         self.foreign_owners = 0
         self.current = ""
@@ -55,6 +56,12 @@ class LayerFiles:
         self._open.clear()
 
     def finish(self) -> None:
+        """Complete the layer, after its last entry."""
+        self._set_times()
+        if self._has_whiteouts:
+            whiteouts.mark_present(self._root)
+
+    def _set_times(self) -> None:
         """Set the times of the directories that were made. Files that are made in them later change them."""
         for path, time in self._times.items():
             with contextlib.suppress(OSError, OverflowError):
@@ -87,6 +94,7 @@ class LayerFiles:
             whiteouts.hide_all(parent)
         elif entry.kind == entries.WHITEOUT:
             whiteouts.hide(parent, entry.name)
+            self._has_whiteouts = True
         elif header.kind == tar_headers.DIRECTORY:
             self._make_directory(parent, entry, member)
         else:
@@ -148,7 +156,7 @@ class LayerFiles:
         finally:
             os.close(directory)
         if len(self._times) >= _MAX_TIMES:
-            self.finish()
+            self._set_times()
         self._times[f"{entry.directory}/{entry.name}"] = member.header.mtime
 
     def _remove_earlier(self, parent: int, name: str) -> None:

@@ -76,6 +76,14 @@ def hash_file(path: Path, update: Callable[[bytes], object]) -> int:
     return size
 
 
+def has_content(path: Path, descriptor: Descriptor) -> bool:
+    """Return whether a file is what the descriptor promises. Blocks; raises OSError."""
+    algorithm = descriptor.digest.partition(":")[0]
+    hashed = hashlib.new(algorithm)
+    size = hash_file(path, hashed.update)
+    return (size, f"{algorithm}:{hashed.hexdigest()}") == (descriptor.size, descriptor.digest)
+
+
 def lock_partial(fd: int, path: Path) -> bool:
     """Lock the open file `path`; False when another process has it, or has made it a blob since it was opened."""
     try:

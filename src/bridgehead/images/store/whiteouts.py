@@ -14,6 +14,8 @@ from typing import Final
 
 OPAQUE: Final = "user.overlay.opaque"
 WHITEOUT: Final = "user.overlay.whiteout"
+# On the root of a layer with whiteouts: without layers below it, they have to be left out.
+PRESENT: Final = "user.bridgehead.whiteouts"
 HIDES_ALL: Final = b"y"  # values of OPAQUE
 HAS_WHITEOUTS: Final = b"x"  # that are files
 _OWN_DIRECTORY: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -58,6 +60,21 @@ def is_whiteout(parent: int, name: str) -> bool:
         return _get(file, WHITEOUT) is not None
     finally:
         os.close(file)
+
+
+def mark_present(root: int) -> None:
+    """Record that the layer with the root `root`, a descriptor, has whiteouts, where the file system has attributes."""
+    with contextlib.suppress(OSError):
+        os.setxattr(root, PRESENT, b"")
+
+
+def are_present(layer: str) -> bool:
+    """Whether the layer in a directory has whiteouts."""
+    try:
+        os.getxattr(layer, PRESENT, follow_symlinks=False)
+    except OSError:
+        return False
+    return True
 
 
 def _make_whiteout(parent: int, name: str) -> None:

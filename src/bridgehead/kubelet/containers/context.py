@@ -5,7 +5,7 @@ The agent makes one `NodeContext`; each worker makes a `PodContext`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from bridgehead.client import ApiClient, EventRecorder, Informer
@@ -15,7 +15,7 @@ from bridgehead.kubelet.node.settings import NodeSettings
 from bridgehead.kubelet.runtimes.runtime import Runtime, SandboxInfo
 from bridgehead.kubelet.volumes.referenced_objects import ReferencedObjects
 from bridgehead.kubelet.volumes.volume_manager import VolumeManager
-from bridgehead.objects.core import Container, Pod, Service
+from bridgehead.objects.core import Container, Node, Pod, Service
 from bridgehead.objects.meta import ObjectReference
 
 from .handlers import Handlers
@@ -27,6 +27,7 @@ class NodeContext:
     the node pulls nothing.
 
     `pods` returns all pods of the node; `admitted` has the uids of those that the node has taken and not yet released.
+    `find_node` returns the Node as last observed, `preempt` ends the pod with this uid and returns when it has ended.
     """
 
     settings: NodeSettings
@@ -42,6 +43,8 @@ class NodeContext:
     allocatable: Mapping[str, str | int | float]
     has_app_armor: bool
     pods: Callable[[], Iterable[Pod]]
+    find_node: Callable[[], Node | None]
+    preempt: Callable[[str], Awaitable[None]]
     admitted: set[str] = field(default_factory=set)
 
     def record(self, pod: Pod, type: str, reason: str, message: str, container: Container | None = None) -> None:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import signal
 import time
 from collections.abc import Iterable
 
@@ -166,16 +165,14 @@ class ContainerDriver:
         await self._stop_one(container, message, None)
 
     async def remove_all(self, trigger: str) -> None:
-        """Kill all containers, so that they start anew, with the init containers: `trigger` has exited, and a rule of
-        it wants that. No preStop hook is called. Raises `RuntimeFailure`."""
-        for name in self._containers.running():
-            run = self._containers.runs[name]
-            await self._context.node.runtime.signal_container(run.id, signal.SIGKILL)
-            await self._containers.exited(run.id).wait()
+        """Stop all containers but ephemeral ones, so that they start anew, with the init containers: `trigger` has
+        exited, and a rule of it wants that. As in Kubernetes, no preStop hook is called, and the grace period is the
+        shortest one. Raises `RuntimeFailure`."""
         spec = self._context.pod.spec
-        self._containers.restart_all(
-            trigger, [one.name for one in (*spec.init_containers, *spec.containers)], time.time()
-        )
+        restarted = spec.init_containers + spec.containers
+        for container in restarted:
+            await self.terminator().stop(container, Deadline(asyncio.get_running_loop().time()))
+        self._containers.restart_all(trigger, [container.name for container in restarted], time.time())
 
     def record_back_off(self, names: Iterable[str]) -> None:
         """Record why each of the containers `names`, which are in back-off, waits."""

@@ -23,7 +23,7 @@ from bridgehead.objects.core import Container, HTTPGetAction, LifecycleHandler, 
 
 from .grpc_health import BadPacket, HealthAnswer, health_request
 
-USER_AGENT = "kube-probe/1.36"
+PROBE_AGENT, HOOK_AGENT = "kube-probe/1.36", "kube-lifecycle/1.36"
 _MAX_REDIRECTS = 10
 _READ_BYTES = 16_384
 
@@ -85,7 +85,9 @@ class Handlers:
             if handler.exec is not None:
                 return await self._exec(handler.exec.command, target, timeout)
             if handler.http_get is not None:
-                return await self._http_get(handler.http_get, target, timeout)
+                return await self._http_get(handler.http_get, target, timeout, is_probe=isinstance(handler, Probe))
+            if isinstance(handler, LifecycleHandler) and handler.tcp_socket is not None:
+                return Outcome(False, "invalid handler: tcpSocket is not supported as a lifecycle hook")
             if handler.tcp_socket is not None:
                 port = resolve_port(handler.tcp_socket.port, target.container)
                 return await self._tcp_connect(handler.tcp_socket.host or target.pod_ip, port, timeout)
@@ -119,18 +121,22 @@ class Handlers:
         writer.transport.abort()
         return Outcome(True)
 
-    async def _http_get(self, action: HTTPGetAction, target: Target, timeout: float) -> Outcome:
+    async def _http_get(self, action: HTTPGetAction, target: Target, timeout: float, *, is_probe: bool) -> Outcome:
+        """GET a page. Any response to a hook is a success, as in Kubernetes (`runHTTPHandler`)."""
         if self._session is None:
             raise RuntimeError("Handlers is used outside its context")
         host = action.host or target.pod_ip
         port = resolve_port(action.port, target.container)
         path = action.path if action.path.startswith("/") else "/" + action.path
         url = f"{action.scheme.lower()}://{join_host_port(host, port)}{path}"
-        headers = {"User-Agent": USER_AGENT, "Accept": "*/*"}
+        headers = {"User-Agent": PROBE_AGENT if is_probe else HOOK_AGENT, "Accept": "*/*"}
         headers |= {header.name: header.value for header in action.http_headers}
         try:
             async with asyncio.timeout(timeout):
-                return await _get(self._session, url, headers)
+                if is_probe:
+                    return await _probe(self._session, url, headers)
+                async with self._session.get(url, headers=headers, max_redirects=_MAX_REDIRECTS):
+                    return Outcome(True)
         except TimeoutError:
             waiting = "context deadline exceeded (Client.Timeout exceeded while awaiting headers)"
             return Outcome(False, f'Get "{url}": {waiting}')
@@ -140,7 +146,7 @@ class Handlers:
             return Outcome(False, f'Get "{url}": {_describe(error)}')
 
 
-async def _get(session: aiohttp.ClientSession, url: str, headers: dict[str, str]) -> Outcome:
+async def _probe(session: aiohttp.ClientSession, url: str, headers: dict[str, str]) -> Outcome:
     """GET `url`.
 
     Redirects are followed on the same host only; a redirect to another host is a success, as in Kubernetes.
@@ -167,7 +173,7 @@ async def _check_health(host: str, port: int, service: str, timeout: float) -> O
         async with asyncio.timeout(timeout):
             reader, writer = await asyncio.open_connection(host, port)
             try:
-                writer.write(health_request(authority, service, USER_AGENT))
+                writer.write(health_request(authority, service, PROBE_AGENT))
                 while not answer.is_complete:
                     data = await reader.read(_READ_BYTES)
                     if not data:

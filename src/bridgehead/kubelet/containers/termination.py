@@ -1,8 +1,8 @@
 """Termination of containers: preStop, the barrier, SIGTERM, the rest of the grace period, SIGKILL.
 
 Called when a pod terminates, and for one container when its liveness probe has failed. Source: Kubernetes "Pod
-Lifecycle: Termination of Pods" and kubelet's `killContainer`: the grace period includes preStop, at least two seconds
-follow SIGTERM, and sidecars stop after the main containers, in reverse order.
+Lifecycle: Termination of Pods" and kubelet's `killContainer`: the grace period includes preStop, which all containers
+begin at once; at least two seconds follow SIGTERM, and sidecars stop after the main containers, in reverse order.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import signal
+from collections.abc import Iterable, Sequence
 
 from bridgehead.objects.core import Container
 
@@ -68,32 +69,41 @@ class Terminator:
 
     async def stop_pod(self, deadline: Deadline, sigterm_allowed: asyncio.Event) -> None:
         """Stop all containers, and return when none runs. preStop hooks run at once, SIGTERM waits for
-        `sigterm_allowed`."""
+        `sigterm_allowed`; that of a sidecar also for the end of the containers that started after it."""
         spec = self._context.pod.spec
         sidecars = [c for c in spec.init_containers if c.is_sidecar]
         others = [c for c in spec.containers + spec.init_containers + spec.ephemeral_containers if c not in sidecars]
+        ends = [asyncio.Event() for _ in others]
+
+        async def stop(container: Container, earlier: Sequence[asyncio.Event], end: asyncio.Event) -> None:
+            await self.stop(container, deadline, before_sigterm=(sigterm_allowed, *earlier))
+            end.set()
+
         async with asyncio.TaskGroup() as tasks:
-            for container in others:
-                tasks.create_task(self.stop(container, deadline, sigterm_allowed=sigterm_allowed))
-        for container in reversed(sidecars):
-            await self.stop(container, deadline, sigterm_allowed=sigterm_allowed)
+            for container, end in zip(others, ends, strict=True):
+                tasks.create_task(stop(container, (), end))
+            for sidecar in reversed(sidecars):
+                earlier, end = tuple(ends), asyncio.Event()
+                tasks.create_task(stop(sidecar, earlier, end))
+                ends.append(end)
 
     async def stop(
         self,
         container: Container,
         deadline: Deadline,
         message: str = "",
-        sigterm_allowed: asyncio.Event | None = None,
+        before_sigterm: Iterable[asyncio.Event] = (),
     ) -> None:
-        """Stop one container if it runs; `message` replaces the usual text of the Killing Event."""
+        """Stop one container if it runs; `message` replaces the usual text of the Killing Event. SIGTERM waits for the
+        events `before_sigterm`."""
         run = self._containers.runs.get(container.name)
         if run is None or not run.is_running:
             return
         self._context.record("Normal", "Killing", message or f"Stopping container {container.name}", container)
         exited = self._containers.exited(run.id)
         await self._pre_stop(container, run.id, deadline, exited)
-        if sigterm_allowed is not None:
-            await deadline.wait(sigterm_allowed)
+        for event in before_sigterm:
+            await deadline.wait(event)
         await self._context.node.runtime.signal_container(run.id, signal.SIGTERM)
         if await deadline.wait(exited, at_least=MINIMUM_GRACE_SECONDS):
             return
@@ -106,6 +116,7 @@ class Terminator:
                 log.warning("pod %s: container %s did not exit after SIGKILL", self._context.pod.key, container.name)
 
     async def _pre_stop(self, container: Container, run_id: str, deadline: Deadline, exited: asyncio.Event) -> None:
+        """Perform the preStop hook until it is done, the container has exited or the deadline has passed."""
         hook = container.lifecycle.pre_stop if container.lifecycle is not None else None
         left = deadline.at - asyncio.get_running_loop().time()
         if hook is None or left <= 0:
@@ -121,9 +132,14 @@ class Terminator:
                 self._context.record("Warning", "FailedPreStopHook", "PreStopHook failed", container)
             done.set()
 
-        task = asyncio.create_task(perform())
+        async def observe_exit() -> None:
+            await exited.wait()
+            done.set()
+
+        tasks = [asyncio.create_task(perform()), asyncio.create_task(observe_exit())]
         try:
             await deadline.wait(done)
         finally:
-            task.cancel()
-            await asyncio.gather(task, return_exceptions=True)
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)

@@ -53,13 +53,17 @@ class NodeReporter:
         self._list_images = list_images
         self._images: list[dict[str, Any]] = []  # as last written
         self._info = machine_info()
-        self._uid = ""
+        self._registered_node: Node | None = None
         self._written = Node()  # the Node as the API server returned it after our last write
         self._written_at = float("-inf")  # on the event loop's clock
         self._changed = asyncio.Event()
         self._registered = asyncio.Event()
         self._nodes = Informer(client, NODES, field_selector=f"metadata.name={settings.name}")
         self._nodes.on_change(lambda _old, _new: self._changed.set())
+
+    def find_node(self) -> Node | None:
+        """Return the Node as last observed, None before the registration."""
+        return self._nodes.get(ObjectKey("", self._settings.name)) or self._registered_node
 
     async def register(self) -> None:
         """Create the Node, or take over the existing one. Retries until it succeeds."""
@@ -124,8 +128,8 @@ class NodeReporter:
             if not node.spec.pod_cidr:
                 changes["spec"] = wanted["spec"]
             node = await self._client.patch(NODES, name, "", changes, type="merge")
-        if self._uid != node.metadata.uid:
-            self._uid = node.metadata.uid
+        before, self._registered_node = self._registered_node, node
+        if before is None or before.metadata.uid != node.metadata.uid:
             self._registered.set()
 
     async def _write_status(self) -> None:
@@ -149,7 +153,8 @@ class NodeReporter:
 
     async def _renew_lease(self) -> None:
         name = self._settings.name
-        owner = OwnerReference(api_version="v1", kind="Node", name=name, uid=self._uid)
+        uid = self._registered_node.metadata.uid if self._registered_node is not None else ""
+        owner = OwnerReference(api_version="v1", kind="Node", name=name, uid=uid)
         await renew_lease(
             self._client,
             ObjectKey(LEASE_NAMESPACE, name),

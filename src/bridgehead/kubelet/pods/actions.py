@@ -52,7 +52,13 @@ def _restart_action(container: Container, run: Run) -> str:
     return next((rule.action for rule in container.restart_policy_rules if rule.matches(run.exit_code)), "")
 
 
-def _restarting_all(spec: PodSpec, runs: Mapping[str, Run]) -> str:
+def may_restart_all(spec: PodSpec) -> bool:
+    """Whether a rule of one of the pod's containers restarts all of them."""
+    containers = spec.init_containers + spec.containers
+    return any(rule.action == RESTART_ALL for container in containers for rule in container.restart_policy_rules)
+
+
+def restarting_all(spec: PodSpec, runs: Mapping[str, Run]) -> str:
     """Return the name of a container whose exit restarts all containers of the pod, "" without any."""
     for container in (*spec.init_containers, *spec.containers):
         run = runs.get(container.name)
@@ -124,7 +130,7 @@ def compute_pod_actions(
         return PodActions(create_sandbox=True)
     start: list[str] = []
     back_off: dict[str, float] = {}
-    if trigger := _restarting_all(spec, runs):
+    if trigger := restarting_all(spec, runs):
         until = not_before(trigger, runs[trigger])
         return PodActions(back_off={trigger: until}) if until > now else PodActions(restart_all=trigger)
 

@@ -1,20 +1,15 @@
-"""Admission of pods to this node: rejections, and warnings about fields that have no effect.
+"""Rejections of pods because of fields that this node does not support, and warnings about fields without effect.
 
-Pure: no I/O, no clock, no randomness. Called by the pod worker before it makes anything for a pod. Source: kubelet's
-admission handlers (`sysctl.patternAllowlist`, `lifecycle.appArmorAdmitHandler`) and `rejectPod`.
+Pure: no I/O, no clock, no randomness. Called by `pod_admission` and `pod_sandbox`. Source: kubelet's admission handlers
+(`sysctl.patternAllowlist`, `lifecycle.appArmorAdmitHandler`) and `rejectPod`.
 """
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 
 from bridgehead.kubelet.errors import SandboxRefused
 from bridgehead.objects.core import AppArmorProfile, Pod
-from bridgehead.objects.host_ports import NO_FREE_PORTS, host_ports, ports_conflict
-from bridgehead.objects.pod_resources import Quantities, amount, pod_requests
-
-from .static_manifest import is_critical
 
 # Sysctls that a pod may set: namespaced, and without influence on other pods. As in Kubernetes 1.36.
 SAFE_SYSCTLS = frozenset(
@@ -49,36 +44,6 @@ def admission_refusal(pod: Pod, *, has_app_armor: bool) -> tuple[str, str] | Non
     if any(True for _ in _enforced_app_armor_profiles(pod)):
         cause = "the container runtime applies no profiles" if has_app_armor else "AppArmor is not enabled on the host"
         return "AppArmor", f"Cannot enforce AppArmor: {cause}"
-    return None
-
-
-def room_refusal(pod: Pod, others: Iterable[Pod], allocatable: Quantities) -> tuple[str, str] | None:
-    """Return (reason, message) for a pod that needs more resources or other host ports than the `others` leave, else
-    None.
-
-    The scheduler sends no such pod; whoever sets `nodeName` may. Unlike with kubelets, no pod is evicted for a critical
-    one, which gets what it requests. Source: kubelet's `generalFilter`, `InsufficientResourceError`.
-    """
-    running = [other for other in others if not other.is_finished]
-    if not is_critical(pod) and (refusal := _resource_refusal(pod, running, allocatable)) is not None:
-        return refusal
-    if ports_conflict(host_ports(pod.spec), (port for other in running for port in host_ports(other.spec))):
-        return "NodePorts", f"Predicate NodePorts failed: {NO_FREE_PORTS}"
-    return None
-
-
-def _resource_refusal(pod: Pod, others: Iterable[Pod], allocatable: Quantities) -> tuple[str, str] | None:
-    used: Counter[str] = Counter()
-    for other in others:
-        used.update(pod_requests(other.spec))
-        used["pods"] += 1
-    wanted = {"pods": 1, **pod_requests(pod.spec)}
-    for name in ("pods", "cpu", "memory", "ephemeral-storage"):
-        if name in allocatable and wanted.get(name, 0):
-            capacity = amount(name, allocatable[name])
-            if wanted[name] + used[name] > capacity:
-                what = f"{name}, requested: {wanted[name]}, used: {used[name]}, capacity: {capacity}"
-                return f"OutOf{name}", f"Node didn't have enough resource: {what}"
     return None
 
 

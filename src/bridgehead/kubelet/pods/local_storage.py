@@ -1,7 +1,8 @@
 """Limits of the local storage that a pod uses: emptyDirs, writable layers and logs of containers.
 
 Pure: no I/O, no clock, no randomness. Called by `eviction` with the use that it has measured. Source: kubelet's
-`localStorageEviction`.
+`localStorageEviction`: a limit of one container limits the pod as a whole, too, and containers without a limit add
+nothing to that.
 """
 
 from __future__ import annotations
@@ -11,7 +12,8 @@ from decimal import Decimal
 
 import msgspec
 
-from bridgehead.objects.core import Container, Pod, Volume
+from bridgehead.objects.core import Pod, Volume
+from bridgehead.objects.pod_resources import pod_limits
 from bridgehead.objects.quantities import canonical_quantity, format_quantity, whole_value
 
 from .static_manifest import is_critical
@@ -36,7 +38,7 @@ def is_limited(pod: Pod) -> bool:
     """
     if is_critical(pod):
         return False
-    return any(_is_sized(volume) for volume in pod.spec.volumes) or any(map(_limit, _containers(pod)))
+    return any(_is_sized(volume) for volume in pod.spec.volumes) or pod_limits(pod.spec)[_RESOURCE] > 0
 
 
 def sized_volumes(pod: Pod) -> list[str]:
@@ -52,30 +54,24 @@ def describe_excess(pod: Pod, use: StorageUse) -> str:
             if use.volumes.get(volume.name, 0) > whole_value(limit):
                 text = canonical_quantity(str(limit))
                 return f'Usage of EmptyDir volume "{volume.name}" exceeds the limit "{text}". '
-    limits = {container.name: limit for container in _containers(pod) if (limit := _limit(container))}
-    total = sum(use.containers.values()) + sum(use.volumes.values())
-    allowed = sum(limits.values())
-    if limits and len(limits) == len(_containers(pod)) and total > allowed:
-        return f"Pod ephemeral local storage usage exceeds the total limit of containers {_text(allowed)}. "
-    for name, limit in limits.items():
-        if use.containers.get(name, 0) > limit:
-            return f'Container {name} exceeded its local ephemeral storage limit "{_text(limit)}". '
+    allowed = pod_limits(pod.spec)[_RESOURCE]
+    if 0 < allowed < sum(use.containers.values()) + sum(use.volumes.values()):
+        text = format_quantity(Decimal(allowed), is_binary=_is_binary(pod))
+        return f"Pod ephemeral local storage usage exceeds the total limit of containers {text}. "
+    for container in pod.spec.containers:
+        own = container.resources.limits.get(_RESOURCE, 0)
+        if 0 < whole_value(own) < use.containers.get(container.name, 0):
+            text = canonical_quantity(str(own))
+            return f'Container {container.name} exceeded its local ephemeral storage limit "{text}". '
     return ""
 
 
-def _containers(pod: Pod) -> tuple[Container, ...]:
-    """The containers that run together."""
-    return pod.spec.containers + tuple(one for one in pod.spec.init_containers if one.is_sidecar)
+def _is_binary(pod: Pod) -> bool:
+    """Whether the sum of the limits has a binary suffix: as in Kubernetes, the first summand decides."""
+    limits = (one.resources.limits.get(_RESOURCE) for one in (*pod.spec.containers, *pod.spec.init_containers))
+    return str(next(filter(None, limits), "")).endswith("i")
 
 
 def _is_sized(volume: Volume) -> bool:
     empty_dir = volume.empty_dir
     return empty_dir is not None and empty_dir.medium != "Memory" and bool(empty_dir.size_limit)
-
-
-def _limit(container: Container) -> int:
-    return whole_value(container.resources.limits.get(_RESOURCE, 0))
-
-
-def _text(limit: int) -> str:
-    return format_quantity(Decimal(limit), is_binary=True)

@@ -52,7 +52,7 @@ class PodReporter:
         """Record an Event about a step that failed and will be repeated."""
         match error:
             case VolumeNotReady():
-                message = f'MountVolume.SetUp failed for volume "{error.volume}" : {error}'
+                message = f'{error.step} failed for volume "{error.volume}" : {error}'
                 self._context.record("Warning", "FailedMount", message)
             case AddressesExhausted() | RuntimeFailure() | SandboxRefused() if self._context.sandbox is None:
                 if isinstance(error, SandboxRefused):

@@ -28,11 +28,13 @@ from bridgehead.objects.core import (
 from bridgehead.objects.meta import Condition, find_condition
 from bridgehead.objects.times import format_time
 
-from .actions import has_begun, has_failed_init, is_restarted
-from .status_patch import RESIZE_CONDITIONS
+from .actions import has_begun, has_failed_init, is_restarted, may_restart_all, restarting_all
+from .status_patch import ALL_RESTARTING, RESIZE_CONDITIONS
 
-# The reason of a pod that its node evicts.
-EVICTED = "Evicted"
+# Reasons of pods that their node ends: for their use of local storage, and for a critical pod.
+EVICTED, PREEMPTED = "Evicted", "Preempting"
+# Reasons of conditions of a pod that has ended, by its phase.
+_END_REASONS = {"Succeeded": "PodCompleted", "Failed": "PodFailed"}
 
 
 class PodView(msgspec.Struct, frozen=True, kw_only=True):
@@ -63,10 +65,14 @@ class PodView(msgspec.Struct, frozen=True, kw_only=True):
 
 def pod_status(pod: Pod, view: PodView, now: float) -> PodStatus:
     """Return the status at `now`. The previous status (`pod.status`) provides the start time and transition times."""
-    # Containers of a rejected pod have no status, so that `kubectl get` shows the reason of the rejection.
+    # Containers of a rejected pod have no status, so that `kubectl get` shows the reason of the rejection; also after a
+    # restart of the kubelet, which sees only that the pod has failed.
+    is_rejected = view.is_rejected or (
+        pod.status.phase == "Failed" and not pod.status.container_statuses and not view.runs
+    )
     spec = (
         msgspec.structs.replace(pod.spec, init_containers=(), containers=(), ephemeral_containers=())
-        if view.is_rejected
+        if is_rejected
         else pod.spec
     )
     init_statuses = tuple(_container_status(pod, c, view, is_init=True) for c in spec.init_containers)
@@ -97,11 +103,13 @@ def pod_status(pod: Pod, view: PodView, now: float) -> PodStatus:
 
 
 def _disruption(view: PodView) -> tuple[Condition, ...]:
-    """The condition of an evicted pod, which a Job's failure policy may ignore."""
-    if view.failure is None or view.failure[0] != EVICTED:
+    """The condition of a pod that its node ends, which a Job's failure policy may ignore."""
+    if view.failure is None or view.failure[0] not in (EVICTED, PREEMPTED):
         return ()
-    reason, message = "TerminationByKubelet", view.failure[1]
-    return (Condition(type="DisruptionTarget", status="True", reason=reason, message=message),)
+    reason, message = view.failure
+    if reason == PREEMPTED:
+        message = "Pod was preempted by Kubelet to accommodate a critical pod."
+    return (Condition(type="DisruptionTarget", status="True", reason="TerminationByKubelet", message=message),)
 
 
 # --- Containers ------------------------------------------------------------------------------------------
@@ -213,7 +221,19 @@ def _conditions(pod: Pod, view: PodView, phase: str, statuses: tuple[ContainerSt
     ]
     if find_condition(pod.status.conditions, "PodScheduled") is None:
         conditions.append(Condition(type="PodScheduled", status="True"))
+    if may_restart_all(pod.spec):
+        conditions.append(_all_restarting(pod.spec, view, phase))
     return conditions
+
+
+def _all_restarting(spec: PodSpec, view: PodView, phase: str) -> Condition:
+    """True from the exit that restarts all containers until they have ended. Source: KEP-5532."""
+    if phase in _END_REASONS:
+        return Condition(type=ALL_RESTARTING, status="False", reason=_END_REASONS[phase])
+    if not restarting_all(spec, view.runs):
+        return Condition(type=ALL_RESTARTING, status="False")
+    message = "container exited with restart policy rule"
+    return Condition(type=ALL_RESTARTING, status="True", reason="RestartAllContainersStarted", message=message)
 
 
 def _truth(value: bool) -> str:
@@ -242,10 +262,8 @@ def _has_initialized(container: Container, view: PodView) -> bool:
 def _containers_ready(
     type: str, spec: PodSpec, view: PodView, phase: str, statuses: tuple[ContainerStatus, ...]
 ) -> Condition:
-    if phase == "Succeeded":
-        return Condition(type=type, status="False", reason="PodCompleted")
-    if phase == "Failed":
-        return Condition(type=type, status="False", reason="PodFailed")
+    if phase in _END_REASONS:
+        return Condition(type=type, status="False", reason=_END_REASONS[phase])
     unready = [
         c.name for c in spec.init_containers if c.is_sidecar and not (c.name in view.started and c.name in view.ready)
     ]

@@ -27,12 +27,12 @@ from bridgehead.objects.kinds import PODS
 from bridgehead.objects.times import parse_time
 
 from .actions import PodActions, compute_pod_actions
-from .admission import admission_refusal, room_refusal
 from .barrier import Barrier
+from .pod_admission import PodAdmission
 from .pod_reporter import PodReporter
 from .pod_resize import PodResize
 from .pod_sandbox import PodSandbox
-from .pod_status import EVICTED
+from .pod_status import EVICTED, PREEMPTED
 from .pod_termination import PodTermination, retry
 from .pod_volumes import PodVolumes
 from .static_manifest import is_static
@@ -61,6 +61,7 @@ class PodWorker:
         self._tasks = asyncio.TaskGroup()
         self.containers = PodContainers(pod, self._wake.set)
         self._driver = ContainerDriver(self._context, self.containers, self._tasks)
+        self._admission = PodAdmission(self._context)
         self._pod_sandbox = PodSandbox(self._context, self.containers)
         self._resize = PodResize(self._context, self.containers)
         self._status_manager = PodStatusManager(node.client, pod)
@@ -70,8 +71,6 @@ class PodWorker:
         for info in found:
             self.containers.adopt(self._with_fallback_message(info))
         self.observe(pod)
-        if self._runs_already():
-            node.admitted.add(pod.metadata.uid)
 
     @property
     def pod(self) -> Pod:
@@ -109,6 +108,13 @@ class PodWorker:
         if self._sync_status.is_syncing:
             self._reporter.fail("Warning", EVICTED, message)
             self._advance(WorkerEvent.EVICTED)
+
+    async def preempt(self) -> None:
+        """End the pod for a critical one, within its grace period; return when no container of it runs."""
+        if self._sync_status.is_syncing:
+            self._reporter.fail("Warning", PREEMPTED, "Preempted in order to admit critical pod")
+            self._advance(WorkerEvent.PREEMPTED)
+        await self._wait_until(lambda status: status.is_ended)
 
     def stop(self) -> None:
         """End the pod: the manifest of this static pod is gone."""
@@ -193,7 +199,10 @@ class PodWorker:
             raise result
 
     async def _sync(self) -> None:
-        if self._sync_status.is_syncing and not self._admit():
+        refusal = await self._admission.find_refusal()
+        if refusal is not None and self._sync_status.is_syncing:
+            reason, message = refusal
+            self._reporter.fail("Warning", reason, message, f"Pod was rejected: {message}")
             self._advance(WorkerEvent.REJECTED)
         while self._sync_status.is_syncing:
             self._wake.clear()
@@ -224,25 +233,6 @@ class PodWorker:
             if not has_acted:
                 await self._wait(actions)
 
-    def _admit(self) -> bool:
-        """Whether the node takes the pod. A pod that runs already is not asked about again."""
-        admitted = self._node.admitted
-        if self._runs_already():
-            return True
-        others = [pod for pod in self._other_pods() if pod.metadata.uid in admitted]
-        refusal = admission_refusal(self.pod, has_app_armor=self._node.has_app_armor) or room_refusal(
-            self.pod, others, self._node.allocatable
-        )
-        if refusal is None:
-            admitted.add(self.pod.metadata.uid)
-            return True
-        reason, message = refusal
-        self._reporter.fail("Warning", reason, message, f"Pod was rejected: {message}")
-        return False
-
-    def _runs_already(self) -> bool:
-        return self.pod.status.phase not in ("", "Pending") or self._context.sandbox is not None
-
     def _other_pods(self) -> list[Pod]:
         return [pod for pod in self._node.pods() if pod.metadata.uid != self.pod.metadata.uid]
 
@@ -263,6 +253,7 @@ class PodWorker:
             await self._pod_sandbox.create()
             return True
         if actions.restart_all:
+            self._reporter.publish(self._sync_status)
             await self._driver.remove_all(actions.restart_all)
             return True
         for name in actions.start:
@@ -342,7 +333,7 @@ class PodWorker:
     async def _remove_sandbox_and_volumes(self) -> None:
         await self._pod_sandbox.remove()
         await self._node.volumes.remove(self.pod.metadata.uid)
-        self._node.admitted.discard(self.pod.metadata.uid)
+        self._admission.release()
 
     async def _delete_object(self) -> None:
         """Once the pod's deletion is requested, delete its object: nothing is left of it here."""

@@ -15,7 +15,15 @@ from bridgehead.objects.meta import Condition
 RESIZE_PENDING, RESIZE_IN_PROGRESS = "PodResizePending", "PodResizeInProgress"
 # Conditions that go when what they are about is over.
 RESIZE_CONDITIONS = (RESIZE_PENDING, RESIZE_IN_PROGRESS)
-OWN_CONDITIONS = ("PodReadyToStartContainers", "Initialized", "Ready", "ContainersReady", *RESIZE_CONDITIONS)
+ALL_RESTARTING = "AllContainersRestarting"
+OWN_CONDITIONS = (
+    "PodReadyToStartContainers",
+    "Initialized",
+    "Ready",
+    "ContainersReady",
+    ALL_RESTARTING,
+    *RESIZE_CONDITIONS,
+)
 
 
 def status_patch(old: PodStatus, new: PodStatus) -> dict[str, object]:

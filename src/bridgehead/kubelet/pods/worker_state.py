@@ -40,6 +40,7 @@ class WorkerEvent(enum.Enum):
     REJECTED = "rejected"  # by the node's admission
     DEADLINE_EXCEEDED = "deadline exceeded"  # activeDeadlineSeconds
     EVICTED = "evicted"  # it uses more local storage than it may
+    PREEMPTED = "preempted"  # a critical pod needs its room
     CONTAINERS_FINISHED = "containers finished"  # all have exited, and none is to be restarted
     CONTAINERS_STOPPED = "containers stopped"
     RESOURCES_RELEASED = "resources released"  # sandbox, addresses and volumes
@@ -60,6 +61,7 @@ MOVES: Mapping[WorkerState, Mapping[WorkerEvent, WorkerState]] = {
         WorkerEvent.REJECTED: WorkerState.TERMINATING,
         WorkerEvent.DEADLINE_EXCEEDED: WorkerState.TERMINATING,
         WorkerEvent.EVICTED: WorkerState.TERMINATING,
+        WorkerEvent.PREEMPTED: WorkerState.TERMINATING,
         WorkerEvent.CONTAINERS_FINISHED: WorkerState.TERMINATING,
     },
     WorkerState.TERMINATING: {WorkerEvent.CONTAINERS_STOPPED: WorkerState.TERMINATED},

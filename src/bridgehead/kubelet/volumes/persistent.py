@@ -100,7 +100,7 @@ class Claims:
 def prepare_persistent(volume: PersistentVolume, group: int | None) -> Path:
     """Return the path of a volume on this node; make the directory of a provisioned one, owned by `group` (fsGroup).
 
-    Raises ValueError, OSError.
+    Raises `VolumeNotReady`, ValueError, OSError.
     """
     spec = volume.spec
     source = spec.local or spec.host_path
@@ -113,7 +113,8 @@ def prepare_persistent(volume: PersistentVolume, group: int | None) -> Path:
     elif isinstance(source, HostPathVolume):
         check_host_path(source)
     elif not path.exists():
-        raise ValueError(f'path "{path}" does not exist')
+        name, step = volume.metadata.name, "MountVolume.NewMounter initialization"
+        raise VolumeNotReady(name, f'path "{path}" does not exist', step)
     return path
 
 

@@ -18,6 +18,11 @@ async def world() -> AsyncIterator[World]:
         yield world
 
 
+@pytest.mark.parametrize(("path", "begin"), [("/version", b'{\n  "major": "1",'), ("/", b'{\n  "paths": [')])
+async def test_what_people_read_is_indented_for_all_clients(world, path, begin):
+    assert (await world.call("GET", path)).body.startswith(begin)
+
+
 async def test_legacy_discovery_lists_groups_and_resources(world):
     assert (await world.get("/api"))["versions"] == ["v1"]
     groups = (await world.get("/apis"))["groups"]

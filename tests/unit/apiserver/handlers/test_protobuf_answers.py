@@ -141,8 +141,11 @@ async def test_objects_that_leave_a_selection_are_sent_as_they_were(world):
 
 
 async def test_a_watch_that_is_too_old_ends_with_a_status(world):
-    answer = await world.call("GET", f"{CONFIG_MAPS}?watch=1&resourceVersion=999999", headers=ACCEPT)
-    assert (answer.status, decoded(answer.body)["reason"]) == (410, "Expired")
+    watch = await world.watch(f"{CONFIG_MAPS}?resourceVersion=999999", headers=ACCEPT)
+    kind, status = event(await watch.next_frame())
+    assert (kind, status["code"], status["reason"]) == ("ERROR", 410, "Expired")
+    assert await watch.next_frame() is None
+    await watch.end()
 
 
 def test_an_error_in_a_watch_is_a_status():

@@ -204,12 +204,31 @@ async def test_a_watch_of_tables_has_column_definitions_once(world):
     await watch.leave()
 
 
+async def only_event(world, query):
+    """The one event of a watch that cannot begin; its answer is a success, as with client-go's expectations."""
+    watch = await world.watch(f"{CONFIG_MAPS}?{query}")
+    event = await watch.next()
+    assert await watch.next() is None
+    await watch.end()
+    assert watch.answer.status == 200
+    assert not world.parts.watches
+    return event["type"], event["object"]["code"], event["object"]["reason"], event["object"]["message"]
+
+
 async def test_a_watch_from_an_expired_version_gets_410():
     async with open_world(history_changes=4) as world:
         for i in range(10):
             await make(world, f"c{i}")
-        answer = await world.call("GET", f"{CONFIG_MAPS}?watch=true&resourceVersion=1")
-        assert (answer.status, answer.json["reason"]) == (410, "Expired")
+        message = f"too old resource version: 1 ({world.store.revision})"
+        assert await only_event(world, "resourceVersion=1") == ("ERROR", 410, "Expired", message)
+
+
+async def test_a_watch_from_a_version_that_was_never_given_ends_at_once(world):
+    message = f"too old resource version: 99999 ({world.store.revision})"
+    assert await only_event(world, "resourceVersion=99999") == ("ERROR", 410, "Expired", message)
+    initial = "resourceVersion=99999&sendInitialEvents=true&resourceVersionMatch=NotOlderThan"
+    message = f"Too large resource version: 99999, current: {world.store.revision}"
+    assert await only_event(world, initial) == ("ERROR", 504, "Timeout", message)
 
 
 async def test_a_client_that_never_reads_is_disconnected_and_others_are_not():

@@ -92,6 +92,9 @@ NETWORKING = {
         ("{spec: {egress: [{to: [{ipBlock: {cidr: 10.0.0.0/8, except: [10.0.0.0/8, x]}}]}]}}", [
             'spec.egress[0].to[0].ipBlock.except[0]: Invalid value: "10.0.0.0/8": must be a strict subset of `cidr`',
             f'spec.egress[0].to[0].ipBlock.except[1]: Invalid value: "x": {CIDR}']),
+        ("{spec: {egress: [{to: [{ipBlock: {cidr: 10.0.0.1/8}}]}]}}", [
+            'spec.egress[0].to[0].ipBlock.cidr: Invalid value: "10.0.0.1/8": '
+            "must not have bits set beyond the prefix length"]),
         ("{spec: {egress: [{to: [{ipBlock: {}}, {ipBlock: {cidr: x}}]}]}}", [
             "spec.egress[0].to[0].ipBlock.cidr: Required value",
             f'spec.egress[0].to[1].ipBlock.cidr: Invalid value: "x": {CIDR}']),
@@ -109,6 +112,8 @@ NETWORKING = {
         ("{spec: {cidrs: [10.97.0.0/16, 'fd00::/112']}}", []),
         ("{}", ["spec.cidrs: Required value: at least one CIDR required"]),
         ("{spec: {cidrs: [a]}}", [f'spec.cidrs[0]: Invalid value: "a": {CIDR}']),
+        ("{spec: {cidrs: [10.0.0.1/16]}}", [
+            'spec.cidrs[0]: Invalid value: "10.0.0.1/16": must not have bits set beyond the prefix length']),
         ("{spec: {cidrs: [10.0.0.0/16, 10.1.0.0/16]}}", [
             'spec.cidrs: Invalid value: ["10.0.0.0/16","10.1.0.0/16"]: may specify no more than one IP for each IP '
             "family, i.e 192.168.0.0/24 and 2001:db8::/64"]),
@@ -662,6 +667,9 @@ UPDATES = [
         'spec.controller: Invalid value: "a/c": field is immutable']),
     ("servicecidrs.networking.k8s.io", "{spec: {cidrs: [10.0.0.0/16]}}", "{spec: {cidrs: [10.0.0.0/16, 'fd00::/112']}}",
      []),
+    ("networkpolicies.networking.k8s.io", "{spec: {egress: [{to: [{ipBlock: {cidr: 10.0.0.0/8}}]}]}}",
+     "{spec: {egress: [{to: [{ipBlock: {cidr: 10.0.0.0/8}}, {ipBlock: {cidr: 10.0.0.2/8}}]}]}}", [
+        'spec.egress[0].to[1].ipBlock.cidr: Invalid value: "10.0.0.2/8": must not have bits set beyond the prefix length']),
     ("servicecidrs.networking.k8s.io", "{spec: {cidrs: [10.0.0.0/16]}}", "{spec: {cidrs: [10.1.0.0/16]}}", [
         'spec.cidrs[0]: Invalid value: "10.1.0.0/16": field is immutable']),
     ("ipaddresses.networking.k8s.io", "{spec: {parentRef: {resource: a, name: b}}}",

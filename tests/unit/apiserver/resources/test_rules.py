@@ -7,7 +7,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridgehead.apiserver.resources.shared.addresses import check_cidr, check_ip, family_of, is_cidr, parse_ip
+from bridgehead.apiserver.resources.shared.addresses import (
+    check_cidr,
+    check_ip,
+    check_strict_cidr,
+    family_of,
+    is_cidr,
+    parse_ip,
+)
 from bridgehead.apiserver.resources.shared.metadata_validation import validate_metadata, validate_metadata_update
 from tests.unit.apiserver.resources import refusals
 from tests.unit.apiserver.resources.steps import Steps, from_yaml, table, texts
@@ -332,3 +339,21 @@ def test_addresses_are_parsed_as_the_standard_library_does(text):
 def test_cidrs_are_recognized(text, fine):
     assert is_cidr(text) is fine
     assert (check_cidr(text) == []) is fine
+
+
+@pytest.mark.parametrize(
+    ("text", "reasons"),
+    [
+        ("10.0.0.0/8", []),
+        ("fd00::/64", []),
+        ("::/0", []),
+        ("10.0.0.1/32", []),
+        ("10.0.0.1/8", ["must not have bits set beyond the prefix length"]),
+        ("fd00::1/64", ["must not have bits set beyond the prefix length"]),
+        ("10.0.0.0/08", ["must not have leading 0s in IP or prefix length"]),
+        ("::ffff:10.0.0.0/104", ["must not have an IPv4-mapped IPv6 address"]),
+    ],
+)
+def test_new_cidrs_are_checked_more_strictly(text, reasons):
+    assert check_cidr(text) == []
+    assert check_strict_cidr(text) == reasons

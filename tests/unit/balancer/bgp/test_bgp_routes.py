@@ -84,6 +84,20 @@ def test_an_excluded_or_a_leaving_node_announces_nothing():
     assert planned(view(ROUTER1, node1=NodeView("node1", {}, is_leaving=True)), web) == {"router1": {}}
 
 
+def test_peers_with_graceful_restart_keep_the_routes_of_a_speaker_that_ends():
+    web = service("web", "10.1.0.1", of=pool(ALL))
+    graceful = replace(ROUTER2, graceful_restart=True)
+    ending = NodeView("node1", {}, is_leaving=True)
+    plan, seen = RoutePlan(), view(ROUTER1, graceful)
+    plan.update(seen, {web.key: web}, [web.key])
+    change = plan.update(view(ROUTER1, graceful, node1=ending), {web.key: web}, [])
+    assert plan.routes("router1") == {}
+    assert plan.routes("router2").keys() == {ipaddress.ip_network("10.1.0.1/32")}
+    assert change.services == {web.key}
+    cordoned = replace(ending, is_cordoned=True)
+    assert planned(view(graceful, node1=cordoned), web) == {"router2": {}}
+
+
 def test_an_aggregate_stays_until_its_last_address_goes():
     network = pool(BgpAdvertisement("network", aggregation_length=24, aggregation_length_v6=64))
     one, two = service("one", "10.1.0.1", "fd00:b::1", of=network), service("two", "10.1.0.2", of=network)

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import ipaddress
+
 import pytest
 
+from bridgehead.balancer.bgp.announcer import why_outdated
 from bridgehead.balancer.bgp.exabgp_process import ExaBgp
 from bridgehead.balancer.bgp.routes import RoutePlan
 from bridgehead.balancer.bgp.session import NotConfigurable, PeerSession, SessionSettings, is_awaited
@@ -47,3 +50,28 @@ def test_a_session_that_cannot_come_is_not_waited_for():
     assert not is_awaited(session, 1, 101.0)
     session.first_attempt_at = 100.0
     assert not is_awaited(session, 1, 101.0)
+
+
+@pytest.mark.parametrize(
+    ("changes", "connecting", "established"),
+    [
+        ({}, "", ""),
+        ({"password": "b"}, "its password has changed", "its password has changed"),
+        # The old address is still there: another path may have been found by chance.
+        ({"local_address": ipaddress.ip_address("127.0.0.2")}, "the addresses of this node have changed", ""),
+        ({"next_hops": {4: "127.0.0.1", 6: "::1"}}, "the addresses of this node have changed", ""),
+    ],
+)
+def test_a_session_begins_anew_when_it_is_configured_otherwise(changes, connecting, established):
+    loopback = ipaddress.ip_address("127.0.0.1")
+    settings = SessionSettings(loopback, loopback, 179, 1, 2, "1.1.1.1", password="a", next_hops={4: "127.0.0.1"})
+    fresh = settings._replace(**changes)
+    assert why_outdated(settings, fresh, is_established=False) == connecting
+    assert why_outdated(settings, fresh, is_established=True) == established
+
+
+def test_an_established_session_ends_when_its_address_has_gone():
+    loopback = ipaddress.ip_address("127.0.0.1")
+    fresh = SessionSettings(loopback, loopback, 179, 1, 2, "1.1.1.1", next_hops={4: "127.0.0.1"})
+    old = fresh._replace(local_address=ipaddress.ip_address("192.0.2.1"))
+    assert why_outdated(old, fresh, is_established=True) == "the addresses of this node have changed"

@@ -15,7 +15,14 @@ from bridgehead.controllers.jobs.progress import (
     count_pods,
     missing_indexes,
 )
-from bridgehead.controllers.jobs.verdicts import backoff_in, deadline_in, expiry_in, judge, wanted_active
+from bridgehead.controllers.jobs.verdicts import (
+    backoff_in,
+    deadline_in,
+    expiry_in,
+    indexes_in_time,
+    judge,
+    wanted_active,
+)
 from bridgehead.objects.batch import Job
 from bridgehead.objects.core import Pod
 from bridgehead.objects.times import format_time
@@ -91,6 +98,8 @@ def test_a_pod_is_counted_once_through_three_writes():
 def test_a_terminating_pod_counts_as_failed_unless_only_failed_ones_are_replaced():
     terminating = pod("a", terminating=True)
     assert count_pods(job(), [terminating]).all_failed == 1
+    failing = {"conditions": [{"type": "FailureTarget", "status": "True"}]}
+    assert count_pods(job(failing, podReplacementPolicy="Failed"), [terminating]).uncounted.failed == ("a",)
     progress = count_pods(job(podReplacementPolicy="Failed"), [terminating])
     assert (progress.all_failed, len(progress.terminating)) == (0, 1)
     # The controller takes the finalizer of pods that it deletes itself.
@@ -180,6 +189,19 @@ def test_the_back_off_doubles_with_each_failure_since_the_last_success():
     assert wait(pod("a", "Failed")) == 5
     assert wait(pod("a", "Failed"), pod("b", "Failed")) == 15
     assert wait(pod("a", "Failed", ended=NOW - 30), pod("b", "Succeeded", ended=NOW - 20)) == 0
+
+
+def test_an_index_with_a_limit_of_its_own_waits_only_for_its_own_failures():
+    made = job(completions=4, completionMode="Indexed", backoffLimitPerIndex=3)
+    failed = [
+        pod("a", "Failed", index=0),
+        pod("b", "Failed", index=1, ended=NOW - 30),
+        pod("c", "Failed", index=1, failures=1),
+        pod("d", "Failed", index=2, ended=NOW - 30),
+    ]
+    assert indexes_in_time([0, 1, 2, 3], count_pods(made, failed), NOW) == ([2, 3], 5)
+    assert indexes_in_time([1], count_pods(made, failed), NOW) == ([], 15)
+    assert indexes_in_time([3], count_pods(made, failed), NOW) == ([3], 0)
 
 
 def test_deadlines():

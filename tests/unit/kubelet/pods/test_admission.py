@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import msgspec
 import pytest
 
 from bridgehead.kubelet.errors import SandboxRefused
@@ -11,11 +10,8 @@ from bridgehead.kubelet.pods.admission import (
     check_namespaces,
     has_host_ports,
     pod_sysctls,
-    room_refusal,
     unsupported_fields,
 )
-from bridgehead.kubelet.pods.static_manifest import SOURCE
-from bridgehead.objects.core import PodStatus
 from tests.unit.kubelet.pod_factory import make_pod
 
 
@@ -105,69 +101,3 @@ def test_host_ports_of_the_pods_own_network():
     assert has_host_ports(make_pod(containers=[container]))
     assert not has_host_ports(make_pod(containers=[container], hostNetwork=True))
     assert not has_host_ports(make_pod(containers=[{"name": "a", "ports": [{"containerPort": 1}]}]))
-
-
-def requesting(finished=False, annotations=None, **spec):
-    containers = [{"name": "app", "resources": {"requests": spec.pop("requests", {})}}]
-    made = make_pod(annotations=annotations, containers=containers, **spec)
-    return msgspec.structs.replace(made, status=PodStatus(phase="Succeeded")) if finished else made
-
-
-NODE = {"cpu": "2", "memory": "1Gi", "pods": "3", "ephemeral-storage": "1Gi"}
-LACK = "Node didn't have enough resource: "
-
-
-@pytest.mark.parametrize(
-    ("wanted", "others", "refusal"),
-    [
-        (requesting(requests={"cpu": "2", "memory": "1Gi", "example.com/gpu": "1"}), [], None),
-        (
-            requesting(requests={"cpu": "1"}),
-            [requesting(requests={"cpu": "1500m"})],
-            ("OutOfcpu", f"{LACK}cpu, requested: 1000, used: 1500, capacity: 2000"),
-        ),
-        (requesting(requests={"cpu": "1"}), [requesting(finished=True, requests={"cpu": "1500m"})], None),
-        (requesting(), [requesting(requests={"cpu": "9"})], None),
-        (
-            requesting(requests={"memory": "2Gi"}),
-            [],
-            ("OutOfmemory", f"{LACK}memory, requested: 2147483648, used: 0, capacity: 1073741824"),
-        ),
-        (
-            requesting(requests={"ephemeral-storage": "2Gi"}),
-            [],
-            (
-                "OutOfephemeral-storage",
-                f"{LACK}ephemeral-storage, requested: 2147483648, used: 0, capacity: 1073741824",
-            ),
-        ),
-        (requesting(), [requesting()] * 3, ("OutOfpods", f"{LACK}pods, requested: 1, used: 3, capacity: 3")),
-        (requesting(requests={"cpu": "9"}, priority=2_000_000_000), [], None),
-        (requesting(requests={"cpu": "9"}, annotations={SOURCE: "file"}), [], None),
-    ],
-)
-def test_a_pod_needs_what_the_node_has_left(wanted, others, refusal):
-    assert room_refusal(wanted, others, NODE) == refusal
-
-
-def publishing(port, protocol="TCP", host_ip="", finished=False, **spec):
-    ports = [{"containerPort": 80, "hostPort": port, "protocol": protocol, "hostIP": host_ip}]
-    made = make_pod(containers=[{"name": "app", "ports": ports}], **spec)
-    return msgspec.structs.replace(made, status=PodStatus(phase="Failed")) if finished else made
-
-
-@pytest.mark.parametrize(
-    ("wanted", "taken", "is_refused"),
-    [
-        (publishing(80), publishing(80), True),
-        (publishing(80, priority=2_000_000_000), publishing(80), True),
-        (publishing(80), publishing(80, finished=True), False),
-        (publishing(80), publishing(81), False),
-        (publishing(80, "UDP"), publishing(80), False),
-        (publishing(80, host_ip="127.0.0.1"), publishing(80), True),
-        (publishing(80, host_ip="127.0.0.1"), publishing(80, host_ip="10.0.0.1"), False),
-    ],
-)
-def test_a_pod_needs_free_ports_of_the_node(wanted, taken, is_refused):
-    why = "Predicate NodePorts failed: node(s) didn't have free ports for the requested pod ports"
-    assert room_refusal(wanted, [taken], NODE) == (("NodePorts", why) if is_refused else None)

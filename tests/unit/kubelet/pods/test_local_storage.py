@@ -41,7 +41,27 @@ def limited(*limits: str, **spec: object) -> object:
             "Pod ephemeral local storage usage exceeds the total limit of containers 2Mi. ",
         ),
         (("2Mi", "2Mi"), {}, {"c0": 2 * MIB + 1}, 'Container c0 exceeded its local ephemeral storage limit "2Mi". '),
-        (("2Mi", ""), {"v": 1}, {"c0": 2 * MIB, "c1": 90 * MIB}, ""),
+        (("2Mi", ""), {"v": 1}, {"c0": MIB, "c1": MIB - 1}, ""),
+        # A container without a limit counts for the pod, and adds nothing to the pod's limit.
+        (
+            ("2Mi", ""),
+            {"v": 1},
+            {"c0": 0, "c1": 2 * MIB},
+            "Pod ephemeral local storage usage exceeds the total limit of containers 2Mi. ",
+        ),
+        (
+            ("1M", "1Mi"),
+            {},
+            {"c0": 3 * MIB},
+            "Pod ephemeral local storage usage exceeds the total limit of containers 2048576. ",
+        ),
+        (
+            ("1M", "1M"),
+            {},
+            {"c0": 3 * MIB},
+            "Pod ephemeral local storage usage exceeds the total limit of containers 2M. ",
+        ),
+        (("1000k", "2M"), {}, {"c0": MIB}, 'Container c0 exceeded its local ephemeral storage limit "1M". '),
         (("", ""), {"v": 1}, {"c0": 90 * MIB}, ""),
     ],
 )
@@ -51,11 +71,16 @@ def test_why_a_pod_is_evicted(
     assert describe_excess(limited(*limits), StorageUse(volumes=volumes, containers=containers)) == message
 
 
-def test_sidecars_have_limits_too() -> None:
+def test_limits_of_sidecars_and_init_containers_are_of_the_pod_only() -> None:
     sidecar = {"name": "s", "restartPolicy": "Always", "resources": {"limits": {"ephemeral-storage": "1Ki"}}}
     made = limited("", initContainers=[sidecar, {"name": "i"}], volumes=[])
     assert is_limited(made)
-    assert "Container s exceeded" in describe_excess(made, StorageUse(containers={"s": 1025}))
+    total = "Pod ephemeral local storage usage exceeds the total limit of containers 1Ki. "
+    assert describe_excess(made, StorageUse(containers={"s": 1025})) == total
+    larger = {"name": "i", "resources": {"limits": {"ephemeral-storage": "3Ki"}}}
+    made = limited("1Ki", initContainers=[sidecar, larger], volumes=[])
+    assert describe_excess(made, StorageUse(containers={"s": 4 << 10})) == ""
+    assert "limit of containers 4Ki" in describe_excess(made, StorageUse(containers={"s": 4097}))
 
 
 def test_pods_without_limits_are_not_measured() -> None:

@@ -10,6 +10,8 @@ from bridgehead.kubelet.pods.pod_status import PodView, pod_status
 from bridgehead.kubelet.pods.status_patch import status_patch
 from bridgehead.objects.core import (
     Container,
+    ContainerRestartRule,
+    ContainerRestartRuleOnExitCodes,
     EphemeralContainer,
     Pod,
     PodIP,
@@ -83,11 +85,52 @@ def test_a_stopped_pods_phase_follows_its_exit_codes(last, phase):
     assert pod_status(pod(), view({"a": DONE, "b": last}, is_over=True), NOW).phase == phase
 
 
+@pytest.mark.parametrize(
+    ("reason", "message"),
+    [
+        ("Evicted", "too much"),
+        ("Preempting", "Pod was preempted by Kubelet to accommodate a critical pod."),
+    ],
+)
+def test_a_pod_that_its_node_ends_is_disrupted(reason, message):
+    found = condition(pod_status(pod(), view({}, failure=(reason, "too much")), NOW), "DisruptionTarget")
+    assert (found.status, found.reason, found.message) == ("True", "TerminationByKubelet", message)
+
+
+RULE = ContainerRestartRule(
+    action="RestartAllContainers", exit_codes=ContainerRestartRuleOnExitCodes(operator="In", values=(3,))
+)
+
+
+@pytest.mark.parametrize(
+    ("runs", "more", "expected"),
+    [
+        ({"a": UP}, {}, ("False", "", "")),
+        ({"a": DONE}, {}, ("False", "", "")),
+        ({"a": FAILED}, {}, ("True", "RestartAllContainersStarted", "container exited with restart policy rule")),
+        ({"a": DONE}, {"is_over": True}, ("False", "PodCompleted", "")),
+        ({"a": FAILED}, {"is_over": True}, ("False", "PodFailed", "")),
+    ],
+)
+def test_a_condition_shows_the_restart_of_all_containers(runs, more, expected):
+    ruled = Container(name="a", restart_policy="Always", restart_policy_rules=(RULE,))
+    made = Pod(metadata=ObjectMeta(name="p"), spec=PodSpec(containers=(ruled,)))
+    found = condition(pod_status(made, view(runs, **more), NOW), "AllContainersRestarting")
+    assert (found.status, found.reason, found.message) == expected
+
+
+def test_a_pod_without_such_a_rule_has_no_condition_of_a_restart():
+    assert "AllContainersRestarting" not in {c.type for c in pod_status(pod(), view({}), NOW).conditions}
+
+
 def test_a_rejected_pod_has_no_container_statuses():
     rejected = view({}, is_over=True, is_rejected=True, failure=("AppArmor", "Pod was rejected: no"))
     status = pod_status(pod(init=(Container(name="i"),)), rejected, NOW)
     assert (status.phase, status.reason, status.message) == ("Failed", "AppArmor", "Pod was rejected: no")
     assert status.container_statuses == status.init_container_statuses == ()
+    known = msgspec.structs.replace(pod(), status=status)
+    after_restart = pod_status(known, view({}, is_over=True), NOW)
+    assert (after_restart.phase, after_restart.reason, after_restart.container_statuses) == ("Failed", "AppArmor", ())
 
 
 def test_a_pod_ended_by_the_kubelet_has_reason_and_message():

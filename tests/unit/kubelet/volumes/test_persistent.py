@@ -41,8 +41,9 @@ def test_local_volumes_and_host_paths(tmp_path: Path) -> None:
     assert prepare_persistent(volume(local={"path": str(tmp_path / "disk")}), None) == tmp_path / "disk"
     made = volume(hostPath={"path": str(tmp_path / "made"), "type": "DirectoryOrCreate"})
     assert prepare_persistent(made, None).is_dir()
-    with pytest.raises(ValueError, match='/none" does not exist'):
+    with pytest.raises(VolumeNotReady, match='/none" does not exist') as missing:
         prepare_persistent(volume(local={"path": str(tmp_path / "none")}), None)
+    assert missing.value.step == "MountVolume.NewMounter initialization"
     with pytest.raises(ValueError, match="no volume plugin matched; supported: hostPath, local"):
         prepare_persistent(volume(), None)
 

@@ -8,7 +8,7 @@ Source: the generated.proto files of k8s.io/api and k8s.io/apimachinery.
 from __future__ import annotations
 
 from functools import lru_cache
-from importlib.resources import files
+from pathlib import Path
 
 # The first bytes of every body (runtime/serializer/protobuf).
 MAGIC = b"k8s\x00"
@@ -53,7 +53,7 @@ class Fields:
 
 @lru_cache(maxsize=1)
 def _lines() -> dict[str, str]:
-    text = files(__package__).joinpath("fields.txt").read_text()
+    text = Path(__file__).with_name("fields.txt").read_text(encoding="utf-8")
     return dict(line.partition(" ")[::2] for line in text.splitlines())
 
 

@@ -143,6 +143,8 @@ RESOURCE = Resource(
         "status.podIP": selectable("status", "podIP"),
         "status.nominatedNodeName": selectable("status", "nominatedNodeName"),
     },
+    # Kubernetes allows selectors by all addresses, but gives no pod a value for them.
+    field_aliases={"spec.host": "spec.nodeName", "status.podIPs": ""},
     has_generation=True,
     returns_deleted=True,
     check_name=check_dns1123_subdomain,

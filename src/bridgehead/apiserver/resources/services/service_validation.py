@@ -13,7 +13,6 @@ from bridgehead.apiserver.resources.shared import field
 from bridgehead.apiserver.resources.shared.addresses import (
     IPV4,
     IPV6,
-    check_cidr,
     check_endpoint_ip,
     check_ip,
     family_of,
@@ -28,6 +27,7 @@ from bridgehead.objects.names import (
     check_qualified_name,
 )
 
+from .service_source_ranges import validate_source_ranges
 from .service_transitions import HEADLESS, is_headless, is_reachable_from_outside, needs_health_check_port
 
 _TYPES = ("ClusterIP", "ExternalName", "LoadBalancer", "NodePort")
@@ -39,7 +39,6 @@ _IP_MODES = ("Proxy", "VIP")
 _AFFINITIES = ("ClientIP", "None")
 _AFFINITY_SECONDS = (1, 86400)
 _KUBELET_PORT = 10250
-_SOURCE_RANGES_ANNOTATION = "service.beta.kubernetes.io/load-balancer-source-ranges"
 _ONLY_LOAD_BALANCER = "may only be used when `type` is 'LoadBalancer'"
 _UNCHANGEABLE = "may not change once set"
 
@@ -278,12 +277,7 @@ def _validate_growth(
 def _validate_load_balancer(service: JsonObject) -> list[FieldError]:
     spec = service.get("spec", {})
     is_load_balancer = spec.get("type") == "LoadBalancer"
-    errors = []
-    for path, ranges in _source_ranges(service):
-        if not is_load_balancer:
-            errors.append(field.forbidden(path, _ONLY_LOAD_BALANCER))
-        for item_path, text in ranges:
-            errors.extend(field.invalid_for(item_path, text, check_cidr(text.strip())))
+    errors = validate_source_ranges(service)
     errors.extend(
         field.forbidden(f"spec.{name}", _ONLY_LOAD_BALANCER)
         for name in ("allocateLoadBalancerNodePorts", "loadBalancerClass")
@@ -293,18 +287,6 @@ def _validate_load_balancer(service: JsonObject) -> list[FieldError]:
         name = spec["loadBalancerClass"]
         errors.extend(field.invalid_for("spec.loadBalancerClass", name, check_qualified_name(name)))
     return errors
-
-
-def _source_ranges(service: JsonObject) -> list[tuple[str, list[tuple[str, str]]]]:
-    """Yield source ranges with their paths. The annotation is the older form of the field."""
-    path = "spec.LoadBalancerSourceRanges"
-    if ranges := service.get("spec", {}).get("loadBalancerSourceRanges"):
-        return [(path, [(f"{path}[{index}]", text) for index, text in enumerate(ranges)])]
-    annotation = service.get("metadata", {}).get("annotations", {}).get(_SOURCE_RANGES_ANNOTATION)
-    if annotation is None:
-        return []
-    path = f"metadata.annotations[{_SOURCE_RANGES_ANNOTATION}]"
-    return [(path, [(path, text) for text in annotation.split(",") if annotation.strip()])]
 
 
 def _validate_traffic_policies(spec: JsonObject) -> list[FieldError]:

@@ -22,6 +22,7 @@ from .service_allocation import PortRange, addresses_of, allocate_addresses, all
 from .service_families import set_families
 from .service_ingress import check_load_balancer_ip, check_status_addresses
 from .service_ranges import ServiceRanges, address_companions
+from .service_source_ranges import validate_new_source_ranges
 from .service_transitions import drop_for_type, keep_allocated, link_cluster_ips, set_defaults
 from .service_validation import validate_cluster_ips, validate_service, validate_service_update
 from .service_warnings import warn_of_service
@@ -115,8 +116,12 @@ class ServiceStrategy(Strategy):
     def validate(self, obj: JsonObject) -> list[FieldError]:
         return validate_service(obj)
 
+    def validate_create(self, obj: JsonObject) -> list[FieldError]:
+        return validate_new_source_ranges(obj, {})
+
     def validate_update(self, obj: JsonObject, old: JsonObject, subresource: str) -> list[FieldError]:
-        return validate_service_update(obj.get("spec", {}), old.get("spec", {}))
+        errors = validate_service_update(obj.get("spec", {}), old.get("spec", {}))
+        return errors + validate_new_source_ranges(obj, old)
 
     def warnings(self, obj: JsonObject) -> list[str]:
         return warn_of_service(obj)

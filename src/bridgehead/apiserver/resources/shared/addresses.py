@@ -92,6 +92,19 @@ def check_cidr(text: str) -> list[str]:
     return [] if is_cidr(text) else ["must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)"]
 
 
+def check_strict_cidr(text: str) -> list[str]:
+    """Check a valid range as Kubernetes' `StrictIPCIDRValidation` does where the range is new or changed."""
+    address, prefix = text.split("/")
+    if prefix != str(int(prefix)):
+        return ["must not have leading 0s in IP or prefix length"]
+    first = ip_address(address)
+    if isinstance(first, IPv6Address) and first.ipv4_mapped is not None:
+        return ["must not have an IPv4-mapped IPv6 address"]
+    if first != ip_network(text, strict=False).network_address:
+        return ["must not have bits set beyond the prefix length"]
+    return []
+
+
 def warn_of_ip(path: str, text: str) -> list[str]:
     """Return warnings about a valid address in a form that is not canonical (Kubernetes' `GetWarningsForIP`)."""
     address = parse_ip(text)

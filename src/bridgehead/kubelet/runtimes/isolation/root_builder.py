@@ -9,19 +9,20 @@ volume and mount points inside one are resolved on descriptors, beneath the volu
 from __future__ import annotations
 
 import contextlib
-import errno
 import os
 import posixpath
 import stat
 from collections.abc import Collection, Mapping
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final
 
 import msgspec
 
+from bridgehead.images.store import whiteouts
 from bridgehead.kubelet.directory_use import COPY, COPY_SIZE, measure_directory
 from bridgehead.kubelet.nofollow import remove_tree
 from bridgehead.kubelet.runtimes.isolation import descriptor_paths, image_copies, mounting, overlays, tree_copy
+from bridgehead.kubelet.runtimes.isolation.bind_mounts import PreparedMount, bind_mounts, open_source
 from bridgehead.kubelet.runtimes.isolation.kernel_file_systems import mount_kernel_file_systems
 from bridgehead.kubelet.runtimes.isolation.rootfs import (
     FRESH,
@@ -36,16 +37,6 @@ from bridgehead.network import syscalls
 
 # Made in the upper directory, so that the container may write to them even where the host's root is not mapped.
 _WRITABLE: Final = ("usr/share", "usr/local", "usr/local/bin", "usr/local/share")
-
-
-class _PreparedMount(NamedTuple):
-    """A mount to be made. `source` is a descriptor. `mount_point` is a path without links, None if it is below another
-    mount, in which it is made later."""
-
-    mount: Mount
-    source: int
-    is_directory: bool
-    mount_point: str | None
 
 
 class RootBuilder:
@@ -99,7 +90,7 @@ class RootBuilder:
         mount_kernel_file_systems(self._root, f"{self._base}/dev", security)
         root = os.open(self._root, os.O_PATH | os.O_CLOEXEC)
         try:
-            self._bind(root, prepared, with_devices=security.privileged)
+            bind_mounts(root, prepared, with_devices=security.privileged)
             messages = self._mount_termination_log(root, termination_log)
             with contextlib.suppress(OSError):  # an error is reported when the directory is entered
                 os.close(descriptor_paths.make_directory_in_root(root, working_dir))
@@ -228,23 +219,23 @@ class RootBuilder:
                 f'failed to copy the content of the volume "{volume.target}": {mounting.describe(error)}'
             ) from error
 
-    def _prepare(self, mounts: Collection[Mount]) -> list[_PreparedMount]:
+    def _prepare(self, mounts: Collection[Mount]) -> list[PreparedMount]:
         """Open the sources of the mounts and make the mount points."""
-        prepared: list[_PreparedMount] = []
+        prepared: list[PreparedMount] = []
         covered: list[str] = ["/dev", "/proc", "/sys", *self._plan.read_only]
         for mount in order_mounts(mounts):
             if mount.layers:
                 mount = msgspec.structs.replace(mount, source=self._show_image(mount.layers, len(prepared)))
-            source = self._open_source(mount)
+            source = open_source(mount)
             is_directory = stat.S_ISDIR(os.fstat(source).st_mode)
             target = self._resolve_mount_point(mount)
             if f"{target}/".startswith(("/proc/", "/sys/fs/cgroup/")):
                 raise RootFailure(f'failed to mount at "{mount.target}": it is inside "{posixpath.dirname(target)}"')
             if any(target.startswith(f"{outer}/") for outer in covered):
-                prepared.append(_PreparedMount(mount, source, is_directory, None))
+                prepared.append(PreparedMount(mount, source, is_directory, None))
             else:
                 self._make_mount_point(mount.target, target, is_directory=is_directory)
-                prepared.append(_PreparedMount(mount, source, is_directory, target))
+                prepared.append(PreparedMount(mount, source, is_directory, target))
             covered.append(target)
         return prepared
 
@@ -252,7 +243,8 @@ class RootBuilder:
         """Make a directory that shows the files of an image, read-only: its layers belong to all containers."""
         shown = f"{self._base}/image-{number}"
         os.mkdir(shown, 0o755)
-        if len(layers) > 1 and self._copies_images:
+        # A layer alone needs no overlay, but without one its whiteouts would be seen: devices, or empty files.
+        if self._copies_images if len(layers) > 1 else whiteouts.are_present(layers[0]):
             image_copies.show_copy(layers, f"{self._copies}/image-{number}", shown)
             syscalls.set_mount_attributes(shown, syscalls.MOUNT_ATTR_RDONLY)
         elif len(layers) > 1:
@@ -315,57 +307,6 @@ class RootBuilder:
         for name in dict.fromkeys(["", *self._plan.overlays]):
             target = f"{self._root}/{name}" if name else self._root
             syscalls.set_mount_attributes(target, syscalls.MOUNT_ATTR_RDONLY, recursive=False)
-
-    def _bind(self, root: int, prepared: Collection[_PreparedMount], *, with_devices: bool) -> None:
-        attributes = syscalls.MOUNT_ATTR_NOSUID | (0 if with_devices else syscalls.MOUNT_ATTR_NODEV)
-        for each in prepared:
-            mount = each.mount
-            target = self._open_target(root, each)
-            try:
-                tree = syscalls.clone_mount(each.source)
-                read_only = syscalls.MOUNT_ATTR_RDONLY if mount.read_only else 0
-                syscalls.set_mount_attributes(tree, attributes | read_only)
-                syscalls.attach_mount(tree, target)
-                os.close(tree)
-            except OSError as error:
-                raise RootFailure(
-                    f'failed to mount "{mount.source}" at "{mount.target}": {mounting.describe(error)}'
-                ) from error
-            finally:
-                os.close(target)
-                os.close(each.source)
-
-    @staticmethod
-    def _open_source(mount: Mount) -> int:
-        try:
-            volume = descriptor_paths.open_source(mount.source, links=mount.follows_links)
-        except OSError as error:
-            raise RootFailure(f'failed to mount "{mount.source}": {mounting.describe(error)}') from error
-        if not mount.sub_path:
-            return volume
-        try:
-            return descriptor_paths.open_beneath(volume, mount.sub_path)
-        except OSError as error:
-            reason = (
-                str(error.strerror) if isinstance(error, descriptor_paths.EscapesVolume) else mounting.describe(error)
-            )
-            if mount.layers and error.errno == errno.EROFS:  # a missing directory can't be made in an image
-                reason = os.strerror(errno.ENOENT)
-            raise RootFailure(f'failed to prepare subPath "{mount.sub_path}" of "{mount.target}": {reason}') from error
-        finally:
-            os.close(volume)
-
-    @staticmethod
-    def _open_target(root: int, prepared: _PreparedMount) -> int:
-        target = prepared.mount.target
-        try:
-            if prepared.mount_point is not None:
-                return descriptor_paths.open_in_root(root, prepared.mount_point)
-            if prepared.is_directory:
-                return descriptor_paths.make_directory_in_root(root, target)
-            return descriptor_paths.make_file_in_root(root, target)
-        except OSError as error:
-            raise RootFailure(f'failed to create mount point "{target}": {mounting.describe(error)}') from error
 
     def _mount_termination_log(self, root: int, path: str) -> int:
         """Mount an empty file that any user may write; returns a descriptor to read it."""

@@ -18,7 +18,8 @@ from typing import Final
 
 from bridgehead.images.store import whiteouts
 
-_OVERLAY: Final = "user.overlay."  # overlayfs' own attributes, visible in a layer that is not mounted
+# Attributes of a layer that is not mounted, which no container sees in an overlay either.
+_OWN_ATTRIBUTES: Final = ("user.overlay.", whiteouts.PRESENT)
 _CHUNK: Final = 1 << 20
 # The kernel does not copy between these two files; a program can.
 _CANNOT_COPY: Final = (errno.EXDEV, errno.EINVAL, errno.EOPNOTSUPP, errno.ENOSYS, errno.EPERM)
@@ -134,7 +135,7 @@ def _copy_attributes(source: str, target: str, found: os.stat_result) -> None:
         os.chmod(target, stat.S_IMODE(found.st_mode))  # after the owner, whose change clears the set-user-ID bit
     with contextlib.suppress(OSError):  # the file system has no attributes
         for name in os.listxattr(source, follow_symlinks=False):
-            if not name.startswith(_OVERLAY):
+            if not name.startswith(_OWN_ATTRIBUTES):
                 with contextlib.suppress(OSError):  # this file system or user namespace lacks the attribute
                     os.setxattr(target, name, os.getxattr(source, name, follow_symlinks=False), follow_symlinks=False)
     os.utime(target, ns=(found.st_atime_ns, found.st_mtime_ns), follow_symlinks=False)

@@ -66,7 +66,6 @@ class Child:
         self._zygote = zygote
         self._listener = listener
         self._failure: str | None = None
-        self._started = False
         self.pidfd = -1
         runtime_end, child_end = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         try:
@@ -131,7 +130,6 @@ class Child:
         self._status.close()
         self._status = None
         if self._failure is None:
-            self._started = True
             self._listener.on_started()
 
     def _reap_unsupervised(self) -> None:

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import functools
 import os
 import signal
 import socket
 from collections.abc import Callable
-from typing import Final
 
 import msgspec
 
@@ -27,7 +27,6 @@ from bridgehead.kubelet.runtimes.runtime import (
     RuntimeFailure,
     SandboxInfo,
     SandboxSpec,
-    Security,
     port_refused,
 )
 from bridgehead.kubelet.runtimes.service.attachments import Attachment
@@ -35,6 +34,7 @@ from bridgehead.kubelet.runtimes.service.cgroup_removal import remove_cgroup
 from bridgehead.kubelet.runtimes.service.container_plan import plan_exec
 from bridgehead.kubelet.runtimes.service.exec_tasks import ExecStreams, ExecSync
 from bridgehead.kubelet.runtimes.service.launcher import Launcher
+from bridgehead.kubelet.runtimes.service.pause_process import PauseProcess
 from bridgehead.kubelet.runtimes.service.reactor import Reactor
 from bridgehead.kubelet.runtimes.service.sandboxes import Sandbox, SandboxMaker
 from bridgehead.kubelet.runtimes.service.shared_memory import SharedMemory
@@ -42,9 +42,7 @@ from bridgehead.kubelet.runtimes.service.stop_signals import parse_signal
 from bridgehead.kubelet.runtimes.service.tasks import Task
 from bridgehead.kubelet.runtimes.spawn.zygote import Zygote
 
-# As with containerd.
-_PAUSE_IMAGE: Final = "registry.k8s.io/pause:3.10"
-_PAUSE_OOM_SCORE_ADJ: Final = -998
+OnStarted = Callable[[ContainerInfo | RuntimeFailure | ImageUnavailable], None]
 
 
 class SandboxRecord:
@@ -53,8 +51,8 @@ class SandboxRecord:
     def __init__(self, sandbox: Sandbox) -> None:
         self.sandbox = sandbox
         self.tasks: list[Task] = []
-        self.pause: Task | None = None  # first process of the PID namespace that all containers share
-        self.on_pause: list[Callable[[Task | RuntimeFailure], None]] = []  # wait for its start
+        self.starting: dict[str, list[OnStarted]] = {}  # id of a task that starts -> callbacks that wait for it
+        self.pause: PauseProcess | None = None  # first of the PID namespace that all containers share, if they do
         self.on_empty: list[Callable[[], None]] = []  # not empty: the sandbox is removed after the last task's exit
 
     def attempts_of(self, name: str) -> list[Task]:
@@ -110,8 +108,15 @@ class RuntimeService:
                 self._shared_memory.make(spec)
                 sandbox.group = self._launcher.make_pod_group(spec)
                 undo.pop_all()
-            record = self._sandboxes[spec.pod_uid] = SandboxRecord(sandbox)
+            record = self._sandboxes[spec.pod_uid] = self._make_record(sandbox)
         return record.sandbox.info
+
+    def _make_record(self, sandbox: Sandbox) -> SandboxRecord:
+        record = SandboxRecord(sandbox)
+        if sandbox.spec.share_processes:
+            on_end = functools.partial(self._remove_if_empty, record)
+            record.pause = PauseProcess(self._launcher, sandbox, self.find_image, on_end)
+        return record
 
     def update_sandbox(self, pod_uid: str, limits: Limits) -> None:
         """Raises `RuntimeFailure`."""
@@ -133,7 +138,9 @@ class RuntimeService:
             on_done()
             return
         record.on_empty.append(on_done)
-        for task in (*record.tasks, *([record.pause] if record.pause is not None else ())):
+        if record.pause is not None:
+            record.pause.kill()
+        for task in record.tasks:
             task.signal(signal.SIGKILL)
         self._remove_if_empty(record)
 
@@ -152,7 +159,8 @@ class RuntimeService:
             self.remove_sandbox(uid, on_removed)
 
     def _remove_if_empty(self, record: SandboxRecord) -> None:
-        if not record.on_empty or record.pause is not None or any(task.is_running for task in record.tasks):
+        has_pause = record.pause is not None and record.pause.is_there
+        if not record.on_empty or has_pause or any(task.is_running for task in record.tasks):
             return
         for task in record.tasks:
             self._drop(task)
@@ -186,18 +194,14 @@ class RuntimeService:
 
     # Containers.
 
-    def start_container(
-        self, spec: ContainerSpec, on_done: Callable[[ContainerInfo | RuntimeFailure | ImageUnavailable], None]
-    ) -> None:
+    def start_container(self, spec: ContainerSpec, on_done: OnStarted) -> None:
         """Raises `RuntimeFailure` or `ImageUnavailable` for what is known at once."""
         record = self._sandboxes.get(spec.pod_uid)
         if record is None or record.on_empty:
             raise RuntimeFailure("the pod has no sandbox")
-        for task in record.attempts_of(spec.name):
-            if task.spec.attempt == spec.attempt and task.is_started:
-                on_done(task.info)  # asked again by a kubelet that lost the answer
-                return
-        if not record.sandbox.spec.share_processes:
+        if self._joins_start(record, spec, on_done):
+            return
+        if record.pause is None:
             self._start(record, spec, self._running(spec.target) if spec.target else None, on_done)
             return
 
@@ -210,69 +214,32 @@ class RuntimeService:
             except (RuntimeFailure, ImageUnavailable) as failure:
                 on_done(failure)
 
-        self._find_pause(record, on_pause)
-
-    def _find_pause(self, record: SandboxRecord, on_done: Callable[[Task | RuntimeFailure], None]) -> None:
-        """Find the first process of the PID namespace that the pod's containers share; start it if there is none."""
-        if record.pause is not None and record.pause.is_started:
-            on_done(record.pause)
-            return
-        if record.pause is None:
-            record.pause = self._start_pause(record)
-        record.on_pause.append(on_done)
-
-    def _start_pause(self, record: SandboxRecord) -> Task:
-        """Raises as `start_container`."""
-        spec = ContainerSpec(
-            pod_uid=record.sandbox.spec.pod_uid,
-            name="",
-            attempt=0,
-            image=self.find_image(_PAUSE_IMAGE),
-            security=Security(drop_capabilities=("ALL",), no_new_privileges=True, read_only_root=True),
-            limits=Limits(oom_score_adj=_PAUSE_OOM_SCORE_ADJ),
-        )
-
-        def answer(result: Task | RuntimeFailure) -> None:
-            waiting, record.on_pause = record.on_pause, []
-            for one in waiting:
-                one(result)
-
-        def on_start(task: Task, failure: RuntimeFailure | None) -> None:
-            if failure is None:
-                answer(task)
-                return
-            record.pause = None
-            self._drop(task)
-            answer(failure)
-            self._remove_if_empty(record)
-
-        def on_end(task: Task) -> None:
-            record.pause = None
-            self._drop(task)
-            self._remove_if_empty(record)
-
-        return self._launcher.launch(spec, record.sandbox, on_start=on_start, on_end=on_end)
+        record.pause.find(on_pause)
 
     def _start(
         self,
         record: SandboxRecord,
         spec: ContainerSpec,
         host: Task | None,
-        on_done: Callable[[ContainerInfo | RuntimeFailure | ImageUnavailable], None],
+        on_done: OnStarted,
     ) -> None:
         """Start a container, in the PID namespace of `host` if there is one. Raises as `start_container`."""
+        if self._joins_start(record, spec, on_done):  # begun while the first process of the namespace started
+            return
         earlier = record.attempts_of(spec.name)
 
         def on_start(task: Task, failure: RuntimeFailure | None) -> None:
+            waiting = record.starting.pop(task.id)
             if failure is not None:
                 self._forget(record, task)
-                on_done(failure)
+            else:
+                for other in earlier:
+                    if not other.is_running:
+                        self._forget(record, other)
+            for one in waiting:
+                one(task.info if failure is None else failure)
+            if failure is not None:
                 self._remove_if_empty(record)
-                return
-            for other in earlier:
-                if not other.is_running:
-                    self._forget(record, other)
-            on_done(task.info)
 
         def on_end(task: Task) -> None:
             self._on_exit(task.info)
@@ -284,7 +251,20 @@ class RuntimeService:
         spec = msgspec.structs.replace(spec, mounts=mounts)
         task = self._launcher.launch(spec, record.sandbox, on_start=on_start, on_end=on_end, host=host)
         record.tasks.append(task)
+        record.starting[task.id] = [on_done]
         self._tasks[task.id] = task
+
+    def _joins_start(self, record: SandboxRecord, spec: ContainerSpec, on_done: OnStarted) -> bool:
+        """Whether this attempt has begun already, for a kubelet that has lost the answer; `on_done` gets it then."""
+        for task in record.attempts_of(spec.name):
+            if task.spec.attempt != spec.attempt:
+                continue
+            if task.is_started:
+                on_done(task.info)
+            else:
+                record.starting[task.id].append(on_done)
+            return True
+        return False
 
     def _forget(self, record: SandboxRecord, task: Task) -> None:
         with contextlib.suppress(ValueError):

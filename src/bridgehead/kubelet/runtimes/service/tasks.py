@@ -80,6 +80,7 @@ class Task(ChildListener):
     def fork(self, zygote: Zygote) -> None:
         """Raises `RuntimeFailure`."""
         spec = self.spec
+        where, pid_namespace = self._choose_pid_namespace()
         child_ends: list[int] = []
         try:
             if spec.log_path:
@@ -93,7 +94,6 @@ class Task(ChildListener):
             if self._pod_group is not None:
                 self._group = self._pod_group.make(self.id, spec.limits)
                 child_ends.append(self._group.open_procs())
-            where, pid_namespace = self._choose_pid_namespace()
             self._child = Child(
                 self._reactor,
                 zygote,

@@ -2,15 +2,15 @@
 
 import pytest
 
-from bridgehead.controllers.scheduling.node_fit import (
+from bridgehead.objects.core import Node, PodSpec, Taint, Toleration
+from bridgehead.objects.meta import ObjectMeta
+from bridgehead.objects.node_fit import (
     matches_node_affinity,
     preference,
     required_node_names,
     tolerates,
     untolerated,
 )
-from bridgehead.objects.core import Node, PodSpec, Taint, Toleration
-from bridgehead.objects.meta import ObjectMeta
 from bridgehead.objects.node_selectors import matches_term
 
 NODE = Node(metadata=ObjectMeta(name="node1", labels={"zone": "a", "cores": "8", "gpu": ""}))

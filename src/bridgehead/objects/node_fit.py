@@ -1,6 +1,6 @@
 """Whether a pod may run on a node by the node's taints, labels and name.
 
-Called by `placement`, `daemon_plan` and `tolerance`. Pure: no I/O, no clock, no randomness.
+Used by the scheduler, other controllers and the kubelet. Pure: no I/O, no clock, no randomness.
 Source: Kubernetes "Taints and Tolerations", "Assigning Pods to Nodes", `k8s.io/component-helpers/scheduling/corev1`.
 """
 
@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from bridgehead.objects.core import Node, PodSpec, Taint, Toleration
-from bridgehead.objects.node_selectors import matches_term
+from .core import Node, PodSpec, Taint, Toleration
+from .node_selectors import matches_term
 
 # The field names of required and preferred affinity.
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"

@@ -1,0 +1,131 @@
+"""Watch over what decides whether addresses can be announced: endpoints, nodes, advertisements.
+
+The reasons are those of the Service's condition and Event. A reason counts only when it has lasted for
+`PATIENCE_SECONDS`, so that neither a new Service, whose pods start, nor a rollout has one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable
+from typing import Final
+
+from bridgehead.client import Informer
+from bridgehead.client.informer import Source
+from bridgehead.objects.core import Node, Service
+from bridgehead.objects.endpoint_slices import EndpointSlice, index_by_service
+from bridgehead.objects.kinds import ENDPOINT_SLICES
+from bridgehead.objects.meta import ObjectKey, find_condition
+
+from ..allocation import Pending
+from ..allocation.reasons import UNANNOUNCED_REASONS
+from ..model import Configuration
+from ..speaker.publications import node_view, publication_of
+from ..speaker.trimming import trim_slice
+from ..view import ClusterView, NodeView
+from .patches import CONDITION
+from .unannounced import why_unannounced
+
+PATIENCE_SECONDS: Final = 5.0
+_BY_SERVICE: Final = "service"
+
+
+class Announceability:
+    """Use: `run`, and `judge` for each Service with an address.
+
+    `request` is called with a Service that has to be judged again, and after how many seconds. `ignore_exclude`:
+    speakers ignore the label that excludes nodes.
+    """
+
+    def __init__(
+        self,
+        client: Source,
+        services: Informer[Service],
+        nodes: Informer[Node],
+        request: Callable[[ObjectKey, float], None],
+        *,
+        lb_class: str,
+        ignore_exclude: bool,
+    ) -> None:
+        self._services = services
+        self._nodes = nodes
+        self._slices: Informer[EndpointSlice] = Informer(
+            client, ENDPOINT_SLICES, indexes={_BY_SERVICE: index_by_service}, trim=trim_slice
+        )
+        self._request = request
+        self._lb_class = lb_class
+        self._ignore_exclude = ignore_exclude
+        self._view = ClusterView("")
+        self._found: dict[ObjectKey, tuple[float, Pending]] = {}  # since when, by the event loop's clock, and why
+
+    async def run(self) -> None:
+        """Follow endpoints and nodes until cancelled."""
+        self._nodes.on_change(self._node_changed)
+        self._slices.on_change(self._slice_changed)
+        await self._slices.run()
+
+    async def wait_synced(self) -> None:
+        """Wait until `judge` knows endpoints and nodes."""
+        await self._slices.wait_synced()
+        await self._nodes.wait_synced()
+
+    def configure(self, configuration: Configuration) -> None:
+        """Use another configuration. The caller judges all Services again."""
+        self._view = ClusterView("", configuration, self._view.nodes)
+
+    def judge(self, service: Service) -> Pending | None:
+        """Return why no node announces the Service's addresses; None also while that is not certain yet."""
+        key, now = service.key, asyncio.get_running_loop().time()
+        why = self._why(service)
+        if why is None:
+            self._found.pop(key, None)
+            return None
+        since, _ = self._found.get(key, (now, None))
+        self._found[key] = since, why
+        condition = find_condition(service.status.conditions, CONDITION)
+        if condition is not None and condition.reason in UNANNOUNCED_REASONS:  # of an earlier process, perhaps
+            return why
+        remaining = since + PATIENCE_SECONDS - now
+        if remaining > 0:
+            self._request(key, remaining)
+            return None
+        return why
+
+    def forget(self, key: ObjectKey) -> None:
+        """Forget a Service without addresses."""
+        self._found.pop(key, None)
+
+    def _why(self, service: Service) -> Pending | None:
+        slices = self._slices.by_index(_BY_SERVICE, str(service.key))
+        configuration = self._view.configuration
+        publication = publication_of(service, slices, configuration, lb_class=self._lb_class)
+        return None if publication is None else why_unannounced(self._view, publication)
+
+    def _slice_changed(self, old: EndpointSlice | None, new: EndpointSlice | None) -> None:
+        for key in {one.service_key for one in (old, new) if one is not None and one.service_key is not None}:
+            service = self._services.get(key)
+            if service is not None:
+                self._check_again([service])
+
+    def _node_changed(self, old: Node | None, new: Node | None) -> None:
+        before, after = self._node_view(old), self._node_view(new)
+        if before == after:
+            return
+        nodes = dict(self._view.nodes)
+        if before is not None:
+            nodes.pop(before.name, None)
+        if after is not None:
+            nodes[after.name] = after
+        self._view = ClusterView("", self._view.configuration, nodes)
+        self._check_again(self._services.items())
+
+    def _node_view(self, node: Node | None) -> NodeView | None:
+        return None if node is None else node_view(node, ignore_exclude=self._ignore_exclude)
+
+    def _check_again(self, services: Iterable[Service]) -> None:
+        """Request a new judgment of the Services for which it would differ now."""
+        for service in services:
+            if service.spec.type == "LoadBalancer":
+                _, last = self._found.get(service.key, (0.0, None))
+                if self._why(service) != last:
+                    self._request(service.key, 0)

@@ -1,0 +1,89 @@
+"""The credentials of requests: a token, and the certificate of connections. Used by `transport` only.
+
+They come from the configuration, from a token file that is read again every `TOKEN_SECONDS`, or from a plugin.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ssl
+import time
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from .kubeconfig import ClientConfig
+from .tls import client_context
+
+if TYPE_CHECKING:
+    from .exec_plugin import PluginAnswer
+    from .plugin_process import PluginProcess
+
+TOKEN_SECONDS = 60.0  # between two reads of a token file; kubelets renew tokens long before they expire
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Credentials:
+    """The credentials of one request. `context` None: its connection has no TLS."""
+
+    token: str | None
+    context: ssl.SSLContext | None
+
+
+class CredentialSource:
+    """The current credentials of a client. Raises ConfigError for a damaged certificate."""
+
+    def __init__(self, config: ClientConfig) -> None:
+        self._config = config
+        context = client_context(config) if config.server.startswith("https:") else None
+        self._current = Credentials(config.token, context)
+        self._file = config.token_file
+        self._read_at = float("-inf")
+        self._plugin: PluginProcess | None = None
+        self._answer: PluginAnswer | None = None
+        if config.exec_plugin is not None:
+            from .plugin_process import PluginProcess  # only here, so that parts inside a cluster never load it
+
+            self._plugin = PluginProcess(config.exec_plugin)
+
+    async def get(self) -> Credentials:
+        """Return the credentials for a request. Raises ConfigError, CredentialsFailed."""
+        if self._plugin is not None:
+            return self._take(await self._plugin.get())
+        if self._file is not None and time.monotonic() - self._read_at > TOKEN_SECONDS:
+            self._read_file()
+        return self._current
+
+    async def renew(self, refused: Credentials) -> bool:
+        """Return whether there are others than those that the server has refused. Raises as `get`."""
+        if self._plugin is not None:
+            if self._current is refused and self._answer is not None:
+                self._take(await self._plugin.renew(self._answer))
+        elif self._current is refused and self._file is not None:
+            self._read_file()
+        return self._current is not refused
+
+    def _read_file(self) -> None:
+        """Read the token file again. An unreadable file changes nothing."""
+        if self._file is None:
+            return
+        with contextlib.suppress(OSError):
+            token = self._file.read_text().strip()
+            if token != self._current.token:
+                self._current = replace(self._current, token=token)
+        self._read_at = time.monotonic()
+
+    def _take(self, answer: PluginAnswer) -> Credentials:
+        before = self._answer
+        if answer is before:
+            return self._current
+        context = self._current.context
+        pair = (answer.certificate, answer.key)
+        has_changed = pair != ((before.certificate, before.key) if before is not None else (None, None))
+        if context is not None and has_changed:
+            config = self._config
+            if answer.certificate is not None:
+                config = replace(config, client_certificate=answer.certificate, client_key=answer.key)
+            context = client_context(config)
+        self._answer = answer
+        self._current = Credentials(answer.token, context)
+        return self._current

@@ -1,0 +1,124 @@
+"""The runs of a credential plugin. Used by `credentials`.
+
+Credentials are kept until they expire or the server refuses them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import signal
+import sys
+import time
+from asyncio.subprocess import DEVNULL, PIPE, Process
+
+from .errors import CredentialsFailed
+from .exec_plugin import ALWAYS, NEVER, ExecPlugin, PluginAnswer, parse_answer
+
+log = logging.getLogger(__name__)
+
+RUN_SECONDS = 60.0
+INTERACTIVE_SECONDS = 600.0  # a person may have to log in
+MAX_OUTPUT_BYTES = 2**20
+# All requests that wait for a run which fails get its error, and later ones for this long.
+FAILURE_SECONDS = 1.0
+
+
+class PluginProcess:
+    """Runs one plugin, once for all requests that wait for it."""
+
+    def __init__(self, plugin: ExecPlugin) -> None:
+        self._plugin = plugin
+        self._lock = asyncio.Lock()
+        self._answer: PluginAnswer | None = None
+        self._failure: CredentialsFailed | None = None
+        self._failed_at = float("-inf")
+
+    async def get(self) -> PluginAnswer:
+        """Return valid credentials, from the latest run if they have not expired. Raises CredentialsFailed."""
+        if self._answer is not None and not _has_expired(self._answer):
+            return self._answer
+        async with self._lock:
+            if self._answer is None or _has_expired(self._answer):
+                self._answer = await self._attempt()
+            return self._answer
+
+    async def renew(self, refused: PluginAnswer) -> PluginAnswer:
+        """Return other credentials than those that the server has refused. Raises CredentialsFailed."""
+        if self._answer is refused:
+            self._answer = None
+        return await self.get()
+
+    async def _attempt(self) -> PluginAnswer:
+        if self._failure is not None and time.monotonic() - self._failed_at < FAILURE_SECONDS:
+            raise self._failure
+        try:
+            answer = parse_answer(self._plugin, await self._run())
+        except (OSError, ValueError, TimeoutError) as error:
+            self._failure = self._describe(error)
+            self._failed_at = time.monotonic()
+            raise self._failure from error
+        self._failure = None
+        return answer
+
+    def _describe(self, error: Exception) -> CredentialsFailed:
+        why = str(error)
+        if isinstance(error, FileNotFoundError):
+            why = f"not found. {self._plugin.hint}".strip()
+        return CredentialsFailed(f"credential plugin {self._plugin.command!r}: {why}")
+
+    async def _run(self) -> bytes:
+        """Return the output of one run. Raises OSError, TimeoutError, ValueError."""
+        plugin = self._plugin
+        has_terminal = sys.stdin is not None and not sys.stdin.closed and sys.stdin.isatty()
+        is_interactive = plugin.mode != NEVER and has_terminal
+        if plugin.mode == ALWAYS and not has_terminal:
+            raise ValueError("it needs a person (interactiveMode Always), and standard input is not a terminal")
+        process = await asyncio.create_subprocess_exec(
+            plugin.command,
+            *plugin.args,
+            stdin=None if is_interactive else DEVNULL,
+            stdout=PIPE,
+            env=os.environ | plugin.variables(is_interactive=is_interactive),
+            # A process that reads from the terminal has to stay in the session of the terminal.
+            start_new_session=not is_interactive,
+        )
+        seconds = INTERACTIVE_SECONDS if is_interactive else RUN_SECONDS
+        try:
+            async with asyncio.timeout(seconds):
+                output = await _read(process)
+                status = await process.wait()
+        except TimeoutError:
+            raise TimeoutError(f"it did not end within {seconds:.0f} s") from None
+        finally:
+            if process.returncode is None:
+                _kill(process, with_children=not is_interactive)
+                await process.wait()
+        if status != 0:
+            raise ValueError(f"it failed with exit code {status}; its messages are in the error output of this process")
+        return output
+
+
+async def _read(process: Process) -> bytes:
+    output = bytearray()
+    if process.stdout is None:
+        raise RuntimeError("the plugin was started without a pipe for its output")
+    while piece := await process.stdout.read(2**16):
+        output += piece
+        if len(output) > MAX_OUTPUT_BYTES:
+            raise ValueError(f"it printed more than {MAX_OUTPUT_BYTES} bytes")
+    return bytes(output)
+
+
+def _kill(process: Process, *, with_children: bool) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        if with_children:
+            os.killpg(process.pid, signal.SIGKILL)
+        else:
+            process.kill()
+
+
+def _has_expired(answer: PluginAnswer) -> bool:
+    return answer.expires is not None and time.time() >= answer.expires
