@@ -17,7 +17,7 @@ from aiohttp import web
 
 from bridgehead.apiserver.http.server import server_context
 from bridgehead.client import ApiClient, ClientConfig, load_kubeconfig, plugin_process, transport
-from bridgehead.client.errors import CredentialsFailed, Unauthorized
+from bridgehead.client.errors import CredentialsFailed, Unauthorized, Unreachable
 from bridgehead.client.exec_plugin import ExecPlugin
 from bridgehead.client.kubeconfig import Impersonation
 from bridgehead.client.plugin_process import PluginProcess
@@ -245,6 +245,21 @@ async def tunnelling(tunnels: list[str]) -> AsyncIterator[str]:
         yield f"http://{host}:{port}"
     finally:
         server.close()
+
+
+async def test_the_password_of_a_proxy_is_in_no_message(caplog: pytest.LogCaptureFixture):
+    async def refuse(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 407 Proxy Authentication Required\r\nContent-Length: 0\r\n\r\n")
+        writer.close()
+
+    server = await asyncio.start_server(refuse, "127.0.0.1", 0)
+    host, port = server.sockets[0].getsockname()
+    config = ClientConfig("https://127.0.0.1:1", insecure=True, proxy_url=f"http://me:secret@{host}:{port}")
+    async with server, ApiClient(config) as client:
+        with pytest.raises(Unreachable, match="the proxy answers 407") as refused:
+            await client.get(PODS, "a", "d")
+    assert "secret" not in f"{refused.value} {caplog.text}"
 
 
 async def test_a_certificate_of_a_plugin_counts_also_through_a_proxy(plugin: Plugin, tmp_path: Path):
