@@ -76,15 +76,25 @@ class PluginProcess:
         is_interactive = plugin.mode != NEVER and has_terminal
         if plugin.mode == ALWAYS and not has_terminal:
             raise ValueError("it needs a person (interactiveMode Always), and standard input is not a terminal")
-        process = await asyncio.create_subprocess_exec(
-            plugin.command,
-            *plugin.args,
-            stdin=None if is_interactive else DEVNULL,
-            stdout=PIPE,
-            env=os.environ | plugin.variables(is_interactive=is_interactive),
-            # A process that reads from the terminal has to stay in the session of the terminal.
-            start_new_session=not is_interactive,
+        starting = asyncio.create_task(
+            asyncio.create_subprocess_exec(
+                plugin.command,
+                *plugin.args,
+                stdin=None if is_interactive else DEVNULL,
+                stdout=PIPE,
+                env=os.environ | plugin.variables(is_interactive=is_interactive),
+                # A process that reads from the terminal has to stay in the session of the terminal.
+                start_new_session=not is_interactive,
+            )
         )
+        try:
+            process = await asyncio.shield(starting)
+        except asyncio.CancelledError:  # asyncio would end the process without those that it has started
+            with contextlib.suppress(OSError):
+                process = await starting
+                _kill(process, with_children=not is_interactive)
+                await process.wait()
+            raise
         seconds = INTERACTIVE_SECONDS if is_interactive else RUN_SECONDS
         try:
             async with asyncio.timeout(seconds):
