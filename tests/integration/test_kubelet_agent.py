@@ -172,6 +172,31 @@ async def test_a_running_pod_is_resized(world):
     await world.wait_for(lambda: world.runtime.sandbox_specs[-1].limits.memory == 96 << 20)
 
 
+async def test_of_two_pods_that_grow_one_gets_what_is_left(world):
+    await world.start_kubelet()
+    await world.until_event("node1", "NodeReady")
+    cpu = float((await world.admin.get(NODES, "node1")).status.allocatable["cpu"])
+    small, large = (f"{int(share * cpu * 1000)}m" for share in (0.3, 0.6))
+    names = ("first", "second")
+    for name in names:
+        await world.create(name, containers=[container(resources={"requests": {"cpu": small}})])
+        await world.until(name, lambda pod: pod.is_ready)
+    await world.stop_kubelet()
+    for name in names:
+        change = {"spec": {"containers": [{"name": "app", "resources": {"requests": {"cpu": large}}}]}}
+        await world.admin.patch(PODS, name, "default", change, "strategic", "resize")
+    await world.start_kubelet()
+
+    def reasons(pod):
+        return [c.reason for c in pod.status.conditions if c.type == "PodResizePending"]
+
+    def is_decided(pod):
+        return pod.status.container_statuses[0].allocated_resources["cpu"] == large or reasons(pod)
+
+    pods = [await world.until(name, is_decided) for name in names]
+    assert sorted(map(reasons, pods)) == [[], ["Deferred"]]
+
+
 def with_rule(action, code):
     codes = {"operator": "In", "values": [code]}
     return {"restartPolicy": "Never", "restartPolicyRules": [{"action": action, "exitCodes": codes}]}
