@@ -60,6 +60,8 @@ class ClientConfig:
     tls_server_name: str | None = None
     client_certificate: bytes | None = None
     client_key: bytes | None = None
+    # The files that these two are from, if both are from files.
+    certificate_files: tuple[Path, Path] | None = None
     token: str | None = None
     token_file: Path | None = None
     namespace: str = "default"
@@ -112,6 +114,7 @@ def load_kubeconfig(path: str | Path, context: str | None = None) -> ClientConfi
         tls_server_name=cluster.get("tls-server-name"),
         client_certificate=certificate,
         client_key=key,
+        certificate_files=_certificate_files(user, path),
         token=None if token_file else user.get("token"),
         token_file=_beside(path, token_file) if token_file else None,
         namespace=chosen.get("namespace") or "default",
@@ -233,6 +236,14 @@ def _bytes(entry: dict[str, Any], field: str, path: Path) -> bytes | None:
             raise ConfigError(f"{path}: {field}-data is not base64") from error
     file = entry.get(field)
     return _read_bytes(_beside(path, file)) if file else None
+
+
+def _certificate_files(user: dict[str, Any], path: Path) -> tuple[Path, Path] | None:
+    names = ("client-certificate", "client-key")
+    if any(user.get(f"{name}-data") or not user.get(name) for name in names):
+        return None
+    certificate, key = (_beside(path, user[name]) for name in names)
+    return certificate, key
 
 
 def _beside(kubeconfig: Path, file: str) -> Path:

@@ -43,6 +43,7 @@ def test_embedded_certificates_are_read(tmp_path):
     config = load_kubeconfig(path)
     assert config.server == "https://10.0.0.1:6443"
     assert (config.ca, config.client_certificate, config.client_key) == (b"ca", b"cert", b"key")
+    assert config.certificate_files is None
     assert (config.tls_server_name, config.namespace, config.insecure) == ("kubernetes", "blue", False)
 
 
@@ -64,6 +65,7 @@ def test_certificate_files_are_relative_to_the_kubeconfig(tmp_path):
     )
     config = load_kubeconfig(path)
     assert (config.ca, config.client_certificate, config.client_key) == (b"ca.crt", b"me.crt", b"me.key")
+    assert config.certificate_files == (tmp_path / "me.crt", tmp_path / "me.key")
 
 
 def test_another_context_can_be_selected(tmp_path):
