@@ -144,6 +144,16 @@ async def test_a_plugin_that_fails_is_named(plugin: Plugin, monkeypatch: pytest.
     assert plugin.runs == 1
 
 
+async def test_a_damaged_certificate_is_not_kept(plugin: Plugin, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(plugin_process, "FAILURE_SECONDS", 0.0)
+    process = PluginProcess(plugin.entry())
+    plugin.answer(clientCertificateData="c", clientKeyData="k")
+    with pytest.raises(CredentialsFailed, match="its certificate or key is damaged"):
+        await process.get()
+    plugin.answer(token="t")
+    assert (await process.get()).token == "t"
+
+
 async def test_a_plugin_that_hangs_has_a_time_limit(plugin: Plugin, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(plugin_process, "RUN_SECONDS", 0.2)
     with pytest.raises(CredentialsFailed, match="did not end within"):
