@@ -145,9 +145,11 @@ def _impersonation(user: dict[str, Any]) -> Impersonation | None:
         if uid or groups or extra:
             raise ValueError("'as-uid', 'as-groups' and 'as-user-extra' need 'as'")
         return None
-    if not isinstance(groups or [], list) or not isinstance(extra or {}, dict):
+    lists = extra or {}
+    is_map = isinstance(lists, dict) and all(isinstance(values or [], list) for values in lists.values())
+    if not isinstance(groups or [], list) or not is_map:
         raise ValueError("'as-groups' is not a list, or 'as-user-extra' not a map of lists")
-    pairs = tuple((str(key), str(value)) for key, values in (extra or {}).items() for value in values or ())
+    pairs = tuple((str(key), str(value)) for key, values in lists.items() for value in values or ())
     found = Impersonation(str(name), str(uid or ""), tuple(map(str, groups or ())), pairs)
     if not all(value.isprintable() for _, value in found.headers()):
         raise ValueError("'as' and the fields that belong to it have characters that no header may have")
@@ -158,8 +160,13 @@ def _proxy_url(url: object) -> str | None:
     """Return the URL of a cluster's HTTP proxy. Raises ValueError."""
     if not url:
         return None
-    parts = urlsplit(str(url))
-    if parts.scheme != "http" or not parts.hostname:
+    # No text of urllib's: its errors have parts of the URL, which may have a password.
+    try:
+        parts = urlsplit(str(url))
+        port = parts.port
+    except ValueError:
+        raise ValueError("proxy-url is not a URL such as http://HOST:PORT") from None
+    if parts.scheme != "http" or not parts.hostname or port == 0:
         raise ValueError(f"proxy-url {parts.scheme}://{parts.hostname or ''} is not supported, only http://HOST:PORT")
     return str(url)
 

@@ -89,6 +89,8 @@ def test_tokens_are_read_from_text_and_file(tmp_path):
         ({}, {"as-groups": ["a"]}, {}, "'as-uid', 'as-groups' and 'as-user-extra' need 'as'"),
         ({}, {"as": "a", "as-groups": "b"}, {}, "'as-groups' is not a list"),
         ({}, {"as": "a\nb"}, {}, "characters that no header may have"),
+        ({}, {"as": "a", "as-user-extra": {"x": "b"}}, {}, "'as-user-extra' not a map of lists"),
+        ({"proxy-url": "http://p:x"}, {}, {}, "cluster 'c': proxy-url is not a URL such as http://HOST:PORT"),
         ({"proxy-url": "socks5://p:1"}, {}, {}, "proxy-url socks5://p is not supported, only http://HOST:PORT"),
         ({"server": "10.0.0.1"}, {}, {}, "server '10.0.0.1' is not an http or https URL"),
         ({"certificate-authority-data": "%%"}, {}, {}, "certificate-authority-data is not base64"),
