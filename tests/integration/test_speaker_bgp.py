@@ -20,6 +20,7 @@ from .bird_router import BFD, KERNEL, Bird, bgp
 from .namespaced import in_namespace, sh
 from .speaker_world import (
     CLIENT,
+    CLIENT6,
     NAMESPACE,
     NODES_IN_WORLD,
     PAGES_PORT,
@@ -101,7 +102,7 @@ async def check_openelb_statuses(world: SpeakerWorld) -> None:
     await world.create(
         openelb.BGP_CONFS, {"metadata": {"name": "default"}, "spec": {"as": 64600, "routerId": "1.1.1.1"}}
     )
-    conf = {"neighborAddress": CLIENT, "peerAs": 64601}
+    conf = {"neighborAddress": CLIENT6, "peerAs": 64601}
     await world.create(
         openelb.BGP_PEERS, {"metadata": {"name": "other"}, "spec": {"conf": conf, "transport": {"remotePort": 1179}}}
     )

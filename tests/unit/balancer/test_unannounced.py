@@ -88,6 +88,7 @@ def test_no_reason_where_a_node_announces(service, cluster):
             "NoEndpoints",
             "externalTrafficPolicy is Local",
         ),
+        (publication(replace(BGP, name="eip", source="openelb", bgp=())), view(), "NoPeer", 'for Eip "eip"'),
         (publication(BGP), view(), "NoPeer", "no BGP peer"),
         (publication(BGP), view(replace(PEER, nodes=NOWHERE)), "NoPeer", "no BGP peer"),
         (

@@ -34,6 +34,8 @@ def why_unannounced(view: ClusterView, publication: Publication) -> Pending | No
 
 
 def _why(view: ClusterView, publication: Publication, pool: Pool) -> Pending | None:
+    if pool.source == "openelb" and not _advertisements(pool):  # one for BGP is there with the first BgpPeer
+        return Pending(PendingReason.NO_PEER, f'no BgpPeer exists for Eip "{pool.name}"')
     advertisements = [one for one in _advertisements(pool) if _concerns(one, publication)]
     if not advertisements:
         text = f'no advertisement is for the Service in pool "{pool.name}"'
@@ -56,7 +58,7 @@ def _why(view: ClusterView, publication: Publication, pool: Pool) -> Pending | N
     return None
 
 
-def _advertisements(pool: Pool) -> Iterable[_Advertisement]:
+def _advertisements(pool: Pool) -> tuple[_Advertisement, ...]:
     return (*pool.layer2, *pool.bgp, *pool.vrrp)
 
 
