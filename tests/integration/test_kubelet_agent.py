@@ -674,6 +674,16 @@ async def test_a_forced_delete_leaves_nothing_on_the_node(world):
     assert pod.status.pod_ip == "10.244.1.3"
 
 
+async def test_a_pod_gets_the_port_of_one_that_was_deleted_by_force_and_still_ends(world):
+    await world.start_kubelet()
+    on_port = [{"name": "app", "image": "stubborn:1", "ports": [{"containerPort": 80, "hostPort": 8080}]}]
+    await world.create("old", containers=on_port)
+    await world.until("old", is_running)
+    await world.admin.delete(PODS, "old", "default", grace_period_seconds=0)
+    await world.create("new", containers=on_port)
+    await world.until("new", is_running)
+
+
 @pytest.mark.slow
 async def test_a_restarted_kubelet_resumes_its_pods(world):
     await world.start_kubelet()

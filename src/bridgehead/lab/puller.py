@@ -166,7 +166,11 @@ def _collect(id_map: IdMap | None, shared: Path | None) -> None:
     share."""
     if not any((_HERE / name).exists() for name in ("layers", "ingest")):
         return
-    pid = os.fork()
+    try:
+        pid = os.fork()
+    except OSError as error:  # too many processes
+        log.warning("the content store is not cleaned: %s", error.strerror)
+        return
     if pid == 0:
         try:
             if shared is not None:
@@ -178,6 +182,8 @@ def _collect(id_map: IdMap | None, shared: Path | None) -> None:
                 log.info("removed %d layers and blobs that no image needs", removed.files)
         except (OSError, ImageError) as error:
             log.warning("the content store is not cleaned: %s", error)
+        except BaseException:  # forked: must not return into the parent's stack
+            log.exception("the content store is not cleaned")
         finally:
             os._exit(0)
     os.waitpid(pid, 0)

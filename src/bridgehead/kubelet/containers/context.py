@@ -26,9 +26,10 @@ class NodeContext:
     """`allocatable` is the node's, by resource name; `has_app_armor`: the kernel enforces AppArmor. Without a `puller`
     the node pulls nothing.
 
-    `pods` returns all pods of the node, each with the resources that the node has given it, `pods_listed` when those of
-    the API server are among them. `admitted` has the uids of those that the node has taken and not yet released.
-    `find_node` returns the Node as last observed, `preempt` ends the pod with this uid and returns when it has ended.
+    `pods` returns all pods of the node, each with the resources that the node has given it; `pods_listed` returns when
+    those of the API server are among them. `admitted` has the uids of the pods that the node has taken and not yet
+    released. `find_node` returns the Node as last observed, `preempt` ends the pod with this uid and returns after its
+    end.
     """
 
     settings: NodeSettings

@@ -124,13 +124,15 @@ class Terminator:
         done = asyncio.Event()
 
         async def perform() -> None:
-            outcome = await self._context.node.handlers.perform(
-                hook, Target(container, run_id, self._context.pod_ip), left
-            )
-            if outcome.success is not True and not exited.is_set():
-                # Without its output, which may have secrets: Events have more readers than Secrets.
-                self._context.record("Warning", "FailedPreStopHook", "PreStopHook failed", container)
-            done.set()
+            try:
+                outcome = await self._context.node.handlers.perform(
+                    hook, Target(container, run_id, self._context.pod_ip), left
+                )
+                if outcome.success is not True and not exited.is_set():
+                    # Without its output, which may have secrets: Events have more readers than Secrets.
+                    self._context.record("Warning", "FailedPreStopHook", "PreStopHook failed", container)
+            finally:
+                done.set()
 
         async def observe_exit() -> None:
             await exited.wait()
@@ -142,4 +144,6 @@ class Terminator:
         finally:
             for task in tasks:
                 task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
+            for result in await asyncio.gather(*tasks, return_exceptions=True):
+                if isinstance(result, Exception):
+                    log.error("pod %s: a preStop hook ended with an error", self._context.pod.key, exc_info=result)

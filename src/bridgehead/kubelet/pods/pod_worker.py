@@ -78,6 +78,11 @@ class PodWorker:
         return self._context.pod
 
     @property
+    def is_gone(self) -> bool:
+        """Whether the pod is gone from the API server, although its containers may not have ended."""
+        return self._sync_status.deletion is Deletion.GONE
+
+    @property
     def sandbox(self) -> SandboxInfo | None:
         """The pod's namespaces, once they are made."""
         return self._context.sandbox

@@ -17,6 +17,7 @@ from bridgehead.objects.core import Pod
 from bridgehead.objects.critical_pods import CRITICAL_PRIORITY, MIRROR_POD
 from bridgehead.objects.meta import ObjectKey
 from bridgehead.objects.names import check_dns1123_label, check_dns1123_subdomain
+from bridgehead.objects.pod_resources import pod_limits, pod_requests
 
 SOURCE: Final = "kubernetes.io/config.source"
 HASH: Final = "kubernetes.io/config.hash"
@@ -83,6 +84,7 @@ def parse_static_pod(manifest: object, path: str, node_name: str) -> StaticPod:
         pod = msgspec.convert(body, Pod)
     except msgspec.ValidationError as error:
         raise ValueError(str(error)) from error
+    pod_requests(pod.spec), pod_limits(pod.spec)  # each quantity is parsed
     _check_names(pod)
     _check_references(pod, spec)
     return StaticPod(msgspec.structs.replace(pod, metadata=msgspec.structs.replace(pod.metadata, uid=uid)), body)

@@ -79,3 +79,15 @@ async def test_a_hook_ends_with_its_container():
     node = Node(pod, hook)
     await stop(node)
     assert node.log[0] == ("main", "hook")
+
+
+async def test_an_unexpected_error_of_a_hook_is_logged_and_delays_nothing(caplog):
+    pod = make_pod(containers=[{"name": "main", "lifecycle": HOOK}])
+
+    async def hook(name):
+        raise LookupError(f"a fault in the hook of {name}")
+
+    node = Node(pod, hook)
+    await stop(node)
+    assert node.log == [("main", "hook"), ("main", "SIGTERM")]
+    assert "a fault in the hook of main" in caplog.text

@@ -83,6 +83,11 @@ def test_the_uid_follows_node_file_and_content() -> None:
         ({**manifest(), "spec": {"containers": [{"name": "../c"}]}}, "spec.containers.name: Invalid value"),
         ({**manifest(), "spec": {"containers": [{"name": "c"}], "volumes": [{"name": ".."}]}}, "spec.volumes.name: In"),
         (manifest(namespace=5), "Expected `str`"),
+        (needing(resources={"requests": {"cpu": "much"}}), "unable to parse quantity's suffix: 'much'"),
+        (
+            needing(containers=[{"name": "c", "resources": {"limits": {"memory": "1 Gi"}}}]),
+            "unable to parse quantity's suffix: '1 Gi'",
+        ),
         (needing(serviceAccountName="x"), "static pods may not reference serviceaccounts$"),
         (needing(imagePullSecrets=[{"name": "x"}]), "may not reference secrets$"),
         (with_volume(configMap={"name": "x"}), "may not reference configmaps$"),

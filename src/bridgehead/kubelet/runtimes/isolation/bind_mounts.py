@@ -35,10 +35,12 @@ def bind_mounts(root: int, prepared: Collection[PreparedMount], *, with_devices:
         target = _open_target(root, each)
         try:
             tree = syscalls.clone_mount(each.source)
-            read_only = syscalls.MOUNT_ATTR_RDONLY if mount.read_only else 0
-            syscalls.set_mount_attributes(tree, attributes | read_only)
-            syscalls.attach_mount(tree, target)
-            os.close(tree)
+            try:
+                read_only = syscalls.MOUNT_ATTR_RDONLY if mount.read_only else 0
+                syscalls.set_mount_attributes(tree, attributes | read_only)
+                syscalls.attach_mount(tree, target)
+            finally:
+                os.close(tree)
         except OSError as error:
             raise RootFailure(
                 f'failed to mount "{mount.source}" at "{mount.target}": {mounting.describe(error)}'
