@@ -56,6 +56,7 @@ class StaleReason:
         return self.gone is None or bool(self.gone or self.departed) or self.untranslated
 
     def merged(self, other: StaleReason | None) -> StaleReason:
+        """Return the reasons of both, which are of one Frontend."""
         if other is None:
             return self
         return StaleReason(

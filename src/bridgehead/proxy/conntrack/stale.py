@@ -63,7 +63,7 @@ class StaleFlows:
         update: Update,
     ) -> None:
         """Record a compiled Service, all its slices, and what changed in the table. The kernel may not have it yet."""
-        before = self._known.pop(service, {})
+        before = self._known.get(service, {})
         ports: dict[ServicePort, list[FrontendKey]] = {}
         for frontend in compiled.frontends if compiled is not None else ():
             ports.setdefault(port_of(frontend), []).append(frontend.key)
@@ -78,8 +78,11 @@ class StaleFlows:
                 self._add_reasons(*(StaleReason(key, gone=left) for key in keys))
             elif port.protocol != "udp":
                 self._record_departures(port, keys, left, endpoints)
+        # In one step: a scan may read it in another thread, and would take good flows for stale ones in between.
         if known:
             self._known[service] = known
+        else:
+            self._known.pop(service, None)
         for old, new in update.changes:
             self._record_change(old, new, before, endpoints)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple
 
 import msgspec
@@ -16,7 +16,7 @@ from bridgehead.objects.core import Service
 from bridgehead.objects.endpoint_slices import EndpointSlice
 from bridgehead.objects.meta import ObjectKey
 from bridgehead.proxy.addresses import AddressPort
-from bridgehead.proxy.changes import FrontendTable
+from bridgehead.proxy.changes import FrontendTable, Update
 from bridgehead.proxy.conntrack.reconciler import RETRY_SECONDS, Allowance, ConntrackReconciler
 from bridgehead.proxy.conntrack.scan import ANYWHERE, NodeAddresses, Query, Scan
 from bridgehead.proxy.conntrack.stale import (
@@ -228,6 +228,20 @@ def test_an_endpoint_that_returns_before_the_scan_keeps_its_flows(proxy: Proxy) 
     proxy.put(2)
     proxy.put(1, 2)
     assert proxy.stale(to_pod(1)) == []
+
+
+def test_a_scan_in_another_thread_spares_a_service_that_is_being_recorded() -> None:
+    proxy = Proxy(is_new=True)
+    proxy.put(1, draining=[2])
+    scan = proxy.scan()
+    assert scan is not None
+
+    def slices() -> Iterator[EndpointSlice]:
+        assert scan is not None
+        assert not scan.is_stale("udp", to_pod(2)), "a draining endpoint serves its flows"
+        yield from ()
+
+    proxy.flows.record(ObjectKey("default", "dns"), None, slices(), Update([], (), (), {}))
 
 
 def test_node_port_flows_are_matched_at_the_nodes_addresses_only() -> None:
