@@ -265,11 +265,8 @@ async def test_refusals() -> None:
             'no endpoints available for service "web"',
         )
         assert await refused(f"{_SERVICES}/none:80/proxy/") == (404, "NotFound", 'services "none" not found')
-        assert await refused(f"{_SERVICES}/none/proxy/") == (
-            503,
-            "ServiceUnavailable",
-            'no endpoints available for service "none"',
-        )
+        assert await refused(f"{_SERVICES}/none/proxy/") == (404, "NotFound", 'endpoints "none" not found')
+        assert await refused(f"{_SERVICES}/none:http/proxy/") == (404, "NotFound", 'endpoints "none" not found')
         # The EndpointSlice of this Service names no pod.
         assert await refused(f"{_SERVICES}/https:kubernetes:https/proxy/") == (
             503,

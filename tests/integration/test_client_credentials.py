@@ -1,4 +1,4 @@
-"""The credentials of the client: token files, credential plugins, impersonation, and a proxy on the way."""
+"""The credentials of the client: files, credential plugins, impersonation, and a proxy on the way."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ import asyncio
 import contextlib
 import json
 import stat
+import subprocess
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,7 @@ from aiohttp import web
 
 from bridgehead.apiserver.http.server import server_context
 from bridgehead.client import ApiClient, ClientConfig, load_kubeconfig, plugin_process, transport
-from bridgehead.client.errors import CredentialsFailed, Unauthorized
+from bridgehead.client.errors import CredentialsFailed, Unauthorized, Unreachable
 from bridgehead.client.exec_plugin import ExecPlugin
 from bridgehead.client.kubeconfig import Impersonation
 from bridgehead.client.plugin_process import PluginProcess
@@ -144,6 +145,16 @@ async def test_a_plugin_that_fails_is_named(plugin: Plugin, monkeypatch: pytest.
     assert plugin.runs == 1
 
 
+async def test_a_damaged_certificate_is_not_kept(plugin: Plugin, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(plugin_process, "FAILURE_SECONDS", 0.0)
+    process = PluginProcess(plugin.entry())
+    plugin.answer(clientCertificateData="c", clientKeyData="k")
+    with pytest.raises(CredentialsFailed, match="its certificate or key is damaged"):
+        await process.get()
+    plugin.answer(token="t")
+    assert (await process.get()).token == "t"
+
+
 async def test_a_plugin_that_hangs_has_a_time_limit(plugin: Plugin, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(plugin_process, "RUN_SECONDS", 0.2)
     with pytest.raises(CredentialsFailed, match="did not end within"):
@@ -173,6 +184,21 @@ async def test_a_plugin_ends_with_its_client_and_so_does_what_it_has_started(plu
     with pytest.raises(asyncio.CancelledError):
         await request
     await until(has_ended)
+
+
+async def test_a_plugin_that_is_cancelled_while_it_starts_leaves_no_process(plugin: Plugin, tmp_path: Path):
+    async def have_ended() -> bool:
+        return str(tmp_path) not in await asyncio.to_thread(subprocess.check_output, ["ps", "-eo", "args"], text=True)
+
+    for steps in range(8):
+        script = f"sh -c 'sleep 600; true' {tmp_path} & wait"
+        request = asyncio.create_task(PluginProcess(plugin.entry(script)).get())
+        for _ in range(steps):
+            await asyncio.sleep(0)
+        request.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await request
+    await until(have_ended)
 
 
 async def test_a_missing_plugin_shows_how_to_install_it():
@@ -247,27 +273,69 @@ async def tunnelling(tunnels: list[str]) -> AsyncIterator[str]:
         server.close()
 
 
-async def test_a_certificate_of_a_plugin_counts_also_through_a_proxy(plugin: Plugin, tmp_path: Path):
-    files, tunnels = LabFiles(tmp_path), list[str]()
+async def test_the_password_of_a_proxy_is_in_no_message(caplog: pytest.LogCaptureFixture):
+    async def refuse(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 407 Proxy Authentication Required\r\nContent-Length: 0\r\n\r\n")
+        writer.close()
+
+    server = await asyncio.start_server(refuse, "127.0.0.1", 0)
+    host, port = server.sockets[0].getsockname()
+    config = ClientConfig("https://127.0.0.1:1", insecure=True, proxy_url=f"http://me:secret@{host}:{port}")
+    async with server, ApiClient(config) as client:
+        with pytest.raises(Unreachable, match="the proxy answers 407") as refused:
+            await client.get(PODS, "a", "d")
+    assert "secret" not in f"{refused.value} {caplog.text}"
+
+
+@contextlib.asynccontextmanager
+async def serving_users(
+    directory: Path, is_valid: Callable[[str], bool]
+) -> AsyncIterator[tuple[ClientConfig, LabFiles]]:
+    """A server with TLS for the users that `is_valid` accepts; a certificate is of a user, no certificate of "".
+
+    Yields the configuration of its administrator, and the files of its certificates.
+    """
+    files = LabFiles(directory)
     make_certificates(LabConfig(name="tls", nodes=1, port=6443), files)
     context = server_context(files.pki / "apiserver.crt", files.pki / "apiserver.key", files.pki / "client-ca.crt")
-    users: list[str] = []
 
     async def handler(request: web.Request) -> web.Response:
         assert request.transport is not None
         certificate = request.transport.get_extra_info("ssl_object").getpeercert()
-        users.append(certificate["subject"][-1][0][1] if certificate else "")
-        return pod() if certificate else status(401, "Unauthorized")
+        user = certificate["subject"][-1][0][1] if certificate else ""
+        return pod() if is_valid(user) else status(401, "Unauthorized")
 
-    admin = load_kubeconfig(files.kubeconfig)
-    assert admin.client_certificate is not None
-    assert admin.client_key is not None
-    plugin.answer(clientCertificateData=admin.client_certificate.decode(), clientKeyData=admin.client_key.decode())
-    nobody = replace(admin, client_certificate=None, client_key=None)
-    async with serving(handler, context) as plain, tunnelling(tunnels) as proxy_url:
-        config = replace(nobody, server=plain.server, exec_plugin=plugin.entry(), proxy_url=proxy_url)
-        async with ApiClient(config) as client:
+    async with serving(handler, context) as plain:
+        yield replace(load_kubeconfig(files.kubeconfig), server=plain.server), files
+
+
+async def test_a_certificate_of_a_plugin_counts_also_through_a_proxy(plugin: Plugin, tmp_path: Path):
+    tunnels = list[str]()
+    async with (
+        serving_users(tmp_path, lambda user: user == "kubernetes-admin") as (admin, files),
+        tunnelling(tunnels) as proxy_url,
+    ):
+        certificate, key = ((files.pki / name).read_text() for name in ("admin.crt", "admin.key"))
+        plugin.answer(clientCertificateData=certificate, clientKeyData=key)
+        nobody = replace(admin, client_certificate=None, client_key=None)
+        async with ApiClient(replace(nobody, exec_plugin=plugin.entry(), proxy_url=proxy_url)) as client:
             await client.get(PODS, "a", "d")
             await client.get(PODS, "a", "d")
-        assert users == ["kubernetes-admin"] * 2
-        assert tunnels == [f"CONNECT {plain.server.removeprefix('https://')}"]
+        assert tunnels == [f"CONNECT {admin.server.removeprefix('https://')}"]
+
+
+async def test_certificate_files_are_read_again_when_their_certificate_is_refused(tmp_path: Path):
+    valid = "kubernetes-admin"
+    mine = certificate, key = tmp_path / "me.crt", tmp_path / "me.key"
+    async with serving_users(tmp_path, lambda user: user == valid) as (admin, files):
+        certificate.write_bytes((files.pki / "admin.crt").read_bytes())
+        key.write_bytes((files.pki / "admin.key").read_bytes())
+        async with ApiClient(replace(admin, certificate_files=mine)) as client:
+            await client.get(PODS, "a", "d")
+            valid = "system:kube-controller-manager"
+            certificate.write_bytes((files.pki / "controllers.crt").read_bytes())
+            with pytest.raises(Unauthorized):  # the certificate without its key changes nothing
+                await client.get(PODS, "a", "d")
+            key.write_bytes((files.pki / "controllers.key").read_bytes())
+            await client.get(PODS, "a", "d")

@@ -866,9 +866,11 @@ async def test_an_active_deadline_ends_a_pod(world):
 
 
 async def read_log(world, query=""):
-    session = world.admin._transport._session
     url = f"{world.admin.config.server}/api/v1/namespaces/default/pods/web/log{query}"
-    async with session.get(url, headers={"Authorization": "Bearer admin"}) as response:
+    async with (
+        aiohttp.ClientSession(headers={"Authorization": "Bearer admin"}) as session,
+        session.get(url) as response,
+    ):
         return response.status, await response.text()
 
 
@@ -932,10 +934,12 @@ async def test_exec_without_a_websocket_is_refused_with_a_reason(world):
 
 @contextlib.asynccontextmanager
 async def exec_socket(world, query, protocol: str | None = "v5.channel.k8s.io", subresource="exec"):
-    session = world.admin._transport._session
     url = f"{world.admin.config.server}/api/v1/namespaces/default/pods/web/{subresource}?{query}"
     protocols = [protocol] if protocol else []
-    async with session.ws_connect(url, protocols=protocols, headers={"Authorization": "Bearer admin"}) as socket:
+    async with (
+        aiohttp.ClientSession(headers={"Authorization": "Bearer admin"}) as session,
+        session.ws_connect(url, protocols=protocols) as socket,
+    ):
         assert socket.protocol == protocol
         yield socket
 
@@ -1174,12 +1178,14 @@ async def test_pages_of_a_node_are_reached_through_the_api_server(world, tmp_pat
     await world.serve_kubelet(system_logs=logs)
     await world.create("web")
     await world.until("web", is_running)
-    session = world.admin._transport._session
     port = (await world.admin.get(NODES, "node1")).status.daemon_endpoints["kubeletEndpoint"]["Port"]
 
     async def page(path, name="node1"):
         url = f"{world.admin.config.server}/api/v1/nodes/{name}/proxy/{path}"
-        async with session.get(url, headers={"Authorization": "Bearer admin"}, allow_redirects=False) as response:
+        async with (
+            aiohttp.ClientSession(headers={"Authorization": "Bearer admin"}) as session,
+            session.get(url, allow_redirects=False) as response,
+        ):
             return response.status, response.headers, await response.text()
 
     for name in ("node1", f"node1:{port}", f"http:node1:{port}"):

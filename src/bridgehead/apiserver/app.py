@@ -69,9 +69,9 @@ _VERSION = {
     "compiler": platform.python_implementation().lower(),
     "platform": f"linux/{architecture()}",
 }
-# In Kubernetes' own words, which are no Status (apiserver/pkg/server/filters/maxinflight.go).
 # The end of JSON that is indented already.
 _INDENTED_END = b"\n}"
+# In Kubernetes' own words, which are no Status (apiserver/pkg/server/filters/maxinflight.go).
 _TOO_MANY = text_response(429, "Too many requests, please try again later.\n", ((b"retry-after", b"1"),))
 
 

@@ -1,6 +1,7 @@
 """The credentials of requests: a token, and the certificate of connections. Used by `transport` only.
 
-They come from the configuration, from a token file that is read again every `TOKEN_SECONDS`, or from a plugin.
+They come from the configuration, from files that are read again every `FILE_SECONDS`, or from a plugin. Connections
+with an earlier certificate stay as long as their requests, and are not used for others.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import time
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from .errors import ConfigError
 from .kubeconfig import ClientConfig
 from .tls import client_context
 
@@ -18,7 +20,7 @@ if TYPE_CHECKING:
     from .exec_plugin import PluginAnswer
     from .plugin_process import PluginProcess
 
-TOKEN_SECONDS = 60.0  # between two reads of a token file; kubelets renew tokens long before they expire
+FILE_SECONDS = 60.0  # between two reads of a file; kubelets renew tokens and certificates long before they expire
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -36,7 +38,7 @@ class CredentialSource:
         self._config = config
         context = client_context(config) if config.server.startswith("https:") else None
         self._current = Credentials(config.token, context)
-        self._file = config.token_file
+        self._has_files = config.token_file is not None or config.certificate_files is not None
         self._read_at = float("-inf")
         self._plugin: PluginProcess | None = None
         self._answer: PluginAnswer | None = None
@@ -49,8 +51,8 @@ class CredentialSource:
         """Return the credentials for a request. Raises ConfigError, CredentialsFailed."""
         if self._plugin is not None:
             return self._take(await self._plugin.get())
-        if self._file is not None and time.monotonic() - self._read_at > TOKEN_SECONDS:
-            self._read_file()
+        if self._has_files and time.monotonic() - self._read_at > FILE_SECONDS:
+            self._read_files()
         return self._current
 
     async def renew(self, refused: Credentials) -> bool:
@@ -58,19 +60,26 @@ class CredentialSource:
         if self._plugin is not None:
             if self._current is refused and self._answer is not None:
                 self._take(await self._plugin.renew(self._answer))
-        elif self._current is refused and self._file is not None:
-            self._read_file()
+        elif self._current is refused and self._has_files:
+            self._read_files()
         return self._current is not refused
 
-    def _read_file(self) -> None:
-        """Read the token file again. An unreadable file changes nothing."""
-        if self._file is None:
-            return
-        with contextlib.suppress(OSError):
-            token = self._file.read_text().strip()
-            if token != self._current.token:
-                self._current = replace(self._current, token=token)
+    def _read_files(self) -> None:
+        """Read the files again. Unreadable ones change nothing, nor does a certificate before its key is written."""
         self._read_at = time.monotonic()
+        token, context = self._current.token, self._current.context
+        if self._config.token_file is not None:
+            with contextlib.suppress(OSError):
+                token = self._config.token_file.read_text().strip()
+        if self._config.certificate_files is not None and context is not None:
+            with contextlib.suppress(OSError, ConfigError):
+                certificate, key = (file.read_bytes() for file in self._config.certificate_files)
+                if (certificate, key) != (self._config.client_certificate, self._config.client_key):
+                    config = replace(self._config, client_certificate=certificate, client_key=key)
+                    context = client_context(config)
+                    self._config = config
+        if token != self._current.token or context is not self._current.context:
+            self._current = Credentials(token, context)
 
     def _take(self, answer: PluginAnswer) -> Credentials:
         before = self._answer

@@ -78,10 +78,13 @@ def parse_exec_plugin(
         environment = {str(one["name"]): str(one.get("value", "")) for one in variables}
     except (TypeError, KeyError, AttributeError):
         raise ValueError("env is not a list of names and values") from None
+    args = entry.get("args") or []
+    if not isinstance(args, list):
+        raise ValueError("args is not a list")
     return ExecPlugin(
         api_version=version,
         command=f"{directory}/{command}" if "/" in command and not command.startswith("/") else command,
-        args=tuple(map(str, entry.get("args") or ())),
+        args=tuple(map(str, args)),
         environment=environment,
         mode=mode,
         hint=str(entry.get("installHint") or "").strip(),
@@ -90,12 +93,16 @@ def parse_exec_plugin(
 
 
 def _describe(cluster: Mapping[str, Any], ca: bytes | None) -> dict[str, Any]:
+    """Return what a plugin gets of the cluster's entry. Raises ValueError."""
     names = ("server", "tls-server-name", "insecure-skip-tls-verify", "proxy-url", "disable-compression")
     shown = {name: cluster[name] for name in names if cluster.get(name)}
     if ca is not None:
         shown["certificate-authority-data"] = base64.b64encode(ca).decode()
-    for extension in cluster.get("extensions") or ():
-        if extension.get("name") == _EXTENSION:
+    extensions = cluster.get("extensions") or []
+    if not isinstance(extensions, list):
+        raise ValueError("the cluster's extensions are not a list")
+    for extension in extensions:
+        if isinstance(extension, dict) and extension.get("name") == _EXTENSION:
             shown["config"] = extension.get("extension")
     return shown
 

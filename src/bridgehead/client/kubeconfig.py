@@ -60,6 +60,8 @@ class ClientConfig:
     tls_server_name: str | None = None
     client_certificate: bytes | None = None
     client_key: bytes | None = None
+    # The files that these two are from, if both are from files.
+    certificate_files: tuple[Path, Path] | None = None
     token: str | None = None
     token_file: Path | None = None
     namespace: str = "default"
@@ -112,6 +114,7 @@ def load_kubeconfig(path: str | Path, context: str | None = None) -> ClientConfi
         tls_server_name=cluster.get("tls-server-name"),
         client_certificate=certificate,
         client_key=key,
+        certificate_files=_certificate_files(user, path),
         token=None if token_file else user.get("token"),
         token_file=_beside(path, token_file) if token_file else None,
         namespace=chosen.get("namespace") or "default",
@@ -142,9 +145,11 @@ def _impersonation(user: dict[str, Any]) -> Impersonation | None:
         if uid or groups or extra:
             raise ValueError("'as-uid', 'as-groups' and 'as-user-extra' need 'as'")
         return None
-    if not isinstance(groups or [], list) or not isinstance(extra or {}, dict):
+    lists = extra or {}
+    is_map = isinstance(lists, dict) and all(isinstance(values or [], list) for values in lists.values())
+    if not isinstance(groups or [], list) or not is_map:
         raise ValueError("'as-groups' is not a list, or 'as-user-extra' not a map of lists")
-    pairs = tuple((str(key), str(value)) for key, values in (extra or {}).items() for value in values or ())
+    pairs = tuple((str(key), str(value)) for key, values in lists.items() for value in values or ())
     found = Impersonation(str(name), str(uid or ""), tuple(map(str, groups or ())), pairs)
     if not all(value.isprintable() for _, value in found.headers()):
         raise ValueError("'as' and the fields that belong to it have characters that no header may have")
@@ -155,8 +160,13 @@ def _proxy_url(url: object) -> str | None:
     """Return the URL of a cluster's HTTP proxy. Raises ValueError."""
     if not url:
         return None
-    parts = urlsplit(str(url))
-    if parts.scheme != "http" or not parts.hostname:
+    # No text of urllib's: its errors have parts of the URL, which may have a password.
+    try:
+        parts = urlsplit(str(url))
+        port = parts.port
+    except ValueError:
+        raise ValueError("proxy-url is not a URL such as http://HOST:PORT") from None
+    if parts.scheme != "http" or not parts.hostname or port == 0:
         raise ValueError(f"proxy-url {parts.scheme}://{parts.hostname or ''} is not supported, only http://HOST:PORT")
     return str(url)
 
@@ -233,6 +243,14 @@ def _bytes(entry: dict[str, Any], field: str, path: Path) -> bytes | None:
             raise ConfigError(f"{path}: {field}-data is not base64") from error
     file = entry.get(field)
     return _read_bytes(_beside(path, file)) if file else None
+
+
+def _certificate_files(user: dict[str, Any], path: Path) -> tuple[Path, Path] | None:
+    names = ("client-certificate", "client-key")
+    if any(user.get(f"{name}-data") or not user.get(name) for name in names):
+        return None
+    certificate, key = (_beside(path, user[name]) for name in names)
+    return certificate, key
 
 
 def _beside(kubeconfig: Path, file: str) -> Path:

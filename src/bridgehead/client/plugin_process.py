@@ -10,9 +10,12 @@ import contextlib
 import logging
 import os
 import signal
+import ssl
 import sys
 import time
 from asyncio.subprocess import DEVNULL, PIPE, Process
+
+from bridgehead.tls_certificates import load_certificate
 
 from .errors import CredentialsFailed
 from .exec_plugin import ALWAYS, NEVER, ExecPlugin, PluginAnswer, parse_answer
@@ -33,7 +36,7 @@ class PluginProcess:
         self._plugin = plugin
         self._lock = asyncio.Lock()
         self._answer: PluginAnswer | None = None
-        self._failure: CredentialsFailed | None = None
+        self._failure = ""  # of the latest run
         self._failed_at = float("-inf")
 
     async def get(self) -> PluginAnswer:
@@ -52,22 +55,23 @@ class PluginProcess:
         return await self.get()
 
     async def _attempt(self) -> PluginAnswer:
-        if self._failure is not None and time.monotonic() - self._failed_at < FAILURE_SECONDS:
-            raise self._failure
+        if self._failure and time.monotonic() - self._failed_at < FAILURE_SECONDS:
+            raise CredentialsFailed(self._failure)
         try:
             answer = parse_answer(self._plugin, await self._run())
+            _check_certificate(answer)
         except (OSError, ValueError, TimeoutError) as error:
             self._failure = self._describe(error)
             self._failed_at = time.monotonic()
-            raise self._failure from error
-        self._failure = None
+            raise CredentialsFailed(self._failure) from error
+        self._failure = ""
         return answer
 
-    def _describe(self, error: Exception) -> CredentialsFailed:
+    def _describe(self, error: Exception) -> str:
         why = str(error)
         if isinstance(error, FileNotFoundError):
             why = f"not found. {self._plugin.hint}".strip()
-        return CredentialsFailed(f"credential plugin {self._plugin.command!r}: {why}")
+        return f"credential plugin {self._plugin.command!r}: {why}"
 
     async def _run(self) -> bytes:
         """Return the output of one run. Raises OSError, TimeoutError, ValueError."""
@@ -76,15 +80,25 @@ class PluginProcess:
         is_interactive = plugin.mode != NEVER and has_terminal
         if plugin.mode == ALWAYS and not has_terminal:
             raise ValueError("it needs a person (interactiveMode Always), and standard input is not a terminal")
-        process = await asyncio.create_subprocess_exec(
-            plugin.command,
-            *plugin.args,
-            stdin=None if is_interactive else DEVNULL,
-            stdout=PIPE,
-            env=os.environ | plugin.variables(is_interactive=is_interactive),
-            # A process that reads from the terminal has to stay in the session of the terminal.
-            start_new_session=not is_interactive,
+        starting = asyncio.create_task(
+            asyncio.create_subprocess_exec(
+                plugin.command,
+                *plugin.args,
+                stdin=None if is_interactive else DEVNULL,
+                stdout=PIPE,
+                env=os.environ | plugin.variables(is_interactive=is_interactive),
+                # A process that reads from the terminal has to stay in the session of the terminal.
+                start_new_session=not is_interactive,
+            )
         )
+        try:
+            process = await asyncio.shield(starting)
+        except asyncio.CancelledError:  # asyncio would end the process without those that it has started
+            with contextlib.suppress(OSError):
+                process = await starting
+                _kill(process, with_children=not is_interactive)
+                await process.wait()
+            raise
         seconds = INTERACTIVE_SECONDS if is_interactive else RUN_SECONDS
         try:
             async with asyncio.timeout(seconds):
@@ -99,6 +113,16 @@ class PluginProcess:
         if status != 0:
             raise ValueError(f"it failed with exit code {status}; its messages are in the error output of this process")
         return output
+
+
+def _check_certificate(answer: PluginAnswer) -> None:
+    """Raise ValueError for a certificate that no connection can use: such an answer must not be kept."""
+    if answer.certificate is None or answer.key is None:
+        return
+    try:
+        load_certificate(ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT), answer.certificate + b"\n" + answer.key)
+    except ssl.SSLError as error:
+        raise ValueError(f"its certificate or key is damaged: {error}") from None
 
 
 async def _read(process: Process) -> bytes:

@@ -22,6 +22,7 @@ import msgspec
 from yarl import URL
 
 from bridgehead.backoff import delay_after
+from bridgehead.objects.addresses import join_host_port
 
 from .credentials import Credentials, CredentialSource
 from .errors import ApiError, Unreachable, error_from_status
@@ -48,7 +49,7 @@ class Transport:
         self._config = config
         self._user_agent = user_agent
         self._credentials = CredentialSource(config)
-        # The same for all requests, in the order in which they are sent.
+        # Pairs, not a map: groups of an impersonated user are headers of one name.
         self._headers = [] if config.impersonation is None else list(config.impersonation.headers())
         self._slots = asyncio.Semaphore(CONCURRENT_REQUESTS)
         self._session: aiohttp.ClientSession | None = None
@@ -188,7 +189,12 @@ class Transport:
                     retry_after = response.headers.get("Retry-After")
                     raise _rejection(response.status, retry_after, await response.read(), credentials)
                 yield response
-        except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as error:
+        except aiohttp.ClientConnectorError as error:
+            raise _NoAnswer(_describe(error), nothing_was_sent=True) from error
+        except aiohttp.ClientHttpProxyError as error:
+            # The text of aiohttp's error has the URL of the proxy, with its password.
+            raise _NoAnswer(f"the proxy answers {error.status} {error.message}", nothing_was_sent=True) from None
+        except aiohttp.ConnectionTimeoutError as error:
             raise _NoAnswer(str(error), nothing_was_sent=True) from error
         except TimeoutError as error:
             raise _NoAnswer(str(error) or "no answer in time", timed_out=True) from error
@@ -196,6 +202,12 @@ class Transport:
             raise _NoAnswer(str(error) or type(error).__name__) from error
         finally:
             self._has_connected.set()
+
+
+def _describe(error: aiohttp.ClientConnectorError) -> str:
+    """Return why a connection failed. The text of aiohttp's error has the TLS context in it."""
+    why = error.os_error
+    return f"cannot connect to {join_host_port(error.host, error.port or 0)}: {why.strerror or why}"
 
 
 def _abort(response: aiohttp.ClientResponse) -> None:

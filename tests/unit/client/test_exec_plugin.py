@@ -67,6 +67,7 @@ def test_a_plugin_of_the_older_version_gets_no_cluster_by_default():
         ({"apiVersion": "client.authentication.k8s.io/v1alpha1"}, "v1alpha1' is not one of"),
         ({"command": ""}, "no command"),
         ({"interactiveMode": None}, "interactiveMode None is not one of Never, IfAvailable, Always"),
+        ({"args": "a b"}, "args is not a list"),
         ({"env": ["a"]}, "env is not a list of names and values"),
         ({"env": [{"value": "a"}]}, "env is not a list of names and values"),
     ],
@@ -75,6 +76,13 @@ def test_unclear_plugins_are_refused(change, text):
     entry = {"apiVersion": V1, "command": "login", "interactiveMode": "Never", **change}
     with pytest.raises(ValueError, match=text):
         parse_exec_plugin(entry, {}, None, "/")
+
+
+def test_unclear_extensions_of_a_cluster_are_refused():
+    entry = {"apiVersion": V1, "command": "login", "interactiveMode": "Never", "provideClusterInfo": True}
+    with pytest.raises(ValueError, match="extensions are not a list"):
+        parse_exec_plugin(entry, {"extensions": "a"}, None, "/")
+    assert parse_exec_plugin(entry, {"extensions": ["a"]}, None, "/").cluster == {}
 
 
 def answer(**status: Any) -> bytes:

@@ -43,6 +43,7 @@ def test_embedded_certificates_are_read(tmp_path):
     config = load_kubeconfig(path)
     assert config.server == "https://10.0.0.1:6443"
     assert (config.ca, config.client_certificate, config.client_key) == (b"ca", b"cert", b"key")
+    assert config.certificate_files is None
     assert (config.tls_server_name, config.namespace, config.insecure) == ("kubernetes", "blue", False)
 
 
@@ -64,6 +65,7 @@ def test_certificate_files_are_relative_to_the_kubeconfig(tmp_path):
     )
     config = load_kubeconfig(path)
     assert (config.ca, config.client_certificate, config.client_key) == (b"ca.crt", b"me.crt", b"me.key")
+    assert config.certificate_files == (tmp_path / "me.crt", tmp_path / "me.key")
 
 
 def test_another_context_can_be_selected(tmp_path):
@@ -87,6 +89,8 @@ def test_tokens_are_read_from_text_and_file(tmp_path):
         ({}, {"as-groups": ["a"]}, {}, "'as-uid', 'as-groups' and 'as-user-extra' need 'as'"),
         ({}, {"as": "a", "as-groups": "b"}, {}, "'as-groups' is not a list"),
         ({}, {"as": "a\nb"}, {}, "characters that no header may have"),
+        ({}, {"as": "a", "as-user-extra": {"x": "b"}}, {}, "'as-user-extra' not a map of lists"),
+        ({"proxy-url": "http://p:x"}, {}, {}, "cluster 'c': proxy-url is not a URL such as http://HOST:PORT"),
         ({"proxy-url": "socks5://p:1"}, {}, {}, "proxy-url socks5://p is not supported, only http://HOST:PORT"),
         ({"server": "10.0.0.1"}, {}, {}, "server '10.0.0.1' is not an http or https URL"),
         ({"certificate-authority-data": "%%"}, {}, {}, "certificate-authority-data is not base64"),

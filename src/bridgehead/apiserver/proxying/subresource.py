@@ -105,6 +105,8 @@ class ProxySubresource:
             if behind.service is None:
                 raise not_found_named("services", "", wanted.name)
             port = service_port_name(behind.service, port)
+        elif behind.service is None and not behind.slices:
+            raise not_found_named("endpoints", "", wanted.name)
         return service_target(wanted, info.name, port, behind.by_preference(), self._pod_of, random.randrange)
 
     def _find_on_node(self, wanted: ProxyName) -> tuple[Target, bool]:

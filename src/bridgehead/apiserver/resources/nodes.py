@@ -5,11 +5,17 @@ Pure: no I/O, no clock, no randomness.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Iterator, Sequence
 
 from bridgehead.apiserver.resource import Column, FieldError, JsonObject, Resource, StatusStrategy
 from bridgehead.apiserver.resources.shared import field
-from bridgehead.apiserver.resources.shared.addresses import family_of, is_cidr
+from bridgehead.apiserver.resources.shared.addresses import (
+    check_cidr,
+    check_strict_cidr,
+    family_of,
+    is_cidr,
+    warn_of_cidr,
+)
 from bridgehead.apiserver.resources.shared.columns import AGE, NAME, NONE, UNKNOWN, at, selectable, text_column
 from bridgehead.apiserver.resources.shared.conditions import find_condition
 from bridgehead.apiserver.resources.shared.quantities import validate_quantity
@@ -59,8 +65,11 @@ class NodeStrategy(StatusStrategy):
                 errors.extend(validate_quantity(f"status.{kind}.{name}", quantity))
         return errors
 
+    def validate_create(self, obj: JsonObject) -> list[FieldError]:
+        return _check_strictly(obj, ())
+
     def validate_update(self, obj: JsonObject, old: JsonObject, subresource: str) -> list[FieldError]:
-        errors = []
+        errors = _check_strictly(obj, at(old, "spec", "podCIDRs") or ())
         cidrs = at(old, "spec", "podCIDRs")
         if cidrs and cidrs != at(obj, "spec", "podCIDRs"):
             detail = 'node updates may not change podCIDR except from "" to valid'
@@ -74,6 +83,9 @@ class NodeStrategy(StatusStrategy):
             if address in addresses[:index]:
                 errors.append(field.duplicate(f"status.addresses[{index}]", address))
         return errors
+
+    def warnings(self, obj: JsonObject) -> list[str]:
+        return [text for path, cidr in _valid_cidrs(obj) for text in warn_of_cidr(path, cidr)]
 
 
 def _validate_taints(taints: Sequence[JsonObject]) -> list[FieldError]:
@@ -96,9 +108,9 @@ def _validate_taints(taints: Sequence[JsonObject]) -> list[FieldError]:
 def _validate_cidrs(cidrs: list[str]) -> list[FieldError]:
     path = "spec.podCIDRs"
     malformed = [
-        field.invalid(f"{path}[{index}]", cidrs, "must be valid CIDR")
+        error
         for index, cidr in enumerate(cidrs)
-        if not is_cidr(cidr)
+        for error in field.invalid_for(f"{path}[{index}]", cidr, check_cidr(cidr))
     ]
     if malformed:
         return malformed
@@ -106,6 +118,19 @@ def _validate_cidrs(cidrs: list[str]) -> list[FieldError]:
     if len(set(families)) < len(families):
         return [field.invalid(path, cidrs, "may specify no more than one CIDR for each IP family")]
     return []
+
+
+def _check_strictly(node: JsonObject, stored: Collection[str]) -> list[FieldError]:
+    """Return the errors of ranges that are not stored yet."""
+    new = ((path, cidr) for path, cidr in _valid_cidrs(node) if cidr not in stored)
+    return [error for path, cidr in new for error in field.invalid_for(path, cidr, check_strict_cidr(cidr))]
+
+
+def _valid_cidrs(node: JsonObject) -> Iterator[tuple[str, str]]:
+    """Yield the paths and texts of all valid ranges."""
+    for index, cidr in enumerate(at(node, "spec", "podCIDRs") or ()):
+        if is_cidr(cidr):
+            yield f"spec.podCIDRs[{index}]", cidr
 
 
 RESOURCE = Resource(

@@ -101,7 +101,10 @@ REFUSALS = {
     ],
     "nodes": [
         ("{spec: {podCIDR: 10.244.1.0/24}}", []),
-        ("{spec: {podCIDRs: [x]}}", ['spec.podCIDRs[0]: Invalid value: ["x"]: must be valid CIDR']),
+        ("{spec: {podCIDRs: [x]}}", [
+            'spec.podCIDRs[0]: Invalid value: "x": must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)']),
+        ("{spec: {podCIDR: 10.244.1.1/24}}", [
+            'spec.podCIDRs[0]: Invalid value: "10.244.1.1/24": must not have bits set beyond the prefix length']),
         ("{spec: {podCIDRs: [10.0.0.0/8, 10.1.0.0/16]}}", [
             'spec.podCIDRs: Invalid value: ["10.0.0.0/8","10.1.0.0/16"]: may specify no more than one CIDR for each IP '
             "family"]),
@@ -178,6 +181,8 @@ UPDATES = [
     ("nodes", "{spec: {podCIDR: 10.244.1.0/24}}", "{spec: {podCIDR: 10.244.2.0/24}}", [
         'spec.podCIDRs: Forbidden: node updates may not change podCIDR except from "" to valid']),
     ("nodes", "{}", "{spec: {podCIDR: 10.244.2.0/24}}", []),
+    ("nodes", "{}", "{spec: {podCIDR: 10.244.2.1/24}}", [
+        'spec.podCIDRs[0]: Invalid value: "10.244.2.1/24": must not have bits set beyond the prefix length']),
     ("nodes", "{spec: {providerID: a}}", "{spec: {providerID: b}}", [
         'spec.providerID: Forbidden: node updates may not change providerID except from "" to valid']),
     *refusals.UPDATES,
@@ -188,6 +193,17 @@ UPDATES = [
 def test_immutable_fields_cannot_be_updated(resource, before, after, expected):
     one = steps(resource)
     assert one.update_refusal(one.create(with_name(before)), with_name(after)) == expected
+
+
+def test_a_stored_range_of_a_node_stays_valid():
+    one = steps("nodes")
+    stored = one.create(with_name("{spec: {podCIDR: 10.244.2.0/24}}"))
+    stored["spec"] = {"podCIDR": "10.244.2.1/24", "podCIDRs": ["10.244.2.1/24"]}
+    assert one.update_refusal(stored, {**stored, "status": {"phase": "Running"}}) == []
+    assert one.resource.strategy.warnings(stored) == [
+        'spec.podCIDRs[0]: CIDR value "10.244.2.1/24" is ambiguous in this context (should be "10.244.2.0/24" or '
+        '"10.244.2.1/32"?)'
+    ]
 
 
 def test_string_data_is_merged_into_data():
