@@ -37,6 +37,8 @@ async def answer(request):
     match request.path:
         case "/ok":
             return web.Response(text="fine")
+        case "/cookie":
+            return web.Response(headers={"Set-Cookie": "user=one"})
         case "/here":
             return web.Response(status=302, headers={"Location": "/bad"})
         case "/away":
@@ -122,9 +124,21 @@ async def test_http_fails_after_its_timeout(handlers, port):
 
 
 async def test_http_sends_the_user_agent_and_the_given_headers(handlers, port):
-    await get(handlers, port, "/ok", headers=(HTTPHeader(name="Host", value="web.example"),))
+    given = (("Host", "web.example"), ("X-Tag", "1"), ("X-Tag", "2"))
+    await get(handlers, port, "/ok", headers=tuple(HTTPHeader(name=name, value=value) for name, value in given))
     assert SEEN[0].headers["User-Agent"].startswith("kube-probe/")
+    assert SEEN[0].headers["Accept"] == "*/*"
     assert SEEN[0].headers["Host"] == "web.example"
+    assert SEEN[0].headers.getall("X-Tag") == ["1", "2"]
+    await get(handlers, port, "/ok", headers=(HTTPHeader(name="user-agent", value="own"),))
+    assert SEEN[1].headers.getall("User-Agent") == ["own"]
+
+
+async def test_no_cookies_are_kept(handlers, port):
+    probe = Probe(http_get=HTTPGetAction(host="localhost", port=port, path="/cookie"))
+    for _ in range(2):
+        assert (await handlers.perform(probe, TARGET, PATIENCE)).success
+    assert "Cookie" not in SEEN[1].headers
 
 
 async def test_a_closed_port_fails(handlers, closed_port):

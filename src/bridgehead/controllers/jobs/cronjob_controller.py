@@ -73,7 +73,7 @@ class CronJobController:
         if cron_job is None or cron_job.metadata.deletion_timestamp is not None:
             return Done()
         jobs = self._owned.of(cron_job.metadata.uid)
-        status = self._follow(cron_job, jobs)
+        status = await self._follow(cron_job, jobs)
         await self._clean(cron_job, jobs)
         outcome: Outcome = Done()
         if not cron_job.spec.suspend:
@@ -83,14 +83,15 @@ class CronJobController:
             await self._latest.patch_status(self._client, cron_job, {"status": patch})
         return outcome
 
-    def _follow(self, cron_job: CronJob, jobs: Sequence[Job]) -> CronJobStatus:
-        """Return the status after the present state of the Jobs; record Events for those that ended."""
+    async def _follow(self, cron_job: CronJob, jobs: Sequence[Job]) -> CronJobStatus:
+        """Return the status after the present state of the Jobs; record Events for those that ended. Raises
+        ClientError."""
         status = cron_job.status
         by_uid = {job.metadata.uid: job for job in jobs}
         known = {reference.uid for reference in status.active}
         active = []
         for reference in status.active:
-            job = by_uid.get(reference.uid)
+            job = by_uid.get(reference.uid) or await self._find(cron_job, reference)
             if job is None:
                 message = f"Active job went missing: {reference.name}"
                 self._recorder.record(cron_job, type="Normal", reason="MissingJob", message=message)
@@ -107,6 +108,14 @@ class CronJobController:
         ends = [job.status.completion_time for job in jobs if job.status.completion_time]
         last = max(filter(None, (status.last_successful_time, *ends)), default=None)
         return msgspec.structs.replace(status, active=tuple(active), last_successful_time=last)
+
+    async def _find(self, cron_job: CronJob, reference: ObjectReference) -> Job | None:
+        """Return an active Job that the informer lacks: it may have been created a moment ago. Raises ClientError."""
+        try:
+            job = await self._client.get(JOBS, reference.name, cron_job.metadata.namespace)
+        except NotFound:
+            return None
+        return job if job.metadata.uid == reference.uid else None
 
     async def _clean(self, cron_job: CronJob, jobs: Sequence[Job]) -> None:
         for job in surplus_jobs(cron_job, jobs):

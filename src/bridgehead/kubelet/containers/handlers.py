@@ -10,12 +10,14 @@ import asyncio
 import errno
 import os
 import ssl
+from collections.abc import Mapping
 from types import TracebackType
 from typing import Self
 from urllib.parse import urljoin, urlsplit
 
 import aiohttp
 import msgspec
+from multidict import CIMultiDict
 
 from bridgehead.kubelet.runtimes.runtime import Runtime, RuntimeFailure
 from bridgehead.objects.addresses import join_host_port
@@ -70,7 +72,12 @@ class Handlers:
         insecure.check_hostname = False
         insecure.verify_mode = ssl.CERT_NONE  # Kubernetes' probes skip verification
         connector = aiohttp.TCPConnector(ssl=insecure, force_close=True, limit=0)
-        self._session = aiohttp.ClientSession(connector=connector, auto_decompress=False, trust_env=False)
+        self._session = aiohttp.ClientSession(
+            connector=connector,
+            cookie_jar=aiohttp.DummyCookieJar(),  # pods must not get each other's cookies
+            auto_decompress=False,
+            trust_env=False,
+        )
         return self
 
     async def __aexit__(
@@ -129,8 +136,8 @@ class Handlers:
         port = resolve_port(action.port, target.container)
         path = action.path if action.path.startswith("/") else "/" + action.path
         url = f"{action.scheme.lower()}://{join_host_port(host, port)}{path}"
-        headers = {"User-Agent": PROBE_AGENT if is_probe else HOOK_AGENT, "Accept": "*/*"}
-        headers |= {header.name: header.value for header in action.http_headers}
+        headers = CIMultiDict((header.name, header.value) for header in action.http_headers)
+        headers.setdefault("User-Agent", PROBE_AGENT if is_probe else HOOK_AGENT)
         try:
             async with asyncio.timeout(timeout):
                 if is_probe:
@@ -146,7 +153,7 @@ class Handlers:
             return Outcome(False, f'Get "{url}": {_describe(error)}')
 
 
-async def _probe(session: aiohttp.ClientSession, url: str, headers: dict[str, str]) -> Outcome:
+async def _probe(session: aiohttp.ClientSession, url: str, headers: Mapping[str, str]) -> Outcome:
     """GET `url`.
 
     Redirects are followed on the same host only; a redirect to another host is a success, as in Kubernetes.

@@ -68,7 +68,7 @@ class PodStatusManager:
             self.uid = mirror.metadata.uid
             self._written = mirror.status
             self._bound.set()
-            if self._has_submitted:  # a new mirror pod has to be told everything
+            if self._has_submitted:  # a new mirror pod has nothing of the status yet
                 self._idle.clear()
                 self._changed.set()
 
