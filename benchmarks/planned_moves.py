@@ -26,7 +26,7 @@ CONNECTIONS = 10_000
 _LANES = 4
 _CLIENT = Path(__file__).with_name("connecting_client.py")
 _ROUTER_ADDRESS, _CLIENT_ADDRESS = "10.8.0.1", "10.8.0.2"
-# Tells its process id, waits for a line, and runs a command in a network namespace that has got an interface meanwhile.
+# Print the process id, wait for a line, and run a command in a network namespace that has got an interface meanwhile.
 _BEHIND_ROUTER = f"""
 echo $$
 read -r _
@@ -37,7 +37,7 @@ exec "$@"
 """
 _SETTLE_SECONDS = 2.0  # after a move, in which a connection could still be lost
 _PATIENCE_SECONDS = 120.0
-# Gives it the interface. A lab's own namespace routes nothing that comes from the nodes, but for this.
+# Give that namespace the interface, and let the lab's own namespace route what comes from the nodes to it.
 _LINK_TO_CLIENT = f"""
 ip link add client type veth peer name eth0 netns "$1"
 ip address add {_ROUTER_ADDRESS}/24 dev client

@@ -16,7 +16,7 @@ from typing import Any
 
 from .conftest import PATIENCE, run, running
 from .escape_table import OF_THE_MACHINE, Scenario, at, empty, host_path, pod, shell, sleeper
-from .escape_world import EscapeLab
+from .escape_world import SETTLE_SECONDS, EscapeLab
 
 # Exchanges a directory with a link to the machine's, as fast as can be, in three directories of a volume.
 _EXCHANGE = """
@@ -216,7 +216,7 @@ def volume_through_link(world: EscapeLab) -> str:
     world.wait_running("attacker", {"starter"})
     replaced = world.run_program("node-shell", "replace_volumes")
     world.lab.kubectl("-n", "attacker", "exec", "starter", "--", "touch", "/etc/go")
-    end = time.monotonic() + 20
+    end = time.monotonic() + SETTLE_SECONDS
     while time.monotonic() < end:
         status = world.pods("attacker")["starter"]["status"]["containerStatuses"][0]
         if status["restartCount"] and "running" in status["state"]:
@@ -257,7 +257,7 @@ def fork_bomb(world: EscapeLab) -> str:
 def foreign_sources(world: EscapeLab) -> str:
     """Packets in a neighbour's, the node's, the DNS's name; what the victim received."""
     sent = world.run_program("plain", "send_as_others")
-    end = time.monotonic() + 5
+    end = time.monotonic() + SETTLE_SECONDS
     while time.monotonic() < end:
         received = world.log("victim", "victim")
         if "genuine" in received:

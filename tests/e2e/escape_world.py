@@ -44,7 +44,7 @@ from .escape_table import Attempt, Container, Row, Scenario
 # A user whom no machine has.
 UNUSED_ID = 1_999_999_999
 PROGRAMS = Path(escape_programs.__file__).read_text()
-SETTLE_SECONDS = 20
+SETTLE_SECONDS = 60  # on a slow and busy machine; all settle
 # As a line of a container's log, so that `kubectl logs` would show it.
 CANARY_FILE = "2026-01-01T00:00:00.000000000Z stdout F {}\n"
 

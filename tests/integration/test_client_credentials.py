@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import json
 import stat
+import subprocess
 import sys
 from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
@@ -183,6 +184,21 @@ async def test_a_plugin_ends_with_its_client_and_so_does_what_it_has_started(plu
     with pytest.raises(asyncio.CancelledError):
         await request
     await until(has_ended)
+
+
+async def test_a_plugin_that_is_cancelled_while_it_starts_leaves_no_process(plugin: Plugin, tmp_path: Path):
+    async def have_ended() -> bool:
+        return str(tmp_path) not in await asyncio.to_thread(subprocess.check_output, ["ps", "-eo", "args"], text=True)
+
+    for steps in range(8):
+        script = f"sh -c 'sleep 600; true' {tmp_path} & wait"
+        request = asyncio.create_task(PluginProcess(plugin.entry(script)).get())
+        for _ in range(steps):
+            await asyncio.sleep(0)
+        request.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await request
+    await until(have_ended)
 
 
 async def test_a_missing_plugin_shows_how_to_install_it():

@@ -172,6 +172,31 @@ async def test_a_running_pod_is_resized(world):
     await world.wait_for(lambda: world.runtime.sandbox_specs[-1].limits.memory == 96 << 20)
 
 
+async def test_of_two_pods_that_grow_one_gets_what_is_left(world):
+    await world.start_kubelet()
+    await world.until_event("node1", "NodeReady")
+    cpu = float((await world.admin.get(NODES, "node1")).status.allocatable["cpu"])
+    small, large = (f"{int(share * cpu * 1000)}m" for share in (0.3, 0.6))
+    names = ("first", "second")
+    for name in names:
+        await world.create(name, containers=[container(resources={"requests": {"cpu": small}})])
+        await world.until(name, lambda pod: pod.is_ready)
+    await world.stop_kubelet()
+    for name in names:
+        change = {"spec": {"containers": [{"name": "app", "resources": {"requests": {"cpu": large}}}]}}
+        await world.admin.patch(PODS, name, "default", change, "strategic", "resize")
+    await world.start_kubelet()
+
+    def reasons(pod):
+        return [c.reason for c in pod.status.conditions if c.type == "PodResizePending"]
+
+    def is_decided(pod):
+        return pod.status.container_statuses[0].allocated_resources["cpu"] == large or reasons(pod)
+
+    pods = [await world.until(name, is_decided) for name in names]
+    assert sorted(map(reasons, pods)) == [[], ["Deferred"]]
+
+
 def with_rule(action, code):
     codes = {"operator": "In", "values": [code]}
     return {"restartPolicy": "Never", "restartPolicyRules": [{"action": action, "exitCodes": codes}]}
@@ -831,9 +856,11 @@ async def test_an_active_deadline_ends_a_pod(world):
 
 
 async def read_log(world, query=""):
-    session = world.admin._transport._session
     url = f"{world.admin.config.server}/api/v1/namespaces/default/pods/web/log{query}"
-    async with session.get(url, headers={"Authorization": "Bearer admin"}) as response:
+    async with (
+        aiohttp.ClientSession(headers={"Authorization": "Bearer admin"}) as session,
+        session.get(url) as response,
+    ):
         return response.status, await response.text()
 
 
@@ -897,10 +924,12 @@ async def test_exec_without_a_websocket_is_refused_with_a_reason(world):
 
 @contextlib.asynccontextmanager
 async def exec_socket(world, query, protocol: str | None = "v5.channel.k8s.io", subresource="exec"):
-    session = world.admin._transport._session
     url = f"{world.admin.config.server}/api/v1/namespaces/default/pods/web/{subresource}?{query}"
     protocols = [protocol] if protocol else []
-    async with session.ws_connect(url, protocols=protocols, headers={"Authorization": "Bearer admin"}) as socket:
+    async with (
+        aiohttp.ClientSession(headers={"Authorization": "Bearer admin"}) as session,
+        session.ws_connect(url, protocols=protocols) as socket,
+    ):
         assert socket.protocol == protocol
         yield socket
 
@@ -1139,12 +1168,14 @@ async def test_pages_of_a_node_are_reached_through_the_api_server(world, tmp_pat
     await world.serve_kubelet(system_logs=logs)
     await world.create("web")
     await world.until("web", is_running)
-    session = world.admin._transport._session
     port = (await world.admin.get(NODES, "node1")).status.daemon_endpoints["kubeletEndpoint"]["Port"]
 
     async def page(path, name="node1"):
         url = f"{world.admin.config.server}/api/v1/nodes/{name}/proxy/{path}"
-        async with session.get(url, headers={"Authorization": "Bearer admin"}, allow_redirects=False) as response:
+        async with (
+            aiohttp.ClientSession(headers={"Authorization": "Bearer admin"}) as session,
+            session.get(url, allow_redirects=False) as response,
+        ):
             return response.status, response.headers, await response.text()
 
     for name in ("node1", f"node1:{port}", f"http:node1:{port}"):

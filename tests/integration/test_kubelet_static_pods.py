@@ -115,3 +115,24 @@ async def test_a_restarted_kubelet_resumes_its_static_pods(world, manifests):
     assert {one.pod_uid: one.id for one in await world.runtime.list_containers()}[uid] == containers[uid]
     after = await until(world, "web-node1", is_running)
     assert after.metadata.uid == before.metadata.uid
+
+
+async def test_static_pods_are_admitted_beside_the_pods_of_the_api_and_each_other(world, manifests):
+    def on_port(port):
+        return [{"name": "app", "image": "app:1", "ports": [{"containerPort": 80, "hostPort": port}]}]
+
+    def is_rejected(pod):
+        return pod.status.phase == "Failed" and pod.status.reason == "NodePorts"
+
+    await world.start_kubelet(static_pods=manifests)
+    await world.create("runs", containers=on_port(8080))
+    await world.until("runs", is_running)
+    write(manifests, "first", containers=on_port(8081))
+    await until(world, "first-node1", is_running)
+    write(manifests, "second", containers=on_port(8081))
+    await until(world, "second-node1", is_rejected)
+    await world.stop_kubelet()
+    write(manifests, "third", containers=on_port(8080))
+    await world.start_kubelet(static_pods=manifests)
+    await until(world, "third-node1", is_rejected)
+    assert is_running(await world.pod("runs"))

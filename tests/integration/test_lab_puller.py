@@ -45,6 +45,25 @@ connection, _ = listener.accept()
 connection.sendall(f"{puller['name']} {puller['root']} {sorted(os.listdir('/proc/self/fd'))}".encode())
 """
 
+CANNOT_FORK_ONCE = """
+import errno, os, sys
+from bridgehead.lab import puller
+
+fork = os.fork
+
+def fail():
+    os.fork = fork
+    raise BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN))
+
+def answer(puller, listener, lab, parent, *, has_shared):
+    connection, _ = listener.accept()
+    connection.sendall(b"served")
+    os._exit(0)
+
+os.fork, puller._serve = fail, answer
+puller.serve(sys.argv[1])
+"""
+
 
 def until(condition: Callable[[], bool]) -> None:
     deadline = time.monotonic() + 60
@@ -54,14 +73,14 @@ def until(condition: Callable[[], bool]) -> None:
 
 
 @contextlib.contextmanager
-def waiting(root: Path) -> Iterator[tuple[int, subprocess.Popen[bytes]]]:
+def waiting(root: Path, program: str = PROGRAM) -> Iterator[tuple[int, subprocess.Popen[bytes]]]:
     """Start the process beside a lab whose first process is `sleep`; yields its process id, and the lab."""
     files = LabFiles(root)
     files.log("puller").parent.mkdir()
     files.content.mkdir()
     with subprocess.Popen(["sleep", "600"]) as lab:
         try:
-            subprocess.run([sys.executable, "-c", FORK, str(root), str(lab.pid), PROGRAM], check=True, timeout=60)
+            subprocess.run([sys.executable, "-c", FORK, str(root), str(lab.pid), program], check=True, timeout=60)
             found: list[int] = []
             until(lambda: bool(found.extend(in_directory(files.content)) or found))
             [pid] = found
@@ -69,6 +88,18 @@ def waiting(root: Path) -> Iterator[tuple[int, subprocess.Popen[bytes]]]:
             yield pid, lab
         finally:
             lab.kill()
+
+
+def ask(root: Path) -> str:
+    """Connect to the puller; returns all that it sends."""
+    directory = os.open(root / "content", os.O_PATH)
+    try:
+        with socket.socket(socket.AF_UNIX) as client:
+            client.settimeout(60)
+            client.connect(f"/proc/self/fd/{directory}/{SOCKET}")
+            return client.makefile().read()
+    finally:
+        os.close(directory)
 
 
 def in_directory(directory: Path) -> Iterator[int]:
@@ -82,14 +113,15 @@ def test_a_small_program_waits_and_the_first_request_starts_the_puller(tmp_path:
     with waiting(tmp_path) as (pid, _):
         assert (tmp_path / "listens-before-collecting").read_text() == "True"
         assert "msgspec" not in Path(f"/proc/{pid}/maps").read_text()
-        directory = os.open(tmp_path / "content", os.O_PATH)
-        with socket.socket(socket.AF_UNIX) as client:
-            client.settimeout(60)
-            client.connect(f"/proc/self/fd/{directory}/{SOCKET}")
-            answer = client.makefile().read()
-        os.close(directory)
+        answer = ask(tmp_path)
         # The last two descriptors are those of the connection and of the list itself.
         assert answer == f"x {tmp_path} {[str(number) for number in range(7)]}"
+
+
+def test_a_puller_that_cannot_be_forked_is_tried_again(tmp_path: Path) -> None:
+    with waiting(tmp_path, CANNOT_FORK_ONCE):
+        assert ask(tmp_path) == "served"
+    assert "the puller cannot start, and is tried again: Resource" in LabFiles(tmp_path).log("puller").read_text()
 
 
 def test_the_program_that_waits_ends_with_the_lab(tmp_path: Path) -> None:

@@ -80,18 +80,7 @@ class PluginProcess:
         is_interactive = plugin.mode != NEVER and has_terminal
         if plugin.mode == ALWAYS and not has_terminal:
             raise ValueError("it needs a person (interactiveMode Always), and standard input is not a terminal")
-        # Not `create_subprocess_exec`: its `wait` never returns if output is left that nobody reads.
-        transport, run = await asyncio.get_running_loop().subprocess_exec(
-            _Run,
-            plugin.command,
-            *plugin.args,
-            stdin=None if is_interactive else DEVNULL,
-            stdout=PIPE,
-            stderr=None,
-            env=os.environ | plugin.variables(is_interactive=is_interactive),
-            # A process that reads from the terminal has to stay in the session of the terminal.
-            start_new_session=not is_interactive,
-        )
+        transport, run = await self._start(is_interactive=is_interactive)
         seconds = INTERACTIVE_SECONDS if is_interactive else RUN_SECONDS
         try:
             async with asyncio.timeout(seconds):
@@ -99,14 +88,36 @@ class PluginProcess:
         except TimeoutError:
             raise TimeoutError(f"it did not end within {seconds:.0f} s") from None
         finally:
-            if transport.get_returncode() is None:
-                _kill(transport.get_pid(), with_children=not is_interactive)
-                await run.exited.wait()
-            transport.close()  # also if a process that the plugin has started keeps the pipe open
+            await run.end(transport, with_children=not is_interactive)
         status = transport.get_returncode()
         if status != 0:
             raise ValueError(f"it failed with exit code {status}; its messages are in the error output of this process")
         return output
+
+    async def _start(self, *, is_interactive: bool) -> tuple[asyncio.SubprocessTransport, _Run]:
+        """Start the plugin. Raises OSError, ValueError."""
+        plugin = self._plugin
+        # Not `create_subprocess_exec`: its `wait` never returns if output is left that nobody reads.
+        starting = asyncio.ensure_future(
+            asyncio.get_running_loop().subprocess_exec(
+                _Run,
+                plugin.command,
+                *plugin.args,
+                stdin=None if is_interactive else DEVNULL,
+                stdout=PIPE,
+                stderr=None,
+                env=os.environ | plugin.variables(is_interactive=is_interactive),
+                # A process that reads from the terminal has to stay in the session of the terminal.
+                start_new_session=not is_interactive,
+            )
+        )
+        try:
+            return await asyncio.shield(starting)
+        except asyncio.CancelledError:  # asyncio would end the process without those that it has started
+            with contextlib.suppress(OSError, ValueError):
+                transport, run = await starting
+                await run.end(transport, with_children=not is_interactive)
+            raise
 
 
 class _Run(asyncio.SubprocessProtocol):
@@ -116,6 +127,13 @@ class _Run(asyncio.SubprocessProtocol):
         self.output: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
         self.exited = asyncio.Event()
         self._pieces = bytearray()
+
+    async def end(self, transport: asyncio.SubprocessTransport, *, with_children: bool) -> None:
+        """Kill the process if it runs. Close its pipe, also if a process that it has started keeps the pipe open."""
+        if transport.get_returncode() is None:
+            _kill(transport.get_pid(), with_children=with_children)
+            await self.exited.wait()
+        transport.close()
 
     def pipe_data_received(self, fd: int, data: bytes) -> None:
         if self.output.done():

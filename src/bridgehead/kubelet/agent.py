@@ -108,7 +108,8 @@ class Kubelet:
                 handlers=handlers,
                 allocatable=capacity,
                 has_app_armor=kernel_has_app_armor(),
-                pods=self.pods,
+                pods=lambda: [worker.pod for worker in self._workers.values()],
+                pods_listed=self._pods.wait_synced,
                 find_node=reporter.find_node,
                 preempt=self._preempt,
             )

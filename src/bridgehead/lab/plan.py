@@ -212,19 +212,22 @@ class LabFiles:
         return self.root / "roots" / node.name
 
 
+_ZYGOTE = 3  # a fixed number, so that the first process can parse the command line for its forks
+
+
 @dataclass(frozen=True)
 class PartPlan:
     """One process of the lab: `bridgehead *argv`, in the namespaces of `node` if it has one.
 
-    The process inherits `descriptors` beside its standard streams. `has_zygote`: a container runtime, for which the
-    lab's first process forks the zygote (--zygote-fd), while its memory is small.
+    The process inherits `descriptors` beside its standard streams. `zygote`: a container runtime, for which the lab's
+    first process forks the zygote, while its memory is small; the descriptor of the socket to it (--zygote-fd).
     """
 
     name: str
     argv: tuple[str, ...]
     node: NodePlan | None = None
     descriptors: tuple[int, ...] = ()
-    has_zygote: bool = False
+    zygote: int | None = None
 
 
 def plan_parts(config: LabConfig, files: LabFiles, *, listen_fd: int, lack_of_cgroup: str = "") -> list[PartPlan]:
@@ -303,9 +306,10 @@ def _runtime(files: LabFiles, node: NodePlan, lack_of_cgroup: str) -> PartPlan:
             f"--image-dir={files.images}",
             f"--content-dir={files.content}",
             *([f"--lack-of-cgroup={lack_of_cgroup}"] if lack_of_cgroup else []),
+            f"--zygote-fd={_ZYGOTE}",
         ),
         node,
-        has_zygote=True,
+        zygote=_ZYGOTE,
     )
 
 

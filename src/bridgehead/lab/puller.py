@@ -110,17 +110,30 @@ def serve(argument: str) -> NoReturn:
         select.select([listener.fileno(), lab], [], [])
         if _has_ended(lab):
             break
-        requests, reading = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        pid = os.fork()
-        if pid == 0:
-            requests.close()
-            _serve(puller, listener, lab, reading, has_shared=shared is not None)
-        reading.close()
-        status = user_process.serve(UserFiles(files.registries, shared), requests, pid)
-        requests.close()
+        try:
+            requests, pid = _fork_server(puller, listener, lab, has_shared=shared is not None)
+        except OSError as error:  # too many processes or open files; the request waits meanwhile
+            log.warning("the puller cannot start, and is tried again: %s", error.strerror)
+            _has_ended(lab, _PAUSE_SECONDS)
+            continue
+        with requests:
+            status = user_process.serve(UserFiles(files.registries, shared), requests, pid)
         if not _has_ended(lab, _PAUSE_SECONDS):
             log.warning("the puller ended with status %d; the next request starts it again", status)
     os._exit(0)
+
+
+def _fork_server(puller: Puller, listener: socket.socket, lab: int, *, has_shared: bool) -> tuple[socket.socket, int]:
+    """Fork the process that answers; returns the socket of its requests to this one, and its id. Raises OSError."""
+    requests, reading = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    with contextlib.ExitStack() as undo, reading:
+        undo.callback(requests.close)
+        pid = os.fork()
+        if pid == 0:
+            requests.close()
+            _serve(puller, listener, lab, reading, has_shared=has_shared)
+        undo.pop_all()
+    return requests, pid
 
 
 def _has_ended(lab: int, seconds: float = 0) -> bool:

@@ -160,10 +160,9 @@ class Supervisor:
             if node_init:
                 node_init.enter_root()
             _close_all_but(plan.descriptors)
-            argv = list(plan.argv)
-            if plan.has_zygote:
-                argv.append(f"--zygote-fd={fork_zygote(partial(run_job, self._run_part)).detach()}")
-            self._run_part(argv)
+            if plan.zygote is not None:
+                _move(fork_zygote(partial(run_job, self._run_part)).detach(), plan.zygote)
+            self._run_part(list(plan.argv))
             code = 0
         except SystemExit as end:
             code = end.code if isinstance(end.code, int) else 0 if end.code is None else 1
@@ -291,6 +290,13 @@ def _close_all_but(kept: Sequence[int]) -> None:
     for descriptor in (*sorted(kept), 1 << 16):
         os.closerange(first, descriptor)
         first = descriptor + 1
+
+
+def _move(descriptor: int, number: int) -> None:
+    """Give an open descriptor another number. Programs that the process executes do not inherit it."""
+    if descriptor != number:
+        os.dup2(descriptor, number, inheritable=False)
+        os.close(descriptor)
 
 
 def _redirect_output(path: Path) -> None:

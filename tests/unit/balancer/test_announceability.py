@@ -156,3 +156,15 @@ def test_changes_of_nodes_count_and_repetitions_do_not():
             assert world.reason() == "", "a new address has its own time"
 
     run_virtual(main())
+
+
+def test_services_are_checked_once_for_many_nodes():
+    async def main() -> None:
+        async with World(service(), endpoints(1, ready=True)) as world:
+            for name in ("node1", "node2", "node3"):
+                meta = ObjectMeta(name=name, resource_version="9", labels=EXCLUDED.metadata.labels)
+                world.api.changes["nodes"].put_nowait(Node(metadata=meta))
+            await asyncio.sleep(0.001)
+            assert world.requests == [(KEY, 0)]
+
+    run_virtual(main())

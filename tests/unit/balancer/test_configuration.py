@@ -298,6 +298,7 @@ INVALID = [
         "can not have both password and secret ref set in peer config",
     ),
     ([peer(password="a\nb")], "contains invalid characters"),
+    ([peer("a"), peer("b")], "parsing peer b is a duplicate: on some nodes peer a has its address 10.0.0.2, too"),
     ([peer(bfdProfile="none")], "peer router referencing non existing bfd profile none"),
     (
         [obj("BFDProfile", "f", detectMultiplier=1)],
@@ -380,8 +381,19 @@ def test_bfd_echo_is_valid_for_peers_without_ipv6_routes() -> None:
         obj("BGPAdvertisement", "four", ipAddressPools=["four"]),
         obj("BFDProfile", "echo", echoMode=True),
         peer(bfdProfile="echo"),
-        peer("plain"),
+        peer("plain", peerAddress="10.0.0.3"),
     )
+
+
+def test_one_address_is_a_peer_of_different_nodes_twice() -> None:
+    racks = [{"nodeSelectors": [{"matchLabels": {"rack": rack}}]} for rack in ("a", "b")]
+    assert len(configuration(peer("one", **racks[0]), peer("two", **racks[1]), nodes=NODES).peers) == 2
+    with pytest.raises(ConfigurationInvalid, match="parsing peer two is a duplicate"):
+        configuration(peer("one", **racks[0]), peer("two"), nodes=NODES)
+    zone = {"nodeSelectors": [{"matchLabels": {"zone": "x"}}]}
+    in_both = {"node1": NodeFacts({"rack": "a", "zone": "x"})}
+    with pytest.raises(ConfigurationInvalid, match="parsing peer two is a duplicate"):
+        configuration(peer("one", **racks[0]), peer("two", **zone), nodes=in_both)
 
 
 # --- Objects that do not count -----------------------------------------------------------------------------
@@ -537,6 +549,11 @@ def test_eips() -> None:
             'invalid holdTime "x"',
         ),
         ([peer("e"), obj("BgpPeer", "e")], "e", 'a peer named "e" exists already'),
+        (
+            [peer("a"), obj("BgpPeer", "e", conf={"localAs": 1, "peerAs": 2, "neighborAddress": "10.0.0.2"})],
+            "e",
+            "invalid bgppeer e: is a duplicate: on some nodes peer a has its address 10.0.0.2, too",
+        ),
     ],
 )
 def test_an_invalid_object_of_openelb_is_left_out_alone(objects: list[Any], name: str, text: str) -> None:

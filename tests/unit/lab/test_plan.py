@@ -64,7 +64,7 @@ def test_parts_have_command_lines():
 
 def test_runtimes_get_the_reason_for_a_missing_cgroup():
     runtimes = [
-        [part for part in plan_parts(CONFIG, LabFiles(Path("/state")), listen_fd=7, **more) if part.has_zygote]
+        [part for part in plan_parts(CONFIG, LabFiles(Path("/state")), listen_fd=7, **more) if part.zygote is not None]
         for more in ({}, {"lack_of_cgroup": "this user has none"})
     ]
     assert [[any("cgroup" in word for word in part.argv) for part in parts] for parts in runtimes] == [
@@ -72,6 +72,7 @@ def test_runtimes_get_the_reason_for_a_missing_cgroup():
         [True] * 2,
     ]
     assert "--lack-of-cgroup=this user has none" in runtimes[1][0].argv
+    assert all(f"--zygote-fd={part.zygote}" in part.argv for parts in runtimes for part in parts)
 
 
 def lines_of_manifests(*files: str) -> set[tuple[str, ...]]:

@@ -126,7 +126,8 @@ class BgpAnnouncer:
                             running[name] = (wanted, task)
                             continue
                         if task is not None:
-                            del self._sessions[name]
+                            session = self._sessions.pop(name)
+                            session.is_last = not _follows(present, wanted)
                             task.cancel()
                         if wanted is not None:
                             session = self._sessions[name] = self._make_session(*wanted)
@@ -252,7 +253,9 @@ class BgpAnnouncer:
                 if peer is None or session.settings is None or (is_established and look % _LOOKS_ESTABLISHED):
                     continue
                 with contextlib.suppress(NotConfigurable, OSError):  # the session goes on with what it has
-                    why = why_outdated(session.settings, await self._settings(peer), is_established=is_established)
+                    fresh = await self._settings(peer)  # meanwhile the session may have begun anew
+                    is_established = session.status == "established"
+                    why = why_outdated(session.settings, fresh, is_established=is_established)
                     if why:
                         session.restart(why)
 
@@ -303,6 +306,11 @@ def unsupported_options(peer: Peer, profile: BfdProfile | None) -> list[str]:
     if profile is not None and profile.echo_mode:
         found.append(f"echoMode of BFD profile {profile.name} is ignored: the session is in asynchronous mode")
     return found
+
+
+def _follows(old: tuple[Peer, BfdProfile | None] | None, new: tuple[Peer, BfdProfile | None] | None) -> bool:
+    """Whether a changed peer is still the same router."""
+    return old is not None and new is not None and old[0].address == new[0].address
 
 
 def _wanted_peers(view: ClusterView) -> dict[str, tuple[Peer, BfdProfile | None]]:

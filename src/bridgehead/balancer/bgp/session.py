@@ -58,6 +58,7 @@ class PeerSession:
 
     `plan` has its routes, `exabgp` holds it. `configure` returns the settings, or raises NotConfigurable or OSError: it
     looks up addresses and passwords anew each time. `on_change` is called with this session when its status changes.
+    `is_last`: this speaker goes on, but has no further session with the router.
     """
 
     def __init__(
@@ -72,6 +73,7 @@ class PeerSession:
     ) -> None:
         self.name = name
         self.status: Status = "waiting"
+        self.is_last = False
         self.was_connected = self.was_established = False  # once, by TCP and by BGP
         self.first_attempt_at: float | None = None  # CLOCK_MONOTONIC
         self.since = time.time()
@@ -132,7 +134,7 @@ class PeerSession:
     async def run(self) -> None:
         """Hold the session until cancelled. Then the peer has no route of this node any more.
 
-        With graceful restart, the peer keeps the routes for the next speaker.
+        With graceful restart, the peer keeps the routes for the next session, unless this one `is_last`.
         """
         backoff = Backoff(_FIRST_RETRY_SECONDS, _LONGEST_RETRY_SECONDS)
         while True:
@@ -241,7 +243,7 @@ class PeerSession:
         return f"the peer takes no {' and no '.join(f'IPv{version}' for version in lacking)} routes" if lacking else ""
 
     def _withdraw_all(self, settings: SessionSettings) -> None:
-        if self.status == "established" and not settings.graceful_restart:
+        if self.status == "established" and (self.is_last or not settings.graceful_restart):
             for prefix in list(self._sent):
                 self._announce(prefix, None)
 

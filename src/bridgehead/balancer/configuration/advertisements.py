@@ -11,7 +11,6 @@ from dataclasses import replace
 
 from bridgehead.objects.meta import LabelSelector
 from bridgehead.objects.metallb import BGPAdvertisement, L2Advertisement
-from bridgehead.objects.selectors import Selector
 
 from ..errors import ConfigurationInvalid
 from ..model import BgpAdvertisement, Layer2Advertisement, NodeSelection, Pool
@@ -19,7 +18,7 @@ from ..ranges import AddressRange, address_of
 from .communities import community_value
 from .inputs import NodeFacts, about
 from .pools import range_text
-from .selections import check_unique, compile_selectors, quote
+from .selections import check_unique, compile_selectors, quote, share_nodes
 
 
 class PoolSelection:
@@ -147,18 +146,9 @@ def _check_local_preference(new: BgpAdvertisement, pool: Pool, nodes: Mapping[st
             6 in versions and old.aggregation_length_v6 == new.aggregation_length_v6
         )
         are_peers_shared = not old.peers or not new.peers or set(old.peers) & set(new.peers)
-        if is_same_route and are_peers_shared and _share_nodes(old.nodes, new.nodes, nodes):
+        if is_same_route and are_peers_shared and share_nodes(old.nodes, new.nodes, nodes):
             raise ValueError(
                 f"invalid local preference {new.local_preference}: local preference {old.local_preference} was already"
                 " set for the same type of BGP update. Check existing BGP advertisements with common pools and"
                 " aggregation lengths"
             )
-
-
-def _share_nodes(one: NodeSelection, other: NodeSelection, nodes: Mapping[str, NodeFacts]) -> bool:
-    def selects_all(selectors: tuple[Selector, ...]) -> bool:
-        return not selectors
-
-    if selects_all(one.selectors) and selects_all(other.selectors):
-        return True
-    return any(one.matches(facts.labels) and other.matches(facts.labels) for facts in nodes.values())

@@ -49,7 +49,7 @@ def compile_configuration(objects: ConfigurationObjects) -> Compiled:
         territory = Territory()
         reserved = reserved_ranges(objects)
         profiles = compile_bfd_profiles(objects.bfd_profiles)
-        peers = compile_peers(objects.peers, profiles)
+        peers = compile_peers(objects.peers, profiles, objects.nodes)
         pools = _compile_pools(objects, territory)
         attach_layer2(pools, objects.layer2_advertisements)
         attach_bgp(pools, objects.bgp_advertisements, compile_aliases(objects.communities), objects.nodes)
@@ -59,7 +59,7 @@ def compile_configuration(objects: ConfigurationObjects) -> Compiled:
             raise ConfigurationInvalid(str(error), about(config_map)) from None  # an object of the ConfigMap
         raise
     rejections += _unknown_peers(objects, peers)
-    openelb = compile_openelb(objects, territory, reserved, {*pools, *peers})
+    openelb = compile_openelb(objects, territory, reserved, {*pools, *peers}, peers.values())
     rejections += openelb.rejections
     if openelb.peers:
         pools = {name: _only_peers(pool, tuple(peers)) for name, pool in pools.items()}

@@ -24,7 +24,7 @@ from ..model import (
 )
 from ..ranges import AddressRange, parse_address, parse_range
 from .inputs import ConfigurationObjects, Rejection, about
-from .peers import BGP_PORT
+from .peers import BGP_PORT, check_duplicate
 from .pools import Territory, check_reserved, is_fallback
 from .selections import compile_selectors, quote
 
@@ -57,10 +57,11 @@ def compile_openelb(
     territory: Territory,
     reserved: Iterable[tuple[AddressRange, str]],
     taken_names: Iterable[str],
+    peers: Iterable[Peer],
 ) -> Acceptance:
-    """Compile Eips, the oldest first, and peers. `taken_names`: names of MetalLB's pools and peers."""
+    """Compile Eips, the oldest first, and peers. `taken_names`: names of MetalLB's pools and `peers`."""
     accepted = Acceptance()
-    _compile_peers(objects, accepted, frozenset(taken_names))
+    _compile_peers(objects, accepted, frozenset(taken_names), tuple(peers))
     reserved = list(reserved)
     names = set(taken_names)
     has_default = False
@@ -136,7 +137,9 @@ def _selection(priority: int, namespaces: tuple[str, ...], labels: Mapping[str, 
     )
 
 
-def _compile_peers(objects: ConfigurationObjects, accepted: Acceptance, taken_names: frozenset[str]) -> None:
+def _compile_peers(
+    objects: ConfigurationObjects, accepted: Acceptance, taken_names: frozenset[str], others: tuple[Peer, ...]
+) -> None:
     configuration = next((conf for conf in objects.bgp_confs if conf.metadata.name == CONFIGURATION_NAME), None)
     for conf in objects.bgp_confs:
         if conf is not configuration:
@@ -146,7 +149,9 @@ def _compile_peers(objects: ConfigurationObjects, accepted: Acceptance, taken_na
         try:
             if name in taken_names:
                 raise ValueError(f"a peer named {quote(name)} exists already")
-            accepted.peers[name] = _compile_peer(obj, configuration)
+            peer = _compile_peer(obj, configuration)
+            check_duplicate(peer, (*others, *accepted.peers.values()), objects.nodes)
+            accepted.peers[name] = peer
         except ValueError as error:
             accepted.rejections.append(Rejection(about(obj), f"invalid bgppeer {name}: {error}"))
 

@@ -5,7 +5,7 @@ Pure: no I/O, no clock, no randomness. Source: MetalLB, internal/config.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Literal
 
 from bridgehead.objects.metallb import BFDProfile, BGPPeer, BGPPeerSpec
@@ -14,8 +14,8 @@ from bridgehead.objects.times import parse_duration
 from ..errors import ConfigurationInvalid
 from ..model import BfdProfile, NodeSelection, Peer, Pool
 from ..ranges import IpAddress, parse_address
-from .inputs import about
-from .selections import compile_selectors, quote
+from .inputs import NodeFacts, about
+from .selections import compile_selectors, quote, share_nodes
 
 BGP_PORT = 179
 _MINIMUM_HOLD_SECONDS = 3
@@ -49,12 +49,15 @@ def compile_bfd_profiles(profiles: Sequence[BFDProfile]) -> dict[str, BfdProfile
     return compiled
 
 
-def compile_peers(peers: Sequence[BGPPeer], profiles: Mapping[str, BfdProfile]) -> dict[str, Peer]:
+def compile_peers(
+    peers: Sequence[BGPPeer], profiles: Mapping[str, BfdProfile], nodes: Mapping[str, NodeFacts]
+) -> dict[str, Peer]:
     """Return the peers by name. Raises ConfigurationInvalid."""
-    compiled = {}
+    compiled: dict[str, Peer] = {}
     for obj in peers:
         try:
             peer = _compile_peer(obj)
+            check_duplicate(peer, compiled.values(), nodes)
         except ValueError as error:
             raise ConfigurationInvalid(f"parsing peer {obj.metadata.name} {error}", about(obj)) from None
         if peer.bfd_profile and peer.bfd_profile not in profiles:
@@ -63,6 +66,16 @@ def compile_peers(peers: Sequence[BGPPeer], profiles: Mapping[str, BfdProfile]) 
             )
         compiled[peer.name] = peer
     return compiled
+
+
+def check_duplicate(peer: Peer, others: Iterable[Peer], nodes: Mapping[str, NodeFacts]) -> None:
+    """Refuse a second session of a node with one address, as MetalLB does with FRR. Raises ValueError.
+
+    A router has one session with each address of its configuration, and BFD one for each pair of addresses.
+    """
+    for other in others:
+        if other.address == peer.address and share_nodes(other.nodes, peer.nodes, nodes):
+            raise ValueError(f"is a duplicate: on some nodes peer {other.name} has its address {peer.address}, too")
 
 
 def _compile_peer(obj: BGPPeer) -> Peer:

@@ -5,10 +5,13 @@ Pure: no I/O, no clock, no randomness. Source: MetalLB, internal/config.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from bridgehead.objects.meta import LabelSelector
 from bridgehead.objects.selectors import Selector, compile_selector
+
+from ..model import NodeSelection
+from .inputs import NodeFacts
 
 
 def quote(text: object) -> str:
@@ -35,6 +38,13 @@ def compile_selectors(selectors: Sequence[LabelSelector], what: str) -> tuple[Se
             raise ValueError(f"duplicate definition of {what} {quote(_text(selector))}")
         compiled.append(found)
     return tuple(compiled)
+
+
+def share_nodes(one: NodeSelection, other: NodeSelection, nodes: Mapping[str, NodeFacts]) -> bool:
+    """Whether both select a node, of those that exist; they do without any if neither has a selector."""
+    if not one.selectors and not other.selectors:
+        return True
+    return any(one.matches(facts.labels) and other.matches(facts.labels) for facts in nodes.values())
 
 
 def _check(selector: LabelSelector) -> None:

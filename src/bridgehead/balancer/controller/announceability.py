@@ -7,7 +7,7 @@ The reasons are those of the Service's condition and Event. A reason counts only
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Final
 
 from bridgehead.client import Informer
@@ -28,6 +28,7 @@ from .unannounced import why_unannounced
 
 PATIENCE_SECONDS: Final = 5.0
 _BY_SERVICE: Final = "service"
+_CHECKS_AT_ONCE: Final = 50  # Services, after nodes changed; then other tasks have their turn
 
 
 class Announceability:
@@ -56,13 +57,16 @@ class Announceability:
         self._lb_class = lb_class
         self._ignore_exclude = ignore_exclude
         self._view = ClusterView("")
+        self._has_new_nodes = asyncio.Event()
         self._found: dict[ObjectKey, tuple[float, Pending]] = {}  # since when, by the event loop's clock, and why
 
     async def run(self) -> None:
         """Follow endpoints and nodes until cancelled."""
         self._nodes.on_change(self._node_changed)
         self._slices.on_change(self._slice_changed)
-        await self._slices.run()
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._slices.run(), name="informer endpointslices")
+            tasks.create_task(self._follow_nodes(), name="nodes")
 
     async def wait_synced(self) -> None:
         """Wait until `judge` knows endpoints and nodes."""
@@ -105,7 +109,7 @@ class Announceability:
         for key in {one.service_key for one in (old, new) if one is not None and one.service_key is not None}:
             service = self._services.get(key)
             if service is not None:
-                self._check_again([service])
+                self._check_again(service)
 
     def _node_changed(self, old: Node | None, new: Node | None) -> None:
         before, after = self._node_view(old), self._node_view(new)
@@ -117,15 +121,24 @@ class Announceability:
         if after is not None:
             nodes[after.name] = after
         self._view = ClusterView("", self._view.configuration, nodes)
-        self._check_again(self._services.items())
+        self._has_new_nodes.set()
+
+    async def _follow_nodes(self) -> None:
+        """Check all Services after changes of nodes: once for all nodes of a list, of which there may be thousands."""
+        while True:
+            await self._has_new_nodes.wait()
+            self._has_new_nodes.clear()
+            for number, service in enumerate(list(self._services.items())):
+                if number % _CHECKS_AT_ONCE == 0:
+                    await asyncio.sleep(0)
+                self._check_again(service)
 
     def _node_view(self, node: Node | None) -> NodeView | None:
         return None if node is None else node_view(node, ignore_exclude=self._ignore_exclude)
 
-    def _check_again(self, services: Iterable[Service]) -> None:
-        """Request a new judgment of the Services for which it would differ now."""
-        for service in services:
-            if service.spec.type == "LoadBalancer":
-                _, last = self._found.get(service.key, (0.0, None))
-                if self._why(service) != last:
-                    self._request(service.key, 0)
+    def _check_again(self, service: Service) -> None:
+        """Request a new judgment of a Service for which it would differ now."""
+        if service.spec.type == "LoadBalancer":
+            _, last = self._found.get(service.key, (0.0, None))
+            if self._why(service) != last:
+                self._request(service.key, 0)

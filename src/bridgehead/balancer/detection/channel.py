@@ -1,6 +1,9 @@
 """Messages between a speaker and its detector: JSON objects, and beats without content, over a pair of sockets.
 
 Each side sends a beat in each `BEAT_SECONDS`, so that the other side notices when it does not run.
+
+A packet is a beat, or a part of a message: the kernel bounds a packet by the socket's buffer (net.core.wmem_max), which
+a message with the addresses of some thousand nodes may exceed.
 """
 
 from __future__ import annotations
@@ -8,15 +11,17 @@ from __future__ import annotations
 import contextlib
 import json
 import socket
+from collections import deque
 from collections.abc import Iterator
 
 from .engine import Message
 
 BEAT_SECONDS = 0.05
 _BEAT = b"."
-_BUFFER_BYTES = 1 << 20  # a message with the addresses of some thousand nodes
-_RECEIVE_BYTES = 1 << 20
-_MESSAGES_AT_ONCE = 100
+_MORE, _LAST = b"+", b"="  # the first byte of a part that others follow, and of a message's last part
+_BUFFER_BYTES = 1 << 20
+_PART_BYTES = 1 << 16
+_PACKETS_AT_ONCE = 100
 
 
 def open_channel() -> tuple[Channel, Channel]:
@@ -30,6 +35,8 @@ class Channel:
 
     def __init__(self, sock: socket.socket) -> None:
         self._socket = sock
+        self._unsent: deque[bytes] = deque()  # parts of the last message
+        self._received = bytearray()  # parts of a message whose last one is missing
         sock.setblocking(False)
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _BUFFER_BYTES)
 
@@ -40,30 +47,47 @@ class Channel:
         self._socket.close()
 
     def beat(self) -> None:
-        """Send a beat. An end that is closed or does not read is ignored."""
+        """Send the rest of the last message, and a beat. An end that is closed or does not read is ignored."""
         with contextlib.suppress(OSError):
+            self._flush()
             self._socket.send(_BEAT)
 
     def send(self, message: Message) -> bool:
-        """Send a message. Return False if the other end is closed, or has not read for long."""
+        """Send a message; what the other end has no room for follows with the next beats.
+
+        Return False, and send nothing, as long as there is no room for the rest of the message before.
+        """
         try:
-            self._socket.send(json.dumps(message, separators=(",", ":")).encode())
+            self._flush()
         except OSError:
             return False
+        data = json.dumps(message, separators=(",", ":")).encode()
+        *others, last = (data[start : start + _PART_BYTES] for start in range(0, len(data), _PART_BYTES))
+        self._unsent += [_MORE + part for part in others] + [_LAST + last]
+        with contextlib.suppress(OSError):
+            self._flush()
         return True
+
+    def _flush(self) -> None:
+        while self._unsent:
+            self._socket.send(self._unsent[0])
+            self._unsent.popleft()
 
     def receive(self) -> Iterator[Message | None]:
         """Yield what has arrived, None for a beat. Raises EOFError when the other side has ended."""
-        for _ in range(_MESSAGES_AT_ONCE):
+        for _ in range(_PACKETS_AT_ONCE):
             try:
-                data = self._socket.recv(_RECEIVE_BYTES)
+                packet = self._socket.recv(_PART_BYTES + 1)
             except BlockingIOError:
                 return
             except OSError:
-                data = b""
-            if not data:
+                packet = b""
+            if not packet:
                 raise EOFError
-            if data == _BEAT:
+            if packet == _BEAT:
                 yield None
-            else:
-                yield json.loads(data)
+                continue
+            self._received += packet[1:]
+            if packet.startswith(_LAST):
+                message, self._received = self._received, bytearray()
+                yield json.loads(message)

@@ -26,7 +26,8 @@ class NodeContext:
     """`allocatable` is the node's, by resource name; `has_app_armor`: the kernel enforces AppArmor. Without a `puller`
     the node pulls nothing.
 
-    `pods` returns all pods of the node; `admitted` has the uids of those that the node has taken and not yet released.
+    `pods` returns all pods of the node, each with the resources that the node has given it, `pods_listed` when those of
+    the API server are among them. `admitted` has the uids of those that the node has taken and not yet released.
     `find_node` returns the Node as last observed, `preempt` ends the pod with this uid and returns when it has ended.
     """
 
@@ -43,6 +44,7 @@ class NodeContext:
     allocatable: Mapping[str, str | int | float]
     has_app_armor: bool
     pods: Callable[[], Iterable[Pod]]
+    pods_listed: Callable[[], Awaitable[None]]
     find_node: Callable[[], Node | None]
     preempt: Callable[[str], Awaitable[None]]
     admitted: set[str] = field(default_factory=set)

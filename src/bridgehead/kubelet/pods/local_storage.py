@@ -38,7 +38,7 @@ def is_limited(pod: Pod) -> bool:
     """
     if is_critical(pod):
         return False
-    return any(_is_sized(volume) for volume in pod.spec.volumes) or pod_limits(pod.spec)[_RESOURCE] > 0
+    return any(_is_sized(volume) for volume in pod.spec.volumes) or _pod_limit(pod) is not None
 
 
 def sized_volumes(pod: Pod) -> list[str]:
@@ -54,8 +54,8 @@ def describe_excess(pod: Pod, use: StorageUse) -> str:
             if use.volumes.get(volume.name, 0) > whole_value(limit):
                 text = canonical_quantity(str(limit))
                 return f'Usage of EmptyDir volume "{volume.name}" exceeds the limit "{text}". '
-    allowed = pod_limits(pod.spec)[_RESOURCE]
-    if 0 < allowed < sum(use.containers.values()) + sum(use.volumes.values()):
+    allowed = _pod_limit(pod)
+    if allowed is not None and allowed < sum(use.containers.values()) + sum(use.volumes.values()):
         text = format_quantity(Decimal(allowed), is_binary=_is_binary(pod))
         return f"Pod ephemeral local storage usage exceeds the total limit of containers {text}. "
     for container in pod.spec.containers:
@@ -66,12 +66,24 @@ def describe_excess(pod: Pod, use: StorageUse) -> str:
     return ""
 
 
+def _declared_limits(pod: Pod) -> list[str | int | float]:
+    containers = (*pod.spec.containers, *pod.spec.init_containers)
+    return [one.resources.limits[_RESOURCE] for one in containers if _RESOURCE in one.resources.limits]
+
+
+def _pod_limit(pod: Pod) -> int | None:
+    """The limit of the pod as a whole in bytes, None without any.
+
+    As in Kubernetes, 0 is a limit of the pod, though none of a container or an emptyDir.
+    """
+    return pod_limits(pod.spec)[_RESOURCE] if _declared_limits(pod) else None
+
+
 def _is_binary(pod: Pod) -> bool:
     """Whether the sum of the limits has a binary suffix: as in Kubernetes, the first summand decides."""
-    limits = (one.resources.limits.get(_RESOURCE) for one in (*pod.spec.containers, *pod.spec.init_containers))
-    return str(next(filter(None, limits), "")).endswith("i")
+    return str(next(filter(whole_value, _declared_limits(pod)), "")).endswith("i")
 
 
 def _is_sized(volume: Volume) -> bool:
     empty_dir = volume.empty_dir
-    return empty_dir is not None and empty_dir.medium != "Memory" and bool(empty_dir.size_limit)
+    return empty_dir is not None and empty_dir.medium != "Memory" and whole_value(empty_dir.size_limit or 0) > 0

@@ -37,9 +37,10 @@ class PodAdmission:
         node, pod = self._context.node, self._context.pod
         if refusal := admission_refusal(pod, has_app_armor=node.has_app_armor):
             return refusal
+        await node.pods_listed()  # a static pod starts earlier
         fit = await self._find_fitting_node()
         # Nothing is waited for from here on: two pods must not be given the same room.
-        others = self._running_others()
+        others = self.running_others()
         mismatch = (
             (affinity_refusal(pod, fit) if fit is not None else None)
             or ports_refusal(pod, others)
@@ -63,16 +64,17 @@ class PodAdmission:
         """Give back the pod's place: its resources are released."""
         self._context.node.admitted.discard(self._context.pod.metadata.uid)
 
-    def _runs_already(self) -> bool:
-        return self._context.pod.status.phase not in ("", "Pending") or self._context.sandbox is not None
-
-    def _running_others(self) -> list[Pod]:
+    def running_others(self) -> list[Pod]:
+        """Return the other pods whose requests and ports count."""
         node, uid = self._context.node, self._context.pod.metadata.uid
         return [
             pod
             for pod in node.pods()
             if pod.metadata.uid != uid and pod.metadata.uid in node.admitted and not pod.is_finished
         ]
+
+    def _runs_already(self) -> bool:
+        return self._context.pod.status.phase not in ("", "Pending") or self._context.sandbox is not None
 
     async def _find_fitting_node(self) -> Node | None:
         """Return the Node as last observed, None before the registration.

@@ -74,7 +74,7 @@ class PodWorker:
 
     @property
     def pod(self) -> Pod:
-        """The pod as the API server had it last."""
+        """The pod as the API server had it last, with the resources that the node has given it."""
         return self._context.pod
 
     @property
@@ -216,7 +216,7 @@ class PodWorker:
             try:
                 await self._volumes.refresh()
                 await self._driver.stop_changed()
-                await self._resize.sync(self._other_pods(), self._driver.stop)
+                await self._resize.sync(self._admission.running_others(), self._driver.stop)
                 actions = self._compute_actions(now)
                 if actions.finished:
                     self._advance(WorkerEvent.CONTAINERS_FINISHED)
@@ -232,9 +232,6 @@ class PodWorker:
             self._reporter.publish(self._sync_status)
             if not has_acted:
                 await self._wait(actions)
-
-    def _other_pods(self) -> list[Pod]:
-        return [pod for pod in self._node.pods() if pod.metadata.uid != self.pod.metadata.uid]
 
     def _compute_actions(self, now: float) -> PodActions:
         return compute_pod_actions(

@@ -6,19 +6,19 @@ Source: kubelet's `allocation.Manager` (`canResizePod`), `computePodResizeAction
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 
 import msgspec
 
 from bridgehead.kubelet.runtimes.runtime import Limits
 from bridgehead.objects.core import Container, Pod, ResourceRequirements
-from bridgehead.objects.quantities import milli_value, whole_value
+from bridgehead.objects.pod_resources import Quantities, amount, pod_requests
 
 INFEASIBLE, DEFERRED = "Infeasible", "Deferred"
 
 # Resources by the container's name.
 Resources = Mapping[str, ResourceRequirements]
-Quantities = Mapping[str, str | int | float]
 
 
 def spec_resources(pod: Pod) -> dict[str, ResourceRequirements]:
@@ -45,33 +45,21 @@ def with_resources(pod: Pod, resources: Resources) -> Pod:
 
 
 def resize_refusal(pod: Pod, others: Iterable[Pod], allocatable: Quantities) -> tuple[str, str] | None:
-    """Return reason and message if the node cannot give what a pod wants beside the `others`; None if it can."""
-    capacity = {"cpu": milli_value(allocatable.get("cpu", 0)), "memory": whole_value(allocatable.get("memory", 0))}
-    wanted = pod_requests(pod)
+    """Return reason and message if the node cannot give what a pod wants beside the running `others`, else None."""
+    capacity = {name: amount(name, allocatable.get(name, 0)) for name in ("cpu", "memory")}
+    wanted = pod_requests(pod.spec)
     for name in ("memory", "cpu"):
         if wanted[name] > capacity[name]:
             what = f"{name}, requested: {wanted[name]}, capacity: {capacity[name]}"
             return INFEASIBLE, f"Node didn't have enough capacity: {what}"
-    used = {"cpu": 0, "memory": 0}
+    used: Counter[str] = Counter()
     for other in others:
-        if not other.is_finished:
-            requests = pod_requests(other)
-            used = {name: amount + requests[name] for name, amount in used.items()}
-    for name, amount in used.items():
-        if wanted[name] + amount > capacity[name]:
-            what = f"{name}, requested: {wanted[name]}, used: {amount}, capacity: {capacity[name]}"
+        used.update(pod_requests(other.spec))
+    for name in ("cpu", "memory"):
+        if wanted[name] + used[name] > capacity[name]:
+            what = f"{name}, requested: {wanted[name]}, used: {used[name]}, capacity: {capacity[name]}"
             return DEFERRED, f"Node didn't have enough resource: {what}"
     return None
-
-
-def pod_requests(pod: Pod) -> dict[str, int]:
-    """Return the requests of the containers that run together: CPU in thousandths, memory in bytes."""
-    running = [*pod.spec.containers, *(one for one in pod.spec.init_containers if one.is_sidecar)]
-    requests = [one.resources.requests for one in running]
-    return {
-        "cpu": sum(milli_value(one.get("cpu", 0)) for one in requests),
-        "memory": sum(whole_value(one.get("memory", 0)) for one in requests),
-    }
 
 
 def widest(one: Limits, other: Limits) -> Limits:

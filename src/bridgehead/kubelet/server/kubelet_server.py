@@ -12,7 +12,7 @@ import functools
 import socket
 import ssl
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import msgspec
@@ -37,6 +37,8 @@ _MAX_MESSAGE_BYTES = 4 * 1024 * 1024
 # The text is containerd's.
 _ATTACHED_TOO_LATE = "Internal error occurred: error attaching to container: container is in CONTAINER_EXITED state"
 
+_BACKLOG = 128
+
 
 class KubeletServer:
     """Serves the pods of `kubelet`."""
@@ -45,14 +47,32 @@ class KubeletServer:
         self._kubelet = kubelet
 
     async def run(self, host: str, port: int, context: ssl.SSLContext | None) -> None:
-        """Serve until cancelled. Raises OSError when the port is taken."""
-        async with self.serve(host, port, context):
-            await asyncio.Event().wait()
+        """Serve until cancelled. Without `context`, serve plain HTTP without authorization.
 
-    @contextlib.asynccontextmanager
-    async def serve(self, host: str, port: int, context: ssl.SSLContext | None) -> AsyncIterator[int]:
-        """Serve within the context; yields the port. Without `context`, serve plain HTTP without authorization."""
-        application = web.Application(middlewares=[authorize] if context is not None else [])
+        Raises OSError when the port is taken. The server is made when the first client connects: many kubelets of a lab
+        never have one, and the server would copy 1 MiB of the memory that they share.
+        """
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        with socket.create_server((host, port), family=family, backlog=_BACKLOG) as listener:
+            listener.setblocking(False)
+            await _until_readable(listener)
+            runner = web.AppRunner(
+                self._application(is_open=context is None),
+                access_log=None,
+                handle_signals=False,
+                shutdown_timeout=1.0,
+                handler_cancellation=True,
+            )
+            await runner.setup()
+            try:
+                await web.SockSite(runner, listener, ssl_context=context).start()
+                await asyncio.Event().wait()
+            finally:
+                await runner.cleanup()
+
+    def _application(self, *, is_open: bool) -> web.Application:
+        """Return the routes. `is_open`: everybody may use them."""
+        application = web.Application(middlewares=[] if is_open else [authorize])
         for path in ("/healthz", "/healthz/ping", "/healthz/syncloop"):
             application.router.add_get(path, _healthz)
         for path in ("/pods", "/pods/"):
@@ -67,16 +87,7 @@ class KubeletServer:
         application.router.add_get("/exec/{namespace}/{pod}/{container}", self._exec)
         application.router.add_get("/attach/{namespace}/{pod}/{container}", self._attach)
         application.router.add_get("/portForward/{namespace}/{pod}", self._port_forward)
-        runner = web.AppRunner(
-            application, access_log=None, handle_signals=False, shutdown_timeout=1.0, handler_cancellation=True
-        )
-        await runner.setup()
-        try:
-            site = web.TCPSite(runner, host, port, ssl_context=context)
-            await site.start()
-            yield runner.addresses[0][1]
-        finally:
-            await runner.cleanup()
+        return application
 
     async def _pods(self, _: web.Request) -> web.Response:
         return _json(pages.pod_list(self._kubelet.pods()))
@@ -288,3 +299,14 @@ def _json(body: Any) -> web.Response:
 
 async def _healthz(_: web.Request) -> web.Response:
     return web.Response(text="ok")
+
+
+async def _until_readable(listener: socket.socket) -> None:
+    """Wait for the first connection, which stays in the listener's queue."""
+    loop = asyncio.get_running_loop()
+    readable = asyncio.Event()
+    loop.add_reader(listener, readable.set)
+    try:
+        await readable.wait()
+    finally:
+        loop.remove_reader(listener)

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 import ipaddress
 
 import pytest
 
 from bridgehead.balancer.bgp.announcer import why_outdated
-from bridgehead.balancer.bgp.exabgp_process import ExaBgp
-from bridgehead.balancer.bgp.routes import RoutePlan
+from bridgehead.balancer.bgp.exabgp_messages import Answer, Request
+from bridgehead.balancer.bgp.exabgp_process import Channel, ExaBgp
+from bridgehead.balancer.bgp.routes import Prefix, Route, RoutePlan
 from bridgehead.balancer.bgp.session import NotConfigurable, PeerSession, SessionSettings, is_awaited
+from tests.unit.virtual_time import run_virtual
 
 
 async def configure() -> SessionSettings:
@@ -75,3 +78,55 @@ def test_an_established_session_ends_when_its_address_has_gone():
     fresh = SessionSettings(loopback, loopback, 179, 1, 2, "1.1.1.1", next_hops={4: "127.0.0.1"})
     old = fresh._replace(local_address=ipaddress.ip_address("192.0.2.1"))
     assert why_outdated(old, fresh, is_established=True) == "the addresses of this node have changed"
+
+
+class _Exabgp:
+    """An ExaBGP process that does nothing. `requests`: what it got, in order."""
+
+    last_line = ""
+
+    def __init__(self) -> None:
+        self.requests: list[Request] = []
+        self.channel = Channel("router", self)  # type: ignore[arg-type]
+
+    async def open(self, request: Request) -> Channel:
+        return self.channel
+
+    def send(self, request: Request) -> None:
+        self.requests.append(request)
+        if request.kind == "close":
+            self.channel.put(Answer("closed", request.peer))
+
+    async def forget(self, peer: str) -> None:
+        pass
+
+
+class _Plan(RoutePlan):
+    def routes(self, peer: str) -> dict[Prefix, Route]:
+        prefix = ipaddress.IPv4Network("10.9.0.1/32")
+        return {prefix: Route(prefix)}
+
+
+@pytest.mark.parametrize(
+    ("graceful_restart", "is_last", "withdrawn"), [(False, False, 1), (True, False, 0), (True, True, 1)]
+)
+def test_routes_are_withdrawn_unless_another_session_follows(graceful_restart, is_last, withdrawn):
+    async def settings() -> SessionSettings:
+        loopback = ipaddress.ip_address("127.0.0.1")
+        found = SessionSettings(loopback, loopback, 179, 1, 2, "1.1.1.1", next_hops={4: "127.0.0.1"})
+        return found._replace(graceful_restart=graceful_restart)
+
+    async def main() -> None:
+        exabgp = _Exabgp()
+        session = PeerSession("router", _Plan(), settings, lambda session: None, exabgp)  # type: ignore[arg-type]
+        task = asyncio.create_task(session.run())
+        exabgp.channel.put(Answer("up", "router", 1, versions=(4,)))
+        await asyncio.sleep(0.1)
+        assert session.status == "established"
+        exabgp.requests.clear()
+        session.is_last = is_last
+        task.cancel()
+        await asyncio.wait([task])
+        assert [request.kind for request in exabgp.requests] == ["route"] * withdrawn + ["close"]
+
+    run_virtual(main())

@@ -63,6 +63,16 @@ def limited(*limits: str, **spec: object) -> object:
         ),
         (("1000k", "2M"), {}, {"c0": MIB}, 'Container c0 exceeded its local ephemeral storage limit "1M". '),
         (("", ""), {"v": 1}, {"c0": 90 * MIB}, ""),
+        # 0 is a limit of the pod, and none of a container.
+        (("0",), {}, {"c0": 1}, "Pod ephemeral local storage usage exceeds the total limit of containers 0. "),
+        (("0",), {}, {"c0": 0}, ""),
+        (("0", "1Mi"), {}, {"c0": MIB}, ""),
+        (
+            ("0", "1Mi"),
+            {},
+            {"c0": MIB + 1},
+            "Pod ephemeral local storage usage exceeds the total limit of containers 1Mi. ",
+        ),
     ],
 )
 def test_why_a_pod_is_evicted(
@@ -89,6 +99,13 @@ def test_pods_without_limits_are_not_measured() -> None:
     assert not is_limited(limited("", volumes=[{"name": "e", "emptyDir": {}}]))
     assert not is_limited(limited("", volumes=[{"name": "e", "emptyDir": {"medium": "Memory", "sizeLimit": "1Mi"}}]))
     assert sized_volumes(limited("")) == ["v"]
+
+
+def test_an_empty_dir_of_size_zero_has_no_limit() -> None:
+    volumes = [{"name": "v", "emptyDir": {"sizeLimit": "0"}}]
+    assert not is_limited(limited("", volumes=volumes))
+    assert describe_excess(limited("", volumes=volumes), StorageUse(volumes={"v": 1})) == ""
+    assert is_limited(limited("0", volumes=volumes))
 
 
 def test_static_and_critical_pods_are_not_measured() -> None:

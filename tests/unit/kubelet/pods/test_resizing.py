@@ -30,11 +30,19 @@ def amounts(cpu: str, memory: str = "100Mi", limit: str = "") -> ResourceRequire
     return ResourceRequirements(requests={"cpu": cpu, "memory": memory}, limits={"cpu": limit} if limit else {})
 
 
-def pod(cpu: str, memory: str = "100Mi", *, phase: str = "Running", status: tuple[ContainerStatus, ...] = ()) -> Pod:
-    setup = Container(name="setup", resources=amounts("9"))
+def pod(
+    cpu: str,
+    memory: str = "100Mi",
+    *,
+    phase: str = "Running",
+    status: tuple[ContainerStatus, ...] = (),
+    setup_cpu: str = "1",
+    overhead: str = "0",
+) -> Pod:
+    setup = Container(name="setup", resources=amounts(setup_cpu))
     sidecar = Container(name="mesh", restart_policy="Always", resources=amounts("1"))
     main = Container(name="app", resources=amounts(cpu, memory))
-    spec = PodSpec(containers=(main,), init_containers=(setup, sidecar))
+    spec = PodSpec(containers=(main,), init_containers=(setup, sidecar), overhead={"cpu": overhead})
     return Pod(spec=spec, status=PodStatus(phase=phase, container_statuses=status))
 
 
@@ -58,7 +66,22 @@ def pod(cpu: str, memory: str = "100Mi", *, phase: str = "Running", status: tupl
             [pod("1")],
             ("Deferred", "Node didn't have enough resource: cpu, requested: 3000, used: 2000, capacity: 4000"),
         ),
-        (pod("2"), [pod("1", phase="Succeeded")], None),
+        # Requests of init containers, which have ended, and of the RuntimeClass count as for the scheduler.
+        (
+            pod("1", setup_cpu="3"),
+            [pod("1")],
+            ("Deferred", "Node didn't have enough resource: cpu, requested: 3000, used: 2000, capacity: 4000"),
+        ),
+        (
+            pod("1", setup_cpu="5"),
+            [],
+            ("Infeasible", "Node didn't have enough capacity: cpu, requested: 5000, capacity: 4000"),
+        ),
+        (
+            pod("2"),
+            [pod("0", overhead="500m")],
+            ("Deferred", "Node didn't have enough resource: cpu, requested: 3000, used: 1500, capacity: 4000"),
+        ),
     ],
 )
 def test_what_a_node_can_give(wanted, others, refusal) -> None:
