@@ -13,7 +13,7 @@ import signal
 import ssl
 import sys
 import time
-from asyncio.subprocess import DEVNULL, PIPE, Process
+from asyncio.subprocess import DEVNULL, PIPE
 
 from bridgehead.tls_certificates import load_certificate
 
@@ -80,39 +80,74 @@ class PluginProcess:
         is_interactive = plugin.mode != NEVER and has_terminal
         if plugin.mode == ALWAYS and not has_terminal:
             raise ValueError("it needs a person (interactiveMode Always), and standard input is not a terminal")
-        starting = asyncio.create_task(
-            asyncio.create_subprocess_exec(
+        transport, run = await self._start(is_interactive=is_interactive)
+        seconds = INTERACTIVE_SECONDS if is_interactive else RUN_SECONDS
+        try:
+            async with asyncio.timeout(seconds):
+                output = await run.output
+        except TimeoutError:
+            raise TimeoutError(f"it did not end within {seconds:.0f} s") from None
+        finally:
+            await run.end(transport, with_children=not is_interactive)
+        status = transport.get_returncode()
+        if status != 0:
+            raise ValueError(f"it failed with exit code {status}; its messages are in the error output of this process")
+        return output
+
+    async def _start(self, *, is_interactive: bool) -> tuple[asyncio.SubprocessTransport, _Run]:
+        """Start the plugin. Raises OSError, ValueError."""
+        plugin = self._plugin
+        # Not `create_subprocess_exec`: its `wait` never returns if output is left that nobody reads.
+        starting = asyncio.ensure_future(
+            asyncio.get_running_loop().subprocess_exec(
+                _Run,
                 plugin.command,
                 *plugin.args,
                 stdin=None if is_interactive else DEVNULL,
                 stdout=PIPE,
+                stderr=None,
                 env=os.environ | plugin.variables(is_interactive=is_interactive),
                 # A process that reads from the terminal has to stay in the session of the terminal.
                 start_new_session=not is_interactive,
             )
         )
         try:
-            process = await asyncio.shield(starting)
+            return await asyncio.shield(starting)
         except asyncio.CancelledError:  # asyncio would end the process without those that it has started
-            with contextlib.suppress(OSError):
-                process = await starting
-                _kill(process, with_children=not is_interactive)
-                await process.wait()
+            with contextlib.suppress(OSError, ValueError):
+                transport, run = await starting
+                await run.end(transport, with_children=not is_interactive)
             raise
-        seconds = INTERACTIVE_SECONDS if is_interactive else RUN_SECONDS
-        try:
-            async with asyncio.timeout(seconds):
-                output = await _read(process)
-                status = await process.wait()
-        except TimeoutError:
-            raise TimeoutError(f"it did not end within {seconds:.0f} s") from None
-        finally:
-            if process.returncode is None:
-                _kill(process, with_children=not is_interactive)
-                await process.wait()
-        if status != 0:
-            raise ValueError(f"it failed with exit code {status}; its messages are in the error output of this process")
-        return output
+
+
+class _Run(asyncio.SubprocessProtocol):
+    """The output of a process. `output` has it when the process has ended; ValueError: it printed too much."""
+
+    def __init__(self) -> None:
+        self.output: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
+        self.exited = asyncio.Event()
+        self._pieces = bytearray()
+
+    async def end(self, transport: asyncio.SubprocessTransport, *, with_children: bool) -> None:
+        """Kill the process if it runs. Close its pipe, also if a process that it has started keeps the pipe open."""
+        if transport.get_returncode() is None:
+            _kill(transport.get_pid(), with_children=with_children)
+            await self.exited.wait()
+        transport.close()
+
+    def pipe_data_received(self, fd: int, data: bytes) -> None:
+        if self.output.done():
+            return
+        self._pieces += data
+        if len(self._pieces) > MAX_OUTPUT_BYTES:
+            self.output.set_exception(ValueError(f"it printed more than {MAX_OUTPUT_BYTES} bytes"))
+
+    def process_exited(self) -> None:
+        self.exited.set()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if not self.output.done():
+            self.output.set_result(bytes(self._pieces))
 
 
 def _check_certificate(answer: PluginAnswer) -> None:
@@ -125,23 +160,12 @@ def _check_certificate(answer: PluginAnswer) -> None:
         raise ValueError(f"its certificate or key is damaged: {error}") from None
 
 
-async def _read(process: Process) -> bytes:
-    output = bytearray()
-    if process.stdout is None:
-        raise RuntimeError("the plugin was started without a pipe for its output")
-    while piece := await process.stdout.read(2**16):
-        output += piece
-        if len(output) > MAX_OUTPUT_BYTES:
-            raise ValueError(f"it printed more than {MAX_OUTPUT_BYTES} bytes")
-    return bytes(output)
-
-
-def _kill(process: Process, *, with_children: bool) -> None:
+def _kill(pid: int, *, with_children: bool) -> None:
     with contextlib.suppress(ProcessLookupError):
         if with_children:
-            os.killpg(process.pid, signal.SIGKILL)
+            os.killpg(pid, signal.SIGKILL)
         else:
-            process.kill()
+            os.kill(pid, signal.SIGKILL)
 
 
 def _has_expired(answer: PluginAnswer) -> bool:

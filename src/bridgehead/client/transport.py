@@ -152,19 +152,11 @@ class Transport:
         content_type: str,
         timeout: aiohttp.ClientTimeout,
     ) -> AsyncIterator[aiohttp.ClientResponse]:
-        """Send one request and return its answer if it is a success. Raises _Rejected, _NoAnswer, CredentialsFailed.
-
-        The client's first request goes alone, because all later connections resume its TLS session.
-        """
+        """Send one request and return its answer if it is a success. Raises _Rejected, _NoAnswer, CredentialsFailed."""
         if self._session is None:
             raise RuntimeError("the API client is used outside of its `async with`")
         credentials = await self._credentials.get()
-        if self._is_first_request:
-            self._is_first_request = False
-        else:
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(CONNECT_SECONDS):
-                    await self._has_connected.wait()
+        await self._wait_for_first()
         url = URL(f"{self._config.server}{path}{'?' + urlencode(params) if params else ''}", encoded=True)
         headers = self._headers.copy()
         if body is not None:
@@ -189,25 +181,22 @@ class Transport:
                     retry_after = response.headers.get("Retry-After")
                     raise _rejection(response.status, retry_after, await response.read(), credentials)
                 yield response
-        except aiohttp.ClientConnectorError as error:
-            raise _NoAnswer(_describe(error), nothing_was_sent=True) from error
         except aiohttp.ClientHttpProxyError as error:
             # The text of aiohttp's error has the URL of the proxy, with its password.
             raise _NoAnswer(f"the proxy answers {error.status} {error.message}", nothing_was_sent=True) from None
-        except aiohttp.ConnectionTimeoutError as error:
-            raise _NoAnswer(str(error), nothing_was_sent=True) from error
-        except TimeoutError as error:
-            raise _NoAnswer(str(error) or "no answer in time", timed_out=True) from error
-        except (aiohttp.ClientError, OSError) as error:
-            raise _NoAnswer(str(error) or type(error).__name__) from error
+        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+            raise _no_answer(error) from error
         finally:
             self._has_connected.set()
 
-
-def _describe(error: aiohttp.ClientConnectorError) -> str:
-    """Return why a connection failed. The text of aiohttp's error has the TLS context in it."""
-    why = error.os_error
-    return f"cannot connect to {join_host_port(error.host, error.port or 0)}: {why.strerror or why}"
+    async def _wait_for_first(self) -> None:
+        """Let the client's first request go alone, because all later connections resume its TLS session."""
+        if self._is_first_request:
+            self._is_first_request = False
+            return
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(CONNECT_SECONDS):
+                await self._has_connected.wait()
 
 
 def _abort(response: aiohttp.ClientResponse) -> None:
@@ -230,6 +219,18 @@ class _NoAnswer(Exception):
         super().__init__(message)
         self.nothing_was_sent = nothing_was_sent
         self.timed_out = timed_out
+
+
+def _no_answer(error: Exception) -> _NoAnswer:
+    match error:
+        case aiohttp.ClientConnectorError():  # its own text has the TLS context in it
+            address, why = join_host_port(error.host, error.port or 0), error.os_error
+            return _NoAnswer(f"cannot connect to {address}: {why.strerror or why}", nothing_was_sent=True)
+        case aiohttp.ConnectionTimeoutError():
+            return _NoAnswer(str(error), nothing_was_sent=True)
+        case TimeoutError():
+            return _NoAnswer(str(error) or "no answer in time", timed_out=True)
+    return _NoAnswer(str(error) or type(error).__name__)
 
 
 def _rejection(code: int, retry_after: str | None, body: bytes, credentials: Credentials) -> _Rejected:
