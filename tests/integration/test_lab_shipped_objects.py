@@ -83,7 +83,7 @@ async def test_rights_follow_and_the_users_objects_stay() -> None:
         assert kept.data == {"Corefile": "the user's"}
 
 
-async def test_an_object_of_the_users_that_has_the_name_stays() -> None:
+async def test_an_object_of_the_users_that_has_the_name_stays(caplog: pytest.LogCaptureFixture) -> None:
     binding = shipped("balancer-rbac.yaml", "ClusterRoleBinding", "bridgehead:speaker")
     other = {**binding, "roleRef": {**binding["roleRef"], "name": "view"}}
     kind = KINDS["ClusterRoleBinding"]
@@ -92,3 +92,4 @@ async def test_an_object_of_the_users_that_has_the_name_stays() -> None:
         await ensure(client, kind, binding)  # roleRef cannot be changed
         found = await client.request("GET", kind.path("", "bridgehead:speaker"))
         assert found["roleRef"]["name"] == "view"
+        assert "ClusterRoleBinding bridgehead:speaker stays as it is: " in caplog.text

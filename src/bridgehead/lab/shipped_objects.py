@@ -10,11 +10,14 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
+import logging
 from typing import Any, Final
 
 from bridgehead.client import ApiClient
 from bridgehead.client.errors import AlreadyExists, Conflict, Invalid, NotFound
 from bridgehead.objects.kinds import SERVICES, Kind
+
+log = logging.getLogger(__name__)
 
 DIGEST_ANNOTATION: Final = "bridgehead.io/manifest-digest"
 _OF_THE_PROGRAM: Final = frozenset(
@@ -45,12 +48,17 @@ async def ensure(client: ApiClient, kind: Kind[Any], manifest: Manifest) -> None
 async def _update(client: ApiClient, kind: Kind[Any], marked: Manifest) -> None:
     meta = marked["metadata"]
     name, namespace = meta["name"], meta.get("namespace", "")
-    # NotFound: somebody deletes it at the moment. Conflict, Invalid: the user has made an object of the name that the
-    # shipped one cannot become (another selector or roleRef); it is the user's.
-    with contextlib.suppress(NotFound, Conflict, Invalid):
+    try:
         found = await client.get(kind, name, namespace)
         if found.metadata.annotations.get(DIGEST_ANNOTATION) != meta["annotations"][DIGEST_ANNOTATION]:
             await client.patch(kind, name, namespace, update_of(marked))
+    except NotFound:
+        pass  # somebody deletes it at the moment
+    except (Conflict, Invalid) as error:  # for example of another selector or roleRef: perhaps it is the user's
+        where = f"{namespace}/{name}" if namespace else name
+        log.warning(
+            "%s %s stays as it is: %s; to have the shipped one, delete it before `up`", marked["kind"], where, error
+        )
 
 
 def mark(manifest: Manifest) -> Manifest:
