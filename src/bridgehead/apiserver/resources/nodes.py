@@ -5,15 +5,15 @@ Pure: no I/O, no clock, no randomness.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 from bridgehead.apiserver.resource import Column, FieldError, JsonObject, Resource, StatusStrategy
 from bridgehead.apiserver.resources.shared import field
 from bridgehead.apiserver.resources.shared.addresses import (
     check_cidr,
-    check_strict_cidr,
     family_of,
     is_cidr,
+    validate_new_cidrs,
     warn_of_cidr,
 )
 from bridgehead.apiserver.resources.shared.columns import AGE, NAME, NONE, UNKNOWN, at, selectable, text_column
@@ -66,10 +66,10 @@ class NodeStrategy(StatusStrategy):
         return errors
 
     def validate_create(self, obj: JsonObject) -> list[FieldError]:
-        return _check_strictly(obj, ())
+        return validate_new_cidrs(_valid_cidrs(obj), ())
 
     def validate_update(self, obj: JsonObject, old: JsonObject, subresource: str) -> list[FieldError]:
-        errors = _check_strictly(obj, at(old, "spec", "podCIDRs") or ())
+        errors = validate_new_cidrs(_valid_cidrs(obj), at(old, "spec", "podCIDRs") or ())
         cidrs = at(old, "spec", "podCIDRs")
         if cidrs and cidrs != at(obj, "spec", "podCIDRs"):
             detail = 'node updates may not change podCIDR except from "" to valid'
@@ -118,12 +118,6 @@ def _validate_cidrs(cidrs: list[str]) -> list[FieldError]:
     if len(set(families)) < len(families):
         return [field.invalid(path, cidrs, "may specify no more than one CIDR for each IP family")]
     return []
-
-
-def _check_strictly(node: JsonObject, stored: Collection[str]) -> list[FieldError]:
-    """Return the errors of ranges that are not stored yet."""
-    new = ((path, cidr) for path, cidr in _valid_cidrs(node) if cidr not in stored)
-    return [error for path, cidr in new for error in field.invalid_for(path, cidr, check_strict_cidr(cidr))]
 
 
 def _valid_cidrs(node: JsonObject) -> Iterator[tuple[str, str]]:

@@ -10,7 +10,7 @@ from ipaddress import IPv4Network, IPv6Network, ip_network
 
 from bridgehead.apiserver.resource import Column, FieldError, JsonObject, Resource, Strategy
 from bridgehead.apiserver.resources.shared import field
-from bridgehead.apiserver.resources.shared.addresses import check_cidr, check_strict_cidr, is_cidr, warn_of_cidr
+from bridgehead.apiserver.resources.shared.addresses import check_cidr, is_cidr, validate_new_cidrs, warn_of_cidr
 from bridgehead.apiserver.resources.shared.columns import AGE, NAME, at, format_label_selector
 from bridgehead.apiserver.resources.shared.metadata_validation import validate_label_selector
 from bridgehead.objects.names import check_dns1123_subdomain, check_port_name, check_port_number
@@ -51,10 +51,10 @@ class NetworkPolicyStrategy(Strategy):
         return errors
 
     def validate_create(self, obj: JsonObject) -> list[FieldError]:
-        return _check_strictly(obj, {})
+        return _validate_new_blocks(obj, {})
 
     def validate_update(self, obj: JsonObject, old: JsonObject, subresource: str) -> list[FieldError]:
-        return _check_strictly(obj, old)
+        return _validate_new_blocks(obj, old)
 
     def warnings(self, obj: JsonObject) -> list[str]:
         return [text for path, cidr in _blocks(obj.get("spec", {})) for text in warn_of_cidr(path, cidr)]
@@ -108,11 +108,8 @@ def _validate_block(path: str, block: JsonObject) -> list[FieldError]:
     return errors
 
 
-def _check_strictly(policy: JsonObject, old: JsonObject) -> list[FieldError]:
-    """Return the errors of ranges that `old` does not have."""
-    stored = {cidr for _, cidr in _blocks(old.get("spec", {}))}
-    new = ((path, cidr) for path, cidr in _blocks(policy.get("spec", {})) if cidr not in stored)
-    return [error for path, cidr in new for error in field.invalid_for(path, cidr, check_strict_cidr(cidr))]
+def _validate_new_blocks(policy: JsonObject, old: JsonObject) -> list[FieldError]:
+    return validate_new_cidrs(_blocks(policy.get("spec", {})), {cidr for _, cidr in _blocks(old.get("spec", {}))})
 
 
 def _is_strict_subset(inner: IPv4Network | IPv6Network, outer: IPv4Network | IPv6Network) -> bool:

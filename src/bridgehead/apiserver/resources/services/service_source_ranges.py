@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from bridgehead.apiserver.resource import FieldError, JsonObject
 from bridgehead.apiserver.resources.shared import field
-from bridgehead.apiserver.resources.shared.addresses import check_cidr, check_strict_cidr, is_cidr
+from bridgehead.apiserver.resources.shared.addresses import check_cidr, validate_new_cidrs
 
 _ANNOTATION = "service.beta.kubernetes.io/load-balancer-source-ranges"
 _ONLY_LOAD_BALANCER = "may only be used when `type` is 'LoadBalancer'"
@@ -27,12 +27,7 @@ def validate_source_ranges(service: JsonObject) -> list[FieldError]:
 def validate_new_source_ranges(service: JsonObject, old: JsonObject) -> list[FieldError]:
     """Validate more strictly the ranges that `old` does not have. `old` is {} for a create."""
     stored = {text.strip() for _, text in _source_ranges(old)[1]}
-    errors = []
-    for path, text in _source_ranges(service)[1]:
-        cidr = text.strip()
-        if is_cidr(cidr) and cidr not in stored:
-            errors.extend(field.invalid_for(path, text, check_strict_cidr(cidr)))
-    return errors
+    return validate_new_cidrs(_source_ranges(service)[1], stored)
 
 
 def _source_ranges(service: JsonObject) -> tuple[str, list[tuple[str, str]]]:

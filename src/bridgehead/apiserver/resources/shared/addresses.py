@@ -7,8 +7,13 @@ Pure: no I/O, no clock, no randomness.
 from __future__ import annotations
 
 import re
+from collections.abc import Collection, Iterable
 from functools import lru_cache
 from ipaddress import IPv4Address, IPv6Address, IPv6Network, ip_address, ip_interface, ip_network
+
+from bridgehead.apiserver.resource import FieldError
+
+from . import field
 
 IPV4, IPV6 = "IPv4", "IPv6"
 _LINK_LOCAL_MULTICAST = (ip_network("224.0.0.0/24"), IPv6Network("ff02::/16"))
@@ -103,6 +108,19 @@ def check_strict_cidr(text: str) -> list[str]:
     if first != ip_network(text, strict=False).network_address:
         return ["must not have bits set beyond the prefix length"]
     return []
+
+
+def validate_new_cidrs(ranges: Iterable[tuple[str, str]], stored: Collection[str]) -> list[FieldError]:
+    """Return the errors of ranges, given with their paths, that `stored` lacks: stored ones may stay as they are.
+
+    Texts that are no ranges are left to `check_cidr`.
+    """
+    return [
+        error
+        for path, text in ranges
+        if is_cidr(cidr := text.strip()) and cidr not in stored
+        for error in field.invalid_for(path, text, check_strict_cidr(cidr))
+    ]
 
 
 def warn_of_ip(path: str, text: str) -> list[str]:
