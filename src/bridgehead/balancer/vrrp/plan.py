@@ -10,7 +10,7 @@ Pure: no I/O, no clock, no randomness.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -20,6 +20,7 @@ from ..candidates import eligible_nodes, leaving_nodes, placement
 from ..model import NodeSelection, VrrpAdvertisement
 from ..ranges import IpAddress
 from ..view import ClusterView, Publication
+from .masters import Expected, expected
 
 VIRTUAL_ROUTERS = 255  # ids on one network (RFC 5798)
 _HIGHEST_PRIORITY = 200
@@ -65,8 +66,8 @@ class VrrpPlan:
         self._view: ClusterView | None = None
         self._claims: dict[ObjectKey, frozenset[_Claim]] = {}
         self._claimed: dict[IpAddress, dict[ObjectKey, _Claim]] = {}
-        self._nodes: dict[GroupKey, frozenset[str]] = {}  # those that may be in the group
         self.groups: dict[str, Group] = {}  # of this node, by name
+        self.expected: dict[IpAddress, Expected] = {}  # the masters of all groups' addresses
         self.refused: frozenset[IpAddress] = frozenset()  # there are more groups than virtual routers
 
     def update(
@@ -81,6 +82,7 @@ class VrrpPlan:
         )
         if not is_alike:
             changed = publications.keys() | self._claims.keys()
+        has_same_members = self._view is not None and self._view.members == view.members
         self._view = view
         regrouped = set()
         for key in changed:
@@ -89,7 +91,7 @@ class VrrpPlan:
             if claims != self._claims.get(key, frozenset()):
                 regrouped.add(key)
                 self._replace(key, claims)
-        if regrouped or not is_alike:
+        if regrouped or not is_alike or not has_same_members:
             self._group(view)
         return regrouped
 
@@ -128,11 +130,13 @@ class VrrpPlan:
         self.refused = frozenset(
             address for key, addresses in members.items() if key not in router_ids for address in addresses
         )
-        self.groups = {}
+        self.groups, self.expected = {}, {}
         for key, router_id in router_ids.items():
-            nodes = _nodes_of(key, eligible[selections[key]])
-            if view.this_node in nodes:
-                priority = priority_of(view.this_node, key, nodes, leaving)
+            order = by_priority(key, _nodes_of(key, eligible[selections[key]]))
+            master = expected(order, view.members, leaving, view.this_node)
+            self.expected.update(dict.fromkeys(members[key], master))
+            if view.this_node in order:
+                priority = priority_of(view.this_node, order, leaving)
                 addresses = tuple(sorted(members[key], key=lambda address: (address.version, int(address))))
                 self.groups[key.name] = Group(key, router_id, priority, addresses)
 
@@ -188,13 +192,16 @@ def assign_router_ids(keys: Iterable[GroupKey]) -> dict[GroupKey, int]:
     return {key: number + 1 for number, key in assigned.items()}
 
 
-def priority_of(node: str, key: GroupKey, nodes: Collection[str], leaving: Collection[str]) -> int:
-    """Return a node's priority in a group: each node has another one, and another order in each group.
+def by_priority(key: GroupKey, nodes: Collection[str]) -> list[str]:
+    """Return the nodes of a group in the order of their priorities, another one in each group; the highest first."""
+    return sorted(nodes, key=lambda name: hashlib.sha256(f"{name}#{key.name}".encode()).digest())
+
+
+def priority_of(node: str, order: Sequence[str], leaving: Collection[str]) -> int:
+    """Return a node's priority in a group whose nodes are in this order: each node has another one.
 
     A node that leaves, or that receives no other one, has a lower one than all that stay; it goes on until another node
     is the master.
     """
-    order = sorted(nodes, key=lambda name: hashlib.sha256(f"{name}#{key.name}".encode()).digest())
-    rank = order.index(node)
     highest = _LEAVING_PRIORITY if node in leaving else _HIGHEST_PRIORITY
-    return max(highest - rank, highest - _LEAVING_PRIORITY + 1)
+    return max(highest - order.index(node), highest - _LEAVING_PRIORITY + 1)

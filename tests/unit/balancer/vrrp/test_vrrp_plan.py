@@ -19,7 +19,7 @@ from bridgehead.balancer.vrrp.keepalived import (
     parse_notification,
     render_configuration,
 )
-from bridgehead.balancer.vrrp.plan import Group, GroupKey, VrrpPlan, assign_router_ids, priority_of
+from bridgehead.balancer.vrrp.plan import Group, GroupKey, VrrpPlan, assign_router_ids, by_priority, priority_of
 from bridgehead.objects.meta import ObjectKey
 from bridgehead.objects.selectors import NOTHING, parse_label_selector
 
@@ -146,15 +146,13 @@ def test_more_groups_than_router_ids_leave_some_out():
 def test_each_node_has_its_own_priority_and_a_leaving_one_the_lowest():
     key = GroupKey("eth0", "selected by ")
     nodes = [f"node{number}" for number in range(150)]
-    priorities = [priority_of(node, key, nodes, ()) for node in nodes]
+    order = by_priority(key, nodes)
+    priorities = [priority_of(node, order, ()) for node in nodes]
     assert max(priorities) == 200
     assert min(priorities) == 101
     assert len(set(priorities)) == 100  # more nodes than that share the lowest
-    assert priority_of("node7", key, nodes, {"node7"}) <= 100
-    orders = {
-        tuple(sorted(nodes[:3], key=lambda node: priority_of(node, GroupKey(f"eth{n}", ""), nodes[:3], ())))
-        for n in range(40)
-    }
+    assert priority_of("node7", order, {"node7"}) <= 100
+    orders = {tuple(by_priority(GroupKey(f"eth{n}", ""), nodes[:3])) for n in range(40)}
     assert len(orders) > 2  # groups spread over the nodes
 
 
