@@ -61,8 +61,7 @@ def run() -> list[Table]:
             call(BRIDGEHEAD, "down", *lab.options)
     note = (
         f"3 nodes. {_LANES} lanes connect, ask and close without pause; a move is repeated until there are"
-        f" {CONNECTIONS} connections. By BGP with graceful restart: when its next hops change, the router gives"
-        " some of the connections that are open at that moment to other nodes, whose pods reset them."
+        f" {CONNECTIONS} connections. By BGP with graceful restart."
     )
     return [
         Table("Planned moves", ("what, policy, announced by", "moves", "connections", "lost", "over 0.5 s"), rows, note)

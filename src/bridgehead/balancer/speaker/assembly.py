@@ -17,6 +17,7 @@ from bridgehead.pages import Routes
 
 from ..bgp.announcer import BgpAnnouncer, EventType
 from ..bgp.reports import session_metrics, status_section
+from ..bgp.searches import ConnectionSearches
 from ..configuration.inputs import about
 from ..configuration_state import COMPONENT_LABEL, NODE_LABEL, SPEAKER_CONDITION, ConfigurationStateReporter
 from ..detection.detector import Detector
@@ -66,7 +67,8 @@ class Speaker:
             self.bgp = BgpAnnouncer(
                 observer, detector, functools.partial(read_password, client), self._record_about_peer
             )
-            return [handovers, self.layer2, self.bgp, vrrp, OpenElbReporter(observer, self._record_about_eip)]
+            reporter = OpenElbReporter(observer, self._record_about_eip)
+            return [handovers, self.layer2, ConnectionSearches(), self.bgp, vrrp, reporter]
 
         self.agent = SpeakerAgent(client, detector, options, make_announcers)
         self.metrics = SpeakerMetrics(self.agent)
