@@ -80,8 +80,8 @@ class VrrpAnnouncer:
         self, view: ClusterView, publications: Mapping[ObjectKey, Publication], changed: Collection[ObjectKey]
     ) -> None:
         if self._view is None:
-            if not view.members:
-                return  # a keepalived that began now could take addresses over before their last masters are known
+            if view.this_node not in view.members:
+                return  # a keepalived that began now could take addresses over before it is known from whom
             self._has_changed.set()
         elif view.is_alone and not self._view.is_alone:
             self._resigning = set(self._masters)

@@ -22,7 +22,7 @@ class Expected(NamedTuple):
 
 
 def expected(order: Sequence[str], members: Collection[str], leaving: Collection[str], this_node: str) -> Expected:
-    """Return the master of a group. `order`: its nodes, the one with the highest priority first."""
+    """Return the master of a group. `order`: its nodes by rank, the first one first."""
     alive = [node for node in order if node in members]
     ranked = [node for node in alive if node not in leaving] + [node for node in alive if node in leaving]
     others = [node for node in ranked if node != this_node]

@@ -10,7 +10,7 @@ Pure: no I/O, no clock, no randomness.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -23,12 +23,16 @@ from ..view import ClusterView, Publication
 from .masters import Expected, expected
 
 VIRTUAL_ROUTERS = 255  # ids on one network (RFC 5798)
-_HIGHEST_PRIORITY = 200
+OWNER_PRIORITY = 255  # of the address owner, which is the master without waiting for other nodes (RFC 5798)
+_HIGHEST_PRIORITY = 200  # of others
 _LEAVING_PRIORITY = 100  # and below: of nodes that hand their addresses over
 
 
 class GroupKey(NamedTuple):
-    """Identity of a group. `nodes` describes which nodes are in it, in a form that is the same everywhere."""
+    """Identity of a group. `nodes` describes which nodes are in it, in a form that is the same everywhere.
+
+    `interface` is that of the advertisement: a name, or `can_reach:ADDRESS`.
+    """
 
     interface: str
     nodes: str
@@ -45,10 +49,11 @@ class GroupKey(NamedTuple):
 
 @dataclass(frozen=True)
 class Group:
-    """A group that this node is in. `interface` is that of the advertisement: a name, or `can_reach:ADDRESS`."""
+    """A group that this node is in. `rank`: this node's position in the order of the group's nodes, from 0."""
 
     key: GroupKey
     router_id: int
+    rank: int
     priority: int
     addresses: tuple[IpAddress, ...]
 
@@ -132,13 +137,14 @@ class VrrpPlan:
         )
         self.groups, self.expected = {}, {}
         for key, router_id in router_ids.items():
-            order = by_priority(key, _nodes_of(key, eligible[selections[key]]))
+            order = by_rank(key, _nodes_of(key, eligible[selections[key]]))
             master = expected(order, view.members, leaving, view.this_node)
             self.expected.update(dict.fromkeys(members[key], master))
             if view.this_node in order:
-                priority = priority_of(view.this_node, order, leaving)
+                rank = order.index(view.this_node)
+                priority = priority_of(rank, is_leaving=view.this_node in leaving)
                 addresses = tuple(sorted(members[key], key=lambda address: (address.version, int(address))))
-                self.groups[key.name] = Group(key, router_id, priority, addresses)
+                self.groups[key.name] = Group(key, router_id, rank, priority, addresses)
 
 
 def _claims(view: ClusterView, publication: Publication) -> Iterator[_Claim]:
@@ -192,16 +198,19 @@ def assign_router_ids(keys: Iterable[GroupKey]) -> dict[GroupKey, int]:
     return {key: number + 1 for number, key in assigned.items()}
 
 
-def by_priority(key: GroupKey, nodes: Collection[str]) -> list[str]:
-    """Return the nodes of a group in the order of their priorities, another one in each group; the highest first."""
+def by_rank(key: GroupKey, nodes: Collection[str]) -> list[str]:
+    """Return the nodes of a group in the order in which they should be its master, another one in each group."""
     return sorted(nodes, key=lambda name: hashlib.sha256(f"{name}#{key.name}".encode()).digest())
 
 
-def priority_of(node: str, order: Sequence[str], leaving: Collection[str]) -> int:
-    """Return a node's priority in a group whose nodes are in this order: each node has another one.
+def priority_of(rank: int, *, is_leaving: bool) -> int:
+    """Return a node's priority in a group: each node has another one.
 
-    A node that leaves, or that receives no other one, has a lower one than all that stay; it goes on until another node
-    is the master.
+    The first node is the address owner: a new group has the same master at once on whatever node it comes into being
+    first. A node that leaves, or that receives no other one, has a lower priority than all that stay; it goes on until
+    another node is the master.
     """
-    highest = _LEAVING_PRIORITY if node in leaving else _HIGHEST_PRIORITY
-    return max(highest - order.index(node), highest - _LEAVING_PRIORITY + 1)
+    if rank == 0 and not is_leaving:
+        return OWNER_PRIORITY
+    highest = _LEAVING_PRIORITY if is_leaving else _HIGHEST_PRIORITY
+    return max(highest - rank, highest - _LEAVING_PRIORITY + 1)
