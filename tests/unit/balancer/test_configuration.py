@@ -248,7 +248,18 @@ INVALID = [
         [obj("BGPAdvertisement", "b", communities=["alias"])],
         'invalid community "alias" in BGP advertisement: invalid community format: alias',
     ),
-    ([obj("BGPAdvertisement", "b", communities=["1:70000"])], "invalid community value: 1:70000"),
+    (
+        [obj("BGPAdvertisement", "b", communities=["1:70000"])],
+        'invalid community value: invalid section "70000" of community "1:70000": not a number of 16 bits',
+    ),
+    (
+        [obj("BGPAdvertisement", "b", communities=["large:1:2:-3"])],
+        'invalid section "-3" of community "large:1:2:-3": not a number of 32 bits',
+    ),
+    (
+        [obj("BGPAdvertisement", "b", communities=["big:1:2:3"])],
+        'expected community to be of format large:<uint32>:<uint32>:<uint32> but got "big:1:2:3" instead',
+    ),
     ([obj("BGPAdvertisement", "b", aggregationLength=33)], "invalid aggregation length 33 for IPv4"),
     ([obj("BGPAdvertisement", "b", aggregationLengthV6=129)], "invalid aggregation length 129 for IPv6"),
     (
@@ -513,6 +524,12 @@ def test_eips() -> None:
         graceful_restart=True,
         listen_port=179,
     )
+
+
+def test_pools_and_peers_may_have_the_same_name() -> None:
+    neighbor = obj("BgpPeer", "b", conf={"localAs": 1, "peerAs": 2, "neighborAddress": "10.0.0.3"})
+    found = configuration(peer("a"), eip("a", "10.0.0.1"), pool("b", "10.1.0.0/24"), neighbor)
+    assert {one.name for one in found.pools} == found.peers.keys() == {"a", "b"}
 
 
 @pytest.mark.parametrize(

@@ -59,7 +59,7 @@ def compile_configuration(objects: ConfigurationObjects) -> Compiled:
             raise ConfigurationInvalid(str(error), about(config_map)) from None  # an object of the ConfigMap
         raise
     rejections += _unknown_peers(objects, peers)
-    openelb = compile_openelb(objects, territory, reserved, {*pools, *peers}, peers.values())
+    openelb = compile_openelb(objects, territory, reserved, pools, peers)
     rejections += openelb.rejections
     if openelb.peers:
         pools = {name: _only_peers(pool, tuple(peers)) for name, pool in pools.items()}
