@@ -11,7 +11,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridgehead.balancer.configuration import ConfigurationObjects, NodeFacts, compile_configuration
+from bridgehead.balancer.configuration import (
+    ConfigurationObjects,
+    NodeFacts,
+    compile_configuration,
+    compile_pools,
+)
 from bridgehead.balancer.errors import ConfigurationInvalid
 from bridgehead.balancer.model import (
     BgpAdvertisement,
@@ -345,6 +350,25 @@ def test_an_invalid_configuration_names_its_fault(objects: list[Any], text: str)
         compile_configuration(gather(*objects, nodes=NODES, reserved=reserved))
     assert text in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+def test_pools_are_valid_whatever_announces_them() -> None:
+    valid = [pool("a", "10.1.0.0/24"), eip("e", "10.2.0.1")]
+    faults = [
+        peer(bfdProfile="none"),
+        obj("BGPAdvertisement", "b", communities=["alias"]),
+        obj("L2Advertisement", "l", ipAddressPools=["a", "a"]),
+        obj("Community", "c", communities=[{"name": "x", "value": "1"}]),
+        obj("BFDProfile", "f", detectMultiplier=1),
+    ]
+    for fault in faults:
+        objects = gather(*valid, fault)
+        with pytest.raises(ConfigurationInvalid):
+            compile_configuration(objects)
+        assert [(one.name, one.layer2) for one in compile_pools(objects)[:1]] == [("a", ())]
+        assert [one.name for one in compile_pools(objects)] == ["a", "e"]
+    with pytest.raises(ConfigurationInvalid, match="overlaps with already defined CIDR"):
+        compile_pools(gather(*valid, pool("b", "10.1.0.0/25")))
 
 
 def test_the_error_refers_to_the_object_at_fault() -> None:

@@ -68,6 +68,16 @@ def compile_configuration(objects: ConfigurationObjects) -> Compiled:
     )
 
 
+def compile_pools(objects: ConfigurationObjects) -> tuple[Pool, ...]:
+    """Compile the pools alone, without advertisements. Raises ConfigurationInvalid.
+
+    They are what the controller needs: as with MetalLB's, an advertisement or a peer that is not valid keeps no Service
+    from getting an address.
+    """
+    alone = replace(objects, layer2_advertisements=(), bgp_advertisements=(), peers=(), bfd_profiles=(), communities=())
+    return compile_configuration(alone).configuration.pools
+
+
 def _compile_pools(objects: ConfigurationObjects, territory: Territory) -> dict[str, Pool]:
     reserved = reserved_ranges(objects)
     pools: dict[str, Pool] = {}
