@@ -90,7 +90,7 @@ def test_w17_without_a_pool_the_service_waits_and_shows_the_reason(world: Balanc
     (condition,) = world.eventually(lambda: world.service("web")["status"].get("conditions"), "a condition")
     assert (condition["status"], condition["reason"]) == ("False", "NoPool")
     assert condition["message"] == "no available IPs (there is no IPAddressPool and no Eip)"
-    failed = ("AllocationFailed", 'Failed to allocate IP for "default/web": no available IPs')
+    failed = ("AllocationFailed", f'Failed to allocate IP for "default/web": {condition["message"]}')
     world.eventually(lambda: failed in world.events("web"), "an Event")
     _, line = table(world.kubectl("get", "service", "web"))
     assert line[3] == "<pending>"

@@ -90,11 +90,14 @@ async def test_services_change() -> None:
         await world.service("foreign", loadBalancerClass="example.com/other")
         await world.waits("foreign", "WrongClass")
         await world.has_event("foreign", "LoadBalancerClassIgnored")
+        await world.patch("foreign", {"metadata": {"labels": {"app": "foreign"}}})
         # Its own controller gives it one, which is left alone.
         given = {"status": {"loadBalancer": {"ingress": [{"ip": "192.0.2.1"}]}}}
         await world.patch("foreign", given, "status")
         await world.waits("foreign", "")
         await world.has("foreign", "192.0.2.1")
+        events = (await world.client.list(EVENTS)).items
+        assert [event.count for event in events if event.reason == "LoadBalancerClassIgnored"] == [1]
 
         # A shared address: the port of the first Service is in the way of the third one, until it changes.
         share = {"metallb.io/allow-shared-ip": "key", "metallb.io/loadBalancerIPs": "10.7.0.0"}

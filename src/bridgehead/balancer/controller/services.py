@@ -163,6 +163,7 @@ class ServiceReconciler:
     async def _reconcile(self, key: ObjectKey) -> Outcome:
         service = self._latest(key)
         if service is None:
+            self._last_notes.pop(key, None)
             self._release(key)
             if self.allocator.set_external(key, ()):
                 self._wake_waiting()
@@ -178,6 +179,7 @@ class ServiceReconciler:
             self._recorder.record(service, type="Warning", reason="InternalError", message=message)
             raise
         if decision is None:
+            self._last_notes.pop(key, None)
             return Done()
         self._note(service, decision)
         await self._write(service, decision)
@@ -241,7 +243,6 @@ class ServiceReconciler:
     def _release(self, key: ObjectKey) -> bool:
         """Take back what the Service holds, and decide again on those that wait."""
         self._waiting.pop(key, None)
-        self._last_notes.pop(key, None)
         self._announceability.forget(key)
         if not self.allocator.release(key):
             return False
