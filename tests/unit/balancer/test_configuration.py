@@ -209,6 +209,9 @@ INVALID = [
     ([pool("a", "10.0.0.0/24")], 'pool a: "10.0.0.0/24" contains 10.0.0.201, the address of node "node1"'),
     ([pool("a", "fd00:10::/64")], 'contains fd00:10::201, the address of node "node1"'),
     ([pool("a", "172.16.0.0/16")], "contains 172.16.5.5, an address of the API server"),
+    ([pool("a", "10.1.0.0/24", "224.0.0.8/30")], '"224.0.0.8/30" contains 224.0.0.8, a multicast address'),
+    ([pool("a", "126.0.0.0-128.0.0.0")], '"126.0.0.0-128.0.0.0" contains 127.0.0.0, a loopback address'),
+    ([pool("a", "fe80::1:0/112")], '"fe80::1:0/112" contains fe80::1:0, a link-local address'),
     (
         [pool("a", "10.1.0.0/24", serviceAllocation={"namespaces": ["x", "x"]})],
         "duplicate definition in namespaces field",
@@ -273,7 +276,11 @@ INVALID = [
     ),
     (
         [pool("a", "192.0.2.0/24"), obj("BGPAdvertisement", "b", aggregationLength=20)],
-        "invalid aggregation length 20: prefix 24 in this pool is more specific than the aggregation length",
+        "length 20: prefix 24 in this pool is more specific than the aggregation length for addresses 192.0.2.0/24",
+    ),
+    (
+        [pool("a", "192.0.2.1-192.0.2.3"), obj("BGPAdvertisement", "b", aggregationLength=20)],
+        "prefix 31 in this pool is more specific than the aggregation length for addresses 192.0.2.1-192.0.2.3",
     ),
     (
         [
@@ -562,6 +569,7 @@ def test_pools_and_peers_may_have_the_same_name() -> None:
         ([eip("e", "10.0.0.300")], "e", 'invalid eip e: invalid address "10.0.0.300"'),
         ([eip("e", "10.0.0.9-10.0.0.1")], "e", "is after end"),
         ([eip("e", "10.0.0.201")], "e", 'contains 10.0.0.201, the address of node "node1"'),
+        ([eip("e", "127.0.0.1")], "e", '"127.0.0.1" contains 127.0.0.1, a loopback address'),
         ([eip("e", "10.0.0.1", interface="")], "e", "interface is required for protocol layer2 and vip"),
         ([eip("e", "10.0.0.1", protocol="rip")], "e", 'unknown protocol "rip"'),
         ([eip("a", "10.0.0.1"), eip("e", "10.0.0.0/30")], "e", "eip address 10.0.0.0/30 overlaps with 10.0.0.1 of a"),

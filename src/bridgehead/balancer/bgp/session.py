@@ -271,7 +271,10 @@ class PeerSession:
         if not self._is_connected and not self.reason and self.settings is not None:
             where = join_host_port(str(self.settings.peer_address), self.settings.port)
             is_passive = self.settings.listen_port > 0
-            self._change("connecting", "the peer has not connected" if is_passive else f"no answer from {where}")
+            # The kernel drops segments whose TCP MD5 signature is of another password.
+            hint = "; a router with another password gives none" if self.settings.password else ""
+            reason = "the peer has not connected" if is_passive else f"no answer from {where}{hint}"
+            self._change("connecting", reason)
         self._check_after(self._connect_seconds, self._connect_again)
         self._attempt_anew()
 
