@@ -142,9 +142,13 @@ class Layer2Announcer:
             for address in self._holders.addresses(service):
                 own = self._own.get(address)
                 if own is not None and not self._responder.interfaces_of(address):
-                    wanted = ", ".join(sorted(own.holder.interfaces or self._interfaces)) or "any"
-                    message = f'failed to announce "{address}" with protocol "layer2": no usable interface ({wanted})'
+                    why = self._why_unreachable(own.holder)
+                    message = f'failed to announce "{address}" with protocol "layer2": {why}'
                     self._observer.record(service, reason="announceFailed", message=message)
+
+    def _why_unreachable(self, holder: Holder) -> str:
+        wanted = ", ".join(sorted(holder.interfaces or self._interfaces)) or "any"
+        return f"no usable interface ({wanted})"
 
     def _release(self, address: IpAddress) -> None:
         own = self._own.pop(address)
@@ -177,21 +181,19 @@ class Layer2Announcer:
     def held(self, services: Collection[ObjectKey]) -> Collection[Held]:
         """Return the addresses that this node answers for, without those that are being handed over."""
         addresses = {address for service in services for address in self._holders.addresses(service)}
-        owns = [(address, self._own[address]) for address in addresses & self._own.keys()]
-        return [
-            Held(
-                address,
-                service,
-                self.protocol,
-                own.since,
-                tuple(self._responder.interfaces_of(address)),
-                own.holder.reason,
-            )
-            for address, own in owns
-            if own.gives_up_at is None
-            for service in sorted(self._holders.services(address))
-            if service in services
-        ]
+        found = []
+        for address in addresses & self._own.keys():
+            own = self._own[address]
+            if own.gives_up_at is not None:
+                continue
+            interfaces = tuple(self._responder.interfaces_of(address))
+            why = own.holder.reason if interfaces else self._why_unreachable(own.holder)
+            found += [
+                Held(address, service, self.protocol, own.since, interfaces, why)
+                for service in sorted(self._holders.services(address))
+                if service in services
+            ]
+        return found
 
     @property
     def is_handing_over(self) -> bool:
