@@ -34,7 +34,8 @@ _NOT_FOUND: Final = "credentials not found"  # of docker-credential-helpers, for
 
 
 class PullerConfig(msgspec.Struct, frozen=True, kw_only=True):
-    """`hosts` are endpoints by the directory's name; `credentials` those of the user's own Docker configuration, by its keys."""
+    """`hosts` are endpoints by the directory's name; `credentials` those of the user's own Docker configuration, by its
+    keys."""
 
     hosts: dict[str, tuple[Endpoint, ...]] = {}
     credentials: dict[str, Credential] = {}

@@ -165,9 +165,9 @@ class ContainerDriver:
         await self._stop_one(container, message, None)
 
     async def remove_all(self, trigger: str) -> None:
-        """Stop all containers but ephemeral ones, at once, so that they start anew, with the init containers: `trigger`
-        has exited, and a rule of it wants that. As in Kubernetes, no preStop hook is called, and the grace period is the
-        shortest one. Raises `RuntimeFailure`."""
+        """Stop all containers but ephemeral ones, at once, so that they start anew, with the init containers:
+        `trigger` has exited, and a rule of it wants that. As in Kubernetes, no preStop hook is called, and the grace
+        period is the shortest one. Raises `RuntimeFailure`."""
         spec = self._context.pod.spec
         restarted = spec.init_containers + spec.containers
         terminator, deadline = self.terminator(), Deadline(asyncio.get_running_loop().time())
