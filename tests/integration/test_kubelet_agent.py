@@ -434,6 +434,22 @@ def mounted(spec, target):
     return next(mount for mount in spec.mounts if mount.target == target)
 
 
+async def test_a_sub_path_that_cannot_be_made_is_tried_again(world):
+    await world.start_kubelet()
+    data = world.root / "data"
+    data.mkdir()
+    (data / "sub").symlink_to("/etc")
+    volumes = [{"name": "data", "hostPath": {"path": str(data)}}]
+    mounts = [{"name": "data", "mountPath": "/data", "subPath": "sub/new"}]
+    await world.create("web", volumes=volumes, containers=[container(volumeMounts=mounts)])
+    await world.until("web", waits_for("CreateContainerConfigError"))
+    why = 'Error: failed to prepare subPath for volumeMount "data" of container "app"'
+    await world.until_event("web", "Failed", why)
+    (data / "sub").unlink()
+    await world.until("web", is_running)
+    assert (data / "sub" / "new").is_dir()
+
+
 async def test_volumes_follow_changes_of_their_objects(world):
     await world.start_kubelet()
     volumes = [{"name": "cfg", "configMap": {"name": "cfg"}}, {"name": "tmp", "emptyDir": {}}]
