@@ -21,6 +21,7 @@ from bridgehead.images.store import collection
 from bridgehead.images.store.content import ContentStore
 from bridgehead.kubelet.runtimes.runtime import ContainerInfo, ImageUnavailable, Mount, RuntimeFailure, Security
 from bridgehead.kubelet.runtimes.wire.client import RemoteSession, RuntimeClient
+from bridgehead.objects.core import LinuxContainerUser
 from tests import tools
 from tests.image_files import archive_of, busybox_entries, image_of, layer_of
 
@@ -860,6 +861,7 @@ async def test_a_container_runs_as_another_user() -> None:
             script = "id -u; id -g; echo done >/dev/termination-log; touch /tmp/x /etc/x; grep CapEff /proc/self/status"
             ended = await world.run_to_end("p", script, security=Security(user=1000, group=1001))
             assert ended.message == "done\n"
+            assert ended.user == LinuxContainerUser(uid=1000, gid=1001, supplemental_groups=(1001,))
             lines = [line.removeprefix("stdout F ") for line in world.log("p") if line.startswith("stdout")]
             assert lines == ["1000", "1001", "CapEff:\t0000000000000000"]
             # It gave up the signal that ends it with its runtime; the next runtime ends it.

@@ -195,6 +195,7 @@ class VolumeMount(Part, frozen=True, kw_only=True):
     sub_path: str = ""
     sub_path_expr: str = ""
     read_only: bool = False
+    recursive_read_only: str = "Disabled"
 
 
 class ExecAction(Part, frozen=True, kw_only=True):
@@ -590,6 +591,23 @@ class ContainerState(Part, frozen=True, kw_only=True):
     terminated: ContainerStateTerminated | None = None
 
 
+class VolumeMountStatus(Part, frozen=True, kw_only=True):
+    name: str
+    mount_path: str
+    read_only: bool = False
+    recursive_read_only: str | None = None
+
+
+class LinuxContainerUser(Part, frozen=True, kw_only=True, omit_defaults=False):
+    uid: int
+    gid: int
+    supplemental_groups: tuple[int, ...] = ()
+
+
+class ContainerUser(Part, frozen=True, kw_only=True):
+    linux: LinuxContainerUser | None = None
+
+
 class ContainerStatus(Part, frozen=True, kw_only=True, omit_defaults=False):
     name: str
     image: str = ""
@@ -602,6 +620,8 @@ class ContainerStatus(Part, frozen=True, kw_only=True, omit_defaults=False):
     last_state: ContainerState = ContainerState()
     resources: ResourceRequirements | None = None
     allocated_resources: dict[str, str | int | float] | None = None
+    volume_mounts: tuple[VolumeMountStatus, ...] | None = None
+    user: ContainerUser | None = None
 
 
 class PodIP(Part, frozen=True, kw_only=True):

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 import msgspec
 
 from bridgehead.kubelet.runtimes.runtime import ContainerInfo
-from bridgehead.objects.core import ContainerStateTerminated, ContainerStatus
+from bridgehead.objects.core import ContainerStateTerminated, ContainerStatus, LinuxContainerUser
 from bridgehead.objects.times import parse_time
 
 CONTAINER_ID_PREFIX = "bridgehead://"
@@ -35,6 +35,7 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
     signal: int = 0
     reason: str = ""
     message: str = ""
+    user: LinuxContainerUser | None = None
     is_stale: bool = False
 
     @property
@@ -75,6 +76,7 @@ def run_of(info: ContainerInfo) -> Run:
         signal=info.signal or 0,
         reason="OOMKilled" if info.is_oom_killed else "",
         message=info.message,
+        user=info.user,
     )
 
 
@@ -92,6 +94,7 @@ def known_runs(statuses: Iterable[ContainerStatus], now: float) -> tuple[dict[st
                 attempt=status.restart_count,
                 id=status.container_id.removeprefix(CONTAINER_ID_PREFIX),
                 image_id=status.image_id,
+                user=_user(status),
                 started_at=_moment(status.state.running.started_at),
             )
             runs[status.name] = lost(running, now)
@@ -118,6 +121,7 @@ def _ended_run(status: ContainerStatus, ended: ContainerStateTerminated, now: fl
         attempt=status.restart_count,
         id=ended.container_id.removeprefix(CONTAINER_ID_PREFIX),
         image_id=status.image_id,
+        user=_user(status),
         started_at=_moment(ended.started_at),
         finished_at=_moment(ended.finished_at) or now,
         exit_code=ended.exit_code,
@@ -125,6 +129,10 @@ def _ended_run(status: ContainerStatus, ended: ContainerStateTerminated, now: fl
         reason=ended.reason,
         message=ended.message,
     )
+
+
+def _user(status: ContainerStatus) -> LinuxContainerUser | None:
+    return status.user.linux if status.user is not None else None
 
 
 def _moment(text: str | None) -> float | None:

@@ -14,6 +14,7 @@ from typing import Final, Protocol
 import msgspec
 
 from bridgehead.objects.addresses import join_host_port
+from bridgehead.objects.core import LinuxContainerUser
 
 # Debian's nobody: images have files and users up to this id.
 LAST_IMAGE_ID: Final = 65534
@@ -183,6 +184,7 @@ class ContainerInfo(msgspec.Struct, frozen=True, kw_only=True):
     signal: int | None = None
     is_oom_killed: bool = False
     message: str = ""  # the content of the termination log
+    user: LinuxContainerUser | None = None  # with which its program began
 
 
 class SandboxInfo(msgspec.Struct, frozen=True, kw_only=True):

@@ -15,6 +15,7 @@ from bridgehead.kubelet.runtimes.service.reactor import Reactor
 from bridgehead.kubelet.runtimes.spawn import program_start
 from bridgehead.kubelet.runtimes.spawn.jobs import Job
 from bridgehead.kubelet.runtimes.spawn.zygote import Zygote, send_job
+from bridgehead.objects.core import LinuxContainerUser
 
 _PACKET: Final = 8192  # bytes; more than any status message
 # Between two attempts to reap: until a killed process has ended, or a tracer has let go of one that has ended.
@@ -34,6 +35,9 @@ class ChildListener:
     def on_descriptor(self, kind: bytes, fd: int) -> None:
         """The child sent a descriptor; the listener owns it."""
         os.close(fd)
+
+    def on_user(self, user: LinuxContainerUser) -> None:
+        """The child is about to change to this user."""
 
     def on_started(self) -> None:
         raise NotImplementedError
@@ -122,6 +126,8 @@ class Child:
                 self._close_status()
             elif data.startswith(program_start.FAILED):
                 self._failure = data[1:].decode("utf-8", "replace")
+            elif data.startswith(program_start.USER):
+                self._listener.on_user(msgspec.json.decode(data[1:], type=LinuxContainerUser))
 
     def _close_status(self) -> None:
         if self._status is None:
