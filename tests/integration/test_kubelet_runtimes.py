@@ -78,7 +78,7 @@ async def live(world: World) -> None:
 
     await world.client.signal_container(server.id, signal.SIGTERM)
     ended = await world.wait_exit(server.id)
-    assert (ended.exit_code, ended.signal, ended.pid) == (0, None, 0)
+    assert (ended.exit_code, ended.pid) == (0, 0)
     assert ended.finished_at is not None
     assert ended.finished_at >= ended.started_at
 
@@ -102,7 +102,7 @@ async def test_exit_codes_are_reported(world: World) -> None:
     killed = await world.start("p", "killed", command=("sleep", "1000"))
     await world.client.signal_container(killed.id, signal.SIGKILL)
     ended = await world.wait_exit(killed.id)
-    assert (ended.exit_code, ended.signal) == (137, 9)
+    assert ended.exit_code == 137
     await world.client.signal_container(killed.id, signal.SIGKILL)
     # As in any container, a first process that handles no signal is not ended by one from inside.
     assert (await world.run_to_end("p", "kill -TERM $$; echo still here", "inside")).exit_code == 0

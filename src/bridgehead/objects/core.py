@@ -577,7 +577,6 @@ class ContainerStateRunning(Part, frozen=True, kw_only=True):
 
 class ContainerStateTerminated(Part, frozen=True, kw_only=True):
     exit_code: int = 0
-    signal: int = 0
     reason: str = ""
     message: str = ""
     started_at: str | None = None

@@ -32,7 +32,6 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
     started_at: float | None = None
     finished_at: float | None = None
     exit_code: int = 0
-    signal: int = 0
     reason: str = ""
     message: str = ""
     user: LinuxContainerUser | None = None
@@ -73,7 +72,6 @@ def run_of(info: ContainerInfo) -> Run:
         started_at=info.started_at,
         finished_at=None if info.state == "running" else info.finished_at or info.started_at,
         exit_code=info.exit_code or 0,
-        signal=info.signal or 0,
         reason="OOMKilled" if info.is_oom_killed else "",
         message=info.message,
         user=info.user,
@@ -125,7 +123,6 @@ def _ended_run(status: ContainerStatus, ended: ContainerStateTerminated, now: fl
         started_at=_moment(ended.started_at),
         finished_at=_moment(ended.finished_at) or now,
         exit_code=ended.exit_code,
-        signal=ended.signal,
         reason=ended.reason,
         message=ended.message,
     )

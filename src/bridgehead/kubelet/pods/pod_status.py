@@ -86,11 +86,13 @@ def pod_status(pod: Pod, view: PodView, now: float) -> PodStatus:
         msgspec.structs.replace(condition, observed_generation=generation)
         for condition in (*_conditions(pod, view, phase, statuses), *_disruption(view), *view.resize_conditions)
     ]
+    # Nobody is told that a pod has failed before its containers have ended. Source: kubelet's `mergePodStatus`.
+    failure = view.failure if phase == "Failed" else None
     return PodStatus(
         phase=phase,
         conditions=_with_times(conditions, pod.status.conditions, now),
-        reason=view.failure[0] if view.failure else pod.status.reason,
-        message=view.failure[1] if view.failure else pod.status.message,
+        reason=failure[0] if failure else pod.status.reason,
+        message=failure[1] if failure else pod.status.message,
         host_ip=view.host_ips[0],
         host_ips=tuple(PodIP(ip=ip) for ip in view.host_ips),
         pod_ip=view.pod_ips[0] if view.pod_ips else pod.status.pod_ip,
@@ -187,7 +189,6 @@ def _terminated_state(run: Run) -> ContainerState:
     return ContainerState(
         terminated=ContainerStateTerminated(
             exit_code=run.exit_code,
-            signal=run.signal,
             reason=run.reason or ("Completed" if run.exit_code == 0 else "Error"),
             message=run.message,
             started_at=_time(run.started_at),

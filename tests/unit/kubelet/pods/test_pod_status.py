@@ -136,6 +136,8 @@ def test_a_rejected_pod_has_no_container_statuses():
 
 
 def test_a_pod_ended_by_the_kubelet_has_reason_and_message():
+    ending = pod_status(pod(), view({"a": UP, "b": DONE}, failure=("DeadlineExceeded", "too long")), NOW)
+    assert (ending.phase, ending.reason, ending.message) == ("Running", "", "")
     over = view({"a": DONE, "b": DONE}, is_over=True, failure=("DeadlineExceeded", "too long"))
     status = pod_status(pod(), over, NOW)
     assert (status.phase, status.reason, status.message) == ("Failed", "DeadlineExceeded", "too long")
@@ -347,6 +349,14 @@ def test_runs_are_restored_from_the_status_after_a_restart():
 def test_an_unchanged_status_gives_no_patch():
     status = pod_status(pod(), view({"a": UP, "b": UP}), NOW)
     assert status_patch(status, status) == {}
+
+
+def test_an_exit_code_of_0_is_written():
+    """Scripts read it: the field is always there in Kubernetes."""
+    done = pod_status(pod("Never"), view({"a": DONE, "b": UP}, previous={"b": DONE}), NOW)
+    a, b = status_patch(PodStatus(), done)["containerStatuses"]
+    assert a["state"]["terminated"]["exitCode"] == b["lastState"]["terminated"]["exitCode"] == 0
+    assert "terminated" not in b["state"]
 
 
 def test_only_changed_fields_are_patched():

@@ -23,10 +23,9 @@ _REAP_SECONDS: Final = 0.1
 
 
 class Exit(msgspec.Struct, frozen=True):
-    """The end of a process. For one that a signal ended, `signal` is its number and `code` 128 + `signal`."""
+    """The end of a process. For one that a signal ended, `code` is 128 and the signal's number."""
 
     code: int
-    signal: int | None = None
 
 
 class ChildListener:
@@ -155,6 +154,6 @@ class Child:
         if self._failure is not None:
             self._listener.on_failed(self._failure)
         elif os.WIFSIGNALED(status):
-            self._listener.on_exit(Exit(128 + os.WTERMSIG(status), os.WTERMSIG(status)))
+            self._listener.on_exit(Exit(128 + os.WTERMSIG(status)))
         else:
             self._listener.on_exit(Exit(os.WEXITSTATUS(status)))

@@ -194,7 +194,6 @@ class Task(ChildListener):
             started_at=self._started_at,
             finished_at=self._finished_at,
             exit_code=None if self._exit is None else self._exit.code,
-            signal=None if self._exit is None else self._exit.signal,
             is_oom_killed=self._is_oom_killed,
             message=self._message,
             user=self._user,
