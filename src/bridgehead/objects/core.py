@@ -195,6 +195,7 @@ class VolumeMount(Part, frozen=True, kw_only=True):
     sub_path: str = ""
     sub_path_expr: str = ""
     read_only: bool = False
+    recursive_read_only: str = "Disabled"
 
 
 class ExecAction(Part, frozen=True, kw_only=True):
@@ -576,7 +577,6 @@ class ContainerStateRunning(Part, frozen=True, kw_only=True):
 
 class ContainerStateTerminated(Part, frozen=True, kw_only=True):
     exit_code: int = 0
-    signal: int = 0
     reason: str = ""
     message: str = ""
     started_at: str | None = None
@@ -588,6 +588,23 @@ class ContainerState(Part, frozen=True, kw_only=True):
     waiting: ContainerStateWaiting | None = None
     running: ContainerStateRunning | None = None
     terminated: ContainerStateTerminated | None = None
+
+
+class VolumeMountStatus(Part, frozen=True, kw_only=True):
+    name: str
+    mount_path: str
+    read_only: bool = False
+    recursive_read_only: str | None = None
+
+
+class LinuxContainerUser(Part, frozen=True, kw_only=True, omit_defaults=False):
+    uid: int
+    gid: int
+    supplemental_groups: tuple[int, ...] = ()
+
+
+class ContainerUser(Part, frozen=True, kw_only=True):
+    linux: LinuxContainerUser | None = None
 
 
 class ContainerStatus(Part, frozen=True, kw_only=True, omit_defaults=False):
@@ -602,6 +619,8 @@ class ContainerStatus(Part, frozen=True, kw_only=True, omit_defaults=False):
     last_state: ContainerState = ContainerState()
     resources: ResourceRequirements | None = None
     allocated_resources: dict[str, str | int | float] | None = None
+    volume_mounts: tuple[VolumeMountStatus, ...] | None = None
+    user: ContainerUser | None = None
 
 
 class PodIP(Part, frozen=True, kw_only=True):
