@@ -68,6 +68,8 @@ class Zone:
         self._owned: dict[ObjectKey | str, tuple[bytes, ...]] = {}
         self._reverse: dict[str, dict[ObjectKey, tuple[str, ...]]] = {}
         self._reverse_owned: dict[ObjectKey, tuple[str, ...]] = {}
+        self._names_of_pods: dict[ObjectKey, tuple[str, ...]] = {}
+        self._pods_by_name: dict[str, set[ObjectKey]] = {}
         self._in_namespace: Counter[str] = Counter()
         self._namespaces: set[str] = set()
         self.server_addresses: tuple[str, ...] = ()
@@ -110,8 +112,22 @@ class Zone:
         self._extra.pop(key, None)
 
     def set_pod(self, key: ObjectKey, names: Mapping[str, RecordSets]) -> bool:
-        """Replace the names of a pod (`pods verified`); an empty mapping: it is deleted."""
-        return self._replace(f"pod:{key}", names)
+        """Replace the names of a pod (`pods verified`); an empty mapping: it is deleted.
+
+        Pods that use their node's network share its addresses, so a name exists as long as any pod has it.
+        """
+        changed = False
+        for name in self._names_of_pods.pop(key, ()):
+            self._pods_by_name[name].discard(key)
+            if name not in names and not self._pods_by_name[name]:
+                del self._pods_by_name[name]
+                changed |= self._replace(f"pod:{name}", {})
+        for name, sets in names.items():
+            self._pods_by_name.setdefault(name, set()).add(key)
+            changed |= self._replace(f"pod:{name}", {name: sets})
+        if names:
+            self._names_of_pods[key] = tuple(names)
+        return changed
 
     def set_namespace(self, name: str, exists: bool) -> None:
         """Add or delete a namespace."""
