@@ -120,7 +120,7 @@ def test_the_core_is_pure():
     pure = {str(path.relative_to(SOURCE / "bridgehead").with_suffix("")) for path in PURE_MODULES}
     heart = {
         str(path.relative_to(SOURCE / "bridgehead").with_suffix(""))
-        for path in (SOURCE / "bridgehead" / "objects").glob("*.py")
+        for path in (SOURCE / "bridgehead" / "objects").rglob("*.py")
     }
     heart |= {"proxy/services", "proxy/endpoints", "proxy/frontends", "proxy/nftables/render", "proxy/iptables/render"}
     assert heart <= pure
