@@ -8,6 +8,7 @@ import http.client
 import re
 import signal
 import socket
+import ssl
 import sys
 import urllib.error
 import urllib.request
@@ -34,6 +35,7 @@ pytestmark = pytest.mark.integration
 needs_iptables = pytest.mark.needs("iptables")
 PROXY = (sys.executable, "-c", "from bridgehead.cli import main; main()", "proxy")
 IPTABLES = ("iptables", "ip6tables")
+_UNVERIFIED = ssl._create_unverified_context()
 HEALTH, METRICS = "http://127.0.0.1:10256", "http://127.0.0.1:10249"
 
 
@@ -59,7 +61,7 @@ async def ask(url: str, seconds: float = 20) -> tuple[int, str]:
 
     def get() -> tuple[int, str]:
         try:
-            with urllib.request.urlopen(url, timeout=seconds) as answer:
+            with urllib.request.urlopen(url, timeout=seconds, context=_UNVERIFIED) as answer:
                 return answer.status, answer.read().decode()
         except urllib.error.HTTPError as error:
             with error:
@@ -192,11 +194,11 @@ async def test_a_proxy_bypasses_rules_that_cut_it_off_from_the_api_server(old: s
         async with open_mode(old) as mode:
             mode.configure(Settings((4,), (), ("10.96.0.0/12",)))
             await mode.sync(captured(host, int(port)))
-        assert await ask(f"http://{host}:{port}/version", seconds=1) == (0, ""), "it is cut off"
+        assert await ask(f"https://{host}:{port}/version", seconds=1) == (0, ""), "it is cut off"
 
         async with proxy(world, "--proxy-mode", new):
             await becomes(f"{HEALTH}/healthz", 200)
-            assert (await ask(f"http://{host}:{port}/version"))[0] == 200
+            assert (await ask(f"https://{host}:{port}/version"))[0] == 200
             await eventually(lambda: f"{host} . tcp . {port}" not in sh("nft list ruleset"))
             rules = sh("nft list ruleset; iptables-nft-save") if new == "iptables" else sh("nft list ruleset")
             await eventually(lambda: f"dport {port} " not in sh("nft list ruleset"))
