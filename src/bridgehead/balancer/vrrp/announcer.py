@@ -35,6 +35,7 @@ from .plan import Group, VrrpPlan
 log = logging.getLogger("bridgehead.balancer.vrrp")
 
 _QUIET_SECONDS = 0.05  # changes that follow each other sooner are one reload
+_NOTICE_SECONDS = 0.3  # in which the next master learns that it will be, on a busy machine, before this node gives up
 _FIRST_RETRY_SECONDS, _LONGEST_RETRY_SECONDS = 0.1, 5.0
 _STABLE_SECONDS = 10.0  # a keepalived that ran for so long starts again without back-off
 # After keepalived has reported its low priority, which its next advertisement may not have yet. Another node waits for
@@ -68,6 +69,7 @@ class VrrpAnnouncer:
         self._plan = VrrpPlan()
         self._view: ClusterView | None = None
         self._groups: dict[str, Group] = {}  # that keepalived is configured with, or will be soon
+        self._configured: dict[str, Group] = {}  # that it is configured with
         self._masters: dict[str, float] = {}  # since when this node is the master of a group, epoch seconds
         self._expected = Masters()
         self._reported: set[IpAddress] = set()  # addresses without a virtual router
@@ -159,9 +161,20 @@ class VrrpAnnouncer:
         for address in moved:
             if self._expected.master(address) == this:
                 self._handovers.begin(address, self._expected.previous(address), self.protocol)
-        held = {address for name in self._masters if name in self._groups for address in self._groups[name].addresses}
-        self._handovers.retain(self._expected.of(this) | held, self.protocol)
+        self._handovers.retain(self._expected.of(this) | self._mastered(), self.protocol)
         self._handovers.apply()
+
+    def _mastered(self) -> set[IpAddress]:
+        """Return the addresses that this node has."""
+        groups = (self._configured[name] for name in self._masters if name in self._configured)
+        return {address for group in groups for address in group.addresses}
+
+    def _reload_delay(self) -> float:
+        """Return how long to wait for more changes, in seconds: longer if an address is to be another node's."""
+        if self._view is None:
+            return _QUIET_SECONDS
+        nodes = {self._expected.master(address) for address in self._mastered()}
+        return _NOTICE_SECONDS if nodes - {"", self._view.this_node} else _QUIET_SECONDS
 
     # --- keepalived -----------------------------------------------------------------------------------------------
 
@@ -177,7 +190,7 @@ class VrrpAnnouncer:
                     await asyncio.wait([running, changed], return_when=asyncio.FIRST_COMPLETED)
                 finally:
                     changed.cancel()
-                await asyncio.sleep(0 if self._resigning else _QUIET_SECONDS)
+                await asyncio.sleep(0 if self._resigning else self._reload_delay())
                 if self._has_changed.is_set() and self._groups and not running.done():
                     self._has_changed.clear()
                     try:
@@ -200,6 +213,7 @@ class VrrpAnnouncer:
 
     def _render(self, fifo: str) -> str:
         is_alone = self._view is not None and self._view.is_alone
+        self._configured = self._groups
         instances = list(self._instances())
         self._send(request_removal(str(self._workspace.root or ""), _addresses_of(instances)))
         return render_configuration(instances, fifo, existing_user_name(), is_alone=is_alone)
