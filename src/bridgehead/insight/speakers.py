@@ -82,9 +82,9 @@ def silent_rows(services: Iterable[Service]) -> Rows:
         condition = find_condition(service.status.conditions, CONDITION)
         if condition is not None:
             given = [entry.ip for entry in service.status.load_balancer.ingress]
-            words = {word.removesuffix(":").removesuffix(",") for word in condition.message.split()}
+            named = {word.removesuffix(":").removesuffix(",") for word in condition.message.split()}
             # The message names the addresses that no node announces; others may be announced.
-            addresses = ",".join([ip for ip in given if ip in words] or given) or "<pending>"
+            addresses = ",".join([ip for ip in given if ip in named] or given) or "<pending>"
             rows.append((addresses, str(service.key), condition.reason, condition.message))
     return rows
 
