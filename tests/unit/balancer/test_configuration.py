@@ -345,7 +345,7 @@ INVALID = [
     ),
     ([config_map("address-pools: [{name: a, protocol: rip}]")], 'parsing address pool a: unknown protocol "rip"'),
     ([config_map("address-pools: [{protocol: layer2}]")], "parsing address pool #1: missing pool name"),
-    ([config_map("address-pools: 1")], "parsing the ConfigMap config: Expected `array | null`, got `int`"),
+    ([config_map("address-pools: 1")], "parsing the ConfigMap config: Expected `array | null`, got `str`"),
     ([config_map("{")], "parsing the ConfigMap config: while parsing a flow node"),
 ]
 
@@ -504,6 +504,27 @@ def test_the_config_map_of_old_versions_is_read_with_a_hint() -> None:
 def test_the_config_map_and_objects_are_judged_together() -> None:
     with pytest.raises(ConfigurationInvalid, match="overlaps with already defined CIDR"):
         configuration(config_map(CONFIG), pool("new", "10.0.0.20/32"))
+
+
+def test_scalars_of_the_config_map_are_what_their_fields_are() -> None:
+    """A community such as 64512:1 is a sexagesimal number in YAML 1.1."""
+    text = """
+peers:
+- {my-asn: 64500, peer-asn: 64501, peer-address: 10.0.0.2, password: 012345, node-selectors: [{match-labels: {r: 7}}]}
+address-pools:
+- name: 2024-01-01
+  protocol: bgp
+  addresses: [192.0.2.0/24]
+  auto-assign: no
+  bgp-advertisements: [{localpref: 100, communities: [vpn, 64512:1]}]
+bgp-communities: {vpn: 1234:1}
+"""
+    found = configuration(config_map(text))
+    (one,) = found.pools
+    assert (one.name, one.auto_assign) == ("2024-01-01", False)
+    assert (one.bgp[0].local_preference, one.bgp[0].communities) == (100, {(1234, 1), (64512, 1)})
+    assert found.peers["peer1"].password == "012345"
+    assert found.peers["peer1"].nodes.matches({"r": "7"})
 
 
 def test_an_empty_config_map_configures_nothing() -> None:
