@@ -200,6 +200,7 @@ INVALID = [
     ([pool("a", "10.0.0.9-10.0.0.1")], 'invalid IP range "10.0.0.9-10.0.0.1": start 10.0.0.9 is after end 10.0.0.1'),
     ([pool("a", "10.0.0.9-fd00::1")], "start and end are of different families"),
     ([pool("a", "10.0.0.0/33")], 'invalid CIDR address: "10.0.0.0/33"'),
+    ([pool("a", "10.1.0.0/255.255.255.0")], 'invalid CIDR address: "10.1.0.0/255.255.255.0"'),
     ([pool("a", "x-y")], 'invalid IP range "x-y"'),
     (
         [pool("a", "10.7.0.0/24"), pool("b", "10.7.0.128-10.7.1.9")],
@@ -578,6 +579,21 @@ def test_eips() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("10.1.0.7", "10.1.0.7/32"),
+        ("10.1.0.7/30", "10.1.0.4/30"),
+        ("10.1.0.7/255.255.255.252", "10.1.0.4/30"),
+        ("10.1.0.0/255.255.255.255", "10.1.0.0/32"),
+        ("fd00::7/126", "fd00::4/126"),
+        ("10.1.0.4-10.1.0.7", "10.1.0.4/30"),
+    ],
+)
+def test_the_address_of_an_eip(text: str, expected: str) -> None:
+    assert configuration(eip("e", text)).pools[0].ranges == (parse_range(expected),)
+
+
 def test_pools_and_peers_may_have_the_same_name() -> None:
     neighbor = obj("BgpPeer", "b", conf={"localAs": 1, "peerAs": 2, "neighborAddress": "10.0.0.3"})
     found = configuration(peer("a"), eip("a", "10.0.0.1"), pool("b", "10.1.0.0/24"), neighbor)
@@ -589,6 +605,8 @@ def test_pools_and_peers_may_have_the_same_name() -> None:
     [
         ([eip("e", "10.0.0.300")], "e", 'invalid eip e: invalid address "10.0.0.300"'),
         ([eip("e", "10.0.0.9-10.0.0.1")], "e", "is after end"),
+        ([eip("e", "fd00::/255.0.0.0")], "e", 'invalid CIDR address: "fd00::/255.0.0.0"'),
+        ([eip("e", "10.1.0.0/0.0.0.255")], "e", 'invalid CIDR address: "10.1.0.0/0.0.0.255"'),
         ([eip("e", "10.0.0.201")], "e", 'contains 10.0.0.201, the address of node "node1"'),
         ([eip("e", "127.0.0.1")], "e", '"127.0.0.1" contains 127.0.0.1, a loopback address'),
         ([eip("e", "10.0.0.1", interface="")], "e", "interface is required for protocol layer2 and vip"),
