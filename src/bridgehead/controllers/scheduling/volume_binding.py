@@ -120,5 +120,7 @@ def plan_bindings(
             del free[volume.metadata.name]
         elif selected not in (None, node.metadata.name) or storage_class.provisioner in ("", _NO_PROVISIONER):
             return None
+        elif not storage_class.allows(node.metadata.labels):
+            return None
         bindings.append(Binding(claim, volume))
     return bindings
