@@ -118,7 +118,7 @@ def sized(cpu, memory="64Mi"):
 
 
 async def test_the_resources_of_a_whole_pod_are_resized(world):
-    """Its containers without limits of their own follow; one whose policy wants a restart for them restarts."""
+    """Containers without limits of their own follow; one whose policy wants a restart for them restarts."""
     await world.start_kubelet()
     policy = [{"resourceName": "memory", "restartPolicy": "RestartContainer"}]
     containers = [{"name": "app", "image": "app:1", "resizePolicy": policy}, {"name": "own", "image": "app:1"}]

@@ -123,7 +123,7 @@ def test_a_pod_may_use_the_larger_of_two_limits_while_its_containers_change() ->
 
 
 def test_resources_of_the_whole_pod_are_given_and_restored() -> None:
-    """A container without a limit has that of the pod. What is not allocated yet is not there."""
+    """A container without a limit has that of the pod. Resources that are not allocated yet do not count."""
     own, whole = amounts("1", limit="2"), ResourceRequirements(limits={"cpu": "3", "memory": "1Gi"})
     wanted = Pod(spec=PodSpec(containers=(Container(name="app", resources=own),), resources=whole))
     assert spec_resources(wanted) == {"app": own, WHOLE: whole}
