@@ -367,6 +367,9 @@ async def test_a_job_succeeds_and_a_failing_container_crash_loops(world):
     assert status.last_state.terminated.exit_code == 3
     assert status.state.waiting.message.startswith("back-off 10s restarting failed container=app pod=loop_default(")
     await world.until_event("loop", "BackOff", "Back-off restarting failed container app in pod loop_default(")
+    patch = {"spec": {"containers": [{"name": "app", "image": "app:1"}]}}
+    await world.admin.patch(PODS, "loop", "default", patch, type="strategic")
+    await world.until("loop", is_running)
     await world.admin.delete(PODS, "job", "default")
     await world.until_gone("job")
 
