@@ -38,7 +38,7 @@ from .definitions import (
     same_condition,
     with_conditions,
 )
-from .naming import IS_ESTABLISHED, decide_names
+from .naming import decide_names, establish
 from .removal import Removals, update_definition
 
 if TYPE_CHECKING:
@@ -169,9 +169,9 @@ class Definitions:
             naming = decide_names(crd, others)
             accepted, changed = naming.accepted, list(naming.conditions)
             if naming.conditions[0]["status"] == "True":
-                changed[1] = IS_ESTABLISHED
+                changed[1] = establish(crd)
         elif is_true(crd, NAMES_ACCEPTED) and not is_true(crd, ESTABLISHED):
-            changed.append(IS_ESTABLISHED)
+            changed.append(establish(crd))
         approval = approval_condition(crd)
         if approval is not None:
             changed.append(approval)
