@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from bridgehead.dns.config import Hosts
-from bridgehead.dns.messages import wire
+from bridgehead.dns.messages import replies, wire
 from bridgehead.dns.messages.names import reverse_name
 from bridgehead.dns.messages.records import RecordSets, address_sets
 
@@ -21,7 +21,7 @@ _MOST_ANSWERS = 1000  # that are kept
 
 
 class _Owner(NamedTuple):
-    """What a name has: addresses, or the names of an address. `ttl` in seconds."""
+    """The addresses of a name or, at the name of an address, the names. `ttl` in seconds."""
 
     ttl: int
     addresses: list[str]
@@ -36,7 +36,7 @@ class HostTable:
 
     def __init__(self, several: Iterable[Hosts], *, ra: bool) -> None:
         self._owners: dict[str, _Owner] = {}
-        self._answers: dict[bytes, wire.Answer] = {}
+        self._answers: dict[bytes, replies.Answer] = {}
         self._ra = ra
         for hosts in several:
             owners: dict[str, _Owner] = {}
@@ -50,7 +50,7 @@ class HostTable:
                 owners.setdefault(reverse_name(address), _Owner(hosts.ttl, [], names_of_address))
             self._owners = owners | self._owners  # an earlier directive goes first
 
-    def answer(self, query: wire.Query) -> wire.Answer | None:
+    def answer(self, query: wire.Query) -> replies.Answer | None:
         """Return the answer; None for an unknown name. A known name has no records of other types: NODATA."""
         answer = self._answers.get(query.key)
         if answer is not None:
@@ -63,8 +63,8 @@ class HostTable:
         answer = self._answers[query.key] = self._compile(query, owner)
         return answer
 
-    def _compile(self, query: wire.Query, owner: _Owner) -> wire.Answer:
+    def _compile(self, query: wire.Query, owner: _Owner) -> replies.Answer:
         sets, kind = owner.sets(), wire.TYPE_NAMES.get(query.type, "")
         if kind not in sets:
-            return wire.Answer(wire.head(wire.NOERROR, 0, ra=self._ra), b"", 0)
-        return wire.compile_answer(query.name, kind, sets, owner.ttl, {}, ra=self._ra)
+            return replies.Answer(replies.head(wire.NOERROR, 0, ra=self._ra), b"", 0)
+        return replies.compile_answer(query.name, kind, sets, owner.ttl, {}, ra=self._ra)

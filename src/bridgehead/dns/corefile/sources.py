@@ -39,7 +39,7 @@ class Sources:
 
 
 class Inputs:
-    """What was read of files and found by patterns, to find out later whether reading it again has the same result."""
+    """Contents of files and matches of patterns, to find out later whether they are still the same."""
 
     def __init__(self) -> None:
         self._texts: dict[str, str | None] = {}  # None: unreadable
