@@ -159,7 +159,7 @@ class PersistentVolumeBinder:
             claim = await self._patch_claim(claim, {"metadata": {"annotations": annotations}, "spec": spec})
         status: dict[str, Any] = {"phase": "Bound", "accessModes": list(volume.spec.access_modes)}
         if not claim.status.capacity:
-            # What follows an expansion is written by who expands.
+            # Later changes of the capacity are the resizer's.
             status["capacity"] = dict(volume.spec.capacity)
         now = {"phase": claim.status.phase, "accessModes": list(claim.status.access_modes)}
         if any(now.get(name) != value for name, value in status.items()):
@@ -199,7 +199,7 @@ class PersistentVolumeBinder:
             return None
 
     async def _reclaim(self, volume: PersistentVolume) -> None:
-        """Let a released volume be: its provisioner deletes it; a policy that nobody can apply is a failure."""
+        """Leave a released volume to its provisioner; without one, fail unless the policy is Retain."""
         policy = volume.spec.persistent_volume_reclaim_policy
         if policy == "Retain" or PROVISIONED_BY in volume.metadata.annotations:
             return
