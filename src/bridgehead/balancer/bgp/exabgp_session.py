@@ -302,7 +302,7 @@ class Session:
             self._refreshes.clear()
 
     def _notify(self, protocol: Any, notify: Any) -> Steps:
-        """Let the peer know why the session ends, if it reads. A message that it has a part of comes first."""
+        """Send a NOTIFICATION with the reason of the end, after the rest of a message that is partly sent."""
         from exabgp.reactor.network.error import NetworkError
 
         deadline = time.monotonic() + _CLOSE_SECONDS
