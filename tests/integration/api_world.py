@@ -59,7 +59,7 @@ class ApiWorld:
         return ClientConfig(server=server, token="admin", insecure=self._context is not None)
 
     def write_kubeconfig(self, path: Path) -> Path:
-        """Make the file of a client. It needs TLS: without, clients send no token of a kubeconfig."""
+        """Make the file of a client, which sends no token without TLS."""
         if self._context is None:
             raise ValueError("the API server has no certificate")
         return write_kubeconfig(path, self.config.server, token="admin")
