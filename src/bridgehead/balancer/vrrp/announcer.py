@@ -8,7 +8,7 @@ import ipaddress
 import logging
 import socket
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Set
 from typing import Any
 
 from bridgehead.backoff import Backoff
@@ -27,6 +27,7 @@ from ..users import existing_user_name
 from ..view import ClusterView, Publication
 from ..workspace import Workspace
 from .advertisement import send_resignation
+from .changes import NOTICE_SECONDS, Changes
 from .keepalived import ADVERTISEMENT_SECONDS, Instance, identity_address, is_identity, render_configuration
 from .keepalived_process import KeepalivedProcess
 from .masters import Masters
@@ -35,7 +36,6 @@ from .plan import Group, VrrpPlan
 log = logging.getLogger("bridgehead.balancer.vrrp")
 
 _QUIET_SECONDS = 0.05  # changes that follow each other sooner are one reload
-_NOTICE_SECONDS = 0.3  # in which the next master learns that it will be, on a busy machine, before this node gives up
 _FIRST_RETRY_SECONDS, _LONGEST_RETRY_SECONDS = 0.1, 5.0
 _STABLE_SECONDS = 10.0  # a keepalived that ran for so long starts again without back-off
 # After keepalived has reported its low priority, which its next advertisement may not have yet. Another node waits for
@@ -70,8 +70,9 @@ class VrrpAnnouncer:
         self._workspace = workspace
         self._plan = VrrpPlan()
         self._view: ClusterView | None = None
-        self._groups: dict[str, Group] = {}  # that keepalived is configured with, or will be soon
-        self._configured: dict[str, Group] = {}  # that it is configured with
+        self._groups: dict[str, Group] = {}  # that keepalived should have
+        self._configured: dict[str, Group] = {}  # that it has
+        self._changes = Changes()
         self._masters: dict[str, float] = {}  # since when this node is the master of a group, epoch seconds
         self._expected = Masters()
         self._reported: set[IpAddress] = set()  # addresses without a virtual router
@@ -124,7 +125,7 @@ class VrrpAnnouncer:
     def held(self, services: Collection[ObjectKey]) -> Collection[Held]:
         return [
             Held(address, service, self.protocol, self._masters[name], (group.key.interface,), _WHY)
-            for name, group in self._groups.items()
+            for name, group in self._configured.items()
             if name in self._masters
             for address in group.addresses
             for service in self._plan.services(address)
@@ -173,13 +174,10 @@ class VrrpAnnouncer:
         groups = (self._configured[name] for name in self._masters if name in self._configured)
         return {address for group in groups for address in group.addresses}
 
-    def _reload_delay(self) -> float:
-        """Return how long to wait for more changes, in seconds: longer if another node should be a master before."""
-        if self._view is None:
-            return _QUIET_SECONDS
-        new = {address for name in self._groups.keys() - self._configured for address in self._groups[name].addresses}
-        own = self._expected.of(self._view.this_node)
-        return _NOTICE_SECONDS if not new & own and (new | self._mastered()) - own else _QUIET_SECONDS
+    def _is_elsewhere(self, group: Group) -> bool:
+        """Return whether another node should be the master of some of a group's addresses."""
+        nodes = {self._expected.master(address) for address in group.addresses}
+        return self._view is not None and not self._view.is_alone and bool(nodes - {"", self._view.this_node})
 
     # --- keepalived -----------------------------------------------------------------------------------------------
 
@@ -195,19 +193,21 @@ class VrrpAnnouncer:
                     await asyncio.wait([running, changed], return_when=asyncio.FIRST_COMPLETED)
                 finally:
                     changed.cancel()
-                await asyncio.sleep(0 if self._resigning else self._reload_delay())
+                await asyncio.sleep(0 if self._resigning else _QUIET_SECONDS)
                 if self._has_changed.is_set() and self._is_used and not running.done():
                     self._has_changed.clear()
+                    before = self._configured
                     try:
                         keepalived.reload()
                     except OSError as error:  # a full disk, or an interface that has just gone
                         log.error("cannot configure keepalived, starting it again: %s", error)
                         break
-                    self._forget_masters(set(self._groups))
+                    self._forget_masters(before.keys() - self._configured.keys(), before)
         finally:
             running.cancel()
             await asyncio.wait([running])
-            self._forget_masters(set())
+            self._forget_masters(self._configured.keys(), self._configured)
+            self._configured = {}
             self._remove_leftovers()
             self._send(request_removal("", ()))
         if not running.cancelled() and running.exception() is not None:
@@ -218,14 +218,17 @@ class VrrpAnnouncer:
 
     def _render(self, fifo: str) -> str:
         is_alone = self._view is not None and self._view.is_alone
-        self._configured = self._groups
+        now = asyncio.get_running_loop().time()
+        self._configured = self._changes.choose(self._configured, self._groups, self._masters, self._is_elsewhere, now)
+        if self._changes.has_waiting:
+            asyncio.get_running_loop().call_later(NOTICE_SECONDS, self._has_changed.set)
         instances = list(self._instances())
         self._send(request_removal(str(self._workspace.root or ""), _addresses_of(instances)))
         return render_configuration(instances, fifo, existing_user_name(), is_alone=is_alone)
 
     def _instances(self) -> Iterator[Instance]:
         is_alone = self._view is not None and self._view.is_alone
-        for name, group in self._groups.items():
+        for name, group in self._configured.items():
             link = find_link(group.key.interface)
             if link:
                 has_ipv4 = bool(address_on(socket.if_nametoindex(link), 4))
@@ -234,7 +237,7 @@ class VrrpAnnouncer:
                 log.error("no interface %s on this node", group.key.interface)
 
     def _on_state(self, name: str, is_master: bool) -> None:
-        group = self._groups.get(name)
+        group = self._configured.get(name)
         if is_master == (name in self._masters) or (group is None and is_master):
             return
         if is_master:
@@ -257,7 +260,7 @@ class VrrpAnnouncer:
         While this node receives no other one, either there is none, or none is received because of a fault that leaves
         the direction to the others intact: they would wait for the end of the advertisements, which does not come.
         """
-        group = self._groups.get(name)
+        group = self._configured.get(name)
         if group is None or name not in self._masters or self._view is None or not self._view.is_alone:
             return
         try:
@@ -268,12 +271,12 @@ class VrrpAnnouncer:
         except OSError as error:  # the link is down, or has gone
             log.warning("cannot hand group %s over: %s", name, error)
 
-    def _forget_masters(self, kept: set[str]) -> None:
-        lost = self._masters.keys() - kept
+    def _forget_masters(self, gone: Set[str], groups: Mapping[str, Group]) -> None:
+        lost = self._masters.keys() & gone
         for name in lost:
             del self._masters[name]
         self._hand_over()
-        self._observer.on_held_changed({key for name in lost for key in self._services_of(self._groups.get(name))})
+        self._observer.on_held_changed({key for name in lost for key in self._services_of(groups.get(name))})
 
     def _services_of(self, group: Group | None) -> set[ObjectKey]:
         addresses = group.addresses if group is not None else ()

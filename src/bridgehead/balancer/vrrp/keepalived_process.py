@@ -57,7 +57,7 @@ class KeepalivedProcess:
         self._directory = Path()
         self._process: asyncio.subprocess.Process | None = None
         self._is_started = self._has_to_reload = False
-        self._rest = ""
+        self._rest = self._text = ""  # of notifications, and the configuration
         self.last_lines: deque[str] = deque(maxlen=_LAST_LINES)
 
     async def run(self) -> None:
@@ -111,17 +111,23 @@ class KeepalivedProcess:
 
         Raises OSError if the configuration cannot be written.
         """
-        if self._process is None:
-            return
-        self._write()
-        if self._is_started:
-            with contextlib.suppress(ProcessLookupError):
-                self._process.send_signal(signal.SIGHUP)
-        else:  # a signal would end it
-            self._has_to_reload = True
+        if self._process is not None:
+            self._has_to_reload |= self._write()
+            self._request_reload(self._process)
 
-    def _write(self) -> None:
-        (self._directory / "keepalived.conf").write_text(self._render(str(self._directory / "notifications")))
+    def _request_reload(self, process: asyncio.subprocess.Process) -> None:
+        """Request a reload, but not before keepalived has started: the signal would end it."""
+        if self._has_to_reload and self._is_started:
+            self._has_to_reload = False
+            with contextlib.suppress(ProcessLookupError):
+                process.send_signal(signal.SIGHUP)
+
+    def _write(self) -> bool:
+        """Write the configuration. Return whether it has changed: a master that reloads announces its addresses."""
+        text = self._render(str(self._directory / "notifications"))
+        has_changed, self._text = text != self._text, text
+        (self._directory / "keepalived.conf").write_text(text)
+        return has_changed
 
     async def _start(self) -> asyncio.subprocess.Process:
         return await asyncio.create_subprocess_exec(
@@ -144,8 +150,7 @@ class KeepalivedProcess:
                 self._on_reloaded()
             elif line.endswith(_STARTED):
                 self._is_started = True
-                if self._has_to_reload:
-                    self.reload()
+                self._request_reload(process)
 
     def _read(self, notifications: int) -> None:
         with contextlib.suppress(BlockingIOError):

@@ -25,6 +25,7 @@ from .masters import Expected, expected
 VIRTUAL_ROUTERS = 255  # ids on one network (RFC 5798)
 OWNER_PRIORITY = 255  # of the address owner, which is the master without waiting for other nodes (RFC 5798)
 _HIGHEST_PRIORITY = 200  # of others
+_SELECTED, _NAMED = "selected", "named"  # the first words of groups' nodes
 _LEAVING_PRIORITY = 100  # and below: of nodes that hand their addresses over
 
 
@@ -164,14 +165,14 @@ def _group_key(view: ClusterView, publication: Publication, advertisement: VrrpA
     if not publication.has_endpoints:
         return None
     if not publication.is_local:
-        return GroupKey(advertisement.interface, f"selected by {_describe(advertisement.nodes)}")
+        return GroupKey(advertisement.interface, f"{_SELECTED} by {_describe(advertisement.nodes)}")
     nodes = placement(publication, eligible_nodes(view, advertisement.nodes), frozenset())
-    return GroupKey(advertisement.interface, f"named {','.join(sorted(nodes))}") if nodes else None
+    return GroupKey(advertisement.interface, f"{_NAMED} {','.join(sorted(nodes))}") if nodes else None
 
 
 def _nodes_of(key: GroupKey, eligible: frozenset[str]) -> frozenset[str]:
     kind, _, text = key.nodes.partition(" ")
-    return eligible & frozenset(text.split(",")) if kind == "named" else eligible
+    return eligible & frozenset(text.split(",")) if kind == _NAMED else eligible
 
 
 def _describe(selection: NodeSelection) -> str:
@@ -202,8 +203,13 @@ def assign_router_ids(keys: Iterable[GroupKey]) -> dict[GroupKey, int]:
 
 
 def by_rank(key: GroupKey, nodes: Collection[str]) -> list[str]:
-    """Return the nodes of a group in the order in which they should be its master, another one in each group."""
-    return sorted(nodes, key=lambda name: hashlib.sha256(f"{name}#{key.name}".encode()).digest())
+    """Return the nodes of a group in the order in which they should be its master.
+
+    The order is another one in each group, except for groups of local Services: their addresses move from group to
+    group, and should stay where they are.
+    """
+    seed = key.name if key.nodes.startswith(_SELECTED) else f"local {key.interface}"
+    return sorted(nodes, key=lambda name: hashlib.sha256(f"{name}#{seed}".encode()).digest())
 
 
 def priority_of(rank: int, *, is_leaving: bool) -> int:

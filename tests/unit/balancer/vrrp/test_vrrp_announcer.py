@@ -47,12 +47,17 @@ class EndingKeepalived:
     last_lines = ("killed",)
 
     def __init__(
-        self, program: str, workspace: Workspace, render: object, on_state: object, on_reloaded: object
+        self,
+        program: str,
+        workspace: Workspace,
+        render: Callable[[str], str],
+        on_state: Callable[[str, bool], None],
+        on_reloaded: object,
     ) -> None:
-        assert callable(on_state)
-        self._on_state = on_state
+        self._render, self._on_state = render, on_state
 
     async def run(self) -> None:
+        self._render("fifo")
         for name in self.groups:
             self._on_state(name, True)
 
@@ -117,6 +122,7 @@ class Recorder(Handovers):
 def announcer(monkeypatch) -> VrrpAnnouncer:
     monkeypatch.setattr(module, "Addresses", _no_addresses)
     monkeypatch.setattr(module, "_QUIET_SECONDS", 0)
+    monkeypatch.setattr(module, "find_link", lambda interface: "")
     monkeypatch.setattr(module, "_FIRST_RETRY_SECONDS", 0)
     return VrrpAnnouncer(Watcher(), "keepalived", Workspace(), lambda message: None, Handovers())
 

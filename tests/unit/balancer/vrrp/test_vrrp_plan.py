@@ -145,6 +145,10 @@ def test_more_groups_than_router_ids_leave_some_out():
 
 def test_each_node_has_its_own_priority_and_a_leaving_one_the_lowest():
     key = GroupKey("eth0", "selected by ")
+    local = [GroupKey("eth0", f"named {text}") for text in ("node1,node2,node3", "node1,node3")]
+    assert [name for name in by_rank(local[0], ["node1", "node2", "node3"]) if name != "node2"] == by_rank(
+        local[1], ["node1", "node3"]
+    )
     nodes = [f"node{number}" for number in range(150)]
     order = by_rank(key, nodes)
     assert sorted(order) == sorted(nodes)
@@ -153,7 +157,7 @@ def test_each_node_has_its_own_priority_and_a_leaving_one_the_lowest():
     assert min(priorities) == 101
     assert len(set(priorities)) == 100  # more nodes than that share the lowest
     assert max(priority_of(rank, is_leaving=True) for rank in range(len(nodes))) <= 100
-    orders = {tuple(by_rank(GroupKey(f"eth{n}", ""), nodes[:3])) for n in range(40)}
+    orders = {tuple(by_rank(GroupKey(f"eth{n}", "selected by "), nodes[:3])) for n in range(40)}
     assert len(orders) > 2  # groups spread over the nodes
 
 
