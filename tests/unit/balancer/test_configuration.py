@@ -569,7 +569,7 @@ def test_eips() -> None:
     assert pools["vip"].vrrp == (VrrpAdvertisement("vip", "eth0"),)
     assert pools["vip"].is_disabled
     assert pools["vip"].ranges == (AddressRange(4, *[int(ipaddress.ip_address("10.0.0.60"))] * 2),)
-    assert pools["metallb"].bgp == ()  # no peer of MetalLB's
+    assert pools["metallb"].bgp == (BgpAdvertisement("to-nobody", peers=()),)  # OpenELB's peer is for Eips only
     assert found.peers["tor"] == Peer(
         "tor",
         64500,
