@@ -305,6 +305,7 @@ async def check_configuration_states(world: SpeakerWorld) -> None:
     pool = {"metadata": {"name": "second", "namespace": NAMESPACE}, "spec": {"addresses": ["10.0.0.40/31"]}}
     await world.create(metallb.IP_ADDRESS_POOLS, pool)
     await until(is_invalid)
+    await check_start_with_an_invalid_configuration(world)
     await world.client.delete(metallb.IP_ADDRESS_POOLS, "second", NAMESPACE)
     await until(is_valid)
     await world.client.delete(metallb.CONFIGURATION_STATES, name, NAMESPACE)
@@ -312,6 +313,21 @@ async def check_configuration_states(world: SpeakerWorld) -> None:
     metrics = (await asyncio.to_thread(world.speakers["node1"].page, "/metrics")).decode()
     assert "metallb_k8s_client_update_errors_total 1.0" in metrics
     assert "metallb_k8s_client_updates_total" in metrics
+
+
+async def check_start_with_an_invalid_configuration(world: SpeakerWorld) -> None:
+    """A speaker that begins now gets ready, so that a cluster can start and its configuration be repaired."""
+    world.speakers["node3"].signal(signal.SIGTERM)
+    assert await asyncio.to_thread(world.speakers["node3"].process.wait, 60) == 0
+    world.start_speaker("node3")
+
+    async def is_ready() -> bool:
+        with contextlib.suppress(OSError):
+            return await asyncio.to_thread(world.speakers["node3"].page, "/readyz") == b"ok"
+        return False
+
+    await until(is_ready)
+    assert (await world.read_status("node3"))["held"] == []
 
 
 async def check_new_key(world: SpeakerWorld, restarted: str) -> None:

@@ -31,7 +31,8 @@ async def _tables(config: ClientConfig) -> str:
         reports = await speakers.read_speakers(client)
         services = (await client.list(SERVICES)).items
     if not reports:
-        fail("balancer", f"no speakers: no pods with the label {speakers.SELECTOR} run on any node")
+        hint = "a lab gets them by `bridgehead up --balancer`"
+        fail("balancer", f"no speakers: no pods with the label {speakers.SELECTOR} run on any node; {hint}")
     now = time.time()
     tables = [
         speakers.speaker_rows(reports),

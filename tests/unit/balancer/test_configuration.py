@@ -15,6 +15,7 @@ from bridgehead.balancer.configuration import (
     ConfigurationObjects,
     NodeFacts,
     compile_configuration,
+    compile_for_start,
     compile_pools,
 )
 from bridgehead.balancer.errors import ConfigurationInvalid
@@ -377,6 +378,13 @@ def test_pools_are_valid_whatever_announces_them() -> None:
         assert [one.name for one in compile_pools(objects)] == ["a", "e"]
     with pytest.raises(ConfigurationInvalid, match="overlaps with already defined CIDR"):
         compile_pools(gather(*valid, pool("b", "10.1.0.0/25")))
+
+
+def test_a_speaker_that_begins_with_an_invalid_peer_announces_by_layer_2() -> None:
+    objects = [pool("a", "10.1.0.0/24"), obj("L2Advertisement", "l"), obj("BGPAdvertisement", "b")]
+    (one,) = compile_for_start(gather(*objects, peer(bfdProfile="none"))).pools
+    assert ([found.name for found in one.layer2], one.bgp) == (["l"], ())
+    assert compile_for_start(gather(*objects, pool("b", "10.1.0.0/25"))) == Configuration()
 
 
 def test_the_error_refers_to_the_object_at_fault() -> None:

@@ -74,8 +74,23 @@ def compile_pools(objects: ConfigurationObjects) -> tuple[Pool, ...]:
     They are what the controller needs: as with MetalLB's, an advertisement or a peer that is not valid keeps no Service
     from getting an address.
     """
-    alone = replace(objects, layer2_advertisements=(), bgp_advertisements=(), peers=(), bfd_profiles=(), communities=())
+    alone = replace(_without_bgp(objects), layer2_advertisements=())
     return compile_configuration(alone).configuration.pools
+
+
+def compile_for_start(objects: ConfigurationObjects) -> Configuration:
+    """Return what a speaker announces that begins while the objects are not valid, and so knows no last valid ones.
+
+    Layer 2 works if it is valid without MetalLB's BGP objects; else nothing is announced.
+    """
+    try:
+        return compile_configuration(_without_bgp(objects)).configuration
+    except ConfigurationInvalid:
+        return Configuration()
+
+
+def _without_bgp(objects: ConfigurationObjects) -> ConfigurationObjects:
+    return replace(objects, bgp_advertisements=(), peers=(), bfd_profiles=(), communities=())
 
 
 def _compile_pools(objects: ConfigurationObjects, territory: Territory) -> dict[str, Pool]:

@@ -22,7 +22,7 @@ from bridgehead.objects.endpoint_slices import EndpointSlice, index_by_service
 from bridgehead.objects.kinds import ENDPOINT_SLICES, NODES, SERVICES
 from bridgehead.objects.meta import ObjectKey
 
-from ..configuration import Compiled
+from ..configuration import Compiled, compile_for_start
 from ..configuration_watch import ConfigurationWatch
 from ..detection.detector import Detector
 from ..errors import ConfigurationInvalid
@@ -219,13 +219,17 @@ class SpeakerAgent:
     def _on_invalid(self, error: ConfigurationInvalid) -> None:
         self.update_error_count += 1
         self.on_judged(str(error))
+        if self._in_force is None:  # without one, this speaker would never be ready, and a lab not start
+            self._use(compile_for_start(self.configuration.objects()))
 
     def _configuration_changed(self, compiled: Compiled) -> None:
         self.update_count += 1
         self.on_judged("")
-        if compiled.configuration == self._in_force:
-            return
-        self._in_force = compiled.configuration
+        if compiled.configuration != self._in_force:
+            self._use(compiled.configuration)
+
+    def _use(self, configuration: Configuration) -> None:
+        self._in_force = configuration
         self._dirty.update(self._services.keys())
         self._wake.set()
 
