@@ -107,6 +107,8 @@ class ContainerDriver:
         if outcome.success is not True:
             self._context.record("Warning", "FailedPostStartHook", "PostStartHook failed", container)
             await self._stop_one(container, "FailedPostStartHook", None)
+        elif outcome.fallback:
+            self._context.record("Warning", "LifecycleHTTPFallback", outcome.fallback)
 
     def _start_probes(self, container: Container, before: ContainerStatus | None) -> None:
         name, run = container.name, self._containers.runs[container.name]
