@@ -172,7 +172,7 @@ class PersistentVolumeBinder:
             claim = await self._patch_claim(claim, {"metadata": {"annotations": annotations}, "spec": spec})
         status: dict[str, Any] = {"phase": "Bound", "accessModes": list(volume.spec.access_modes)}
         if not claim.status.capacity:
-            # What follows an expansion is written by who expands.
+            # Later changes of the capacity are the resizer's.
             status["capacity"] = dict(volume.spec.capacity)
         now = {"phase": claim.status.phase, "accessModes": list(claim.status.access_modes)}
         if any(now.get(name) != value for name, value in status.items()):
