@@ -53,7 +53,7 @@ def test_w45_an_image_of_a_registry_with_a_pull_secret(lab: Lab, ns: Namespace, 
     ns.kubectl("create", "secret", "docker-registry", "pull", f"--docker-server={registry}",
                f"--docker-username={USER}", f"--docker-password={PASSWORD}")  # fmt: skip
     ns.kubectl("create", "deployment", "app", f"--image={registry}/team/app:1", "--replicas=2")
-    eventually(lambda: "401 Unauthorized" in events(ns, "Failed"))
+    eventually(lambda: "no basic auth credentials" in events(ns, "Failed"))
     ns.kubectl("patch", "serviceaccount", "default", "-p", json.dumps({"imagePullSecrets": [{"name": "pull"}]}))
     ns.kubectl("rollout", "restart", "deployment", "app")
     ns.kubectl("expose", "deployment", "app", "--port=80", "--target-port=8080")

@@ -342,6 +342,18 @@ async def test_claims_are_bound_kept_and_released() -> None:
         await cluster.until(lambda: "kept" not in cluster.volumes())
 
 
+async def test_a_claim_without_a_class_waits_for_a_default_one() -> None:
+    async with running() as cluster:
+        client, classes = cluster.client, cluster.informers.get(STORAGE_CLASSES)
+        await client.delete(STORAGE_CLASSES, "standard")
+        await cluster.until(lambda: not list(classes.items()))
+        await client.create(PERSISTENT_VOLUME_CLAIMS, claim())
+        missing = "no persistent volumes available for this claim and no storage class is set"
+        await cluster.until(lambda: missing in cluster.messages("PersistentVolumeClaim"))
+        await client.create(STORAGE_CLASSES, storage_class())
+        await cluster.until(lambda: cluster.claim().spec.storage_class_name == "standard")
+
+
 async def test_the_scheduler_chooses_among_volumes_of_nodes() -> None:
     async with running() as cluster:
         client = cluster.client

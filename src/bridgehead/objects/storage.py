@@ -24,6 +24,11 @@ SELECTED_NODE: Final = "volume.kubernetes.io/selected-node"
 PROVISIONED_BY: Final = "pv.kubernetes.io/provisioned-by"
 # The older form of `storageClassName`, which goes before the field.
 BETA_CLASS: Final = "volume.beta.kubernetes.io/storage-class"
+# On a StorageClass, "true": claims that name no class get it. The second is the older form.
+DEFAULT_CLASS: Final = (
+    "storageclass.kubernetes.io/is-default-class",
+    "storageclass.beta.kubernetes.io/is-default-class",
+)
 # The provisioner of directories on the lab's nodes, and where these are. Only the kubelet makes them.
 HOST_PATH_PROVISIONER: Final = "bridgehead.io/host-path"
 HOST_PATH_ROOT: Final = "/var/lib/bridgehead/volumes"
@@ -55,6 +60,11 @@ class PersistentVolumeClaim(Object, frozen=True, kw_only=True):
     def class_name(self) -> str:
         """The name of its StorageClass; "" without one."""
         return self.metadata.annotations.get(BETA_CLASS, self.spec.storage_class_name or "")
+
+    @property
+    def has_class(self) -> bool:
+        """Whether it names a class, or "" for none."""
+        return self.spec.storage_class_name is not None or BETA_CLASS in self.metadata.annotations
 
     @property
     def size(self) -> Quantity:
@@ -132,6 +142,10 @@ class StorageClass(Object, frozen=True, kw_only=True):
     allow_volume_expansion: bool = False
     mount_options: tuple[str, ...] = ()
     allowed_topologies: tuple[TopologyTerm, ...] = ()
+
+    @property
+    def is_default(self) -> bool:
+        return any(self.metadata.annotations.get(name) == "true" for name in DEFAULT_CLASS)
 
     def allows(self, labels: Mapping[str, str]) -> bool:
         """Whether volumes may be made on a node with these labels."""

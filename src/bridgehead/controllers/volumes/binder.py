@@ -25,7 +25,14 @@ from bridgehead.objects.times import format_time
 
 from ..latest import Latest
 from ..shared import PODS_BY_CLAIM, Informers, claims_of_pod
-from .binding_plan import BIND_COMPLETED, BOUND_BY_CONTROLLER, plan_claim, plan_volume, refuse_deletion
+from .binding_plan import (
+    BIND_COMPLETED,
+    BOUND_BY_CONTROLLER,
+    choose_default_class,
+    plan_claim,
+    plan_volume,
+    refuse_deletion,
+)
 from .matching import refers_to
 
 _PROVISIONER_ANNOTATIONS: Final = (
@@ -120,7 +127,12 @@ class PersistentVolumeBinder:
         if claim is None:
             return
         volumes = {one.metadata.name: self._latest_volumes.of(one) for one in self._volumes.items()}
-        step = plan_claim(claim, volumes, self._classes.get(ObjectKey("", claim.class_name)), self._waiting_pods(key))
+        default = choose_default_class(self._classes.items())
+        storage_class = self._classes.get(ObjectKey("", claim.class_name))
+        step = plan_claim(claim, volumes, storage_class, self._waiting_pods(key), default)
+        if step.storage_class:  # the informer's answer brings the claim back
+            await self._patch_claim(claim, {"spec": {"storageClassName": step.storage_class}})
+            return
         if step.bind_to is not None:
             await self._bind(step.bind_to, claim)
             return

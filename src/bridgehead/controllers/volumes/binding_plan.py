@@ -6,7 +6,7 @@ Pure: no I/O, no clock, no randomness. Source: Kubernetes `pkg/controller/volume
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -36,12 +36,15 @@ class Message:
 
 @dataclass(frozen=True)
 class ClaimStep:
-    """`bind_to`: the volume that the claim gets. `provisioner`: who is asked to make one. `phase`: "" to leave it."""
+    """`bind_to`: the volume that the claim gets. `provisioner`: who is asked to make one. `phase`: "" to leave it.
+    `storage_class`: the class that a claim without one gets, and is planned with again.
+    """
 
     bind_to: PersistentVolume | None = None
     phase: str = ""
     event: Message | None = None
     provisioner: str = ""
+    storage_class: str = ""
 
 
 @dataclass(frozen=True)
@@ -51,6 +54,13 @@ class VolumeStep:
     phase: str = ""
     unbind: bool = False
     reclaim: bool = False
+
+
+def choose_default_class(classes: Iterable[StorageClass]) -> str:
+    """Return the name of the newest default class, of several of the same age the first by name; "" without any."""
+    newest = sorted((each for each in classes if each.is_default), key=lambda each: each.metadata.name)
+    chosen = max(newest, key=lambda each: each.metadata.creation_timestamp or "", default=None)
+    return chosen.metadata.name if chosen is not None else ""
 
 
 def refuse_deletion(volume: PersistentVolume) -> str:
@@ -72,6 +82,7 @@ def plan_claim(
     volumes: Mapping[str, PersistentVolume],
     storage_class: StorageClass | None,
     waiting_pods: Sequence[str],
+    default_class: str = "",
 ) -> ClaimStep:
     """Plan a claim. `volumes` are all, by name. `waiting_pods` are names of unscheduled pods that use the claim."""
     if BIND_COMPLETED in claim.metadata.annotations:
@@ -84,6 +95,8 @@ def plan_claim(
         return ClaimStep(bind_to=volume)
     if is_delayed and SELECTED_NODE not in claim.metadata.annotations:
         return ClaimStep(phase=_PENDING, event=_waiting(waiting_pods))
+    if not claim.has_class and default_class:  # there was none yet when the claim was created
+        return ClaimStep(storage_class=default_class)
     if not claim.class_name:
         message = "no persistent volumes available for this claim and no storage class is set"
         return ClaimStep(phase=_PENDING, event=Message("Normal", "FailedBinding", message))

@@ -8,6 +8,7 @@ import pytest
 from bridgehead.controllers.volumes.binding_plan import (
     BIND_COMPLETED,
     VolumeStep,
+    choose_default_class,
     plan_claim,
     plan_volume,
     refuse_deletion,
@@ -15,9 +16,32 @@ from bridgehead.controllers.volumes.binding_plan import (
 from bridgehead.controllers.volumes.matching import find_volume, mismatch
 from bridgehead.controllers.volumes.usage import CLAIM_FINALIZER, is_bound, is_used, without_finalizer
 from bridgehead.objects.meta import ObjectMeta
-from bridgehead.objects.storage import BETA_CLASS, PROVISIONED_BY, SELECTED_NODE, PersistentVolume
+from bridgehead.objects.storage import BETA_CLASS, PROVISIONED_BY, SELECTED_NODE, PersistentVolume, StorageClass
 
 from .sample_volumes import claim, node, on_node, pod_with, reference, storage_class, volume
+
+
+def test_a_claim_without_a_class_gets_the_default_one_later() -> None:
+    def default(name: str, created: str, value: str = "true") -> StorageClass:
+        annotations = {"storageclass.kubernetes.io/is-default-class": value}
+        metadata = {"name": name, "annotations": annotations, "creationTimestamp": created}
+        return storage_class(metadata=metadata)
+
+    old, new, no = (
+        default("a", "2026-01-01T00:00:00Z"),
+        default("c", "2026-01-02T00:00:00Z"),
+        default("d", "2026-01-03T00:00:00Z", "false"),
+    )
+    assert choose_default_class([old, new, default("b", "2026-01-02T00:00:00Z"), no]) == "b"
+    assert choose_default_class([no]) == ""
+    without = claim(storageClassName=None)
+    assert plan_claim(without, {}, None, (), "b").storage_class == "b"
+    assert plan_claim(without, {}, None, ()).event is not None
+    # No class is a choice, too.
+    for chosen in (claim(storageClassName=""), claim(storageClassName=None, annotations={BETA_CLASS: ""})):
+        assert plan_claim(chosen, {}, None, (), "b").storage_class == ""
+    fitting = volume(storageClassName="")
+    assert plan_claim(without, {"pv": fitting}, None, (), "b").bind_to == fitting
 
 
 def test_only_host_paths_for_tests_are_deleted() -> None:

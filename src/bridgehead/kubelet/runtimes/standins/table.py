@@ -42,6 +42,16 @@ STAND_INS: tuple[StandIn, ...] = (
         programs={"nginx": sites.serve_nginx},
         files={f"{sites.NGINX_ROOT}/index.html": sites.NGINX_WELCOME},
     ),
+    # Kubernetes' own nginx, in its tutorials of StatefulSets.
+    StandIn(
+        name="nginx-slim",
+        description="a built-in web server for the files in /usr/share/nginx/html",
+        paths=("nginx-slim",),
+        tags=re.compile(r"0\.\d+|latest"),
+        command=("nginx", "-g", "daemon off;"),
+        programs={"nginx": sites.serve_nginx},
+        files={f"{sites.NGINX_ROOT}/index.html": sites.NGINX_WELCOME},
+    ),
     StandIn(
         name="httpd",
         description="a built-in web server for the files in /usr/local/apache2/htdocs",

@@ -59,6 +59,7 @@ def test_invalid_references_are_refused(name: str, tmp_path: Path) -> None:
         ("ikubernetes/myapp:v2", "bridgehead-stand-in://myapp:v2"),
         ("nginx", "bridgehead-stand-in://nginx:latest"),
         ("nginx:1.12", "bridgehead-stand-in://nginx:1.12"),
+        ("registry.k8s.io/nginx-slim:0.21", "bridgehead-stand-in://nginx-slim:0.21"),
         ("nginx:1.25.3-alpine", "bridgehead-stand-in://nginx:1.25.3-alpine"),
         ("mirror.example/dockerhub/library/nginx:alpine", "bridgehead-stand-in://nginx:alpine"),
         (f"nginx@{DIGEST}", "bridgehead-stand-in://nginx:latest"),
