@@ -17,7 +17,7 @@ import pytest
 from aiohttp import web
 
 from bridgehead.apiserver.http.server import server_context
-from bridgehead.client import ApiClient, ClientConfig, load_kubeconfig, plugin_process, transport
+from bridgehead.client import ApiClient, ClientConfig, credentials, load_kubeconfig, plugin_process, transport
 from bridgehead.client.errors import CredentialsFailed, Unauthorized, Unreachable
 from bridgehead.client.exec_plugin import ExecPlugin
 from bridgehead.client.kubeconfig import Impersonation
@@ -28,6 +28,7 @@ from bridgehead.objects.kinds import PODS
 
 from .answering import serving, status
 from .api_world import until
+from .apiserver_process import Authority
 
 pytestmark = pytest.mark.integration
 
@@ -339,3 +340,18 @@ async def test_certificate_files_are_read_again_when_their_certificate_is_refuse
                 await client.get(PODS, "a", "d")
             key.write_bytes((files.pki / "controllers.key").read_bytes())
             await client.get(PODS, "a", "d")
+
+
+async def test_the_file_of_the_ca_is_read_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(credentials, "FILE_SECONDS", 0.0)
+    Authority(tmp_path)
+    file = tmp_path / "ca.crt"
+    async with (
+        serving_users(tmp_path, lambda user: True) as (admin, _),
+        ApiClient(replace(admin, ca=file.read_bytes(), ca_file=file)) as client,
+    ):
+        with pytest.raises(Unreachable):
+            await client.get(PODS, "a", "d")
+        assert admin.ca is not None
+        file.write_bytes(admin.ca)
+        await client.get(PODS, "a", "d")

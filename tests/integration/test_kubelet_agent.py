@@ -255,16 +255,18 @@ async def test_a_rule_for_its_exit_code_restarts_all_containers(world):
     await world.start_kubelet()
     ruled = container(**with_rule("RestartAllContainers", 3))
     init = [{"name": "setup", "image": "job:1"}]
-    others = [{"name": "other", "image": "app:1"}]
+    others = [{"name": "slow", "image": "stubborn:1"}, {"name": "other", "image": "app:1"}]
     await world.create("web", containers=[ruled, *others], initContainers=init, restartPolicy="Never")
     first = await world.until("web", lambda pod: pod.is_ready)
     [run] = [one for one in await world.runtime.list_containers() if one.name == "app"]
     world.runtime.finish(run.id, 3)
     again = await world.until("web", lambda pod: pod.is_ready and counts(pod)["other"] == 1)
-    assert counts(again) == {"app": 1, "other": 1}
+    assert counts(again) == {"app": 1, "slow": 1, "other": 1}
     assert again.status.init_container_statuses[0].restart_count == 1
     assert again.status.pod_ip == first.status.pod_ip
-    assert world.runtime.signals == [("other", signal.SIGTERM)]
+    # The others are stopped at once, not one after the other.
+    assert sorted(world.runtime.signals[:2]) == [("other", signal.SIGTERM), ("slow", signal.SIGTERM)]
+    assert world.runtime.signals[2:] == [("slow", signal.SIGKILL)]
     # No container runs any more that was restarted, so the restart is over.
     [restarting] = [one for one in again.status.conditions if one.type == "AllContainersRestarting"]
     assert restarting.status == "False"
@@ -463,6 +465,22 @@ async def test_the_environment_has_values_of_services_and_config_maps(world):
 
 def mounted(spec, target):
     return next(mount for mount in spec.mounts if mount.target == target)
+
+
+async def test_a_sub_path_that_cannot_be_made_is_tried_again(world):
+    await world.start_kubelet()
+    data = world.root / "data"
+    data.mkdir()
+    (data / "sub").symlink_to("/etc")
+    volumes = [{"name": "data", "hostPath": {"path": str(data)}}]
+    mounts = [{"name": "data", "mountPath": "/data", "subPath": "sub/new"}]
+    await world.create("web", volumes=volumes, containers=[container(volumeMounts=mounts)])
+    await world.until("web", waits_for("CreateContainerConfigError"))
+    why = 'Error: failed to prepare subPath for volumeMount "data" of container "app"'
+    await world.until_event("web", "Failed", why)
+    (data / "sub").unlink()
+    await world.until("web", is_running)
+    assert (data / "sub" / "new").is_dir()
 
 
 async def test_volumes_follow_changes_of_their_objects(world):

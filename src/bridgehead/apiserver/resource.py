@@ -23,6 +23,9 @@ JsonObject = dict[str, Any]
 
 _encode, _decode = msgspec.json.Encoder().encode, msgspec.json.Decoder().decode
 
+# All metadata that clients write.
+CLIENT_METADATA = ("labels", "annotations", "finalizers", "ownerReferences")
+
 # Returns the changed object; the result may share parts with the argument. Called again after a lost race.
 Change = Callable[[JsonObject], JsonObject]
 
@@ -184,7 +187,7 @@ class Definition(Protocol):
 
     @property
     def shape(self) -> Any:
-        """The `bodies.schema.Shape` of its objects."""
+        """The `bodies.shapes.Shape` of its objects."""
         ...
 
     def object_type(self, types: Any) -> Any:
@@ -269,6 +272,8 @@ class Resource:
     returns_deleted: bool = False
     # Whether a delete without a propagation policy orphans the dependents.
     orphans_dependents: bool = False
+    # A warning in the answer to such a delete.
+    deletion_warning: str = ""
     # Whether an update creates an object that does not exist.
     is_created_by_update: bool = False
     # The objects that it stores; None: its own.
@@ -283,6 +288,8 @@ class Resource:
     list_kind: str = ""
     # The message with which a create is refused.
     refuses_create: str = ""
+    # The metadata that a write to `status` cannot change.
+    kept_by_status: tuple[str, ...] = ()
     # Whether an update may leave out the resourceVersion.
     allows_unconditional_update: bool = True
     # Whether a finalizer may have a name without a domain and a slash.

@@ -1,7 +1,7 @@
-"""The credentials of requests: a token, and the certificate of connections. Used by `transport` only.
+"""The credentials of requests: a token, and the certificates of connections. Used by `transport` only.
 
 They come from the configuration, from files that are read again every `FILE_SECONDS`, or from a plugin. Connections
-with an earlier certificate stay as long as their requests, and are not used for others.
+with earlier certificates stay as long as their requests, and are not used for others.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ class CredentialSource:
 
     def __init__(self, config: ClientConfig) -> None:
         self._config = config
-        context = client_context(config) if config.server.startswith("https:") else None
-        self._current = Credentials(config.token, context)
-        self._has_files = config.token_file is not None or config.certificate_files is not None
-        self._read_at = float("-inf")
         self._plugin: PluginProcess | None = None
         self._answer: PluginAnswer | None = None
+        context = client_context(config) if config.server.startswith("https:") else None
+        self._current = Credentials(config.token, context)
+        self._has_files = any((config.token_file, config.certificate_files, config.ca_file))
+        self._read_at = float("-inf")
         if config.exec_plugin is not None:
             from .plugin_process import PluginProcess  # only here, so that parts inside a cluster never load it
 
@@ -49,10 +49,10 @@ class CredentialSource:
 
     async def get(self) -> Credentials:
         """Return the credentials for a request. Raises ConfigError, CredentialsFailed."""
-        if self._plugin is not None:
-            return self._take(await self._plugin.get())
         if self._has_files and time.monotonic() - self._read_at > FILE_SECONDS:
             self._read_files()
+        if self._plugin is not None:
+            return self._take(await self._plugin.get())
         return self._current
 
     async def renew(self, refused: Credentials) -> bool:
@@ -71,12 +71,11 @@ class CredentialSource:
         if self._config.token_file is not None:
             with contextlib.suppress(OSError):
                 token = self._config.token_file.read_text().strip()
-        if self._config.certificate_files is not None and context is not None:
+        if context is not None:
             with contextlib.suppress(OSError, ConfigError):
-                certificate, key = (file.read_bytes() for file in self._config.certificate_files)
-                if (certificate, key) != (self._config.client_certificate, self._config.client_key):
-                    config = replace(self._config, client_certificate=certificate, client_key=key)
-                    context = client_context(config)
+                config = _with_files(self._config)
+                if config != self._config:
+                    context = _context(config, self._answer)
                     self._config = config
         if token != self._current.token or context is not self._current.context:
             self._current = Credentials(token, context)
@@ -89,10 +88,24 @@ class CredentialSource:
         pair = (answer.certificate, answer.key)
         has_changed = pair != ((before.certificate, before.key) if before is not None else (None, None))
         if context is not None and has_changed:
-            config = self._config
-            if answer.certificate is not None:
-                config = replace(config, client_certificate=answer.certificate, client_key=answer.key)
-            context = client_context(config)
+            context = _context(self._config, answer)
         self._answer = answer
         self._current = Credentials(answer.token, context)
         return self._current
+
+
+def _with_files(config: ClientConfig) -> ClientConfig:
+    """Return the configuration with what its files for TLS have now. Raises OSError."""
+    if config.ca_file is not None:
+        config = replace(config, ca=config.ca_file.read_bytes())
+    if config.certificate_files is not None:
+        certificate, key = (file.read_bytes() for file in config.certificate_files)
+        config = replace(config, client_certificate=certificate, client_key=key)
+    return config
+
+
+def _context(config: ClientConfig, answer: PluginAnswer | None) -> ssl.SSLContext:
+    """Return the TLS settings of the configuration, with the certificate of a plugin's answer. Raises ConfigError."""
+    if answer is not None and answer.certificate is not None:
+        config = replace(config, client_certificate=answer.certificate, client_key=answer.key)
+    return client_context(config)

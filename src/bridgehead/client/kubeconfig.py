@@ -1,7 +1,8 @@
 """Address and credentials for the API server, from a kubeconfig file or a pod's service account.
 
 Features that are not supported (auth providers, passwords, other proxies than HTTP) are rejected: ignoring them
-would mean to act as another user than the file states, or to connect past the proxy.
+would mean to act as another user than the file states, or to connect past the proxy. As in client-go, credentials
+are for https servers only; `kubectl proxy`, for example, adds its own.
 Source: Kubernetes "Organizing Cluster Access Using kubeconfig Files" and "Accessing the API from a Pod".
 """
 
@@ -56,6 +57,7 @@ class ClientConfig:
 
     server: str
     ca: bytes | None = None
+    ca_file: Path | None = None  # the file that `ca` is from, if it is from a file
     insecure: bool = False
     tls_server_name: str | None = None
     client_certificate: bytes | None = None
@@ -85,12 +87,14 @@ def load_kubeconfig(path: str | Path, context: str | None = None) -> ClientConfi
     chosen = _named(document, "contexts", "context", wanted, path)
     cluster = _named(document, "clusters", "cluster", chosen.get("cluster"), path)
     user = _named(document, "users", "user", chosen["user"], path) if chosen.get("user") else {}
-    for field in _NOT_SUPPORTED:
-        if user.get(field):
-            raise ConfigError(f"{path}: user {chosen['user']!r}: {field!r} is not supported")
     server = cluster.get("server")
     if not isinstance(server, str) or not server.startswith(("http://", "https://")):
         raise ConfigError(f"{path}: cluster {chosen['cluster']!r}: server {server!r} is not an http or https URL")
+    if server.startswith("http://"):
+        user = {field: value for field, value in user.items() if field.startswith("as")}
+    for field in _NOT_SUPPORTED:
+        if user.get(field):
+            raise ConfigError(f"{path}: user {chosen['user']!r}: {field!r} is not supported")
     certificate = _bytes(user, "client-certificate", path)
     key = _bytes(user, "client-key", path)
     if (certificate is None) != (key is None):
@@ -110,6 +114,7 @@ def load_kubeconfig(path: str | Path, context: str | None = None) -> ClientConfi
     return ClientConfig(
         server=server.rstrip("/"),
         ca=ca,
+        ca_file=_file(cluster, "certificate-authority", path),
         insecure=bool(cluster.get("insecure-skip-tls-verify")),
         tls_server_name=cluster.get("tls-server-name"),
         client_certificate=certificate,
@@ -188,6 +193,7 @@ def in_cluster_config(
     return ClientConfig(
         server=f"https://{join_host_port(host, port)}",
         ca=_read_bytes(directory / "ca.crt"),
+        ca_file=directory / "ca.crt",
         token_file=token_file,
         namespace=namespace.read_text().strip() if namespace.exists() else "default",
     )
@@ -241,16 +247,19 @@ def _bytes(entry: dict[str, Any], field: str, path: Path) -> bytes | None:
             return base64.b64decode(data, validate=True)
         except (binascii.Error, ValueError, TypeError) as error:
             raise ConfigError(f"{path}: {field}-data is not base64") from error
-    file = entry.get(field)
-    return _read_bytes(_beside(path, file)) if file else None
+    file = _file(entry, field, path)
+    return _read_bytes(file) if file else None
 
 
 def _certificate_files(user: dict[str, Any], path: Path) -> tuple[Path, Path] | None:
-    names = ("client-certificate", "client-key")
-    if any(user.get(f"{name}-data") or not user.get(name) for name in names):
-        return None
-    certificate, key = (_beside(path, user[name]) for name in names)
-    return certificate, key
+    certificate, key = (_file(user, field, path) for field in ("client-certificate", "client-key"))
+    return (certificate, key) if certificate and key else None
+
+
+def _file(entry: dict[str, Any], field: str, path: Path) -> Path | None:
+    """Return the file that `FIELD` names; None without one, or if `FIELD-data` takes precedence."""
+    file = entry.get(field)
+    return None if not file or entry.get(f"{field}-data") else _beside(path, file)
 
 
 def _beside(kubeconfig: Path, file: str) -> Path:

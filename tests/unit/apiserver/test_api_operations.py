@@ -19,6 +19,18 @@ KINDS = {
     for url, seed in (OBJECTS | FURTHER).items()
     if url.rpartition("/")[2] not in (*NAMED_BY_CONTENT, *DELETED_BY_A_CONTROLLER) and "a.example" not in url
 }
+# An update of these must have a resourceVersion (AllowUnconditionalUpdate).
+CONDITIONAL = {
+    *("mutatingadmissionpolicies", "mutatingadmissionpolicybindings", "mutatingwebhookconfigurations"),
+    *("validatingadmissionpolicies", "validatingadmissionpolicybindings", "validatingwebhookconfigurations"),
+    *("csidrivers", "csinodes", "csistoragecapacities", "volumeattachments"),
+    *("leases", "poddisruptionbudgets", "runtimeclasses"),
+}
+# A write to the status of these changes no labels (ResetObjectMetaForStatus).
+LABELS_STAY = {
+    *("deployments", "flowschemas", "prioritylevelconfigurations", "resourceclaims", "validatingadmissionpolicies"),
+    "volumeattachments",
+}
 AT_ONCE = "gracePeriodSeconds=0&propagationPolicy=Background"
 SELECTED = "labelSelector=example%3Doperations"
 
@@ -53,6 +65,10 @@ async def check_operations(world: World, url: str) -> None:
     assert patched.json["metadata"]["annotations"]["patched"] == "true", patched.body
     updated = await changed(world, one, "updated")
     assert {"patched", "updated"} <= updated["metadata"]["annotations"].keys()
+    unconditional = {**updated, "metadata": {**updated["metadata"], "resourceVersion": ""}}
+    plural = url.rpartition("/")[2]
+    expected = 422 if plural in CONDITIONAL else 200
+    assert (await world.call("PUT", one, unconditional)).status == expected
     event = await watch.next()
     assert event is not None
     assert (event["type"], event["object"]["metadata"]["annotations"]["patched"]) == ("MODIFIED", "true")
@@ -62,6 +78,8 @@ async def check_operations(world: World, url: str) -> None:
     if resource is not None and "status" in resource.subresources:
         assert (await world.get(f"{one}/status"))["metadata"]["uid"] == created[2]["metadata"]["uid"]
         await changed(world, f"{one}/status", "status")
+        labelled = await world.patch(f"{one}/status", {"metadata": {"labels": {"status": "x"}}})
+        assert ("status" in labelled.json["metadata"]["labels"]) == (plural not in LABELS_STAY)
     assert (await world.call("DELETE", f"{one}?{AT_ONCE}")).status == 200
     assert (await world.call("GET", one)).status == 404
     assert len((await world.get(f"{url}?{SELECTED}"))["items"]) == 2

@@ -110,20 +110,21 @@ async def test_dry_run_stores_nothing(world):
 
 
 @pytest.mark.parametrize(
-    ("path", "spec"),
+    ("path", "fields"),
     [
-        ("apis/coordination.k8s.io/v1/namespaces/default/leases", {"holderIdentity": "me"}),
-        ("api/v1/namespaces/default/limitranges", {"limits": []}),
-        ("api/v1/namespaces/default/services", {"ports": [{"port": 80}]}),
+        ("apis/coordination.k8s.io/v1/namespaces/default/leases", {"spec": {"holderIdentity": "me"}}),
+        ("apis/node.k8s.io/v1/runtimeclasses", {"handler": "h"}),
+        ("api/v1/namespaces/default/limitranges", {"spec": {"limits": []}}),
+        ("api/v1/namespaces/default/services", {"spec": {"ports": [{"port": 80}]}}),
     ],
 )
-async def test_update_creates_what_does_not_exist(world, path, spec):
-    obj = {"metadata": {"name": "x"}, "spec": spec}
+async def test_update_creates_what_does_not_exist(world, path, fields):
+    obj = {"metadata": {"name": "x"}, **fields}
     created = await world.call("PUT", f"/{path}/x", obj)
     assert created.status == 201
     if path.endswith("services"):
         assert created.json["spec"]["clusterIP"]
-    updated = await world.call("PUT", f"/{path}/x", obj)
+    updated = await world.call("PUT", f"/{path}/x", created.json)
     assert (updated.status, updated.json["metadata"]["uid"]) == (200, created.json["metadata"]["uid"])
 
 
@@ -622,14 +623,31 @@ async def test_propagation_policies_set_finalizers(world, policy, finalizers):
     assert answer.json["metadata"]["finalizers"] == finalizers
 
 
-async def test_a_replication_controller_is_deleted_without_its_pods_by_default(world):
-    url = "/api/v1/namespaces/default/replicationcontrollers"
-    template = {"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [{"name": "c", "image": "i"}]}}
+@pytest.mark.parametrize(
+    ("url", "spec", "policy", "warning"),
+    [
+        ("/api/v1/namespaces/default/replicationcontrollers", {"selector": {"a": "b"}}, "Always", []),
+        (
+            "/apis/batch/v1/namespaces/default/jobs",
+            {},
+            "Never",
+            [
+                '299 - "child pods are preserved by default when jobs are deleted; set propagationPolicy=Background to '
+                'remove them or set propagationPolicy=Orphan to suppress this warning"'
+            ],
+        ),
+    ],
+)
+async def test_some_kinds_are_deleted_without_their_pods_by_default(world, url, spec, policy, warning):
+    pod = {"containers": [{"name": "c", "image": "i"}], "restartPolicy": policy}
+    template = {"metadata": {"labels": {"a": "b"}}, "spec": pod}
     for name, finalizers, expected in (("a", [], ["orphan"]), ("b", ["foregroundDeletion"], ["foregroundDeletion"])):
         metadata = {"name": name, "finalizers": finalizers}
-        await world.create(url, {"metadata": metadata, "spec": {"selector": {"a": "b"}, "template": template}})
+        await world.create(url, {"metadata": metadata, "spec": {**spec, "template": template}})
         answer = await world.call("DELETE", f"{url}/{name}")
-        assert answer.json["metadata"]["finalizers"] == expected
+        assert (answer.json["metadata"]["finalizers"], answer.header("warning")) == (expected, warning)
+    answer = await world.call("DELETE", f"{url}/a?propagationPolicy=Background")
+    assert answer.header("warning") == []
 
 
 async def test_background_deletion_is_immediate(world):

@@ -43,7 +43,7 @@ def test_embedded_certificates_are_read(tmp_path):
     config = load_kubeconfig(path)
     assert config.server == "https://10.0.0.1:6443"
     assert (config.ca, config.client_certificate, config.client_key) == (b"ca", b"cert", b"key")
-    assert config.certificate_files is None
+    assert (config.certificate_files, config.ca_file) == (None, None)
     assert (config.tls_server_name, config.namespace, config.insecure) == ("kubernetes", "blue", False)
 
 
@@ -66,6 +66,14 @@ def test_certificate_files_are_relative_to_the_kubeconfig(tmp_path):
     config = load_kubeconfig(path)
     assert (config.ca, config.client_certificate, config.client_key) == (b"ca.crt", b"me.crt", b"me.key")
     assert config.certificate_files == (tmp_path / "me.crt", tmp_path / "me.key")
+    assert config.ca_file == tmp_path / "ca.crt"
+
+
+def test_credentials_are_only_for_https(tmp_path):
+    user = {"token": "t", "client-certificate": "missing", "exec": {"command": "login"}, "password": "p", "as": "jane"}
+    config = load_kubeconfig(kubeconfig(tmp_path, {"server": "http://127.0.0.1:8001"}, user))
+    assert (config.token, config.client_certificate, config.exec_plugin) == (None, None, None)
+    assert config.impersonation is not None
 
 
 def test_another_context_can_be_selected(tmp_path):

@@ -90,10 +90,16 @@ class PodPriority(Plugin):
         self._store = store
 
     def handles(self, attributes: Attributes) -> bool:
-        return _creates(attributes, "pods")
+        is_update = attributes.operation == UPDATE and not attributes.subresource
+        return _creates(attributes, "pods") or (is_update and attributes.resource.id == "pods")
 
     async def mutate(self, attributes: Attributes, obj: JsonObject, old: JsonObject) -> JsonObject:
-        set_priority(self._store, attributes.resource, obj)
+        if attributes.operation == CREATE:
+            set_priority(self._store, attributes.resource, obj)
+        else:  # an update that leaves out what this plug-in has set, such as one with the manifest of the create
+            for field in ("priority", "preemptionPolicy"):
+                if field in old["spec"]:
+                    obj["spec"].setdefault(field, old["spec"][field])
         return obj
 
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from bridgehead.apiserver.bodies.schema import Shape
-from bridgehead.apiserver.resource import Column, FieldError, JsonObject, Resource, Strategy
+from bridgehead.apiserver.bodies.shapes import Shape
+from bridgehead.apiserver.resource import CLIENT_METADATA, Column, FieldError, JsonObject, Resource, Strategy
 from bridgehead.apiserver.resources.shared.columns import NAME
 
 from .definitions import (
@@ -117,6 +117,7 @@ def definition_resource(metadata: Callable[[], Shape]) -> Resource:
             Column("Created At", lambda crd, now: crd["metadata"].get("creationTimestamp"), type="date"),
         ),
         has_generation=True,
+        kept_by_status=CLIENT_METADATA,
         allows_unconditional_update=False,
         has_plain_finalizers=True,
     )

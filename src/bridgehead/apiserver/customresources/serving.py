@@ -14,8 +14,8 @@ from typing import Any
 
 import msgspec
 
-from bridgehead.apiserver.bodies.schema import Shape
-from bridgehead.apiserver.resource import Converter, JsonObject, Resource, ScalePaths
+from bridgehead.apiserver.bodies.shapes import Shape
+from bridgehead.apiserver.resource import CLIENT_METADATA, Converter, JsonObject, Resource, ScalePaths
 from bridgehead.apiserver.table import version_order
 from bridgehead.objects.names import check_dns1123_subdomain
 
@@ -118,6 +118,7 @@ def _version(crd: JsonObject, version: JsonObject, names: JsonObject, metadata: 
         scale=scale,
         list_kind=names.get("listKind", ""),
         refuses_create=TERMINATING_REFUSAL if is_true(crd, TERMINATING) else "",
+        kept_by_status=CLIENT_METADATA,
         allows_unconditional_update=False,
         has_plain_finalizers=True,
         api_versions=tuple(f"{group}/{one['name']}" for one in versions_of(crd)),

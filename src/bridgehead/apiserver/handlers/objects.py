@@ -33,6 +33,7 @@ from bridgehead.apiserver.http.request import Request, Response, respond
 from bridgehead.apiserver.http.worker import run_long
 from bridgehead.apiserver.registry import lists
 from bridgehead.apiserver.registry.attempts import STATUS_VIEWS
+from bridgehead.apiserver.registry.deletion import DeleteOptions
 from bridgehead.apiserver.registry.list_options import check_get_options
 from bridgehead.apiserver.registry.registry import Registry
 from bridgehead.apiserver.registry.request_checks import check_name, check_resource_version
@@ -234,6 +235,7 @@ class Handlers:
         body = await request.body()
         parse = partial(parse_delete_options, body, request, self._registry.delete_options)
         options = await run_long(len(body), parse)
+        _warn_of_deletion(request, resource, options)
         attributes = delete_attributes(request, resource, options)
         deleted = await self._registry.delete(resource, info.namespace, info.name, options, attributes=attributes)
         if not deleted.gone or resource.returns_deleted:
@@ -247,6 +249,7 @@ class Handlers:
         body = await request.body()
         parse = partial(parse_delete_options, body, request, self._registry.delete_options)
         options = await run_long(len(body), parse)
+        _warn_of_deletion(request, resource, options)
         # Only what the list of the query would show is deleted, also if it is a page.
         page = await self._page(request, resource, request.query)
         attributes = delete_attributes(request, resource, options)
@@ -276,6 +279,11 @@ class Handlers:
 
     async def _decode(self, request: Request, resource: Resource) -> JsonObject:
         return await decode_object(request, resource, self._registry.shape(resource))
+
+
+def _warn_of_deletion(request: Request, resource: Resource, options: DeleteOptions) -> None:
+    if resource.deletion_warning and not options.policy:
+        request.warnings.append(resource.deletion_warning)
 
 
 def _watch_query(request: Request) -> Query:

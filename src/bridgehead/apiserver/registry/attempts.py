@@ -20,7 +20,7 @@ from bridgehead.objects.times import format_time
 from bridgehead.storage import Companions, Create, Delete, Facts, Key, Record, Store
 
 from . import metadata
-from .ownership import FIELD, LABELLED_BY_STATUS, Ownership
+from .ownership import FIELD, Ownership
 from .request_checks import check_expected_version, check_url
 
 # The subresources that write only the status.
@@ -254,23 +254,16 @@ def _chooses(strategy: Strategy) -> bool:
 def _with_status_only(resource: Resource, new: JsonObject, old: JsonObject) -> JsonObject:
     """Return `old` with the status of `new`, and with those metadata that controllers may write with it."""
     meta, before = dict(new["metadata"]), old["metadata"]
-    if resource.definition is not None:
-        meta = dict(before)
-    if old.get("kind") not in LABELLED_BY_STATUS:
-        _restore(meta, before, "labels")
-    _restore(meta, before, "ownerReferences")
+    for field in resource.stored.kept_by_status:
+        if field in before:
+            meta[field] = before[field]
+        else:
+            meta.pop(field, None)
     kept = {**old, "metadata": meta}
     kept.pop("status", None)
     if "status" in new:
         kept["status"] = new["status"]
     return kept
-
-
-def _restore(new: JsonObject, old: JsonObject, field: str) -> None:
-    if field in old:
-        new[field] = old[field]
-    else:
-        new.pop(field, None)
 
 
 def with_managers(obj: JsonObject, entries: Entries) -> JsonObject:

@@ -19,12 +19,9 @@ from bridgehead.apiserver.fieldmanagement.managers import (
 )
 from bridgehead.apiserver.fieldmanagement.managers import reset_paths as reset
 from bridgehead.apiserver.fieldmanagement.types import MapType, Types
-from bridgehead.apiserver.resource import JsonObject, Resource
+from bridgehead.apiserver.resource import CLIENT_METADATA, JsonObject, Resource
 
 FIELD = "managedFields"
-
-# Kinds whose labels a write to `status` may change.
-LABELLED_BY_STATUS = ("Pod", "Node")
 
 
 class Ownership:
@@ -109,11 +106,8 @@ def _reset_fields(resource: Resource) -> dict[str, FieldSet]:
     """Return the paths that a write cannot change, by subresource (GetResetFields in pkg/registry/*/strategy.go)."""
     if "status" not in resource.subresources:
         return {}
-    if resource.definition is not None:
-        return {"": reset("status"), "status": reset("spec", "metadata")}
-    by_status = ["spec", "metadata.ownerReferences"]
-    if resource.kind not in LABELLED_BY_STATUS:
-        by_status.append("metadata.labels")
+    kept = resource.kept_by_status
+    by_status = ["spec", *(["metadata"] if kept == CLIENT_METADATA else [f"metadata.{name}" for name in kept])]
     fields = {"": reset("status"), "status": reset(*by_status)}
     if "approval" in resource.subresources:
         fields = {"": reset("spec", "status"), "status": reset(*by_status, "status.conditions")}

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import base64
 
-from bridgehead.apiserver.resource import Column, FieldError, JsonObject, Resource, Strategy
+from bridgehead.apiserver.resource import CLIENT_METADATA, Column, FieldError, JsonObject, Resource, Strategy
 from bridgehead.apiserver.resources.shared import field
 from bridgehead.apiserver.resources.shared.columns import AGE, NAME, at
 from bridgehead.apiserver.resources.shared.conditions import find_condition
@@ -130,4 +130,6 @@ RESOURCE = Resource(
         Column("Available", _available_cell, description="Whether this service is available."),
         AGE,
     ),
+    kept_by_status=CLIENT_METADATA,
+    allows_unconditional_update=False,
 )

@@ -32,4 +32,5 @@ RESOURCE = Resource(
     columns=(NAME, text_column("Holder", "spec", "holderIdentity"), AGE),
     is_created_by_update=True,
     check_name=check_dns1123_subdomain,
+    allows_unconditional_update=False,
 )

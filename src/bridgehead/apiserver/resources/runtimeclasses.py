@@ -47,4 +47,6 @@ RESOURCE = Resource(
     strategy=RuntimeClassStrategy(),
     columns=(NAME, text_column("Handler", "handler"), AGE),
     check_name=check_dns1123_subdomain,
+    allows_unconditional_update=False,
+    is_created_by_update=True,
 )

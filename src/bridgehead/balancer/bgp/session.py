@@ -30,6 +30,7 @@ log = logging.getLogger("bridgehead.balancer.bgp")
 
 CONNECT_SECONDS = 5.0  # between attempts to connect, unless the peer sets another connectTime
 _FIRST_RETRY_SECONDS, _LONGEST_RETRY_SECONDS = 0.5, 30.0
+_LONGEST_LOOK_SECONDS = 5.0  # between looks for a password or a route that is missing
 _STABLE_SECONDS = 60.0  # a session that ran for so long starts again without back-off
 _TEARDOWN_SECONDS = 2.0
 _ATTEMPT_SECONDS = 1.0  # a younger attempt to connect is not given up for another
@@ -138,22 +139,23 @@ class PeerSession:
         """
         backoff = Backoff(_FIRST_RETRY_SECONDS, _LONGEST_RETRY_SECONDS)
         while True:
-            started = time.monotonic()
-            reason = await self._run_once()
+            started, longest = time.monotonic(), _LONGEST_RETRY_SECONDS
+            try:
+                settings = self.settings = await self._configure()
+            except (NotConfigurable, OSError) as error:
+                reason, longest = str(error), _LONGEST_LOOK_SECONDS
+            else:
+                reason = await self._run_once(settings)
             if time.monotonic() - started > _STABLE_SECONDS:
                 backoff.reset()
             self._change("waiting", reason)
             self._retry.clear()
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(backoff.next()):
+                async with asyncio.timeout(min(backoff.next(), longest)):
                     await self._retry.wait()
 
-    async def _run_once(self) -> str:
+    async def _run_once(self, settings: SessionSettings) -> str:
         """Hold the session until it ends for good. Return why it ended."""
-        try:
-            settings = self.settings = await self._configure()
-        except (NotConfigurable, OSError) as error:
-            return str(error)
         refusal = why_refused(settings)
         if refusal:
             return refusal
@@ -269,7 +271,10 @@ class PeerSession:
         if not self._is_connected and not self.reason and self.settings is not None:
             where = join_host_port(str(self.settings.peer_address), self.settings.port)
             is_passive = self.settings.listen_port > 0
-            self._change("connecting", "the peer has not connected" if is_passive else f"no answer from {where}")
+            # The kernel drops segments whose TCP MD5 signature is of another password.
+            hint = "; a router with another password gives none" if self.settings.password else ""
+            reason = "the peer has not connected" if is_passive else f"no answer from {where}{hint}"
+            self._change("connecting", reason)
         self._check_after(self._connect_seconds, self._connect_again)
         self._attempt_anew()
 

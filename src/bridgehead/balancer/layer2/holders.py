@@ -180,14 +180,17 @@ class Holders:
         return found
 
     def _preferred(self, nodes: frozenset[str], advertisements: Iterable[Layer2Advertisement]) -> frozenset[str]:
-        """Return the nodes with the highest sum of preferences."""
-        preferences = [preference for advertisement in advertisements for preference in advertisement.preferences]
-        if not preferences:
+        """Return the nodes with the highest sum of preferences, of the advertisements that select them."""
+        preferring = [advertisement for advertisement in advertisements if advertisement.preferences]
+        if not preferring:
             return nodes
-        sums = {
-            node: sum(weight for weight, selector in preferences if selector.matches(self._view.nodes[node].labels))
-            for node in nodes
-        }
+        sums = {}
+        for node in nodes:
+            labels = self._view.nodes[node].labels
+            selecting = [advertisement for advertisement in preferring if advertisement.nodes.matches(labels)]
+            sums[node] = sum(
+                weight for one in selecting for weight, selector in one.preferences if selector.matches(labels)
+            )
         highest = max(sums.values())
         return frozenset(node for node, total in sums.items() if total == highest)
 

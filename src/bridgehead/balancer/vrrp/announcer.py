@@ -22,12 +22,14 @@ from ..detection.leftovers import request_removal
 from ..interface_names import find_link
 from ..ranges import IpAddress
 from ..speaker.announcer import Held, Observer
+from ..speaker.handovers import Handovers
 from ..users import existing_user_name
 from ..view import ClusterView, Publication
 from ..workspace import Workspace
 from .advertisement import send_resignation
 from .keepalived import ADVERTISEMENT_SECONDS, Instance, identity_address, is_identity, render_configuration
 from .keepalived_process import KeepalivedProcess
+from .masters import Masters
 from .plan import Group, VrrpPlan
 
 log = logging.getLogger("bridgehead.balancer.vrrp")
@@ -45,20 +47,29 @@ class VrrpAnnouncer:
     """Announces by a keepalived, which runs while this node is in any group.
 
     `program`: its path. `workspace` has its files. `send`: a message to the failure detector, which removes what
-    keepalived leaves when this process is killed.
+    keepalived leaves when this process is killed. `handovers` gets the addresses that other nodes had before.
     """
 
     protocol = "vrrp"
 
-    def __init__(self, observer: Observer, program: str, workspace: Workspace, send: Callable[[Message], None]) -> None:
+    def __init__(
+        self,
+        observer: Observer,
+        program: str,
+        workspace: Workspace,
+        send: Callable[[Message], None],
+        handovers: Handovers,
+    ) -> None:
         self._observer = observer
         self._send = send
+        self._handovers = handovers
         self._program = program
         self._workspace = workspace
         self._plan = VrrpPlan()
         self._view: ClusterView | None = None
         self._groups: dict[str, Group] = {}  # that keepalived is configured with, or will be soon
         self._masters: dict[str, float] = {}  # since when this node is the master of a group, epoch seconds
+        self._expected = Masters()
         self._reported: set[IpAddress] = set()  # addresses without a virtual router
         self._resigning: set[str] = set()  # groups that other nodes should take over, as soon as keepalived is reloaded
         self._has_changed = asyncio.Event()
@@ -69,6 +80,8 @@ class VrrpAnnouncer:
         self, view: ClusterView, publications: Mapping[ObjectKey, Publication], changed: Collection[ObjectKey]
     ) -> None:
         if self._view is None:
+            if view.this_node not in view.members:
+                return  # a keepalived that began now could take addresses over before it is known from whom
             self._has_changed.set()
         elif view.is_alone and not self._view.is_alone:
             self._resigning = set(self._masters)
@@ -79,6 +92,7 @@ class VrrpAnnouncer:
         if self._plan.groups != self._groups:
             self._groups = self._plan.groups
             self._has_changed.set()
+        self._hand_over(self._expected.update(self._plan.expected))
         self._report_refused()
         if regrouped:
             self._observer.on_held_changed(regrouped)
@@ -134,6 +148,20 @@ class VrrpAnnouncer:
             }
             for name, group in sorted(self._groups.items())
         ]
+
+    def _hand_over(self, moved: Iterable[IpAddress] = ()) -> None:
+        """Let packets of connections that are older than this node's mastership go to the master before.
+
+        `moved`: addresses that should have another master than before. The rules are there before this node becomes
+        it, and until it is no longer.
+        """
+        this = self._view.this_node if self._view is not None else ""
+        for address in moved:
+            if self._expected.master(address) == this:
+                self._handovers.begin(address, self._expected.previous(address), self.protocol)
+        held = {address for name in self._masters if name in self._groups for address in self._groups[name].addresses}
+        self._handovers.retain(self._expected.of(this) | held, self.protocol)
+        self._handovers.apply()
 
     # --- keepalived -----------------------------------------------------------------------------------------------
 
@@ -194,6 +222,7 @@ class VrrpAnnouncer:
             self._masters[name] = time.time()
         else:
             del self._masters[name]
+        self._hand_over()
         log.info("group %s: %s", name, "master" if is_master else "not the master")
         self._observer.on_held_changed(self._services_of(group))
 
@@ -224,6 +253,7 @@ class VrrpAnnouncer:
         lost = self._masters.keys() - kept
         for name in lost:
             del self._masters[name]
+        self._hand_over()
         self._observer.on_held_changed({key for name in lost for key in self._services_of(self._groups.get(name))})
 
     def _services_of(self, group: Group | None) -> set[ObjectKey]:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from bridgehead.dns.config import Hosts
-from bridgehead.dns.messages import wire
+from bridgehead.dns.messages import replies, wire
 from bridgehead.dns.messages.names import reverse_name
 from bridgehead.dns.messages.records import Data, address_sets
 
@@ -20,9 +20,9 @@ class HostTable:
     """The answers of all `hosts` directives. `ra`: the flag RA of replies."""
 
     def __init__(self, several: Iterable[Hosts], *, ra: bool) -> None:
-        self._answers: dict[bytes, wire.Answer] = {}
+        self._answers: dict[bytes, replies.Answer] = {}
         self._names: set[bytes] = set()
-        self._nodata = wire.Answer(wire.head(wire.NOERROR, 0, ra=ra), b"", 0)
+        self._nodata = replies.Answer(replies.head(wire.NOERROR, 0, ra=ra), b"", 0)
         for hosts in several:
             addresses: dict[str, list[str]] = {}
             names: dict[str, dict[Data, None]] = {}
@@ -36,7 +36,7 @@ class HostTable:
             for name, targets in names.items():
                 self._add(name, {"PTR": tuple(targets)}, hosts.ttl, ra)
 
-    def answer(self, query: wire.Query) -> wire.Answer | None:
+    def answer(self, query: wire.Query) -> replies.Answer | None:
         """Return the answer; None for an unknown name. A known name has no records of other types: NODATA."""
         found = self._answers.get(query.key)
         if found is None and query.name in self._names:
@@ -50,4 +50,4 @@ class HostTable:
         self._names.add(wire_name)
         for kind in sets:
             key = wire.question_key(wire_name, wire.TYPES[kind])
-            self._answers[key] = wire.compile_answer(wire_name, kind, sets, ttl, {}, ra=ra)
+            self._answers[key] = replies.compile_answer(wire_name, kind, sets, ttl, {}, ra=ra)

@@ -37,8 +37,11 @@ async def test_a_pod_gets_the_priority_of_its_class(world):
     await world.create(PRIORITIES, {"metadata": {"name": "high"}, "value": 7, "preemptionPolicy": "Never"})
     spec = (await world.create(PODS, pod(priorityClassName="high")))["spec"]
     assert (spec["priority"], spec["preemptionPolicy"]) == (7, "Never")
-    spec = (await world.create(PODS, pod("b", priorityClassName="system-node-critical")))["spec"]
-    assert spec["priority"] == 2_000_001_000
+    created = await world.create(PODS, pod("b", priorityClassName="system-node-critical"))
+    assert created["spec"].pop("priority") == 2_000_001_000
+    assert created["spec"].pop("preemptionPolicy") == "PreemptLowerPriority"
+    updated = await world.call("PUT", f"{PODS}/b", created)
+    assert updated.json["spec"]["priority"] == 2_000_001_000, updated.body
     assert (await world.create(PODS, pod("c")))["spec"]["priority"] == 0
     assert await message_of(world, PODS, pod("d", priorityClassName="nope")) == (
         'pods "d" is forbidden: no PriorityClass with name nope was found'

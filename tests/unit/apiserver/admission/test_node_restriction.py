@@ -239,8 +239,9 @@ async def test_a_node_may_modify_only_its_own_lease(world):
     answer = await world.call("PUT", f"{LEASES}/node1", lease("node2"), user=NODE1)
     assert answer.status == 400
     assert (await world.call("GET", f"{LEASES}/node2")).status == 404
-    assert (await world.call("POST", LEASES, lease("node1"), user=NODE1)).status == 201
-    assert (await world.call("PUT", f"{LEASES}/node1", lease("node1"), user=NODE1)).status == 200
+    answer = await world.call("POST", LEASES, lease("node1"), user=NODE1)
+    assert answer.status == 201
+    assert (await world.call("PUT", f"{LEASES}/node1", answer.json, user=NODE1)).status == 200
     assert own in await refusal(world, "PATCH", f"{LEASES}/node2", lease("node2"), headers=MERGE)
 
 

@@ -455,10 +455,12 @@ async def test_parameters_need_the_right_to_read_them(world):
         'Forbidden: user &{alice  [system:authenticated] map[]} must have "get" permission on all objects of the '
         "referenced paramKind (kind=ConfigMap, apiVersion=v1)",
     )
-    assert (await write(bob, "validatingadmissionpolicies", policy)).status == 201
+    answer = await write(bob, "validatingadmissionpolicies", policy)
+    assert answer.status == 201
     # An update that leaves the kind as it is needs no right.
-    other = {**policy, "validations": [{"expression": "false"}]}
-    assert (await write(alice, "validatingadmissionpolicies", other, "PUT")).status == 200
+    other = {**answer.json, "spec": {**policy, "validations": [{"expression": "false"}]}}
+    url = f"{GROUP}/validatingadmissionpolicies/q"
+    assert (await world.call("PUT", url, other, user=alice)).status == 200
     spec = {"policyName": "q", "validationActions": ["Deny"], "paramRef": {"name": "m", "namespace": "n"}}
     assert cause(await write(alice, "validatingadmissionpolicybindings", spec)) == (
         "spec.paramRef",

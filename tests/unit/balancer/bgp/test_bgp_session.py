@@ -80,6 +80,27 @@ def test_an_established_session_ends_when_its_address_has_gone():
     assert why_outdated(old, fresh, is_established=True) == "the addresses of this node have changed"
 
 
+def test_a_password_that_comes_late_is_found_soon():
+    attempts = 0
+
+    async def find() -> SessionSettings:
+        nonlocal attempts
+        attempts += 1
+        raise NotConfigurable("Secret metallb-system/router with the password does not exist")
+
+    async def main() -> None:
+        session = PeerSession("router", RoutePlan(), find, lambda session: None, ExaBgp())
+        task = asyncio.create_task(session.run())
+        await asyncio.sleep(600)
+        before = attempts
+        await asyncio.sleep(60)
+        assert attempts - before == 12
+        assert (session.status, session.reason[:6]) == ("waiting", "Secret")
+        task.cancel()
+
+    run_virtual(main())
+
+
 class _Exabgp:
     """An ExaBGP process that does nothing. `requests`: what it got, in order."""
 

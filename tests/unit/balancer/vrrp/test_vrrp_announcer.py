@@ -10,6 +10,7 @@ import pytest
 
 from bridgehead.balancer.model import Configuration, Pool, VrrpAdvertisement
 from bridgehead.balancer.ranges import parse_range
+from bridgehead.balancer.speaker.handovers import Handovers
 from bridgehead.balancer.view import ClusterView, NodeView, Publication
 from bridgehead.balancer.vrrp import announcer as module
 from bridgehead.balancer.vrrp.announcer import VrrpAnnouncer
@@ -78,7 +79,7 @@ def announcer(monkeypatch) -> VrrpAnnouncer:
     monkeypatch.setattr(module, "Addresses", _no_addresses)
     monkeypatch.setattr(module, "_QUIET_SECONDS", 0)
     monkeypatch.setattr(module, "_FIRST_RETRY_SECONDS", 0)
-    return VrrpAnnouncer(Watcher(), "keepalived", Workspace(), lambda message: None)
+    return VrrpAnnouncer(Watcher(), "keepalived", Workspace(), lambda message: None, Handovers())
 
 
 async def until(condition: Callable[[], bool]) -> None:

@@ -8,7 +8,15 @@ from __future__ import annotations
 
 import re
 
-from bridgehead.apiserver.resource import Column, FieldError, JsonObject, Resource, StatusStrategy, Strategy
+from bridgehead.apiserver.resource import (
+    CLIENT_METADATA,
+    Column,
+    FieldError,
+    JsonObject,
+    Resource,
+    StatusStrategy,
+    Strategy,
+)
 from bridgehead.apiserver.resources.shared import field
 from bridgehead.apiserver.resources.shared.columns import AGE, NAME
 from bridgehead.objects.names import check_dns1123_subdomain, check_qualified_name
@@ -209,6 +217,8 @@ def _resource(kind: str, plural: str, counted: str, strategy: Strategy, subresou
         ),
         has_generation=True,
         check_name=check_dns1123_subdomain,
+        kept_by_status=CLIENT_METADATA,
+        allows_unconditional_update=False,
     )
 
 

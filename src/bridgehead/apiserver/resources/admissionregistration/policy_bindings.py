@@ -82,6 +82,7 @@ def _resource(kind: str, *, is_validating: bool) -> Resource:
         ),
         has_generation=True,
         check_name=check_dns1123_subdomain,
+        allows_unconditional_update=False,
     )
 
 

@@ -163,6 +163,7 @@ def _resource(kind: str, *, is_mutating: bool) -> Resource:
         columns=(NAME, Column("Webhooks", lambda obj, now: len(obj.get("webhooks", ())), type="integer"), AGE),
         has_generation=True,
         check_name=check_dns1123_subdomain,
+        allows_unconditional_update=False,
     )
 
 

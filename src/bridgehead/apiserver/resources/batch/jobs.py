@@ -192,5 +192,10 @@ RESOURCE = Resource(
     ),
     selectable={"status.successful": selectable("status", "succeeded", default="0")},
     has_generation=True,
+    orphans_dependents=True,  # as in its first versions
+    deletion_warning=(
+        "child pods are preserved by default when jobs are deleted; set propagationPolicy=Background to remove them or"
+        " set propagationPolicy=Orphan to suppress this warning"
+    ),
     check_name=check_dns1123_subdomain,
 )

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 
-from bridgehead.apiserver.resource import Column, FieldError, JsonObject, Resource, StatusStrategy
+from bridgehead.apiserver.resource import CLIENT_METADATA, Column, FieldError, JsonObject, Resource, StatusStrategy
 from bridgehead.apiserver.resources.pods import validate_node_selector
 from bridgehead.apiserver.resources.shared import field
 from bridgehead.apiserver.resources.shared.columns import AGE, NAME, at
@@ -152,4 +152,5 @@ RESOURCE = Resource(
     strategy=ResourceClaimStrategy(),
     columns=(NAME, Column("State", _state_cell), AGE),
     check_name=check_dns1123_subdomain,
+    kept_by_status=CLIENT_METADATA,
 )

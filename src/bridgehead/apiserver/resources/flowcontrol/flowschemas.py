@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from bridgehead.apiserver.resource import Column, FieldError, JsonObject, Resource, StatusStrategy
+from bridgehead.apiserver.resource import CLIENT_METADATA, Column, FieldError, JsonObject, Resource, StatusStrategy
 from bridgehead.apiserver.resources.shared import field
 from bridgehead.apiserver.resources.shared.columns import AGE, NAME, NONE, at, number_column, text_column
 from bridgehead.apiserver.resources.shared.conditions import find_condition
@@ -215,4 +215,5 @@ RESOURCE = Resource(
     ),
     has_generation=True,
     check_name=check_dns1123_subdomain,
+    kept_by_status=CLIENT_METADATA,
 )

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 
-from bridgehead.apiserver.resource import Column, FieldError, JsonObject, Resource, StatusStrategy
+from bridgehead.apiserver.resource import CLIENT_METADATA, Column, FieldError, JsonObject, Resource, StatusStrategy
 from bridgehead.apiserver.resources.shared import field
 from bridgehead.apiserver.resources.shared.columns import AGE, NAME, NONE, at, text_column
 from bridgehead.objects.names import check_dns1123_subdomain
@@ -173,4 +173,5 @@ RESOURCE = Resource(
     ),
     has_generation=True,
     check_name=check_dns1123_subdomain,
+    kept_by_status=CLIENT_METADATA,
 )

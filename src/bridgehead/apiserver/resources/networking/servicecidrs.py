@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from ipaddress import ip_network
 
-from bridgehead.apiserver.resource import Column, FieldError, JsonObject, Resource, StatusStrategy
+from bridgehead.apiserver.resource import CLIENT_METADATA, Column, FieldError, JsonObject, Resource, StatusStrategy
 from bridgehead.apiserver.resources.shared import field
 from bridgehead.apiserver.resources.shared.addresses import check_cidr, check_strict_cidr, is_cidr, warn_of_cidr
 from bridgehead.apiserver.resources.shared.columns import AGE, NAME, at
@@ -80,4 +80,5 @@ RESOURCE = Resource(
         AGE,
     ),
     check_name=check_dns1123_subdomain,
+    kept_by_status=CLIENT_METADATA,
 )

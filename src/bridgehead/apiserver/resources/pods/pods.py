@@ -148,4 +148,5 @@ RESOURCE = Resource(
     has_generation=True,
     returns_deleted=True,
     check_name=check_dns1123_subdomain,
+    kept_by_status=("ownerReferences",),
 )

@@ -78,4 +78,5 @@ RESOURCE = Resource(
     ),
     returns_deleted=True,
     check_name=check_dns1123_subdomain,
+    allows_unconditional_update=False,
 )

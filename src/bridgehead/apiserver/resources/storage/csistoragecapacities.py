@@ -43,4 +43,5 @@ RESOURCE = Resource(
     strategy=CSIStorageCapacityStrategy(),
     columns=(NAME, text_column("StorageClassName", "storageClassName"), text_column("Capacity", "capacity")),
     check_name=check_dns1123_subdomain,
+    allows_unconditional_update=False,
 )

@@ -5,7 +5,7 @@ Pure: no I/O, no clock, no randomness. Source: Kubernetes `ValidateVolumeAttachm
 
 from __future__ import annotations
 
-from bridgehead.apiserver.resource import Column, FieldError, JsonObject, Resource, StatusStrategy
+from bridgehead.apiserver.resource import CLIENT_METADATA, Column, FieldError, JsonObject, Resource, StatusStrategy
 from bridgehead.apiserver.resources.shared import field
 from bridgehead.apiserver.resources.shared.columns import AGE, NAME, at, text_column
 from bridgehead.apiserver.resources.shared.storage_rules import validate_driver_name
@@ -92,4 +92,6 @@ RESOURCE = Resource(
     ),
     returns_deleted=True,
     check_name=check_dns1123_subdomain,
+    kept_by_status=CLIENT_METADATA,
+    allows_unconditional_update=False,
 )

@@ -87,4 +87,5 @@ RESOURCE = Resource(
     ),
     has_generation=True,
     check_name=check_dns1123_subdomain,
+    kept_by_status=("labels",),
 )
