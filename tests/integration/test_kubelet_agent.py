@@ -64,8 +64,8 @@ async def test_a_pod_becomes_ready_and_is_deleted(world):
     await world.until_event(
         "web", "Pulled", 'Container image "app:1" already present on machine and can be accessed by the pod'
     )
-    await world.until_event("web", "Created", "Created container: app")
-    await world.until_event("web", "Started", "Started container app")
+    await world.until_event("web", "Created", "Container created")
+    await world.until_event("web", "Started", "Container started")
     await world.admin.delete(PODS, "web", "default")
     await world.until_gone("web")
     await world.until_event("web", "Killing", "Stopping container app")
@@ -97,7 +97,7 @@ async def test_a_running_pod_gets_an_ephemeral_container_once(world):
     assert is_running(pod)
     pod = await world.until("web", lambda pod: pod.status.observed_generation == pod.metadata.generation)
     assert pod.status.ephemeral_container_statuses[0].restart_count == 0
-    await world.until_event("web", "Started", "Started container debug")
+    await world.until_event("web", "Started", "Container started", container="debug")
 
 
 async def test_an_ephemeral_container_shares_the_processes_of_its_target(world):

@@ -87,7 +87,7 @@ def pod_status(pod: Pod, view: PodView, now: float) -> PodStatus:
         msgspec.structs.replace(condition, observed_generation=generation)
         for condition in (*_conditions(pod, view, phase, statuses), *_disruption(view), *view.resize_conditions)
     ]
-    # Nobody is told that a pod has failed before its containers have ended. Source: kubelet's `mergePodStatus`.
+    # A failure is published when the pod's containers have ended. Source: kubelet's `mergePodStatus`.
     failure = view.failure if phase == "Failed" else None
     return PodStatus(
         phase=phase,
