@@ -11,11 +11,12 @@ from typing import Any
 
 import pytest
 
-from bridgehead.client import ApiClient, ClientConfig, EventRecorder, renew_lease
+from bridgehead.client import ApiClient, ClientConfig, Done, EventRecorder, Requeue, renew_lease
 from bridgehead.client.discovery import metadata_kind
 from bridgehead.client.errors import Conflict, NotFound
 from bridgehead.controllers.manager import CONTROLLERS, Entry, Manager, Settings
 from bridgehead.controllers.nodes.pod_garbage import PodGarbageCollector
+from bridgehead.controllers.nodes.taint_eviction import TaintEvictionController
 from bridgehead.controllers.nodes.watch_clock import WatchClock
 from bridgehead.controllers.shared import Informers
 from bridgehead.objects.kinds import (
@@ -33,7 +34,7 @@ from bridgehead.objects.kinds import (
 from bridgehead.objects.meta import ObjectKey
 from bridgehead.objects.times import format_micro_time, format_time
 
-from .api_world import api_world, running, until
+from .api_world import api_world, running, until, until_seen
 from .apiserver_process import ServerProcess, write_files
 
 pytestmark = pytest.mark.integration
@@ -490,6 +491,45 @@ async def test_pods_of_a_deleted_node_are_removed():
             taint = {"key": "node.kubernetes.io/out-of-service", "value": "nodeshutdown", "effect": "NoExecute"}
             await client.patch(NODES, "node2", "", {"spec": {"taints": [taint]}})
             await until(gone(client, PODS, "two"))
+
+
+async def test_a_taint_of_a_user_evicts_a_pod_when_its_toleration_has_ended():
+    """Such a taint has no `timeAdded`. The wait begins anew with the next taint."""
+    async with api_world() as world, ApiClient(world.config) as client:
+        informers, now = Informers(client), 1000.0
+        recorder = EventRecorder(client, "test")
+        controller = TaintEvictionController(client, informers, recorder, now=lambda: now)
+        nodes, pods = informers.get(NODES), informers.get(PODS)
+        await client.create(SERVICE_ACCOUNTS, DEFAULT_ACCOUNT)
+        await client.create(NODES, {"metadata": {"name": "node1"}})
+        patient = {"key": "k", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 100}
+        await client.create(PODS, pod("one", "node1", tolerations=[patient]))
+        key = ObjectKey("default", "one")
+
+        async def taint(*taints):
+            await client.patch(NODES, "node1", "", {"spec": {"taints": list(taints)}})
+            await until_seen(lambda: len(nodes.get(ObjectKey("", "node1")).spec.taints) == len(taints), nodes)
+
+        async with running(informers.run(), recorder.run()):
+            await until_seen(lambda: pods.get(key) and nodes.get(ObjectKey("", "node1")), pods, nodes)
+            await taint({"key": "k", "effect": "NoExecute"})
+            assert await controller.reconcile(key) == Requeue(100)
+            now += 60
+            assert await controller.reconcile(key) == Requeue(40)
+            await taint()
+            assert await controller.reconcile(key) == Done()
+            await taint({"key": "k", "effect": "NoExecute"})
+            assert await controller.reconcile(key) == Requeue(100)
+            now += 100
+            assert await controller.reconcile(key) == Done()
+            assert (await client.get(PODS, "one", "default")).is_terminating
+
+            async def has_recorded() -> bool:
+                return {event.message for event in (await client.list(EVENTS)).items} == {
+                    "Cancelling deletion of Pod default/one", "Marking for deletion Pod default/one",
+                }  # fmt: skip
+
+            await until(has_recorded)
 
 
 async def test_a_replica_set_keeps_its_pods_when_the_controllers_restart():

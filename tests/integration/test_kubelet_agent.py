@@ -178,6 +178,7 @@ async def test_a_running_pod_is_resized(world):
     waiting = await world.until("web", lambda pod: condition(pod, "PodResizePending") is not None)
     assert condition(waiting, "PodResizePending").reason == "Infeasible"
     assert requested(waiting)[1]["cpu"] == "200m"
+    await world.until_event("web", "ResizeInfeasible")
 
     await resize(sized("300m", "128Mi"))
     done = await world.until("web", lambda pod: requested(pod)[0]["memory"] == "128Mi" and pod.is_ready)

@@ -20,12 +20,11 @@ MANY_MISSED = 100  # starts; from there on the clock or the controller was proba
 class Times(NamedTuple):
     """`due`: the last time that has come and has no Job yet, None if none has. `next_in`: seconds until the next one.
 
-    `is_late`: `due` is longer ago than `startingDeadlineSeconds`. `many_missed`: more than 100 times have come.
+    A time longer ago than `startingDeadlineSeconds` is not due. `many_missed`: more than 100 times have come.
     """
 
     due: float | None
     next_in: float | None
-    is_late: bool = False
     many_missed: bool = False
 
 
@@ -53,7 +52,6 @@ def plan_times(cron_job: CronJob, schedule: Schedule, zone: tzinfo, now: float) 
     return Times(
         due,
         None if following is None else following - now,
-        is_late=due is not None and deadline is not None and due + deadline < now,
         many_missed=missed > MANY_MISSED,
     )
 

@@ -162,9 +162,6 @@ class CronJobController:
                  " check clock skew")  # fmt: skip
         if times.due is None:
             return status, wait
-        if times.is_late:
-            warn("MissSchedule", f"Missed scheduled time to start a job: {format_time(times.due)}")
-            return status, wait
         if status.active and cron_job.spec.concurrency_policy == "Forbid":
             self._recorder.record(
                 cron_job,

@@ -32,6 +32,8 @@ class TaintEvictionController:
         self._nodes = informers.get(NODES)
         self._pods = informers.get(PODS)
         self._pods.add_index(PODS_BY_NODE, node_of_pod)
+        # When the taints of the node were first seen, of pods that tolerate them for a time; by the pod's uid.
+        self._waiting: dict[str, float] = {}
         self._queue: WorkQueue[ObjectKey] = WorkQueue("taint eviction")
         self._nodes.on_change(self._node_changed)
         self._pods.on_change(self._pod_changed)
@@ -42,11 +44,15 @@ class TaintEvictionController:
         await self._queue.run(self.reconcile)
 
     def _node_changed(self, old: Node | None, new: Node | None) -> None:
-        if new is not None and _is_tainted(new) and (old is None or old.spec.taints != new.spec.taints):
+        if new is None or (old is not None and old.spec.taints == new.spec.taints):
+            return
+        if _is_tainted(new) or (old is not None and _is_tainted(old)):
             for pod in self._pods.by_index(PODS_BY_NODE, new.metadata.name):
                 self._queue.add(pod.key)
 
     def _pod_changed(self, old: Pod | None, new: Pod | None) -> None:
+        if new is None and old is not None:
+            self._waiting.pop(old.metadata.uid, None)
         if new is not None and new.spec.node_name and (old is None or not old.spec.node_name):
             node = self._nodes.get(ObjectKey("", new.spec.node_name))
             if node is not None and _is_tainted(node):
@@ -61,18 +67,23 @@ class TaintEvictionController:
         if node is None:
             return Done()
         now = self._now()
-        due = eviction_time(node.spec.taints, pod.spec.tolerations, now)
+        observed = self._waiting.pop(pod.metadata.uid, None)
+        due = eviction_time(node.spec.taints, pod.spec.tolerations, now if observed is None else observed)
         if due == NEVER:
+            if observed is not None:
+                self._record(pod, f"Cancelling deletion of Pod {pod.key}")
             return Done()
         if due > now:
+            self._waiting[pod.metadata.uid] = now if observed is None else observed
             return Requeue(due - now)
         await self._evict(pod, now)
         return Done()
 
+    def _record(self, pod: Pod, message: str) -> None:
+        self._recorder.record(pod, type="Normal", reason="TaintManagerEviction", message=message)
+
     async def _evict(self, pod: Pod, now: float) -> None:
-        self._recorder.record(
-            pod, type="Normal", reason="TaintManagerEviction", message=f"Marking for deletion Pod {pod.key}"
-        )
+        self._record(pod, f"Marking for deletion Pod {pod.key}")
         condition = disruption("DeletionByTaintManager", "Taint manager: deleting due to NoExecute taint", now)
         try:
             await patch_pod_status(self._client, pod, {"conditions": [condition]})

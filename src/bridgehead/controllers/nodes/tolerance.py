@@ -16,10 +16,10 @@ NEVER = float("inf")
 NO_EXECUTE = "NoExecute"
 
 
-def eviction_time(taints: Sequence[Taint], tolerations: Sequence[Toleration], now: float) -> float:
-    """Return the epoch seconds at which the pod must be evicted: at most `now` for at once, NEVER if it may stay.
+def eviction_time(taints: Sequence[Taint], tolerations: Sequence[Toleration], observed: float) -> float:
+    """Return the epoch seconds at which the pod must be evicted: at most `observed` for at once, NEVER if it may stay.
 
-    A taint without `timeAdded` counts from `now`.
+    A taint without `timeAdded`, as users add it, counts from `observed`.
     """
     due = NEVER
     for taint in taints:
@@ -27,9 +27,9 @@ def eviction_time(taints: Sequence[Taint], tolerations: Sequence[Toleration], no
             continue
         matching = [toleration for toleration in tolerations if tolerates(toleration, taint)]
         if not matching:
-            return now
+            return observed
         seconds = [float(t.toleration_seconds) for t in matching if t.toleration_seconds is not None]
         if seconds:
-            since = parse_time(taint.time_added) if taint.time_added else now
+            since = parse_time(taint.time_added) if taint.time_added else observed
             due = min(due, since + max(0.0, min(seconds)))
     return due

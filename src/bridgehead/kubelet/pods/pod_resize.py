@@ -5,12 +5,9 @@ Owned by a pod worker. `resizing` decides.
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Awaitable, Callable, Iterable
 from typing import NamedTuple
-
-import msgspec
 
 from bridgehead.kubelet.containers.context import PodContext
 from bridgehead.kubelet.containers.pod_containers import PodContainers
@@ -25,6 +22,7 @@ from .resizing import (
     effective_resources,
     known_resources,
     needs_restart,
+    resize_message,
     resize_refusal,
     spec_resources,
     widest,
@@ -57,6 +55,7 @@ class PodResize:
         self._applied_whole = self._allocated.get(WHOLE)
         self._applied: dict[str, _Applied] = {}
         self._refusal: tuple[str, str] | None = None
+        self._refused_generation = 0
         self._error = ""
         self._is_begun = False
         self.retry_at: float | None = None
@@ -74,14 +73,7 @@ class PodResize:
         if wanted == self._allocated:
             self._refusal = None
         else:
-            self._refusal = resize_refusal(self._wanted, others, self._context.node.allocatable)
-            if self._refusal is None:
-                self._allocated = wanted
-                self._context.pod = self._wanted
-                self._is_begun = True
-                self._record("ResizeStarted", "started")
-            elif self._refusal[0] == DEFERRED:
-                self.retry_at = time.time() + _RETRY_SECONDS
+            self._decide(wanted, others)
         limits = plan_pod_limits(self._context.pod, self._context.node.settings.pod_max_pids)
         if await self._update_pod(widest(self._pod_limits, limits)):
             for name in self._unapplied():
@@ -91,6 +83,23 @@ class PodResize:
         if self._is_begun and self._is_applied:
             self._is_begun = False
             self._record("ResizeCompleted", "completed")
+
+    def _decide(self, wanted: dict[str, ResourceRequirements], others: Iterable[Pod]) -> None:
+        """Allocate what is wanted, or keep the reason why the node cannot give it."""
+        before, generation = self._refusal, self._wanted.metadata.generation
+        self._refusal = resize_refusal(self._wanted, others, self._context.node.allocatable)
+        if self._refusal is None:
+            self._allocated = wanted
+            self._context.pod = self._wanted
+            self._is_begun = True
+            self._record("ResizeStarted", "started")
+            return
+        reason, message = self._refusal
+        if (before, self._refused_generation) != (self._refusal, generation):
+            self._refused_generation = generation
+            self._context.record("Warning", f"Resize{reason}", resize_message(self._wanted, reason, message))
+        if reason == DEFERRED:
+            self.retry_at = time.time() + _RETRY_SECONDS
 
     async def _update_pod(self, limits: Limits) -> bool:
         """Change the limits of the pod as a whole. No limit is ever below that of a container."""
@@ -106,7 +115,7 @@ class PodResize:
     def _fail(self, error: RuntimeFailure) -> None:
         self._error = str(error)
         self.retry_at = time.time() + _RETRY_SECONDS
-        self._context.record("Warning", "ResizeError", f"Pod resize error: {error}")
+        self._context.record("Warning", "ResizeError", resize_message(self._context.pod, "error", str(error)))
 
     async def _apply(self, container: Container, stop: Callable[[Container, str], Awaitable[None]]) -> None:
         run_id = self._applied[container.name].run_id
@@ -148,12 +157,7 @@ class PodResize:
         return not self._unapplied() and self._applied_whole == self._allocated.get(WHOLE)
 
     def _record(self, reason: str, verb: str) -> None:
-        containers = [
-            {"name": one.name, "resources": msgspec.to_builtins(one.resources)}
-            for one in self._context.pod.spec.containers
-        ]
-        text = json.dumps({"containers": containers, "generation": self._context.pod.metadata.generation})
-        self._context.record("Normal", reason, f"Pod resize {verb}: {text}")
+        self._context.record("Normal", reason, resize_message(self._context.pod, verb))
 
     # --- Status -----------------------------------------------------------------------------------------
 

@@ -73,6 +73,22 @@ def resize_refusal(pod: Pod, others: Iterable[Pod], allocatable: Quantities) -> 
     return None
 
 
+def resize_message(pod: Pod, what: str, error: str = "") -> str:
+    """Return the message of an Event about a resize to the resources of `pod`: `what` becomes of it, and why not.
+
+    Source: kubelet's `podResizeMessage`.
+    """
+    summary: dict[str, object] = {
+        kind: [{"name": one.name, "resources": msgspec.to_builtins(one.resources)} for one in containers]
+        for kind, containers in (("initContainers", pod.spec.init_containers), ("containers", pod.spec.containers))
+        if containers
+    }
+    summary["generation"] = pod.metadata.generation
+    if error:
+        summary["error"] = error
+    return f"Pod resize {what}: {msgspec.json.encode(summary).decode()}"
+
+
 def widest(one: Limits, other: Limits) -> Limits:
     """Return limits that permit what either permits: those of a pod while its containers change one by one."""
 

@@ -9,6 +9,7 @@ from bridgehead.kubelet.pods.resizing import (
     effective_resources,
     known_resources,
     needs_restart,
+    resize_message,
     resize_refusal,
     spec_resources,
     widest,
@@ -24,6 +25,7 @@ from bridgehead.objects.core import (
     PodStatus,
     ResourceRequirements,
 )
+from bridgehead.objects.meta import ObjectMeta
 
 NODE = {"cpu": "4", "memory": "1Gi"}
 
@@ -134,3 +136,11 @@ def test_resources_of_the_whole_pod_are_given_and_restored() -> None:
     restarted = Pod(spec=wanted.spec, status=PodStatus(resources=given))
     assert known_resources(restarted) == {"app": own, WHOLE: given}
     assert with_resources(wanted, known_resources(restarted)).spec.resources == given
+
+
+def test_events_of_a_resize_have_the_resources_as_json() -> None:
+    spec = PodSpec(containers=(Container(name="a", resources=ResourceRequirements(limits={"cpu": "1"})),))
+    wanted = Pod(metadata=ObjectMeta(generation=3), spec=spec)
+    summary = '{"containers":[{"name":"a","resources":{"limits":{"cpu":"1"}}}],"generation":3'
+    assert resize_message(wanted, "started") == f"Pod resize started: {summary}}}"
+    assert resize_message(wanted, "Deferred", "no room") == f'Pod resize Deferred: {summary},"error":"no room"}}'

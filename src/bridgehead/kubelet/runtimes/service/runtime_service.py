@@ -287,14 +287,9 @@ class RuntimeService:
     def measure_layers(self, pod_uid: str) -> dict[str, int]:
         usage = {}
         for task in self._tasks.values():
-            if task.spec.pod_uid != pod_uid or not task.is_running:
-                continue
-            if "" in task.job.root.copied:  # on the node's disk, where the kubelet measures it
-                usage[task.spec.name] = 0
-            else:
+            if task.spec.pod_uid == pod_uid and task.is_running:
                 with contextlib.suppress(OSError):  # the container ends
-                    disk = os.statvfs(f"/proc/{task.pid}/root")
-                    usage[task.spec.name] = (disk.f_blocks - disk.f_bfree) * disk.f_frsize
+                    usage[task.spec.name] = task.measure_layer()
         return usage
 
     def list_containers(self) -> list[ContainerInfo]:

@@ -180,6 +180,13 @@ class Task(ChildListener):
         except OSError as error:
             raise RuntimeFailure(f"failed to update the limits of the container: {error}") from error
 
+    def measure_layer(self) -> int:
+        """Return the bytes that the container has written to its own layer. Raises OSError when it ends."""
+        if "" in self.job.root.copied:  # on the node's disk, where the kubelet measures it
+            return 0
+        disk = os.statvfs(f"/proc/{self.pid}/root")
+        return (disk.f_blocks - disk.f_bfree) * disk.f_frsize
+
     @property
     def info(self) -> ContainerInfo:
         spec = self.spec
