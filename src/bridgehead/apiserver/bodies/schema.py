@@ -531,4 +531,4 @@ def conform(value: JsonObject, shape: Shape) -> tuple[JsonObject, list[str]]:
     try:
         return shape.conform(value, None, unknown), unknown
     except _Mismatch as mismatch:
-        raise SchemaMismatch(str(mismatch)) from None
+        raise SchemaMismatch(str(mismatch), (mismatch.got, mismatch.wanted) if mismatch.wanted else None) from None
