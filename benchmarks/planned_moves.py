@@ -1,7 +1,8 @@
 """Planned moves of a load-balancer address in a lab, under a client that connects all the time: lost connections.
 
-The client is behind a router, the lab's own namespace. By layer 2 one node has the address at a time. By BGP the router
-(BIRD) spreads connections over all nodes, by addresses and ports; what routers send themselves may be spread otherwise.
+The client is behind a router, the lab's own namespace. By layer 2 and by VRRP one node has the address at a time. By
+BGP the router (BIRD) spreads connections over all nodes, by addresses and ports; what routers send themselves may be
+spread otherwise.
 """
 
 from __future__ import annotations
@@ -51,15 +52,16 @@ def run() -> list[Table]:
         lab = _Lab(Path(directory) / "lab")
         call(BRIDGEHEAD, "up", *lab.options, "--detach", "--ephemeral")
         try:
-            rows = [*_measure_policy(lab, "Cluster", LAYER2), *_measure_policy(lab, "Local", LAYER2)]
+            rows = list(_measure_policies(lab, LAYER2))
+            lab.kubectl("apply", "-f", "-", stdin=_VRRP_OBJECTS)
+            rows += _measure_policies(lab, VRRP)
             with _router(lab, Path(directory)):
-                rows += [*_measure_policy(lab, "Cluster", BGP), *_measure_policy(lab, "Local", BGP)]
+                rows += _measure_policies(lab, BGP)
         finally:
             call(BRIDGEHEAD, "down", *lab.options)
     note = (
         f"3 nodes. {_LANES} lanes connect, ask and close without pause; a move is repeated until there are"
-        f" {CONNECTIONS} connections. By BGP with graceful restart: when its next hops change, the router gives"
-        " some of the connections that are open at that moment to other nodes, whose pods reset them."
+        f" {CONNECTIONS} connections. By BGP with graceful restart."
     )
     return [
         Table("Planned moves", ("what, policy, announced by", "moves", "connections", "lost", "over 0.5 s"), rows, note)
@@ -67,15 +69,22 @@ def run() -> list[Table]:
 
 
 class Protocol(NamedTuple):
-    """A way to announce. `resource`: the statuses of what nodes announce. `annotations`: those of Services."""
+    """A way to announce. `key`: its name in `bridgehead balancer status`. `annotations`: those of Services."""
 
     name: str
-    resource: str
+    key: str
     annotations: dict[str, str]
 
 
-LAYER2 = Protocol("layer 2", "servicel2statuses", {})
-BGP = Protocol("BGP", "servicebgpstatuses", {"metallb.io/address-pool": "routed"})
+LAYER2 = Protocol("layer 2", "layer2", {})
+VRRP = Protocol("VRRP", "vrrp", {"eip.openelb.kubesphere.io/v1alpha2": "vips"})
+BGP = Protocol("BGP", "bgp", {"metallb.io/address-pool": "routed"})
+_VRRP_OBJECTS = """
+apiVersion: network.kubesphere.io/v1alpha2
+kind: Eip
+metadata: {name: vips}
+spec: {address: 10.0.0.60-10.0.0.69, protocol: vip, interface: eth0}
+"""
 _BGP_OBJECTS = """
 apiVersion: metallb.io/v1beta1
 kind: IPAddressPool
@@ -109,9 +118,11 @@ class _Lab:
         return json.loads(self.kubectl("get", *args, "-o", "json"))
 
     def announcing(self, service: str, protocol: Protocol) -> frozenset[str]:
-        """Return the nodes that announce a Service; by layer 2 none while several do."""
-        found = self.get(protocol.resource, "-n", "metallb-system")["items"]
-        nodes = [item["status"]["node"] for item in found if item.get("status", {}).get("serviceName") == service]
+        """Return the nodes that announce a Service; none while several do, except by BGP."""
+        command = [str(BRIDGEHEAD), "balancer", "status", *self.options]
+        status = subprocess.run(command, text=True, capture_output=True, check=True, timeout=300)
+        rows = [line.split()[1:4] for line in status.stdout.splitlines()]
+        nodes = {row[2] for row in rows if row[:2] == [f"default/{service}", protocol.key]}
         return frozenset(nodes) if protocol is BGP or len(nodes) == 1 else frozenset()
 
     def inside(self, *args: object) -> list[str]:
@@ -155,6 +166,11 @@ def _router(lab: _Lab, directory: Path) -> Iterator[None]:
             yield
         finally:
             bird.terminate()
+
+
+def _measure_policies(lab: _Lab, protocol: Protocol) -> Iterator[list[str]]:
+    for policy in ("Cluster", "Local"):
+        yield from _measure_policy(lab, policy, protocol)
 
 
 def _measure_policy(lab: _Lab, policy: str, protocol: Protocol) -> Iterator[list[str]]:

@@ -58,8 +58,13 @@ BARE_DEMONSTRATIVE = re.compile(
 # Openers where a sentence or a docstring begins.
 FIRST_WORDS = re.compile(rf'(?:"""|[.!?])[\s\\]*(?:{OPENERS.pattern}|{BARE_DEMONSTRATIVE.pattern})')
 
+# All that is no code in formatted source: a possible docstring (a line begins with it), comments, strings.
+NO_CODE = re.compile(
+    r'^[ \t]*r?(""".*?)"""|#[^\n]*|"""(?:\\.|.)*?"""|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])*\'',
+    re.DOTALL | re.MULTILINE,
+)
+
 WORD_OF_NAME = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
-NAME_WORDS = {*PRIVATE_WORDS, *NAME_ONLY, *(word for words in PRIVATE_IN.values() for word in words)}
 
 
 def sentences(text: str) -> list[str]:
@@ -80,18 +85,34 @@ def private_words(sentence: str) -> Iterator[str]:
             yield f"{word!r} (rather: {better}): {sentence}"
 
 
-def violations_of_name(name: str, path: Path = Path()) -> Iterator[str]:
-    here = {word: better for part in path.parts for word, better in PRIVATE_IN.get(part, {}).items()}
+def private_names(path: Path) -> dict[str, str]:
+    """Return the words that names must not contain in the module at `path`, with the standard terms."""
+    return (
+        PRIVATE_WORDS | NAME_ONLY | {w: better for part in path.parts for w, better in PRIVATE_IN.get(part, {}).items()}
+    )
+
+
+def violations_of_name(name: str, private: dict[str, str]) -> Iterator[str]:
     for word in WORD_OF_NAME.findall(name):
-        better = PRIVATE_WORDS.get(word.lower()) or NAME_ONLY.get(word.lower()) or here.get(word.lower())
-        if better is not None:
+        if (better := private.get(word.lower())) is not None:
             yield f"name {name!r} (rather: {better})"
 
 
-def may_have_violations(source: str) -> bool:
-    """Return whether text of any kind in formatted source breaks a rule: few modules need to be parsed for more."""
-    words = WORD_OF_NAME.findall(" ".join(set(re.findall(r"\w+", source))))
-    return not NAME_WORDS.isdisjoint(word.lower() for word in words) or FIRST_WORDS.search(source) is not None
+def terms_of(text: str) -> set[str]:
+    """Return the words of which names and prose consist, in lower case."""
+    found = WORD_OF_NAME.findall(" ".join(set(re.findall(r"\w+", text))))
+    return {word.lower() for word in found}
+
+
+def may_have_violations(source: str, private: dict[str, str]) -> bool:
+    """Return whether formatted source may break a rule: few modules need to be parsed, which takes long, for more."""
+    if private.keys().isdisjoint(terms_of(source)) and not FIRST_WORDS.search(source):
+        return False
+    docstrings = NO_CODE.findall(source)
+    if FIRST_WORDS.search("".join(text.partition("\n\n")[0] for text in docstrings)):
+        return True
+    names, prose = terms_of(NO_CODE.sub("", source)), terms_of(" ".join(docstrings))
+    return not (private.keys().isdisjoint(names) and PRIVATE_WORDS.keys().isdisjoint(prose))
 
 
 def docstrings(tree: ast.Module) -> Iterator[tuple[int, str]]:
@@ -116,10 +137,11 @@ def defined_names(tree: ast.Module) -> Iterator[tuple[int, str]]:
 
 
 def violations_of_module(path: Path) -> Iterator[tuple[int, str]]:
-    for violation in violations_of_name(path.stem, path):
+    private = private_names(path)
+    for violation in violations_of_name(path.stem, private):
         yield 1, f"file {violation}"
     source = path.read_text()
-    if not may_have_violations(source):
+    if not may_have_violations(source, private):
         return
     tree = ast.parse(source)
     for line, text in docstrings(tree):
@@ -131,7 +153,7 @@ def violations_of_module(path: Path) -> Iterator[tuple[int, str]]:
             for violation in private_words(sentence):
                 yield line, violation
     for line, name in sorted(set(defined_names(tree))):
-        for violation in violations_of_name(name, path):
+        for violation in violations_of_name(name, private):
             yield line, violation
 
 

@@ -13,9 +13,10 @@ import pytest
 from kubernetes import client
 from kubernetes.client.exceptions import ApiException
 
+from bridgehead.apiserver.bodies.definitions import LazyDefinitions
 from bridgehead.apiserver.bodies.protobuf import decode_envelope_untrusted, decode_message_untrusted, plain_scalars
 from bridgehead.apiserver.bodies.protobuf.decoding import split_untrusted
-from bridgehead.apiserver.bodies.schema import LazyDefinitions, Schema
+from bridgehead.apiserver.bodies.schema import Schema
 
 from .apiserver_process import DEADLINE, DEPLOYMENT, ServerProcess
 

@@ -90,7 +90,7 @@ def test_w17_without_a_pool_the_service_waits_and_shows_the_reason(world: Balanc
     (condition,) = world.eventually(lambda: world.service("web")["status"].get("conditions"), "a condition")
     assert (condition["status"], condition["reason"]) == ("False", "NoPool")
     assert condition["message"] == "no available IPs (there is no IPAddressPool and no Eip)"
-    failed = ("AllocationFailed", 'Failed to allocate IP for "default/web": no available IPs')
+    failed = ("AllocationFailed", f'Failed to allocate IP for "default/web": {condition["message"]}')
     world.eventually(lambda: failed in world.events("web"), "an Event")
     _, line = table(world.kubectl("get", "service", "web"))
     assert line[3] == "<pending>"
@@ -226,14 +226,41 @@ def test_an_invalid_change_leaves_the_last_configuration_in_force(world: Balance
     world.delete(manifest, POOL)
 
 
+REFUSAL = """
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicy
+metadata: {name: addresses}
+spec:
+  failurePolicy: Fail
+  matchConstraints:
+    resourceRules:
+    - {apiGroups: [""], apiVersions: [v1], operations: [UPDATE], resources: [services/status]}
+  validations:
+  - expression: object.status.loadBalancer.?ingress.orValue([]).all(i, i.ip != '10.7.0.1')
+    message: this address is not for Services
+---
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicyBinding
+metadata: {name: addresses}
+spec: {policyName: addresses, validationActions: [Deny]}
+"""
+
+
 def test_an_address_that_the_api_server_refuses_has_an_event(world: BalancerProcess) -> None:
-    manifest, pool = service("refused"), POOL.replace("10.0.0.10-10.0.0.50", "239.0.0.0/30")  # multicast
+    manifest, pool = service("refused"), POOL.replace("10.0.0.10-10.0.0.50", "10.7.0.1/32")
+    world.apply(REFUSAL)
     world.apply(pool, manifest)
-    world.eventually(lambda: "UpdateFailed" in {reason for reason, _ in world.events("refused")}, "an Event")
+
+    def is_refused() -> bool:
+        return any(
+            reason == "UpdateFailed" and "not for Services" in message for reason, message in world.events("refused")
+        )
+
+    world.eventually(is_refused, "an Event")
     assert world.addresses("refused") == []
     world.apply(POOL)
     world.eventually(lambda: world.addresses("refused") == ["10.0.0.10"], "an address of the changed pool")
-    world.delete(manifest, POOL)
+    world.delete(manifest, POOL, REFUSAL)
 
 
 def test_a_pool_of_cluster_ips_is_refused(world: BalancerProcess) -> None:

@@ -12,10 +12,11 @@ from bridgehead.balancer.allocation.requests import EIP_NAME_ANNOTATION
 from bridgehead.balancer.controller.controller import BalancerController, ControllerSettings
 from bridgehead.balancer.controller.patches import CONDITION
 from bridgehead.client import ApiClient
+from bridgehead.client.errors import NotFound
 from bridgehead.objects.core import Service
 from bridgehead.objects.kinds import CONFIG_MAPS, EVENTS, NAMESPACES, SERVICES
 from bridgehead.objects.meta import find_condition
-from bridgehead.objects.metallb import IP_ADDRESS_POOLS
+from bridgehead.objects.metallb import BGP_PEERS, CONFIGURATION_STATES, IP_ADDRESS_POOLS
 from bridgehead.objects.openelb import EIPS
 
 from .api_world import api_world, running, until
@@ -89,11 +90,14 @@ async def test_services_change() -> None:
         await world.service("foreign", loadBalancerClass="example.com/other")
         await world.waits("foreign", "WrongClass")
         await world.has_event("foreign", "LoadBalancerClassIgnored")
+        await world.patch("foreign", {"metadata": {"labels": {"app": "foreign"}}})
         # Its own controller gives it one, which is left alone.
         given = {"status": {"loadBalancer": {"ingress": [{"ip": "192.0.2.1"}]}}}
         await world.patch("foreign", given, "status")
         await world.waits("foreign", "")
         await world.has("foreign", "192.0.2.1")
+        events = (await world.client.list(EVENTS)).items
+        assert [event.count for event in events if event.reason == "LoadBalancerClassIgnored"] == [1]
 
         # A shared address: the port of the first Service is in the way of the third one, until it changes.
         share = {"metallb.io/allow-shared-ip": "key", "metallb.io/loadBalancerIPs": "10.7.0.0"}
@@ -138,6 +142,46 @@ async def test_services_change() -> None:
         patch = {"spec": {"addresses": ["10.7.0.0/31", "10.7.0.8/32"]}}
         await world.client.patch(IP_ADDRESS_POOLS, "pool", NAMESPACE, patch)
         await world.has("more", "10.7.0.8")
+
+
+async def test_pools_count_while_a_peer_is_not_valid() -> None:
+    async with balancer_world() as world:
+
+        async def result() -> tuple[str, str]:
+            with contextlib.suppress(NotFound):
+                status = (await world.client.get(CONFIGURATION_STATES, "controller", NAMESPACE)).status
+                return status.result, status.error_summary
+            return "", ""
+
+        async def is_valid() -> bool:
+            return await result() == ("Valid", "")
+
+        async def is_invalid() -> bool:
+            found, summary = await result()
+            return found == "Invalid" and 'CIDR "10.7.0.2/31" in pool "third" overlaps' in summary
+
+        peer = {"myASN": 64500, "peerASN": 64501, "peerAddress": "10.0.0.9", "bfdProfile": "missing"}
+        await world.client.create(BGP_PEERS, {"metadata": {"name": "router", "namespace": NAMESPACE}, "spec": peer})
+        await world.has_event("router", "InvalidConfiguration")
+        await until(is_valid)
+        await world.pool("first", "10.7.0.0/32")
+        await world.service("first")
+        await world.has("first", "10.7.0.0")
+        await world.pool("second", "10.7.0.2/32")
+        await world.service("second")
+        await world.has("second", "10.7.0.2")
+
+        # Pools that are not valid do not count, and Services that wait learn of it.
+        await world.pool("third", "10.7.0.2/31")
+        await until(is_invalid)
+        await world.service("third", {"metallb.io/address-pool": "third"})
+        await world.waits("third", "UnknownPool")
+        condition = find_condition((await world.get("third")).status.conditions, CONDITION)
+        assert condition is not None
+        assert "the last valid configuration is in force" in condition.message
+        await world.client.patch(IP_ADDRESS_POOLS, "third", NAMESPACE, {"spec": {"addresses": ["10.7.0.3/32"]}})
+        await world.has("third", "10.7.0.3")
+        await until(is_valid)
 
 
 async def test_pools_of_namespaces_and_eips() -> None:

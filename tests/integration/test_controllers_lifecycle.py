@@ -484,7 +484,12 @@ async def test_pods_of_a_deleted_node_are_removed():
             await client.delete(PODS, "one", "default")
             await client.delete(NODES, "node1")
             await until(gone(client, PODS, "one"))
-        assert await exists(client, PODS, "two", "default")
+            # A node that is not ready may stop its pod yet, unless a user knows that the node is shut down.
+            await client.delete(PODS, "two", "default")
+            assert await exists(client, PODS, "two", "default")
+            taint = {"key": "node.kubernetes.io/out-of-service", "value": "nodeshutdown", "effect": "NoExecute"}
+            await client.patch(NODES, "node2", "", {"spec": {"taints": [taint]}})
+            await until(gone(client, PODS, "two"))
 
 
 async def test_a_replica_set_keeps_its_pods_when_the_controllers_restart():

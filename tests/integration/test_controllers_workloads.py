@@ -336,8 +336,13 @@ async def test_a_deleted_pod_is_replaced_and_an_orphan_is_adopted() -> None:
         await cluster.client.create(DEPLOYMENTS, deployment(2))
         await cluster.until(lambda: cluster.is_rolled_out(1))
         first, second = cluster.pods()
+        hold: dict[str, Any] = {"metadata": {"finalizers": ["example.com/hold"]}}
+        await cluster.client.patch(PODS, first.metadata.name, "default", hold)
         await cluster.client.delete(PODS, first.metadata.name, "default")
         await cluster.until(lambda: len(cluster.pods()) == 2 and first not in cluster.pods())
+        await cluster.until(lambda: cluster.deployment().status.terminating_replicas == 1)
+        await cluster.client.patch(PODS, first.metadata.name, "default", {"metadata": {"finalizers": None}})
+        await cluster.until(lambda: cluster.deployment().status.terminating_replicas == 0)
         # Taken out of its labels a pod is released and replaced; put back it is one too many.
         await cluster.client.patch(PODS, second.metadata.name, "default", label_of("debug"))
         await cluster.until(lambda: len(cluster.pods(app="web")) == 2 and len(cluster.pods()) == 3)

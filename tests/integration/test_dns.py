@@ -9,12 +9,14 @@ import logging
 import re
 import socket
 from dataclasses import replace
+from pathlib import Path
 
 import dnslib
 import pytest
 
 from bridgehead.client import ApiClient
 from bridgehead.dns.config import DnsConfig, Server, ZoneSettings
+from bridgehead.dns.corefile import Inputs, only_when_changed, read_corefile
 from bridgehead.dns.errors import ConfigInvalid
 from bridgehead.dns.process import watch_file
 from bridgehead.dns.serving import DnsServer, Limits, QueryLog
@@ -344,6 +346,39 @@ async def test_a_changed_corefile_is_loaded_and_an_invalid_one_is_ignored():
         "no", 1, "no", DnsConfig().cache_entries
     ]  # fmt: skip
     await following.aclose()
+
+
+def test_a_corefile_is_parsed_again_only_when_one_of_its_files_has_changed(tmp_path: Path) -> None:
+    corefile, hosts, custom = tmp_path / "Corefile", tmp_path / "hosts", tmp_path / "a.override"
+    corefile.write_text(f". {{\n kubernetes x\n hosts {hosts} {{\n fallthrough\n }}\n import *.override\n}}")
+    parsed = 0
+
+    @only_when_changed
+    def read(inputs: Inputs) -> DnsConfig:
+        nonlocal parsed
+        parsed += 1
+        sources = inputs.sources(str(tmp_path))
+        return read_corefile(sources.read(str(corefile)), DnsConfig(), sources).config
+
+    def names() -> list[str]:
+        return [name for found in read().hosts for _, its in found.entries for name in its]
+
+    assert names() == names() == []
+    assert parsed == 1
+    hosts.write_text("10.0.0.1 a.example\n")
+    assert names() == names() == ["a.example"]
+    custom.write_text("nonsense\n")
+    for _ in range(2):
+        with pytest.raises(ConfigInvalid, match="not supported: nonsense"):
+            read()
+    assert parsed == 3
+    custom.write_text("errors\n")
+    assert names() == ["a.example"]
+    custom.unlink()
+    assert names() == ["a.example"]
+    hosts.unlink()
+    assert names() == names() == []
+    assert parsed == 6
 
 
 async def test_changes_outside_the_zone_are_applied_without_the_api_server(caplog):

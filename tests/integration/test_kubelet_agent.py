@@ -64,8 +64,8 @@ async def test_a_pod_becomes_ready_and_is_deleted(world):
     await world.until_event(
         "web", "Pulled", 'Container image "app:1" already present on machine and can be accessed by the pod'
     )
-    await world.until_event("web", "Created", "Created container: app")
-    await world.until_event("web", "Started", "Started container app")
+    await world.until_event("web", "Created", "Container created")
+    await world.until_event("web", "Started", "Container started")
     await world.admin.delete(PODS, "web", "default")
     await world.until_gone("web")
     await world.until_event("web", "Killing", "Stopping container app")
@@ -97,7 +97,7 @@ async def test_a_running_pod_gets_an_ephemeral_container_once(world):
     assert is_running(pod)
     pod = await world.until("web", lambda pod: pod.status.observed_generation == pod.metadata.generation)
     assert pod.status.ephemeral_container_statuses[0].restart_count == 0
-    await world.until_event("web", "Started", "Started container debug")
+    await world.until_event("web", "Started", "Container started", container="debug")
 
 
 async def test_an_ephemeral_container_shares_the_processes_of_its_target(world):
@@ -115,6 +115,36 @@ async def test_an_ephemeral_container_shares_the_processes_of_its_target(world):
 
 def sized(cpu, memory="64Mi"):
     return {"requests": {"cpu": cpu, "memory": memory}, "limits": {"cpu": cpu, "memory": memory}}
+
+
+async def test_the_resources_of_a_whole_pod_are_resized(world):
+    """Containers without limits of their own follow; one whose policy wants a restart for them restarts."""
+    await world.start_kubelet()
+    policy = [{"resourceName": "memory", "restartPolicy": "RestartContainer"}]
+    containers = [{"name": "app", "image": "app:1", "resizePolicy": policy}, {"name": "own", "image": "app:1"}]
+    containers[1]["resources"] = sized("50m", "16Mi")
+    await world.create("web", containers=containers, resources=sized("100m", "64Mi"))
+    before = await world.until("web", lambda pod: pod.is_ready)
+    assert (before.status.resources.limits, before.status.allocated_resources) == (
+        sized("100m", "64Mi")["limits"], sized("100m", "64Mi")["requests"],
+    )  # fmt: skip
+
+    async def resize(resources):
+        return await world.admin.patch(PODS, "web", "default", {"spec": {"resources": resources}}, "merge", "resize")
+
+    def limits(name):
+        return next(spec.limits for spec in reversed(world.runtime.specs) if spec.name == name)
+
+    await resize(sized("200m", "64Mi"))
+    after = await world.until("web", lambda pod: pod.status.resources.requests["cpu"] == "200m")
+    assert [one.restart_count for one in after.status.container_statuses] == [0, 0]
+    assert (world.runtime.sandbox_specs[-1].limits.cpu_millis, limits("app").cpu_millis) == (200, 200)
+    assert limits("own").cpu_millis == 50
+    await resize(sized("200m", "128Mi"))
+    await world.until("web", lambda pod: pod.status.resources.limits["memory"] == "128Mi" and pod.is_ready)
+    after = await world.until("web", lambda pod: pod.status.container_statuses[0].restart_count == 1)
+    assert after.status.container_statuses[1].restart_count == 0
+    assert (world.runtime.sandbox_specs[-1].limits.memory, limits("app").memory) == (128 << 20, 128 << 20)
 
 
 async def test_a_running_pod_is_resized(world):
@@ -225,16 +255,18 @@ async def test_a_rule_for_its_exit_code_restarts_all_containers(world):
     await world.start_kubelet()
     ruled = container(**with_rule("RestartAllContainers", 3))
     init = [{"name": "setup", "image": "job:1"}]
-    others = [{"name": "other", "image": "app:1"}]
+    others = [{"name": "slow", "image": "stubborn:1"}, {"name": "other", "image": "app:1"}]
     await world.create("web", containers=[ruled, *others], initContainers=init, restartPolicy="Never")
     first = await world.until("web", lambda pod: pod.is_ready)
     [run] = [one for one in await world.runtime.list_containers() if one.name == "app"]
     world.runtime.finish(run.id, 3)
     again = await world.until("web", lambda pod: pod.is_ready and counts(pod)["other"] == 1)
-    assert counts(again) == {"app": 1, "other": 1}
+    assert counts(again) == {"app": 1, "slow": 1, "other": 1}
     assert again.status.init_container_statuses[0].restart_count == 1
     assert again.status.pod_ip == first.status.pod_ip
-    assert world.runtime.signals == [("other", signal.SIGTERM)]
+    # The others are stopped at once, not one after the other.
+    assert sorted(world.runtime.signals[:2]) == [("other", signal.SIGTERM), ("slow", signal.SIGTERM)]
+    assert world.runtime.signals[2:] == [("slow", signal.SIGKILL)]
     # No container runs any more that was restarted, so the restart is over.
     [restarting] = [one for one in again.status.conditions if one.type == "AllContainersRestarting"]
     assert restarting.status == "False"
@@ -337,6 +369,9 @@ async def test_a_job_succeeds_and_a_failing_container_crash_loops(world):
     assert status.last_state.terminated.exit_code == 3
     assert status.state.waiting.message.startswith("back-off 10s restarting failed container=app pod=loop_default(")
     await world.until_event("loop", "BackOff", "Back-off restarting failed container app in pod loop_default(")
+    patch = {"spec": {"containers": [{"name": "app", "image": "app:1"}]}}
+    await world.admin.patch(PODS, "loop", "default", patch, type="strategic")
+    await world.until("loop", is_running)
     await world.admin.delete(PODS, "job", "default")
     await world.until_gone("job")
 
@@ -430,6 +465,22 @@ async def test_the_environment_has_values_of_services_and_config_maps(world):
 
 def mounted(spec, target):
     return next(mount for mount in spec.mounts if mount.target == target)
+
+
+async def test_a_sub_path_that_cannot_be_made_is_tried_again(world):
+    await world.start_kubelet()
+    data = world.root / "data"
+    data.mkdir()
+    (data / "sub").symlink_to("/etc")
+    volumes = [{"name": "data", "hostPath": {"path": str(data)}}]
+    mounts = [{"name": "data", "mountPath": "/data", "subPath": "sub/new"}]
+    await world.create("web", volumes=volumes, containers=[container(volumeMounts=mounts)])
+    await world.until("web", waits_for("CreateContainerConfigError"))
+    why = 'Error: failed to prepare subPath for volumeMount "data" of container "app"'
+    await world.until_event("web", "Failed", why)
+    (data / "sub").unlink()
+    await world.until("web", is_running)
+    assert (data / "sub" / "new").is_dir()
 
 
 async def test_volumes_follow_changes_of_their_objects(world):

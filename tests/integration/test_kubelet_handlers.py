@@ -109,6 +109,18 @@ async def test_any_response_to_a_hook_is_a_success(handlers, port, path, success
     assert SEEN[0].headers["User-Agent"] == "kube-lifecycle/1.36"
 
 
+async def test_a_hook_without_tls_is_called_again_in_http_without_credentials(handlers, port):
+    headers = (HTTPHeader(name="authorization", value="Basic x"), HTTPHeader(name="X-Hook", value="y"))
+    action = HTTPGetAction(scheme="HTTPS", port=port, path="/ok", http_headers=headers)
+    outcome = await handlers.perform(LifecycleHandler(http_get=action), TARGET, PATIENCE)
+    what = f"request to HTTPS lifecycle hook 127.0.0.1:{port} got HTTP response, retry with HTTP succeeded"
+    assert outcome == Outcome(True, fallback=what)
+    assert (SEEN[-1].headers.get("X-Hook"), SEEN[-1].headers.get("Authorization")) == ("y", None)
+    outcome = await handlers.perform(Probe(http_get=action), TARGET, PATIENCE)
+    expected = f'Get "https://127.0.0.1:{port}/ok": http: server gave HTTP response to HTTPS client'
+    assert outcome == Outcome(False, expected)
+
+
 async def test_no_hook_is_a_tcp_socket(handlers, port):
     hook = LifecycleHandler(tcp_socket=TCPSocketAction(port=port))
     assert (await handlers.perform(hook, TARGET, PATIENCE)).success is False

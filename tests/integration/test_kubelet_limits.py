@@ -84,7 +84,7 @@ async def test_a_container_that_exceeds_its_memory_limit_is_killed(world: World,
     os.write(attached.stdin_fd or -1, b"go\n")
     await attached.close()
     ended = await world.wait_exit(info.id)
-    assert (ended.exit_code, ended.signal, ended.is_oom_killed) == (137, signal.SIGKILL, True)
+    assert (ended.exit_code, ended.is_oom_killed) == (137, True)
     await until_removed(group)
     assert await world.sh(neighbour, "echo alive") == "alive\n"
 
@@ -106,7 +106,7 @@ async def test_the_containers_of_a_pod_share_its_limits(world: World, delegated:
     os.write(attached.stdin_fd or -1, b"go\n")
     await attached.close()
     ended = await world.wait_exit(info.id)
-    assert (ended.exit_code, ended.signal, ended.is_oom_killed) == (137, signal.SIGKILL, True)
+    assert (ended.exit_code, ended.is_oom_killed) == (137, True)
     assert await world.sh(neighbour, "echo alive") == "alive\n"
 
     await world.client.update_sandbox("q", Limits(memory=64 * MIB, cpu_request_millis=500))

@@ -45,22 +45,22 @@ connection, _ = listener.accept()
 connection.sendall(f"{puller['name']} {puller['root']} {sorted(os.listdir('/proc/self/fd'))}".encode())
 """
 
-CANNOT_FORK_ONCE = """
+FAILS_ONCE = """
 import errno, os, sys
 from bridgehead.lab import puller
 
-fork = os.fork
+function = os.FUNCTION
 
-def fail():
-    os.fork = fork
-    raise BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN))
+def fail(*_):
+    os.FUNCTION = function
+    raise OSError(errno.EAGAIN, os.strerror(errno.EAGAIN))
 
 def answer(puller, listener, lab, parent, *, has_shared):
     connection, _ = listener.accept()
     connection.sendall(b"served")
     os._exit(0)
 
-os.fork, puller._serve = fail, answer
+os.FUNCTION, puller._serve = fail, answer
 puller.serve(sys.argv[1])
 """
 
@@ -118,10 +118,18 @@ def test_a_small_program_waits_and_the_first_request_starts_the_puller(tmp_path:
         assert answer == f"x {tmp_path} {[str(number) for number in range(7)]}"
 
 
-def test_a_puller_that_cannot_be_forked_is_tried_again(tmp_path: Path) -> None:
-    with waiting(tmp_path, CANNOT_FORK_ONCE):
-        assert ask(tmp_path) == "served"
-    assert "the puller cannot start, and is tried again: Resource" in LabFiles(tmp_path).log("puller").read_text()
+@pytest.mark.parametrize("function", ["fork", "pidfd_open"])
+def test_a_puller_that_cannot_be_started_is_tried_again(tmp_path: Path, function: str) -> None:
+    def is_served() -> bool:
+        with contextlib.suppress(ConnectionResetError):  # by the end of a process that was started in vain
+            return ask(tmp_path) == "served"
+        return False
+
+    with waiting(tmp_path, FAILS_ONCE.replace("FUNCTION", function)):
+        is_served()
+        # The second may be served, and ended, before the failure is seen.
+        until(lambda: "cannot start, and is tried again: Resource" in LabFiles(tmp_path).log("puller").read_text())
+        until(is_served)
 
 
 def test_the_program_that_waits_ends_with_the_lab(tmp_path: Path) -> None:

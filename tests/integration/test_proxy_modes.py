@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import random
 from collections.abc import Iterator
 from typing import Any
@@ -440,6 +441,38 @@ def test_a_host_port_leads_to_its_pod(world: World) -> None:
         assert answered_by(world.connect(where, NODE4, 18080)) == {"pod1": 1}
     world.put_pod(host_port_pod("pod1", ended=True, hostPort=18080))
     assert world.connect("client", NODE4, 18080) == ["refused"]
+
+
+@pytest.mark.parametrize("host", [{}, {"hostIP": "127.0.0.1"}], ids=["everywhere", "loopback"])
+def test_a_host_port_answers_on_the_loopback_for_the_node_alone(world: World, host: dict[str, str]) -> None:
+    world.run("sysctl", "-qw", "net.ipv4.conf.pod1.route_localnet=1")  # the runtime does it for pods with host ports
+    world.put_pod(host_port_pod("pod1", hostPort=18080, **host))
+
+    with neighbour_without_loopback(world):
+        assert world.connect("client", "127.0.0.1", 18080) == ["timeout"]
+        # The client's kernel ignores answers from such an address. A flow would show that the pod got the packet.
+        assert world.flows(18080, "tcp") == []
+
+    # IPVS forwards no packet with a loopback address.
+    served = "refused" if world.mode == "ipvs" else f"pod1 from {NODE4}"
+    assert world.connect("node", "127.0.0.1", 18080) == [served]
+
+
+@contextlib.contextmanager
+def neighbour_without_loopback(world: World) -> Iterator[None]:
+    """Let the client send its packets for 127.0.0.1 to the node."""
+    world.run("ip", "netns", "exec", "client", "sysctl", "-qw", "net.ipv4.conf.all.route_localnet=1")
+    own = [("local", to, "dev", "lo", "table", "local") for to in ("127.0.0.1", "127.0.0.0/8")]
+    others = ("127.0.0.1", "via", NODE4)
+    for route in own:
+        world.run("ip", "-n", "client", "route", "del", *route)
+    world.run("ip", "-n", "client", "route", "add", *others)
+    try:
+        yield
+    finally:
+        world.run("ip", "-n", "client", "route", "del", *others)
+        for route in own:
+            world.run("ip", "-n", "client", "route", "add", *route)
 
 
 def test_host_ports_of_different_addresses_and_protocols_do_not_clash(world: World) -> None:

@@ -241,7 +241,13 @@ async def check_missing_interface(world: SpeakerWorld) -> None:
         text = f'failed to announce "{vip(10)}" with protocol "layer2": no usable interface (eth9)'
         return ("announceFailed", text) in await world.events("web")
 
+    async def reported() -> bool:
+        found = await world.client.list(metallb.SERVICE_L2_STATUSES, NAMESPACE)
+        held = [entry for node in NODES_IN_WORLD for entry in (await world.read_status(node))["held"]]
+        return not found.items and {entry["why"] for entry in held} == {"no usable interface (eth9)"}
+
     await until(failed)
+    await until(reported)
     await world.client.patch(
         metallb.L2_ADVERTISEMENTS, "all", NAMESPACE, {"spec": {"interfaces": [f"can_reach:{CLIENT}"]}}
     )

@@ -7,7 +7,7 @@ import os
 import random
 import signal
 import socket
-from collections.abc import Collection
+from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,18 @@ from bridgehead.objects.metallb import IP_ADDRESS_POOLS
 
 from .api_world import until
 from .namespaced import in_namespace, sh
-from .speaker_world import CLIENT, NAMESPACE, NODES_IN_WORLD, SpeakerWorld, answered_by, fault, speaker_world, vip
+from .speaker_world import (
+    CLIENT,
+    NAMESPACE,
+    NODES_IN_WORLD,
+    SpeakerWorld,
+    answered_by,
+    fault,
+    run_on,
+    speaker_world,
+    vip,
+)
+from .test_network_handover import PORT, check_carried_on, listen
 
 pytestmark = [pytest.mark.integration, pytest.mark.needs("keepalived")]
 
@@ -98,6 +109,29 @@ def keepalived_of(world: SpeakerWorld, node: str) -> list[int]:
     return first + [pid for pid, parent in parents.items() if parent in first]
 
 
+@contextlib.contextmanager
+def connections() -> Iterator[Callable[[str], tuple[socket.socket, socket.socket]]]:
+    """Let all nodes accept TCP connections at an address during the block, and track them, as service proxies do.
+
+    The yielded function connects to the address, which a node has to have; it returns both ends.
+    """
+    with contextlib.ExitStack() as stack:
+        servers = {}
+        for node in NODES_IN_WORLD:
+            run_on(node, "nft", "add table ip t; add chain ip t c { type filter hook prerouting priority 0; }")
+            run_on(node, "nft", "add rule ip t c ct state new")
+            servers[node] = stack.enter_context(listen(node, 4))
+
+        def connect(node: str) -> tuple[socket.socket, socket.socket]:
+            client = stack.enter_context(socket.create_connection((vip(10), PORT), 20))
+            server = stack.enter_context(servers[node].accept()[0])
+            server.settimeout(20)
+            check_carried_on(client, server)
+            return client, server
+
+        yield connect
+
+
 @in_namespace
 async def test_addresses_have_one_master_that_changes_when_it_fails():
     async with speaker_world(Path("/run/world")) as world:
@@ -158,13 +192,26 @@ async def test_addresses_have_one_master_that_changes_when_it_fails():
         assert await until_master(BOTH, master) == master
         await until(is_back)
 
-        # A drain: the others take over before the node lets go.
+        # A drain: the others take over before the node lets go, and open connections go on. So they do when the node
+        # comes back, and takes the addresses back.
         speaker = world.speakers[master]
-        speaker.signal(signal.SIGTERM)
-        await until_master(BOTH, *others(master))
-        speaker.process.wait()
-        world.start_speaker(master)
-        await until_master(BOTH, master)
+        with connections() as connect:
+            before = connect(master)
+            speaker.signal(signal.SIGTERM)
+            successor = await until_master(BOTH, *others(master))
+            speaker.process.wait()
+
+            async def is_drained() -> bool:
+                return await answers(successor)
+
+            await until(is_drained)
+            check_carried_on(*before)
+            meanwhile = connect(successor)
+            world.start_speaker(master)
+            await until_master(BOTH, master)
+            await until(is_back)
+            for connection in (before, meanwhile):
+                check_carried_on(*connection)
 
         # A killed speaker takes its keepalived along, with the addresses, also one that is stopped.
         for stopped in (False, True):

@@ -30,7 +30,7 @@ from uvicorn.server import Server, ServerState
 from websockets.datastructures import Headers
 from websockets.http11 import Request
 
-from bridgehead.apiserver.bodies.schema import definitions_path
+from bridgehead.apiserver.bodies.definitions import definitions_path
 from bridgehead.apiserver.http.server import UNWANTED_LOG_MESSAGES
 
 GET = b"GET /a?b=c HTTP/1.1\r\nHost: x\r\n\r\n"
@@ -281,7 +281,7 @@ def test_a_cache_of_the_interpreter_can_be_cleared():
 
 
 def test_the_definitions_of_kubernetes_validate():
-    """`apiserver.bodies.schema` reads the package's file, without the package's code."""
+    """`apiserver.bodies.definitions` reads the package's file, without the package's code."""
     assert definitions_path().is_file()
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from bridgehead import cli
-from tests.wording import sentences, violations_of_module, violations_of_name, violations_of_sentence
+from tests.wording import private_names, sentences, violations_of_module, violations_of_name, violations_of_sentence
 
 SOURCE = Path(cli.__file__).parents[1]
 TESTS = Path(__file__).parents[1]
@@ -110,4 +110,4 @@ def test_violations_in_modules_are_found(tmp_path: Path, source: str, line: int)
 
 @pytest.mark.parametrize(("name", "is_refused"), [("is_told", True), ("Place", True), ("address_port", False)])
 def test_private_words_in_names_are_found(name: str, is_refused: bool) -> None:
-    assert bool(list(violations_of_name(name))) is is_refused
+    assert bool(list(violations_of_name(name, private_names(Path())))) is is_refused

@@ -24,8 +24,10 @@ from .admission.plugins import build_chain
 from .admission.resource_quota import Charges
 from .app import Application
 from .audit.trail import begin_unaudited
+from .bodies.definitions import OBJECT_META, LazyDefinitions
 from .bodies.protobuf import plain_scalars
-from .bodies.schema import OBJECT_META, JsonShape, LazyDefinitions, Schema, Shape
+from .bodies.schema import Schema
+from .bodies.shapes import JsonShape, Shape
 from .customresources.controller import Definitions
 from .customresources.kind import definition_resource
 from .fieldmanagement.types import MapType

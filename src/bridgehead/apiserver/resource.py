@@ -187,7 +187,7 @@ class Definition(Protocol):
 
     @property
     def shape(self) -> Any:
-        """The `bodies.schema.Shape` of its objects."""
+        """The `bodies.shapes.Shape` of its objects."""
         ...
 
     def object_type(self, types: Any) -> Any:

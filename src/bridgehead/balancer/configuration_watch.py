@@ -46,7 +46,7 @@ _KINDS: Final[dict[str, Kind[Any]]] = {
 
 
 class ConfigurationWatch:
-    """Calls `on_valid` with each new result, `on_invalid` with each new error.
+    """Calls `on_valid` with each new result, and `on_invalid` after each change of objects that are not valid.
 
     `nodes` is an informer that the caller runs. `sees_all_namespaces`: the results name objects of MetalLB's kinds
     that do not count because they are in another namespace.
@@ -201,8 +201,8 @@ class ConfigurationWatch:
             if self._last != str(error):
                 self._last = str(error)
                 log.error("the configuration is invalid, the last valid one stays in force: %s", error)
-                if self._on_invalid is not None:
-                    self._on_invalid(error)
+            if self._on_invalid is not None:
+                self._on_invalid(error)
             return
         if self._last != compiled:
             self._last = compiled

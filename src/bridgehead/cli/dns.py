@@ -26,7 +26,7 @@ from bridgehead.cli.parsing import path
 from bridgehead.client import ApiClient, ClientConfig, load_config
 from bridgehead.client.errors import ConfigError
 from bridgehead.dns.config import DnsConfig, Server, check, parse_address, parse_node_local
-from bridgehead.dns.corefile import Sources, read_corefile
+from bridgehead.dns.corefile import Inputs, only_when_changed, read_corefile
 from bridgehead.dns.errors import ConfigInvalid, DnsError
 from bridgehead.dns.messages.names import as_domain
 from bridgehead.dns.process import check_addresses, dump, run, watch_file
@@ -185,8 +185,9 @@ def command(
             "processes": processes,
         }
 
-        def read() -> DnsConfig:
-            base = _read_config(config, DnsConfig(node_local=given["node_local"] or ()))
+        @only_when_changed
+        def read(inputs: Inputs) -> DnsConfig:
+            base = _read_config(config, DnsConfig(node_local=given["node_local"] or ()), inputs)
             merged = replace(base, zone=replace(base.zone, **_given(zone)), **_given(given), **pages)
             check(merged)
             return merged
@@ -218,13 +219,14 @@ def _given(options: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in options.items() if value is not None}
 
 
-def _read_config(path: Path | None, base: DnsConfig) -> DnsConfig:
+def _read_config(path: Path | None, base: DnsConfig, inputs: Inputs) -> DnsConfig:
     if path is None:
         return base
+    sources = inputs.sources(str(path.parent))
     try:
-        reading = read_corefile(path.read_text(), base, Sources(directory=str(path.parent)))
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigInvalid(f"{path}: {error.strerror if isinstance(error, OSError) else 'not text'}") from error
+        reading = read_corefile(sources.read(str(path)), base, sources)
+    except OSError as error:
+        raise ConfigInvalid(f"{path}: {error.strerror}") from error
     for remark in reading.remarks:
         log.debug("%s: %s", path, remark)
     return reading.config

@@ -235,12 +235,15 @@ async def _never() -> AsyncIterator[DnsConfig]:
 async def watch_file(
     read: Callable[[], DnsConfig], first: DnsConfig, seconds: float = 1.0
 ) -> AsyncIterator[DnsConfig | ConfigInvalid]:
-    """Call `read` every `seconds`, and yield each result that differs from the last. An error is yielded once."""
+    """Call `read` every `seconds`, and yield each result that differs from the last. An error is yielded once.
+
+    `read` runs in a thread, so that queries are answered while it parses large files.
+    """
     last, last_error = first, ""
     while True:
         await asyncio.sleep(seconds)
         try:
-            fresh = read()
+            fresh = await asyncio.to_thread(read)
         except ConfigInvalid as error:
             if str(error) != last_error:
                 last_error = str(error)

@@ -195,9 +195,10 @@ def choose_manifest(index: Index, wanted: Platform) -> Descriptor:
     if candidates:
         variant = _variant_of(wanted)
         return max(candidates, key=lambda each: _variant_of(each.platform or wanted) == variant)
-    without = [each for each in index.manifests if each.platform is None]
-    if len(without) == 1 == len(index.manifests):
-        return without[0]
+    # An image without a platform may be for this one; its configuration says so (`check_platform`).
+    without = next((each for each in index.manifests if each.platform is None), None)
+    if without is not None:
+        return without
     names = sorted({str(each.platform) for each in index.manifests if each.platform is not None})
     raise BadImage(f"no match for platform in manifest: {wanted} is not among {', '.join(names) or 'no platforms'}")
 

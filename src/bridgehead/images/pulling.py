@@ -14,7 +14,7 @@ from .documents import Descriptor, Index, Manifest
 from .errors import BadImage, Denied, ImageError, StoreFailed
 from .references import Reference
 from .registry.credentials import Credential, fingerprint
-from .registry.hosts import Endpoint, default_endpoint
+from .registry.hosts import Endpoint, endpoints_for
 from .registry.repository import Repository
 from .registry.transport import Transport
 from .store import collection
@@ -46,7 +46,7 @@ class BlobSharing(Protocol):
 class Puller:
     """Pulls images to `store`.
 
-    `hosts` are the configured endpoints by registry ("_default" for all others); pulls use what it is set to then.
+    `hosts` are the configured endpoints (see `endpoints_for`); pulls use what it is set to then.
     `shared` has layers that the user's other labs have downloaded.
     """
 
@@ -104,11 +104,7 @@ class Puller:
         raise _with_reference(denied, reference) from denied
 
     def _repository(self, reference: Reference, credential: Credential | None) -> Repository:
-        endpoints = self.hosts.get(reference.registry) or [
-            *self.hosts.get("_default", ()),
-            default_endpoint(reference.registry),
-        ]
-        return Repository(self._transport, reference, endpoints, credential)
+        return Repository(self._transport, reference, endpoints_for(reference.registry, self.hosts), credential)
 
     async def _pull(
         self, repository: Repository, reference: Reference, restricted_to: tuple[str, ...], on_progress: OnProgress

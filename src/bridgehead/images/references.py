@@ -16,6 +16,9 @@ _REFERENCE = re.compile(
     r"(?::(?P<tag>\w[\w.-]{0,127}))?(?:@(?P<digest>[a-z0-9]+(?:[.+_-][a-z0-9]+)*:[0-9a-fA-F]{32,}))?",
     re.ASCII,
 )
+_DIGEST = re.compile(r"sha256:[0-9a-f]{64}|sha384:[0-9a-f]{96}|sha512:[0-9a-f]{128}")
+_IMAGE_ID = re.compile(r"[0-9a-f]{64}")  # of Docker, which is not a name
+_MAX_PATH = 255  # characters
 
 
 class Reference(msgspec.Struct, frozen=True, kw_only=True):
@@ -63,7 +66,7 @@ def parse_reference(name: str) -> Reference | None:
     """Parse a reference; None if it is invalid (the kubelet then reports InvalidImageName)."""
     head, slash, tail = name.partition("/")
     registry, rest = "docker.io", name
-    if slash and ("." in head or ":" in head or head == "localhost"):
+    if slash and ("." in head or ":" in head or head == "localhost" or head.lower() != head):
         registry, rest = head, tail
     match = _REFERENCE.fullmatch(f"{registry}/{rest}")
     # The pattern may take a first component without a dot for a registry; only the one found above is valid.
@@ -75,5 +78,7 @@ def parse_reference(name: str) -> Reference | None:
         if "/" not in path:
             path = f"library/{path}"
     digest = match["digest"] or ""
+    if len(path) > _MAX_PATH or _IMAGE_ID.fullmatch(name) or (digest and not _DIGEST.fullmatch(digest)):
+        return None
     tag = match["tag"] or ("" if digest else "latest")
     return Reference(registry=registry, path=path, tag=tag, digest=digest)

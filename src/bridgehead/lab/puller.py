@@ -112,12 +112,12 @@ def serve(argument: str) -> NoReturn:
             break
         try:
             requests, pid = _fork_server(puller, listener, lab, has_shared=shared is not None)
+            with requests:
+                status = user_process.serve(UserFiles(files.registries, shared), requests, pid)
         except OSError as error:  # too many processes or open files; the request waits meanwhile
             log.warning("the puller cannot start, and is tried again: %s", error.strerror)
             _has_ended(lab, _PAUSE_SECONDS)
             continue
-        with requests:
-            status = user_process.serve(UserFiles(files.registries, shared), requests, pid)
         if not _has_ended(lab, _PAUSE_SECONDS):
             log.warning("the puller ended with status %d; the next request starts it again", status)
     os._exit(0)

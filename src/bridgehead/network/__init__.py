@@ -9,6 +9,7 @@
 | `ipvs`, `ipset` | virtual servers, IP sets |
 | `ruleset`, `ruleset_events` | nf_tables: the ruleset's generation, notifications of changes |
 | `untracked`, `spoofing` | two tables of nf_tables that end with their owner; `nft_requests` encodes the requests |
+| `handover`, `connection_search` | two more, for connections that other nodes know: `unknown_connections` |
 | `netlink_socket`, `attributes`, `inet` | netlink itself |
 | `syscalls` | namespaces, mounts, capabilities, names of processes |
 | `uapi` | the constants of the kernel's headers |

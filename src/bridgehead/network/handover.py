@@ -17,10 +17,8 @@ removes the tables when the process ends (Linux 5.12). Source: linux/netfilter/n
 
 from __future__ import annotations
 
-import socket
-import struct
 from collections.abc import Iterator, Mapping
-from typing import Final, NamedTuple
+from typing import Final
 
 from .closable import Closable
 from .inet import pack_address
@@ -31,49 +29,20 @@ from .nft_requests import (
     add_rule,
     add_set,
     add_table,
-    compare,
-    connection_state,
     delete_element,
     duplicate,
-    masked,
-    meta,
-    payload,
     value_in,
     verdict,
 )
-from .uapi.netfilter import NF_DROP, NF_INET_PRE_ROUTING, NFPROTO_IPV4, NFPROTO_IPV6
+from .uapi.netfilter import NF_DROP, NF_INET_PRE_ROUTING
 from .uapi.netfilter_ipv4 import NF_IP_PRI_MANGLE
 from .uapi.netlink import NETLINK_NETFILTER
-from .uapi.nf_conntrack_common import IP_CT_NEW, NF_CT_STATE_INVALID_BIT
-from .uapi.nf_tables import (
-    NFT_CMP_NEQ,
-    NFT_META_L4PROTO,
-    NFT_PAYLOAD_NETWORK_HEADER,
-    NFT_PAYLOAD_TRANSPORT_HEADER,
-)
 from .uapi.nfnetlink import NFNL_SUBSYS_NFTABLES
-from .uapi.nft_datatype import TYPE_IP6ADDR, TYPE_IPADDR
-from .uapi.tcp import TH_SYN
+from .unknown_connections import IPV4, IPV6, IS_UNKNOWN, Family, destination
 
 _TABLE: Final = "bridgehead-handover"
 _MAP: Final = "nodes"
 _CHAIN: Final = "prerouting"
-_TCP_FLAGS: Final = 13  # offset in the header of TCP
-# NF_CT_STATE_BIT of the header. Whether a packet in the middle of a connection is new or invalid depends on a sysctl.
-_UNKNOWN_STATES: Final = (1 << (IP_CT_NEW + 1)) | NF_CT_STATE_INVALID_BIT
-
-
-class _Family(NamedTuple):
-    """An IP family: NFPROTO_*, the type of its addresses, their length, the destination's offset in the header."""
-
-    number: int
-    kind: int
-    size: int
-    destination: int
-
-
-_IPV4: Final = _Family(NFPROTO_IPV4, TYPE_IPADDR, 4, 16)
-_IPV6: Final = _Family(NFPROTO_IPV6, TYPE_IP6ADDR, 16, 24)
 
 
 class HandoverTables(Closable):
@@ -83,7 +52,7 @@ class HandoverTables(Closable):
         self._nodes: dict[str, str] = {}
         self._netlink = NetlinkSocket(NETLINK_NETFILTER)
         try:
-            for family in (_IPV4, _IPV6):
+            for family in (IPV4, IPV6):
                 self._netlink.transact(NFNL_SUBSYS_NFTABLES, list(_table(family)))
         except OSError:
             self._netlink.close()
@@ -105,31 +74,18 @@ class HandoverTables(Closable):
             self._nodes = dict(nodes)
 
 
-def _table(family: _Family) -> Iterator[Request]:
+def _table(family: Family) -> Iterator[Request]:
     number = family.number
     yield add_table(number, _TABLE, is_owned=True)
     yield add_set(number, _TABLE, _MAP, family.kind, family.size, identity=1, is_map=True)
     yield add_base_chain(number, _TABLE, _CHAIN, NF_INET_PRE_ROUTING, NF_IP_PRI_MANGLE)
-    expressions = (
-        meta(NFT_META_L4PROTO)
-        + compare(bytes([socket.IPPROTO_TCP]))
-        + payload(NFT_PAYLOAD_TRANSPORT_HEADER, _TCP_FLAGS, 1)
-        + masked(bytes([TH_SYN]))
-        + compare(bytes(1))
-        + connection_state()
-        + masked(struct.pack("=I", _UNKNOWN_STATES))
-        + compare(bytes(4), NFT_CMP_NEQ)
-        + payload(NFT_PAYLOAD_NETWORK_HEADER, family.destination, family.size)
-        + value_in(_MAP)
-        + duplicate()
-        + verdict(NF_DROP)
-    )
+    expressions = IS_UNKNOWN + destination(family) + value_in(_MAP) + duplicate() + verdict(NF_DROP)
     yield add_rule(number, _TABLE, _CHAIN, expressions)
 
 
 def _change(address: str, node: str) -> Request:
     """Return the request that adds an element, or deletes it if there is no node."""
-    number = (_IPV6 if ":" in address else _IPV4).number
+    number = (IPV6 if ":" in address else IPV4).number
     key = pack_address(address)[2]
     if not node:
         return delete_element(number, _TABLE, _MAP, key)

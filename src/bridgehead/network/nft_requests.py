@@ -1,8 +1,8 @@
 """Requests of nf_tables: tables, chains, rules, sets, and the expressions of which rules consist.
 
-`untracked`, `spoofing` and `handover` build their tables with them. All need tables that the kernel removes with their
-owner (`flags owner`, Linux 5.12), made through a socket that the owner keeps open, not by the command `nft`.
-Source: linux/netfilter/nf_tables.h, which `nft` here stands for.
+`untracked`, `spoofing`, `handover` and `connection_search` build their tables with them. All need tables that the
+kernel removes with their owner (`flags owner`, Linux 5.12), made through a socket that the owner keeps open, not by the
+command `nft`. Source: linux/netfilter/nf_tables.h, which `nft` here stands for.
 """
 
 from __future__ import annotations
@@ -112,6 +112,12 @@ def add_rule(family: int, table: str, chain: str, expressions: bytes) -> Request
     return request(nft.NFT_MSG_NEWRULE, NLM_F_CREATE | NLM_F_APPEND, family, body, f"add rule to {chain}")
 
 
+def delete_rules(family: int, table: str, chain: str) -> Request:
+    """Delete all rules of a chain."""
+    body = text(nft.NFTA_RULE_TABLE, table) + text(nft.NFTA_RULE_CHAIN, chain)
+    return request(nft.NFT_MSG_DELRULE, 0, family, body, f"delete the rules of {chain}")
+
+
 def remove_table(netlink: NetlinkSocket, family: int, name: str) -> None:
     """Remove a table; an absent one is success. Raises OSError, with EPERM when another process owns it."""
     removal = request(nft.NFT_MSG_DELTABLE, 0, family, text(nft.NFTA_TABLE_NAME, name), f"remove table {name}")
@@ -139,6 +145,17 @@ def payload(base: int, offset: int, length: int, register: int = _REGISTER) -> b
     """Load `length` bytes of the packet, `offset` bytes after `base` (NFT_PAYLOAD_*)."""
     data = (
         be32(nft.NFTA_PAYLOAD_DREG, register)
+        + be32(nft.NFTA_PAYLOAD_BASE, base)
+        + be32(nft.NFTA_PAYLOAD_OFFSET, offset)
+        + be32(nft.NFTA_PAYLOAD_LEN, length)
+    )
+    return expression("payload", data)
+
+
+def set_payload(base: int, offset: int, length: int) -> bytes:
+    """Write the register to the packet, without a change of checksums; arguments as those of `payload`."""
+    data = (
+        be32(nft.NFTA_PAYLOAD_SREG, _REGISTER)
         + be32(nft.NFTA_PAYLOAD_BASE, base)
         + be32(nft.NFTA_PAYLOAD_OFFSET, offset)
         + be32(nft.NFTA_PAYLOAD_LEN, length)
@@ -209,6 +226,12 @@ def has_no_route_back() -> bytes:
         + be32(nft.NFTA_FIB_FLAGS, flags)
     )
     return expression("fib", data) + compare(_MISSING)
+
+
+def constant(value: bytes) -> bytes:
+    """Load a value."""
+    data = nest(nft.NFTA_IMMEDIATE_DATA, attribute(nft.NFTA_DATA_VALUE, value))
+    return expression("immediate", be32(nft.NFTA_IMMEDIATE_DREG, _REGISTER) + data)
 
 
 def notrack() -> bytes:

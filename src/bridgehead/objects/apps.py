@@ -42,6 +42,7 @@ class DeploymentStatus(Part, frozen=True, kw_only=True):
     unavailable_replicas: int = 0
     conditions: tuple[Condition, ...] = ()
     collision_count: int | None = None
+    terminating_replicas: int | None = None
 
 
 class Deployment(Object, frozen=True, kw_only=True):
@@ -62,6 +63,7 @@ class ReplicaSetStatus(Part, frozen=True, kw_only=True):
     fully_labeled_replicas: int = 0
     ready_replicas: int = 0
     available_replicas: int = 0
+    terminating_replicas: int | None = None
     conditions: tuple[Condition, ...] = ()
 
 

@@ -20,7 +20,6 @@ from .core import (
     Namespace,
     Node,
     Pod,
-    RuntimeClass,
     Secret,
     Service,
     ServiceAccount,
@@ -30,6 +29,7 @@ from .meta import Object
 from .networking import ServiceCIDR
 from .policy import PodDisruptionBudget
 from .replication import ReplicationController
+from .runtime_classes import RuntimeClass
 from .storage import PersistentVolume, PersistentVolumeClaim, StorageClass
 
 T = TypeVar("T", bound=Object)

@@ -14,3 +14,5 @@ MEMORY_PRESSURE: Final = "node.kubernetes.io/memory-pressure"
 DISK_PRESSURE: Final = "node.kubernetes.io/disk-pressure"
 PID_PRESSURE: Final = "node.kubernetes.io/pid-pressure"
 NETWORK_UNAVAILABLE: Final = "node.kubernetes.io/network-unavailable"
+# Put on by users: the node is known to be shut down, so nothing of its pods runs any more.
+OUT_OF_SERVICE: Final = "node.kubernetes.io/out-of-service"

@@ -1,9 +1,9 @@
 """Compile the host ports of this node's pods to Frontends.
 
-A `hostPort` of a container is an address of the node that leads to one pod. It is a Frontend like a node port, or, with
-a `hostIP`, like an external IP, so every proxy mode programs it without further rules. Elsewhere, the CNI plug-in
-`portmap` does this, whose behaviour is the model: connections from 127.0.0.1 and of a pod to itself are masqueraded,
-all others keep the client's address.
+A `hostPort` of a container is an address of the node that leads to one pod. It is a Frontend like a node port, with one
+more for 127.0.0.1, where node ports do not answer; with a `hostIP`, it is one like an external IP. So every proxy mode
+programs it without further rules. Elsewhere, the CNI plug-in `portmap` does this, whose behaviour is the model:
+connections from 127.0.0.1 and of a pod to itself are masqueraded, all others keep the client's address.
 
 Pure: no I/O, no clock, no randomness.
 """
@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from bridgehead.objects.core import ContainerPort, Pod
 from bridgehead.objects.meta import ObjectKey
 
-from .addresses import canonical_address, family_of, is_loopback
+from .addresses import Family, canonical_address, family_of, is_loopback
 from .frontends import (
     ANY_LOCAL,
     Backend,
@@ -32,6 +32,8 @@ from .frontends import (
 
 _PREFIX = "pod/"  # a Service's name has no slash
 _ENDED = ("Succeeded", "Failed")
+# The addresses of a host port without `hostIP`. The kernel accepts no answer to ::1 from another interface.
+_EVERYWHERE: dict[Family, tuple[str, ...]] = {4: (ANY_LOCAL[4], "127.0.0.1"), 6: (ANY_LOCAL[6],)}
 
 
 def pod_key(pod: ObjectKey) -> ObjectKey:
@@ -63,8 +65,8 @@ def compile_host_ports(pod: Pod, node: NodeFacts) -> ServiceFrontends:
             for address in addresses:
                 if address is None or family_of(address) not in node.families:
                     continue
-                frontend = _compile(pod, port, address, node, problems)
-                if frontend is not None:
+                for host in _host_addresses(port, family_of(address), problems):
+                    frontend = _compile(pod, port, host, address, node)
                     frontends.setdefault(frontend.key, frontend)
     return ServiceFrontends(
         service=key, age=age, frontends=tuple(frontends.values()), problems=tuple(sorted(set(problems), key=str))
@@ -78,21 +80,23 @@ def _host_ports(pod: Pod) -> Iterator[ContainerPort]:
         yield from (port for port in container.ports if port.host_port)
 
 
-def _compile(
-    pod: Pod, port: ContainerPort, pod_address: str, node: NodeFacts, problems: list[Problem]
-) -> Frontend | None:
-    """Return the Frontend that leads to one of the pod's addresses; None if the port is for the other family."""
+def _host_addresses(port: ContainerPort, family: Family, problems: list[Problem]) -> tuple[str, ...]:
+    """Return the node's addresses of one family on which the port is published."""
     if port.protocol not in ("TCP", "UDP", "SCTP"):
         problems.append(Problem(Reason.BAD_PROTOCOL, f"hostPort {port.host_port}: {quote(port.protocol)}"))
-        return None
-    family = family_of(pod_address)
+        return ()
     host = canonical_address(port.host_ip) if port.host_ip else ANY_LOCAL[family]
     if host is None:
         problems.append(Problem(Reason.BAD_ADDRESS, f"hostIP of hostPort {port.host_port}: {quote(port.host_ip)}"))
-        return None
+        return ()
     if family_of(host) != family:
-        return None
-    is_any = host == ANY_LOCAL[family]
+        return ()
+    return _EVERYWHERE[family] if host == ANY_LOCAL[family] else (host,)
+
+
+def _compile(pod: Pod, port: ContainerPort, host: str, pod_address: str, node: NodeFacts) -> Frontend:
+    """Return the Frontend at the node's address `host` that leads to one of the pod's addresses."""
+    is_any = host == ANY_LOCAL[family_of(host)]
     number = str(port.host_port) if is_any else f"{host}-{port.host_port}"
     return Frontend(
         key=FrontendKey(host, port.protocol.lower(), port.host_port),

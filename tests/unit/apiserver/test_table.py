@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from bridgehead.apiserver.bodies.schema import ANYTHING, Shape
+from bridgehead.apiserver.bodies.shapes import ANYTHING, Shape
 from bridgehead.apiserver.fieldmanagement.types import MapType, Types, as_root
 from bridgehead.apiserver.resource import Resource
 from bridgehead.apiserver.resources.shared.columns import NAME

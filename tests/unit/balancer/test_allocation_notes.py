@@ -34,7 +34,14 @@ def notes(world: World, name: str = "s") -> list[tuple[str, str, str]]:
             [Pools((DUAL,)), s(policy="RequireDualStack", **BOTH)],
             ("Normal", "IPAllocated", 'Assigned IP ["10.3.0.0" "2001:db8:3::"]'),
         ),
-        ([Pools((A,)), *many(4), s()], ("Warning", "AllocationFailed", f"{FAILED}no available IPs")),
+        (
+            [Pools((A,)), *many(4), s()],
+            (
+                "Warning",
+                "AllocationFailed",
+                f'{FAILED}no available IPs (pool "a": 4 of 4 IPv4 addresses in use)',
+            ),
+        ),
         (
             [Pools((A,)), *many(4), s(pool="a")],
             ("Warning", "AllocationFailed", f'{FAILED}no available IPs in pool "a" for ipv4 IPFamily'),
@@ -106,7 +113,11 @@ def notes(world: World, name: str = "s") -> list[tuple[str, str, str]]:
         ),
         (
             [Pools((eip("e", "10.5.0.0/30"),)), s(**OPENELB)],
-            ("Warning", "AssignIPFailed", 'no available eip for service "default/s"'),
+            (
+                "Warning",
+                "AssignIPFailed",
+                'no available eip for service "default/s" (pool "e" is not the default Eip)',
+            ),
         ),
         (
             [Pools((A,)), s(old_pool="a")],

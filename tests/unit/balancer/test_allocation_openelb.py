@@ -90,6 +90,15 @@ ROWS: list[Row] = [
         {"m0": "10.7.0.0", "m1": "10.6.0.0", "m2": "PoolFull"},
     ),
     (
+        "an Eip without a priority before others",
+        [
+            eip("n", "10.6.0.0/32", namespaces=["default"], priority=1),
+            eip("o", "10.7.0.0/32", namespaces=["default"]),
+        ],
+        many(2, **OPENELB),
+        {"m0": "10.7.0.0", "m1": "10.6.0.0"},
+    ),
+    (
         "the default Eip when the namespace's is full",
         [eip("e", "10.5.0.0/30", default=True), eip("n", "10.6.0.0/32", namespaces=["default"])],
         many(2, **OPENELB),

@@ -20,6 +20,7 @@ from bridgehead.objects.meta import Condition, ObjectKey, ObjectMeta
 from tests.unit.virtual_time import run_virtual
 
 POOL = Pool("pool", "metallb", (parse_range("10.0.0.0/24"),), layer2=(Layer2Advertisement("all"),))
+VALID = Configuration((POOL,))
 KEY = ObjectKey("default", "web")
 NODE = Node(metadata=ObjectMeta(name="node1", resource_version="1"))
 EXCLUDED = Node(
@@ -72,7 +73,8 @@ class Api:
 class World:
     """An `Announceability` that knows a Service and a node. `requests`: Services to judge again, and when."""
 
-    def __init__(self, found: Service, *slices: EndpointSlice) -> None:
+    def __init__(self, found: Service, *slices: EndpointSlice, configuration: Configuration | None = VALID) -> None:
+        self._configuration = configuration
         self.api = Api({"services": [found], "nodes": [NODE], "endpointslices": list(slices)})
         self.requests: list[tuple[ObjectKey, float]] = []
         self._services: Informer[Service] = Informer(self.api, SERVICES)
@@ -92,7 +94,8 @@ class World:
         await self._services.wait_synced()
         await self.judge.wait_synced()
         await asyncio.sleep(0.001)
-        self.judge.configure(Configuration((POOL,)))
+        if self._configuration is not None:
+            self.judge.configure(self._configuration)
         self.requests.clear()
         return self
 
@@ -154,6 +157,36 @@ def test_changes_of_nodes_count_and_repetitions_do_not():
             assert world.reason() == "NoNode"
             world.judge.forget(KEY)
             assert world.reason() == "", "a new address has its own time"
+
+    run_virtual(main())
+
+
+def test_a_pool_that_speakers_do_not_know_is_announced_by_no_node():
+    async def main() -> None:
+        async with World(service(), endpoints(1, ready=True)) as world:
+            world.judge.configure(Configuration())
+            assert world.reason() == "", "the address is of no pool; the allocator takes it back"
+            world.judge.refuse("peer a is not valid")
+            world.reason()
+            await asyncio.sleep(PATIENCE_SECONDS)
+            assert world.reason() == "InvalidConfiguration"
+            world.judge.configure(VALID)
+            assert world.reason() == ""
+            # What speakers do with pools that they know is decided by the last valid configuration.
+            world.judge.refuse("peer a is not valid")
+            await asyncio.sleep(PATIENCE_SECONDS)
+            assert world.reason() == ""
+
+    run_virtual(main())
+
+
+def test_a_controller_that_knows_no_valid_configuration_blames_none():
+    async def main() -> None:
+        async with World(service(), endpoints(1, ready=True), configuration=None) as world:
+            world.judge.refuse("peer a is not valid")
+            world.reason()
+            await asyncio.sleep(PATIENCE_SECONDS)
+            assert world.reason() == "", "speakers may have begun with a valid one"
 
     run_virtual(main())
 

@@ -6,7 +6,8 @@ import pytest
 
 from bridgehead.dns.messages import wire
 from bridgehead.dns.messages.foreign import UpstreamAnswer
-from bridgehead.dns.messages.wire import Answer, encode_name, head
+from bridgehead.dns.messages.replies import Answer, head
+from bridgehead.dns.messages.wire import encode_name
 from bridgehead.dns.upstreams.cache import Cache, cache_policy
 
 A = (1).to_bytes(2) + (1).to_bytes(2)  # type A, class IN

@@ -21,6 +21,7 @@ from bridgehead.dns.config import (
 from bridgehead.dns.corefile import Sources, directives, forwarding, kubernetes, local_names, operation, read_corefile
 from bridgehead.dns.corefile.directives import DIRECTIVES
 from bridgehead.dns.errors import ConfigInvalid
+from bridgehead.dns.messages.names import as_zones
 from bridgehead.dns.upstreams import parse_resolv_conf, parse_search, parse_server
 
 KUBEADM = """
@@ -144,7 +145,7 @@ corp.example:1053 example.org:1053 {
     forward lan. 192.168.0.1
     cache {
         success 500 60
-        serve_stale 2h immediate
+        serve_stale 1h60m immediate
     }
     log
 }
@@ -246,6 +247,8 @@ def test_forward_has_upstreams_and_exceptions():
         except lan. corp.example db.corp.example svc.cluster.local
         prefer_udp
         max_concurrent 1000
+        max_idle_conns 10
+        failover SERVFAIL refused
         policy round_robin
     }
     bufsize 4096
@@ -259,6 +262,49 @@ def test_forward_has_upstreams_and_exceptions():
     assert config.denied == (("lan", 2),), "the others have somebody to ask, or an answer"
     assert (config.sequential, config.udp_size) == (("corp.example",), 4096)
     check(config)
+
+
+def test_ranges_of_addresses_are_reverse_zones():
+    config = read_corefile(
+        """
+x 10.96.0.0/12 {
+    kubernetes x 10.96.0.0/15 fd00:10:96::/44 {
+        fallthrough 10.96.0.0/16
+    }
+    cache 10.0.0.0/8
+}
+10.0.0.0/8 192.168.0.0/24 {
+    forward . 192.0.2.1
+}
+corp.example {
+    forward 172.16.0.0/15 192.0.2.2
+}
+""",
+        DnsConfig(),
+        Sources(),
+    ).config
+    assert config.zone.domain == "x"
+    assert config.denied == (("97.10.in-addr.arpa", 3), ("9.0.0.0.1.0.0.0.0.d.f.ip6.arpa", 3))
+    assert config.cached == ("10.in-addr.arpa",)
+    assert [zone for zone, _ in config.stub_domains] == [
+        "10.in-addr.arpa", "0.168.192.in-addr.arpa", "16.172.in-addr.arpa", "17.172.in-addr.arpa"
+    ]  # fmt: skip
+    check(config)
+
+
+@pytest.mark.parametrize(
+    ("text", "zones"),
+    [
+        ("0.0.0.0/0", ("in-addr.arpa",)),
+        ("10.1.2.3/32", ("3.2.1.10.in-addr.arpa",)),
+        ("10.1.2.3/31", ("2.2.1.10.in-addr.arpa", "3.2.1.10.in-addr.arpa")),
+        ("2001:db8::/32", ("8.b.d.0.1.0.0.2.ip6.arpa",)),
+        ("Corp.example.", ("corp.example",)),
+        ("0/25.2.0.192.in-addr.arpa", ("0/25.2.0.192.in-addr.arpa",)),  # RFC 2317
+    ],
+)
+def test_zones_of_a_range(text, zones):
+    assert as_zones((text,)) == zones
 
 
 @pytest.mark.parametrize(
@@ -413,6 +459,8 @@ def test_log_classes_are_selected(log, classes):
         (".:53 {\n kubernetes x\n template ANY ANY a {\n rcode NXDOMIAN\n }\n}", "did you mean NXDOMAIN?"),
         (".:53 {\n kubernetes x\n transfer {\n from a\n }\n}", "not supported: from (line 4)"),
         (".:53 {\n kubernetes x\n __class__\n}", "not supported: __class__ (line 3)"),
+        (".:53 {\n kubernetes x\n forward . 1.1.1.1 {\n failover NXDOMAIN\n }\n}", "failover NXDOMAIN (line 4)"),
+        (".:53 {\n kubernetes x\n forward . 1.1.1.1 {\n failover\n }\n}", "line 4: usage: failover CODE"),
         (".:53 {\n kubernetes x\n forward a.b /lacking\n}", "line 3: /lacking: No such file"),
     ],
 )
@@ -484,6 +532,7 @@ def test_rewrite_and_transfer_are_read():
     rewrite name Old.example.com new.default.svc.cluster.local
     rewrite continue name suffix .example.org .default.svc.cluster.local answer auto
     rewrite name exact exact b
+    rewrite name regex (.*)\\.a {1}.b answer name (.*)\\.b {1}.a answer auto
     rewrite stop {
         name regex (.*)-in-([a-z]+)\\.example {1}.{2}.svc.cluster.local
         answer name (.*)\\.([a-z]+)\\.svc\\.cluster\\.local {1}-in-{2}.example
@@ -500,6 +549,7 @@ def test_rewrite_and_transfer_are_read():
         RewriteRule("exact", "old.example.com.", "new.default.svc.cluster.local."),
         RewriteRule("suffix", ".example.org.", ".default.svc.cluster.local.", is_last=False),
         RewriteRule("exact", "exact.", "b."),
+        RewriteRule("regex", r"(.*)\.a", "{1}.b."),
         RewriteRule("regex", r"(.*)-in-([a-z]+)\.example", "{1}.{2}.svc.cluster.local."),
     )
     assert [str(network) for network in config.transfer_to] == ["10.0.0.1/32", "10.1.0.0/16", "fd00::1/128"]

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bridgehead.dns.answering import Responder, Unresolved
-from bridgehead.dns.messages import wire
+from bridgehead.dns.messages import replies, wire
 from bridgehead.dns.zone import Zone
 from tests.unit.dns.world import ask, build_zone, packet, read_objects, ready
 
@@ -164,10 +164,10 @@ HEAD = b"\1\0\0\1\0\0\0\0\0\0"
         (b"id" + HEAD + b"\xc0\x0c\0\1\0\1", "FORMERR"),
         (b"id" + HEAD + b"\x40" + b"a" * 64 + b"\0\0\1\0\1", "FORMERR"),
         (b"id" + HEAD + b"\x3f" * 64 * 4 + b"\0\0\1\0\1", "FORMERR"),
-        (b"id\1\0\0\1\0\0\0\0\0\2" + QUESTION + wire.opt_record(512) * 2, "FORMERR"),
-        (b"id\1\0\0\1\0\0\0\0\0\1" + QUESTION + wire.opt_record(512)[:-1], "FORMERR"),
+        (b"id\1\0\0\1\0\0\0\0\0\2" + QUESTION + replies.opt_record(512) * 2, "FORMERR"),
+        (b"id\1\0\0\1\0\0\0\0\0\1" + QUESTION + replies.opt_record(512)[:-1], "FORMERR"),
         (b"id\x29\0\0\1\0\0\0\0\0\0" + QUESTION, "NOTIMP"),  # UPDATE
-        (b"id\x20\0\0\1\0\0\0\0\0\1" + QUESTION + wire.opt_record(512), "NOTIMP"),  # NOTIFY
+        (b"id\x20\0\0\1\0\0\0\0\0\1" + QUESTION + replies.opt_record(512), "NOTIMP"),  # NOTIFY
         (b"id\x29\0\0\0\0\0\0\0\0\0", "FORMERR"),
         (b"id" + HEAD + QUESTION[:-4] + b"\0\xfc\0\1", "REFUSED"),  # AXFR
         (b"id" + HEAD + QUESTION[:-1] + b"\3", "REFUSED"),  # class CHAOS

@@ -6,7 +6,7 @@ import dnslib
 import pytest
 
 from bridgehead.dns.config import ZoneSettings
-from bridgehead.dns.zone import service_records, zone_file
+from bridgehead.dns.zone import pod_records, service_records, zone_file
 from bridgehead.objects.meta import ObjectKey
 from tests.unit.dns.world import ask, build_zone, lines, read_objects, ready
 
@@ -286,6 +286,27 @@ metadata: {name: default}
     ]
     for other in ("10-244-1-3.default", "10-244-1-2.kube-system", "10-9-9-9.default"):
         assert ask(responder, f"{other}.pod.{END}").header.rcode == dnslib.RCODE.NXDOMAIN
+
+
+def test_a_pod_name_exists_while_any_pod_has_the_address():
+    """Pods that use their node's network share its address."""
+    text = "kind: Pod\nmetadata: {name: %s}\nstatus: {phase: %s, podIP: 10.0.0.201, podIPs: [{ip: 10.0.0.201}]}\n"
+    zone = build_zone(
+        read_objects(
+            "---\n".join(
+                (text % ("a", "Running"), text % ("b", "Running"), "kind: Namespace\nmetadata: {name: default}\n")
+            )
+        ),
+        ZoneSettings(pods="verified"),
+    )
+    name = f"10-0-0-201.default.pod.{END}"
+    assert not zone.set_pod(ObjectKey("default", "a"), {})
+    assert lines(ask(ready(zone), name).rr) == [f"{name} 5 A 10.0.0.201"]
+    [restarted] = read_objects(text % ("b", "Running"))
+    assert not zone.set_pod(restarted.key, pod_records(restarted, zone.settings.domain))
+    [done] = read_objects(text % ("b", "Succeeded"))
+    assert zone.set_pod(done.key, pod_records(done, zone.settings.domain))
+    assert ask(ready(zone), name).header.rcode == dnslib.RCODE.NXDOMAIN
 
 
 MORE = """

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from bridgehead.dns.answering import Unresolved, rewriting
 from bridgehead.dns.answering import responder as responder_module
 from bridgehead.dns.errors import BadPacket
-from bridgehead.dns.messages import foreign, wire
+from bridgehead.dns.messages import foreign, replies, wire
 from bridgehead.dns.serving import query_log
 from tests.unit.dns.test_responder import headless
 from tests.unit.dns.world import build_zone, packet, read_objects, ready
@@ -65,7 +65,7 @@ FEEDS = {
     foreign.adopt_reply_untrusted: lambda data: _adopt(data),
     foreign.each_record_untrusted: lambda data: list(foreign.each_record_untrusted(data, 12, (2, 2, 2))),
     foreign.plain_records_untrusted: lambda data: foreign.plain_records_untrusted(
-        wire.Answer(data[2:12].ljust(10, b"\0"), data[12:], 0), QUESTION
+        replies.Answer(data[2:12].ljust(10, b"\0"), data[12:], 0), QUESTION
     ),
     foreign.read_name_untrusted: lambda data: [foreign.read_name_untrusted(data, at) for at in range(0, len(data), 5)],
     wire.skip_name_untrusted: lambda data: wire.skip_name_untrusted(data, 12),
@@ -78,9 +78,9 @@ FEEDS = {
         foreign.plain_data_untrusted(data, kind, 12, len(data)) for kind in (2, 5, 6, 12, 15, 16, 33)
     ],
     rewriting.renamed_untrusted: lambda data: rewriting.renamed_untrusted(
-        wire.Answer(data[2:12].ljust(10, b"\0"), data[12:], 0), wire.parse_query_untrusted(GOOD[1]), ANSWERED
+        replies.Answer(data[2:12].ljust(10, b"\0"), data[12:], 0), wire.parse_query_untrusted(GOOD[1]), ANSWERED
     ),
-    wire.format_error_untrusted: lambda data: wire.format_error_untrusted(data),
+    replies.format_error_untrusted: lambda data: replies.format_error_untrusted(data),
 }
 
 
@@ -100,7 +100,7 @@ def _adopt(data: bytes) -> None:
 def test_all_functions_for_untrusted_bytes_are_tested():
     there = {
         function
-        for module in (wire, foreign, responder_module, query_log, rewriting)
+        for module in (wire, replies, foreign, responder_module, query_log, rewriting)
         for name, function in inspect.getmembers(module, inspect.isfunction)
         if name.endswith("_untrusted")
     }

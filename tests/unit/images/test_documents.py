@@ -100,6 +100,7 @@ AMD = Platform(os="linux", architecture="amd64")
         (index_of(ARM6, ARM7), ARM, 1),
         (index_of(ARM6, ARM), ARM7, 1),
         (index_of(None), AMD, 0),
+        (index_of(ARM7, None, None), AMD, 1),
         (index_of(Platform(os="unknown", architecture="unknown"), AMD), AMD, 1),
     ],
 )

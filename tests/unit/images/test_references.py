@@ -26,6 +26,24 @@ def test_a_digest_outweighs_a_tag(name: str, key: str, target: str, host: str) -
     assert again.key == key
 
 
+@pytest.mark.parametrize(
+    ("name", "is_valid"),
+    [
+        ("ab" * 32, False),  # looks like an image's id
+        ("ab" * 32 + ":1", True),
+        ("a/" * 127 + "a", True),
+        ("a/" * 128 + "a", False),
+        (f"nginx@{DIGEST[:-1]}", False),
+        (f"nginx@{DIGEST.replace('ab', 'AB')}", False),
+        (f"nginx@md5:{'ab' * 16}", False),
+        ("Team/app", True),  # Team is a host: paths are in lower case
+        ("team/App", False),
+    ],
+)
+def test_names_have_the_bounds_of_docker(name: str, is_valid: bool) -> None:
+    assert (parse_reference(name) is not None) == is_valid
+
+
 def test_names_are_ascii() -> None:
     assert parse_reference("nginx:tag") is not None
     assert parse_reference("nginx:t\u00e4g") is None

@@ -86,12 +86,22 @@ def config_of(**auths: object) -> bytes:
         ("*.example", "registry.example/app", True),
         ("*.example", "a.registry.example/app", False),
         ("registry.other", "registry.example/app", False),
+        ("https://registry.example/v1/team", "registry.example/team/app", True),
+        ("https://registry.example/v2/team/", "registry.example/other/app", False),
     ],
 )
 def test_keys_of_a_docker_configuration_select_images(key: str, image: str, is_found: bool) -> None:
     keyring = parse_docker_config(config_of(**{key: {"username": "u", "password": "p"}}))
     found = find_credentials([keyring], reference_of(image))
     assert found == ([Credential(username="u", password="p")] if is_found else [])
+
+
+@pytest.mark.parametrize("auth", [b"user:secret", b"user:secrets", b"user:pw", b"u:"])
+def test_the_padding_of_an_auth_field_may_be_missing(auth: bytes) -> None:
+    username, _, password = auth.decode().partition(":")
+    for text in (base64.b64encode(auth), base64.b64encode(auth).rstrip(b"=")):
+        keyring = parse_docker_config(config_of(x={"auth": text.decode()}))
+        assert keyring == {"x": Credential(username=username, password=password)}
 
 
 def test_specific_keys_come_first_and_tokens_are_kept() -> None:
@@ -113,7 +123,10 @@ def test_specific_keys_come_first_and_tokens_are_kept() -> None:
     assert (helpers.find("a.example"), helpers.find("b.example")) == ("one", "all")
 
 
-@pytest.mark.parametrize("text", [b"", b"[]", b'{"auths": {"x": 1}}', b'{"auths": {"x": {"auth": "a"}}}'])
+@pytest.mark.parametrize(
+    "text",
+    [b"", b"[]", b'{"auths": {"x": 1}}', b'{"auths": {"x": {"auth": "a"}}}', b'{"auths": {"x": {"auth": "dXNlcg=="}}}'],
+)
 def test_other_files_are_no_docker_configuration(text: bytes) -> None:
     with pytest.raises(BadCredentials):
         parse_docker_config(text)
@@ -142,10 +155,11 @@ def test_a_hosts_file_has_mirrors_and_the_server() -> None:
         server = "https://upstream.example"
         ca = "upstream.crt"
         [host."http://mirror.example:5000"]
-          capabilities = ["pull"]
+          capabilities = ["Pull", "push"]
           [host."http://mirror.example:5000".header]
             x-one = "1"
             x-two = ["2", "3"]
+            X-TWO = "4"
         [host."https://other.example/api/oci/"]
           override_path = true
           skip_verify = true
@@ -154,16 +168,32 @@ def test_a_hosts_file_has_mirrors_and_the_server() -> None:
     """
     assert hosts.named_files(text) == ["upstream.crt", "a.crt", "missing.crt", "me.crt", "me.key", "both.pem"]
     files = {"a.crt": "A", "upstream.crt": "U", "me.crt": "C", "me.key": "K", "both.pem": "CK"}
-    assert parse_hosts(text, "docker.io", files) == (
+    assert parse_hosts(text, files) == (
         Endpoint(
             url="http://mirror.example:5000/v2",
             capabilities=frozenset({"pull"}),
-            headers=(("x-one", "1"), ("x-two", "2"), ("x-two", "3")),
+            headers=(("X-One", "1"), ("X-Two", "2"), ("X-Two", "3"), ("X-Two", "4")),
         ),
         Endpoint(url="https://other.example/api/oci", skip_verify=True, ca="A", clients=("C\nK", "CK")),
         Endpoint(url="https://upstream.example/v2", ca="U"),
     )
-    assert parse_hosts("", "docker.io", {}) == (default_endpoint("docker.io"),)
+
+
+def test_a_registrys_own_directory_precedes_the_default() -> None:
+    text = 'skip_verify = true\ncapabilities = ["pull"]\n[host."https://mirror.example"]'
+    mirror, of_server = Endpoint(url="https://mirror.example/v2"), Endpoint(url="https://s.example/v2")
+    configured = {
+        "a.example_5000_": parse_hosts("", {}),
+        "a.example:5000": (mirror,),
+        "b.example": parse_hosts('server = "https://s.example"', {}),
+        "_default": parse_hosts(text, {}),
+    }
+    assert hosts.endpoints_for("a.example:5000", configured) == (default_endpoint("a.example:5000"),)
+    assert hosts.endpoints_for("b.example", configured) == (of_server,)
+    # The file's own settings are those of the registry, which has all capabilities.
+    registry = Endpoint(url="https://registry-1.docker.io/v2", skip_verify=True)
+    assert hosts.endpoints_for("docker.io", configured) == (mirror, registry)
+    assert hosts.endpoints_for("docker.io", {}) == (default_endpoint("docker.io"),)
 
 
 @pytest.mark.parametrize(
@@ -198,7 +228,7 @@ def test_a_server_has_one_origin(one: str, other: str, expected: bool) -> None:
     [('"both.pem"', ("CK",)), ('["both.pem", "me.crt"]', ("CK", "C")), ("[]", ()), ('""', ())],
 )
 def test_client_certificates_are_one_file_or_more(client: str, clients: tuple[str, ...]) -> None:
-    server, *_ = parse_hosts(f'[host."https://x"]\nclient = {client}', "x", {"both.pem": "CK", "me.crt": "C"})
+    server, *_ = parse_hosts(f'[host."https://x"]\nclient = {client}', {"both.pem": "CK", "me.crt": "C"})
     assert server.clients == clients
 
 
@@ -212,13 +242,14 @@ def test_client_certificates_are_one_file_or_more(client: str, clients: tuple[st
         '[host."http://["]',
         '[host."https://x"]\nskip_verify = "false"',  # a text would be true
         '[host."https://x"]\ncapabilities = "pull"',
+        'capabilities = ["fetch"]',
         'server = "https://x"\nheader = 1',
         "client = 1",
     ],
 )
 def test_other_files_are_no_hosts_file(text: str) -> None:
     with pytest.raises(BadHosts):
-        parse_hosts(text, "docker.io", {})
+        parse_hosts(text, {})
 
 
 @pytest.mark.parametrize("text", ["server = ", 'host = "x"'])

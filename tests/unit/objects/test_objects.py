@@ -66,9 +66,9 @@ def test_every_field_is_in_the_official_schema(kind):
 
     compare(kind.type, schema[f"io.k8s.api.{group}.{kind.version}.{kind.name}"], kind.name, ())
     # Conditions of all kinds share one struct; volumes share theirs with the projections of the same source, and
-    # a pod's security context its with the containers'.
+    # a pod's security context its with the containers'; ReplicationControllers share the ReplicaSets' status.
     shared = {"lastTransitionTime", "lastProbeTime", "lastHeartbeatTime", "lastUpdateTime", "observedGeneration"}
-    shared |= {"name", "secretName", "defaultMode", "privileged"}
+    shared |= {"name", "secretName", "defaultMode", "privileged", "terminatingReplicas"}
     assert [where for where in unknown if where.rsplit(".", 1)[1] not in shared] == []
 
 

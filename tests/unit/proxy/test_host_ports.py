@@ -31,13 +31,17 @@ def routes(made: Pod, node: NodeFacts = NODE) -> dict[str, str]:
 
 
 HTTP = {"containerPort": 80, "hostPort": 8080}
+ANY_TCP = ("0.0.0.0:8080/tcp", "127.0.0.1:8080/tcp")
 
 
 @pytest.mark.parametrize(
     ("port", "expected"),
     [
-        (HTTP, {"0.0.0.0:8080/tcp": "10.244.1.2 80", "[::]:8080/tcp": "fd00:10:244:1::2 80"}),
-        (HTTP | {"protocol": "UDP", "hostIP": "0.0.0.0"}, {"0.0.0.0:8080/udp": "10.244.1.2 80"}),
+        (HTTP, dict.fromkeys(ANY_TCP, "10.244.1.2 80") | {"[::]:8080/tcp": "fd00:10:244:1::2 80"}),
+        (
+            HTTP | {"protocol": "UDP", "hostIP": "0.0.0.0"},
+            {"0.0.0.0:8080/udp": "10.244.1.2 80", "127.0.0.1:8080/udp": "10.244.1.2 80"},
+        ),
         (HTTP | {"protocol": "SCTP", "hostIP": "::"}, {"[::]:8080/sctp": "fd00:10:244:1::2 80"}),
         (HTTP | {"hostIP": "10.0.0.201"}, {"10.0.0.201:8080/tcp": "10.244.1.2 80"}),
         (HTTP | {"hostIP": "127.0.0.1"}, {"127.0.0.1:8080/tcp": "10.244.1.2 80"}),
@@ -62,19 +66,21 @@ def test_only_sidecars_count_among_init_containers():
     init = {"name": "i", "ports": [{"containerPort": 81, "hostPort": 8081}]}
     assert routes(pod(initContainers=[init])) == {}
     made = pod(initContainers=[init | {"restartPolicy": "Always"}], ips=("10.244.1.2",))
-    assert routes(made) == {"0.0.0.0:8081/tcp": "10.244.1.2 81"}
+    assert routes(made) == {"0.0.0.0:8081/tcp": "10.244.1.2 81", "127.0.0.1:8081/tcp": "10.244.1.2 81"}
     assert has_host_ports(made)
 
 
 def test_a_family_that_the_node_lacks_is_left_out():
-    assert routes(pod(HTTP), NodeFacts(name="node1", families=(4,))) == {"0.0.0.0:8080/tcp": "10.244.1.2 80"}
+    assert routes(pod(HTTP), NodeFacts(name="node1", families=(4,))) == dict.fromkeys(ANY_TCP, "10.244.1.2 80")
 
 
 def test_clients_keep_their_address_but_on_loopback():
-    (frontend,) = compile_host_ports(pod(HTTP, ips=("10.244.1.2",)), NODE).frontends
-    assert frontend.source_nat is SourceNat.HAIRPIN
-    (frontend,) = compile_host_ports(pod(HTTP | {"hostIP": "127.0.0.1"}), NODE).frontends
-    assert frontend.source_nat is SourceNat.ALWAYS
+    frontends = compile_host_ports(pod(HTTP), NODE).frontends
+    assert {frontend.key.address: frontend.source_nat for frontend in frontends} == {
+        "0.0.0.0": SourceNat.HAIRPIN,
+        "::": SourceNat.HAIRPIN,
+        "127.0.0.1": SourceNat.ALWAYS,
+    }
 
 
 def test_ports_of_the_same_number_on_different_addresses_have_different_owners():

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from prometheus_client import CollectorRegistry
 
 from bridgehead.apiserver.access.authorization import Authorizer
-from bridgehead.apiserver.bodies.schema import Shape
+from bridgehead.apiserver.bodies.shapes import Shape
 from bridgehead.apiserver.fieldmanagement.types import MapType
 from bridgehead.apiserver.resource import Resource
 from bridgehead.apiserver.table import ResourceTable

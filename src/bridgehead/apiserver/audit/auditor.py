@@ -14,7 +14,8 @@ from typing import Any
 import msgspec
 
 from bridgehead.apiserver.bodies.protobuf import MAGIC, BadPacket, decode_envelope_untrusted, decode_message_untrusted
-from bridgehead.apiserver.bodies.schema import Schema, StructShape
+from bridgehead.apiserver.bodies.schema import Schema
+from bridgehead.apiserver.bodies.shapes import StructShape
 from bridgehead.apiserver.flowcontrol.control import is_long_running
 from bridgehead.apiserver.http.negotiation import YAML, media_type_of
 from bridgehead.apiserver.http.paths import RequestInfo

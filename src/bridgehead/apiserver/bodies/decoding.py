@@ -19,8 +19,8 @@ from bridgehead.apiserver.resource import FieldError, JsonObject, Resource
 
 from .duplicates import duplicate_fields, duplicate_lines, field_problems, problems_in_order
 from .protobuf import BadPacket, decode_envelope_untrusted, decode_message_untrusted
-from .schema import Shape, StructShape, conform
 from .serialization import decode_body, unreadable
+from .shapes import Shape, StructShape, conform
 
 STRICT, WARN, IGNORE = "Strict", "Warn", "Ignore"
 

@@ -19,7 +19,7 @@ from bridgehead.apiserver.errors import PatchRefused
 from bridgehead.apiserver.resource import JsonObject, copied
 from bridgehead.objects.integers import parse_integer
 
-from .schema import ListShape, Shape
+from .shapes import ListShape, Shape
 
 JSON_PATCH = "application/json-patch+json"
 MERGE_PATCH = "application/merge-patch+json"

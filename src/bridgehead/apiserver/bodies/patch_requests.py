@@ -28,8 +28,8 @@ from bridgehead.apiserver.resource import FieldError, JsonObject
 from .decoding import IGNORE, STRICT, parse_field_validation
 from .duplicates import duplicate_fields, field_problems
 from .patch import JSON_PATCH, PATCH_TYPES, STRATEGIC_MERGE_PATCH, apply_patch
-from .schema import Shape, conform
 from .serialization import decode_json
+from .shapes import Shape, conform
 
 
 def patch_type(request: Request, types: Sequence[str] = PATCH_TYPES) -> str:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from bridgehead.apiserver.bodies.schema import Shape
+from bridgehead.apiserver.bodies.shapes import Shape
 from bridgehead.apiserver.errors import ApiStatus
 from bridgehead.apiserver.registry.registry import Registry
 from bridgehead.apiserver.resource import JsonObject, Resource
@@ -115,7 +115,7 @@ class Definitions:
             watch.close()
 
     async def _sync_all(self, names: set[str]) -> set[str]:
-        """Bring definitions to what they should be; return those that have to be tried again."""
+        """Sync definitions; return the names of those to retry."""
         waiting, failed = sorted(names), set()
         while waiting:
             name = waiting.pop(0)
@@ -129,7 +129,7 @@ class Definitions:
         return failed
 
     async def _sync(self, name: str) -> list[str]:
-        """Bring one definition to what it should be; return others that it may have made way for."""
+        """Sync one definition; return the definitions whose names may be free now."""
         record = self._store.get(Key(ID, "", name))
         known = self._known.get(name)
         if record is None:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from bridgehead.apiserver.bodies.schema import Shape
+from bridgehead.apiserver.bodies.shapes import Shape
 from bridgehead.apiserver.resource import FieldError, JsonObject
 from bridgehead.apiserver.resources.shared import field
 from bridgehead.objects.names import check_dns1035_label, check_dns1123_subdomain

@@ -8,7 +8,7 @@ import msgspec
 
 from bridgehead.apiserver.bodies.protobuf.framing import event_start, metadata_only, type_head
 from bridgehead.apiserver.bodies.protobuf.objects import ProtobufObjects
-from bridgehead.apiserver.bodies.schema import Shape
+from bridgehead.apiserver.bodies.shapes import Shape
 from bridgehead.apiserver.errors import ApiStatus
 from bridgehead.apiserver.http.negotiation import PROTOBUF
 from bridgehead.apiserver.registry.watching import EventForm

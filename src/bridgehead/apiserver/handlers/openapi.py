@@ -16,9 +16,9 @@ from typing import Any
 import msgspec
 
 from bridgehead import KUBERNETES_VERSION
+from bridgehead.apiserver.bodies.definitions import VERSION as SCHEMA_VERSION
+from bridgehead.apiserver.bodies.definitions import definitions_by_kind, load_definitions
 from bridgehead.apiserver.bodies.patch import CUSTOM_PATCH_TYPES, PATCH_TYPES
-from bridgehead.apiserver.bodies.schema import VERSION as SCHEMA_VERSION
-from bridgehead.apiserver.bodies.schema import definitions_by_kind, load_definitions
 from bridgehead.apiserver.errors import PageNotFound
 from bridgehead.apiserver.http.negotiation import JSON, choose
 from bridgehead.apiserver.http.request import Request, Response

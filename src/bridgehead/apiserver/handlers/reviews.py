@@ -13,7 +13,8 @@ from bridgehead.apiserver.access.authorization import Authorizer
 from bridgehead.apiserver.access.node_authorizer import node_name_of
 from bridgehead.apiserver.access.rbac.policy import join_errors
 from bridgehead.apiserver.bodies.decoding import decode_kind
-from bridgehead.apiserver.bodies.schema import Schema, Shape
+from bridgehead.apiserver.bodies.schema import Schema
+from bridgehead.apiserver.bodies.shapes import Shape
 from bridgehead.apiserver.errors import bad_request, invalid, method_not_allowed
 from bridgehead.apiserver.http.paths import RequestInfo
 from bridgehead.apiserver.http.request import Request, Response, respond

@@ -15,7 +15,8 @@ import msgspec
 
 from bridgehead.apiserver.admission.attributes import Attributes
 from bridgehead.apiserver.admission.chain import Chain
-from bridgehead.apiserver.bodies.schema import Schema, Shape
+from bridgehead.apiserver.bodies.schema import Schema
+from bridgehead.apiserver.bodies.shapes import Shape
 from bridgehead.apiserver.errors import (
     already_exists,
     bad_request,

@@ -166,9 +166,8 @@ def _add_family(allocator: Allocator, request: Request, decision: Decision) -> N
 
 
 def _fail(key: object, error: NotAllocated, decision: Decision) -> None:
-    message = f'Failed to allocate IP for "{key}": {error}'
-    decision.notes.append(Note("AllocationFailed", message, "Warning"))
+    why = f"{error} ({error.detail})" if error.detail else str(error)
+    decision.notes.append(Note("AllocationFailed", f'Failed to allocate IP for "{key}": {why}', "Warning"))
     if decision.is_openelb:
-        decision.notes.append(Note("AssignIPFailed", str(error), "Warning"))
-    detail = f"{error} ({error.detail})" if error.detail else str(error)
-    decision.pending = Pending(error.reason, detail)
+        decision.notes.append(Note("AssignIPFailed", why, "Warning"))
+    decision.pending = Pending(error.reason, why)

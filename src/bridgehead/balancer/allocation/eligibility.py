@@ -32,6 +32,6 @@ def is_bound(pool: Pool, request: Request) -> bool:
 
 
 def by_priority(space: PoolSpace) -> tuple[bool, int, str]:
-    """Sort key: the lowest priority first, 0 last."""
+    """Sort key: the lowest priority first. MetalLB's 0, no priority, is last; OpenELB's is a number as others."""
     priority = space.pool.services.priority if space.pool.services is not None else 0
-    return priority == 0, priority, space.pool.name
+    return priority == 0 and space.pool.source == "metallb", priority, space.pool.name

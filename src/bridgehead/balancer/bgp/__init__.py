@@ -14,6 +14,7 @@
 | `session.py` | the session with one peer: its routes, its retries |
 | `bfd_sessions.py` | BFD sessions beside BGP sessions |
 | `announcer.py` | all sessions of a node |
+| `moves.py`, `searches.py` | connections that routers give to other nodes when routes change: they go on for a while |
 
 docs/decisions/0039-bgp.md has the reasons.
 """

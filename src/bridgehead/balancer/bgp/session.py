@@ -1,7 +1,7 @@
 """The BGP session with one peer: the routes that ExaBGP has to announce, and its retries.
 
     waiting ──open──> connecting ──up──> established ──down──> connecting
-       ^                  │ no session within the connect time: connect anew
+       ^                  │ no connection within the connect time: connect anew
        └── ExaBGP ended, or the session cannot be configured now: back-off
 
 Routes are sent after the session is up, then the end-of-RIB markers, then each difference.
@@ -30,6 +30,7 @@ log = logging.getLogger("bridgehead.balancer.bgp")
 
 CONNECT_SECONDS = 5.0  # between attempts to connect, unless the peer sets another connectTime
 _FIRST_RETRY_SECONDS, _LONGEST_RETRY_SECONDS = 0.5, 30.0
+_LONGEST_LOOK_SECONDS = 5.0  # between looks for a password or a route that is missing
 _STABLE_SECONDS = 60.0  # a session that ran for so long starts again without back-off
 _TEARDOWN_SECONDS = 2.0
 _ATTEMPT_SECONDS = 1.0  # a younger attempt to connect is not given up for another
@@ -118,7 +119,7 @@ class PeerSession:
             self._attempt_anew()
 
     def _attempt_anew(self) -> None:
-        if self.settings is not None and self.settings.listen_port and not self._is_connected:
+        if self.settings is not None and self.settings.listen_port:
             return  # it waits
         if self.status == "connecting" and self.settings is not None:
             self._attempted_at = time.monotonic()
@@ -138,22 +139,23 @@ class PeerSession:
         """
         backoff = Backoff(_FIRST_RETRY_SECONDS, _LONGEST_RETRY_SECONDS)
         while True:
-            started = time.monotonic()
-            reason = await self._run_once()
+            started, longest = time.monotonic(), _LONGEST_RETRY_SECONDS
+            try:
+                settings = self.settings = await self._configure()
+            except (NotConfigurable, OSError) as error:
+                reason, longest = str(error), _LONGEST_LOOK_SECONDS
+            else:
+                reason = await self._run_once(settings)
             if time.monotonic() - started > _STABLE_SECONDS:
                 backoff.reset()
             self._change("waiting", reason)
             self._retry.clear()
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(backoff.next()):
+                async with asyncio.timeout(min(backoff.next(), longest)):
                     await self._retry.wait()
 
-    async def _run_once(self) -> str:
+    async def _run_once(self, settings: SessionSettings) -> str:
         """Hold the session until it ends for good. Return why it ended."""
-        try:
-            settings = self.settings = await self._configure()
-        except (NotConfigurable, OSError) as error:
-            return str(error)
         refusal = why_refused(settings)
         if refusal:
             return refusal
@@ -192,6 +194,7 @@ class PeerSession:
             self.first_attempt_at = self.first_attempt_at or time.monotonic()
         elif answer.kind == "connected":
             self._is_connected = self.was_connected = True
+            self._check_after(self._connect_seconds, self._connect_again)
         elif answer.kind == "up":
             self._number = answer.number
             self._versions = frozenset(answer.versions)
@@ -266,10 +269,17 @@ class PeerSession:
             self._on_change(self)
 
     def _connect_again(self) -> None:
-        if not self._is_connected and not self.reason and self.settings is not None:
+        """Connect again, unless the peer has accepted: a busy one may send its OPEN message late (RFC 4271, 8.2.2)."""
+        if self._is_connected:
+            self._change("connecting", "the peer sends no OPEN message")
+            return
+        if not self.reason and self.settings is not None:
             where = join_host_port(str(self.settings.peer_address), self.settings.port)
             is_passive = self.settings.listen_port > 0
-            self._change("connecting", "the peer has not connected" if is_passive else f"no answer from {where}")
+            # The kernel drops segments whose TCP MD5 signature is of another password.
+            hint = "; a router with another password gives none" if self.settings.password else ""
+            reason = "the peer has not connected" if is_passive else f"no answer from {where}{hint}"
+            self._change("connecting", reason)
         self._check_after(self._connect_seconds, self._connect_again)
         self._attempt_anew()
 

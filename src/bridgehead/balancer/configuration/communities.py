@@ -13,19 +13,33 @@ from ..errors import ConfigurationInvalid
 from .inputs import about
 from .selections import quote
 
-_LARGE = "large:"
+_LARGE = "large"
+_DIGITS = 10  # of the largest number of 32 bits
 
 
 def parse_community(text: str) -> tuple[int, ...]:
     """Parse `a:b` (16 bits each) or `large:a:b:c` (32 bits each). Raises ValueError."""
-    is_large = text.startswith(_LARGE)
-    parts = text.removeprefix(_LARGE).split(":")
-    if len(parts) != (3 if is_large else 2):
-        raise ValueError(f"invalid community format: {text}")
-    limit = 2**32 if is_large else 2**16
-    if not all(part.isascii() and part.isdigit() and len(part) <= 10 and int(part) < limit for part in parts):
-        raise ValueError(f"invalid community value: {text}")
-    return tuple(int(part) for part in parts)
+    parts = text.split(":")
+    match len(parts):
+        case 2:
+            numbers, bits = parts, 16
+        case 4:
+            marker, *numbers = parts
+            bits = 32
+            if marker != _LARGE:
+                raise ValueError(
+                    "invalid community value: invalid marker for large community, expected community to be of format"
+                    f" {_LARGE}:<uint32>:<uint32>:<uint32> but got {quote(text)} instead"
+                )
+        case _:
+            raise ValueError(f"invalid community format: {text}")
+    for part in numbers:
+        if not (part.isascii() and part.isdigit() and len(part) <= _DIGITS and int(part) < 2**bits):
+            raise ValueError(
+                f"invalid community value: invalid section {quote(part)} of community {quote(text)}: not a number of"
+                f" {bits} bits"
+            )
+    return tuple(map(int, numbers))
 
 
 def compile_aliases(communities: Iterable[Community]) -> dict[str, tuple[int, ...]]:

@@ -59,13 +59,23 @@ def compile_configuration(objects: ConfigurationObjects) -> Compiled:
             raise ConfigurationInvalid(str(error), about(config_map)) from None  # an object of the ConfigMap
         raise
     rejections += _unknown_peers(objects, peers)
-    openelb = compile_openelb(objects, territory, reserved, {*pools, *peers}, peers.values())
+    openelb = compile_openelb(objects, territory, reserved, pools, peers)
     rejections += openelb.rejections
     if openelb.peers:
         pools = {name: _only_peers(pool, tuple(peers)) for name, pool in pools.items()}
     return Compiled(
         Configuration((*pools.values(), *openelb.pools), {**peers, **openelb.peers}, profiles), tuple(rejections)
     )
+
+
+def compile_pools(objects: ConfigurationObjects) -> tuple[Pool, ...]:
+    """Compile the pools alone, without advertisements. Raises ConfigurationInvalid.
+
+    They are what the controller needs: as with MetalLB's, an advertisement or a peer that is not valid keeps no Service
+    from getting an address.
+    """
+    alone = replace(objects, layer2_advertisements=(), bgp_advertisements=(), peers=(), bfd_profiles=(), communities=())
+    return compile_configuration(alone).configuration.pools
 
 
 def _compile_pools(objects: ConfigurationObjects, territory: Territory) -> dict[str, Pool]:
@@ -123,5 +133,5 @@ def _unknown_peers(objects: ConfigurationObjects, peers: dict[str, Peer]) -> lis
 
 def _only_peers(pool: Pool, peers: tuple[str, ...]) -> Pool:
     """Name MetalLB's peers in advertisements to all peers, since OpenELB's peers are for Eips only."""
-    advertisements = (replace(advertisement, peers=advertisement.peers or peers) for advertisement in pool.bgp)
-    return replace(pool, bgp=tuple(advertisement for advertisement in advertisements if advertisement.peers))
+    bgp = (advertisement if advertisement.peers else replace(advertisement, peers=peers) for advertisement in pool.bgp)
+    return replace(pool, bgp=tuple(bgp))

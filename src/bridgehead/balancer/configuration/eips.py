@@ -7,7 +7,8 @@ Pure: no I/O, no clock, no randomness. Source: OpenELB v0.6.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import ipaddress
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from bridgehead.objects.openelb import BgpConf, BgpPeer, Eip
@@ -42,8 +43,10 @@ class Acceptance:
 
 
 def parse_eip_address(text: str) -> AddressRange:
-    """Parse an address, a CIDR or `first-last`. Raises ValueError."""
-    if "/" in text or "-" in text:
+    """Parse an address, a CIDR, an address with a netmask or `first-last`. Raises ValueError."""
+    if "/" in text:
+        return parse_range(_with_length(text))
+    if "-" in text:
         return parse_range(text)
     try:
         address = parse_address(text)
@@ -52,18 +55,27 @@ def parse_eip_address(text: str) -> AddressRange:
     return AddressRange(address.version, int(address), int(address))
 
 
+def _with_length(text: str) -> str:
+    """Return a CIDR, with the length of the prefix in the place of a netmask."""
+    address, _, mask = text.partition("/")
+    for length in range(33):
+        if ":" not in address and mask == str(ipaddress.IPv4Network((0, length)).netmask):
+            return f"{address}/{length}"
+    return text
+
+
 def compile_openelb(
     objects: ConfigurationObjects,
     territory: Territory,
     reserved: Iterable[tuple[AddressRange, str]],
-    taken_names: Iterable[str],
-    peers: Iterable[Peer],
+    pools: Collection[str],
+    peers: Mapping[str, Peer],
 ) -> Acceptance:
-    """Compile Eips, the oldest first, and peers. `taken_names`: names of MetalLB's pools and `peers`."""
+    """Compile Eips, the oldest first, and peers. `pools`: the names of MetalLB's; `peers`: MetalLB's by name."""
     accepted = Acceptance()
-    _compile_peers(objects, accepted, frozenset(taken_names), tuple(peers))
+    _compile_peers(objects, accepted, peers)
     reserved = list(reserved)
-    names = set(taken_names)
+    names = set(pools)
     has_default = False
     for eip in sorted(objects.eips, key=lambda eip: (eip.metadata.creation_timestamp or "", eip.metadata.name)):
         try:
@@ -137,9 +149,7 @@ def _selection(priority: int, namespaces: tuple[str, ...], labels: Mapping[str, 
     )
 
 
-def _compile_peers(
-    objects: ConfigurationObjects, accepted: Acceptance, taken_names: frozenset[str], others: tuple[Peer, ...]
-) -> None:
+def _compile_peers(objects: ConfigurationObjects, accepted: Acceptance, others: Mapping[str, Peer]) -> None:
     configuration = next((conf for conf in objects.bgp_confs if conf.metadata.name == CONFIGURATION_NAME), None)
     for conf in objects.bgp_confs:
         if conf is not configuration:
@@ -147,10 +157,10 @@ def _compile_peers(
     for obj in objects.openelb_peers:
         name = obj.metadata.name
         try:
-            if name in taken_names:
+            if name in others:
                 raise ValueError(f"a peer named {quote(name)} exists already")
             peer = _compile_peer(obj, configuration)
-            check_duplicate(peer, (*others, *accepted.peers.values()), objects.nodes)
+            check_duplicate(peer, (*others.values(), *accepted.peers.values()), objects.nodes)
             accepted.peers[name] = peer
         except ValueError as error:
             accepted.rejections.append(Rejection(about(obj), f"invalid bgppeer {name}: {error}"))

@@ -5,6 +5,8 @@ Pure: no I/O, no clock, no randomness. Source: MetalLB, internal/config.
 
 from __future__ import annotations
 
+import ipaddress
+import itertools
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
@@ -17,6 +19,21 @@ from .inputs import ConfigurationObjects, about
 from .selections import compile_selectors, quote
 
 FALLBACK_ANNOTATION = "bridgehead.io/fallback-pool"
+# Addresses that no router or neighbour would reach a Service by (RFC 6890, RFC 5771, RFC 4291).
+_SPECIAL_RANGES = tuple(
+    (parse_range(text), description)
+    for text, description in (
+        ("0.0.0.0/32", "the unspecified address"),
+        ("::/128", "the unspecified address"),
+        ("127.0.0.0/8", "a loopback address"),
+        ("::1/128", "a loopback address"),
+        ("169.254.0.0/16", "a link-local address"),
+        ("fe80::/10", "a link-local address"),
+        ("224.0.0.0/4", "a multicast address"),
+        ("ff00::/8", "a multicast address"),
+        ("255.255.255.255/32", "the broadcast address"),
+    )
+)
 
 
 def is_fallback(annotations: dict[str, str]) -> bool:
@@ -31,7 +48,7 @@ def reserved_ranges(objects: ConfigurationObjects) -> list[tuple[AddressRange, s
         for name, facts in sorted(objects.nodes.items())
         for address in facts.addresses
     ]
-    return [*nodes, *objects.reserved]
+    return [*nodes, *objects.reserved, *_SPECIAL_RANGES]
 
 
 def compile_pool(pool: IPAddressPool, reserved: Iterable[tuple[AddressRange, str]]) -> Pool:
@@ -117,5 +134,7 @@ class Territory:
 
 
 def range_text(range_: AddressRange) -> str:
-    """Return the range as `first-last`."""
-    return f"{address_of(range_.version, range_.first)}-{address_of(range_.version, range_.last)}"
+    """Return the range as a CIDR if it is one, else as `first-last`."""
+    first, last = address_of(range_.version, range_.first), address_of(range_.version, range_.last)
+    networks = list(itertools.islice(ipaddress.summarize_address_range(first, last), 2))
+    return str(networks[0]) if len(networks) == 1 else f"{first}-{last}"

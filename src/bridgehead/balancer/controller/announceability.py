@@ -17,7 +17,7 @@ from bridgehead.objects.endpoint_slices import EndpointSlice, index_by_service
 from bridgehead.objects.kinds import ENDPOINT_SLICES
 from bridgehead.objects.meta import ObjectKey, find_condition
 
-from ..allocation import Pending
+from ..allocation import Pending, PendingReason
 from ..allocation.reasons import UNANNOUNCED_REASONS
 from ..model import Configuration
 from ..speaker.publications import node_view, publication_of
@@ -57,6 +57,8 @@ class Announceability:
         self._lb_class = lb_class
         self._ignore_exclude = ignore_exclude
         self._view = ClusterView("")
+        self._is_configured = False
+        self._refused: Pending | None = None  # why no node announces addresses of pools that are not in force
         self._has_new_nodes = asyncio.Event()
         self._found: dict[ObjectKey, tuple[float, Pending]] = {}  # since when, by the event loop's clock, and why
 
@@ -76,6 +78,13 @@ class Announceability:
     def configure(self, configuration: Configuration) -> None:
         """Use another configuration. The caller judges all Services again."""
         self._view = ClusterView("", configuration, self._view.nodes)
+        self._is_configured, self._refused = True, None
+
+    def refuse(self, problem: str) -> None:
+        """Record why speakers go on with the last valid configuration. The caller judges all Services again."""
+        if self._is_configured:  # else speakers may have one that this process does not know
+            text = f"speakers use the last valid configuration, without the pool of its address: {problem}"
+            self._refused = Pending(PendingReason.INVALID_CONFIGURATION, f"no node announces the Service: {text}")
 
     def judge(self, service: Service) -> Pending | None:
         """Return why no node announces the Service's addresses; None also while that is not certain yet."""
@@ -103,7 +112,7 @@ class Announceability:
         slices = self._slices.by_index(_BY_SERVICE, str(service.key))
         configuration = self._view.configuration
         publication = publication_of(service, slices, configuration, lb_class=self._lb_class)
-        return None if publication is None else why_unannounced(self._view, publication)
+        return self._refused if publication is None else why_unannounced(self._view, publication)
 
     def _slice_changed(self, old: EndpointSlice | None, new: EndpointSlice | None) -> None:
         for key in {one.service_key for one in (old, new) if one is not None and one.service_key is not None}:

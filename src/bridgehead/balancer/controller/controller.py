@@ -15,7 +15,7 @@ from bridgehead.objects.kinds import NAMESPACES, NODES, SERVICES
 from bridgehead.objects.meta import ObjectKey
 from bridgehead.pages import Page, Routes, metrics_page
 
-from ..configuration import Compiled
+from ..configuration import Compiled, compile_pools
 from ..configuration.inputs import DEFAULT_NAMESPACE
 from ..configuration_state import COMPONENT_LABEL, CONTROLLER_CONDITION, ConfigurationStateReporter
 from ..configuration_watch import ConfigurationWatch
@@ -119,7 +119,7 @@ class BalancerController:
             self._lost.set()
 
     async def _prepare_again(self) -> None:
-        """Install anew what somebody deletes, with the namespace and the Secret."""
+        """Prepare again whenever something that `prepare` made has been deleted."""
         while True:
             await self._lost.wait()
             self._lost.clear()
@@ -143,11 +143,22 @@ class BalancerController:
         self._state.report("")
 
     def _on_invalid(self, error: ConfigurationInvalid) -> None:
+        """Give out addresses of the pools, if they are valid: the rest of the configuration concerns the speakers."""
         self._is_configured = True
-        self.metrics.config_stale.set(1)
-        self._reconciler.refuse(str(error))
-        self._reporter.on_invalid(error)
-        self._state.report(str(error))
+        errors = [error]
+        try:
+            pools = compile_pools(self._watch.objects())
+        except ConfigurationInvalid as error_of_pools:
+            errors.append(error_of_pools)
+            self.metrics.config_stale.set(1)
+            self._reconciler.refuse(str(error_of_pools))
+            self._state.report(str(error_of_pools))
+        else:
+            self.metrics.config_loaded.set(1)
+            self.metrics.config_stale.set(0)
+            self._reconciler.configure_pools(pools, str(error))
+            self._state.report("")
+        self._reporter.on_invalid(errors)
 
     def routes(self) -> Routes:
         """Return the pages: /healthz and /readyz are 503 until this process gives out addresses, or waits to lead."""

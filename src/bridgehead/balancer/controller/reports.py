@@ -53,9 +53,9 @@ class Reporter:
         self._warn(compiled.rejections)
         self.changed()
 
-    def on_invalid(self, error: ConfigurationInvalid) -> None:
+    def on_invalid(self, errors: Iterable[ConfigurationInvalid]) -> None:
         """Report why the last valid configuration stays in force."""
-        self._warn([] if error.about is None else [Rejection(error.about, str(error))])
+        self._warn(dict.fromkeys(Rejection(error.about, str(error)) for error in errors if error.about is not None))
         self.changed()
 
     def _warn(self, rejections: Iterable[Rejection]) -> None:

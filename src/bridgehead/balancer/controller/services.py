@@ -18,14 +18,15 @@ from bridgehead.objects.core import Namespace, Node, Service
 from bridgehead.objects.kinds import SERVICES
 from bridgehead.objects.meta import ObjectKey, find_condition, version_number
 
-from ..allocation import Allocator, Decision, Note, Pending, PendingReason, adopt, converge
+from ..allocation import Allocator, Decision, Note, adopt, converge
 from ..allocation.convergence import current_addresses
 from ..allocation.requests import EIP_NAME_ANNOTATION, POOL_ANNOTATION, cluster_versions
 from ..configuration_watch import parse_addresses
-from ..model import Configuration
+from ..model import Configuration, Pool
 from .announceability import Announceability
 from .metrics import ControllerMetrics
 from .patches import CONDITION, SERVICE_FINALIZER, openelb_patch, status_patch
+from .refusals import not_configured, with_problem, wrong_class
 
 log = logging.getLogger(__name__)
 
@@ -70,14 +71,23 @@ class ServiceReconciler:
         self._last_notes: dict[ObjectKey, list[Note]] = {}  # of the last decision that had any
         self._eips: frozenset[str] = frozenset()
         self._is_started = self._is_configured = False
-        self._problem = ""  # why there is no configuration yet
+        self._problem = ""  # why the pools are not valid
         services.add_index(_BY_NAMESPACE, lambda service: (service.metadata.namespace,))
 
     def configure(self, configuration: Configuration) -> None:
         """Use another configuration: every Service is decided again, those that have addresses first."""
-        self.allocator.set_pools(configuration.pools)
         self._announceability.configure(configuration)
-        self._eips = frozenset(pool.name for pool in configuration.pools if pool.source == "openelb")
+        self._use_pools(configuration.pools)
+
+    def configure_pools(self, pools: tuple[Pool, ...], problem: str) -> None:
+        """Use other pools, while the speakers go on with the last valid configuration because of `problem`."""
+        self._announceability.refuse(problem)
+        self._use_pools(pools)
+
+    def _use_pools(self, pools: tuple[Pool, ...]) -> None:
+        self.allocator.set_pools(pools)
+        self._problem = ""
+        self._eips = frozenset(pool.name for pool in pools if pool.source == "openelb")
         is_first, self._is_configured = not self._is_configured, True
         if self._is_started:
             if is_first:
@@ -86,8 +96,8 @@ class ServiceReconciler:
         self._on_change()
 
     def refuse(self, problem: str) -> None:
-        """Report to waiting Services why there is no configuration, unless an earlier one is in force."""
-        if not self._is_configured and problem != self._problem:
+        """Report to waiting Services why there are no pools, or why the last valid ones are in force."""
+        if problem != self._problem:
             self._problem = problem
             if self._is_started:
                 self._enqueue(self._services.items())
@@ -153,6 +163,7 @@ class ServiceReconciler:
     async def _reconcile(self, key: ObjectKey) -> Outcome:
         service = self._latest(key)
         if service is None:
+            self._last_notes.pop(key, None)
             self._release(key)
             if self.allocator.set_external(key, ()):
                 self._wake_waiting()
@@ -168,6 +179,7 @@ class ServiceReconciler:
             self._recorder.record(service, type="Warning", reason="InternalError", message=message)
             raise
         if decision is None:
+            self._last_notes.pop(key, None)
             return Done()
         self._note(service, decision)
         await self._write(service, decision)
@@ -186,14 +198,17 @@ class ServiceReconciler:
         if not self._is_ours(service):
             self._release(key)
             if self._is_of_others(service) and not service.status.load_balancer.ingress:
-                return self._wrong_class(service)
+                return wrong_class(service, self._lb_class)
             return Decision() if before is not None or _has_traces(service) else None
         if not cluster_versions(service):
             return None  # its cluster IPs follow
         if not self._is_configured:
-            return self._not_configured(service)
+            has_reason = self._problem and not current_addresses(service)
+            return not_configured(service, self._problem) if has_reason else None
         decision = converge(self.allocator, service, self._namespace_labels(service))
         if decision.allocation is None:
+            if self._problem and decision.pending is not None:
+                decision.pending = with_problem(decision.pending, self._problem)
             self._waiting.setdefault(key)
             self._announceability.forget(key)
         else:
@@ -209,22 +224,6 @@ class ServiceReconciler:
         decision.pending = self._announceability.judge(service)
         if decision.pending is not None:
             decision.notes.append(Note("NotAnnounced", decision.pending.message, "Warning"))
-
-    def _not_configured(self, service: Service) -> Decision | None:
-        if not self._problem or current_addresses(service):
-            return None
-        text = f"the configuration is invalid: {self._problem}"
-        note = Note("AllocationFailed", f'Failed to allocate IP for "{service.key}": {text}', "Warning")
-        return Decision(pending=Pending(PendingReason.INVALID_CONFIGURATION, text), notes=[note])
-
-    def _wrong_class(self, service: Service) -> Decision:
-        found, own = service.spec.load_balancer_class or "", self._lb_class
-        message = f'loadBalancerClass is "{found}"; this balancer serves ' + (
-            f'"{own}"' if own else "Services without a class"
-        )
-        return Decision(
-            pending=Pending(PendingReason.WRONG_CLASS, message), notes=[Note("LoadBalancerClassIgnored", message)]
-        )
 
     def _is_ours(self, service: Service) -> bool:
         return (
@@ -244,7 +243,6 @@ class ServiceReconciler:
     def _release(self, key: ObjectKey) -> bool:
         """Take back what the Service holds, and decide again on those that wait."""
         self._waiting.pop(key, None)
-        self._last_notes.pop(key, None)
         self._announceability.forget(key)
         if not self.allocator.release(key):
             return False

@@ -21,9 +21,9 @@ from bridgehead.objects.meta import ObjectKey
 from ..interface_names import link_names
 from ..ranges import IpAddress
 from ..speaker.announcer import Held, Observer
+from ..speaker.handovers import Handovers
 from ..view import ClusterView, Publication
 from .claims import PROBE_SECONDS, Claims
-from .handovers import Handovers
 from .holders import Holder, Holders
 from .interfaces import DEFAULT_EXCLUDED, usable_links
 from .responder import Responder
@@ -57,6 +57,7 @@ class Layer2Announcer:
     def __init__(
         self,
         observer: Observer,
+        handovers: Handovers,
         *,
         interfaces: Iterable[str] = (),
         serves_vrrp: bool = False,
@@ -72,7 +73,7 @@ class Layer2Announcer:
         self._own: dict[IpAddress, _Own] = {}
         self._schedule: Schedule[IpAddress] = Schedule()
         self._claims = Claims()
-        self._handovers = Handovers()
+        self._handovers = handovers
         self._responder = Responder(self._on_claim)
         self._wake = asyncio.Event()
         self._logged = 0, 0  # a second, and how many changes of it were logged
@@ -95,7 +96,6 @@ class Layer2Announcer:
         self, view: ClusterView, publications: Mapping[ObjectKey, Publication], changed: Collection[ObjectKey]
     ) -> None:
         old, self._view = self._view, view
-        self._handovers.set_view(view)
         services: set[ObjectKey] = set()
         for address in self._holders.update(view, publications, changed):
             services.update(self._holders.services(address))
@@ -118,7 +118,7 @@ class Layer2Announcer:
         if holder is not None and holder.node == this:
             self._responder.hold(address, link_names(holder.interfaces))
             if own is None:
-                self._handovers.begin(address, self._holders.previous_node(address))
+                self._handovers.begin(address, self._holders.previous_node(address), self.protocol)
             if own is None or own.gives_up_at is not None:
                 self._own[address] = _Own(holder, self._now() if own is None else own.since)
                 self._begin([address])
@@ -142,13 +142,17 @@ class Layer2Announcer:
             for address in self._holders.addresses(service):
                 own = self._own.get(address)
                 if own is not None and not self._responder.interfaces_of(address):
-                    wanted = ", ".join(sorted(own.holder.interfaces or self._interfaces)) or "any"
-                    message = f'failed to announce "{address}" with protocol "layer2": no usable interface ({wanted})'
+                    why = self._why_unreachable(own.holder)
+                    message = f'failed to announce "{address}" with protocol "layer2": {why}'
                     self._observer.record(service, reason="announceFailed", message=message)
+
+    def _why_unreachable(self, holder: Holder) -> str:
+        wanted = ", ".join(sorted(holder.interfaces or self._interfaces)) or "any"
+        return f"no usable interface ({wanted})"
 
     def _release(self, address: IpAddress) -> None:
         own = self._own.pop(address)
-        self._handovers.end(address)
+        self._handovers.end(address, self.protocol)
         self._responder.release(address)
         self._schedule.stop(address)
         self._claims.release(address)
@@ -177,21 +181,19 @@ class Layer2Announcer:
     def held(self, services: Collection[ObjectKey]) -> Collection[Held]:
         """Return the addresses that this node answers for, without those that are being handed over."""
         addresses = {address for service in services for address in self._holders.addresses(service)}
-        owns = [(address, self._own[address]) for address in addresses & self._own.keys()]
-        return [
-            Held(
-                address,
-                service,
-                self.protocol,
-                own.since,
-                tuple(self._responder.interfaces_of(address)),
-                own.holder.reason,
-            )
-            for address, own in owns
-            if own.gives_up_at is None
-            for service in sorted(self._holders.services(address))
-            if service in services
-        ]
+        found = []
+        for address in addresses & self._own.keys():
+            own = self._own[address]
+            if own.gives_up_at is not None:
+                continue
+            interfaces = tuple(self._responder.interfaces_of(address))
+            why = own.holder.reason if interfaces else self._why_unreachable(own.holder)
+            found += [
+                Held(address, service, self.protocol, own.since, interfaces, why)
+                for service in sorted(self._holders.services(address))
+                if service in services
+            ]
+        return found
 
     @property
     def is_handing_over(self) -> bool:
@@ -202,8 +204,7 @@ class Layer2Announcer:
 
     async def run(self) -> None:
         loop = asyncio.get_running_loop()
-        with contextlib.closing(self._responder), contextlib.closing(self._handovers), LinkStates() as states:
-            self._handovers.open()
+        with contextlib.closing(self._responder), LinkStates() as states:
             self._states = states
             self._use_links(states)
             self._is_running = True

@@ -51,11 +51,11 @@ class Holders:
         self._previous: dict[IpAddress, str] = {}  # the node that held an address before its holder
 
     def get(self, address: IpAddress) -> Holder | None:
-        """Return the holder of an address; None if nobody may announce it."""
+        """Return the holder of an address; None if no node may announce it."""
         return self._holders.get(address)
 
     def previous_node(self, address: IpAddress) -> str:
-        """Return the node that held an address before its holder; "" if nobody could.
+        """Return the node that held an address before its holder; "" if no node could.
 
         For the first holder since this speaker began, it is the node that would hold the address without this one.
         """
@@ -180,14 +180,17 @@ class Holders:
         return found
 
     def _preferred(self, nodes: frozenset[str], advertisements: Iterable[Layer2Advertisement]) -> frozenset[str]:
-        """Return the nodes with the highest sum of preferences."""
-        preferences = [preference for advertisement in advertisements for preference in advertisement.preferences]
-        if not preferences:
+        """Return the nodes with the highest sum of preferences, of the advertisements that select them."""
+        preferring = [advertisement for advertisement in advertisements if advertisement.preferences]
+        if not preferring:
             return nodes
-        sums = {
-            node: sum(weight for weight, selector in preferences if selector.matches(self._view.nodes[node].labels))
-            for node in nodes
-        }
+        sums = {}
+        for node in nodes:
+            labels = self._view.nodes[node].labels
+            selecting = [advertisement for advertisement in preferring if advertisement.nodes.matches(labels)]
+            sums[node] = sum(
+                weight for one in selecting for weight, selector in one.preferences if selector.matches(labels)
+            )
         highest = max(sums.values())
         return frozenset(node for node, total in sums.items() if total == highest)
 

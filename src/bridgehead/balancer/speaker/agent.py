@@ -350,7 +350,7 @@ class SpeakerAgent:
             old, new = self._held.pop(key, ()), tuple(found)
             if new:
                 self._held[key] = new
-            for protocol in {held.protocol for held in new} - {held.protocol for held in old}:
+            for protocol in _protocols(new) - _protocols(old):
                 message = f'announcing from node "{self._options.node_name}" with protocol "{protocol}"'
                 self.record(key, type="Normal", reason="nodeAssigned", message=sys.intern(message))
             if old != new:
@@ -364,3 +364,8 @@ class SpeakerAgent:
         found = self._services.get(service)
         if found is not None:
             self.recorder.record(reference_to(found), type=type, reason=reason, message=message)
+
+
+def _protocols(held: Iterable[Held]) -> set[str]:
+    """Return the protocols by which something is announced."""
+    return {entry.protocol for entry in held if entry.detail}

@@ -19,7 +19,8 @@ from ..view import ClusterView, Publication
 class Held:
     """One address that this node announces, for `bridgehead balancer status`. `since`: epoch seconds.
 
-    `detail`: interfaces or peers. `why`: the reason why this node announces it.
+    `detail`: interfaces or peers; empty: the address is this node's, but it has no interface to announce it on. `why`:
+    the reason why this node announces it, or why not.
     """
 
     address: IpAddress

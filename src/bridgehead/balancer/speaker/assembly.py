@@ -17,6 +17,7 @@ from bridgehead.pages import Routes
 
 from ..bgp.announcer import BgpAnnouncer, EventType
 from ..bgp.reports import session_metrics, status_section
+from ..bgp.searches import ConnectionSearches
 from ..configuration.inputs import about
 from ..configuration_state import COMPONENT_LABEL, NODE_LABEL, SPEAKER_CONDITION, ConfigurationStateReporter
 from ..detection.detector import Detector
@@ -27,6 +28,7 @@ from ..workspace import Workspace
 from .agent import SpeakerAgent, SpeakerOptions
 from .announcer import Announcer, Observer
 from .exclusion_watch import ExclusionWatch
+from .handovers import Handovers
 from .metrics import SpeakerMetrics
 from .openelb_reporter import OpenElbReporter
 from .openelb_statuses import OpenElbStatuses
@@ -55,16 +57,18 @@ class Speaker:
         self._vrrp_section: Callable[[], list[dict[str, Any]]] | None = None
 
         def make_announcers(observer: Observer) -> list[Announcer]:
+            handovers = Handovers()
             keepalived = shutil.which("keepalived", path=_PROGRAM_PATH)
             vrrp: VrrpAnnouncer | MissingVrrp = MissingVrrp(observer)
             if keepalived is not None:
-                vrrp = VrrpAnnouncer(observer, keepalived, workspace, detector.send)
+                vrrp = VrrpAnnouncer(observer, keepalived, workspace, detector.send, handovers)
                 self._vrrp_section = vrrp.section
-            self.layer2 = Layer2Announcer(observer, interfaces=interfaces, serves_vrrp=keepalived is None)
+            self.layer2 = Layer2Announcer(observer, handovers, interfaces=interfaces, serves_vrrp=keepalived is None)
             self.bgp = BgpAnnouncer(
                 observer, detector, functools.partial(read_password, client), self._record_about_peer
             )
-            return [self.layer2, self.bgp, vrrp, OpenElbReporter(observer, self._record_about_eip)]
+            reporter = OpenElbReporter(observer, self._record_about_eip)
+            return [handovers, self.layer2, ConnectionSearches(), self.bgp, vrrp, reporter]
 
         self.agent = SpeakerAgent(client, detector, options, make_announcers)
         self.metrics = SpeakerMetrics(self.agent)

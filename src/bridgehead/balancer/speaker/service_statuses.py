@@ -106,7 +106,7 @@ class ServiceStatuses(Generic[Status]):
 
     def set_held(self, service: ObjectKey, held: tuple[Held, ...]) -> None:
         """Take what this node announces of a Service."""
-        found = [entry for entry in held if entry.protocol == self._kind.protocol]
+        found = [entry for entry in held if entry.protocol == self._kind.protocol and entry.detail]
         details = tuple(sorted({name for entry in found for name in entry.detail}))
         if found and self._held.get(service) != details:
             self._held[service] = details

@@ -5,6 +5,7 @@
 | module | what is in it |
 | --- | --- |
 | `plan.py` | groups of addresses, their virtual router ids and priorities |
+| `masters.py` | which node should be the master of an address, and which one was before |
 | `keepalived.py` | keepalived's configuration, and its notifications, as text |
 | `advertisement.py` | the advertisement of a master that resigns |
 | `keepalived_process.py` | keepalived as a child process, which `keepalived_main.py` starts |

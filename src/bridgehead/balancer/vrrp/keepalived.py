@@ -11,10 +11,12 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from ..ranges import IpAddress
-from .plan import Group
+from .plan import OWNER_PRIORITY, Group
 
 ADVERTISEMENT_SECONDS = 0.1  # a master that is gone is missed after three to four of these
 _RARE_SECONDS = 1.0
+_PREEMPT_SECONDS = 0.1  # by which a node waits longer than the one before it when a master has a lower priority
+_LONGEST_PREEMPT_SECONDS = 0.5
 _REFRESH_SECONDS = 30
 _IDENTITIES = (ipaddress.ip_network("169.254.254.0/24"), ipaddress.ip_network("fe80::5afe:0/120"))
 _NOTIFICATION = re.compile(r'INSTANCE "([^"]+)" ([A-Z_]+) \d+')
@@ -67,10 +69,11 @@ def render_configuration(instances: Sequence[Instance], fifo: str, user: str, *,
         group = instance.group
         lines += [
             f"vrrp_instance {group.key.name} {{",
-            "    state BACKUP",
+            f"    state {'MASTER' if group.priority == OWNER_PRIORITY else 'BACKUP'}",
             f"    interface {instance.link}",
             f"    virtual_router_id {group.router_id}",
             f"    priority {group.priority}",
+            *_preempt_delay(group.rank),
             f"    advert_int {_RARE_SECONDS if instance.is_resigned else ADVERTISEMENT_SECONDS}",
             "    virtual_ipaddress {",
             f"        {identity_address(group.router_id, instance.has_ipv4)} dev {instance.link} scope link",
@@ -81,6 +84,16 @@ def render_configuration(instances: Sequence[Instance], fifo: str, user: str, *,
             "}",
         ]
     return "\n".join(lines) + "\n"
+
+
+def _preempt_delay(rank: int) -> list[str]:
+    """Return how long a node waits when a master lowers its priority, since it leaves: the next node takes over.
+
+    Without that, their timers end at the same moment, and the wrong one may be the master for an instant, in which
+    connections begin that the right one does not know.
+    """
+    seconds = min((rank - 1) * _PREEMPT_SECONDS, _LONGEST_PREEMPT_SECONDS)
+    return [f"    preempt_delay {seconds:.1f}"] if rank > 1 else []
 
 
 def identity_address(router_id: int, has_ipv4: bool) -> str:

@@ -20,14 +20,19 @@ from ..candidates import eligible_nodes, leaving_nodes, placement
 from ..model import NodeSelection, VrrpAdvertisement
 from ..ranges import IpAddress
 from ..view import ClusterView, Publication
+from .masters import Expected, expected
 
 VIRTUAL_ROUTERS = 255  # ids on one network (RFC 5798)
-_HIGHEST_PRIORITY = 200
+OWNER_PRIORITY = 255  # of the address owner, which is the master without waiting for other nodes (RFC 5798)
+_HIGHEST_PRIORITY = 200  # of others
 _LEAVING_PRIORITY = 100  # and below: of nodes that hand their addresses over
 
 
 class GroupKey(NamedTuple):
-    """Identity of a group. `nodes` describes which nodes are in it, in a form that is the same everywhere."""
+    """Identity of a group. `nodes` describes which nodes are in it, in a form that is the same everywhere.
+
+    `interface` is that of the advertisement: a name, or `can_reach:ADDRESS`.
+    """
 
     interface: str
     nodes: str
@@ -44,10 +49,11 @@ class GroupKey(NamedTuple):
 
 @dataclass(frozen=True)
 class Group:
-    """A group that this node is in. `interface` is that of the advertisement: a name, or `can_reach:ADDRESS`."""
+    """A group that this node is in. `rank`: this node's position in the order of the group's nodes, from 0."""
 
     key: GroupKey
     router_id: int
+    rank: int
     priority: int
     addresses: tuple[IpAddress, ...]
 
@@ -65,8 +71,8 @@ class VrrpPlan:
         self._view: ClusterView | None = None
         self._claims: dict[ObjectKey, frozenset[_Claim]] = {}
         self._claimed: dict[IpAddress, dict[ObjectKey, _Claim]] = {}
-        self._nodes: dict[GroupKey, frozenset[str]] = {}  # those that may be in the group
         self.groups: dict[str, Group] = {}  # of this node, by name
+        self.expected: dict[IpAddress, Expected] = {}  # the masters of all groups' addresses
         self.refused: frozenset[IpAddress] = frozenset()  # there are more groups than virtual routers
 
     def update(
@@ -81,6 +87,7 @@ class VrrpPlan:
         )
         if not is_alike:
             changed = publications.keys() | self._claims.keys()
+        has_same_members = self._view is not None and self._view.members == view.members
         self._view = view
         regrouped = set()
         for key in changed:
@@ -89,7 +96,7 @@ class VrrpPlan:
             if claims != self._claims.get(key, frozenset()):
                 regrouped.add(key)
                 self._replace(key, claims)
-        if regrouped or not is_alike:
+        if regrouped or not is_alike or not has_same_members:
             self._group(view)
         return regrouped
 
@@ -128,13 +135,16 @@ class VrrpPlan:
         self.refused = frozenset(
             address for key, addresses in members.items() if key not in router_ids for address in addresses
         )
-        self.groups = {}
+        self.groups, self.expected = {}, {}
         for key, router_id in router_ids.items():
-            nodes = _nodes_of(key, eligible[selections[key]])
-            if view.this_node in nodes:
-                priority = priority_of(view.this_node, key, nodes, leaving)
+            order = by_rank(key, _nodes_of(key, eligible[selections[key]]))
+            master = expected(order, view.members, leaving, view.this_node)
+            self.expected.update(dict.fromkeys(members[key], master))
+            if view.this_node in order:
+                rank = order.index(view.this_node)
+                priority = priority_of(rank, is_leaving=view.this_node in leaving)
                 addresses = tuple(sorted(members[key], key=lambda address: (address.version, int(address))))
-                self.groups[key.name] = Group(key, router_id, priority, addresses)
+                self.groups[key.name] = Group(key, router_id, rank, priority, addresses)
 
 
 def _claims(view: ClusterView, publication: Publication) -> Iterator[_Claim]:
@@ -147,12 +157,15 @@ def _claims(view: ClusterView, publication: Publication) -> Iterator[_Claim]:
 
 
 def _group_key(view: ClusterView, publication: Publication, advertisement: VrrpAdvertisement) -> GroupKey | None:
-    """Return the group of a Service's addresses; None if no node may announce them."""
+    """Return the group of a Service's addresses; None if no node may announce them.
+
+    Nodes that leave stay in it, with a lower priority: another group would have to elect a master anew.
+    """
     if not publication.has_endpoints:
         return None
     if not publication.is_local:
         return GroupKey(advertisement.interface, f"selected by {_describe(advertisement.nodes)}")
-    nodes = placement(publication, eligible_nodes(view, advertisement.nodes), leaving_nodes(view))
+    nodes = placement(publication, eligible_nodes(view, advertisement.nodes), frozenset())
     return GroupKey(advertisement.interface, f"named {','.join(sorted(nodes))}") if nodes else None
 
 
@@ -188,13 +201,19 @@ def assign_router_ids(keys: Iterable[GroupKey]) -> dict[GroupKey, int]:
     return {key: number + 1 for number, key in assigned.items()}
 
 
-def priority_of(node: str, key: GroupKey, nodes: Collection[str], leaving: Collection[str]) -> int:
-    """Return a node's priority in a group: each node has another one, and another order in each group.
+def by_rank(key: GroupKey, nodes: Collection[str]) -> list[str]:
+    """Return the nodes of a group in the order in which they should be its master, another one in each group."""
+    return sorted(nodes, key=lambda name: hashlib.sha256(f"{name}#{key.name}".encode()).digest())
 
-    A node that leaves, or that receives no other one, has a lower one than all that stay; it goes on until another node
-    is the master.
+
+def priority_of(rank: int, *, is_leaving: bool) -> int:
+    """Return a node's priority in a group: each node has another one.
+
+    The first node is the address owner: a new group has the same master at once on whatever node it comes into being
+    first. A node that leaves, or that receives no other one, has a lower priority than all that stay; it goes on until
+    another node is the master.
     """
-    order = sorted(nodes, key=lambda name: hashlib.sha256(f"{name}#{key.name}".encode()).digest())
-    rank = order.index(node)
-    highest = _LEAVING_PRIORITY if node in leaving else _HIGHEST_PRIORITY
+    if rank == 0 and not is_leaving:
+        return OWNER_PRIORITY
+    highest = _LEAVING_PRIORITY if is_leaving else _HIGHEST_PRIORITY
     return max(highest - rank, highest - _LEAVING_PRIORITY + 1)

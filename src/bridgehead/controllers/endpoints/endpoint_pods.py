@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from bridgehead.objects.core import ContainerPort, Pod, Service, ServicePort, ip_family
+from bridgehead.objects.addresses import ip_family
+from bridgehead.objects.core import ContainerPort, Pod, Service, ServicePort
 from bridgehead.objects.meta import ObjectReference
 
 

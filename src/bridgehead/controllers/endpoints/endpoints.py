@@ -16,7 +16,8 @@ import msgspec
 from bridgehead.client import ApiClient, EventRecorder, WorkQueue
 from bridgehead.client.errors import AlreadyExists, ClientError, Conflict, NotFound, Unreachable
 from bridgehead.client.workqueue import Done, Outcome, Retry
-from bridgehead.objects.core import EndpointAddress, EndpointPort, Endpoints, EndpointSubset, Pod, Service, ip_family
+from bridgehead.objects.addresses import ip_family
+from bridgehead.objects.core import EndpointAddress, EndpointPort, Endpoints, EndpointSubset, Pod, Service
 from bridgehead.objects.endpoint_slices import HEADLESS_LABEL, TRIGGER_TIME_ANNOTATION
 from bridgehead.objects.kinds import ENDPOINTS, PODS, SERVICES
 from bridgehead.objects.meta import ObjectKey, ObjectMeta

@@ -13,7 +13,8 @@ from typing import Final
 from bridgehead.client import ApiClient, EventRecorder, WorkQueue
 from bridgehead.client.errors import ClientError, Conflict, NotFound, Unreachable
 from bridgehead.client.workqueue import Done, Outcome
-from bridgehead.objects.core import Node, Pod, Service, ip_family
+from bridgehead.objects.addresses import ip_family
+from bridgehead.objects.core import Node, Pod, Service
 from bridgehead.objects.endpoint_slices import (
     DEFAULT_MAX_ENDPOINTS,
     HEADLESS_LABEL,

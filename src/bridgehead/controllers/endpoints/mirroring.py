@@ -13,7 +13,8 @@ from typing import Final
 from bridgehead.client import ApiClient, EventRecorder, WorkQueue
 from bridgehead.client.errors import ClientError
 from bridgehead.client.workqueue import Done, Outcome
-from bridgehead.objects.core import EndpointAddress, EndpointPort, Endpoints, Service, ip_family
+from bridgehead.objects.addresses import ip_family
+from bridgehead.objects.core import EndpointAddress, EndpointPort, Endpoints, Service
 from bridgehead.objects.endpoint_slices import (
     MANAGED_BY_LABEL,
     SERVICE_NAME_LABEL,

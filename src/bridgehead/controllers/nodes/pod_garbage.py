@@ -1,4 +1,5 @@
-"""The pod garbage collector: removes pods of deleted nodes, and deleted pods that were never scheduled.
+"""The pod garbage collector: removes pods of deleted nodes, and deleted pods that no kubelet will stop: those that were
+never scheduled, and those of nodes that are out of service.
 
 Source: kube-controller-manager's pod-garbage-collector-controller (`pkg/controller/podgc`).
 """
@@ -13,6 +14,7 @@ from bridgehead.client.errors import Conflict, NotFound
 from bridgehead.objects.core import Node, Pod
 from bridgehead.objects.kinds import NODES, PODS
 from bridgehead.objects.meta import ObjectKey
+from bridgehead.objects.taints import OUT_OF_SERVICE
 
 from ..pod_status import disruption, patch_pod_status
 from ..shared import PODS_BY_NODE, Informers, node_of_pod
@@ -55,29 +57,29 @@ class PodGarbageCollector:
     def _node_changed(self, old: Node | None, new: Node | None) -> None:
         if new is not None:
             self._missing_since.pop(new.metadata.name, None)
-        elif old is not None:
-            for pod in self._pods.by_index(PODS_BY_NODE, old.metadata.name):
+        changed = new or old
+        if changed is not None and (new is None or _is_out_of_service(new)):
+            for pod in self._pods.by_index(PODS_BY_NODE, changed.metadata.name):
                 self._queue.add(pod.key)
 
     def _pod_changed(self, old: Pod | None, new: Pod | None) -> None:
         if new is None:
             return
-        node = new.spec.node_name
-        is_without_node = bool(node) and self._nodes.get(ObjectKey("", node)) is None
-        if is_without_node or (new.is_terminating and not node):
+        name = new.spec.node_name
+        node = self._nodes.get(ObjectKey("", name))
+        if (name and node is None) or (new.is_terminating and (node is None or _is_out_of_service(node))):
             self._queue.add(new.key)
 
     async def reconcile(self, key: ObjectKey) -> Outcome:
-        """Remove the pod if it has no node. Raises ClientError."""
+        """Remove the pod if it has no node, or will not be stopped on it. Raises ClientError."""
         pod = self._pods.get(key)
         if pod is None:
             return Done()
         node = pod.spec.node_name
-        if not node:
-            if pod.is_terminating:
+        present = self._nodes.get(ObjectKey("", node))
+        if not node or present is not None:
+            if pod.is_terminating and (present is None or _is_out_of_service(present)):
                 await self._remove(pod)
-            return Done()
-        if self._nodes.get(ObjectKey("", node)) is not None:
             return Done()
         now = self._watch_clock.now()
         left = self._missing_since.setdefault(node, now) + self._quarantine_seconds - now
@@ -86,15 +88,21 @@ class PodGarbageCollector:
         try:
             await self._client.get(NODES, node)
         except NotFound:
-            await self._remove(pod, "PodGC: node no longer exists")
+            condition = disruption("DeletionByPodGC", "PodGC: node no longer exists", self._now())
+            await self._remove(pod, condition)
         return Done()
 
-    async def _remove(self, pod: Pod, why: str = "") -> None:
+    async def _remove(self, pod: Pod, condition: dict[str, str] | None = None) -> None:
         try:
-            if why and not pod.is_finished:
-                condition = disruption("DeletionByPodGC", why, self._now())
-                await patch_pod_status(self._client, pod, {"phase": "Failed", "conditions": [condition]})
+            if not pod.is_finished:
+                status = {"phase": "Failed", "conditions": [condition] if condition is not None else []}
+                await patch_pod_status(self._client, pod, status)
             metadata = pod.metadata
             await self._client.delete(PODS, metadata.name, metadata.namespace, uid=metadata.uid, grace_period_seconds=0)
         except (NotFound, Conflict):
             pass  # the pod is gone, or another pod has its name
+
+
+def _is_out_of_service(node: Node) -> bool:
+    """Whether a user has declared that a node which is not ready is shut down."""
+    return not node.is_ready and any(taint.key == OUT_OF_SERVICE for taint in node.spec.taints)

@@ -91,8 +91,19 @@ def compute_status(
         available_replicas=available,
         unavailable_replicas=max(0, total_replicas(every) - available),
         collision_count=deployment.status.collision_count,
+        terminating_replicas=_terminating_replicas(every),
         conditions=with_condition(deployment.status.conditions, availability),
     )
+
+
+def _terminating_replicas(every: Sequence[ReplicaSet]) -> int | None:
+    """Return how many pods are being deleted; None until each replica set's status has their number."""
+    total = 0
+    for rs in every:
+        if rs.status.terminating_replicas is None:
+            return None
+        total += rs.status.terminating_replicas
+    return total
 
 
 def is_complete(deployment: Deployment, status: DeploymentStatus) -> bool:

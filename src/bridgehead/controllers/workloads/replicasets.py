@@ -16,7 +16,7 @@ from bridgehead.objects.apps import ReplicaSet, ReplicaSetStatus
 from bridgehead.objects.core import Pod
 from bridgehead.objects.kinds import PODS, REPLICA_SETS, REPLICATION_CONTROLLERS, Kind
 from bridgehead.objects.meta import Condition, ObjectKey
-from bridgehead.objects.selectors import compile_selector
+from bridgehead.objects.selectors import Selector, compile_selector
 from bridgehead.objects.times import format_time
 
 from ..claims import Claimer, adopters
@@ -33,9 +33,17 @@ WORKERS: Final = 8
 
 
 def compute_status(
-    replica_set: ReplicaSet, pods: Sequence[Pod], failure: ClientError | None, shrinking: bool, now: float
+    replica_set: ReplicaSet,
+    pods: Sequence[Pod],
+    terminating: int | None,
+    failure: ClientError | None,
+    shrinking: bool,
+    now: float,
 ) -> ReplicaSetStatus:
-    """Compute the status from the active `pods`. `failure`: error of creating or, if `shrinking`, deleting pods."""
+    """Compute the status from the active `pods` and the number of `terminating` ones (None: not shown).
+
+    `failure`: error of creating or, if `shrinking`, deleting pods.
+    """
     template_labels = replica_set.spec.template.metadata.labels.items()
     conditions = replica_set.status.conditions
     if failure is None:
@@ -55,6 +63,7 @@ def compute_status(
         fully_labeled_replicas=sum(template_labels <= pod.metadata.labels.items() for pod in pods),
         ready_replicas=sum(pod.is_ready for pod in pods),
         available_replicas=sum(is_available(pod, replica_set.spec.min_ready_seconds, now) for pod in pods),
+        terminating_replicas=terminating,
         conditions=conditions,
     )
 
@@ -117,15 +126,18 @@ class ReplicaSetController:
             self._expectations.forget(key)
             return Done()
         may_act = self._expectations.met(key)
+        selector = compile_selector(replica_set.spec.selector)
         candidates = filter(is_active, self._owned.candidates(replica_set))
-        pods = await self._claimer.claim(replica_set, compile_selector(replica_set.spec.selector), candidates)
+        pods = await self._claimer.claim(replica_set, selector, candidates)
         surplus = len(pods) - replica_set.spec.replicas
         failure: ClientError | None = None
         if may_act and surplus and replica_set.metadata.deletion_timestamp is None:
             failure = await (
                 self._shrink(replica_set, pods, surplus) if surplus > 0 else self._grow(replica_set, -surplus)
             )
-        await self._write_status(replica_set, compute_status(replica_set, pods, failure, surplus > 0, self._clock()))
+        terminating = self._count_terminating(replica_set, selector)
+        status = compute_status(replica_set, pods, terminating, failure, surplus > 0, self._clock())
+        await self._write_status(replica_set, status)
         if failure is not None:
             return Retry(str(failure))
         if not may_act:
@@ -151,6 +163,11 @@ class ReplicaSetController:
             replica_set, victims, lambda pod: self._expectations.deleted(replica_set.key, pod.metadata.uid)
         )
 
+    def _count_terminating(self, replica_set: ReplicaSet, selector: Selector) -> int | None:
+        """Return the number of pods that are being deleted and have not ended."""
+        pods = self._owned.of(replica_set.metadata.uid)
+        return sum(pod.is_terminating and not pod.is_finished and selector.matches(pod.metadata.labels) for pod in pods)
+
     def _related(self, replica_set: ReplicaSet) -> list[Pod]:
         """Return the pods of all replica sets with the same owner, including this one."""
         owner = replica_set.metadata.controller
@@ -167,3 +184,6 @@ class ReplicationControllerController(ReplicaSetController):
     """The controller of ReplicationControllers."""
 
     kind = REPLICATION_CONTROLLERS
+
+    def _count_terminating(self, replica_set: ReplicaSet, selector: Selector) -> None:
+        """The status of a ReplicationController does not show these pods."""

@@ -11,9 +11,10 @@ import logging
 from collections.abc import Callable, Mapping
 
 from bridgehead.dns.errors import BadPacket, UpstreamFailed
-from bridgehead.dns.messages import foreign, wire
+from bridgehead.dns.messages import foreign, replies, wire
 from bridgehead.dns.messages.foreign import PlainRecord
-from bridgehead.dns.messages.wire import Answer, Query
+from bridgehead.dns.messages.replies import Answer
+from bridgehead.dns.messages.wire import Query
 from bridgehead.dns.upstreams import Cache, Forwarder
 
 from .responder import Responder, Unresolved
@@ -75,7 +76,7 @@ class Resolver:
         """Return the answer of the cache or of upstreams. Equal queries at the same time share one upstream query."""
         forwarder = self._forwarder(query)
         if not isinstance(forwarder, Forwarder):
-            return Answer(wire.head(wire.REFUSED if forwarder is None else forwarder, 0, aa=False), b"", 0)
+            return Answer(replies.head(wire.REFUSED if forwarder is None else forwarder, 0, aa=False), b"", 0)
         do, cd = query.edns is not None and query.edns.do, bool(query.flags2 & wire.CD)
         key = query.key + bytes((do, cd))
         answer = self._cache.get(key)

@@ -14,8 +14,9 @@ from typing import NamedTuple
 from bridgehead.dns.config import Network
 from bridgehead.dns.counters import Traffic
 from bridgehead.dns.errors import BadPacket
-from bridgehead.dns.messages import wire
-from bridgehead.dns.messages.wire import Answer, Query
+from bridgehead.dns.messages import replies, wire
+from bridgehead.dns.messages.replies import Answer
+from bridgehead.dns.messages.wire import Query
 from bridgehead.dns.zone import NODATA, Zone, is_allowed, transfer
 
 from .hosts import HostTable
@@ -173,7 +174,7 @@ class Responder:
                 return None
             count = room // stride
             body = body[: count * stride]
-            front = wire.head_cut(front, count)
+            front = replies.head_cut(front, count)
         return data[:2] + front + data[12:end] + body + opt
 
     def _head_with_opt(self, front: bytes) -> bytes:
@@ -208,7 +209,7 @@ class Responder:
         try:
             asked = wire.parse_query_untrusted(data)
         except BadPacket:
-            return wire.format_error_untrusted(data)
+            return replies.format_error_untrusted(data)
         limit = self.limit(asked, is_udp)
         rcode = self._refusal(asked)
         if rcode is not None:
@@ -249,11 +250,11 @@ class Responder:
     def reply(self, query: Query, answer: Answer, limit: int) -> bytes:
         """Assemble a reply of at most `limit` bytes."""
         self._turn += 1
-        return wire.assemble(query, answer, limit, self.size, self._turn)
+        return replies.assemble(query, answer, limit, self.size, self._turn)
 
     def error(self, query: Query, rcode: int) -> bytes:
         """Return a reply with a response code and no records."""
-        return wire.error_reply(query, rcode, self.size, ra=self.is_recursive)
+        return replies.error_reply(query, rcode, self.size, ra=self.is_recursive)
 
     def refuse(self, question: Unresolved) -> bytes:
         """Return REFUSED, as CoreDNS does when `max_concurrent` is reached."""
@@ -280,4 +281,4 @@ class Responder:
         """Keep the OPT record for the fast path: most clients send one record, without options, in all queries."""
         tail = data[wire.HEADER_SIZE + len(query.question) :]
         if query.edns is not None and len(tail) == 11 and limit <= self.size and len(self._shapes) < _MAX_SHAPES:
-            self._shapes[tail] = (limit, wire.opt_record(self.size, do=query.edns.do))
+            self._shapes[tail] = (limit, replies.opt_record(self.size, do=query.edns.do))

@@ -12,10 +12,11 @@ import re
 from collections.abc import Iterable
 
 from bridgehead.dns.config import RewriteRule
-from bridgehead.dns.messages import wire
+from bridgehead.dns.messages import replies, wire
 from bridgehead.dns.messages.foreign import plain_records_untrusted
 from bridgehead.dns.messages.names import is_name
-from bridgehead.dns.messages.wire import Answer, Query
+from bridgehead.dns.messages.replies import Answer
+from bridgehead.dns.messages.wire import Query
 
 
 def _closed(name: str) -> str:
@@ -83,7 +84,7 @@ def renamed_untrusted(answer: Answer, asked: Query, answered: Query) -> Answer:
     answer = answer._replace(head=answer.head[:1] + bytes((answer.head[1] & ~wire.AD,)) + answer.head[2:])
     if answer.stride > 0 or not answer.body:
         return answer  # address records, whose names are pointers to the question
-    writer = wire.Writer(asked.name)
+    writer = replies.Writer(asked.name)
     for owner, kind, ttl, data in plain_records_untrusted(answer, answered.question, sections=3):
         writer.add_plain(asked.name if owner == answered.name else owner, kind, ttl, data)
     return Answer(answer.head, bytes(writer.body), 0)

@@ -12,10 +12,11 @@ import re
 from collections.abc import Iterable, Mapping
 
 from bridgehead.dns.config import Template
-from bridgehead.dns.messages import wire
+from bridgehead.dns.messages import replies, wire
 from bridgehead.dns.messages.names import as_domain, is_name, is_within
 from bridgehead.dns.messages.records import Data, address_sets
-from bridgehead.dns.messages.wire import Answer, Query
+from bridgehead.dns.messages.replies import Answer
+from bridgehead.dns.messages.wire import Query
 
 # A field as it is written, the fields of the query, and those of the match.
 FIELD = re.compile(r"\{\{-?\s*(.*?)\s*-?\}\}")
@@ -54,7 +55,7 @@ class Templates:
                     fields = {".Name": f"{name}.", ".Zone": f"{zone}.", ".Type": kind, ".Class": "IN"}
                     return self._fill_records(template, query, kind, fields, found)
             if _zone_of(name, template.falls_through) is None:
-                return Answer(wire.head(wire.NXDOMAIN, 0, ra=self._ra), b"", 0)
+                return Answer(replies.head(wire.NXDOMAIN, 0, ra=self._ra), b"", 0)
         return None
 
     def _fill_records(
@@ -64,10 +65,10 @@ class Templates:
         data = [_data(kind, _fill(line.data, fields, found)) for line in lines]
         known = tuple(value for value in data if value is not None)
         if len(known) < len(data):
-            return Answer(wire.head(wire.SERVFAIL, 0, ra=self._ra), b"", 0)
+            return Answer(replies.head(wire.SERVFAIL, 0, ra=self._ra), b"", 0)
         if not known or template.rcode != wire.NOERROR:
-            return Answer(wire.head(template.rcode, 0, ra=self._ra), b"", 0)
-        return wire.compile_answer(query.name, kind, {kind: known}, min(line.ttl for line in lines), {}, ra=self._ra)
+            return Answer(replies.head(template.rcode, 0, ra=self._ra), b"", 0)
+        return replies.compile_answer(query.name, kind, {kind: known}, min(line.ttl for line in lines), {}, ra=self._ra)
 
 
 def _zone_of(name: str, zones: Iterable[str]) -> str | None:

@@ -9,10 +9,10 @@ operation    the parsers of `bind`, `health`, `log`, ...
 draft        the settings while the file is read; helpers for parsers
 node_cache   the Corefile of NodeLocal DNSCache
 text         text -> server blocks: quotes, variables, snippets, imports
-sources      imported files, and variables
+sources      imported files, variables; whether a file has changed
 """
 
 from .reader import Reading, read_corefile
-from .sources import Sources
+from .sources import Inputs, Sources, only_when_changed
 
-__all__ = ["Reading", "Sources", "read_corefile"]
+__all__ = ["Inputs", "Reading", "Sources", "only_when_changed", "read_corefile"]

@@ -11,7 +11,8 @@ from enum import Enum
 from typing import Generic, NamedTuple, TypeVar
 
 from bridgehead.dns.config import DnsConfig, Server
-from bridgehead.dns.messages.names import as_domains
+from bridgehead.dns.messages.names import as_zones
+from bridgehead.objects.times import parse_duration
 from bridgehead.suggestions import most_similar
 
 from .sources import Sources
@@ -151,22 +152,17 @@ def number(directive: Directive) -> int:
     return int(arguments[0])
 
 
-_UNITS = {"ms": 0.001, "s": 1, "m": 60, "h": 3600}
-
-
 def seconds(directive: Directive) -> float:
-    """Return the first argument, a duration as Go writes it (30s, 1h, 500ms). Raises ConfigInvalid."""
-    text = directive.arguments[0] if directive.arguments else ""
-    digits = text.rstrip("hms")
-    unit = text[len(digits) :]
-    if not digits.isdecimal() or unit not in _UNITS:
-        raise directive.invalid(f"{text!r} is not a duration like 30s, 5m or 500ms")
-    return int(digits) * _UNITS[unit]
+    """Return the first argument, a duration as Go writes it (30s, 1h30m, 500ms). Raises ConfigInvalid."""
+    try:
+        return parse_duration(directive.arguments[0] if directive.arguments else "")
+    except ValueError as error:
+        raise directive.invalid(str(error)) from error
 
 
 def fallthrough_zones(directive: Directive) -> tuple[str, ...]:
     """Return the zones of `fallthrough [ZONE...]`; without arguments the root: all zones."""
-    return as_domains(directive.arguments) or ("",)
+    return as_zones(directive.arguments) or ("",)
 
 
 def ignore(draft: Draft, target: object, directive: Directive) -> None:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from bridgehead.dns.config import DnsConfig, Server, Tls
 from bridgehead.dns.errors import ConfigInvalid
-from bridgehead.dns.messages.names import as_domain, as_domains
+from bridgehead.dns.messages.names import as_zones
 from bridgehead.dns.upstreams import parse_resolv_conf, parse_server
 
 from .draft import (
@@ -48,11 +48,8 @@ class Forward:
 
 def read_forward(draft: Draft, block: ServerBlock, directive: Directive) -> None:
     """Read `forward FROM TO...`. In a block for other zones than the cluster's, `.` stands for each of the zones."""
-    own = as_domain(directive.arguments[0]) if directive.arguments else ""
-    if block.is_cluster or own:
-        _read_forward(draft, Forward(own), directive)
-        return
-    for zone in block.zones:
+    own = as_zones(directive.arguments[:1]) or ("",)
+    for zone in block.zones if own == ("",) and not block.is_cluster else own:
         _read_forward(draft, Forward(zone), directive)
 
 
@@ -121,7 +118,16 @@ def _except(draft: Draft, forward: Forward, option: Directive) -> None:
     if forward.zone:
         draft.reject(option, "except", "only in a `forward .`")
     else:
-        draft.excepted += as_domains(option.arguments)
+        draft.excepted += as_zones(option.arguments)
+
+
+def _failover(draft: Draft, forward: Forward, option: Directive) -> None:
+    """Read `failover`: every code but NOERROR and NXDOMAIN leads to the next server anyway."""
+    codes = [code.upper() for code in option.arguments]
+    if not codes or "NOERROR" in codes:
+        raise WrongArguments
+    if "NXDOMAIN" in codes:
+        draft.reject(option, "failover NXDOMAIN")
 
 
 def _max_concurrent(draft: Draft, forward: Forward, option: Directive) -> None:
@@ -137,11 +143,13 @@ FORWARD_OPTIONS: Table[Forward] = {
     "prefer_udp": Spec("prefer_udp", "servers are asked by UDP first, as they are anyway", ignore),
     "tls": Spec("tls [CERT KEY] [CA]", "certificates for servers that are asked by TLS", _tls),
     "tls_servername": Spec("tls_servername NAME", "the name in the servers' certificates", _tls_servername),
+    "failover": Spec("failover CODE...", "codes that lead to the next server", _failover),
     "max_concurrent": Spec("max_concurrent NUMBER", "queries that wait for upstreams at one time", _max_concurrent),
     **{
         name: Spec(name, "tunes connections and health checks of CoreDNS", has_no_effect)
         for name in (
             "expire",
+            "max_idle_conns",
             "max_age",
             "max_fails",
             "health_check",
@@ -175,7 +183,7 @@ def read_cache(draft: Draft, block: ServerBlock, directive: Directive) -> None:
         draft.set(cache_seconds=int(arguments[0]), cache_negative_seconds=int(arguments[0]))
         arguments = arguments[1:]
     if arguments:
-        draft.set(cached=as_domains(arguments))
+        draft.set(cached=as_zones(arguments))
     for option in directive.block:
         read_line(draft, block, option, CACHE_OPTIONS)
 
@@ -210,7 +218,7 @@ def _disable(draft: Draft, block: ServerBlock, option: Directive) -> None:
     kind, *zones = option.arguments or ("",)
     if kind not in ("success", "denial"):
         raise WrongArguments
-    draft.set(uncached=(*draft.config.uncached, *((kind, zone) for zone in as_domains(zones) or ("",))))
+    draft.set(uncached=(*draft.config.uncached, *((kind, zone) for zone in as_zones(zones) or ("",))))
 
 
 CACHE_OPTIONS: Table[ServerBlock] = {

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from bridgehead.dns.config import POD_MODES
 from bridgehead.dns.messages import wire
-from bridgehead.dns.messages.names import as_domains, is_in_any
+from bridgehead.dns.messages.names import as_zones, is_in_any
 
 from .draft import (
     Draft,
@@ -29,7 +29,7 @@ def read_kubernetes(draft: Draft, block: ServerBlock, directive: Directive) -> N
     if draft.has_cluster:
         raise directive.invalid("a second `kubernetes`")
     draft.has_cluster = True
-    zones = dict.fromkeys(as_domains(directive.arguments) or block.zones)
+    zones = dict.fromkeys(as_zones(directive.arguments) or block.zones)
     domains = [zone for zone in zones if not zone.endswith((".arpa", "arpa"))]
     if len(domains) != 1:
         raise directive.invalid(f"kubernetes with {len(domains)} domains, not one")
@@ -62,7 +62,7 @@ def _ttl(draft: Draft, block: ServerBlock, option: Directive) -> None:
 def _fallthrough(draft: Draft, block: ServerBlock, option: Directive) -> None:
     """For reverse zones `read_kubernetes` reads it. Names of the cluster never fall through."""
     domain = draft.config.zone.domain
-    if not option.arguments or domain in as_domains(option.arguments):
+    if not option.arguments or domain in as_zones(option.arguments):
         draft.remark(option, f"names of {domain} do not fall through")
 
 

@@ -13,7 +13,7 @@ from bridgehead.dns.answering.templates import FIELD, FIELD_NAMES, MATCH_FIELD
 from bridgehead.dns.config import REWRITE_KINDS, HostEntry, Hosts, RewriteRule, Template, TemplateRecord
 from bridgehead.dns.errors import ConfigInvalid
 from bridgehead.dns.messages import wire
-from bridgehead.dns.messages.names import as_domains, is_in_any, is_name
+from bridgehead.dns.messages.names import as_domains, as_zones, is_in_any, is_name
 
 from .draft import (
     Draft,
@@ -47,7 +47,7 @@ class HostsBlock:
 def read_hosts(draft: Draft, block: ServerBlock, directive: Directive) -> None:
     """Read `hosts [FILE [ZONE...]]` and the file. Without zones, those of the server block count."""
     path, *own_zones = directive.arguments or ("/etc/hosts",)
-    zones = as_domains(own_zones) or block.zones
+    zones = as_zones(own_zones) or block.zones
     hosts = HostsBlock()
     for line in directive.block:
         entry = None if line.name in HOSTS_OPTIONS else parse_entry(line.tokens)
@@ -115,7 +115,10 @@ HOSTS_OPTIONS: Table[HostsBlock] = {
 
 
 def read_rewrite(draft: Draft, block: ServerBlock, directive: Directive) -> None:
-    """Read `rewrite [continue|stop] name [KIND] FROM TO [answer auto]`, or a block of `name` and `answer` lines."""
+    """Read `rewrite [continue|stop] name [KIND] FROM TO [ANSWER]`, or a block of `name` and `answer` lines.
+
+    ANSWER is `answer auto` or `answer name FROM TO`.
+    """
     tokens = list(directive.arguments)
     is_last = True
     if tokens[:1] in (["continue"], ["stop"]):
@@ -126,8 +129,8 @@ def read_rewrite(draft: Draft, block: ServerBlock, directive: Directive) -> None
         if len(names) != 1 or any(line.arguments[:1] not in (("name",), ("auto",)) for line in answers):
             raise directive.invalid("rewrite takes one `name` line and answers to it")
         tokens = list(names[0].tokens)
-    if tokens[-2:] == ["answer", "auto"]:
-        del tokens[-2:]
+    while (size := _size_of_answer(tokens)) is not None:
+        del tokens[-size:]
     if tokens[:1] != ["name"]:
         draft.reject(directive, " ".join(["rewrite", *tokens[:1]]), did_you_mean("".join(tokens[:1]), ["name"]))
         return
@@ -140,6 +143,16 @@ def read_rewrite(draft: Draft, block: ServerBlock, directive: Directive) -> None
     except ConfigInvalid as error:
         raise directive.invalid(str(error)) from error
     draft.set(rewrites=(*draft.config.rewrites, rule))
+
+
+def _size_of_answer(tokens: list[str]) -> int | None:
+    """Return how many tokens an `answer` at the end of the line has; None: there is none.
+
+    Neither kind has an effect: an answer always has the name that was asked for.
+    """
+    if tokens[-2:] == ["answer", "auto"]:
+        return 2
+    return 4 if len(tokens) > 6 and tokens[-4:-2] == ["answer", "name"] else None
 
 
 def make_rule(kind: str, pattern: str, replacement: str, *, is_last: bool, for_others: bool = False) -> RewriteRule:
@@ -191,7 +204,7 @@ def read_template(draft: Draft, block: ServerBlock, directive: Directive) -> Non
         raise directive.invalid("template has neither an answer nor an rcode")
     template = Template(
         kind.upper(),
-        as_domains(own_zones) or block.zones,
+        as_zones(own_zones) or block.zones,
         tuple(lines.patterns) or (".*",),
         wire.NOERROR if lines.rcode is None else lines.rcode,
         tuple(lines.records),

@@ -15,7 +15,7 @@ from typing import NamedTuple
 from bridgehead.dns.config import Address, DnsConfig, parse_address
 from bridgehead.dns.errors import ConfigInvalid
 from bridgehead.dns.messages import wire
-from bridgehead.dns.messages.names import as_domain, is_in_any
+from bridgehead.dns.messages.names import as_zones, is_in_any
 
 from .directives import DIRECTIVES
 from .draft import Draft, ServerBlock, read_line
@@ -88,13 +88,12 @@ def _block(server: Directive) -> ServerBlock:
     """Return the zones and ports in a server block's keys. Raises ConfigInvalid."""
     keys = [_parse_key(key, server.line) for key in " ".join(server.tokens).replace(",", " ").split()]
     is_cluster = any(directive.name == "kubernetes" for directive in server.block)
-    return ServerBlock(tuple(zone for zone, _ in keys), tuple(port for _, port in keys), is_cluster)
+    return ServerBlock(as_zones(zone for zone, _ in keys), tuple(port for _, port in keys), is_cluster)
 
 
 def _parse_key(key: str, line: int | str) -> Address:
-    """Return zone and port of ".:53", "dns://corp.example:1053" or "corp.example"."""
+    """Return zone and port of ".:53", "dns://corp.example:1053", "corp.example" or "10.0.0.0/8"."""
     scheme, separator, rest = key.rpartition("://")
     if separator and scheme != "dns":
         raise invalid(line, f"{scheme!r} is not supported, only plain DNS")
-    zone, port = parse_address(f"Corefile, line {line}", rest, 53)
-    return as_domain(zone), port
+    return parse_address(f"Corefile, line {line}", rest, 53)

@@ -2,6 +2,7 @@
 
 names    domain names as text
 records  record sets as values
-wire     messages as bytes: queries parsed, answers encoded, replies assembled
+wire     messages as bytes: numbers, names, queries
+replies  answers encoded once, and assembled for each query
 foreign  replies of upstreams: checked, parsed, turned into answers
 """

@@ -13,21 +13,8 @@ from typing import NamedTuple
 
 from bridgehead.dns.errors import BadPacket
 
-from .wire import (
-    AD,
-    CD,
-    HEADER_SIZE,
-    OPT,
-    QR,
-    RD,
-    TYPES,
-    Answer,
-    Writer,
-    head,
-    opt_record,
-    skip_name_untrusted,
-    skip_record_untrusted,
-)
+from .replies import Answer, Writer, head, opt_record
+from .wire import AD, CD, HEADER_SIZE, OPT, QR, RD, TYPES, skip_name_untrusted, skip_record_untrusted
 
 
 class RecordAt(NamedTuple):

@@ -21,6 +21,32 @@ def as_domains(texts: Iterable[str]) -> tuple[str, ...]:
     return tuple(map(as_domain, texts))
 
 
+def as_zones(texts: Iterable[str]) -> tuple[str, ...]:
+    """Return configured zones in the form that this package uses.
+
+    A range of addresses stands for the reverse zones that it fills: 10.0.0.0/8 for 10.in-addr.arpa, 10.1.0.0/23 for two
+    zones. IPv4 zones end at whole octets, IPv6 zones at nibbles.
+    """
+    return tuple(zone for text in texts for zone in (_reverse_zones(text) or (as_domain(text),)))
+
+
+def _reverse_zones(text: str) -> tuple[str, ...]:
+    """Return the reverse zones of a range of addresses; () for a text that is none."""
+    try:
+        network = ipaddress.ip_network(text, strict=False) if "/" in text else None
+    except ValueError:
+        network = None
+    if network is None:
+        return ()
+    bits = 8 if network.version == 4 else 4  # of an address, for each label
+    labels = -(-network.prefixlen // bits)
+    outer = 2  # of "in-addr.arpa" and "ip6.arpa"
+    return tuple(
+        ".".join(part.network_address.reverse_pointer.split(".")[-outer - labels :])
+        for part in network.subnets(new_prefix=labels * bits)
+    )
+
+
 def is_name(text: str) -> bool:
     """Whether the text can be encoded (RFC 1035, section 3.1): labels of 1 to 63 bytes, 255 bytes in all."""
     if not text or not text.isascii() or len(text) > LONGEST_NAME:

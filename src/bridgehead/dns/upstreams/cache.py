@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from bridgehead.dns.messages import foreign, wire
 from bridgehead.dns.messages.foreign import UpstreamAnswer
-from bridgehead.dns.messages.wire import Answer
+from bridgehead.dns.messages.replies import Answer
 
 _PREFETCH_HITS = 3  # within an answer's TTL
 _PREFETCH_PART = 0.1  # of the TTL, at its end

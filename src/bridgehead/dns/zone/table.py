@@ -14,7 +14,7 @@ from collections.abc import Callable, Generator, Mapping
 from typing import NamedTuple, TypeVar
 
 from bridgehead.dns.config import ZoneSettings
-from bridgehead.dns.messages import wire
+from bridgehead.dns.messages import replies, wire
 from bridgehead.dns.messages.names import reverse_name
 from bridgehead.dns.messages.records import Data, RecordSets, Soa, address_sets
 from bridgehead.objects.meta import ObjectKey
@@ -23,9 +23,9 @@ from .specification import ServiceRecords, address_of_pod_label, zone_records
 
 # Markers in the table: the name has no records of this type; the name is an alias (CNAME); the name of an address has
 # PTR records only. A negative stride marks them.
-NODATA = wire.Answer(b"", b"", -1)
-ALIAS = wire.Answer(b"", b"", -2)
-REVERSE = wire.Answer(b"", b"", -3)
+NODATA = replies.Answer(b"", b"", -1)
+ALIAS = replies.Answer(b"", b"", -2)
+REVERSE = replies.Answer(b"", b"", -3)
 
 _NAMES_PER_STEP = 500  # compiled between two yields: a few milliseconds
 _LARGE = 16  # names; the records of larger Services are kept, so that a change costs only what changed
@@ -41,7 +41,7 @@ Steps = Generator[None, None, bool]
 class _Plan(NamedTuple):
     """New answers by key, None for an unchanged one; and the keys of each name."""
 
-    fresh: dict[bytes, wire.Answer | None]
+    fresh: dict[bytes, replies.Answer | None]
     keys: dict[str, tuple[bytes, ...]]
 
 
@@ -60,7 +60,7 @@ class Zone:
 
     def __init__(self, settings: ZoneSettings = ZoneSettings(), serial: int = 1) -> None:  # noqa: B008 - frozen
         self.settings = settings
-        self.table: dict[bytes, wire.Answer] = {}
+        self.table: dict[bytes, replies.Answer] = {}
         self.wire_domain = wire.encode_name(settings.domain)
         self._services_domain = wire.encode_name(f"svc.{settings.domain}")
         self.wire_pods_domain = wire.encode_name(f"pod.{settings.domain}")
@@ -68,10 +68,12 @@ class Zone:
         self._owned: dict[ObjectKey | str, tuple[bytes, ...]] = {}
         self._reverse: dict[str, dict[ObjectKey, tuple[str, ...]]] = {}
         self._reverse_owned: dict[ObjectKey, tuple[str, ...]] = {}
+        self._names_of_pods: dict[ObjectKey, tuple[str, ...]] = {}
+        self._pods_by_name: dict[str, set[ObjectKey]] = {}
         self._in_namespace: Counter[str] = Counter()
         self._namespaces: set[str] = set()
         self.server_addresses: tuple[str, ...] = ()
-        self._negatives: dict[tuple[int, int], wire.Answer] = {}
+        self._negatives: dict[tuple[int, int], replies.Answer] = {}
         self._serial = serial
         self.find_extra: Callable[[ObjectKey], Mapping[str, RecordSets]] = lambda service: {}
         self._extra: OrderedDict[ObjectKey, Mapping[str, RecordSets]] = OrderedDict()
@@ -110,8 +112,22 @@ class Zone:
         self._extra.pop(key, None)
 
     def set_pod(self, key: ObjectKey, names: Mapping[str, RecordSets]) -> bool:
-        """Replace the names of a pod (`pods verified`); an empty mapping: it is deleted."""
-        return self._replace(f"pod:{key}", names)
+        """Replace the names of a pod (`pods verified`); an empty mapping: it is deleted.
+
+        Pods that use their node's network share its addresses, so a name exists as long as any pod has it.
+        """
+        changed = False
+        for name in self._names_of_pods.pop(key, ()):
+            self._pods_by_name[name].discard(key)
+            if name not in names and not self._pods_by_name[name]:
+                del self._pods_by_name[name]
+                changed |= self._replace(f"pod:{name}", {})
+        for name, sets in names.items():
+            self._pods_by_name.setdefault(name, set()).add(key)
+            changed |= self._replace(f"pod:{name}", {name: sets})
+        if names:
+            self._names_of_pods[key] = tuple(names)
+        return changed
 
     def set_namespace(self, name: str, exists: bool) -> None:
         """Add or delete a namespace."""
@@ -150,7 +166,7 @@ class Zone:
 
     def _plan(self, owner: ObjectKey | str, names: Mapping[str, RecordSets]) -> Generator[None, None, _Plan]:
         """Compile the answers that are not in the table yet. The table is not changed."""
-        fresh: dict[bytes, wire.Answer | None] = {}
+        fresh: dict[bytes, replies.Answer | None] = {}
         keys: dict[str, tuple[bytes, ...]] = {}
         before = self._large.get(owner)
         for count, (name, sets) in enumerate(names.items(), 1):
@@ -188,7 +204,7 @@ class Zone:
             self._large.pop(owner, None)
         return changed
 
-    def _compile(self, name: str, sets: RecordSets, glue: Mapping[str, RecordSets]) -> dict[bytes, wire.Answer]:
+    def _compile(self, name: str, sets: RecordSets, glue: Mapping[str, RecordSets]) -> dict[bytes, replies.Answer]:
         """Return by key the answers for all record types of a name, and for A and AAAA."""
         settings = self.settings
         try:
@@ -198,7 +214,7 @@ class Zone:
         absent = ALIAS if "CNAME" in sets else NODATA
         found = {wire.question_key(wire_name, wire.TYPES[kind]): absent for kind in ("A", "AAAA")}
         for kind in sets:
-            answer = wire.compile_answer(wire_name, kind, sets, settings.ttl, glue, ra=settings.recursive)
+            answer = replies.compile_answer(wire_name, kind, sets, settings.ttl, glue, ra=settings.recursive)
             found[wire.question_key(wire_name, wire.TYPES[kind])] = answer
         return found
 
@@ -232,7 +248,7 @@ class Zone:
         if targets:
             settings = self.settings
             self.table[exists] = REVERSE
-            self.table[key] = wire.compile_answer(
+            self.table[key] = replies.compile_answer(
                 name, "PTR", {"PTR": tuple(targets)}, settings.ttl, {}, ra=settings.recursive
             )
         else:
@@ -254,7 +270,7 @@ class Zone:
         """Whether a name, in wire form, is that of an ExternalName Service."""
         return self.table.get(wire.question_key(name, wire.TYPES["A"])) is ALIAS
 
-    def answer(self, query: wire.Query, *, in_zone: bool) -> wire.Answer | None:
+    def answer(self, query: wire.Query, *, in_zone: bool) -> replies.Answer | None:
         """Return the answer; None for a name outside the zone, unless an address of the zone has it as PTR name.
 
         `in_zone` is `contains(query)`, which the caller needs as well.
@@ -265,19 +281,19 @@ class Zone:
         known = self.table.get(wire.question_key(query.name, wire.TYPES["A"]))
         if not in_zone:
             # The zone's SOA is not above the name of an address, so the NODATA has none.
-            return None if known is None else wire.Answer(wire.head(0, 0, ra=self.settings.recursive), b"", 0)
+            return None if known is None else replies.Answer(replies.head(0, 0, ra=self.settings.recursive), b"", 0)
         if known is ALIAS:
             return self.table[wire.question_key(query.name, wire.TYPES["CNAME"])]
         if known is not None:
             if query.type == wire.ANY:
-                return wire.minimal_any(self.settings.ttl, ra=self.settings.recursive)
+                return replies.minimal_any(self.settings.ttl, ra=self.settings.recursive)
             extra = self._extra_answer(query) if query.type == wire.TYPES["SRV"] else None
             return extra or self.nodata(len(query.name))
         if self.settings.pods == "insecure" and query.name.endswith(self.wire_pods_domain):
             return self._insecure_pod(query)
         return self._extra_answer(query) or self.nxdomain(len(query.name))
 
-    def _extra_answer(self, query: wire.Query) -> wire.Answer | None:
+    def _extra_answer(self, query: wire.Query) -> replies.Answer | None:
         """Return the answer from extra records: at a Service's own name, or right below it. None if there is none."""
         below = len(query.labels) - self._pods_domain_depth - 2
         if below not in (0, 1) or not query.name.endswith(self._services_domain):
@@ -299,7 +315,7 @@ class Zone:
         kind = wire.TYPE_NAMES.get(query.type, "")
         if not sets.get(kind):
             return self.nodata(len(query.name))
-        return wire.compile_answer(query.name, kind, sets, self.settings.ttl, names, ra=self.settings.recursive)
+        return replies.compile_answer(query.name, kind, sets, self.settings.ttl, names, ra=self.settings.recursive)
 
     def namespace_of_search(self, query: wire.Query) -> str:
         """Return the namespace in a name x.<namespace>.svc.<zone>; "" for other names."""
@@ -309,7 +325,7 @@ class Zone:
         start, end = query.labels[-depth], query.labels[-depth + 1]
         return query.name[start + 1 : end].decode("latin-1")
 
-    def _insecure_pod(self, query: wire.Query) -> wire.Answer:
+    def _insecure_pod(self, query: wire.Query) -> replies.Answer:
         """Answer for 10-244-1-2.default.pod.<zone> with 10.244.1.2, whether or not a pod has the address."""
         depth = len(query.labels) - self._pods_domain_depth
         if depth == 2 and self.has_name(query.name[query.labels[1] :]):
@@ -319,7 +335,7 @@ class Zone:
                 sets = address_sets((address,))
                 kind = wire.TYPE_NAMES.get(query.type, "")
                 if kind in sets:
-                    return wire.compile_answer(
+                    return replies.compile_answer(
                         query.name, kind, sets, self.settings.ttl, {}, ra=self.settings.recursive
                     )
                 return self.nodata(len(query.name))
@@ -329,23 +345,23 @@ class Zone:
     def _pods_domain_depth(self) -> int:
         return self.settings.domain.count(".") + 2
 
-    def nodata(self, size: int) -> wire.Answer:
+    def nodata(self, size: int) -> replies.Answer:
         """Return the NODATA for any name of the zone whose wire form has this size."""
         return self._negative(size, wire.NOERROR)
 
-    def nxdomain(self, size: int) -> wire.Answer:
+    def nxdomain(self, size: int) -> replies.Answer:
         """Return the NXDOMAIN for any name below the zone whose wire form has this size."""
         return self._negative(size, wire.NXDOMAIN)
 
-    def _negative(self, size: int, rcode: int) -> wire.Answer:
+    def _negative(self, size: int, rcode: int) -> replies.Answer:
         """Return the answer without records, with the zone's SOA in the authority section."""
         found = self._negatives.get((size, rcode))
         if found is None:
             # Compression pointers may point only to the zone's part of the question, which is equal for all names.
-            writer = wire.Writer(_filler(size - len(self.wire_domain)) + self.wire_domain)
+            writer = replies.Writer(_filler(size - len(self.wire_domain)) + self.wire_domain)
             writer.add(self.wire_domain, "SOA", self.settings.negative_ttl, self._soa())
-            front = wire.head(rcode, 0, 1, ra=self.settings.recursive)
-            found = self._negatives[size, rcode] = wire.Answer(front, bytes(writer.body), 0)
+            front = replies.head(rcode, 0, 1, ra=self.settings.recursive)
+            found = self._negatives[size, rcode] = replies.Answer(front, bytes(writer.body), 0)
         return found
 
     def _soa(self) -> Soa:

@@ -12,7 +12,7 @@ import ipaddress
 from collections.abc import Iterator
 
 from bridgehead.dns.config import Network
-from bridgehead.dns.messages import wire
+from bridgehead.dns.messages import replies, wire
 from bridgehead.dns.messages.foreign import PlainRecord, plain_records_untrusted
 from bridgehead.dns.messages.wire import Query
 
@@ -32,22 +32,22 @@ def transfer(zone: Zone, query: Query) -> Iterator[bytes]:
     return _transfer(dict(zone.table), zone.wire_domain, query)
 
 
-def _transfer(table: dict[bytes, wire.Answer], domain: bytes, query: Query) -> Iterator[bytes]:
+def _transfer(table: dict[bytes, replies.Answer], domain: bytes, query: Query) -> Iterator[bytes]:
     soa_key = wire.question_key(domain, wire.TYPES["SOA"])
     soa = plain_records_untrusted(table[soa_key], soa_key)
-    writer, count = wire.Writer(query.name), 0
+    writer, count = replies.Writer(query.name), 0
     for record in _in_order(table, domain, soa_key, soa):
         writer.add_plain(*record)
         count += 1
         if len(writer.body) >= MESSAGE_BYTES:
             yield _message(query, bytes(writer.body), count)
-            writer, count = wire.Writer(query.name), 0
+            writer, count = replies.Writer(query.name), 0
     if count:
         yield _message(query, bytes(writer.body), count)
 
 
 def _in_order(
-    table: dict[bytes, wire.Answer], domain: bytes, soa_key: bytes, soa: list[PlainRecord]
+    table: dict[bytes, replies.Answer], domain: bytes, soa_key: bytes, soa: list[PlainRecord]
 ) -> Iterator[PlainRecord]:
     yield from soa
     for key, answer in table.items():

@@ -10,7 +10,7 @@ from __future__ import annotations
 import ipaddress
 from collections.abc import Iterable, Iterator
 
-from bridgehead.dns.messages import foreign, wire
+from bridgehead.dns.messages import foreign, replies, wire
 from bridgehead.dns.messages.names import is_within
 
 from .table import Zone
@@ -29,7 +29,7 @@ def record_lines(zone: Zone) -> Iterator[str]:
             yield from answer_lines(key, answer)
 
 
-def answer_lines(question: bytes, answer: wire.Answer) -> Iterable[str]:
+def answer_lines(question: bytes, answer: replies.Answer) -> Iterable[str]:
     """Yield the records in the answer section."""
     message = bytes(wire.HEADER_SIZE) + question + answer.body
     counts = foreign.section_counts(answer.head)[:1]

@@ -19,6 +19,7 @@ from .credentials import Credential
 from .hosts import Endpoint
 from .transport import Transport, read_bounded
 
+ACCESS_DENIED: Final = "pull access denied, repository does not exist or may require authorization"
 _MAX_ANSWER: Final = 1 << 20  # bytes
 _CLIENT_ID: Final = "bridgehead"
 
@@ -31,9 +32,9 @@ class _TokenAnswer(msgspec.Struct):
 async def authorize(
     transport: Transport, endpoint: Endpoint, challenges: list[str], path: str, credential: Credential | None
 ) -> str:
-    """Return the value of the header `Authorization` for the challenges of a 401 answer, "" if none can be met.
+    """Return the value of the header `Authorization` for the challenges of a 401 answer, "" if none is supported.
 
-    `path` is the repository's. Raises `PullFailed`, `Denied` when the token server refuses the credentials.
+    `path` is the repository's. Raises `PullFailed`, `Denied` without credentials, or when a token server refuses them.
     """
     if credential is not None and credential.registry_token:
         return f"Bearer {credential.registry_token}"
@@ -41,9 +42,11 @@ async def authorize(
     for challenge in parsed:
         if challenge.scheme == "bearer" and challenge.parameters.get("realm"):
             return f"Bearer {await _fetch_token(transport, endpoint, challenge, path, credential)}"
-    if credential is not None and any(each.scheme == "basic" for each in parsed):
-        return _basic(credential)
-    return ""
+    if not any(each.scheme == "basic" for each in parsed):
+        return ""
+    if credential is None or not credential.username:
+        raise Denied(f"{ACCESS_DENIED}: authorization failed: no basic auth credentials")
+    return _basic(credential)
 
 
 def _basic(credential: Credential) -> str:
@@ -83,8 +86,9 @@ async def _fetch_token(
             headers["Authorization"] = _basic(credential)
     async with transport.request(method, url, server, headers, body=body) as response:
         if response.status != 200:
+            kind = "anonymous" if credential is None else "oauth"
             reason = (
-                "failed to authorize: failed to fetch oauth token: unexpected status from"
+                f"failed to authorize: failed to fetch {kind} token: unexpected status from"
                 f" {method} request to {url}: {response.status} {response.reason or ''}".rstrip()
             )
             raise (Denied if response.status in (400, 401, 403) else PullFailed)(reason)

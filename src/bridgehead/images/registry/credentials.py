@@ -128,7 +128,11 @@ def _credentials(auths: Mapping[str, _Entry] | None) -> dict[str, Credential]:
 def _credential(entry: _Entry) -> Credential:
     username, password = entry.username, entry.password
     if entry.auth:
-        username, _, password = base64.b64decode(entry.auth).decode().rstrip("\0").partition(":")
+        padding = "" if entry.auth.rstrip().endswith("=") else "=="  # may be missing, as in kubelets
+        decoded = base64.b64decode(entry.auth + padding).decode().rstrip("\0")
+        username, colon, password = decoded.partition(":")
+        if not colon:
+            raise BadCredentials("unable to parse auth field, must be formatted as base64(username:password)")
     return Credential(
         username=username,
         password=password,
@@ -149,8 +153,9 @@ def find_credentials(keyrings: Iterable[Keyring], reference: Reference) -> list[
 def _split_key(key: str) -> tuple[str, str]:
     """The host with its port, and the path, of a key as `https://index.docker.io/v1/` or `*.example.com:5000/team`."""
     host, _, path = key.partition("://")[2].partition("/") if "://" in key else key.partition("/")
-    path = path.strip("/")
-    return ("docker.io" if host in _DOCKER_HUB else host), "" if path in ("v1", "v2") else path
+    version, _, rest = path.strip("/").partition("/")
+    path = rest if version in ("v1", "v2") else path.strip("/")  # a URL of the registry's API
+    return ("docker.io" if host in _DOCKER_HUB else host), path
 
 
 def _matches(key: tuple[str, str], reference: Reference) -> bool:

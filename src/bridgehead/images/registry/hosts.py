@@ -7,19 +7,23 @@ Pure: no I/O, no clock, no randomness. Source: containerd, docs/hosts.md.
 from __future__ import annotations
 
 import tomllib
+from collections.abc import Mapping, Sequence
 from ipaddress import ip_address
 from typing import Final
 from urllib.parse import urlsplit
 
 import msgspec
 
+DEFAULT: Final = "_default"  # the directory for registries without one of their own
 _DEFAULT_SERVERS: Final = {"docker.io": "https://registry-1.docker.io"}
 PULL: Final = "pull"
 RESOLVE: Final = "resolve"
+_CAPABILITIES: Final = frozenset({PULL, RESOLVE, "push", "referrers"})
 
 
 class Endpoint(msgspec.Struct, frozen=True, kw_only=True):
-    """One server that has the images of a registry. `url` is the base of its API, as `https://mirror.example/v2`.
+    """One server that has the images of a registry. `url` is the base of its API, as `https://mirror.example/v2`; ""
+    is the registry itself.
 
     `capabilities`: "resolve" (tags to digests), "pull" (content by digest). `ca` are certificates in PEM form, "" for
     the system's. `clients` are this side's own certificates, each with its key, in PEM form.
@@ -62,6 +66,15 @@ def default_endpoint(registry: str) -> Endpoint:
     return Endpoint(url=f"{server}/v2")
 
 
+def endpoints_for(registry: str, configured: Mapping[str, Sequence[Endpoint]]) -> tuple[Endpoint, ...]:
+    """Return the servers to try for a registry, in their order. `configured`: those of each directory, by its name."""
+    own = default_endpoint(registry)
+    host, _, port = registry.rpartition(":")
+    names = (f"{host}_{port}_", registry, DEFAULT)  # without the colon, which some file systems refuse
+    found = next((configured[name] for name in names if name in configured), (own,))
+    return tuple(each if each.url else msgspec.structs.replace(each, url=own.url) for each in found)
+
+
 def is_mirror(endpoint: Endpoint, registry: str) -> bool:
     """Whether an endpoint is another server than the registry itself."""
     return urlsplit(endpoint.url).netloc not in (registry, urlsplit(_DEFAULT_SERVERS.get(registry, "")).netloc)
@@ -83,14 +96,14 @@ class _HostsFile(_Settings, frozen=True):
     host: dict[str, _Settings] = {}
 
 
-def parse_hosts(text: str, registry: str, read: dict[str, str]) -> tuple[Endpoint, ...]:
-    """Parse a hosts.toml for a registry: its mirrors in their order, then the server itself.
+def parse_hosts(text: str, read: dict[str, str]) -> tuple[Endpoint, ...]:
+    """Parse a hosts.toml: its mirrors in their order, then the server itself, "" if the file names none.
 
     `read` has the contents of the files that it may name, by their names. Raises `BadHosts`.
     """
     file = _parse(text)
     hosts = [_endpoint(url, settings, read) for url, settings in file.host.items()]
-    return (*hosts, _endpoint(file.server, file, read) if file.server else default_endpoint(registry))
+    return (*hosts, _endpoint(file.server, file, read))
 
 
 def named_files(text: str) -> list[str]:
@@ -108,6 +121,21 @@ def _parse(text: str) -> _HostsFile:
 
 
 def _endpoint(url: str, settings: _Settings, read: dict[str, str]) -> Endpoint:
+    capabilities = frozenset(each.lower() for each in settings.capabilities)
+    if unknown := capabilities - _CAPABILITIES:
+        raise BadHosts(f"unknown capability {min(unknown)!r}")
+    return Endpoint(
+        url=_base(url, settings) if url else "",
+        capabilities=capabilities & {PULL, RESOLVE} if url and capabilities else frozenset({PULL, RESOLVE}),
+        skip_verify=settings.skip_verify,
+        ca="\n".join(read[name] for name in _several(settings.ca) if name in read),
+        clients=tuple("\n".join(read[name] for name in names if name in read) for names in _clients(settings)),
+        # In one spelling, because of names that differ only in case aiohttp sends the last.
+        headers=tuple((name.title(), value) for name, values in settings.header.items() for value in _several(values)),
+    )
+
+
+def _base(url: str, settings: _Settings) -> str:
     try:
         parts = urlsplit(url if "://" in url else f"https://{url}")
         is_host = parts.scheme in ("http", "https") and parts.hostname
@@ -118,14 +146,7 @@ def _endpoint(url: str, settings: _Settings, read: dict[str, str]) -> Endpoint:
     path = parts.path.rstrip("/")
     if not (settings.override_path or path.endswith("/v2")):
         path += "/v2"
-    return Endpoint(
-        url=f"{parts.scheme}://{parts.netloc}{path}",
-        capabilities=frozenset(settings.capabilities or (PULL, RESOLVE)),
-        skip_verify=settings.skip_verify,
-        ca="\n".join(read[name] for name in _several(settings.ca) if name in read),
-        clients=tuple("\n".join(read[name] for name in names if name in read) for names in _clients(settings)),
-        headers=tuple((name, value) for name, values in settings.header.items() for value in _several(values)),
-    )
+    return f"{parts.scheme}://{parts.netloc}{path}"
 
 
 def _clients(settings: _Settings) -> list[tuple[str, ...]]:

@@ -21,7 +21,7 @@ from bridgehead.images.errors import BadImage, Denied, ImageError, NotFound, Pul
 from bridgehead.images.references import Reference
 
 from . import hosts, retries
-from .authorization import authorize
+from .authorization import ACCESS_DENIED, authorize
 from .credentials import Credential
 from .hosts import Endpoint
 from .transport import Transport, describe, origin, read_bounded, without_query
@@ -226,10 +226,7 @@ class Repository:
             return NotFound(f"{self._reference}: not found")
         if response.status in (401, 403):
             message = await _server_message(response)
-            return Denied(
-                "pull access denied, repository does not exist or may require authorization: server message: "
-                f"{message or 'insufficient_scope: authorization failed'}"
-            )
+            return Denied(f"{ACCESS_DENIED}: server message: {message or 'insufficient_scope: authorization failed'}")
         message = await _server_message(response)
         return PullFailed(_unexpected("GET", url, response) + (f": {message}" if message else ""))
 

@@ -27,7 +27,6 @@ from bridgehead.images.registry.hosts import BadHosts, Endpoint
 log = logging.getLogger(__name__)
 
 _HOSTS_FILE = "hosts.toml"
-_DEFAULT = "_default"
 _MAX_FILE: Final = 1 << 20  # bytes
 _HELPER_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
 _HELPER_SECONDS: Final = 30.0
@@ -35,7 +34,8 @@ _NOT_FOUND: Final = "credentials not found"  # of docker-credential-helpers, for
 
 
 class PullerConfig(msgspec.Struct, frozen=True, kw_only=True):
-    """`hosts` are endpoints by registry; `credentials` those of the user's own Docker configuration, by its keys."""
+    """`hosts` are endpoints by the directory's name; `credentials` those of the user's own Docker configuration, by its
+    keys."""
 
     hosts: dict[str, tuple[Endpoint, ...]] = {}
     credentials: dict[str, Credential] = {}
@@ -111,14 +111,10 @@ def _open_at_once(path: str, flags: int) -> int:
 def _read_hosts(directory: Path) -> dict[str, tuple[Endpoint, ...]]:
     found = {}
     for path in sorted(directory.glob(f"*/{_HOSTS_FILE}")):
-        registry = path.parent.name
         try:
             text = _read_own(path)
             files = {name: _read_own(path.parent / name) for name in hosts.named_files(text)}
-            endpoints = hosts.parse_hosts(text, registry, files)
+            found[path.parent.name] = hosts.parse_hosts(text, files)
         except (OSError, UnicodeDecodeError, BadHosts) as error:
             log.warning("%s is not used: %s", path, error)
-            continue
-        # The default's mirrors have no server of their own: it is that of each image's registry.
-        found[registry] = endpoints[:-1] if registry == _DEFAULT else endpoints
     return found

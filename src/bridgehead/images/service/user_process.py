@@ -40,9 +40,10 @@ class UserFiles(NamedTuple):
 def serve(files: UserFiles, requests: socket.socket, puller: int) -> int:
     """Answer requests until the process `puller`, a child, has ended. The working directory is the lab's content store.
 
-    Returns the exit status of the process, as waitpid(2).
+    Returns the exit status of the process, as waitpid(2). Raises OSError, with the process ended, when there is no
+    descriptor left to see its end.
     """
-    children = {os.pidfd_open(puller): puller}
+    children = {_open_child(puller): puller}
     while True:
         awaited = [requests.fileno(), *children] if len(children) <= _CHILDREN_AT_ONCE else [*children]
         for ready in select.select(awaited, [], [])[0]:
@@ -56,11 +57,23 @@ def serve(files: UserFiles, requests: socket.socket, puller: int) -> int:
                         os.close(descriptor)
                     return status
             elif (child := _answer_in_child(files, requests)) is not None:
-                children[os.pidfd_open(child)] = child
+                descriptor, pid = child
+                children[descriptor] = pid
 
 
-def _answer_in_child(files: UserFiles, requests: socket.socket) -> int | None:
-    """Answer one request in a child; returns its process id, None for a datagram without a pipe."""
+def _open_child(pid: int) -> int:
+    """Return a pidfd of a child. Raises OSError, with the child ended, when there is no descriptor left."""
+    try:
+        return os.pidfd_open(pid)
+    except OSError:
+        os.kill(pid, signal.SIGKILL)
+        os.waitpid(pid, 0)
+        raise
+
+
+def _answer_in_child(files: UserFiles, requests: socket.socket) -> tuple[int, int] | None:
+    """Answer one request in a child; returns its pidfd and process id, None if there is no child: for a datagram
+    without a pipe, and without processes or descriptors."""
     datagram, descriptors, _, _ = socket.recv_fds(requests, user_requests.MAX_REQUEST, 1)
     if not descriptors:
         return None
@@ -82,7 +95,11 @@ def _answer_in_child(files: UserFiles, requests: socket.socket) -> int | None:
         finally:
             os._exit(0)
     os.close(descriptor)
-    return pid
+    try:
+        return _open_child(pid), pid
+    except OSError as error:
+        log.warning("a request of the puller fails: %s", error.strerror)
+        return None
 
 
 def _answer(files: UserFiles, request: user_requests.UserRequest) -> bytes:

@@ -107,6 +107,8 @@ class ContainerDriver:
         if outcome.success is not True:
             self._context.record("Warning", "FailedPostStartHook", "PostStartHook failed", container)
             await self._stop_one(container, "FailedPostStartHook", None)
+        elif outcome.fallback:
+            self._context.record("Warning", "LifecycleHTTPFallback", outcome.fallback)
 
     def _start_probes(self, container: Container, before: ContainerStatus | None) -> None:
         name, run = container.name, self._containers.runs[container.name]
@@ -165,13 +167,16 @@ class ContainerDriver:
         await self._stop_one(container, message, None)
 
     async def remove_all(self, trigger: str) -> None:
-        """Stop all containers but ephemeral ones, so that they start anew, with the init containers: `trigger` has
-        exited, and a rule of it wants that. As in Kubernetes, no preStop hook is called, and the grace period is the
-        shortest one. Raises `RuntimeFailure`."""
+        """Stop all containers but ephemeral ones, at once, so that they start anew, with the init containers:
+        `trigger` has exited, and a rule of it wants that. As in Kubernetes, no preStop hook is called, and the grace
+        period is the shortest one. Raises `RuntimeFailure`."""
         spec = self._context.pod.spec
         restarted = spec.init_containers + spec.containers
-        for container in restarted:
-            await self.terminator().stop(container, Deadline(asyncio.get_running_loop().time()))
+        terminator, deadline = self.terminator(), Deadline(asyncio.get_running_loop().time())
+        stops = (terminator.stop(container, deadline) for container in restarted)
+        for result in await asyncio.gather(*stops, return_exceptions=True):
+            if isinstance(result, BaseException):
+                raise result
         self._containers.restart_all(trigger, [container.name for container in restarted], time.time())
 
     def record_back_off(self, names: Iterable[str]) -> None:

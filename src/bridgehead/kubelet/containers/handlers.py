@@ -31,10 +31,14 @@ _READ_BYTES = 16_384
 
 
 class Outcome(msgspec.Struct, frozen=True):
-    """`success` is None when the action could not be performed, so nothing is known about the container."""
+    """`success` is None when the action could not be performed, so nothing is known about the container.
+
+    `fallback` is the message about a hook that is configured for HTTPS and was answered in HTTP.
+    """
 
     success: bool | None
     output: str = ""
+    fallback: str = ""
 
 
 class Target(msgspec.Struct, frozen=True):
@@ -142,11 +146,12 @@ class Handlers:
             async with asyncio.timeout(timeout):
                 if is_probe:
                     return await _probe(self._session, url, headers)
-                async with self._session.get(url, headers=headers, max_redirects=_MAX_REDIRECTS):
-                    return Outcome(True)
+                return await _call_hook(self._session, url, headers)
         except TimeoutError:
             waiting = "context deadline exceeded (Client.Timeout exceeded while awaiting headers)"
             return Outcome(False, f'Get "{url}": {waiting}')
+        except aiohttp.ClientConnectorSSLError as error:
+            return Outcome(False, f'Get "{url}": {_describe_tls(error)}')
         except aiohttp.ClientConnectorError as error:
             return Outcome(False, f'Get "{url}": dial tcp {join_host_port(host, port)}: {_reason(error.os_error)}')
         except (aiohttp.ClientError, OSError) as error:
@@ -171,6 +176,31 @@ async def _probe(session: aiohttp.ClientSession, url: str, headers: Mapping[str,
                 return Outcome(True)
             return Outcome(False, f"HTTP probe failed with statuscode: {response.status}")
     return Outcome(False, f'Get "{url}": stopped after {_MAX_REDIRECTS} redirects')
+
+
+async def _call_hook(session: aiohttp.ClientSession, url: str, headers: CIMultiDict[str]) -> Outcome:
+    """GET `url`. A server without TLS is called again in HTTP, without credentials. Source: `runHTTPHandler`."""
+    try:
+        async with session.get(url, headers=headers, max_redirects=_MAX_REDIRECTS):
+            return Outcome(True)
+    except aiohttp.ClientConnectorSSLError as error:
+        if not _is_plain_http(error):
+            raise
+    headers.popall("Authorization", None)
+    async with session.get(url.replace("https:", "http:", 1), headers=headers, max_redirects=_MAX_REDIRECTS):
+        host = urlsplit(url).netloc
+        message = f"request to HTTPS lifecycle hook {host} got HTTP response, retry with HTTP succeeded"
+        return Outcome(True, fallback=message)
+
+
+def _is_plain_http(error: aiohttp.ClientConnectorSSLError) -> bool:
+    return getattr(error.os_error, "reason", "") == "WRONG_VERSION_NUMBER"
+
+
+def _describe_tls(error: aiohttp.ClientConnectorSSLError) -> str:
+    if _is_plain_http(error):
+        return "http: server gave HTTP response to HTTPS client"
+    return f"tls: {getattr(error.os_error, 'reason', None) or error.os_error}"
 
 
 async def _check_health(host: str, port: int, service: str, timeout: float) -> Outcome:

@@ -1,8 +1,8 @@
 """The mounts of a container, from its volumeMounts.
 
 Pure: no I/O, no clock, no randomness. Called when a container is about to start. Source: kubelet's `makeMounts`. Only
-the text of a subPath is checked here: the runtime resolves it beneath the volume's descriptor, since the content of a
-volume may change at any time.
+the text of a subPath is checked here: `start` prepares its directory, and the runtime resolves it beneath the volume's
+descriptor, since the content of a volume may change at any time.
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 import msgspec
 
 from bridgehead.kubelet.runtimes.runtime import ContainerInfo
-from bridgehead.objects.core import ContainerStateTerminated, ContainerStatus
+from bridgehead.objects.core import ContainerStateTerminated, ContainerStatus, LinuxContainerUser
 from bridgehead.objects.times import parse_time
 
 CONTAINER_ID_PREFIX = "bridgehead://"
@@ -32,9 +32,9 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
     started_at: float | None = None
     finished_at: float | None = None
     exit_code: int = 0
-    signal: int = 0
     reason: str = ""
     message: str = ""
+    user: LinuxContainerUser | None = None
     is_stale: bool = False
 
     @property
@@ -72,9 +72,9 @@ def run_of(info: ContainerInfo) -> Run:
         started_at=info.started_at,
         finished_at=None if info.state == "running" else info.finished_at or info.started_at,
         exit_code=info.exit_code or 0,
-        signal=info.signal or 0,
         reason="OOMKilled" if info.is_oom_killed else "",
         message=info.message,
+        user=info.user,
     )
 
 
@@ -92,6 +92,7 @@ def known_runs(statuses: Iterable[ContainerStatus], now: float) -> tuple[dict[st
                 attempt=status.restart_count,
                 id=status.container_id.removeprefix(CONTAINER_ID_PREFIX),
                 image_id=status.image_id,
+                user=_user(status),
                 started_at=_moment(status.state.running.started_at),
             )
             runs[status.name] = lost(running, now)
@@ -118,13 +119,17 @@ def _ended_run(status: ContainerStatus, ended: ContainerStateTerminated, now: fl
         attempt=status.restart_count,
         id=ended.container_id.removeprefix(CONTAINER_ID_PREFIX),
         image_id=status.image_id,
+        user=_user(status),
         started_at=_moment(ended.started_at),
         finished_at=_moment(ended.finished_at) or now,
         exit_code=ended.exit_code,
-        signal=ended.signal,
         reason=ended.reason,
         message=ended.message,
     )
+
+
+def _user(status: ContainerStatus) -> LinuxContainerUser | None:
+    return status.user.linux if status.user is not None else None
 
 
 def _moment(text: str | None) -> float | None:

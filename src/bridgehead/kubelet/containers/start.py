@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
+import os
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -16,6 +18,7 @@ import msgspec
 
 from bridgehead.kubelet.errors import ConfigNotReady, SecurityRefused
 from bridgehead.kubelet.nofollow import open_file, remove_tree
+from bridgehead.kubelet.runtimes.isolation import descriptor_paths
 from bridgehead.kubelet.runtimes.runtime import (
     LAST_IMAGE_ID,
     ContainerSpec,
@@ -35,6 +38,8 @@ from .mounts import plan_mounts
 from .resource_limits import plan_limits
 from .runs import Run, StartRefused, run_of
 from .security_context import plan_security
+
+log = logging.getLogger(__name__)
 
 _LARGEST_ENV_FILE = 64 << 10  # bytes; as in Kubernetes
 
@@ -75,8 +80,8 @@ async def start_container(context: PodContext, container: Container, image: Imag
             reason="StartError",
             message=str(error),
         )
-    context.record("Normal", "Created", f"Created container: {container.name}", container)
-    context.record("Normal", "Started", f"Started container {container.name}", container)
+    context.record("Normal", "Created", "Container created", container)
+    context.record("Normal", "Started", "Container started", container)
     await _warn_of_users(context, container, image, attempt)
     return run_of(info)
 
@@ -166,6 +171,25 @@ def _with_stop_signal(image: Image, container: Container) -> Image:
     return msgspec.structs.replace(image, stop_signal=own) if own else image
 
 
+def _prepare_sub_path(mount: Mount, volume: str, container: str) -> None:
+    """Make the directory of a subPath. Raises `ConfigNotReady`: a later attempt may succeed.
+
+    The runtime resolves the path again, because containers may change the volume.
+    """
+    if not mount.sub_path or mount.image:
+        return
+    try:
+        directory = descriptor_paths.open_source(mount.source, links=mount.follows_links)
+        try:
+            os.close(descriptor_paths.open_beneath(directory, mount.sub_path))
+        finally:
+            os.close(directory)
+    except OSError as error:  # which is for the log only: it would describe the node's files
+        log.warning("subPath %r of %s: %s", mount.sub_path, mount.source, error.strerror)
+        message = f'failed to prepare subPath for volumeMount "{volume}" of container "{container}"'
+        raise ConfigNotReady(message) from error
+
+
 def read_env_file(volumes: Mapping[str, str], volume: str, path: str) -> str | None:
     """Return the text of a file in a volume, None if there is none. `volumes` is name -> path on the node.
 
@@ -186,6 +210,8 @@ def read_env_file(volumes: Mapping[str, str], volume: str, path: str) -> str | N
 
 def _mounts(context: PodContext, container: Container, env: dict[str, str]) -> tuple[Mount, ...]:
     mounts = plan_mounts(context.pod, container, env, context.volumes)
+    for declared, mount in zip(container.volume_mounts, mounts, strict=True):
+        _prepare_sub_path(mount, declared.name, container.name)
     taken = {mount.target.rstrip("/") for mount in mounts}
     files = write_etc_files(context.node, context.pod, context.pod_ips)
     security = container.security_context

@@ -131,6 +131,8 @@ class Terminator:
                 if outcome.success is not True and not exited.is_set():
                     # Without its output, which may have secrets: Events have more readers than Secrets.
                     self._context.record("Warning", "FailedPreStopHook", "PreStopHook failed", container)
+                elif outcome.fallback:
+                    self._context.record("Warning", "LifecycleHTTPFallback", outcome.fallback)
             finally:
                 done.set()
 

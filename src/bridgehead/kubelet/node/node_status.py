@@ -88,8 +88,10 @@ def node_status(
         "capacity": dict(capacity),
         "conditions": conditions,
         "daemonEndpoints": {"kubeletEndpoint": {"Port": settings.port}},
+        "features": {"supplementalGroupsPolicy": True},
         "images": list(images),
         "nodeInfo": dict(info),
+        "runtimeHandlers": [{"name": "", "features": {"recursiveReadOnlyMounts": True, "userNamespaces": False}}],
     }
 
 

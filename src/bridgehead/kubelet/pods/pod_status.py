@@ -7,7 +7,7 @@ and their texts).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 import msgspec
 
@@ -19,16 +19,20 @@ from bridgehead.objects.core import (
     ContainerStateTerminated,
     ContainerStateWaiting,
     ContainerStatus,
+    ContainerUser,
     Pod,
     PodIP,
     PodSpec,
     PodStatus,
     ResourceRequirements,
+    VolumeMount,
+    VolumeMountStatus,
 )
 from bridgehead.objects.meta import Condition, find_condition
 from bridgehead.objects.times import format_time
 
 from .actions import has_begun, has_failed_init, is_restarted, may_restart_all, restarting_all
+from .resizing import WHOLE
 from .status_patch import ALL_RESTARTING, RESIZE_CONDITIONS
 
 # Reasons of pods that their node ends: for their use of local storage, and for a critical pod.
@@ -44,7 +48,7 @@ class PodView(msgspec.Struct, frozen=True, kw_only=True):
     passed their startup and readiness probes. `is_over`: no container runs or will run again. `failure` is (reason,
     message) when the kubelet itself ended the pod, for example at its deadline, or rejected it (`is_rejected`).
     `resources` are those that containers have, `allocated` those that they get by the end of a resize, about which
-    `resize_conditions` are.
+    `resize_conditions` are; those of the pod as a whole are beside them, as in `resizing`.
     """
 
     host_ips: tuple[str, ...]
@@ -76,18 +80,20 @@ def pod_status(pod: Pod, view: PodView, now: float) -> PodStatus:
         else pod.spec
     )
     init_statuses = tuple(_container_status(pod, c, view, is_init=True) for c in spec.init_containers)
-    statuses = tuple(_container_status(pod, c, view, is_init=False) for c in spec.containers)
+    statuses = _by_name(_container_status(pod, c, view, is_init=False) for c in spec.containers)
     phase = _phase(pod, view)
     generation = pod.metadata.generation or None
     conditions = [
         msgspec.structs.replace(condition, observed_generation=generation)
         for condition in (*_conditions(pod, view, phase, statuses), *_disruption(view), *view.resize_conditions)
     ]
+    # A failure is published when the pod's containers have ended. Source: kubelet's `mergePodStatus`.
+    failure = view.failure if phase == "Failed" else None
     return PodStatus(
         phase=phase,
         conditions=_with_times(conditions, pod.status.conditions, now),
-        reason=view.failure[0] if view.failure else pod.status.reason,
-        message=view.failure[1] if view.failure else pod.status.message,
+        reason=failure[0] if failure else pod.status.reason,
+        message=failure[1] if failure else pod.status.message,
         host_ip=view.host_ips[0],
         host_ips=tuple(PodIP(ip=ip) for ip in view.host_ips),
         pod_ip=view.pod_ips[0] if view.pod_ips else pod.status.pod_ip,
@@ -95,10 +101,12 @@ def pod_status(pod: Pod, view: PodView, now: float) -> PodStatus:
         start_time=pod.status.start_time or format_time(now),
         init_container_statuses=init_statuses,
         container_statuses=statuses,
-        ephemeral_container_statuses=tuple(_ephemeral_status(pod, c, view) for c in spec.ephemeral_containers),
+        ephemeral_container_statuses=_by_name(_ephemeral_status(pod, c, view) for c in spec.ephemeral_containers),
         observed_generation=generation,
         qos_class=pod.status.qos_class,
         nominated_node_name=pod.status.nominated_node_name,
+        resources=view.resources.get(WHOLE),
+        allocated_resources=view.allocated[WHOLE].requests or None if WHOLE in view.allocated else None,
     )
 
 
@@ -149,7 +157,25 @@ def _container_status(pod: Pod, container: Container, view: PodView, *, is_init:
         last_state=last,
         resources=view.resources.get(name) if shown else None,
         allocated_resources=(view.allocated[name].requests or None) if shown and name in view.allocated else None,
+        volume_mounts=tuple(map(_mount_status, container.volume_mounts)) or None,
+        user=ContainerUser(linux=shown.user) if shown and shown.user else None,
     )
+
+
+def _mount_status(mount: VolumeMount) -> VolumeMountStatus:
+    # This runtime makes a read-only mount and all below it read-only, whatever is asked for.
+    mode = "Disabled" if mount.recursive_read_only == "Disabled" else "Enabled"
+    return VolumeMountStatus(
+        name=mount.name,
+        mount_path=mount.mount_path,
+        read_only=mount.read_only,
+        recursive_read_only=mode if mount.read_only else None,
+    )
+
+
+def _by_name(statuses: Iterable[ContainerStatus]) -> tuple[ContainerStatus, ...]:
+    """Sort statuses as kubelets do; those of init containers keep the order of the spec."""
+    return tuple(sorted(statuses, key=lambda status: status.name))
 
 
 def _ephemeral_status(pod: Pod, container: Container, view: PodView) -> ContainerStatus:
@@ -166,7 +192,6 @@ def _terminated_state(run: Run) -> ContainerState:
     return ContainerState(
         terminated=ContainerStateTerminated(
             exit_code=run.exit_code,
-            signal=run.signal,
             reason=run.reason or ("Completed" if run.exit_code == 0 else "Error"),
             message=run.message,
             started_at=_time(run.started_at),
@@ -267,7 +292,8 @@ def _containers_ready(
     unready = [
         c.name for c in spec.init_containers if c.is_sidecar and not (c.name in view.started and c.name in view.ready)
     ]
-    unready += [status.name for status in statuses if not status.ready]
+    ready = {status.name for status in statuses if status.ready}
+    unready += [c.name for c in spec.containers if c.name not in ready]
     if unready:
         message = f"containers with unready status: [{' '.join(unready)}]"
         return Condition(type=type, status="False", reason="ContainersNotReady", message=message)
@@ -302,6 +328,3 @@ def _with_times(wanted: list[Condition], existing: tuple[Condition, ...], now: f
         since = old.last_transition_time if old is not None and old.status == condition.status else None
         result.append(msgspec.structs.replace(condition, last_transition_time=since or format_time(now)))
     return (*result, *before.values())
-
-
-# --- The difference ----------------------------------------------------------------------------------------

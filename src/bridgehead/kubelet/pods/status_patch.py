@@ -6,6 +6,7 @@ Pure: no I/O, no clock, no randomness. The status manager sends this patch to th
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Any
 
 import msgspec
 
@@ -28,7 +29,7 @@ OWN_CONDITIONS = (
 
 def status_patch(old: PodStatus, new: PodStatus) -> dict[str, object]:
     """Return the patch of `status` from `old` to `new`; empty if they are equal."""
-    before, after = msgspec.to_builtins(old), msgspec.to_builtins(new)
+    before, after = _to_builtins(old), _to_builtins(new)
     patch: dict[str, object] = {
         key: _without_nulls(after.get(key))
         for key in sorted(before.keys() | after.keys())
@@ -41,6 +42,17 @@ def status_patch(old: PodStatus, new: PodStatus) -> dict[str, object]:
     if conditions:
         patch["conditions"] = conditions
     return patch
+
+
+def _to_builtins(status: PodStatus) -> dict[str, Any]:
+    """Return the fields of a status. As in Kubernetes, an exit code is there also if it is 0."""
+    fields: dict[str, Any] = msgspec.to_builtins(status)
+    for kind in ("initContainerStatuses", "containerStatuses", "ephemeralContainerStatuses"):
+        for one in fields.get(kind, ()):
+            for state in (one["state"], one["lastState"]):
+                if "terminated" in state:
+                    state["terminated"].setdefault("exitCode", 0)
+    return fields
 
 
 def _addresses_patch(old: Iterable[dict[str, str]], new: Iterable[dict[str, str]]) -> list[dict[str, str]]:

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from bridgehead.objects.core import Pod, Service, ip_family
+from bridgehead.objects.addresses import ip_family
+from bridgehead.objects.core import Pod, Service
 from bridgehead.objects.endpoint_slices import EndpointSlice
 from bridgehead.objects.meta import find_condition
 from bridgehead.objects.times import parse_time

@@ -326,7 +326,6 @@ class FakeRuntime:
             state="exited",
             finished_at=time.time(),
             exit_code=exit_code,
-            signal=exit_code - 128 if exit_code > 128 else None,
             message=message,
             is_oom_killed=is_oom_killed,
         )

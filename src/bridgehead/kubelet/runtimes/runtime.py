@@ -14,6 +14,7 @@ from typing import Final, Protocol
 import msgspec
 
 from bridgehead.objects.addresses import join_host_port
+from bridgehead.objects.core import LinuxContainerUser
 
 # Debian's nobody: images have files and users up to this id.
 LAST_IMAGE_ID: Final = 65534
@@ -167,8 +168,8 @@ class ContainerSpec(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ContainerInfo(msgspec.Struct, frozen=True, kw_only=True):
-    """The state of a container: "running" or "exited". Times are seconds since the epoch; `exit_code` is 128 + `signal`
-    after a signal."""
+    """The state of a container: "running" or "exited". Times are seconds since the epoch; after a signal, `exit_code`
+    is 128 and its number."""
 
     id: str
     pod_uid: str
@@ -180,9 +181,9 @@ class ContainerInfo(msgspec.Struct, frozen=True, kw_only=True):
     started_at: float
     finished_at: float | None = None
     exit_code: int | None = None
-    signal: int | None = None
     is_oom_killed: bool = False
     message: str = ""  # the content of the termination log
+    user: LinuxContainerUser | None = None  # with which its program began
 
 
 class SandboxInfo(msgspec.Struct, frozen=True, kw_only=True):

@@ -19,7 +19,9 @@ from .chown import set_owner
 from .payloads import File
 
 _DATA = "..data"
-_GROUP_DIRECTORY_MODE = 0o2755  # setgid: new files in it belong to the group, too
+_ROOT_MODE = 0o777  # as kubelets'; containers see the volume read-only
+_DIRECTORY_MODE = 0o755
+_SETGID = 0o2000  # new files in a directory belong to its group, too
 
 
 def write_files(directory: Path, files: Mapping[str, File], group: int | None = None) -> bool:
@@ -29,13 +31,12 @@ def write_files(directory: Path, files: Mapping[str, File], group: int | None = 
     `group` (fsGroup) owns the directories.
     """
     directory.mkdir(parents=True, exist_ok=True)
-    _give_to_group(directory, group)
+    _set_attributes(directory, _ROOT_MODE, group)
     link = directory / _DATA
     old = directory / os.readlink(link) if link.is_symlink() else None
     if old is not None and _read_files(old) == {path: _with_owner(file) for path, file in files.items()}:
         return False
     new = Path(tempfile.mkdtemp(prefix=time.strftime("..%Y_%m_%d_%H_%M_%S.", time.gmtime()), dir=directory))
-    new.chmod(0o755)
     for path, file in files.items():
         target = new / path
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -43,7 +44,7 @@ def write_files(directory: Path, files: Mapping[str, File], group: int | None = 
         set_owner(target, file.user, file.group)
         target.chmod(file.mode)
     for made in (new, *(path for path in new.rglob("*") if path.is_dir())):
-        _give_to_group(made, group)
+        _set_attributes(made, _DIRECTORY_MODE, group)
     temporary = directory / "..data_tmp"
     temporary.unlink(missing_ok=True)
     temporary.symlink_to(new.name)
@@ -69,10 +70,11 @@ def _with_owner(file: File) -> File:
     return file._replace(user=user, group=os.getegid() if file.group is None else file.group)
 
 
-def _give_to_group(directory: Path, group: int | None) -> None:
+def _set_attributes(directory: Path, mode: int, group: int | None) -> None:
     if group is not None:
         set_owner(directory, None, group)
-        directory.chmod(_GROUP_DIRECTORY_MODE)
+        mode |= _SETGID
+    directory.chmod(mode)
 
 
 def _link_names(directory: Path, names: set[str]) -> None:

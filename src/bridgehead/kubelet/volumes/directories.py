@@ -52,7 +52,10 @@ def check_host_path(volume: HostPathVolume) -> Path:
             path.mkdir(parents=True, exist_ok=True, mode=0o755)
         case "FileOrCreate":
             if not path.exists():
-                path.touch(mode=0o644)
+                try:
+                    path.touch(mode=0o644)
+                except OSError as error:  # in Go's words
+                    raise ValueError(f"open {path}: {(error.strerror or str(error)).lower()}") from error
     checks = {
         "DirectoryOrCreate": (stat.S_ISDIR, "a directory"),
         "Directory": (stat.S_ISDIR, "a directory"),

@@ -16,7 +16,7 @@ from collections.abc import Collection, Iterable
 from typing import NamedTuple
 
 from bridgehead.objects.addresses import join_host_port
-from bridgehead.proxy.addresses import Family
+from bridgehead.proxy.addresses import Family, is_loopback
 from bridgehead.proxy.frontends import Backend, Frontend, Publication, SourceNat, Verdict
 from bridgehead.proxy.mode import Settings
 
@@ -255,7 +255,9 @@ def _match(frontend: Frontend, comment: str, interface: str = "") -> str:
     protocol, port = frontend.key.protocol, frontend.key.port
     if frontend.published_as is Publication.NODE_PORT:
         return f"-p {protocol} {comment} -m addrtype --dst-type LOCAL -m {protocol} --dport {port}"
-    return f"-d {host(frontend.key.address)} {interface}-p {protocol} {comment} -m {protocol} --dport {port}"
+    # The kernel drops packets from others to loopback addresses only after their address would be a pod's already.
+    source = "-m addrtype --src-type LOCAL " if is_loopback(frontend.key.address) else ""
+    return f"-d {host(frontend.key.address)} {interface}-p {protocol} {comment} {source}-m {protocol} --dport {port}"
 
 
 def _is_reachable(frontend: Frontend) -> bool:

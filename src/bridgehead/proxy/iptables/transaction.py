@@ -12,6 +12,7 @@ from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Se
 from dataclasses import dataclass, field
 from itertools import chain as chained
 from itertools import groupby, islice
+from typing import NamedTuple
 
 from bridgehead.proxy.addresses import Family
 
@@ -185,79 +186,95 @@ def _depth(chain: str) -> tuple[int, str]:
 _DEPTHS = ("KUBE-MARK-MASQ", "KUBE-REFUSE", "KUBE-SEP-", "KUBE-SV", "KUBE-EXT-", "KUBE-FW-")
 
 
+class _Unit(NamedTuple):
+    """Lines that are applied together, and the size of their netlink messages in bytes."""
+
+    lines: list[str]
+    size: int
+
+
+def _unit(lines: Sequence[str]) -> _Unit:
+    return _Unit(list(lines), sum(map(_bytes_of, lines)))
+
+
 class _Steps:
-    """The steps that change one table in parts. The lines of one step are applied together.
+    """The steps that change one table in parts.
 
     `first` creates, fills and changes chains, and adds jumps to them; `last` deletes rules and chains.
     """
 
     def __init__(self, part: Part, table: str, limit: int) -> None:
-        self.first: list[list[str]] = []
-        self.last: list[list[str]] = []
+        self.first: list[_Unit] = []
+        self.last: list[_Unit] = []
         for name in sorted(part.written, key=_depth):
             rules, present = part.written[name], part.present.get(name)
             is_rejecting = Chain(table, name) in _REJECTING
-            whole = [_head(name), *(f"-A {name} {rule}" for rule in rules)]
-            if not is_rejecting and sum(map(_bytes_of, whole)) <= limit:
+            whole = _unit([_head(name), *(f"-A {name} {rule}" for rule in rules)])
+            if not is_rejecting and whole.size <= limit:
                 # Rules may jump to a present chain that rejects. It rejects again when table nat translates again.
                 (self.last if Chain(table, name) == REJECT and present is not None else self.first).append(whole)
                 continue
             if present is None:
-                self.first.append([_head(name)])
+                self.first.append(_unit([_head(name)]))
             added, deleted = _edits(name, present or (), rules)
             for line in added:
                 # A client that will be served must not be rejected before.
                 is_late = Chain(table, name) == CLUSTER_IPS or (is_rejecting and target_of(line) == CLUSTER_IPS.name)
-                (self.last if is_late else self.first).append([line])
-            self.last += ([line] for line in deleted)
-        unit: list[str] = []
+                (self.last if is_late else self.first).append(_unit([line]))
+            self.last += deleted
+        waiting: list[str] = []
         for line in part.lines:
-            unit.append(line)
+            waiting.append(line)
             if line.startswith("-I"):  # replaces the rules that were deleted before it
-                self.first.append(unit)
-                unit = []
-        self.last += ([line] for line in unit)
-        self.last += ([_head(name), f"-X {name}"] for name in sorted(part.removed, key=_depth, reverse=True))
+                self.first.append(_unit(waiting))
+                waiting = []
+        self.last += (_unit([line]) for line in waiting)
+        self.last += (_unit([_head(name), f"-X {name}"]) for name in sorted(part.removed, key=_depth, reverse=True))
 
 
 _REJECTING = frozenset((FILTER_SERVICES, EXTERNAL_SERVICES, PROXY_FIREWALL, CLUSTER_IPS))
 
 
-def _edits(name: str, present: Sequence[str], wanted: Rules) -> tuple[list[str], list[str]]:
-    """Return lines that add missing rules to a chain at their positions, and lines that then delete the others."""
+def _edits(name: str, present: Sequence[str], wanted: Rules) -> tuple[list[str], list[_Unit]]:
+    """Return lines that add missing rules to a chain at their positions, and what then deletes the others.
+
+    iptables-nft sends the whole rule to delete it, though its line has only the number.
+    """
     old, new = as_printed(present), as_printed(wanted)
     common = set(old) & set(new)
     kept = [rule for rule in old if rule in common]
     if len(kept) != len(common) or kept != [rule for rule in new if rule in common]:
         common = set()  # another order: add all new rules before the old ones
     added: list[str] = []
-    stale: list[int] = []  # final positions of the rules to delete
+    stale: list[tuple[int, int]] = []  # rules to delete: the index in `old`, and how many rules are added before it
     position = 0
     for rule, printed in zip(wanted, new, strict=True):
         if printed in common:
             while old[position] != printed:
-                stale.append(position + len(added) + 1)
+                stale.append((position, len(added)))
                 position += 1
             position += 1
         elif position == len(old):
             added.append(f"-A {name} {rule}")
         else:
             added.append(f"-I {name} {position + len(added) + 1} {rule}")
-    stale += range(position + len(added) + 1, len(old) + len(added) + 1)
-    return added, [f"-D {name} {number}" for number in reversed(stale)]
+    stale += ((index, len(added)) for index in range(position, len(old)))
+    return added, [
+        _Unit([f"-D {name} {index + before + 1}"], _bytes_of(f"-D {name} {old[index]}"))
+        for index, before in reversed(stale)
+    ]
 
 
-def _packed(units: Iterable[list[str]], limit: int) -> Iterator[list[str]]:
+def _packed(units: Iterable[_Unit], limit: int) -> Iterator[list[str]]:
     """Return groups of lines, of as many steps each as fit into `limit` bytes."""
     lines: list[str] = []
     size = 0
     for unit in units:
-        added = sum(map(_bytes_of, unit))
-        if lines and size + added > limit:
+        if lines and size + unit.size > limit:
             yield lines
             lines, size = [], 0
-        lines += unit
-        size += added
+        lines += unit.lines
+        size += unit.size
     if lines:
         yield lines
 
@@ -268,11 +285,11 @@ _MOST_BYTES = 1400  # of any line's message, with a few ranges to exclude
 def _bytes_of(line: str) -> int:
     """Return an upper bound of the size of a line's netlink messages, in bytes, as iptables-nft 1.8 makes them.
 
-    A rule that is added has its table, chain, counters and verdict, a comparison for each address, protocol and port,
-    a block for each match, and its comment, padded to 256 bytes.
+    A rule that is added or deleted has its table, chain, counters and verdict, a comparison for each address, protocol
+    and port, a block for each match, and its comment, padded to 256 bytes.
     """
-    if line.startswith((":", "-X", "-D")):
-        return 160  # empty or create a chain, delete one, delete a rule by its handle
+    if line.startswith((":", "-X")):
+        return 160  # empty or create a chain, delete one
     return (
         240
         + 120 * (line.count(" -s ") + line.count(" -d ") + line.count(" -m "))

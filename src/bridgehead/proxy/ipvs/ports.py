@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 from bridgehead.network.ipvs import Destination, Scheduling, Server
 from bridgehead.network.uapi.ip_vs import IP_VS_SVC_F_SCHED2
-from bridgehead.proxy.addresses import EVERYWHERE, AddressPort, family_of
+from bridgehead.proxy.addresses import EVERYWHERE, AddressPort, family_of, is_loopback
 from bridgehead.proxy.frontends import Backend, Frontend, FrontendKey, Publication, SourceNat, Verdict
 from bridgehead.proxy.iptables.ports import PortKey
 
@@ -79,7 +79,7 @@ def render_port(
             by_mark = _scheduling("sh" if affinity else scheduler)
             servers[Server(family, "", "", 0, mark)] = (by_mark, _destinations(frontend.cluster_backends or ()))
         if not frontend.key.is_node_port:
-            addresses.add(frontend.key.address)
+            addresses.update(address for address, _ in addresses_of(frontend, node))
         elements.update(
             (sets.in_family(name, family), element) for name, element in _elements(port, frontend, node, mark)
         )
@@ -92,9 +92,11 @@ def _scheduling(scheduler: str, affinity: int = 0) -> Scheduling:
 
 
 def addresses_of(frontend: Frontend, node: Node) -> Iterator[AddressPort]:
-    _, protocol, port = frontend.key
+    address, protocol, port = frontend.key
+    if is_loopback(address):  # IPVS forwards no packet with a loopback address (crosses_local_route_boundary)
+        return
     if not frontend.key.is_node_port:
-        yield frontend.key.address, port
+        yield address, port
         return
     for address in node.node_ports:
         if family_of(address) == frontend.key.family and FrontendKey(address, protocol, port) not in node.claimed:

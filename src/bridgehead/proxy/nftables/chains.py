@@ -121,6 +121,9 @@ def fixed_chains(family: Family, settings: Settings) -> tuple[Chain, ...]:
         local = f"{local} {ip} daddr {_set(ranges)}" if ranges else ""
     if local:
         services.append(f"{local} {_any_local(family)} . meta l4proto . th dport vmap @services")
+    # A host port on 127.0.0.1 is for the node itself. The kernel drops packets from others to loopback addresses only
+    # after prerouting, when the address would be a pod's already.
+    from_others = [f"ip daddr != 127.0.0.0/8 {services[0]}", *services[1:]] if family == 4 else services
     masquerade = (
         f"ct status dnat fib saddr type != local {ip} saddr . {ip} daddr @hairpin masquerade fully-random",
         f"meta mark and {mark:#x} == {mark:#x} meta mark set meta mark xor {mark:#x} masquerade fully-random",
@@ -145,7 +148,7 @@ def fixed_chains(family: Family, settings: Settings) -> tuple[Chain, ...]:
     output = (f"{stray_reset} drop", *untranslated)
     nat, filter_ = (f"type {kind} hook {{}} priority {{}}; policy accept;" for kind in ("nat", "filter"))
     return (
-        Chain(family, "nat-prerouting", tuple(services), nat.format("prerouting", -100)),
+        Chain(family, "nat-prerouting", tuple(from_others), nat.format("prerouting", -100)),
         Chain(family, "nat-output", tuple(services), nat.format("output", -100)),
         Chain(family, "nat-postrouting", masquerade, nat.format("postrouting", 100)),
         Chain(family, "filter-prerouting", prerouting, filter_.format("prerouting", -90)),

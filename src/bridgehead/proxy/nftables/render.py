@@ -16,21 +16,16 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import lru_cache
-from ipaddress import ip_address, ip_network
-from itertools import compress
-from operator import is_not
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
-from bridgehead.proxy.addresses import Family, family_of, of_family
+from bridgehead.proxy.addresses import Family, family_of
 from bridgehead.proxy.changes import Change, Frontends
-from bridgehead.proxy.frontends import Backend, Frontend, FrontendKey
+from bridgehead.proxy.frontends import Frontend, FrontendKey
 from bridgehead.proxy.mode import Settings
 
 from .affinity import affinity_difference
 from .chains import (
     CLIENTS,
-    MAJOR,
     Chain,
     affinity_containers,
     basic_containers,
@@ -40,8 +35,10 @@ from .chains import (
     fixed_chains,
     frontend_text,
 )
+from .endpoint_elements import change_endpoints, pod_ranges
 from .readback import Table
 from .transaction import CONTAINERS, COUNTED, SERVICES, Container, Transaction, frontend_of, key_of
+from .use_counts import count, count_chains
 
 
 class TableSpec(NamedTuple):
@@ -54,8 +51,6 @@ class TableSpec(NamedTuple):
 EVERYTHING = "*"  # the key of the element that matches when no other does (nft: catch-all)
 
 _is_harmless = re.compile(r"[a-z0-9][a-z0-9./:-]{0,120}").fullmatch
-
-Counted = TypeVar("Counted")
 
 
 class Renderer:
@@ -104,26 +99,26 @@ class Renderer:
             # The endpoints of Frontends with affinity have other numbers.
             by_index = tuple(f is None or f.affinity_seconds is None for f in (old, new))
             if key is not None:
-                pods = _pod_ranges(self.settings, key.family)
+                pods = pod_ranges(self.settings, key.family)
                 backends = [f.backends if f is not None else () for f in (old, new)]
-                _endpoints(transaction, shared, key, backends, by_index, pods, is_cluster=False)
+                change_endpoints(transaction, shared, key, backends, by_index, pods, is_cluster=False)
                 cluster_backends = [(f.cluster_backends or ()) if f is not None else () for f in (old, new)]
-                _endpoints(transaction, shared, key, cluster_backends, by_index, pods, is_cluster=True)
+                change_endpoints(transaction, shared, key, cluster_backends, by_index, pods, is_cluster=True)
             if not all(by_index):
                 _affinity(transaction, old, new)
         for step, addresses in ((-1, old_cluster_ips), (1, new_cluster_ips)):
             for address in addresses:
                 families.add(family_of(address))
                 shared[Container(family_of(address), "cluster-ips"), address] += step
-        new_elements, old_elements = _count(self._shared, shared)
+        new_elements, old_elements = count(self._shared, shared)
         for container, element in new_elements:
             transaction.added.setdefault(container, []).append(element)
         for container, element in old_elements:
             transaction.removed.setdefault(container, []).append(element)
         new_families = sorted(families - self._families)
         self._families |= families
-        new_affinity, old_affinity = _count(self._with_affinity, with_affinity)
-        new_chains, old_chains = _count_chains(self._chains, chains)
+        new_affinity, old_affinity = count(self._with_affinity, with_affinity)
+        new_chains, old_chains = count_chains(self._chains, chains)
         name = self.table.name
         for family in new_families:
             transaction.structure.append(f"add table {family_keyword(family)} {name}")
@@ -271,81 +266,6 @@ def _affinity(transaction: Transaction, old: Frontend | None, new: Frontend | No
             transaction.added.setdefault(Container(family, name), []).extend(lines)
 
 
-def _endpoints(
-    transaction: Transaction,
-    shared: Counter[tuple[Container, str]],
-    key: FrontendKey,
-    backends: Sequence[Sequence[Backend]],
-    by_index: Sequence[bool],
-    pods: tuple[str, ...],
-    *,
-    is_cluster: bool,
-) -> None:
-    """Replace the endpoints that differ, and count in `shared` the backends that may connect to themselves.
-
-    `backends`: the old and the new ones; `by_index`: whether the old and the new ones are numbered by their index;
-    `pods`: see `_pod_ranges`.
-    """
-    old, new = backends
-    was_by_index, is_by_index = by_index
-    if old is new and was_by_index == is_by_index:
-        return
-    container = Container(key.family, "endpoints")
-    prefix = f"{frontend_text(key)} . {MAJOR[is_cluster]}:"  # see `backend_number`
-    hairpin = Container(key.family, "hairpin")
-    if not old and is_by_index:  # a first sync: 100,000 endpoints and more
-        lines = [f"{prefix}{number:x} : {backend.address} . {backend.port}" for number, backend in enumerate(new, 1)]
-        transaction.added.setdefault(container, []).extend(lines)
-        for backend in new:
-            if is_cluster or backend.is_local or (not backend.node and _may_be_pod(backend.address, pods)):
-                shared[hairpin, f"{backend.address} . {backend.address}"] += 1
-        return
-    added: list[str] = []
-    removed: list[str] = []
-    indexes: Iterable[int] = range(max(len(old), len(new)))
-    if was_by_index == is_by_index:  # where they are not the same object
-        common = min(len(old), len(new))
-        indexes = (*compress(range(common), map(is_not, old, new)), *range(common, max(len(old), len(new))))
-    for index in indexes:
-        before = old[index] if index < len(old) else None
-        after = new[index] if index < len(new) else None
-        if before == after and was_by_index == is_by_index:
-            continue
-        # A pod of another node comes to itself through this one when it uses one of this node's published addresses.
-        if before is not None and (
-            is_cluster or before.is_local or (not before.node and _may_be_pod(before.address, pods))
-        ):
-            shared[hairpin, f"{before.address} . {before.address}"] -= 1
-        if after is not None and (
-            is_cluster or after.is_local or (not after.node and _may_be_pod(after.address, pods))
-        ):
-            shared[hairpin, f"{after.address} . {after.address}"] += 1
-        is_same = (
-            before is not None and after is not None and (before.address, before.port) == (after.address, after.port)
-        )
-        if is_same and was_by_index == is_by_index:
-            continue
-        if before is not None and was_by_index:
-            removed.append(f"{prefix}{index + 1:x}")
-        if after is not None and is_by_index:
-            added.append(f"{prefix}{index + 1:x} : {after.address} . {after.port}")
-    if removed:
-        transaction.removed.setdefault(container, []).extend(removed)
-    if added:
-        transaction.added.setdefault(container, []).extend(added)
-
-
-@lru_cache(maxsize=16)
-def _pod_ranges(settings: Settings, family: Family) -> tuple[str, ...]:
-    """Return the ranges outside of which every client is masqueraded anyway; (): none are known."""
-    return () if settings.pod_interface else of_family(settings.cluster_cidrs, family)
-
-
-@lru_cache(maxsize=4096)
-def _may_be_pod(address: str, ranges: tuple[str, ...]) -> bool:
-    return not ranges or any(ip_address(address) in ip_network(cidr) for cidr in ranges)
-
-
 def _compare(transaction: Transaction, container: Container, wanted: Sequence[str], present: Mapping[str, str]) -> None:
     """Add the difference between the wanted elements and the kernel's to the transaction."""
     if not present:
@@ -364,40 +284,6 @@ def _compare(transaction: Transaction, container: Container, wanted: Sequence[st
         transaction.added.setdefault(container, []).append(element)
     for key in sorted(present.keys() - keys):
         transaction.removed.setdefault(container, []).append(key)
-
-
-def _count(counter: Counter[Counted], steps: Counter[Counted]) -> tuple[list[Counted], list[Counted]]:
-    """Add `steps` to `counter`. Return what became positive, and what is not positive any more."""
-    new, old = [], []
-    for thing, step in steps.items():
-        before = counter[thing]
-        after = before + step
-        if after > 0:
-            counter[thing] = after
-            if before <= 0:
-                new.append(thing)
-        else:
-            del counter[thing]
-            if before > 0:
-                old.append(thing)
-    return new, old
-
-
-def _count_chains(counter: Counter[Chain], steps: Counter[Chain]) -> tuple[list[Chain], list[Chain]]:
-    """Add `steps` to `counter`, and count the targets of each chain as long as the chain exists itself.
-
-    Return the chains that are new, and those that are not used any more. A chain that became both is neither.
-    """
-    balance: Counter[Chain] = Counter()  # 1: new, -1: not used any more
-    while steps:
-        new, old = _count(counter, steps)
-        steps = Counter()
-        for chains, step in ((new, 1), (old, -1)):
-            for chain in chains:
-                balance[chain] += step
-                for target in chain.targets:
-                    steps[target] += step
-    return [chain for chain, step in balance.items() if step > 0], [c for c, step in balance.items() if step < 0]
 
 
 def _declare(table: str, family: Family, declarations: Mapping[str, str]) -> Iterator[str]:

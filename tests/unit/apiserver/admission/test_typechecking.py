@@ -13,7 +13,7 @@ from bridgehead.apiserver.admission.policies.typechecking import (
     expression_warnings,
     type_of_resource,
 )
-from bridgehead.apiserver.bodies.schema import LazyDefinitions
+from bridgehead.apiserver.bodies.definitions import LazyDefinitions
 from bridgehead.apiserver.registry.policy_status import PolicyStatus
 from tests.unit.apiserver.customresources.definitions import define, definition
 from tests.unit.apiserver.world import World, open_world

@@ -11,6 +11,7 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from bridgehead.apiserver.bodies.definitions import load_definitions
 from bridgehead.apiserver.bodies.patch import (
     STRATEGIC_MERGE_PATCH,
     apply_json_patch,
@@ -18,7 +19,8 @@ from bridgehead.apiserver.bodies.patch import (
     apply_patch,
     apply_strategic_patch,
 )
-from bridgehead.apiserver.bodies.schema import Schema, Shape, load_definitions
+from bridgehead.apiserver.bodies.schema import Schema
+from bridgehead.apiserver.bodies.shapes import Shape
 from bridgehead.apiserver.errors import PatchRefused
 
 JSON = st.recursive(

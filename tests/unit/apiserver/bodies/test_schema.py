@@ -7,9 +7,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from bridgehead.apiserver.bodies.definitions import load_definitions
 from bridgehead.apiserver.bodies.duplicates import duplicate_fields, duplicate_lines, field_problems, problems_in_order
 from bridgehead.apiserver.bodies.protobuf import plain_scalars
-from bridgehead.apiserver.bodies.schema import Schema, conform, load_definitions
+from bridgehead.apiserver.bodies.schema import Schema
+from bridgehead.apiserver.bodies.shapes import conform
 from bridgehead.apiserver.errors import SchemaMismatch
 from bridgehead.apiserver.resources import build_table
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from bridgehead.apiserver.bodies.definitions import LazyDefinitions
 from bridgehead.apiserver.bodies.protobuf.decoding import decode_message_untrusted
 from bridgehead.apiserver.bodies.protobuf.encoding import Encoder
 from bridgehead.apiserver.bodies.protobuf.fields import plain_scalars
-from bridgehead.apiserver.bodies.schema import LazyDefinitions, Schema, StructShape, conform
+from bridgehead.apiserver.bodies.schema import Schema
+from bridgehead.apiserver.bodies.shapes import StructShape, conform
 
 from .definitions import SCALE, definition, version
 

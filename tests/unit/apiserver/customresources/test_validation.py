@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from bridgehead.apiserver.bodies.schema import OBJECT_META, LazyDefinitions, Schema
+from bridgehead.apiserver.bodies.definitions import OBJECT_META, LazyDefinitions
+from bridgehead.apiserver.bodies.schema import Schema
 from bridgehead.apiserver.customresources.kind import DefinitionStrategy
 from bridgehead.apiserver.customresources.validation import (
     validate_definition,

@@ -5,7 +5,8 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import Any
 
-from bridgehead.apiserver.bodies.schema import Schema, load_definitions
+from bridgehead.apiserver.bodies.definitions import load_definitions
+from bridgehead.apiserver.bodies.schema import Schema
 from bridgehead.apiserver.fieldmanagement.managers import Kind
 from bridgehead.apiserver.fieldmanagement.types import Types, as_root
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from bridgehead.apiserver.bodies.schema import LazyDefinitions
+from bridgehead.apiserver.bodies.definitions import LazyDefinitions
 from bridgehead.apiserver.handlers.openapi_enums import ENUMS, with_enums
 
 DEFINITIONS = LazyDefinitions()

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from bridgehead.apiserver.bodies.definitions import LazyDefinitions
 from bridgehead.apiserver.bodies.protobuf import (
     decode_envelope_untrusted,
     decode_message_untrusted,
@@ -14,7 +15,8 @@ from bridgehead.apiserver.bodies.protobuf import (
 )
 from bridgehead.apiserver.bodies.protobuf.decoding import split_untrusted
 from bridgehead.apiserver.bodies.protobuf.objects import ProtobufObjects
-from bridgehead.apiserver.bodies.schema import LazyDefinitions, Schema, conform
+from bridgehead.apiserver.bodies.schema import Schema
+from bridgehead.apiserver.bodies.shapes import conform
 from bridgehead.apiserver.errors import expired
 from bridgehead.apiserver.handlers import rendered
 from bridgehead.apiserver.handlers.messages import Messages, ProtobufEvents

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridgehead.apiserver.bodies.schema import load_definitions
+from bridgehead.apiserver.bodies.definitions import load_definitions
 from bridgehead.apiserver.resources.shared.metadata_validation import validate_metadata, validate_metadata_update
 from tests.unit.apiserver.resources.steps import Refused, Steps, table
 from tests.unit.examples import examples

@@ -80,6 +80,27 @@ def test_an_established_session_ends_when_its_address_has_gone():
     assert why_outdated(old, fresh, is_established=True) == "the addresses of this node have changed"
 
 
+def test_a_password_that_comes_late_is_found_soon():
+    attempts = 0
+
+    async def find() -> SessionSettings:
+        nonlocal attempts
+        attempts += 1
+        raise NotConfigurable("Secret metallb-system/router with the password does not exist")
+
+    async def main() -> None:
+        session = PeerSession("router", RoutePlan(), find, lambda session: None, ExaBgp())
+        task = asyncio.create_task(session.run())
+        await asyncio.sleep(600)
+        before = attempts
+        await asyncio.sleep(60)
+        assert attempts - before == 12
+        assert (session.status, session.reason[:6]) == ("waiting", "Secret")
+        task.cancel()
+
+    run_virtual(main())
+
+
 class _Exabgp:
     """An ExaBGP process that does nothing. `requests`: what it got, in order."""
 
@@ -128,5 +149,33 @@ def test_routes_are_withdrawn_unless_another_session_follows(graceful_restart, i
         task.cancel()
         await asyncio.wait([task])
         assert [request.kind for request in exabgp.requests] == ["route"] * withdrawn + ["close"]
+
+    run_virtual(main())
+
+
+@pytest.mark.parametrize("listen_port", [0, 179])
+def test_an_attempt_that_the_peer_has_accepted_goes_on(listen_port):
+    async def settings() -> SessionSettings:
+        loopback = ipaddress.ip_address("127.0.0.1")
+        found = SessionSettings(loopback, loopback, 179, 1, 2, "1.1.1.1", next_hops={4: "127.0.0.1"})
+        return found._replace(listen_port=listen_port)
+
+    async def main() -> None:
+        exabgp = _Exabgp()
+        session = PeerSession("router", _Plan(), settings, lambda session: None, exabgp)  # type: ignore[arg-type]
+        task = asyncio.create_task(session.run())
+        await asyncio.sleep(21)
+        attempts = [request.kind for request in exabgp.requests]
+        assert attempts == (["open"] * 4 if not listen_port else [])
+        assert session.reason == ("the peer has not connected" if listen_port else "no answer from 127.0.0.1:179")
+        exabgp.channel.put(Answer("connected", "router"))
+        await asyncio.sleep(60)  # a busy router
+        assert len(exabgp.requests) == len(attempts)
+        assert session.reason == "the peer sends no OPEN message"
+        exabgp.channel.put(Answer("up", "router", 1, versions=(4,)))
+        await asyncio.sleep(60)
+        assert (session.status, session.reason) == ("established", "")
+        task.cancel()
+        await asyncio.wait([task])
 
     run_virtual(main())

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from bridgehead.balancer.detection import topology
 from bridgehead.balancer.detection.membership import DEAD_AFTER, ISOLATED_SECONDS
 
 from .virtual_cluster import VirtualCluster
@@ -168,16 +169,17 @@ def test_a_node_that_leaves_is_known_to_leave():
     assert cluster.all_members() == [set(NAMES)] * 3
 
 
-def test_a_large_cluster_agrees_by_relays():
-    names = [f"node{number:03}" for number in range(45)]  # too many for a full mesh
+def test_a_large_cluster_agrees_by_relays(monkeypatch):
+    monkeypatch.setattr(topology, "FULL_MESH_NODES", 15)
+    names = [f"node{number:03}" for number in range(18)]  # too many for a full mesh
     cluster = VirtualCluster(*names).start()
-    assert cluster.all_members() == [set(names)] * 45
-    cluster.nodes["node017"].is_dead = True
+    assert cluster.all_members() == [set(names)] * 18
+    cluster.nodes["node007"].is_dead = True
     cluster.run(0.5)
-    assert cluster.all_members() == [set(names) - {"node017"}] * 44
-    cluster.announce("node041", is_fit=False)
+    assert cluster.all_members() == [set(names) - {"node007"}] * 17
+    cluster.announce("node016", is_fit=False)
     cluster.run(0.12)
-    assert cluster.members("node001") == set(names) - {"node017", "node041"}
+    assert cluster.members("node001") == set(names) - {"node007", "node016"}
 
 
 def test_a_replayed_packet_is_no_evidence():

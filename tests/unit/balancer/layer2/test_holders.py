@@ -139,6 +139,21 @@ def test_the_highest_sum_of_preferences_wins():
     assert {decide(view(members=alive), service)[0] for service in services} == {"node3"}
 
 
+def test_preferences_count_for_nodes_that_their_advertisement_selects():
+    some, other = "kubernetes.io/hostname in (node1,node2)", "kubernetes.io/hostname in (node3,node4)"
+    prefers = ((100, parse_label_selector("kubernetes.io/hostname=node3")),)
+    pool = replace(
+        POOL,
+        layer2=(
+            Layer2Advertisement("a", selection(some), preferences=prefers),
+            Layer2Advertisement("b", selection(other)),
+            Layer2Advertisement("c", selection(other), preferences=((1, parse_label_selector("")),)),
+        ),
+    )
+    services = [publication(n, addresses=((address(n), pool),)) for n in range(40)]
+    assert {decide(view(), service)[0] for service in services} == {"node3", "node4"}
+
+
 def test_addresses_without_an_advertisement_are_held_by_nobody():
     assert decide(view(), publication(1, addresses=((address(1), replace(POOL, layer2=())),))) == [""]
 

@@ -19,7 +19,7 @@ from bridgehead.balancer.vrrp.keepalived import (
     parse_notification,
     render_configuration,
 )
-from bridgehead.balancer.vrrp.plan import Group, GroupKey, VrrpPlan, assign_router_ids, priority_of
+from bridgehead.balancer.vrrp.plan import Group, GroupKey, VrrpPlan, assign_router_ids, by_rank, priority_of
 from bridgehead.objects.meta import ObjectKey
 from bridgehead.objects.selectors import NOTHING, parse_label_selector
 
@@ -146,15 +146,14 @@ def test_more_groups_than_router_ids_leave_some_out():
 def test_each_node_has_its_own_priority_and_a_leaving_one_the_lowest():
     key = GroupKey("eth0", "selected by ")
     nodes = [f"node{number}" for number in range(150)]
-    priorities = [priority_of(node, key, nodes, ()) for node in nodes]
-    assert max(priorities) == 200
+    order = by_rank(key, nodes)
+    assert sorted(order) == sorted(nodes)
+    priorities = [priority_of(rank, is_leaving=False) for rank in range(len(nodes))]
+    assert priorities[:3] == [255, 199, 198]  # the first is the master without asking
     assert min(priorities) == 101
     assert len(set(priorities)) == 100  # more nodes than that share the lowest
-    assert priority_of("node7", key, nodes, {"node7"}) <= 100
-    orders = {
-        tuple(sorted(nodes[:3], key=lambda node: priority_of(node, GroupKey(f"eth{n}", ""), nodes[:3], ())))
-        for n in range(40)
-    }
+    assert max(priority_of(rank, is_leaving=True) for rank in range(len(nodes))) <= 100
+    orders = {tuple(by_rank(GroupKey(f"eth{n}", ""), nodes[:3])) for n in range(40)}
     assert len(orders) > 2  # groups spread over the nodes
 
 
@@ -193,6 +192,20 @@ def test_the_configuration_has_all_groups():
     ):
         assert f"{line}\n" in text
     assert f"fe80::5afe:{group.router_id:x}/128" in render_configuration([Instance(group, "eth0", False)], "f", "root")
+
+
+def test_the_next_node_takes_over_from_a_master_that_leaves_before_all_others():
+    web = service("a", "10.1.0.1")
+    delays = {}
+    for node in NODES:
+        [group] = groups(view(node), web).values()
+        text = render_configuration([Instance(group, "eth0", has_ipv4=True)], "f", "root")
+        delays[group.rank] = [
+            line.strip() for line in text.splitlines() if "preempt_delay" in line or " state " in line
+        ]
+    assert delays == {0: ["state MASTER"], 1: ["state BACKUP"], 2: ["state BACKUP", "preempt_delay 0.1"]}
+    far = Instance(replace(group, rank=60), "eth0", has_ipv4=True)
+    assert "preempt_delay 0.5\n" in render_configuration([far], "f", "root")
 
 
 @pytest.mark.parametrize("router_id", [1, 255])

@@ -62,6 +62,19 @@ def test_the_status_counts_replicas() -> None:
     )
 
 
+def test_terminating_replicas_are_shown_when_each_replica_set_has_their_number() -> None:
+    def terminating(*numbers: int | None) -> int | None:
+        every = [
+            ReplicaSet(metadata=ObjectMeta(name=str(n)), status=ReplicaSetStatus(terminating_replicas=n))
+            for n in numbers
+        ]
+        return compute_status(deployment(), None, every, NOW).terminating_replicas
+
+    assert terminating() == 0
+    assert terminating(0, 2, 1) == 3
+    assert terminating(0, None) is None
+
+
 @pytest.mark.parametrize(
     ("available", "expected"),
     [

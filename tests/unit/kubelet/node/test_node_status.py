@@ -39,6 +39,8 @@ def test_the_node_status_has_addresses_capacity_and_conditions():
         {"type": "Hostname", "address": "node1"},
     ]
     assert status["daemonEndpoints"] == {"kubeletEndpoint": {"Port": 10250}}
+    assert status["features"] == {"supplementalGroupsPolicy": True}
+    assert status["runtimeHandlers"][0]["features"] == {"recursiveReadOnlyMounts": True, "userNamespaces": False}
     conditions = {c["type"]: c for c in status["conditions"]}
     assert conditions["Ready"] == {
         "type": "Ready",

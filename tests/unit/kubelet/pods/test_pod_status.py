@@ -13,12 +13,14 @@ from bridgehead.objects.core import (
     ContainerRestartRule,
     ContainerRestartRuleOnExitCodes,
     EphemeralContainer,
+    LinuxContainerUser,
     Pod,
     PodIP,
     PodReadinessGate,
     PodSpec,
     PodStatus,
     ResourceRequirements,
+    VolumeMount,
 )
 from bridgehead.objects.meta import Condition, ObjectMeta
 from bridgehead.objects.times import parse_time
@@ -134,6 +136,8 @@ def test_a_rejected_pod_has_no_container_statuses():
 
 
 def test_a_pod_ended_by_the_kubelet_has_reason_and_message():
+    ending = pod_status(pod(), view({"a": UP, "b": DONE}, failure=("DeadlineExceeded", "too long")), NOW)
+    assert (ending.phase, ending.reason, ending.message) == ("Running", "", "")
     over = view({"a": DONE, "b": DONE}, is_over=True, failure=("DeadlineExceeded", "too long"))
     status = pod_status(pod(), over, NOW)
     assert (status.phase, status.reason, status.message) == ("Failed", "DeadlineExceeded", "too long")
@@ -261,6 +265,38 @@ def test_a_restarted_container_keeps_its_last_state():
     assert status.restart_count == 3
 
 
+def test_a_container_status_shows_its_mounts_and_its_user():
+    """The mounts are shown before the container runs; also after a restart of the kubelet, its user."""
+    mounts = (
+        VolumeMount(name="v", mount_path="/v"),
+        VolumeMount(name="r", mount_path="/r", read_only=True),
+        VolumeMount(name="r", mount_path="/all", read_only=True, recursive_read_only="IfPossible"),
+    )
+    spec = PodSpec(containers=(Container(name="a", volume_mounts=mounts),))
+    user = LinuxContainerUser(uid=7, gid=8, supplemental_groups=(8,))
+    waiting, running = (
+        pod_status(Pod(metadata=ObjectMeta(name="p"), spec=spec), view(runs), NOW).container_statuses[0]
+        for runs in ({}, {"a": msgspec.structs.replace(UP, user=user)})
+    )
+    assert msgspec.to_builtins(waiting.volume_mounts) == msgspec.to_builtins(running.volume_mounts)
+    assert msgspec.to_builtins(running.volume_mounts) == (
+        {"name": "v", "mountPath": "/v"},
+        {"name": "r", "mountPath": "/r", "readOnly": True, "recursiveReadOnly": "Disabled"},
+        {"name": "r", "mountPath": "/all", "readOnly": True, "recursiveReadOnly": "Enabled"},
+    )
+    assert (waiting.user, running.user.linux) == (None, user)
+    runs, _ = known_runs((running,), NOW)
+    assert runs["a"].user == user
+
+
+def test_statuses_of_containers_are_sorted_by_name():
+    """As kubelets do; messages of conditions have the order of the spec."""
+    status = pod_status(pod(names=("z", "a"), init=(SIDE, I1)), view({}), NOW)
+    assert [one.name for one in status.container_statuses] == ["a", "z"]
+    assert [one.name for one in status.init_container_statuses] == ["side", "i1"]
+    assert condition(status, "ContainersReady").message == "containers with unready status: [side z a]"
+
+
 def test_a_container_waits_for_the_init_containers():
     status = pod_status(pod(init=(I1,)), view({"i1": UP}), NOW)
     assert status.container_statuses[0].state.waiting.reason == "PodInitializing"
@@ -313,6 +349,14 @@ def test_runs_are_restored_from_the_status_after_a_restart():
 def test_an_unchanged_status_gives_no_patch():
     status = pod_status(pod(), view({"a": UP, "b": UP}), NOW)
     assert status_patch(status, status) == {}
+
+
+def test_an_exit_code_of_0_is_written():
+    """Scripts read it: the field is always there in Kubernetes."""
+    done = pod_status(pod("Never"), view({"a": DONE, "b": UP}, previous={"b": DONE}), NOW)
+    a, b = status_patch(PodStatus(), done)["containerStatuses"]
+    assert a["state"]["terminated"]["exitCode"] == b["lastState"]["terminated"]["exitCode"] == 0
+    assert "terminated" not in b["state"]
 
 
 def test_only_changed_fields_are_patched():

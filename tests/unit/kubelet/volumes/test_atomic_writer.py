@@ -25,7 +25,8 @@ def test_files_and_directories_get_their_owner(tmp_path):
     assert write_files(tmp_path / "v", files, group)
     data = tmp_path / "v" / "..data" / ""
     assert stat_of(data / "d" / "e") == (0o440, user, group)
-    for directory in (tmp_path / "v", data.resolve(), data / "d"):
+    assert stat_of(tmp_path / "v") == (0o2777, user, group)
+    for directory in (data.resolve(), data / "d"):
         assert stat_of(directory) == (0o2755, user, group)
     assert not write_files(tmp_path / "v", files, group)
     assert write_files(tmp_path / "v", {"d/e": File(b"1", 0o400, user)}, group)

@@ -140,7 +140,7 @@ def test_files_have_mode_owner_and_group(source, spec, expected):
         ({"secret": {"secretName": "none"}}, 'secret "none" not found'),
         (
             {"configMap": {"name": "cfg", "items": [{"key": "z", "path": "z"}]}},
-            "references non-existent config key: z",
+            "configmap references non-existent config key: z",
         ),
         (
             {"secret": {"secretName": "sec", "items": [{"key": "z", "path": "z"}]}},

@@ -39,6 +39,7 @@ def test_an_existing_empty_dir_is_not_changed(tmp_path):
         ("File", "file", None),
         ("File", "dir", "is not a file"),
         ("FileOrCreate", "made", None),
+        ("FileOrCreate", "none/file", "open /.*/none/file: no such file or directory"),
         ("Socket", "file", "is not a socket file"),
         ("CharDevice", "file", "is not a character device"),
         ("BlockDevice", "file", "is not a block device"),

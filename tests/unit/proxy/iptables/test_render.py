@@ -165,6 +165,13 @@ def test_health_check_node_ports_are_accepted() -> None:
     assert part.written == {"KUBE-NODEPORTS": ()}
 
 
+def test_an_address_of_the_loopback_is_for_the_node_alone() -> None:
+    mapped = frontend("127.0.0.1", 8080, HERE, owner="default/pod/web:", published_as=Publication.EXTERNAL_IP)
+    renderer = started(mapped)
+    [line] = [rule for rule in renderer.chains(4)[SERVICES] if rule.startswith("-d 127.0.0.1/32 ")]
+    assert " -m addrtype --src-type LOCAL -m tcp --dport 8080 -j KUBE-EXT-" in line
+
+
 def test_chains_of_other_programs_are_not_ours() -> None:
     for chain in (
         "KUBE-KUBELET-CANARY",

@@ -141,6 +141,25 @@ def test_one_input_has_several_sections_of_one_family() -> None:
             assert sum(map(_bytes_of, section.splitlines()[1:-1])) <= limit
 
 
+def test_a_deletion_counts_as_much_as_the_rule() -> None:
+    """iptables-nft sends the whole rule: deletions by number have the same size as what they delete."""
+    name = "KUBE-SVC-UKKMGCEU2N4MS7DJ"
+    rules = tuple(
+        f'-m comment --comment "default/sticky: -> 10.244.1.1:{port}" -m recent --rcheck --seconds 10800 --reap '
+        "--name KUBE-SEP-B4IJ5EWINVV3C7YN --mask 255.255.255.255 --rsource -j KUBE-SEP-B4IJ5EWINVV3C7YN"
+        for port in range(1000, 1100)
+    )
+    transaction = Transaction()
+    part = transaction.part(4, "nat")
+    part.present[name], part.written[name] = rules, tuple(f"-j KUBE-SEP-{number:016}" for number in range(40))
+    limit = 8000
+
+    deletions = [text.count(f"\n-D {name} ") for _, text in transaction.chunks(limit)]
+
+    assert sum(deletions) == len(rules)
+    assert max(deletions) * 784 <= limit
+
+
 def test_a_transaction_that_fits_is_one_input_for_each_family() -> None:
     transaction = services(5)
 

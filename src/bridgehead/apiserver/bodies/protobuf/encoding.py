@@ -17,7 +17,7 @@ from typing import Any
 
 import msgspec
 
-from bridgehead.apiserver.bodies.schema import (
+from bridgehead.apiserver.bodies.shapes import (
     BoolShape,
     BytesShape,
     IntOrStringShape,

@@ -5,7 +5,8 @@ Pure: no I/O, no clock, no randomness.
 
 from __future__ import annotations
 
-from bridgehead.apiserver.bodies.schema import Schema, Shape, StructShape
+from bridgehead.apiserver.bodies.schema import Schema
+from bridgehead.apiserver.bodies.shapes import Shape, StructShape
 from bridgehead.apiserver.resource import JsonObject
 
 from .encoding import Encoder

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any
 
-from bridgehead.apiserver.bodies.schema import Shape
+from bridgehead.apiserver.bodies.shapes import Shape
 from bridgehead.apiserver.resource import FieldError, JsonObject
 from bridgehead.apiserver.resources.shared import field
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from bridgehead.apiserver.bodies.schema import Shape
+from bridgehead.apiserver.bodies.shapes import Shape
 from bridgehead.apiserver.errors import SchemaMismatch
 from bridgehead.apiserver.resource import FieldError
 from bridgehead.apiserver.resources.shared import field

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from bridgehead.apiserver.bodies.schema import Shape, conform
+from bridgehead.apiserver.bodies.shapes import Shape, conform
 from bridgehead.apiserver.errors import SchemaMismatch
 from bridgehead.apiserver.resource import FieldError, JsonObject
 from bridgehead.apiserver.resources.shared import field

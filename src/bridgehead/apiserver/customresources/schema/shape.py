@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from bridgehead.apiserver.bodies.schema import ANYTHING, JsonPath, Shape, conform
+from bridgehead.apiserver.bodies.shapes import ANYTHING, JsonPath, Shape, conform
 from bridgehead.apiserver.errors import SchemaMismatch
 from bridgehead.apiserver.fieldmanagement.types import ListType, MapType, Type, Types, as_root
 from bridgehead.apiserver.resource import JsonObject

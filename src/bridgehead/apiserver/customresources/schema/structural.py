@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from bridgehead.apiserver.bodies.schema import Shape
+from bridgehead.apiserver.bodies.shapes import Shape
 from bridgehead.apiserver.fieldmanagement.types import MapType, Types
 from bridgehead.apiserver.resource import FieldError, JsonObject
 

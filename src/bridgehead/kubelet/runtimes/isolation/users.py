@@ -11,6 +11,7 @@ from typing import Final
 import msgspec
 
 from bridgehead.kubelet.runtimes.runtime import Security
+from bridgehead.objects.core import LinuxContainerUser
 
 # runc's bounds. setresuid(2) takes 4294967295 for "unchanged", which would be root.
 _MAX_ID: Final = (1 << 31) - 1
@@ -57,6 +58,12 @@ def find_account(security: Security, image_user: str, passwd: str, group: str) -
     if max(user, main, *groups) > _MAX_ID:
         raise UnknownUser(f"uids and gids must be in range 0-{_MAX_ID}")
     return Account(user=user, group=main, groups=groups, home=known[5] if known else "")
+
+
+def shown(account: Account) -> LinuxContainerUser:
+    """Return what the container's status shows: the groups with the main one, first, as containerd reports them."""
+    groups = tuple(dict.fromkeys((account.group, *account.groups)))
+    return LinuxContainerUser(uid=account.user, gid=account.group, supplemental_groups=groups)
 
 
 def _entries(text: str, min_fields: int) -> Iterator[list[str]]:

@@ -15,6 +15,7 @@ from bridgehead.kubelet.runtimes.service.reactor import Reactor
 from bridgehead.kubelet.runtimes.spawn import program_start
 from bridgehead.kubelet.runtimes.spawn.jobs import Job
 from bridgehead.kubelet.runtimes.spawn.zygote import Zygote, send_job
+from bridgehead.objects.core import LinuxContainerUser
 
 _PACKET: Final = 8192  # bytes; more than any status message
 # Between two attempts to reap: until a killed process has ended, or a tracer has let go of one that has ended.
@@ -22,10 +23,9 @@ _REAP_SECONDS: Final = 0.1
 
 
 class Exit(msgspec.Struct, frozen=True):
-    """The end of a process. For one that a signal ended, `signal` is its number and `code` 128 + `signal`."""
+    """The end of a process. For one that a signal ended, `code` is 128 and the signal's number."""
 
     code: int
-    signal: int | None = None
 
 
 class ChildListener:
@@ -34,6 +34,9 @@ class ChildListener:
     def on_descriptor(self, kind: bytes, fd: int) -> None:
         """The child sent a descriptor; the listener owns it."""
         os.close(fd)
+
+    def on_user(self, user: LinuxContainerUser) -> None:
+        """The child is about to change to this user."""
 
     def on_started(self) -> None:
         raise NotImplementedError
@@ -122,6 +125,8 @@ class Child:
                 self._close_status()
             elif data.startswith(program_start.FAILED):
                 self._failure = data[1:].decode("utf-8", "replace")
+            elif data.startswith(program_start.USER):
+                self._listener.on_user(msgspec.json.decode(data[1:], type=LinuxContainerUser))
 
     def _close_status(self) -> None:
         if self._status is None:
@@ -149,6 +154,6 @@ class Child:
         if self._failure is not None:
             self._listener.on_failed(self._failure)
         elif os.WIFSIGNALED(status):
-            self._listener.on_exit(Exit(128 + os.WTERMSIG(status), os.WTERMSIG(status)))
+            self._listener.on_exit(Exit(128 + os.WTERMSIG(status)))
         else:
             self._listener.on_exit(Exit(os.WEXITSTATUS(status)))

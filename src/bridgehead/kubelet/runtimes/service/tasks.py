@@ -25,6 +25,7 @@ from bridgehead.kubelet.runtimes.service.sandboxes import Sandbox
 from bridgehead.kubelet.runtimes.spawn import program_start
 from bridgehead.kubelet.runtimes.spawn.jobs import RunContainer
 from bridgehead.kubelet.runtimes.spawn.zygote import FORK_IN_GIVEN, FORK_IN_NEW, FORK_IN_NODE, Zygote
+from bridgehead.objects.core import LinuxContainerUser
 
 TERMINATION_MESSAGE_LIMIT: Final = 4096  # bytes, as the kubelet's
 _LOG_CHUNK: Final = 64 << 10  # bytes
@@ -71,6 +72,7 @@ class Task(ChildListener):
         self._finished_at: float | None = None
         self._exit: Exit | None = None
         self._message = ""
+        self._user: LinuxContainerUser | None = None
         self.is_started = False
 
     @property
@@ -192,9 +194,9 @@ class Task(ChildListener):
             started_at=self._started_at,
             finished_at=self._finished_at,
             exit_code=None if self._exit is None else self._exit.code,
-            signal=None if self._exit is None else self._exit.signal,
             is_oom_killed=self._is_oom_killed,
             message=self._message,
+            user=self._user,
         )
 
     # Events of the process.
@@ -211,6 +213,9 @@ class Task(ChildListener):
             self._reactor.watch(fd, functools.partial(self._copy, fd))
         else:
             os.close(fd)
+
+    def on_user(self, user: LinuxContainerUser) -> None:
+        self._user = user
 
     def on_started(self) -> None:
         self._started_at = time.time()

@@ -18,9 +18,10 @@ from typing import Final, NoReturn
 import msgspec
 
 from bridgehead.kubelet.runtimes.isolation import privileges, users
+from bridgehead.kubelet.runtimes.isolation.privileges import Privileges
 from bridgehead.kubelet.runtimes.isolation.root_builder import RootBuilder
 from bridgehead.kubelet.runtimes.isolation.rootfs import RootFailure
-from bridgehead.kubelet.runtimes.runtime import Security
+from bridgehead.kubelet.runtimes.isolation.users import Account
 from bridgehead.kubelet.runtimes.spawn import program_start
 from bridgehead.kubelet.runtimes.spawn.jobs import Job, Part, Program, RunContainer
 from bridgehead.kubelet.runtimes.spawn.program_start import BuiltIn, SetupFailure
@@ -60,7 +61,13 @@ def run_job(run_part: PartRunner, job: Job, descriptors: list[int], status: sock
         else:
             _open_streams(remaining, status, has_terminal=job.has_terminal)
         program_start.reset_signals()
-        environment = _set_credentials(job.program, job.spec.security)
+        account = users.find_account(
+            job.spec.security, job.program.image_user, _read_accounts("/etc/passwd"), _read_accounts("/etc/group")
+        )
+        if isinstance(job, RunContainer):
+            program_start.report(status, program_start.USER, msgspec.json.encode(users.shown(account)).decode())
+        _set_credentials(job.program.privileges, account)
+        environment = {"HOME": account.home or "/", **job.program.environment}
         program_start.close_other_descriptors(status.fileno())
         _enter_directory(job.program.working_dir)
         _start(run_part, job.program, environment, status)
@@ -120,12 +127,8 @@ def _open_streams(remaining: Iterator[int], status: socket.socket, *, has_termin
         program_start.redirect_streams(next(remaining), next(remaining), next(remaining))
 
 
-def _set_credentials(program: Program, security: Security) -> dict[str, str]:
-    """Change to the container's user and privileges; returns the environment, with HOME of that user."""
-    account = users.find_account(
-        security, program.image_user, _read_accounts("/etc/passwd"), _read_accounts("/etc/group")
-    )
-    allowed = program.privileges
+def _set_credentials(allowed: Privileges, account: Account) -> None:
+    """Change to the container's user and privileges."""
     if account.groups:
         groups = tuple(dict.fromkeys((*allowed.groups, *account.groups)))
         allowed = msgspec.structs.replace(allowed, groups=groups)
@@ -136,7 +139,6 @@ def _set_credentials(program: Program, security: Security) -> dict[str, str]:
         raise SetupFailure(f"cannot run as user {account.user}, group {account.group}: {error}") from error
     with contextlib.suppress(OSError):
         syscalls.set_parent_death_signal(signal.SIGKILL)  # a change of user resets it
-    return {"HOME": account.home or "/", **program.environment}
 
 
 def _give_streams(user: int) -> None:

@@ -1,7 +1,8 @@
 """The last steps of a forked process before its program runs, and its status messages to the runtime.
 
 The child has one end of a sequenced-packet socket that exec closes. The end of the stream means that the program runs;
-a `FAILED` message has the reason, one line, why it does not; messages of the other kinds carry a descriptor.
+a `FAILED` message has the reason, one line, why it does not; a `USER` message has the user and groups with which it
+will run, as JSON; messages of the other kinds carry a descriptor.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from typing import Final, NoReturn
 from bridgehead.network.uapi.ioctls import TIOCGPTPEER, TIOCSPTLCK
 
 FAILED: Final = b"F"
+USER: Final = b"U"
 TERMINATION_LOG: Final = b"L"
 TERMINAL: Final = b"T"
 MOUNT_NAMESPACE: Final = b"M"

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from bridgehead.apiserver.bodies.definitions import load_definitions
 from bridgehead.apiserver.bodies.protobuf import (
     MAGIC,
     BadPacket,
@@ -13,7 +14,8 @@ from bridgehead.apiserver.bodies.protobuf import (
     decode_message_untrusted,
     plain_scalars,
 )
-from bridgehead.apiserver.bodies.schema import Schema, StructShape, conform, load_definitions
+from bridgehead.apiserver.bodies.schema import Schema
+from bridgehead.apiserver.bodies.shapes import StructShape, conform
 
 
 @pytest.fixture(scope="module")

@@ -10,22 +10,22 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from bridgehead.apiserver.bodies.definitions import LazyDefinitions
 from bridgehead.apiserver.bodies.protobuf import Encoder, decode_message_untrusted, plain_scalars
 from bridgehead.apiserver.bodies.protobuf.fields import fields_of
 from bridgehead.apiserver.bodies.protobuf.objects import is_encodable
-from bridgehead.apiserver.bodies.schema import (
+from bridgehead.apiserver.bodies.schema import Schema
+from bridgehead.apiserver.bodies.shapes import (
     ANYTHING,
     BoolShape,
     BytesShape,
     IntOrStringShape,
     IntShape,
     JsonShape,
-    LazyDefinitions,
     ListShape,
     MapShape,
     NumberShape,
     QuantityShape,
-    Schema,
     Shape,
     StringShape,
     StructShape,

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from bridgehead.apiserver.bodies.schema import LazyDefinitions, Schema
+from bridgehead.apiserver.bodies.definitions import LazyDefinitions
+from bridgehead.apiserver.bodies.schema import Schema
 from bridgehead.apiserver.customresources.schema import (
     BadFieldPath,
     Structural,

@@ -9,7 +9,9 @@ import jsonschema
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridgehead.apiserver.bodies.schema import LazyDefinitions, Schema, conform
+from bridgehead.apiserver.bodies.definitions import LazyDefinitions
+from bridgehead.apiserver.bodies.schema import Schema
+from bridgehead.apiserver.bodies.shapes import conform
 from bridgehead.apiserver.customresources.schema import Structural, validate_schema
 from bridgehead.apiserver.customresources.schema.errors import Report
 from bridgehead.apiserver.customresources.schema.publishing import definition_2, definition_3

@@ -7,7 +7,9 @@ from typing import Any
 
 import pytest
 
-from bridgehead.apiserver.bodies.schema import LazyDefinitions, Schema, conform
+from bridgehead.apiserver.bodies.definitions import LazyDefinitions
+from bridgehead.apiserver.bodies.schema import Schema
+from bridgehead.apiserver.bodies.shapes import conform
 from bridgehead.apiserver.customresources.schema import Structural
 from bridgehead.apiserver.errors import SchemaMismatch
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bridgehead.apiserver.bodies.schema import LazyDefinitions
+from bridgehead.apiserver.bodies.definitions import LazyDefinitions
 from bridgehead.apiserver.customresources.schema import Structural
 from bridgehead.apiserver.customresources.schema.publishing import (
     definition_2,

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from bridgehead.apiserver.bodies.schema import LazyDefinitions, Schema
+from bridgehead.apiserver.bodies.definitions import LazyDefinitions
+from bridgehead.apiserver.bodies.schema import Schema
 from bridgehead.apiserver.customresources.schema import Structural, validate_schema
 from bridgehead.apiserver.customresources.schema.errors import MAX_ERRORS
 from bridgehead.apiserver.customresources.schema.rule_declaration import CostTotal

@@ -11,9 +11,10 @@ from bridgehead.kubelet.runtimes.isolation.privileges import (
     parse_available,
     plan_capabilities,
 )
-from bridgehead.kubelet.runtimes.isolation.users import Account, UnknownUser, find_account
+from bridgehead.kubelet.runtimes.isolation.users import Account, UnknownUser, find_account, shown
 from bridgehead.kubelet.runtimes.runtime import RuntimeFailure, Security
 from bridgehead.kubelet.runtimes.service.sandboxes import sysctl_path
+from bridgehead.objects.core import LinuxContainerUser
 
 PASSWD = "root:x:0:0:root:/root:/bin/sh\nweb:x:101:102:w:/srv/web:/bin/false\nbroken:x:y:z\n"
 GROUP = "root:x:0:\nstaff:x:50:web,other\nweb:x:102:\nextra:x:60:web\n"
@@ -36,6 +37,11 @@ GROUP = "root:x:0:\nstaff:x:50:web,other\nweb:x:102:\nextra:x:60:web\n"
 )
 def test_accounts_are_resolved(security: Security, image_user: str, account: Account) -> None:
     assert find_account(security, image_user, PASSWD, GROUP) == account
+
+
+def test_the_shown_groups_begin_with_the_main_one() -> None:
+    account = Account(user=101, group=102, groups=(50, 102, 60))
+    assert shown(account) == LinuxContainerUser(uid=101, gid=102, supplemental_groups=(102, 50, 60))
 
 
 @pytest.mark.parametrize("image_user", ["nobody", "broken"])

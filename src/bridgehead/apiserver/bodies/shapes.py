@@ -1,0 +1,337 @@
+"""Types of values: what a JSON value of each type is, and how a value is stored.
+
+`conform` drops nulls, drops and reports unknown fields, and refuses values of a wrong type with the error texts of Go's
+decoder, which clients know. Source: Kubernetes API concepts "Field validation", sigs.k8s.io/json.
+
+Pure: no I/O, no clock, no randomness.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import re
+from datetime import datetime
+from typing import Any
+
+from bridgehead.apiserver.errors import SchemaMismatch
+from bridgehead.apiserver.resource import JsonObject
+from bridgehead.objects.quantities import canonical_quantity
+
+_INT_RANGES = {"int32": (-(2**31), 2**31 - 1), "int64": (-(2**63), 2**63 - 1)}
+_TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d)")
+
+# The path of a value in its document, as a linked list from the inside out: (outer path, step, kind of step).
+JsonPath = tuple[Any, Any, str] | None
+_FIELD, _INDEX, _MAP_KEY = "field", "index", "key"
+
+
+def conform(value: JsonObject, shape: Shape) -> tuple[JsonObject, list[str]]:
+    """Return `value` without nulls and unknown fields, and the paths of the unknown ones. Raises `SchemaMismatch`."""
+    unknown: list[str] = []
+    try:
+        return shape.conform(value, None, unknown), unknown
+    except _Mismatch as mismatch:
+        types = (mismatch.got, mismatch.wanted) if mismatch.wanted else None
+        raise SchemaMismatch(str(mismatch), types) from None
+
+
+class _Mismatch(Exception):
+    """A value of a wrong type. The innermost struct sets `struct` and `path` when the exception passes."""
+
+    def __init__(self, got: str, wanted: str = "", text: str = "") -> None:
+        self.got = got
+        self.wanted = wanted
+        self.text = text
+        self.path: JsonPath = None
+        self.struct = ""
+
+    def __str__(self) -> str:
+        if self.text:
+            return self.text
+        where = f"Go struct field {self.struct}.{_go_path(self.path)}" if self.struct else "Go value"
+        return f"json: cannot unmarshal {self.got} into {where} of type {self.wanted}"
+
+
+def _steps(path: JsonPath) -> list[tuple[Any, str]]:
+    steps = []
+    while path is not None:
+        path, step, kind = path
+        steps.append((step, kind))
+    return steps[::-1]
+
+
+def _go_path(path: JsonPath) -> str:
+    return ".".join(str(step) for step, kind in _steps(path) if kind == _FIELD)
+
+
+def _field_path(path: JsonPath, field: str) -> str:
+    """Render the path of a field, such as `spec.ports[0].foo`."""
+    text = ""
+    for step, kind in _steps((path, field, _FIELD)):
+        text += f"[{step}]" if kind == _INDEX else f".{step}" if text else str(step)
+    return text
+
+
+def _json_type(value: Any) -> str:
+    match value:
+        case bool():
+            return "bool"
+        case str():
+            return "string"
+        case int() | float():
+            return "number"
+        case list():
+            return "array"
+    return "object"
+
+
+class Shape:
+    """The type of a value. `go` is the type's name in Go; `zero` replaces a null in a list or a map.
+
+    Values of the Python type `accepts` conform as they are; None: `conform` decides.
+    """
+
+    __slots__ = ("go",)
+    zero: Any = None
+    accepts: type | None = None
+
+    def __init__(self, go: str) -> None:
+        self.go = go
+
+    def conform(self, value: Any, path: JsonPath, unknown: list[str]) -> Any:
+        """Return `value` as it is stored. Raises `_Mismatch`; appends paths of unknown fields to `unknown`."""
+        return value
+
+    def child(self, key: str) -> Shape:
+        """Return the shape of a field or of a map's value; `ANYTHING` when the shape has none."""
+        return ANYTHING
+
+
+ANYTHING = Shape("interface {}")
+
+
+class JsonShape(Shape):
+    """Any JSON, which protobuf has as text: sets of fields in managedFields, parameters of drivers."""
+
+    __slots__ = ()
+
+
+class StringShape(Shape):
+    __slots__ = ()
+    zero = ""
+    accepts: type | None = str
+
+    def conform(self, value: Any, path: JsonPath, unknown: list[str]) -> Any:
+        if type(value) is str:
+            return value
+        raise _Mismatch(_json_type(value), self.go)
+
+
+class BoolShape(Shape):
+    __slots__ = ()
+    zero = False
+    accepts = bool
+
+    def conform(self, value: Any, path: JsonPath, unknown: list[str]) -> Any:
+        if type(value) is bool:
+            return value
+        raise _Mismatch(_json_type(value), self.go)
+
+
+class IntShape(Shape):
+    __slots__ = ("_range",)
+    zero = 0
+
+    def __init__(self, go: str) -> None:
+        super().__init__(go)
+        self._range = _INT_RANGES[go]
+
+    def conform(self, value: Any, path: JsonPath, unknown: list[str]) -> Any:
+        if type(value) is int:
+            if self._range[0] <= value <= self._range[1]:
+                return value
+            raise _Mismatch(f"number {value}", self.go)
+        raise _Mismatch(f"number {value}" if type(value) is float else _json_type(value), self.go)
+
+
+class NumberShape(Shape):
+    __slots__ = ()
+    zero = 0
+
+    def conform(self, value: Any, path: JsonPath, unknown: list[str]) -> Any:
+        if type(value) in (int, float):
+            return value
+        raise _Mismatch(_json_type(value), self.go)
+
+
+class TimeShape(StringShape):
+    __slots__ = ()
+    accepts = None
+
+    def conform(self, value: Any, path: JsonPath, unknown: list[str]) -> Any:
+        super().conform(value, path, unknown)
+        if not _TIME.fullmatch(value):
+            raise _Mismatch(
+                "",
+                text=f'parsing time "{value}" as "2006-01-02T15:04:05Z07:00": cannot parse "{value}" as "2006"',
+            )
+        try:
+            datetime.fromisoformat(value)
+        except ValueError:
+            raise _Mismatch("", text=f'parsing time "{value}": out of range') from None
+        return value
+
+
+class BytesShape(StringShape):
+    """Base64 text."""
+
+    __slots__ = ()
+    accepts = None
+
+    def conform(self, value: Any, path: JsonPath, unknown: list[str]) -> Any:
+        super().conform(value, path, unknown)
+        try:
+            base64.b64decode(value.replace("\n", "").replace("\r", ""), validate=True)
+        except (binascii.Error, ValueError):
+            wrong = re.search(r"[^A-Za-z0-9+/]", value)
+            position = wrong.start() if wrong else len(value)
+            raise _Mismatch("", text=f"illegal base64 data at input byte {position}") from None
+        return value
+
+
+class IntOrStringShape(Shape):
+    __slots__ = ()
+    zero = 0
+
+    def conform(self, value: Any, path: JsonPath, unknown: list[str]) -> Any:
+        if type(value) is str or (type(value) is int and -(2**31) <= value < 2**31):
+            return value
+        raise _Mismatch(f"number {value}" if type(value) in (int, float) else _json_type(value), "int32")
+
+
+class QuantityShape(Shape):
+    __slots__ = ()
+    zero = "0"
+
+    def conform(self, value: Any, path: JsonPath, unknown: list[str]) -> Any:
+        try:
+            if type(value) in (str, int, float):
+                return canonical_quantity(str(value))
+        except (ValueError, ArithmeticError):
+            pass
+        raise _Mismatch(
+            "",
+            text="quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'",
+        )
+
+
+class ListShape(Shape):
+    """A list. If `merges`, a strategic merge patch merges it: by `merge_key`, or as a set when `merge_key` is ""."""
+
+    __slots__ = ("items", "merge_key", "merges")
+
+    def __init__(self, items: Shape, merges: bool, merge_key: str) -> None:
+        super().__init__(f"[]{items.go}")
+        self.items = items
+        self.merges = merges
+        self.merge_key = merge_key
+
+    def conform(self, value: Any, path: JsonPath, unknown: list[str]) -> Any:
+        if type(value) is not list:
+            raise _Mismatch(_json_type(value), self.go)
+        items = self.items
+        if items.accepts is not None and set(map(type, value)) == {items.accepts}:
+            return value
+        return [
+            _zero(items) if item is None else items.conform(item, (path, index, _INDEX), unknown)
+            for index, item in enumerate(value)
+        ]
+
+
+class MapShape(Shape):
+    __slots__ = ("values",)
+
+    def __init__(self, values: Shape) -> None:
+        super().__init__(f"map[string]{values.go}")
+        self.values = values
+
+    def conform(self, value: Any, path: JsonPath, unknown: list[str]) -> Any:
+        if type(value) is not dict:
+            raise _Mismatch(_json_type(value), self.go)
+        values = self.values
+        if values.accepts is not None and set(map(type, value.values())) == {values.accepts}:
+            return value
+        return {
+            key: _zero(values) if item is None else values.conform(item, (path, key, _MAP_KEY), unknown)
+            for key, item in value.items()
+        }
+
+    def child(self, key: str) -> Shape:
+        return self.values
+
+
+class StructShape(Shape):
+    """An object with named fields. `definition` is its definition's name; zero values of `omitted` are not stored."""
+
+    __slots__ = ("definition", "fields", "name", "omitted", "required")
+
+    def __init__(self, definition: str) -> None:
+        version, short = definition.split(".")[-2:]
+        super().__init__(f"{version}.{short}")
+        self.definition = definition
+        self.name = short
+        self.omitted: frozenset[str] = frozenset()
+        self.fields: dict[str, Shape] = {}
+        self.required: frozenset[str] = frozenset()
+
+    def conform(self, value: Any, path: JsonPath, unknown: list[str]) -> Any:
+        if type(value) is not dict:
+            raise _Mismatch(_json_type(value), self.go)
+        kept: JsonObject = {}
+        fields = self.fields
+        key = ""
+        try:
+            for key, item in value.items():
+                shape = fields.get(key)
+                if shape is None:
+                    unknown.append(_field_path(path, key))
+                elif item is not None:
+                    is_accepted = type(item) is shape.accepts
+                    kept_item = item if is_accepted else shape.conform(item, (path, key, _FIELD), unknown)
+                    if kept_item or key not in self.omitted:
+                        kept[key] = kept_item
+        except _Mismatch as mismatch:
+            if not mismatch.struct:
+                mismatch.struct, mismatch.path = self.name, (path, key, _FIELD)
+            raise
+        return kept
+
+    def child(self, key: str) -> Shape:
+        return self.fields.get(key, ANYTHING)
+
+
+class SubschemaShape(Shape):
+    """A schema of a custom resource (`schema`), or in its place a boolean or a list (`other`)."""
+
+    __slots__ = ("other", "schema")
+
+    def __init__(self, go: str, schema: Shape, other: Shape) -> None:
+        super().__init__(go)
+        self.schema = schema
+        self.other = other
+
+    def conform(self, value: Any, path: JsonPath, unknown: list[str]) -> Any:
+        wanted, name = (bool, "boolean") if isinstance(self.other, BoolShape) else (list, "list")
+        if type(value) is wanted:
+            return self.other.conform(value, path, unknown)
+        if type(value) is not dict:
+            raise _Mismatch("", text=f"{name} or JSON schema expected")
+        return self.schema.conform(value, path, unknown)
+
+    def child(self, key: str) -> Shape:
+        return self.schema.child(key)
+
+
+def _zero(shape: Shape) -> Any:
+    return {} if isinstance(shape, StructShape | MapShape) else [] if isinstance(shape, ListShape) else shape.zero

@@ -1,0 +1,101 @@
+"""Open connections that routers give to other nodes: each node asks all others whose they are.
+
+The rules of `network/connection_search.py` are in the kernel for a while after a planned change of the nodes that
+announce an address (`moves.py`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import ipaddress
+import logging
+from collections.abc import Collection, Iterator, Mapping
+from typing import Final
+
+from bridgehead.network.connection_search import SearchTables
+from bridgehead.objects.meta import ObjectKey
+
+from ..ranges import IpAddress
+from ..speaker.announcer import Held
+from ..view import ClusterView, Publication
+from .moves import Moves
+
+log = logging.getLogger("bridgehead.balancer.bgp")
+
+_MOST_NODES: Final = 16  # in which each packet that is searched for makes 15 copies
+
+
+class ConnectionSearches:
+    """An `Announcer` that announces nothing. The agent updates it before the one that changes routes."""
+
+    protocol = "connection searches"
+
+    def __init__(self) -> None:
+        self._moves = Moves()
+        self._view = ClusterView("")
+        self._tables: SearchTables | None = None
+        self._is_supported = False
+        self._timer: asyncio.TimerHandle | None = None
+
+    def update(
+        self, view: ClusterView, publications: Mapping[ObjectKey, Publication], changed: Collection[ObjectKey]
+    ) -> None:
+        self._view = view
+        self._moves.update(view, publications, changed, asyncio.get_running_loop().time())
+        self._apply()
+
+    async def run(self) -> None:
+        """Change the kernel's rules until cancelled, and remove them at the end."""
+        self._is_supported = True
+        self._apply()
+        try:
+            await asyncio.get_running_loop().create_future()
+        finally:
+            self._close()
+
+    def held(self, services: Collection[ObjectKey]) -> Collection[Held]:
+        return []
+
+    def _apply(self) -> None:
+        """Bring the kernel's rules up to date. Where the kernel lacks them, connections that move are reset."""
+        if not self._is_supported:
+            return
+        try:
+            if self._tables is None and self._moves.announced:
+                self._tables = SearchTables()
+            if self._tables is not None:
+                self._tables.update(self._moves.announced, self._moves.moved, list(self._others()))
+        except OSError as error:
+            log.warning("open connections that routers give to other nodes will be reset: %s", error)
+            self._close()
+            return
+        self._set_timer()
+
+    def _set_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        end = self._moves.next_end
+        self._timer = None if end is None else asyncio.get_running_loop().call_at(end, self._expire, end)
+
+    def _expire(self, now: float) -> None:
+        self._moves.expire(now)
+        self._apply()
+
+    def _close(self) -> None:
+        self._is_supported = False
+        if self._timer is not None:
+            self._timer.cancel()
+        if self._tables is not None:
+            self._tables.close()
+            self._tables = None
+
+    def _others(self) -> Iterator[IpAddress]:
+        """Yield the addresses of the nodes to ask."""
+        names = self._view.members - {self._view.this_node}
+        if len(names) >= _MOST_NODES:
+            return
+        for name in names & self._view.nodes.keys():
+            for text in self._view.nodes[name].addresses:
+                with contextlib.suppress(ValueError):
+                    yield ipaddress.ip_address(text)

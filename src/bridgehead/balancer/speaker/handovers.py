@@ -1,0 +1,139 @@
+"""Connections that are open while an address moves here as planned: their packets go on to the node that had it.
+
+Clients send to the new holder as soon as it announces the address, also the packets of connections that only the old
+node's connection tracking knows (`network/handover.py`). The old node goes on forwarding them, whether or not it still
+has the address itself.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import ipaddress
+import logging
+from collections.abc import Collection, Iterable, Mapping
+from typing import Final, NamedTuple
+
+from bridgehead.network.handover import HandoverTables
+from bridgehead.objects.meta import ObjectKey
+
+from ..ranges import IpAddress
+from ..view import ClusterView, Publication
+from .announcer import Held
+
+log = logging.getLogger(__name__)
+
+_REMAINING_SECONDS: Final = 60.0  # in which a node whose speaker has ended is still expected to forward
+
+
+class _Handover(NamedTuple):
+    """`node`: the name of the node that had the address. `protocol`: how this node announces it."""
+
+    node: str
+    protocol: str
+
+
+class Handovers:
+    """The addresses of this node that others had before, whatever announces them.
+
+    An `Announcer` that announces nothing; those that call `begin`, `end` and `retain` come after it, so that it has the
+    present view. Their changes take effect with `apply`. An address may begin to be announced by another protocol
+    before the first one gives it up: each gives up only its own.
+    """
+
+    protocol = "handovers"
+
+    def __init__(self) -> None:
+        self._view = ClusterView("")
+        self._handovers: dict[IpAddress, _Handover] = {}
+        self._tables: HandoverTables | None = None
+        self._is_supported = self._has_changed = False
+
+    # --- The speaker's interface ----------------------------------------------------------------------------------
+
+    def update(
+        self, view: ClusterView, publications: Mapping[ObjectKey, Publication], changed: Collection[ObjectKey]
+    ) -> None:
+        """Forget nodes that died, at once; those whose speakers ended as planned, after a while."""
+        old, self._view = self._view, view
+        for name in old.members - view.members:
+            node = old.nodes.get(name)
+            if node is not None and node.is_leaving:
+                asyncio.get_running_loop().call_later(_REMAINING_SECONDS, self._forget_absent, name)
+            else:
+                self._forget(name)
+        self.apply()
+
+    async def run(self) -> None:
+        """Change the kernel's rules until cancelled, and remove them at the end."""
+        self._is_supported = self._has_changed = True
+        self.apply()
+        try:
+            await asyncio.get_running_loop().create_future()
+        finally:
+            self._close()
+
+    def held(self, services: Collection[ObjectKey]) -> Collection[Held]:
+        return []
+
+    # --- The announcers -------------------------------------------------------------------------------------------
+
+    def begin(self, address: IpAddress, node: str, protocol: str) -> None:
+        """Let packets of unknown connections to an address go to the node that had it. Ignored for dead nodes."""
+        if node in self._view.members and node != self._view.this_node:
+            self._handovers[address] = _Handover(node, protocol)
+            self._has_changed = True
+
+    def end(self, address: IpAddress, protocol: str) -> None:
+        """Let all packets to an address be this node's."""
+        found = self._handovers.get(address)
+        if found is not None and found.protocol == protocol:
+            del self._handovers[address]
+            self._has_changed = True
+
+    def retain(self, addresses: Collection[IpAddress], protocol: str) -> None:
+        """End the handovers of all other addresses of a protocol."""
+        for address in self._handovers.keys() - addresses:
+            self.end(address, protocol)
+
+    def apply(self) -> None:
+        """Bring the kernel's rules up to date. Where the kernel lacks them, open connections do not survive a move."""
+        if not self._has_changed or not self._is_supported:
+            return
+        self._has_changed = False
+        try:
+            if self._tables is None and self._handovers:
+                self._tables = HandoverTables()
+            if self._tables is not None:
+                self._tables.set_nodes(dict(self._gateways()))
+        except OSError as error:
+            log.warning("connections that are open while an address moves here will be reset: %s", error)
+            self._close()
+
+    # --------------------------------------------------------------------------------------------------------------
+
+    def _close(self) -> None:
+        self._is_supported = False
+        if self._tables is not None:
+            self._tables.close()
+            self._tables = None
+
+    def _forget_absent(self, node: str) -> None:
+        if node not in self._view.members:
+            self._forget(node)
+            self.apply()
+
+    def _forget(self, node: str) -> None:
+        kept = {address: found for address, found in self._handovers.items() if found.node != node}
+        self._has_changed |= len(kept) < len(self._handovers)
+        self._handovers = kept
+
+    def _gateways(self) -> Iterable[tuple[str, str]]:
+        """Yield each address with the address of the node, of the same family, to which its packets go."""
+        for address, found in self._handovers.items():
+            node = self._view.nodes.get(found.node)
+            for text in node.addresses if node is not None else ():
+                with contextlib.suppress(ValueError):
+                    if ipaddress.ip_address(text).version == address.version:
+                        yield str(address), text
+                        break

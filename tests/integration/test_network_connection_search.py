@@ -1,0 +1,61 @@
+"""Open TCP connections that a router gives to another node: use of the tables of `network/connection_search.py`."""
+
+from __future__ import annotations
+
+import contextlib
+import ipaddress
+import socket
+
+import pytest
+
+from bridgehead.network.connection_search import SearchTables
+
+from .namespaced import in_namespace
+from .speaker_world import inside, make_network, node_ip, run_on, vip
+from .test_network_handover import PORT, check_carried_on, listen, send_to
+
+pytestmark = pytest.mark.integration
+
+NODES = ("node1", "node2", "node3")
+
+
+@in_namespace
+def test_connections_go_on_at_the_one_of_all_nodes_that_knows_them() -> None:
+    make_network()
+    for version in (4, 6):
+        check_connections(version)
+
+
+def check_connections(version: int) -> None:
+    address = vip(10, version)
+    announced = [ipaddress.ip_address(vip(number, version)) for number in (10, 11)]
+    with contextlib.ExitStack() as stack:
+        first, second, _ = (stack.enter_context(listen(node, version)) for node in NODES)
+        tables = {}
+        for node in NODES:
+            with inside(node):
+                tables[node] = stack.enter_context(SearchTables())
+            others = [ipaddress.ip_address(node_ip(other, version)) for other in NODES if other != node]
+            tables[node].update(announced, announced[:1], others)
+        send_to("node1")
+        old = stack.enter_context(socket.create_connection((address, PORT), 20))
+        old_end = stack.enter_context(first.accept()[0])
+        old_end.settimeout(20)
+
+        send_to("node2")  # which asks node1 and node3; node3 has a server, too, and does not reset its copies
+        for _ in range(3):
+            check_carried_on(old, old_end)
+        new = stack.enter_context(socket.create_connection((address, PORT), 20))
+        new_end = stack.enter_context(second.accept()[0])
+        new_end.settimeout(20)
+        check_carried_on(new, new_end)
+
+        for node in NODES:
+            tables[node].update(announced, announced[1:], [])
+        check_carried_on(new, new_end)
+        old.sendall(b"question")
+        with pytest.raises(ConnectionResetError):
+            old.recv(100)
+        for node in NODES:
+            tables[node].close()
+            assert "bridgehead" not in run_on(node, "nft", "list", "ruleset")

@@ -1,0 +1,119 @@
+"""Handovers of addresses that other nodes had before: which rules the kernel gets."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import ipaddress
+from collections.abc import AsyncIterator, Mapping
+
+import pytest
+
+from bridgehead.balancer.speaker import handovers as module
+from bridgehead.balancer.speaker.handovers import Handovers
+from bridgehead.balancer.view import ClusterView, NodeView
+
+FIRST, SECOND, SIXTH = (ipaddress.ip_address(text) for text in ("10.1.0.1", "10.1.0.2", "fd00:b::1"))
+NODES = ("node1", "node2", "node3")
+
+
+class Tables:
+    """The kernel's tables, of which one speaker has at most one pair."""
+
+    nodes: dict[str, str] | None = None
+
+    def __init__(self) -> None:
+        assert Tables.nodes is None
+        Tables.nodes = {}
+
+    def set_nodes(self, nodes: Mapping[str, str]) -> None:
+        Tables.nodes = dict(nodes)
+
+    def close(self) -> None:
+        Tables.nodes = None
+
+
+def see(handovers: Handovers, *members: str, leaving: str = "") -> None:
+    """Let this speaker, that of node1, know which speakers are alive, and which of them ends."""
+    nodes = {
+        name: NodeView(name, {}, is_leaving=name == leaving, addresses=(f"10.0.0.{name[-1]}", f"fd00::{name[-1]}"))
+        for name in NODES
+    }
+    handovers.update(ClusterView("node1", nodes=nodes, members=frozenset(members)), {}, ())
+
+
+@contextlib.asynccontextmanager
+async def running(monkeypatch) -> AsyncIterator[Handovers]:
+    monkeypatch.setattr(module, "HandoverTables", Tables)
+    handovers = Handovers()
+    see(handovers, *NODES)
+    task = asyncio.create_task(handovers.run())
+    await asyncio.sleep(0)
+    yield handovers
+    task.cancel()
+    await asyncio.wait([task])
+    assert Tables.nodes is None
+
+
+async def test_packets_go_to_the_node_that_had_the_address(monkeypatch):
+    async with running(monkeypatch) as handovers:
+        handovers.apply()
+        assert Tables.nodes is None  # nothing has moved
+        handovers.begin(FIRST, "node2", "layer2")
+        handovers.begin(SIXTH, "node3", "vrrp")
+        handovers.begin(SECOND, "node1", "vrrp")  # this node
+        handovers.begin(SECOND, "", "vrrp")
+        handovers.apply()
+        assert Tables.nodes == {"10.1.0.1": "10.0.0.2", "fd00:b::1": "fd00::3"}
+        handovers.end(FIRST, "layer2")
+        handovers.end(SECOND, "layer2")
+        handovers.apply()
+        assert Tables.nodes == {"fd00:b::1": "fd00::3"}
+
+
+@pytest.mark.parametrize(("old", "new"), [("layer2", "vrrp"), ("vrrp", "layer2")])
+async def test_a_protocol_gives_up_only_its_own_addresses(monkeypatch, old, new):
+    async with running(monkeypatch) as handovers:
+        handovers.begin(FIRST, "node2", old)
+        handovers.begin(SECOND, "node2", old)
+        # The address has moved to the other announcer, whose turn is first.
+        handovers.begin(FIRST, "node3", new)
+        handovers.end(FIRST, old)
+        handovers.retain([], old)
+        handovers.apply()
+        assert Tables.nodes == {"10.1.0.1": "10.0.0.3"}
+
+
+async def test_a_dead_node_is_forgotten_at_once_and_one_that_ended_later(monkeypatch):
+    ended = asyncio.Event()
+    monkeypatch.setattr(module, "_REMAINING_SECONDS", 0.0)
+    async with running(monkeypatch) as handovers:
+        handovers.begin(FIRST, "node2", "vrrp")
+        handovers.begin(SECOND, "node3", "vrrp")
+        handovers.apply()
+        see(handovers, "node1", "node3")
+        assert Tables.nodes == {"10.1.0.2": "10.0.0.3"}
+        handovers.begin(FIRST, "node2", "vrrp")
+        handovers.apply()
+        assert Tables.nodes == {"10.1.0.2": "10.0.0.3"}
+        see(handovers, "node1", "node3", leaving="node3")
+        see(handovers, "node1")
+        assert Tables.nodes == {"10.1.0.2": "10.0.0.3"}
+        asyncio.get_running_loop().call_later(0.01, ended.set)
+        await ended.wait()
+        assert Tables.nodes == {}
+
+
+async def test_a_kernel_without_the_rules_is_asked_once(monkeypatch, caplog):
+    asked = []
+
+    def refuse() -> None:
+        asked.append(1)
+        raise OSError("Operation not supported")
+
+    async with running(monkeypatch) as handovers:
+        monkeypatch.setattr(module, "HandoverTables", refuse)
+        for node in ("node2", "node3"):
+            handovers.begin(FIRST, node, "vrrp")
+            handovers.apply()
+    assert len(asked) == len(caplog.records) == 1
