@@ -36,5 +36,13 @@ async def test_a_strategic_merge_patch_of_a_wrong_type_has_the_error_of_the_conv
         assert (answer.status, cause["message"]) == (422, f'Invalid value: "{go_value(patch)}": {error}')
 
 
+async def test_an_item_without_its_merge_key_is_printed_as_by_fmt():
+    async with open_world() as world:
+        url = "/api/v1/namespaces/default/services"
+        await world.create(url, {"metadata": {"name": "s"}, "spec": {"ports": [{"port": 80}]}})
+        answer = await world.patch(f"{url}/s", {"spec": {"ports": [{"name": "a b"}]}}, "strategic-merge-patch")
+        assert answer.json["message"] == "map: map[name:a b] does not contain declared merge key: port"
+
+
 def test_each_type_has_an_error():
     assert conversion_error("array", "bool") == "unrecognized type: bool"
