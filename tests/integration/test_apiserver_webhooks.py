@@ -264,7 +264,7 @@ async def test_a_mutation_of_an_update_keeps_to_the_rules_of_the_subresource(clu
     stored = answer.json
     assert (stored["spec"]["type"], stored["metadata"]["uid"]) == ("ClusterIP", made["metadata"]["uid"])
     assert stored["status"]["conditions"][0]["type"] == "A"
-    assert "labels" not in stored["metadata"]
+    assert stored["metadata"]["labels"] == {"seen": "yes"}
     (request,) = cluster.reviews()
     assert (request["subResource"], request["object"]["status"]) == ("status", stored["status"])
 

@@ -61,7 +61,14 @@ class PageNotFound(ApiStatus):
 
 
 class SchemaMismatch(Exception):
-    """The body does not fit the schema. The text is that of Go's json package, which clients know."""
+    """The body does not fit the schema. The text is that of Go's json package, which clients know.
+
+    `types`: the JSON type of the value, and the Go type that it should have.
+    """
+
+    def __init__(self, message: str, types: tuple[str, str] | None = None) -> None:
+        super().__init__(message)
+        self.types = types
 
 
 class PatchRefused(Exception):

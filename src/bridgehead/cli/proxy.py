@@ -319,6 +319,8 @@ def client_config(kubeconfig: str, master: str) -> ClientConfig:
     if "://" not in master:
         has_tls = config.insecure or config.ca is not None or config.client_certificate is not None
         master = f"{'https' if has_tls else 'http'}://{master}"
+    if master.startswith("http:"):  # credentials are for https only
+        config = ClientConfig("", impersonation=config.impersonation, proxy_url=config.proxy_url)
     return replace(config, server=master.rstrip("/"))
 
 

@@ -621,6 +621,7 @@ async def test_propagation_policies_set_finalizers(world, policy, finalizers):
     await world.create(DEPLOYMENTS, deployment())
     answer = await world.call("DELETE", f"{DEPLOYMENTS}/web", {"propagationPolicy": policy})
     assert answer.json["metadata"]["finalizers"] == finalizers
+    assert answer.status == (202 if policy == "Foreground" else 200)
 
 
 @pytest.mark.parametrize(
@@ -648,6 +649,12 @@ async def test_some_kinds_are_deleted_without_their_pods_by_default(world, url, 
         assert (answer.json["metadata"]["finalizers"], answer.header("warning")) == (expected, warning)
     answer = await world.call("DELETE", f"{url}/a?propagationPolicy=Background")
     assert answer.header("warning") == []
+
+
+async def test_the_name_of_an_update_is_that_of_the_url(world):
+    answer = await world.call("PUT", f"{CONFIG_MAPS}/one", config_map("two"))
+    message = "the name of the object (two) does not match the name on the URL (one)"
+    assert (answer.status, answer.json["message"]) == (400, message)
 
 
 async def test_background_deletion_is_immediate(world):

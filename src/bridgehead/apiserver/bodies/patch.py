@@ -16,6 +16,7 @@ from typing import Any
 import msgspec
 
 from bridgehead.apiserver.errors import PatchRefused
+from bridgehead.apiserver.go_values import go_value
 from bridgehead.apiserver.resource import JsonObject, copied
 from bridgehead.objects.integers import parse_integer
 
@@ -297,7 +298,7 @@ def _key_of(shape: Shape) -> Callable[[Any], str]:
         if not merge_key:
             return repr(item)
         if not isinstance(item, dict) or merge_key not in item:
-            raise PatchRefused(400, f"map: {item} does not contain declared merge key: {merge_key}")
+            raise PatchRefused(400, f"map: {go_value(item)} does not contain declared merge key: {merge_key}")
         return str(item[merge_key])
 
     return key_of

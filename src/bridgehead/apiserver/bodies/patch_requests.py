@@ -19,6 +19,7 @@ from bridgehead.apiserver.errors import (
     unprocessable,
     unsupported_media_type,
 )
+from bridgehead.apiserver.go_values import conversion_error, go_value
 from bridgehead.apiserver.http.negotiation import media_type_of
 from bridgehead.apiserver.http.request import Request
 from bridgehead.apiserver.http.worker import run_long
@@ -26,7 +27,7 @@ from bridgehead.apiserver.resource import FieldError, JsonObject
 
 from .decoding import IGNORE, STRICT, parse_field_validation
 from .duplicates import duplicate_fields, field_problems
-from .patch import JSON_PATCH, PATCH_TYPES, apply_patch
+from .patch import JSON_PATCH, PATCH_TYPES, STRATEGIC_MERGE_PATCH, apply_patch
 from .serialization import decode_json
 from .shapes import Shape, conform
 
@@ -67,10 +68,12 @@ async def patch_change(request: Request, body: bytes, kind: str, shape: Shape) -
                     raise unprocessable(str(refused)) from None
             raise bad_request(str(refused)) from None
         except SchemaMismatch as mismatch:
-            raise _bad_patch(body, str(mismatch)) from None
+            if media == STRATEGIC_MERGE_PATCH and mismatch.types:
+                raise _bad_patch(go_value(patch), conversion_error(*mismatch.types)) from None
+            raise _bad_patch(body.decode("utf-8", "replace"), str(mismatch)) from None
         problems = field_problems(duplicates, unknown)
         if problems and validation == STRICT:
-            raise _bad_patch(body, f"strict decoding error: {', '.join(problems)}")
+            raise _bad_patch(body.decode("utf-8", "replace"), f"strict decoding error: {', '.join(problems)}")
         if problems and validation != IGNORE and not warned:
             request.warnings.extend(problems)
             warned = True
@@ -81,6 +84,6 @@ async def patch_change(request: Request, body: bytes, kind: str, shape: Shape) -
     return change
 
 
-def _bad_patch(body: bytes, why: str) -> ApiStatus:
-    text = f"Invalid value: {msgspec.json.encode(body.decode('utf-8', 'replace')).decode()}: {why}"
+def _bad_patch(patch: str, why: str) -> ApiStatus:
+    text = f"Invalid value: {msgspec.json.encode(patch).decode()}: {why}"
     return invalid("", "", "", [FieldError("FieldValueInvalid", "patch", text)])

@@ -32,7 +32,8 @@ def conform(value: JsonObject, shape: Shape) -> tuple[JsonObject, list[str]]:
     try:
         return shape.conform(value, None, unknown), unknown
     except _Mismatch as mismatch:
-        raise SchemaMismatch(str(mismatch)) from None
+        types = (mismatch.got, mismatch.wanted) if mismatch.wanted else None
+        raise SchemaMismatch(str(mismatch), types) from None
 
 
 class _Mismatch(Exception):

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from bridgehead.apiserver.go_values import go_type
 from bridgehead.apiserver.resource import FieldError, JsonObject, ScalePaths, Strategy
 from bridgehead.apiserver.resources.shared import field
 from bridgehead.objects.names import check_qualified_name
@@ -110,12 +111,4 @@ def _path(names: tuple[str, ...]) -> str:
 
 
 def _accessor_error(names: tuple[str, ...], value: Any, wanted: str) -> str:
-    types: dict[type, str] = {
-        str: "string",
-        bool: "bool",
-        int: "int64",
-        float: "float64",
-        list: "[]interface {}",
-        dict: "map[string]interface {}",
-    }
-    return f"{_path(names)} accessor error: {value} is of the type {types.get(type(value), 'nil')}, expected {wanted}"
+    return f"{_path(names)} accessor error: {value} is of the type {go_type(value)}, expected {wanted}"

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from bridgehead.apiserver.go_values import go_type, go_value
+
 from .comparing import group_items
 from .errors import BadConfiguration
 from .fieldset import EMPTY, MEMBER, FieldSet
@@ -97,7 +99,7 @@ def _check(value: Any, kind: Type, path: str, errors: list[str], depth: int) -> 
 
 def _check_map(value: Any, kind: MapType, path: str, errors: list[str], depth: int) -> None:
     if not isinstance(value, dict):
-        errors.append(f"{path}: expected map, got {_go_value(value)}")
+        errors.append(f"{path}: expected map, got {go_value(value)}")
         return
     for name, item in value.items():
         field = kind.child(name)
@@ -109,7 +111,7 @@ def _check_map(value: Any, kind: MapType, path: str, errors: list[str], depth: i
 
 def _check_list(value: Any, kind: ListType, path: str, errors: list[str], depth: int) -> None:
     if not isinstance(value, list):
-        errors.append(f"{path}: expected list, got {_go_value(value)}")
+        errors.append(f"{path}: expected list, got {go_value(value)}")
         return
     step_of, seen = kind.step_of, set()
     for index, item in enumerate(value):
@@ -151,33 +153,9 @@ def _scalar_problem(value: Any, scalar: str) -> str:
     is_number = isinstance(value, int | float) and not is_bool
     match scalar:
         case _ if scalar == NUMERIC:
-            return "" if is_number else f"expected numeric (int or float), got {_go_type(value)}"
+            return "" if is_number else f"expected numeric (int or float), got {go_type(value)}"
         case _ if scalar == STRING:
-            return "" if is_text else f"expected string, got &value.valueUnstructured{{Value:{_go_value(value)}}}"
+            return "" if is_text else f"expected string, got &value.valueUnstructured{{Value:{go_value(value)}}}"
         case _ if scalar == BOOLEAN:
-            return "" if is_bool else f"expected boolean, got &{{{_go_value(value)}}}"
-    return "" if is_bool or is_text or is_number else f"expected any scalar, got &{{{_go_value(value)}}}"
-
-
-def _go_type(value: Any) -> str:
-    match value:
-        case bool():
-            return "bool"
-        case str():
-            return "string"
-        case list():
-            return "[]interface {}"
-        case dict():
-            return "map[string]interface {}"
-    return type(value).__name__
-
-
-def _go_value(value: Any) -> str:
-    match value:
-        case bool():
-            return str(value).lower()
-        case dict():
-            return f"map[{' '.join(f'{name}:{_go_value(item)}' for name, item in sorted(value.items()))}]"
-        case list():
-            return f"[{' '.join(map(_go_value, value))}]"
-    return str(value)
+            return "" if is_bool else f"expected boolean, got &{{{go_value(value)}}}"
+    return "" if is_bool or is_text or is_number else f"expected any scalar, got &{{{go_value(value)}}}"

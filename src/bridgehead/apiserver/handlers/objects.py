@@ -36,7 +36,7 @@ from bridgehead.apiserver.registry.attempts import STATUS_VIEWS
 from bridgehead.apiserver.registry.deletion import DeleteOptions
 from bridgehead.apiserver.registry.list_options import check_get_options
 from bridgehead.apiserver.registry.registry import Registry
-from bridgehead.apiserver.registry.request_checks import check_name, check_resource_version
+from bridgehead.apiserver.registry.request_checks import check_resource_version, check_url
 from bridgehead.apiserver.registry.watching import OpenWatches, WatchStream, parse_watch_options
 from bridgehead.apiserver.resource import Change, JsonObject, Resource
 from bridgehead.storage import Record, Store
@@ -181,6 +181,7 @@ class Handlers:
         info = request.info
         writer = parse_writer(request, subresource=info.subresource)
         obj = await self._decode(request, resource)
+        check_url(resource, info.namespace, info.name, obj.setdefault("metadata", {}))
         status = 200
         key = self._registry.key(resource, info.namespace, info.name)
         missing = self._registry.store.get(key) is None
@@ -190,8 +191,6 @@ class Handlers:
             if obj.get("metadata", {}).get("resourceVersion"):
                 raise conflict(resource, info.name)
             self._authorizer.check(request.user, replace(info, verb="create"))
-            obj.setdefault("metadata", {}).setdefault("name", info.name)
-            check_name(obj["metadata"]["name"], info.name)
             obj = stored_object(resource, obj)
             record = await self._store_new(request, resource, obj, writer)
             status = 201
@@ -239,7 +238,8 @@ class Handlers:
         attributes = delete_attributes(request, resource, options)
         deleted = await self._registry.delete(resource, info.namespace, info.name, options, attributes=attributes)
         if not deleted.gone or resource.returns_deleted:
-            return await self._rendering.record(request, resource, deleted.record)
+            status = 202 if options.is_accepted and not deleted.gone else 200
+            return await self._rendering.record(request, resource, deleted.record, status)
         details = {"name": info.name, "kind": resource.plural, "uid": stored_metadata(deleted.record.value).uid}
         if resource.group:
             details["group"] = resource.group

@@ -59,7 +59,7 @@ _LIST_PARAMETERS = (
     ("resourceVersionMatch", "string", "How resourceVersion is applied to list calls."),
     ("sendInitialEvents", "boolean", "Begin a watch with the existing objects."),
     ("timeoutSeconds", "integer", "Timeout for the list or watch call."),
-    ("watch", "boolean", "Watch for changes and return them as a stream of notifications."),
+    ("watch", "boolean", "Watch for changes to the described resources and return them as a stream of notifications."),
 )
 _DELETE_PARAMETERS = (
     _WRITE_PARAMETERS[0],

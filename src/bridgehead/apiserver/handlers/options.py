@@ -166,5 +166,6 @@ def parse_delete_options(body: bytes, request: Request, shape: Shape) -> DeleteO
         uid=preconditions.get("uid"),
         resource_version=preconditions.get("resourceVersion"),
         policy=policy,
+        is_accepted=policy == FOREGROUND or (policy == BACKGROUND and orphan is not None),
         dry_run=is_dry_run(query) or "All" in given.get("dryRun", ()),
     )

@@ -21,12 +21,16 @@ _DEFAULT_GRACE_SECONDS = 30
 
 @dataclass(frozen=True, slots=True)
 class DeleteOptions:
-    """Options of a delete. `policy` is the propagation policy; "": the client leaves it to the server."""
+    """Options of a delete. `policy` is the propagation policy; "": the client leaves it to the server.
+
+    `is_accepted`: the answer is 202, Accepted, if the object is not removed at once.
+    """
 
     grace_seconds: int | None = None
     uid: str | None = None
     resource_version: str | None = None
     policy: str = ""
+    is_accepted: bool = False
     dry_run: bool = False
 
 

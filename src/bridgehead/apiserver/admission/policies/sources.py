@@ -11,14 +11,13 @@ from dataclasses import dataclass
 import msgspec
 
 from bridgehead.apiserver.admission.attributes import Attributes
+from bridgehead.apiserver.admission.candidates import CandidateCache
 from bridgehead.apiserver.admission.matching import equivalent_resources, is_exempt
 from bridgehead.apiserver.resource import Resource
 from bridgehead.apiserver.table import ResourceTable
 from bridgehead.storage import Record, Store
 
 from .definitions import Binding, Policy, parse_binding, parse_policy
-
-_MAX_KEPT = 4096  # kinds of requests
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +39,7 @@ class PolicySource:
         self._records: tuple[list[Record], list[Record]] = [], []
         self._table_revision = -1
         self._policies: list[tuple[Policy, tuple[Binding, ...]]] = []
-        self._candidates: dict[tuple[object, ...], tuple[Candidate, ...]] = {}
+        self._candidates = CandidateCache(self._find)
 
     def candidates(self, attributes: Attributes) -> tuple[Candidate, ...]:
         """Return the policies with a rule for the request."""
@@ -51,15 +50,7 @@ class PolicySource:
         # Lists compare their elements by identity first; a stored record does not change.
         if records != self._records or self._table.revision != self._table_revision:
             self._parse(records)
-        resource = attributes.resource
-        kind = resource.group, resource.version, resource.plural, attributes.subresource
-        key = (attributes.operation, *kind, bool(attributes.namespace))
-        found = self._candidates.get(key)
-        if found is None:
-            if len(self._candidates) >= _MAX_KEPT:
-                self._candidates.clear()
-            found = self._candidates[key] = self._find(attributes)
-        return found
+        return self._candidates.get(attributes)
 
     def _parse(self, records: tuple[list[Record], list[Record]]) -> None:
         if records != self._records:

@@ -1,0 +1,53 @@
+"""Values of decoded JSON as Go prints them, for error messages that clients know.
+
+Pure: no I/O, no clock, no randomness. Source: Go's package fmt (`%v`), apimachinery/pkg/runtime/converter.go.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+_TYPES: dict[type, str] = {
+    str: "string",
+    bool: "bool",
+    int: "int64",
+    float: "float64",
+    list: "[]interface {}",
+    dict: "map[string]interface {}",
+}
+# By their names in errors of Go's package json. A number without a fraction is an integer in unstructured objects.
+_KINDS = {"array": "slice", "object": "map", "number": "int64"}
+
+
+def go_type(value: Any) -> str:
+    """Return the type that a value has in an unstructured object."""
+    return _TYPES.get(type(value), "nil")
+
+
+def go_value(value: Any) -> str:
+    match value:
+        case None:
+            return "<nil>"
+        case bool():
+            return str(value).lower()
+        case dict():
+            return f"map[{' '.join(f'{name}:{go_value(item)}' for name, item in sorted(value.items()))}]"
+        case list():
+            return f"[{' '.join(map(go_value, value))}]"
+    return str(value)
+
+
+def conversion_error(got: str, wanted: str) -> str:
+    """Return the error of a conversion from an unstructured object.
+
+    `got` is the JSON type of a value as an error of Go's package json names it (`number 1.5`), `wanted` a Go type.
+    """
+    kind = "float64" if got.startswith("number ") and "." in got else _KINDS.get(got.partition(" ")[0], got)
+    if wanted.startswith("map["):
+        return f"cannot restore map from {kind}"
+    if wanted.startswith("[]"):
+        return f"cannot restore slice from {kind}"
+    if "." in wanted:  # a struct of a package
+        return f"cannot restore struct from: {kind}"
+    is_converted = (kind == "float64" and wanted.startswith("int")) or (kind == "int64" and wanted == "string")
+    return f"cannot convert {kind} to {wanted}" if is_converted else f"unrecognized type: {wanted}"
