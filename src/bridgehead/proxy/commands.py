@@ -10,8 +10,8 @@ import subprocess
 from io import FileIO
 
 _is_temporary = re.compile(
-    r"Cannot allocate memory|Resource temporarily unavailable|Interrupted system call|holding the xtables lock"
-    r"|ended with status -\d"
+    r"Cannot allocate memory|Memory allocation failure|Resource temporarily unavailable|Interrupted system call"
+    r"|holding the xtables lock|ended with status -\d"
 ).search
 
 
