@@ -16,7 +16,7 @@ try:
 except ImportError:
     from yaml import SafeLoader as Loader  # type: ignore[assignment]
 
-__all__ = ["Loader", "UnusableYaml", "load_object"]
+__all__ = ["Loader", "TextLoader", "UnusableYaml", "load_object"]
 
 # Bounds the size of a document whose aliases are expanded many times.
 _MAX_NODES: Final = 1_000_000
@@ -28,14 +28,25 @@ class UnusableYaml(ValueError):
     """The document has a syntax error, has no equivalent in JSON or is beyond a bound. The message is one line."""
 
 
+def _keep_texts(loader: Any, *types: str) -> None:
+    """Make a loader keep scalars of these types (of YAML 1.1) as texts."""
+    tags = {f"tag:yaml.org,2002:{type_}" for type_ in types}
+    loader.yaml_implicit_resolvers = {
+        first: [(tag, pattern) for tag, pattern in resolvers if tag not in tags]
+        for first, resolvers in Loader.yaml_implicit_resolvers.items()
+    }
+
+
 class _ObjectLoader(Loader):
     """A loader that keeps timestamps as text: JSON has no timestamps."""
 
 
-_ObjectLoader.yaml_implicit_resolvers = {
-    first: [(tag, pattern) for tag, pattern in resolvers if tag != "tag:yaml.org,2002:timestamp"]
-    for first, resolvers in Loader.yaml_implicit_resolvers.items()
-}
+class TextLoader(Loader):
+    """A loader that keeps numbers and timestamps as text, for formats whose fields decide what a scalar is."""
+
+
+_keep_texts(_ObjectLoader, "timestamp")
+_keep_texts(TextLoader, "timestamp", "int", "float")
 
 
 def load_object(text: bytes) -> Any:

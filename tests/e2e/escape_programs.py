@@ -696,10 +696,10 @@ def mapped_files() -> str:
 def watch_for_exec() -> str:
     """Catches each process that comes from outside before it is the program that was asked for, and stops it again and
     again on its way there: its memory, its descriptors, its program, its working directory and root."""
-    end = time.monotonic() + 6
+    end = time.monotonic() + 60
     found, caught = set(), 0
     last = max(int(name) for name in os.listdir("/proc") if name.isdigit())
-    while time.monotonic() < end:
+    while caught < 15 and time.monotonic() < end:
         for pid in range(last + 1, last + 4):
             try:
                 os.kill(pid, signal.SIGSTOP)

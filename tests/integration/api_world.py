@@ -8,6 +8,7 @@ import random
 import socket
 import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
 from typing import Any
 
 from cryptography.hazmat.primitives.asymmetric import rsa
@@ -20,6 +21,7 @@ from bridgehead.apiserver.resources import build_table
 from bridgehead.client import ClientConfig, Informer
 from bridgehead.signing_keys import SigningKey
 from bridgehead.storage.memory import MemoryStore
+from tests.kubeconfigs import write_kubeconfig
 
 DEADLINE = 100.0
 # One for all servers of this process: to make a key takes a tenth of a second.
@@ -53,7 +55,14 @@ class ApiWorld:
     @property
     def config(self) -> ClientConfig:
         scheme = "http" if self._context is None else "https"
-        return ClientConfig(server=f"{scheme}://{self.address}:{self._port}", token="admin")
+        server = f"{scheme}://{self.address}:{self._port}"
+        return ClientConfig(server=server, token="admin", insecure=self._context is not None)
+
+    def write_kubeconfig(self, path: Path) -> Path:
+        """Make the file of a client, which sends no token without TLS."""
+        if self._context is None:
+            raise ValueError("the API server has no certificate")
+        return write_kubeconfig(path, self.config.server, token="admin")
 
     async def start(self) -> None:
         table = build_table(service_cidrs=("10.96.0.0/12",), node_port_range=(30000, 32767))
@@ -84,8 +93,8 @@ class ApiWorld:
 
 
 @contextlib.asynccontextmanager
-async def api_world() -> AsyncIterator[ApiWorld]:
-    world = ApiWorld()
+async def api_world(context: ssl.SSLContext | None = None) -> AsyncIterator[ApiWorld]:
+    world = ApiWorld(context)
     await world.start()
     try:
         yield world

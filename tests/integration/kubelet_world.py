@@ -108,12 +108,13 @@ class World:
         found = await self.admin.list(EVENTS, "default", field_selector=f"involvedObject.name={name}")
         return found.items
 
-    async def until_event(self, name: str, reason: str, text: str = "") -> Event:
+    async def until_event(self, name: str, reason: str, text: str = "", *, container: str = "") -> Event:
         async with asyncio.timeout(DEADLINE):
             while True:
                 self.check()
                 for event in await self.events(name):
-                    if event.reason == reason and text in event.message:
+                    is_of_container = event.involved_object.field_path.endswith(f"{{{container}}}")
+                    if event.reason == reason and text in event.message and (is_of_container or not container):
                         return event
                 await asyncio.sleep(0.02)
 

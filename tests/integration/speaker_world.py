@@ -37,6 +37,7 @@ from bridgehead.objects import metallb
 from bridgehead.objects.kinds import ENDPOINT_SLICES, EVENTS, NODES, SECRETS, SERVICES
 
 from .api_world import DEADLINE, ApiWorld
+from .certificates import server_certificate
 
 NAMESPACE = "metallb-system"
 CLIENT, CLIENT6 = "10.0.0.1", "fd00:10::1"
@@ -283,7 +284,7 @@ class SpeakerWorld:
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
-        self.api = ApiWorld(address=CLIENT)
+        self.api = ApiWorld(server_certificate(), address=CLIENT)
         self.client: ApiClient
         self.speakers: dict[str, SpeakerProcess] = {}
 
@@ -304,12 +305,7 @@ class SpeakerWorld:
         )
         await self.create(metallb.L2_ADVERTISEMENTS, {"metadata": _meta("all", NAMESPACE)})
         self._directory.mkdir(exist_ok=True)
-        (self._directory / "kubeconfig").write_text(
-            "apiVersion: v1\nkind: Config\ncurrent-context: x\n"
-            f"clusters: [{{name: c, cluster: {{server: '{self.api.config.server}'}}}}]\n"
-            "users: [{name: u, user: {token: admin}}]\n"
-            "contexts: [{name: x, context: {cluster: c, user: u}}]\n"
-        )
+        self.api.write_kubeconfig(self._directory / "kubeconfig")
 
     async def close(self) -> None:
         set_faults()

@@ -21,7 +21,7 @@ import pytest
 from bridgehead.apiserver.proxying.aggregation.transport import ProxyCertificate
 
 from .api_world import ApiWorld, running, until
-from .apiserver_process import Authority
+from .certificates import Authority
 from .extension_server import GROUP, ROOT, VERSION, ExtensionServer, server_context
 from .namespaced import in_namespace
 from .proxy_backends import POD_IP, add_addresses, backend, kubectl

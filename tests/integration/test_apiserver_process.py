@@ -17,7 +17,8 @@ import pytest
 
 from tests.forks import run_bridgehead
 
-from .apiserver_process import DEADLINE, Authority, ServerProcess, write_files
+from .apiserver_process import DEADLINE, ServerProcess, write_files
+from .certificates import Authority
 
 pytestmark = pytest.mark.integration
 

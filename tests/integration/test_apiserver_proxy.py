@@ -9,10 +9,7 @@ import asyncio
 import contextlib
 import gzip
 import json
-import ssl
-import tempfile
 from collections.abc import AsyncIterator
-from pathlib import Path
 from typing import Any
 
 import aiohttp
@@ -20,7 +17,7 @@ import pytest
 from yarl import URL
 
 from .api_world import ApiWorld
-from .apiserver_process import Authority
+from .certificates import server_certificate
 from .namespaced import in_namespace
 from .proxy_backends import PAGE, POD_IP, Never, add_addresses, application, backend, kubectl, start_kubectl
 
@@ -28,14 +25,6 @@ pytestmark = [pytest.mark.integration, pytest.mark.needs("ip", "unshare")]
 
 _PODS = "/api/v1/namespaces/default/pods"
 _SERVICES = "/api/v1/namespaces/default/services"
-
-
-def server_certificate() -> ssl.SSLContext:
-    with tempfile.TemporaryDirectory() as directory:
-        Authority(Path(directory)).issue("web", "web")
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        context.load_cert_chain(f"{directory}/web.crt", f"{directory}/web.key")
-    return context
 
 
 class Client:

@@ -21,6 +21,7 @@ from tests.forks import run_bridgehead
 from tests.kubeconfigs import write_kubeconfig
 
 from .api_world import DEADLINE, ApiWorld, api_world, free_ports, until
+from .certificates import server_certificate
 from .dns_world import ask, data_of
 
 pytestmark = pytest.mark.integration
@@ -29,7 +30,7 @@ WEB = "web.default.svc.cluster.local"
 
 
 def kubeconfig(world: ApiWorld, directory: Path) -> str:
-    return f"--kubeconfig={write_kubeconfig(directory / 'kubeconfig', world.config.server, token='admin')}"
+    return f"--kubeconfig={world.write_kubeconfig(directory / 'kubeconfig')}"
 
 
 async def run(*arguments: str) -> asyncio.subprocess.Process:
@@ -55,7 +56,11 @@ async def running(*arguments: str) -> AsyncIterator[asyncio.subprocess.Process]:
 @pytest.mark.parametrize("processes", [1, 2])
 async def test_the_dns_answers_until_sigterm(tmp_path, processes):
     port, health, ready, metrics, _ = free_ports(5)
-    async with api_world() as world, ApiClient(world.config) as client, aiohttp.ClientSession() as http:
+    async with (
+        api_world(server_certificate()) as world,
+        ApiClient(world.config) as client,
+        aiohttp.ClientSession() as http,
+    ):
         spec = {"ports": [{"name": "http", "port": 80}]}
         web = await client.create(SERVICES, {"metadata": {"name": "web"}, "spec": spec}, "default")
         pages = (f"--health=127.0.0.1:{health}", f"--ready=127.0.0.1:{ready}", f"--metrics=127.0.0.1:{metrics}")
@@ -98,7 +103,11 @@ async def test_the_dns_answers_until_sigterm(tmp_path, processes):
 async def test_after_sigterm_the_dns_is_not_ready_but_answers_for_lameduck_seconds(tmp_path, processes):
     port, ready = free_ports(2)
     pages = (f"--ready=127.0.0.1:{ready}", "--health=", "--metrics=")
-    async with api_world() as world, ApiClient(world.config) as client, aiohttp.ClientSession() as http:
+    async with (
+        api_world(server_certificate()) as world,
+        ApiClient(world.config) as client,
+        aiohttp.ClientSession() as http,
+    ):
         web = await client.create(SERVICES, {"metadata": {"name": "web"}, "spec": {"ports": [{"port": 80}]}}, "default")
 
         async def readiness() -> str:
@@ -129,7 +138,7 @@ async def test_after_sigterm_the_dns_is_not_ready_but_answers_for_lameduck_secon
 @pytest.mark.parametrize("victim", [0, 1])
 async def test_all_processes_end_when_one_ends(tmp_path, victim):
     (port,) = free_ports(1)
-    async with api_world() as world:
+    async with api_world(server_certificate()) as world:
         options = (kubeconfig(world, tmp_path), f"--listen=127.0.0.1:{port}", "--processes=2", "--no-upstream")
         process = await run(*options, "--health=", "--ready=", "--metrics=")
         children = Path(f"/proc/{process.pid}/task/{process.pid}/children")
@@ -145,7 +154,7 @@ async def test_all_processes_end_when_one_ends(tmp_path, victim):
 
 
 async def test_dump_prints_the_zone(tmp_path):
-    async with api_world() as world, ApiClient(world.config) as client:
+    async with api_world(server_certificate()) as world, ApiClient(world.config) as client:
         spec = {"ports": [{"name": "http", "port": 80}]}
         web = await client.create(SERVICES, {"metadata": {"name": "web"}, "spec": spec}, "default")
         process = await run(kubeconfig(world, tmp_path), "--dump", "--ttl=30")
@@ -163,7 +172,7 @@ async def test_dump_prints_the_zone(tmp_path):
 async def test_options_override_the_corefile(tmp_path):
     corefile = tmp_path / "Corefile"
     corefile.write_text(".:53 {\n kubernetes k8s.example {\n  ttl 30\n }\n}\n")
-    async with api_world() as world:
+    async with api_world(server_certificate()) as world:
         process = await run(kubeconfig(world, tmp_path), "--dump", f"--config={corefile}", "--ttl=7")
         out, errors = await process.communicate()
     assert process.returncode == 0, errors.decode()

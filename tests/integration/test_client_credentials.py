@@ -28,7 +28,7 @@ from bridgehead.objects.kinds import PODS
 
 from .answering import serving, status
 from .api_world import until
-from .apiserver_process import Authority
+from .certificates import Authority
 
 pytestmark = pytest.mark.integration
 

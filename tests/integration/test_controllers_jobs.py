@@ -240,7 +240,7 @@ async def test_a_cron_job_creates_a_job_at_each_time():
         await cluster.until(lambda: unexpected in cluster.messages())
         assert "Active job went missing: late" not in cluster.messages()
         assert [reference.name for reference in status().active] == [job.metadata.name, "late"]
-        await cluster.client.delete(JOBS, "late", "default")
+        await cluster.client.delete(JOBS, "late", "default", propagation_policy="Background")
         now += 300
         await cluster.client.patch(CRON_JOBS, "report", "default", {"metadata": {"labels": {"poke": "1"}}})
         await cluster.until(lambda: any("prior execution is running" in text for text in cluster.messages()))
@@ -248,5 +248,8 @@ async def test_a_cron_job_creates_a_job_at_each_time():
         await cluster.run_out(1)
         await cluster.until(lambda: len([one for one in cluster.jobs() if one.metadata.name != "late"]) == 3)
         await cluster.until(lambda: any("Saw completed job: report-" in text for text in cluster.messages()))
+        await cluster.client.patch(CRON_JOBS, "report", "default", {"spec": {"schedule": "0 0 31 2 *"}})
+        never = "invalid schedule: 0 0 31 2 * : time difference between two schedules is less than 1 second"
+        await cluster.until(lambda: never in cluster.messages())
         with contextlib.suppress(NotFound):
             await cluster.client.delete(CRON_JOBS, "report", "default")

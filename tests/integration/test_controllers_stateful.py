@@ -289,6 +289,9 @@ async def test_claims_are_bound_kept_and_released() -> None:
             volume("large", capacity={"storage": "5Gi"}),
             volume("kept", claimRef={"namespace": "default", "name": "reserved"}),
             volume("doomed", persistentVolumeReclaimPolicy="Delete", storageClassName="doomed"),
+            volume(
+                "gone", persistentVolumeReclaimPolicy="Delete", storageClassName="gone", hostPath={"path": "/tmp/a"}
+            ),
         ):
             await client.create(PERSISTENT_VOLUMES, body)
         await cluster.until(
@@ -298,11 +301,12 @@ async def test_claims_are_bound_kept_and_released() -> None:
             claim(storageClassName=""),
             claim("reserved", storageClassName=""),
             claim("doomed", storageClassName="doomed"),
+            claim("gone", storageClassName="gone"),
             claim("huge", size="1Ti", storageClassName=""),
             claim("unknown", storageClassName="unknown"),
         ):
             await client.create(PERSISTENT_VOLUME_CLAIMS, body)
-        names = {"data": "small", "reserved": "kept", "doomed": "doomed"}
+        names = {"data": "small", "reserved": "kept", "doomed": "doomed", "gone": "gone"}
         await cluster.until(lambda: all(cluster.claim(one).status.phase == "Bound" for one in names))
         assert {name: cluster.claim(name).spec.volume_name for name in names} == names
         assert cluster.claim().status.capacity == {"storage": "1Gi"}
@@ -326,8 +330,11 @@ async def test_claims_are_bound_kept_and_released() -> None:
         assert cluster.claim().metadata.finalizers == ("kubernetes.io/pvc-protection",)
         await client.delete(PODS, "user", "default")
         await cluster.until(lambda: "data" not in cluster.claims() and cluster.phase_of("small") == "Released")
-        await client.delete(PERSISTENT_VOLUME_CLAIMS, "doomed", "default")
+        for name in ("doomed", "gone"):
+            await client.delete(PERSISTENT_VOLUME_CLAIMS, name, "default")
+        await cluster.until(lambda: "gone" not in cluster.volumes())
         await cluster.until(lambda: cluster.phase_of("doomed") == "Failed")
+        assert cluster.volumes()["doomed"].status.message.startswith("host_path deleter only supports /tmp/.+")
         # Nobody may delete a bound volume under its claim.
         await client.delete(PERSISTENT_VOLUMES, "kept")
         await cluster.until(lambda: cluster.volumes()["kept"].metadata.deletion_timestamp)

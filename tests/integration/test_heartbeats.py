@@ -13,6 +13,7 @@ import pytest
 from bridgehead.balancer.detection.detector import Detector
 from bridgehead.balancer.detection.engine import Message
 from bridgehead.balancer.detection.heartbeats import Heartbeats
+from bridgehead.balancer.detection.membership import Change
 from bridgehead.balancer.detection.process import starting_early
 
 from .api_world import DEADLINE
@@ -50,6 +51,35 @@ def test_a_node_without_its_port_announces_nothing_until_it_has_it() -> None:
     assert [message for message in reports if "error" in message][-1]["error"] == ""
     engine.on_timer(12.0)
     assert members() == ["node1"]  # no other speaker runs
+    engine.on_end(13.0)
+
+
+@in_namespace
+def test_a_speaker_that_did_not_read_gets_the_reasons_of_all_changes_later() -> None:
+    sh("ip link set lo up")
+    reports: list[Message] = []
+    reads = False
+
+    def report(message: Message) -> bool:
+        reports.append(message)
+        return reads
+
+    engine = Heartbeats(report)
+    start = {"this": "node1", "port": PORT, "key": "00" * 16, "peers": {"node2": "127.0.0.2"}, "ready": True}
+    engine.on_message({"to": "heartbeats", **start}, 0.0)
+    membership = engine._membership
+    assert membership is not None
+    changes = [Change("node2", True, "its heartbeats arrive", 0.0), Change("node2", False, "no heartbeats", 0.3)]
+    membership.changes.append(changes[0])
+    engine.on_timer(10.0)
+    assert reports[-1]["changes"] == changes[:1]
+    membership.changes.append(changes[1])
+    reads = True
+    engine.on_timer(11.0)
+    assert reports[-1]["changes"] == changes
+    count = len(reports)
+    engine.on_message({"to": "heartbeats", "ready": False}, 12.0)
+    assert [message["changes"] for message in reports[count:]] == [[]]
     engine.on_end(13.0)
 
 

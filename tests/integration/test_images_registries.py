@@ -25,7 +25,7 @@ from bridgehead.images.store import collection
 from bridgehead.images.store.content import ContentStore, ImageRecord
 from tests.image_files import Blob, image_of, index_of, layer_of, push, push_manifest
 from tests.integration import registries
-from tests.integration.apiserver_process import Authority
+from tests.integration.certificates import Authority
 from tests.integration.registries import BASIC, PASSWORD, USER, FaultyRegistry
 
 READER = Credential(username=USER, password=PASSWORD)

@@ -64,8 +64,8 @@ async def test_a_pod_becomes_ready_and_is_deleted(world):
     await world.until_event(
         "web", "Pulled", 'Container image "app:1" already present on machine and can be accessed by the pod'
     )
-    await world.until_event("web", "Created", "Created container: app")
-    await world.until_event("web", "Started", "Started container app")
+    await world.until_event("web", "Created", "Container created")
+    await world.until_event("web", "Started", "Container started")
     await world.admin.delete(PODS, "web", "default")
     await world.until_gone("web")
     await world.until_event("web", "Killing", "Stopping container app")
@@ -97,7 +97,7 @@ async def test_a_running_pod_gets_an_ephemeral_container_once(world):
     assert is_running(pod)
     pod = await world.until("web", lambda pod: pod.status.observed_generation == pod.metadata.generation)
     assert pod.status.ephemeral_container_statuses[0].restart_count == 0
-    await world.until_event("web", "Started", "Started container debug")
+    await world.until_event("web", "Started", "Container started", container="debug")
 
 
 async def test_an_ephemeral_container_shares_the_processes_of_its_target(world):
@@ -115,6 +115,36 @@ async def test_an_ephemeral_container_shares_the_processes_of_its_target(world):
 
 def sized(cpu, memory="64Mi"):
     return {"requests": {"cpu": cpu, "memory": memory}, "limits": {"cpu": cpu, "memory": memory}}
+
+
+async def test_the_resources_of_a_whole_pod_are_resized(world):
+    """Containers without limits of their own follow; one whose policy wants a restart for them restarts."""
+    await world.start_kubelet()
+    policy = [{"resourceName": "memory", "restartPolicy": "RestartContainer"}]
+    containers = [{"name": "app", "image": "app:1", "resizePolicy": policy}, {"name": "own", "image": "app:1"}]
+    containers[1]["resources"] = sized("50m", "16Mi")
+    await world.create("web", containers=containers, resources=sized("100m", "64Mi"))
+    before = await world.until("web", lambda pod: pod.is_ready)
+    assert (before.status.resources.limits, before.status.allocated_resources) == (
+        sized("100m", "64Mi")["limits"], sized("100m", "64Mi")["requests"],
+    )  # fmt: skip
+
+    async def resize(resources):
+        return await world.admin.patch(PODS, "web", "default", {"spec": {"resources": resources}}, "merge", "resize")
+
+    def limits(name):
+        return next(spec.limits for spec in reversed(world.runtime.specs) if spec.name == name)
+
+    await resize(sized("200m", "64Mi"))
+    after = await world.until("web", lambda pod: pod.status.resources.requests["cpu"] == "200m")
+    assert [one.restart_count for one in after.status.container_statuses] == [0, 0]
+    assert (world.runtime.sandbox_specs[-1].limits.cpu_millis, limits("app").cpu_millis) == (200, 200)
+    assert limits("own").cpu_millis == 50
+    await resize(sized("200m", "128Mi"))
+    await world.until("web", lambda pod: pod.status.resources.limits["memory"] == "128Mi" and pod.is_ready)
+    after = await world.until("web", lambda pod: pod.status.container_statuses[0].restart_count == 1)
+    assert after.status.container_statuses[1].restart_count == 0
+    assert (world.runtime.sandbox_specs[-1].limits.memory, limits("app").memory) == (128 << 20, 128 << 20)
 
 
 async def test_a_running_pod_is_resized(world):
@@ -339,6 +369,9 @@ async def test_a_job_succeeds_and_a_failing_container_crash_loops(world):
     assert status.last_state.terminated.exit_code == 3
     assert status.state.waiting.message.startswith("back-off 10s restarting failed container=app pod=loop_default(")
     await world.until_event("loop", "BackOff", "Back-off restarting failed container app in pod loop_default(")
+    patch = {"spec": {"containers": [{"name": "app", "image": "app:1"}]}}
+    await world.admin.patch(PODS, "loop", "default", patch, type="strategic")
+    await world.until("loop", is_running)
     await world.admin.delete(PODS, "job", "default")
     await world.until_gone("job")
 

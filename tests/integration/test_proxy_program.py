@@ -8,6 +8,7 @@ import http.client
 import re
 import signal
 import socket
+import ssl
 import sys
 import urllib.error
 import urllib.request
@@ -25,8 +26,8 @@ from bridgehead.proxy.frontends import Backend, Frontend, FrontendKey, Publicati
 from bridgehead.proxy.mode import Settings
 from bridgehead.proxy.modes import let_through, open_mode
 from tests.integration.api_world import ApiWorld, api_world
+from tests.integration.certificates import server_certificate
 from tests.integration.namespaced import in_namespace, sh
-from tests.kubeconfigs import write_kubeconfig
 from tests.unit.proxy.agent_world import eventually
 
 pytestmark = pytest.mark.integration
@@ -34,12 +35,13 @@ pytestmark = pytest.mark.integration
 needs_iptables = pytest.mark.needs("iptables")
 PROXY = (sys.executable, "-c", "from bridgehead.cli import main; main()", "proxy")
 IPTABLES = ("iptables", "ip6tables")
+_UNVERIFIED = ssl._create_unverified_context()
 HEALTH, METRICS = "http://127.0.0.1:10256", "http://127.0.0.1:10249"
 
 
 def kubeconfig(world: ApiWorld) -> str:
     path = Path("/run/kubeconfig")  # a file system of the test's own
-    return str(write_kubeconfig(path, world.config.server, token=world.config.token or ""))
+    return str(world.write_kubeconfig(path))
 
 
 @contextlib.asynccontextmanager
@@ -59,7 +61,7 @@ async def ask(url: str, seconds: float = 20) -> tuple[int, str]:
 
     def get() -> tuple[int, str]:
         try:
-            with urllib.request.urlopen(url, timeout=seconds) as answer:
+            with urllib.request.urlopen(url, timeout=seconds, context=_UNVERIFIED) as answer:
                 return answer.status, answer.read().decode()
         except urllib.error.HTTPError as error:
             with error:
@@ -90,7 +92,7 @@ async def becomes(url: str, status: int) -> str:
 )
 @in_namespace
 async def test_health_and_metrics_match_kube_proxys(mode: str, failures: str) -> None:
-    async with api_world() as world, ApiClient(world.config) as client:
+    async with api_world(server_certificate()) as world, ApiClient(world.config) as client:
         written = "/run/config.yaml"
         options = ("--proxy-mode", mode, "--healthz-bind-address", "127.0.0.1", "--oom-score-adj", "1000")
         async with proxy(world, "--write-config-to", written, *options) as process:
@@ -135,7 +137,7 @@ async def test_health_and_metrics_match_kube_proxys(mode: str, failures: str) ->
 
 @in_namespace
 async def test_a_port_in_use_is_only_fatal_with_bind_address_hard_fail() -> None:
-    async with api_world() as world:
+    async with api_world(server_certificate()) as world:
         with socket.create_server(("127.0.0.1", 10249)):
             async with proxy(world, "--bind-address-hard-fail") as process:
                 assert process.stderr is not None
@@ -187,16 +189,16 @@ def captured(address: str, port: int) -> FrontendTable:
 async def test_a_proxy_bypasses_rules_that_cut_it_off_from_the_api_server(old: str, new: str) -> None:
     if "iptables" in (old, new):  # in its nft variant
         sh("iptables-nft -t mangle -N KUBE-IPTABLES-HINT")
-    async with api_world() as world:
+    async with api_world(server_certificate()) as world:
         host, _, port = world.config.server.rpartition("/")[2].partition(":")
         async with open_mode(old) as mode:
             mode.configure(Settings((4,), (), ("10.96.0.0/12",)))
             await mode.sync(captured(host, int(port)))
-        assert await ask(f"http://{host}:{port}/version", seconds=1) == (0, ""), "it is cut off"
+        assert await ask(f"https://{host}:{port}/version", seconds=1) == (0, ""), "it is cut off"
 
         async with proxy(world, "--proxy-mode", new):
             await becomes(f"{HEALTH}/healthz", 200)
-            assert (await ask(f"http://{host}:{port}/version"))[0] == 200
+            assert (await ask(f"https://{host}:{port}/version"))[0] == 200
             await eventually(lambda: f"{host} . tcp . {port}" not in sh("nft list ruleset"))
             rules = sh("nft list ruleset; iptables-nft-save") if new == "iptables" else sh("nft list ruleset")
             await eventually(lambda: f"dport {port} " not in sh("nft list ruleset"))

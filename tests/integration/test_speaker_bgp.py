@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import base64
 import contextlib
+import select
 import signal
+import socket
 import urllib.request
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -13,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from bridgehead.objects import metallb, openelb
-from bridgehead.objects.kinds import EVENTS, SECRETS
+from bridgehead.objects.kinds import EVENTS, NODES, SECRETS
 
 from .api_world import until
 from .bird_router import BFD, KERNEL, Bird, bgp
@@ -31,6 +33,7 @@ from .speaker_world import (
     speaker_world,
     vip,
 )
+from .test_network_handover import PORT, check_carried_on, listen
 
 pytestmark = pytest.mark.integration
 
@@ -95,6 +98,24 @@ async def check_faults(world: SpeakerWorld, bird: Bird) -> None:
     await until_next_hops(bird, vip(10), *(address for address in ALL if address != node_ip(node)))
     assert await until_answered() != node
     assert await asyncio.to_thread(world.speakers[node].process.wait, 60) == 0
+
+
+async def check_open_connection(world: SpeakerWorld, bird: Bird) -> None:
+    """Check that a connection goes on at its node when that is cordoned, and the router moves the connection."""
+    with contextlib.ExitStack() as stack:
+        listeners = {node: stack.enter_context(listen(node, 4)) for node in NODES_IN_WORLD}
+        client = stack.enter_context(socket.create_connection((vip(10), PORT), 20))
+        client.settimeout(20)
+        (accepting,), _, _ = select.select(listeners.values(), (), (), 20)
+        node = next(name for name, listener in listeners.items() if listener is accepting)
+        server = stack.enter_context(accepting.accept()[0])
+        server.settimeout(20)
+        await world.client.patch(NODES, node, "", {"spec": {"unschedulable": True}})
+        await until_next_hops(bird, vip(10), *(address for address in ALL if address != node_ip(node)))
+        assert await until_answered() != node
+        check_carried_on(client, server)
+    await world.client.patch(NODES, node, "", {"spec": {"unschedulable": False}})
+    await until_next_hops(bird, vip(10), *ALL)
 
 
 async def check_openelb_statuses(world: SpeakerWorld) -> None:
@@ -168,6 +189,7 @@ async def test_objects_become_routes_and_routes_are_reported():
         assert 'metallb_bgp_announced_prefixes_total{peer="10.0.0.1:179"} 1.0' in metrics
         assert 'metallb_bfd_session_up{peer="10.0.0.1"} 1.0' in metrics
 
+        await check_open_connection(world, bird)
         await check_faults(world, bird)
 
         await check_openelb_statuses(world)

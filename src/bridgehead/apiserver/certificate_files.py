@@ -51,7 +51,7 @@ class CertificateFiles:
 
 
 class CertificateFollower:
-    """Reloads the files that change, from the moment of its construction on, which precedes that of the first load."""
+    """Reloads files that change. Construct it before the first load, so that no change is missed."""
 
     def __init__(self, files: CertificateFiles) -> None:
         """Read the files. Raises OSError."""

@@ -45,7 +45,7 @@ class Layer2Advertisement:
 class BgpAdvertisement:
     """Announcement as routes, from every node that may announce.
 
-    `communities`: (a, b) or (a, b, c) of a large community. `peers`: names of peers; empty: all.
+    `communities`: (a, b) or (a, b, c) of a large community. `peers`: names of peers; None: all.
     """
 
     name: str
@@ -55,7 +55,10 @@ class BgpAdvertisement:
     aggregation_length_v6: int = 128
     local_preference: int = 0
     communities: frozenset[tuple[int, ...]] = frozenset()
-    peers: tuple[str, ...] = ()
+    peers: tuple[str, ...] | None = None
+
+    def is_for(self, peer: str) -> bool:
+        return self.peers is None or peer in self.peers
 
 
 @dataclass(frozen=True)

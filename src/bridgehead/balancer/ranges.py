@@ -57,8 +57,11 @@ def parse_range(text: str) -> AddressRange:
         if int(first) > int(last):
             raise ValueError(f'invalid IP range "{text}": start {first} is after end {last}')
         return AddressRange(first.version, int(first), int(last))
-    if "/" not in text:
-        raise ValueError(f"invalid CIDR address: {text}; a single address is written {text}/32 or {text}/128")
+    _, slash, length = text.strip().partition("/")
+    if not slash:
+        raise ValueError(f"invalid CIDR address: {text}; a single address is written with /32 or /128")
+    if not (length.isascii() and length.isdigit()):  # the library reads 0.0.0.255 as 255.255.255.0
+        raise ValueError(f'invalid CIDR address: "{text}"')
     try:
         network = ipaddress.ip_network(text.strip(), strict=False)
     except ValueError:

@@ -104,7 +104,7 @@ def _own_roots() -> Iterator[Path]:
 
 
 def _try_lock(directory: int) -> bool:
-    """Lock a directory, until its descriptor is closed, and return whether nobody else has."""
+    """Lock a directory until its descriptor is closed. Return False if another process holds the lock."""
     try:
         fcntl.flock(directory, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:

@@ -37,9 +37,9 @@ Action = Literal["list", "pull", "load", "save", "remove", "build"]
 
 
 def command(
-    action: Annotated[Action, typer.Argument(help="list, pull, load, save, remove or build.")],
+    action: Annotated[Action, typer.Argument(metavar="ACTION", help="list, pull, load, save, remove or build.")],
     names: Annotated[
-        list[str] | None, typer.Argument(help="Names of images; for `load` files and directories.")
+        list[str] | None, typer.Argument(metavar="NAME...", help="Names of images; for `load` files and directories.")
     ] = None,
     tag: Annotated[
         str, typer.Option("--tag", "-t", help="For `build` the image's name, for `load` that of a file with one image.")

@@ -81,7 +81,10 @@ def silent_rows(services: Iterable[Service]) -> Rows:
     for service in sorted(services, key=lambda service: service.key):
         condition = find_condition(service.status.conditions, CONDITION)
         if condition is not None:
-            addresses = ",".join(entry.ip for entry in service.status.load_balancer.ingress) or "<pending>"
+            given = [entry.ip for entry in service.status.load_balancer.ingress]
+            named = {word.removesuffix(":").removesuffix(",") for word in condition.message.split()}
+            # The message names the addresses that no node announces; others may be announced.
+            addresses = ",".join([ip for ip in given if ip in named] or given) or "<pending>"
             rows.append((addresses, str(service.key), condition.reason, condition.message))
     return rows
 

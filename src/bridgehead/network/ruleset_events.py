@@ -34,7 +34,7 @@ _FAMILIES: Final = {
     NFPROTO_BRIDGE: "bridge",
     NFPROTO_IPV6: "ip6",
 }
-# Which attribute names what, by the type of the message. The attribute with the table's name has one number in all.
+# The attributes with names of objects, by type of the message; that of the table is the same in all types.
 _TABLE_NAME: Final = nft.NFTA_TABLE_NAME
 _CHAIN_NAME: Final = {
     nft.NFT_MSG_NEWCHAIN: nft.NFTA_CHAIN_NAME,

@@ -5,6 +5,7 @@ Pure: no I/O, no clock, no randomness. Source: Kubernetes API reference v1.36.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Final
 
 from .core import HostPathVolume, Pod, ResourceRequirements
@@ -35,6 +36,8 @@ class PersistentVolumeClaimSpec(Part, frozen=True, kw_only=True):
     volume_name: str = ""
     storage_class_name: str | None = None
     volume_mode: str = "Filesystem"
+    data_source: dict[str, Any] | None = None
+    data_source_ref: dict[str, Any] | None = None
 
 
 class PersistentVolumeClaimStatus(Part, frozen=True, kw_only=True):
@@ -110,12 +113,29 @@ class PersistentVolume(Object, frozen=True, kw_only=True):
         return self.spec.capacity.get("storage", 0)
 
 
+class TopologyLabelRequirement(Part, frozen=True, kw_only=True):
+    key: str = ""
+    values: tuple[str, ...] = ()
+
+
+class TopologyTerm(Part, frozen=True, kw_only=True):
+    match_label_expressions: tuple[TopologyLabelRequirement, ...] = ()
+
+    def matches(self, labels: Mapping[str, str]) -> bool:
+        return all(labels.get(one.key) in one.values for one in self.match_label_expressions)
+
+
 class StorageClass(Object, frozen=True, kw_only=True):
     provisioner: str = ""
     reclaim_policy: str = "Delete"
     volume_binding_mode: str = "Immediate"
     allow_volume_expansion: bool = False
     mount_options: tuple[str, ...] = ()
+    allowed_topologies: tuple[TopologyTerm, ...] = ()
+
+    def allows(self, labels: Mapping[str, str]) -> bool:
+        """Whether volumes may be made on a node with these labels."""
+        return not self.allowed_topologies or any(term.matches(labels) for term in self.allowed_topologies)
 
     @property
     def is_delayed(self) -> bool:

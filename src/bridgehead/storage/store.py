@@ -24,7 +24,7 @@ class Key(NamedTuple):
     name: str
 
 
-# Nobody changes the fields of the next three classes. Frozen ones take three times as long to make.
+# The next three classes are immutable by convention: to make frozen ones takes three times as long.
 @dataclass(slots=True)
 class Facts:
     """Properties of an object that the store reads without decoding it: labels, selectable fields, claims.

@@ -200,6 +200,7 @@ INVALID = [
     ([pool("a", "10.0.0.9-10.0.0.1")], 'invalid IP range "10.0.0.9-10.0.0.1": start 10.0.0.9 is after end 10.0.0.1'),
     ([pool("a", "10.0.0.9-fd00::1")], "start and end are of different families"),
     ([pool("a", "10.0.0.0/33")], 'invalid CIDR address: "10.0.0.0/33"'),
+    ([pool("a", "10.1.0.0/255.255.255.0")], 'invalid CIDR address: "10.1.0.0/255.255.255.0"'),
     ([pool("a", "x-y")], 'invalid IP range "x-y"'),
     (
         [pool("a", "10.7.0.0/24"), pool("b", "10.7.0.128-10.7.1.9")],
@@ -345,7 +346,7 @@ INVALID = [
     ),
     ([config_map("address-pools: [{name: a, protocol: rip}]")], 'parsing address pool a: unknown protocol "rip"'),
     ([config_map("address-pools: [{protocol: layer2}]")], "parsing address pool #1: missing pool name"),
-    ([config_map("address-pools: 1")], "parsing the ConfigMap config: Expected `array | null`, got `int`"),
+    ([config_map("address-pools: 1")], "parsing the ConfigMap config: Expected `array | null`, got `str`"),
     ([config_map("{")], "parsing the ConfigMap config: while parsing a flow node"),
 ]
 
@@ -506,6 +507,27 @@ def test_the_config_map_and_objects_are_judged_together() -> None:
         configuration(config_map(CONFIG), pool("new", "10.0.0.20/32"))
 
 
+def test_scalars_of_the_config_map_are_what_their_fields_are() -> None:
+    """A community such as 64512:1 is a sexagesimal number in YAML 1.1."""
+    text = """
+peers:
+- {my-asn: 64500, peer-asn: 64501, peer-address: 10.0.0.2, password: 012345, node-selectors: [{match-labels: {r: 7}}]}
+address-pools:
+- name: 2024-01-01
+  protocol: bgp
+  addresses: [192.0.2.0/24]
+  auto-assign: no
+  bgp-advertisements: [{localpref: 100, communities: [vpn, 64512:1]}]
+bgp-communities: {vpn: 1234:1}
+"""
+    found = configuration(config_map(text))
+    (one,) = found.pools
+    assert (one.name, one.auto_assign) == ("2024-01-01", False)
+    assert (one.bgp[0].local_preference, one.bgp[0].communities) == (100, {(1234, 1), (64512, 1)})
+    assert found.peers["peer1"].password == "012345"
+    assert found.peers["peer1"].nodes.matches({"r": "7"})
+
+
 def test_an_empty_config_map_configures_nothing() -> None:
     assert configuration(config_map("")).pools == ()
 
@@ -539,7 +561,7 @@ def test_eips() -> None:
     assert pools["vip"].vrrp == (VrrpAdvertisement("vip", "eth0"),)
     assert pools["vip"].is_disabled
     assert pools["vip"].ranges == (AddressRange(4, *[int(ipaddress.ip_address("10.0.0.60"))] * 2),)
-    assert pools["metallb"].bgp == ()  # no peer of MetalLB's
+    assert pools["metallb"].bgp == (BgpAdvertisement("to-nobody", peers=()),)  # OpenELB's peer is for Eips only
     assert found.peers["tor"] == Peer(
         "tor",
         64500,
@@ -557,6 +579,21 @@ def test_eips() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("10.1.0.7", "10.1.0.7/32"),
+        ("10.1.0.7/30", "10.1.0.4/30"),
+        ("10.1.0.7/255.255.255.252", "10.1.0.4/30"),
+        ("10.1.0.0/255.255.255.255", "10.1.0.0/32"),
+        ("fd00::7/126", "fd00::4/126"),
+        ("10.1.0.4-10.1.0.7", "10.1.0.4/30"),
+    ],
+)
+def test_the_address_of_an_eip(text: str, expected: str) -> None:
+    assert configuration(eip("e", text)).pools[0].ranges == (parse_range(expected),)
+
+
 def test_pools_and_peers_may_have_the_same_name() -> None:
     neighbor = obj("BgpPeer", "b", conf={"localAs": 1, "peerAs": 2, "neighborAddress": "10.0.0.3"})
     found = configuration(peer("a"), eip("a", "10.0.0.1"), pool("b", "10.1.0.0/24"), neighbor)
@@ -568,6 +605,8 @@ def test_pools_and_peers_may_have_the_same_name() -> None:
     [
         ([eip("e", "10.0.0.300")], "e", 'invalid eip e: invalid address "10.0.0.300"'),
         ([eip("e", "10.0.0.9-10.0.0.1")], "e", "is after end"),
+        ([eip("e", "fd00::/255.0.0.0")], "e", 'invalid CIDR address: "fd00::/255.0.0.0"'),
+        ([eip("e", "10.1.0.0/0.0.0.255")], "e", 'invalid CIDR address: "10.1.0.0/0.0.0.255"'),
         ([eip("e", "10.0.0.201")], "e", 'contains 10.0.0.201, the address of node "node1"'),
         ([eip("e", "127.0.0.1")], "e", '"127.0.0.1" contains 127.0.0.1, a loopback address'),
         ([eip("e", "10.0.0.1", interface="")], "e", "interface is required for protocol layer2 and vip"),

@@ -90,6 +90,8 @@ def test_no_reason_where_a_node_announces(service, cluster):
         ),
         (publication(replace(BGP, name="eip", source="openelb", bgp=())), view(), "NoPeer", 'for Eip "eip"'),
         (publication(BGP), view(), "NoPeer", "no BGP peer"),
+        # All of MetalLB's peers, while only OpenELB's exist.
+        (publication(replace(BGP, bgp=(BgpAdvertisement("a", peers=()),))), view(PEER), "NoPeer", "no BGP peer"),
         (publication(BGP), view(replace(PEER, nodes=NOWHERE)), "NoPeer", "no BGP peer"),
         (
             publication(replace(BGP, bgp=(BgpAdvertisement("a", nodes=RACK_1),))),

@@ -85,18 +85,24 @@ def test_addresses_sessions_and_takeovers() -> None:
 
 
 def test_services_whose_addresses_nobody_announces() -> None:
-    def service(name: str, *ips: str, reason: str = "") -> Service:
+    def service(name: str, *ips: str, reason: str = "", message: str = "why") -> Service:
         ingress = tuple(LoadBalancerIngress(ip=ip) for ip in ips)
-        condition = Condition(type=CONDITION, status="False", reason=reason, message="why")
+        condition = Condition(type=CONDITION, status="False", reason=reason, message=message)
         status = ServiceStatus(
             load_balancer=LoadBalancerStatus(ingress=ingress), conditions=(condition,) if reason else ()
         )
         return Service(metadata=ObjectMeta(name=name, namespace="default"), status=status)
 
-    services = [service("b", "10.0.0.1", "fd00::1", reason="NoEndpoints"), service("a", reason="NoPool")]
-    assert silent_rows([*services, service("c", "10.0.0.2")])[1:] == [
+    both, second = (f"no node announces {ips}: why" for ips in ("10.0.0.1, fd00::1", "fd00::1"))
+    services = [
+        service("c", "10.0.0.1", "fd00::1", reason="NoNode", message=second),  # the first one is announced
+        service("b", "10.0.0.1", "fd00::1", reason="NoEndpoints", message=both),
+        service("a", reason="NoPool"),
+    ]
+    assert silent_rows([*services, service("d", "10.0.0.2")])[1:] == [
         ("<pending>", "default/a", "NoPool", "why"),
-        ("10.0.0.1,fd00::1", "default/b", "NoEndpoints", "why"),
+        ("10.0.0.1,fd00::1", "default/b", "NoEndpoints", both),
+        ("fd00::1", "default/c", "NoNode", second),
     ]
 
 

@@ -38,7 +38,7 @@ from .definitions import (
     same_condition,
     with_conditions,
 )
-from .naming import IS_ESTABLISHED, decide_names
+from .naming import decide_names, establish
 from .removal import Removals, update_definition
 
 if TYPE_CHECKING:
@@ -115,7 +115,7 @@ class Definitions:
             watch.close()
 
     async def _sync_all(self, names: set[str]) -> set[str]:
-        """Bring definitions to what they should be; return those that have to be tried again."""
+        """Sync definitions; return the names of those to retry."""
         waiting, failed = sorted(names), set()
         while waiting:
             name = waiting.pop(0)
@@ -129,7 +129,7 @@ class Definitions:
         return failed
 
     async def _sync(self, name: str) -> list[str]:
-        """Bring one definition to what it should be; return others that it may have made way for."""
+        """Sync one definition; return the definitions whose names may be free now."""
         record = self._store.get(Key(ID, "", name))
         known = self._known.get(name)
         if record is None:
@@ -169,9 +169,9 @@ class Definitions:
             naming = decide_names(crd, others)
             accepted, changed = naming.accepted, list(naming.conditions)
             if naming.conditions[0]["status"] == "True":
-                changed[1] = IS_ESTABLISHED
+                changed[1] = establish(crd)
         elif is_true(crd, NAMES_ACCEPTED) and not is_true(crd, ESTABLISHED):
-            changed.append(IS_ESTABLISHED)
+            changed.append(establish(crd))
         approval = approval_condition(crd)
         if approval is not None:
             changed.append(approval)

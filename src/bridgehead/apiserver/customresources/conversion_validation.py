@@ -52,9 +52,12 @@ def _validate_client(path: str, client: JsonObject, *, may_have_bad_bundle: bool
 
 def _had_bad_bundle(old: JsonObject) -> bool:
     """Whether the bundle of a definition may be invalid, because it was, or because nothing is served yet."""
-    if not is_true(old, ESTABLISHED):
-        return True
-    webhook = (old["spec"].get("conversion") or {}).get("webhook") or {}
+    return not is_true(old, ESTABLISHED) or has_bad_bundle(old)
+
+
+def has_bad_bundle(crd: JsonObject) -> bool:
+    """Whether the CA bundle of the webhook that converts is invalid."""
+    webhook = (crd["spec"].get("conversion") or {}).get("webhook") or {}
     bundle = (webhook.get("clientConfig") or {}).get("caBundle")
     return bool(bundle and validate_ca_bundle("caBundle", bundle))
 

@@ -1,6 +1,7 @@
 """Accepted names of definitions: two definitions of a group cannot have the same name or kind.
 
-Pure: no I/O, no clock, no randomness. Source: apiextensions-apiserver/pkg/controller/status/naming_controller.go.
+Pure: no I/O, no clock, no randomness.
+Source: apiextensions-apiserver/pkg/controller: status/naming_controller.go, establish/establishing_controller.go.
 """
 
 from __future__ import annotations
@@ -12,14 +13,18 @@ from typing import Any, NamedTuple
 from bridgehead.apiserver.resource import JsonObject
 from bridgehead.apiserver.resources.shared.conditions import find_condition
 
-from .definitions import ESTABLISHED, NAMES_ACCEPTED, make_condition
+from .conversion_validation import has_bad_bundle
+from .definitions import ESTABLISHED, NAMES_ACCEPTED, is_true, make_condition
 
 _INSTALLING = make_condition(
     ESTABLISHED, is_true=False, reason="Installing", message="the initial names have been accepted"
 )
 _NOT_ACCEPTED = make_condition(ESTABLISHED, is_true=False, reason="NotAccepted", message="not all names are accepted")
-IS_ESTABLISHED = make_condition(
+_IS_ESTABLISHED = make_condition(
     ESTABLISHED, is_true=True, reason="InitialNamesAccepted", message="the initial names have been accepted"
+)
+_INVALID_CA_BUNDLE = make_condition(
+    ESTABLISHED, is_true=False, reason="InvalidCABundle", message="The conversion webhook CABundle is invalid"
 )
 _NO_CONFLICTS = make_condition(NAMES_ACCEPTED, is_true=True, reason="NoConflicts", message="no conflicts found")
 
@@ -76,6 +81,13 @@ def decide_names(crd: JsonObject, others: Iterable[JsonObject]) -> Naming:
     if established.get("status") != "True" and conflict is None:
         established = _INSTALLING
     return Naming(accepted, (names_accepted, established))
+
+
+def establish(crd: JsonObject) -> JsonObject:
+    """Return the condition Established of a definition whose names are accepted."""
+    if has_bad_bundle(crd) and not is_true(crd, ESTABLISHED):
+        return _INVALID_CA_BUNDLE
+    return _IS_ESTABLISHED
 
 
 def _accepted(crd: JsonObject) -> JsonObject:

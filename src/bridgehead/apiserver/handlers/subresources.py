@@ -177,7 +177,7 @@ class Subresources:
             return bind(pod, node, self._registry.clock())
 
         dry_run = is_dry_run(request.query)
-        # Nobody owns what a binding sets, as in Kubernetes.
+        # Fields that a binding sets have no manager, as in Kubernetes.
         await self._registry.update(
             resource, info.namespace, info.name, change, writer=None, subresource=BINDING, dry_run=dry_run
         )

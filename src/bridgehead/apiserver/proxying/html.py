@@ -63,7 +63,7 @@ class LinkRewriter:
     def __init__(self, rewrite: Callable[[str], str]) -> None:
         self._rewrite = rewrite
         self._waiting = b""
-        # What waits is looked at again when it has doubled: a page in small pieces costs no more than a whole one.
+        # The waiting bytes are read again when there are twice as many: small pieces cost no more than a whole page.
         self._next_look = 0
         self._text_element = b""  # the element whose text is being read
 

@@ -31,7 +31,7 @@ class PendingReason(StrEnum):
     NO_PEER = "NoPeer"  # only BGP would announce, and has no peer
 
 
-# Those of Services that have an address.
+# Reasons of Services that have an address.
 UNANNOUNCED_REASONS = frozenset(
     {PendingReason.NO_ADVERTISEMENT, PendingReason.NO_ENDPOINTS, PendingReason.NO_NODE, PendingReason.NO_PEER}
 )

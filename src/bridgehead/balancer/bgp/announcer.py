@@ -296,7 +296,7 @@ def why_outdated(settings: SessionSettings, fresh: SessionSettings, *, is_establ
 
 
 def unsupported_options(peer: Peer, profile: BfdProfile | None) -> list[str]:
-    """Return what this speaker does otherwise than a peer's object asks for, for Events."""
+    """Describe, for Events, the settings of a peer's object that this speaker does not follow."""
     found = []
     hold_time = HOLD_SECONDS if peer.hold_time is None else peer.hold_time
     if peer.keepalive_time is not None and peer.keepalive_time > hold_time // 3:

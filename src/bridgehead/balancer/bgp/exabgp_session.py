@@ -216,16 +216,13 @@ class Session:
         return Protocol(self._owner).accept(connection)
 
     def _open(self, protocol: Any) -> Steps:
-        """Exchange OPEN messages, and the first KEEPALIVE messages.
-
-        The speaker makes another attempt sooner, unless the peer's connectTime is longer.
-        """
+        """Exchange OPEN messages, and the first KEEPALIVE messages."""
         deadline = time.monotonic() + _OPEN_SECONDS
         opening = make_open(protocol.neighbor, has_restarted=self._has_restarted)
         for _ in protocol.write(opening):
             yield True
         protocol.negotiated.sent(opening)
-        received = yield from _first(protocol.read_open(str(self._settings.peer_address)), deadline)
+        received = yield from self._first(protocol.read_open(str(self._settings.peer_address)), deadline)
         protocol.negotiated.received(received)
         assume_ipv4(protocol.negotiated)
         self._report(Answer("open", self._name, as_number(received)))
@@ -233,7 +230,27 @@ class Session:
         protocol.validate_open()
         for _ in protocol.new_keepalive():
             yield True
-        yield from _first(protocol.read_keepalive(), deadline)
+        yield from self._first(protocol.read_keepalive(), deadline)
+
+    def _first(self, messages: Iterable[Any], deadline: float) -> Steps:
+        """Return the first message: ExaBGP yields NOP while it waits. Raises ExaBGP's Notify and NetworkError."""
+        from exabgp.bgp.message import NOP, Notify
+
+        for message in messages:
+            if message.TYPE != NOP.TYPE:
+                return message
+            if time.monotonic() > deadline:
+                raise Notify(_HOLD_TIMER_EXPIRED, 0, "")
+            self._check_connection()
+            yield False
+        return None
+
+    def _check_connection(self) -> None:
+        """Raise ExaBGP's NetworkError if the peer has connected again: it does not know this connection any more."""
+        from exabgp.reactor.network.error import NetworkError
+
+        if self._expected is not None and self._listening.is_waiting(self._expected):
+            raise NetworkError("connected anew")
 
     def _hold(self, protocol: Any) -> Steps:
         """Read and send until the session ends, which is raised."""
@@ -268,8 +285,7 @@ class Session:
             raise Notify(_HOLD_TIMER_EXPIRED, 0, "")
         if timers.is_peer_stuck(now):
             raise NetworkError("it reads nothing")
-        if self._expected is not None and self._listening.is_waiting(self._expected):
-            raise NetworkError("connected anew")
+        self._check_connection()
         if self._is_torn_down and self._settings.graceful_restart:
             raise NetworkError(_PATH_FAILED)  # without a NOTIFICATION: the peer keeps routes
         if self._is_torn_down:
@@ -286,7 +302,7 @@ class Session:
             self._refreshes.clear()
 
     def _notify(self, protocol: Any, notify: Any) -> Steps:
-        """Let the peer know why the session ends, if it reads. A message that it has a part of comes first."""
+        """Send a NOTIFICATION with the reason of the end, after the rest of a message that is partly sent."""
         from exabgp.reactor.network.error import NetworkError
 
         deadline = time.monotonic() + _CLOSE_SECONDS
@@ -298,19 +314,6 @@ class Session:
                 yield True
         except NetworkError:
             return
-
-
-def _first(messages: Iterable[Any], deadline: float) -> Steps:
-    """Return the first message: ExaBGP yields NOP while it waits. Raises ExaBGP's Notify at the deadline."""
-    from exabgp.bgp.message import NOP, Notify
-
-    for message in messages:
-        if message.TYPE != NOP.TYPE:
-            return message
-        if time.monotonic() > deadline:
-            raise Notify(_HOLD_TIMER_EXPIRED, 0, "")
-        yield False
-    return None
 
 
 def _join(address: IpAddress, port: int) -> str:

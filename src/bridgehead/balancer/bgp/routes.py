@@ -163,7 +163,7 @@ def _peers(view: ClusterView, advertisement: BgpAdvertisement, *, is_graceful: b
             for peer in view.configuration.peers.values()
             if peer.graceful_restart == is_graceful
             and peer.nodes.matches(node.labels)
-            and (not advertisement.peers or peer.name in advertisement.peers)
+            and advertisement.is_for(peer.name)
         )
     )
 

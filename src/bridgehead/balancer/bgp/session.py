@@ -1,7 +1,7 @@
 """The BGP session with one peer: the routes that ExaBGP has to announce, and its retries.
 
     waiting ──open──> connecting ──up──> established ──down──> connecting
-       ^                  │ no session within the connect time: connect anew
+       ^                  │ no connection within the connect time: connect anew
        └── ExaBGP ended, or the session cannot be configured now: back-off
 
 Routes are sent after the session is up, then the end-of-RIB markers, then each difference.
@@ -119,7 +119,7 @@ class PeerSession:
             self._attempt_anew()
 
     def _attempt_anew(self) -> None:
-        if self.settings is not None and self.settings.listen_port and not self._is_connected:
+        if self.settings is not None and self.settings.listen_port:
             return  # it waits
         if self.status == "connecting" and self.settings is not None:
             self._attempted_at = time.monotonic()
@@ -194,6 +194,7 @@ class PeerSession:
             self.first_attempt_at = self.first_attempt_at or time.monotonic()
         elif answer.kind == "connected":
             self._is_connected = self.was_connected = True
+            self._check_after(self._connect_seconds, self._connect_again)
         elif answer.kind == "up":
             self._number = answer.number
             self._versions = frozenset(answer.versions)
@@ -268,7 +269,11 @@ class PeerSession:
             self._on_change(self)
 
     def _connect_again(self) -> None:
-        if not self._is_connected and not self.reason and self.settings is not None:
+        """Connect again, unless the peer has accepted: a busy one may send its OPEN message late (RFC 4271, 8.2.2)."""
+        if self._is_connected:
+            self._change("connecting", "the peer sends no OPEN message")
+            return
+        if not self.reason and self.settings is not None:
             where = join_host_port(str(self.settings.peer_address), self.settings.port)
             is_passive = self.settings.listen_port > 0
             # The kernel drops segments whose TCP MD5 signature is of another password.

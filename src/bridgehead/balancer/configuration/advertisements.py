@@ -112,7 +112,7 @@ def _bgp(obj: BGPAdvertisement, aliases: Mapping[str, tuple[int, ...]]) -> BgpAd
         aggregation_length_v6=spec.aggregation_length_v6,
         local_preference=spec.local_pref,
         communities=frozenset(communities),
-        peers=spec.peers,
+        peers=spec.peers or None,
     )
 
 
@@ -145,7 +145,7 @@ def _check_local_preference(new: BgpAdvertisement, pool: Pool, nodes: Mapping[st
         is_same_route = (4 in versions and old.aggregation_length == new.aggregation_length) or (
             6 in versions and old.aggregation_length_v6 == new.aggregation_length_v6
         )
-        are_peers_shared = not old.peers or not new.peers or set(old.peers) & set(new.peers)
+        are_peers_shared = old.peers is None or new.peers is None or set(old.peers) & set(new.peers)
         if is_same_route and are_peers_shared and share_nodes(old.nodes, new.nodes, nodes):
             raise ValueError(
                 f"invalid local preference {new.local_preference}: local preference {old.local_preference} was already"

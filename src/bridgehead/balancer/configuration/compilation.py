@@ -133,5 +133,5 @@ def _unknown_peers(objects: ConfigurationObjects, peers: dict[str, Peer]) -> lis
 
 def _only_peers(pool: Pool, peers: tuple[str, ...]) -> Pool:
     """Name MetalLB's peers in advertisements to all peers, since OpenELB's peers are for Eips only."""
-    advertisements = (replace(advertisement, peers=advertisement.peers or peers) for advertisement in pool.bgp)
-    return replace(pool, bgp=tuple(advertisement for advertisement in advertisements if advertisement.peers))
+    bgp = (advertisement if advertisement.peers else replace(advertisement, peers=peers) for advertisement in pool.bgp)
+    return replace(pool, bgp=tuple(bgp))

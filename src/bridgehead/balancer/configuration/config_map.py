@@ -96,7 +96,8 @@ def with_config_map(objects: ConfigurationObjects) -> ConfigurationObjects:
     if config_map is None or _KEY not in config_map.data:
         return replace(objects, config_map=None)
     try:
-        file = msgspec.convert(_parse_yaml(config_map.data[_KEY]) or {}, _File)
+        # As sigs.k8s.io/yaml, which MetalLB used: the field decides whether 1234 is a number or a text.
+        file = msgspec.convert(_parse_yaml(config_map.data[_KEY]) or {}, _File, strict=False)
     except (ValueError, RecursionError) as error:
         line = " ".join(str(error).split())
         raise ConfigurationInvalid(f"parsing the ConfigMap {NAME}: {line}", about(config_map)) from None
@@ -104,13 +105,13 @@ def with_config_map(objects: ConfigurationObjects) -> ConfigurationObjects:
 
 
 def _parse_yaml(text: str) -> Any:
-    """Parse YAML. Raises ValueError. Only this format needs the parser, so that it is loaded here."""
+    """Parse YAML, with numbers as texts. Raises ValueError. Only this format needs the parser: it is loaded here."""
     import yaml
 
-    from bridgehead.yaml_loader import Loader
+    from bridgehead.yaml_loader import TextLoader
 
     try:
-        return yaml.load(text, Loader=Loader)
+        return yaml.load(text, Loader=TextLoader)
     except yaml.YAMLError as error:
         raise ValueError(str(error)) from None
 

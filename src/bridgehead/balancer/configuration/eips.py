@@ -7,6 +7,7 @@ Pure: no I/O, no clock, no randomness. Source: OpenELB v0.6.
 
 from __future__ import annotations
 
+import ipaddress
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
@@ -42,14 +43,25 @@ class Acceptance:
 
 
 def parse_eip_address(text: str) -> AddressRange:
-    """Parse an address, a CIDR or `first-last`. Raises ValueError."""
-    if "/" in text or "-" in text:
+    """Parse an address, a CIDR, an address with a netmask or `first-last`. Raises ValueError."""
+    if "/" in text:
+        return parse_range(_with_length(text))
+    if "-" in text:
         return parse_range(text)
     try:
         address = parse_address(text)
     except ValueError:
         raise ValueError(f"invalid address {quote(text)}") from None
     return AddressRange(address.version, int(address), int(address))
+
+
+def _with_length(text: str) -> str:
+    """Return a CIDR, with the length of the prefix in the place of a netmask."""
+    address, _, mask = text.partition("/")
+    for length in range(33):
+        if ":" not in address and mask == str(ipaddress.IPv4Network((0, length)).netmask):
+            return f"{address}/{length}"
+    return text
 
 
 def compile_openelb(

@@ -119,7 +119,7 @@ class BalancerController:
             self._lost.set()
 
     async def _prepare_again(self) -> None:
-        """Install anew what somebody deletes, with the namespace and the Secret."""
+        """Prepare again whenever something that `prepare` made has been deleted."""
         while True:
             await self._lost.wait()
             self._lost.clear()

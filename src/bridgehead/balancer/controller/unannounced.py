@@ -73,6 +73,6 @@ def _has_peer(view: ClusterView, advertisement: _Advertisement, nodes: Iterable[
     return any(
         peer.nodes.matches(view.nodes[node].labels)
         for peer in view.configuration.peers.values()
-        if not advertisement.peers or peer.name in advertisement.peers
+        if advertisement.is_for(peer.name)
         for node in nodes
     )

@@ -204,7 +204,6 @@ class Heartbeats:
         view = self._membership.view(now)
         if view is None or (view, self._membership.is_fit) == self._last:
             return
-        changes, self._membership.changes = self._membership.changes, []
         is_sent = self._report(
             {
                 "to": NAME,
@@ -213,10 +212,11 @@ class Heartbeats:
                 "isolated": view.is_isolated,
                 "alone": view.is_alone,
                 "is_fit": self._membership.is_fit,
-                "changes": changes,
+                "changes": self._membership.changes,
             }
         )
         if is_sent:  # otherwise again at the next timer: the speaker is stopped and does not read
+            self._membership.changes = []
             self._last = (view, self._membership.is_fit)
 
 

@@ -51,11 +51,11 @@ class Holders:
         self._previous: dict[IpAddress, str] = {}  # the node that held an address before its holder
 
     def get(self, address: IpAddress) -> Holder | None:
-        """Return the holder of an address; None if nobody may announce it."""
+        """Return the holder of an address; None if no node may announce it."""
         return self._holders.get(address)
 
     def previous_node(self, address: IpAddress) -> str:
-        """Return the node that held an address before its holder; "" if nobody could.
+        """Return the node that held an address before its holder; "" if no node could.
 
         For the first holder since this speaker began, it is the node that would hold the address without this one.
         """

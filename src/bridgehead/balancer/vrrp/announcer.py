@@ -35,6 +35,7 @@ from .plan import Group, VrrpPlan
 log = logging.getLogger("bridgehead.balancer.vrrp")
 
 _QUIET_SECONDS = 0.05  # changes that follow each other sooner are one reload
+_NOTICE_SECONDS = 0.3  # in which the next master learns that it will be, on a busy machine, before this node gives up
 _FIRST_RETRY_SECONDS, _LONGEST_RETRY_SECONDS = 0.1, 5.0
 _STABLE_SECONDS = 10.0  # a keepalived that ran for so long starts again without back-off
 # After keepalived has reported its low priority, which its next advertisement may not have yet. Another node waits for
@@ -44,7 +45,9 @@ _WHY = "master of its VRRP group"
 
 
 class VrrpAnnouncer:
-    """Announces by a keepalived, which runs while this node is in any group.
+    """Announces by a keepalived, which runs while the configuration has addresses of VRRP.
+
+    So it has a new group at once, also on a node that was in none before.
 
     `program`: its path. `workspace` has its files. `send`: a message to the failure detector, which removes what
     keepalived leaves when this process is killed. `handovers` gets the addresses that other nodes had before.
@@ -68,10 +71,12 @@ class VrrpAnnouncer:
         self._plan = VrrpPlan()
         self._view: ClusterView | None = None
         self._groups: dict[str, Group] = {}  # that keepalived is configured with, or will be soon
+        self._configured: dict[str, Group] = {}  # that it is configured with
         self._masters: dict[str, float] = {}  # since when this node is the master of a group, epoch seconds
         self._expected = Masters()
         self._reported: set[IpAddress] = set()  # addresses without a virtual router
         self._resigning: set[str] = set()  # groups that other nodes should take over, as soon as keepalived is reloaded
+        self._is_used = False  # whether keepalived should run
         self._has_changed = asyncio.Event()
 
     # --- The speaker's interface ----------------------------------------------------------------------------------
@@ -89,8 +94,9 @@ class VrrpAnnouncer:
                 log.warning("no other node is received: any other node may take over what VRRP announces here")
         self._view = view
         regrouped = self._plan.update(view, publications, changed)
-        if self._plan.groups != self._groups:
-            self._groups = self._plan.groups
+        is_used = any(pool.vrrp for pool in view.configuration.pools)
+        if (is_used, self._plan.groups) != (self._is_used, self._groups):
+            self._is_used, self._groups = is_used, self._plan.groups
             self._has_changed.set()
         self._hand_over(self._expected.update(self._plan.expected))
         self._report_refused()
@@ -103,14 +109,14 @@ class VrrpAnnouncer:
         self._remove_leftovers()
         while True:
             await self._has_changed.wait()
-            if not self._groups:
+            if not self._is_used:
                 self._has_changed.clear()
                 continue
             started = time.monotonic()
             await self._run_keepalived()
             if time.monotonic() - started > _STABLE_SECONDS:
                 backoff.reset()
-            if self._groups:
+            if self._is_used:
                 await asyncio.sleep(backoff.next())
             else:
                 backoff.reset()
@@ -159,26 +165,38 @@ class VrrpAnnouncer:
         for address in moved:
             if self._expected.master(address) == this:
                 self._handovers.begin(address, self._expected.previous(address), self.protocol)
-        held = {address for name in self._masters if name in self._groups for address in self._groups[name].addresses}
-        self._handovers.retain(self._expected.of(this) | held, self.protocol)
+        self._handovers.retain(self._expected.of(this) | self._mastered(), self.protocol)
         self._handovers.apply()
+
+    def _mastered(self) -> set[IpAddress]:
+        """Return the addresses that this node has."""
+        groups = (self._configured[name] for name in self._masters if name in self._configured)
+        return {address for group in groups for address in group.addresses}
+
+    def _reload_delay(self) -> float:
+        """Return how long to wait for more changes, in seconds: longer if another node should be a master before."""
+        if self._view is None:
+            return _QUIET_SECONDS
+        new = {address for name in self._groups.keys() - self._configured for address in self._groups[name].addresses}
+        own = self._expected.of(self._view.this_node)
+        return _NOTICE_SECONDS if not new & own and (new | self._mastered()) - own else _QUIET_SECONDS
 
     # --- keepalived -----------------------------------------------------------------------------------------------
 
     async def _run_keepalived(self) -> None:
-        """Run a keepalived until it ends, or until this node is in no group any more."""
+        """Run a keepalived until it ends, or until no address is announced by VRRP any more."""
         keepalived = KeepalivedProcess(self._program, self._workspace, self._render, self._on_state, self._on_reloaded)
         self._has_changed.clear()
         running = asyncio.create_task(keepalived.run())
         try:
-            while self._groups and not running.done():
+            while self._is_used and not running.done():
                 changed = asyncio.create_task(self._has_changed.wait())
                 try:
                     await asyncio.wait([running, changed], return_when=asyncio.FIRST_COMPLETED)
                 finally:
                     changed.cancel()
-                await asyncio.sleep(0 if self._resigning else _QUIET_SECONDS)
-                if self._has_changed.is_set() and self._groups and not running.done():
+                await asyncio.sleep(0 if self._resigning else self._reload_delay())
+                if self._has_changed.is_set() and self._is_used and not running.done():
                     self._has_changed.clear()
                     try:
                         keepalived.reload()
@@ -194,12 +212,13 @@ class VrrpAnnouncer:
             self._send(request_removal("", ()))
         if not running.cancelled() and running.exception() is not None:
             log.error("cannot run keepalived: %s", running.exception())
-        elif self._groups:
+        elif self._is_used:
             log.error("keepalived ended; its last lines:\n%s", "\n".join(keepalived.last_lines))
             self._has_changed.set()
 
     def _render(self, fifo: str) -> str:
         is_alone = self._view is not None and self._view.is_alone
+        self._configured = self._groups
         instances = list(self._instances())
         self._send(request_removal(str(self._workspace.root or ""), _addresses_of(instances)))
         return render_configuration(instances, fifo, existing_user_name(), is_alone=is_alone)

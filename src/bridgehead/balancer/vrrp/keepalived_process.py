@@ -28,7 +28,9 @@ log = logging.getLogger("bridgehead.balancer.vrrp")
 _END_SECONDS = 5.0
 _LAST_LINES = 12  # of the log, for the report of an unexpected end
 _READ_BYTES = 1 << 16
-_STARTED, _RELOADED = "Startup complete", "Reload complete"  # in the log
+# In the log. The second process is not there until the configuration has a group.
+_STARTED = ("Startup complete", "keepalived has no configuration to run")
+_RELOADED = "Reload complete"
 _LOOK_SECONDS = 0.1  # between looks at the states of the processes
 
 

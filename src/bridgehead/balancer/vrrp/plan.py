@@ -157,12 +157,15 @@ def _claims(view: ClusterView, publication: Publication) -> Iterator[_Claim]:
 
 
 def _group_key(view: ClusterView, publication: Publication, advertisement: VrrpAdvertisement) -> GroupKey | None:
-    """Return the group of a Service's addresses; None if no node may announce them."""
+    """Return the group of a Service's addresses; None if no node may announce them.
+
+    Nodes that leave stay in it, with a lower priority: another group would have to elect a master anew.
+    """
     if not publication.has_endpoints:
         return None
     if not publication.is_local:
         return GroupKey(advertisement.interface, f"selected by {_describe(advertisement.nodes)}")
-    nodes = placement(publication, eligible_nodes(view, advertisement.nodes), leaving_nodes(view))
+    nodes = placement(publication, eligible_nodes(view, advertisement.nodes), frozenset())
     return GroupKey(advertisement.interface, f"named {','.join(sorted(nodes))}") if nodes else None
 
 

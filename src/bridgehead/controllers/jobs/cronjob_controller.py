@@ -154,6 +154,9 @@ class CronJobController:
             return status, Done()
         times = plan_times(cron_job, schedule, zone, now)
         wait: Outcome = Done() if times.next_in is None else Requeue(times.next_in + 0.01)
+        if times.due is None and times.next_in is None:
+            why = "time difference between two schedules is less than 1 second"  # robfig/cron's time for "never"
+            warn("InvalidSchedule", f"invalid schedule: {cron_job.spec.schedule} : {why}")
         if times.many_missed:
             warn("TooManyMissedTimes", "too many missed start times. Set or decrease .spec.startingDeadlineSeconds or"
                  " check clock skew")  # fmt: skip

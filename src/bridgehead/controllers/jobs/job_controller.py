@@ -31,8 +31,7 @@ from ..shared import Informers
 from ..workloads.expectations import EXPIRY, Expectations, observe_pod_change, owner_of
 from ..workloads.owned import OwnedIndex
 from ..workloads.pod_control import BURST, PodControl, is_namespace_terminating, slow_start
-from ..workloads.ranking import choose_victims
-from .job_pods import pod_template
+from .job_pods import choose_surplus, pod_template
 from .progress import FAILURE_TARGET, TRACKING_FINALIZER, Progress, count_pods, is_tracked, missing_indexes
 from .verdicts import Verdict, backoff_in, deadline_in, expiry_in, indexes_in_time, judge, wanted_active
 
@@ -150,11 +149,9 @@ class JobController:
 
     async def _scale(self, job: Job, progress: Progress, now: float) -> tuple[ClientError | None, float | None]:
         """Create or delete pods; return an error, and after how many seconds more can be created."""
-        active = len(progress.active)
-        missing = wanted_active(job, progress) - active
-        if missing < 0:
-            victims = choose_victims(progress.active, progress.active, min(-missing, BURST), now)
-            return await self._delete(job, victims), None
+        missing = wanted_active(job, progress) - len(progress.active)
+        if surplus := choose_surplus(job, progress.active, -missing, now):
+            return await self._delete(job, surplus), None
         if job.spec.pod_replacement_policy == "Failed":
             missing -= len(progress.terminating)
         if missing <= 0:

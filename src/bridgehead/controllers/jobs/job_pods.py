@@ -1,10 +1,11 @@
-"""Pods of a Job: the template with the tracking finalizer and, for an indexed Job, the index.
+"""Pods of a Job: the template with the tracking finalizer and, for an indexed Job, the index; and which are too many.
 
 Pure: no I/O, no clock, no randomness. Source: Kubernetes `pkg/controller/job/indexed_job_utils.go`.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Final
 
 import msgspec
@@ -13,8 +14,9 @@ from bridgehead.objects.batch import Job
 from bridgehead.objects.core import Pod
 from bridgehead.objects.meta import PodTemplate
 
+from ..workloads.ranking import choose_victims
 from .failure_policy import match_failure
-from .progress import FAILURE_COUNT, IGNORED_FAILURE_COUNT, INDEX, TRACKING_FINALIZER, failure_count
+from .progress import FAILURE_COUNT, IGNORED_FAILURE_COUNT, INDEX, TRACKING_FINALIZER, failure_count, index_of
 
 _VARIABLE: Final = "JOB_COMPLETION_INDEX"
 _LONGEST_NAME: Final = 63
@@ -51,6 +53,26 @@ def pod_template(job: Job, index: int | None = None, failures: list[Pod] | None 
         finalizers=(*(name for name in metadata.finalizers if name != TRACKING_FINALIZER), TRACKING_FINALIZER),
     )
     return PodTemplate(metadata=made, spec=spec), prefix
+
+
+def choose_surplus(job: Job, active: Sequence[Pod], count: int, now: float) -> list[Pod]:
+    """Return the active pods to delete: at least `count`, fewer only if there are fewer.
+
+    Of an indexed Job all go whose index is not one of its completions, and all but one of each index.
+    """
+    surplus: list[Pod] = []
+    staying = list(active)
+    if job.spec.is_indexed:
+        by_index: dict[int | None, list[Pod]] = {}
+        for pod in active:
+            index = index_of(pod)
+            is_needed = index is not None and index < (job.spec.completions or 0)
+            by_index.setdefault(index if is_needed else None, []).append(pod)
+        surplus = by_index.pop(None, [])
+        for pods in by_index.values():
+            surplus += choose_victims(pods, pods, len(pods) - 1, now)
+        staying = [pod for pod in active if pod not in surplus]
+    return surplus + choose_victims(staying, staying, max(0, count - len(surplus)), now)
 
 
 def _failures(job: Job, failures: list[Pod]) -> tuple[int, int]:

@@ -118,7 +118,12 @@ def plan_bindings(
         volume = None if selected else find_volume(free.values(), claim, node)
         if volume is not None:
             del free[volume.metadata.name]
-        elif selected not in (None, node.metadata.name) or storage_class.provisioner in ("", _NO_PROVISIONER):
+        elif selected not in (None, node.metadata.name) or not _can_provision(storage_class, node):
             return None
         bindings.append(Binding(claim, volume))
     return bindings
+
+
+def _can_provision(storage_class: StorageClass, node: Node) -> bool:
+    has_provisioner = storage_class.provisioner not in ("", _NO_PROVISIONER)
+    return has_provisioner and storage_class.allows(node.metadata.labels)

@@ -7,6 +7,7 @@ Source: Kubernetes `pkg/controller/volume/persistentvolume/pv_controller.go` (v1
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Callable, Mapping
 from typing import Any, Final, NamedTuple
@@ -24,7 +25,7 @@ from bridgehead.objects.times import format_time
 
 from ..latest import Latest
 from ..shared import PODS_BY_CLAIM, Informers, claims_of_pod
-from .binding_plan import BIND_COMPLETED, BOUND_BY_CONTROLLER, plan_claim, plan_volume
+from .binding_plan import BIND_COMPLETED, BOUND_BY_CONTROLLER, plan_claim, plan_volume, refuse_deletion
 from .matching import refers_to
 
 _PROVISIONER_ANNOTATIONS: Final = (
@@ -159,7 +160,7 @@ class PersistentVolumeBinder:
             claim = await self._patch_claim(claim, {"metadata": {"annotations": annotations}, "spec": spec})
         status: dict[str, Any] = {"phase": "Bound", "accessModes": list(volume.spec.access_modes)}
         if not claim.status.capacity:
-            # What follows an expansion is written by who expands.
+            # Later changes of the capacity are the resizer's.
             status["capacity"] = dict(volume.spec.capacity)
         now = {"phase": claim.status.phase, "accessModes": list(claim.status.access_modes)}
         if any(now.get(name) != value for name, value in status.items()):
@@ -199,15 +200,21 @@ class PersistentVolumeBinder:
             return None
 
     async def _reclaim(self, volume: PersistentVolume) -> None:
-        """Let a released volume be: its provisioner deletes it; a policy that nobody can apply is a failure."""
+        """Apply the policy of a released volume that has no provisioner. A policy that cannot be applied is a failure.
+
+        The directory of a volume that is deleted stays on its node: the controllers run on no node.
+        """
         policy = volume.spec.persistent_volume_reclaim_policy
         if policy == "Retain" or PROVISIONED_BY in volume.metadata.annotations:
             return
         if policy == "Recycle":
             await self._fail(volume, "VolumeFailedRecycle", "No recycler plugin found for the volume!")
             return
-        failed = f'error getting deleter volume plugin for volume "{volume.metadata.name}"'
-        await self._fail(volume, "VolumeFailedDelete", f"{failed}: no deletable volume plugin matched")
+        if refusal := refuse_deletion(volume):
+            await self._fail(volume, "VolumeFailedDelete", refusal)
+            return
+        with contextlib.suppress(NotFound):
+            await self._client.delete(PERSISTENT_VOLUMES, volume.metadata.name, uid=volume.metadata.uid)
 
     async def _fail(self, volume: PersistentVolume, reason: str, message: str) -> None:
         self._recorder.record(volume, type="Warning", reason=reason, message=message)

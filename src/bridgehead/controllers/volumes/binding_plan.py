@@ -5,6 +5,7 @@ Pure: no I/O, no clock, no randomness. Source: Kubernetes `pkg/controller/volume
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -50,6 +51,20 @@ class VolumeStep:
     phase: str = ""
     unbind: bool = False
     reclaim: bool = False
+
+
+def refuse_deletion(volume: PersistentVolume) -> str:
+    """Return why a volume of an administrator's own making cannot be deleted; "" if it can.
+
+    Kubernetes' deleter for hostPath is for tests: it removes directories below /tmp of the controllers' own machine.
+    """
+    if volume.spec.host_path is None:
+        name = volume.metadata.name
+        return f'error getting deleter volume plugin for volume "{name}": no deletable volume plugin matched'
+    path = volume.spec.host_path.path
+    if not re.search("/tmp/.+", path):
+        return f"host_path deleter only supports /tmp/.+ but received provided {path}"
+    return ""
 
 
 def plan_claim(

@@ -123,7 +123,8 @@ class HostPathProvisioner:
             return Done()
         message = f'External provisioner is provisioning volume for claim "{claim.key}"'
         self._record(claim, "Normal", "Provisioning", message)
-        node = self._nodes.get(ObjectKey("", choose_node(claim, self._nodes.items(), self._volumes.items())))
+        chosen = choose_node(claim, storage_class, self._nodes.items(), self._volumes.items())
+        node = self._nodes.get(ObjectKey("", chosen))
         if node is None:
             self._record(claim, "Warning", "ProvisioningFailed", f"{failed}: no node for the volume")
             await self._reschedule(claim)

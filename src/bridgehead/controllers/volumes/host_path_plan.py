@@ -47,15 +47,27 @@ def refusal(claim: PersistentVolumeClaim) -> str:
         return f"{HOST_PATH_PROVISIONER} does not provision block volumes"
     if claim.spec.selector is not None:
         return "claim Selector is not supported"
+    if claim.spec.data_source is not None or claim.spec.data_source_ref is not None:
+        return f"{HOST_PATH_PROVISIONER} does not fill volumes from a data source"
     return ""
 
 
-def choose_node(claim: PersistentVolumeClaim, nodes: Iterable[Node], volumes: Iterable[PersistentVolume]) -> str:
-    """Return the node that the scheduler chose, else the ready one with the fewest volumes; "" without any."""
+def choose_node(
+    claim: PersistentVolumeClaim,
+    storage_class: StorageClass,
+    nodes: Iterable[Node],
+    volumes: Iterable[PersistentVolume],
+) -> str:
+    """Return the node that the scheduler chose, else the ready one with the fewest volumes, of those that the class
+    allows; "" without any."""
     if selected := claim.metadata.annotations.get(SELECTED_NODE):
         return selected
     counts = Counter(filter(None, map(node_of, volumes)))
-    names = [node.metadata.name for node in nodes if node.is_ready and not node.spec.unschedulable]
+    names = [
+        node.metadata.name
+        for node in nodes
+        if node.is_ready and not node.spec.unschedulable and storage_class.allows(node.metadata.labels)
+    ]
     return min(names, key=lambda name: (counts[name], name), default="")
 
 

@@ -42,7 +42,7 @@ class SharedBlobs:
                 log.info("%s is not shared: %s", descriptor.digest, error)
 
     def trim(self) -> int:
-        """Remove what is shared and in no lab's store; returns the bytes that are free then."""
+        """Remove the shared blobs that no lab's store has; return the freed bytes."""
         try:
             return int(self._ask(user_requests.TrimBlobs()) or "0")
         except (OSError, ValueError) as error:

@@ -1,8 +1,8 @@
 """A container's log files: read as `kubectl logs` shows them, and removed.
 
-Called by the kubelet's server. The runtime writes the CRI log format and rotates by renaming; reading continues across
-a rotation. Symbolic links are not followed, since a pod may have made them. Source: Kubernetes' `PodLogOptions` and
-`kuberuntime/logs`.
+Called by the kubelet's server and by pod workers. The runtime writes the CRI log format and rotates by renaming;
+reading continues across a rotation. Symbolic links are not followed, since a pod may have made them. Source:
+Kubernetes' `PodLogOptions` and `kuberuntime/logs`.
 """
 
 from __future__ import annotations
@@ -16,7 +16,10 @@ import msgspec
 
 from bridgehead.kubelet.errors import NotServed
 from bridgehead.kubelet.nofollow import open_directory, open_file
+from bridgehead.kubelet.runtimes.runtime import ContainerInfo
 from bridgehead.objects.times import parse_time
+
+from .context import PodContext
 
 _CHUNK = 64 * 1024
 _FALLBACK_LINES, _FALLBACK_BYTES = 80, 2048
@@ -118,6 +121,17 @@ def fallback_message(path: Path) -> str:
     except OSError:
         return ""
     return text[-_FALLBACK_BYTES:].decode("utf-8", "replace")
+
+
+def with_fallback_message(context: PodContext, info: ContainerInfo) -> ContainerInfo:
+    """With terminationMessagePolicy FallbackToLogsOnError, a failed container without a message shows its log."""
+    if info.message or not info.exit_code or info.state == "running":
+        return info
+    container = next((one for one in context.all_containers() if one.name == info.name), None)
+    if container is None or container.termination_message_policy != "FallbackToLogsOnError":
+        return info
+    path = context.node.settings.log_path(context.pod, info.name, info.attempt)
+    return msgspec.structs.replace(info, message=fallback_message(path))
 
 
 def log_files(path: Path) -> list[Path]:

@@ -131,6 +131,13 @@ class PodContainers:
             if waiting.reason.startswith("CreateContainer"):
                 self._holds.pop(name, None)
 
+    def forget_back_off(self, name: str) -> None:
+        """The container has another image: earlier failures do not count."""
+        self._holds.pop(name, None)
+        self.waiting.pop(name, None)
+        for backoff in (self._crashes, self._pulls, self._creations):
+            backoff.forget(name)
+
     def crash_wait(self, name: str) -> str:
         """Return the present back-off as users see it, for example `1m20s`."""
         return format_duration(self._crashes.delay(name))

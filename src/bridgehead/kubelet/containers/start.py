@@ -80,8 +80,8 @@ async def start_container(context: PodContext, container: Container, image: Imag
             reason="StartError",
             message=str(error),
         )
-    context.record("Normal", "Created", f"Created container: {container.name}", container)
-    context.record("Normal", "Started", f"Started container {container.name}", container)
+    context.record("Normal", "Created", "Container created", container)
+    context.record("Normal", "Started", "Container started", container)
     await _warn_of_users(context, container, image, attempt)
     return run_of(info)
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Awaitable, Callable, Iterable
+from typing import NamedTuple
 
 import msgspec
 
@@ -20,6 +21,8 @@ from bridgehead.objects.meta import Condition
 
 from .resizing import (
     DEFERRED,
+    WHOLE,
+    effective_resources,
     known_resources,
     needs_restart,
     resize_refusal,
@@ -32,6 +35,14 @@ from .status_patch import RESIZE_IN_PROGRESS, RESIZE_PENDING
 _RETRY_SECONDS = 5.0
 
 
+class _Applied(NamedTuple):
+    """The resources that the runtime has for a run: the container's own, and with limits of the whole pod."""
+
+    run_id: str
+    own: ResourceRequirements
+    effective: ResourceRequirements
+
+
 class PodResize:
     """The resources of a pod's containers. `stop` stops a container, with the message for its Event."""
 
@@ -42,8 +53,9 @@ class PodResize:
         self._allocated = known_resources(context.pod)
         before = with_resources(context.pod, self._allocated)
         self._pod_limits = plan_pod_limits(before, context.node.settings.pod_max_pids)
-        # Run and resources of each container that has run, in the state in which the runtime has them.
-        self._applied: dict[str, tuple[str, ResourceRequirements]] = {}
+        # Resources by which `_pod_limits` were computed, and those of each container that has run, with its run.
+        self._applied_whole = self._allocated.get(WHOLE)
+        self._applied: dict[str, _Applied] = {}
         self._refusal: tuple[str, str] | None = None
         self._error = ""
         self._is_begun = False
@@ -74,9 +86,9 @@ class PodResize:
         if await self._update_pod(widest(self._pod_limits, limits)):
             for name in self._unapplied():
                 await self._apply(self._context.container(name), stop)
-            if not self._unapplied():
-                await self._update_pod(limits)
-        if self._is_begun and not self._unapplied():
+            if not self._unapplied() and await self._update_pod(limits):
+                self._applied_whole = self._allocated.get(WHOLE)
+        if self._is_begun and self._is_applied:
             self._is_begun = False
             self._record("ResizeCompleted", "completed")
 
@@ -97,8 +109,9 @@ class PodResize:
         self._context.record("Warning", "ResizeError", f"Pod resize error: {error}")
 
     async def _apply(self, container: Container, stop: Callable[[Container, str], Awaitable[None]]) -> None:
-        run_id, before = self._applied[container.name]
-        if needs_restart(container, before, container.resources):
+        run_id = self._applied[container.name].run_id
+        wanted = effective_resources(self._allocated, container.name)
+        if needs_restart(container, self._applied[container.name].effective, wanted):
             await stop(container, f"Container {container.name} resize requires restart")
             self._applied.pop(container.name, None)
             return
@@ -109,22 +122,30 @@ class PodResize:
         except RuntimeFailure as error:
             self._fail(error)
             return
-        self._applied[container.name] = (run_id, container.resources)
+        self._applied[container.name] = _Applied(run_id, container.resources, wanted)
 
     def _note_runs(self) -> None:
         """Record the resources of new runs, which began with what was allocated then."""
         for name in self._containers.running():
             run = self._containers.runs[name]
-            if name in self._allocated and self._applied.get(name, ("",))[0] != run.id:
-                self._applied[name] = (run.id, self._allocated[name])
+            known = self._applied.get(name)
+            if name in self._allocated and (known is None or known.run_id != run.id):
+                effective = effective_resources(self._allocated, name)
+                self._applied[name] = _Applied(run.id, self._allocated[name], effective)
 
     def _unapplied(self) -> list[str]:
         """Return the running containers whose resources are not those allocated to them."""
         return [
             name
             for name in self._containers.running()
-            if name in self._applied and self._applied[name][1] != self._allocated.get(name)
+            if name in self._applied
+            and (self._applied[name].own, self._applied[name].effective)
+            != (self._allocated[name], effective_resources(self._allocated, name))
         ]
+
+    @property
+    def _is_applied(self) -> bool:
+        return not self._unapplied() and self._applied_whole == self._allocated.get(WHOLE)
 
     def _record(self, reason: str, verb: str) -> None:
         containers = [
@@ -145,7 +166,8 @@ class PodResize:
     def actual(self) -> dict[str, ResourceRequirements]:
         """The resources that running containers have, and those allocated to others, by container."""
         self._note_runs()
-        return self._allocated | {name: resources for name, (_, resources) in self._applied.items()}
+        whole = {} if self._applied_whole is None else {WHOLE: self._applied_whole}
+        return self._allocated | {name: applied.own for name, applied in self._applied.items()} | whole
 
     def conditions(self) -> tuple[Condition, ...]:
         """Return the conditions of a resize that waits or is not finished."""
@@ -153,7 +175,7 @@ class PodResize:
         if self._refusal is not None:
             reason, message = self._refusal
             found.append(Condition(type=RESIZE_PENDING, status="True", reason=reason, message=message))
-        if self._unapplied():
+        if not self._is_applied:
             reason = "Error" if self._error else ""
             found.append(Condition(type=RESIZE_IN_PROGRESS, status="True", reason=reason, message=self._error))
         return tuple(found)

@@ -32,6 +32,7 @@ from bridgehead.objects.meta import Condition, find_condition
 from bridgehead.objects.times import format_time
 
 from .actions import has_begun, has_failed_init, is_restarted, may_restart_all, restarting_all
+from .resizing import WHOLE
 from .status_patch import ALL_RESTARTING, RESIZE_CONDITIONS
 
 # Reasons of pods that their node ends: for their use of local storage, and for a critical pod.
@@ -47,7 +48,7 @@ class PodView(msgspec.Struct, frozen=True, kw_only=True):
     passed their startup and readiness probes. `is_over`: no container runs or will run again. `failure` is (reason,
     message) when the kubelet itself ended the pod, for example at its deadline, or rejected it (`is_rejected`).
     `resources` are those that containers have, `allocated` those that they get by the end of a resize, about which
-    `resize_conditions` are.
+    `resize_conditions` are; those of the pod as a whole are beside them, as in `resizing`.
     """
 
     host_ips: tuple[str, ...]
@@ -86,7 +87,7 @@ def pod_status(pod: Pod, view: PodView, now: float) -> PodStatus:
         msgspec.structs.replace(condition, observed_generation=generation)
         for condition in (*_conditions(pod, view, phase, statuses), *_disruption(view), *view.resize_conditions)
     ]
-    # Nobody is told that a pod has failed before its containers have ended. Source: kubelet's `mergePodStatus`.
+    # A failure is published when the pod's containers have ended. Source: kubelet's `mergePodStatus`.
     failure = view.failure if phase == "Failed" else None
     return PodStatus(
         phase=phase,
@@ -104,6 +105,8 @@ def pod_status(pod: Pod, view: PodView, now: float) -> PodStatus:
         observed_generation=generation,
         qos_class=pod.status.qos_class,
         nominated_node_name=pod.status.nominated_node_name,
+        resources=view.resources.get(WHOLE),
+        allocated_resources=view.allocated[WHOLE].requests or None if WHOLE in view.allocated else None,
     )
 
 

@@ -16,7 +16,7 @@ import msgspec
 
 from bridgehead.backoff import Backoff
 from bridgehead.client.errors import ClientError, NotFound
-from bridgehead.kubelet.containers.container_logs import fallback_message
+from bridgehead.kubelet.containers.container_logs import with_fallback_message
 from bridgehead.kubelet.containers.context import NodeContext, PodContext
 from bridgehead.kubelet.containers.driver import ContainerDriver
 from bridgehead.kubelet.containers.pod_containers import PodContainers
@@ -68,8 +68,7 @@ class PodWorker:
         self._reporter = PodReporter(self._context, self.containers, self._resize, self._status_manager)
         self._volumes = PodVolumes(self._context, self._reporter.report)
         self._termination = PodTermination(self._context, barrier)
-        for info in found:
-            self.containers.adopt(self._with_fallback_message(info))
+        self._adopt(found)
         self.observe(pod)
 
     @property
@@ -94,7 +93,11 @@ class PodWorker:
         before, meta = self._context.pod.metadata, pod.metadata
         if (before.labels, before.annotations) != (meta.labels, meta.annotations):
             self._volumes.mark_stale()  # volumes with fields of the pod
+        images = {container.name: container.image for container in self._context.all_containers()}
         self._context.pod = self._resize.observe(pod)
+        for container in self._context.all_containers():
+            if images.get(container.name, container.image) != container.image:
+                self.containers.forget_back_off(container.name)
         self._status_manager.observe(pod)
         if pod.metadata.deletion_timestamp is not None:
             self._advance(WorkerEvent.DELETION_REQUESTED)
@@ -134,12 +137,11 @@ class PodWorker:
 
     def on_container_changed(self, info: ContainerInfo) -> None:
         """The runtime reports an exit, or lists the container."""
-        self.containers.adopt(self._with_fallback_message(info))
+        self._adopt([info])
 
     def on_runtime_listed(self, sandbox: SandboxInfo | None, found: list[ContainerInfo]) -> None:
         """Everything that the runtime has of this pod now; nothing, if the runtime has lost the pod."""
-        for info in found:
-            self.containers.adopt(self._with_fallback_message(info))
+        self._adopt(found)
         if self._context.sandbox is not None and sandbox is None and not self._sync_status.is_ended:
             self._pod_sandbox.lose()
         self._wake.set()
@@ -150,15 +152,9 @@ class PodWorker:
         self.containers.release_holds()
         self._wake.set()
 
-    def _with_fallback_message(self, info: ContainerInfo) -> ContainerInfo:
-        """With terminationMessagePolicy FallbackToLogsOnError, a failed container without a message shows its log."""
-        if info.message or not info.exit_code or info.state == "running":
-            return info
-        container = next((c for c in self._context.all_containers() if c.name == info.name), None)
-        if container is None or container.termination_message_policy != "FallbackToLogsOnError":
-            return info
-        path = self._node.settings.log_path(self.pod, info.name, info.attempt)
-        return msgspec.structs.replace(info, message=fallback_message(path))
+    def _adopt(self, found: list[ContainerInfo]) -> None:
+        for info in found:
+            self.containers.adopt(with_fallback_message(self._context, info))
 
     # --- States -----------------------------------------------------------------------------------------
 

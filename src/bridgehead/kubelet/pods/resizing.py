@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
+from typing import Final
 
 import msgspec
 
@@ -17,20 +18,29 @@ from bridgehead.objects.pod_resources import Quantities, amount, pod_requests
 
 INFEASIBLE, DEFERRED = "Infeasible", "Deferred"
 
-# Resources by the container's name.
+# Resources by the container's name; those of the pod as a whole, if it has any, by `WHOLE`.
 Resources = Mapping[str, ResourceRequirements]
+WHOLE: Final = ""
 
 
 def spec_resources(pod: Pod) -> dict[str, ResourceRequirements]:
     """Return what the spec wants."""
-    return {one.name: one.resources for one in (*pod.spec.init_containers, *pod.spec.containers)}
+    whole = {WHOLE: pod.spec.resources} if pod.spec.resources is not None else {}
+    return {one.name: one.resources for one in (*pod.spec.init_containers, *pod.spec.containers)} | whole
 
 
 def known_resources(pod: Pod) -> dict[str, ResourceRequirements]:
-    """Return what an earlier kubelet has given, and what the spec wants for other containers."""
+    """Return what an earlier kubelet has given, and what the spec wants where none has."""
     status = pod.status
     known = {one.name: one.resources for one in (*status.init_container_statuses, *status.container_statuses)}
+    known[WHOLE] = status.resources
     return {name: known.get(name) or wanted for name, wanted in spec_resources(pod).items()}
+
+
+def effective_resources(resources: Resources, name: str) -> ResourceRequirements:
+    """Return the resources of a container, with the limits of the whole pod where it has none of its own."""
+    own, whole = resources[name], resources.get(WHOLE, ResourceRequirements())
+    return msgspec.structs.replace(own, limits={**whole.limits, **own.limits})
 
 
 def with_resources(pod: Pod, resources: Resources) -> Pod:
@@ -41,7 +51,8 @@ def with_resources(pod: Pod, resources: Resources) -> Pod:
         tuple(msgspec.structs.replace(one, resources=resources.get(one.name, one.resources)) for one in containers)
         for containers in (pod.spec.init_containers, pod.spec.containers)
     )
-    return msgspec.structs.replace(pod, spec=msgspec.structs.replace(pod.spec, init_containers=init, containers=main))
+    spec = msgspec.structs.replace(pod.spec, init_containers=init, containers=main, resources=resources.get(WHOLE))
+    return msgspec.structs.replace(pod, spec=spec)
 
 
 def resize_refusal(pod: Pod, others: Iterable[Pod], allocatable: Quantities) -> tuple[str, str] | None:

@@ -171,6 +171,8 @@ class PodStatus(Part, frozen=True, kw_only=True):
     observed_generation: int | None = None
     qos_class: str = ""
     nominated_node_name: str = ""
+    resources: ResourceRequirements | None = None  # of the whole pod
+    allocated_resources: dict[str, str | int | float] | None = None
 
 
 class Pod(Object, frozen=True, kw_only=True):

@@ -49,7 +49,7 @@ class Kernel:
     def _use(self, variant: str) -> None:
         self.variant = variant
         self._watch: _Watch = _Generation() if variant == "nft" else _TableSizes()
-        # So many bytes of netlink messages fit into one transaction; a twentieth is kept for what is not a line.
+        # The bytes of rules in one transaction; a twentieth of the buffer is left for other netlink messages.
         self.safe_bytes = self._watch.send_buffer() * 19 // 20
 
     @classmethod

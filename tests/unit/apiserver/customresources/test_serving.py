@@ -65,6 +65,24 @@ async def test_a_definition_gets_its_defaults_and_is_established(world):
     assert table["rows"][0]["cells"] == [NAME, crd["metadata"]["creationTimestamp"]]
 
 
+async def test_a_definition_with_an_invalid_ca_bundle_waits_for_a_valid_one(world):
+    client = {"url": "https://127.0.0.1:1/", "caBundle": "bm90IFBFTQ=="}
+    webhook = {"clientConfig": client, "conversionReviewVersions": ["v1"]}
+    await world.create(DEFINITIONS, definition(conversion={"strategy": "Webhook", "webhook": webhook}))
+
+    async def established() -> tuple[str, str] | None:
+        return (await conditions(world)).get("Established")
+
+    assert await until(established) == ("False", "InvalidCABundle")
+    patch = {"spec": {"conversion": {"strategy": "None", "webhook": None}}}
+    assert (await world.patch(f"{DEFINITIONS}/{NAME}", patch)).status == 200
+
+    async def is_established() -> bool:
+        return await established() == ("True", "InitialNamesAccepted")
+
+    await until(is_established)
+
+
 async def test_objects_are_pruned_defaulted_and_validated(world):
     await define(world, definition())
     sent = crontab(spec={"cronSpec": "@daily", "imag": "typo"})

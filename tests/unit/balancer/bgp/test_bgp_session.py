@@ -151,3 +151,31 @@ def test_routes_are_withdrawn_unless_another_session_follows(graceful_restart, i
         assert [request.kind for request in exabgp.requests] == ["route"] * withdrawn + ["close"]
 
     run_virtual(main())
+
+
+@pytest.mark.parametrize("listen_port", [0, 179])
+def test_an_attempt_that_the_peer_has_accepted_goes_on(listen_port):
+    async def settings() -> SessionSettings:
+        loopback = ipaddress.ip_address("127.0.0.1")
+        found = SessionSettings(loopback, loopback, 179, 1, 2, "1.1.1.1", next_hops={4: "127.0.0.1"})
+        return found._replace(listen_port=listen_port)
+
+    async def main() -> None:
+        exabgp = _Exabgp()
+        session = PeerSession("router", _Plan(), settings, lambda session: None, exabgp)  # type: ignore[arg-type]
+        task = asyncio.create_task(session.run())
+        await asyncio.sleep(21)
+        attempts = [request.kind for request in exabgp.requests]
+        assert attempts == (["open"] * 4 if not listen_port else [])
+        assert session.reason == ("the peer has not connected" if listen_port else "no answer from 127.0.0.1:179")
+        exabgp.channel.put(Answer("connected", "router"))
+        await asyncio.sleep(60)  # a busy router
+        assert len(exabgp.requests) == len(attempts)
+        assert session.reason == "the peer sends no OPEN message"
+        exabgp.channel.put(Answer("up", "router", 1, versions=(4,)))
+        await asyncio.sleep(60)
+        assert (session.status, session.reason) == ("established", "")
+        task.cancel()
+        await asyncio.wait([task])
+
+    run_virtual(main())

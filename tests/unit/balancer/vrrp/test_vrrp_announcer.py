@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import ipaddress
 from collections.abc import Callable, Collection, Iterable
+from typing import ClassVar
 
 import pytest
 
@@ -14,6 +15,7 @@ from bridgehead.balancer.speaker.handovers import Handovers
 from bridgehead.balancer.view import ClusterView, NodeView, Publication
 from bridgehead.balancer.vrrp import announcer as module
 from bridgehead.balancer.vrrp.announcer import VrrpAnnouncer
+from bridgehead.balancer.vrrp.plan import GroupKey, by_rank
 from bridgehead.balancer.workspace import Workspace
 from bridgehead.objects.meta import ObjectKey
 
@@ -74,6 +76,43 @@ class UnwritableKeepalived:
         raise OSError("No space left on device")
 
 
+class RunningKeepalived:
+    """A keepalived that runs, and whose notifications the test makes."""
+
+    running: ClassVar[list[RunningKeepalived]] = []
+    last_lines = ()
+
+    def __init__(
+        self,
+        program: str,
+        workspace: Workspace,
+        render: Callable[[str], str],
+        on_state: Callable[[str, bool], None],
+        on_reloaded: object,
+    ) -> None:
+        self.on_state = on_state
+        self.reload = lambda: render("fifo")
+
+    async def run(self) -> None:
+        self.reload()
+        self.running.append(self)
+        try:
+            await asyncio.get_running_loop().create_future()
+        finally:
+            self.running.remove(self)
+
+
+class Recorder(Handovers):
+    """The nodes to which packets of unknown connections go, without the kernel."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.nodes: dict[str, str] = {}
+
+    def apply(self) -> None:
+        self.nodes = {str(address): found.node for address, found in self._handovers.items()}
+
+
 @pytest.fixture
 def announcer(monkeypatch) -> VrrpAnnouncer:
     monkeypatch.setattr(module, "Addresses", _no_addresses)
@@ -88,11 +127,17 @@ async def until(condition: Callable[[], bool]) -> None:
             await asyncio.sleep(0)
 
 
+def look(*nodes: str, pools: tuple[Pool, ...] = (POOL,), leaving: str = "", this: str = "node1") -> ClusterView:
+    """Return what the speaker of a node sees when the speakers of these nodes are alive."""
+    views = {name: NodeView(name, {}, is_leaving=name == leaving) for name in ("node1", "node2", "node3")}
+    return ClusterView(this, Configuration(pools), views, frozenset(nodes))
+
+
 def announce(announcer: VrrpAnnouncer, *addresses: str) -> None:
     """Let the node announce these addresses of one Service."""
     held = tuple((ipaddress.ip_address(address), POOL) for address in addresses)
     web = Publication(WEB, "uid", {}, held, False, frozenset(), True)
-    view = ClusterView("node1", Configuration(), {"node1": NodeView("node1", {})}, frozenset({"node1"}))
+    view = ClusterView("node1", Configuration((POOL,)), {"node1": NodeView("node1", {})}, frozenset({"node1"}))
     announcer.update(view, {WEB: web}, [WEB])
 
 
@@ -118,6 +163,49 @@ async def test_a_configuration_that_cannot_be_written_does_not_end_the_speaker(m
     announce(announcer, "10.1.0.1", "10.1.0.2")
     await until(lambda: UnwritableKeepalived.started >= 2 or running.done())
     assert not running.done()
+    running.cancel()
+    await asyncio.wait([running])
+
+
+async def test_keepalived_runs_while_there_are_addresses_of_vrrp_and_this_node_is_a_member(monkeypatch, announcer):
+    monkeypatch.setattr(module, "KeepalivedProcess", RunningKeepalived)
+    running = asyncio.create_task(announcer.run())
+    for nodes in ((), ("node2",)):
+        announcer.update(look(*nodes), {}, ())
+        assert not announcer._has_changed.is_set()
+    announcer.update(look("node1", "node2"), {}, ())  # a new group of the node will be there at once
+    await until(lambda: len(RunningKeepalived.running) == 1)
+    announcer.update(look("node1", "node2", pools=()), {}, ())
+    await until(lambda: not RunningKeepalived.running)
+    running.cancel()
+    await asyncio.wait([running])
+
+
+async def test_packets_go_to_the_last_master_before_and_while_this_node_is_one(monkeypatch):
+    monkeypatch.setattr(module, "Addresses", _no_addresses)
+    monkeypatch.setattr(module, "KeepalivedProcess", RunningKeepalived)
+    monkeypatch.setattr(module, "find_link", lambda interface: "")
+    first, second, _ = nodes = by_rank(GroupKey("eth0", "selected by "), ["node1", "node2", "node3"])
+    handovers = Recorder()
+    announcer = VrrpAnnouncer(Watcher(), "keepalived", Workspace(), lambda message: None, handovers)
+    web = Publication(WEB, "uid", {}, ((ipaddress.ip_address("10.1.0.1"), POOL),), False, frozenset(), True)
+
+    def see(leaving: str = "") -> dict[str, str]:
+        view = look(*nodes, leaving=leaving, this=first)
+        for one in (handovers, announcer):
+            one.update(view, {WEB: web}, [WEB])
+        return handovers.nodes
+
+    assert see() == {"10.1.0.1": second}
+    running = asyncio.create_task(announcer.run())
+    await until(lambda: len(RunningKeepalived.running) == 1)
+    [keepalived] = RunningKeepalived.running
+    [group] = announcer.section()
+    keepalived.on_state(group["group"], True)
+    assert see(leaving=first) == {"10.1.0.1": second}  # it still has the address
+    keepalived.on_state(group["group"], False)
+    assert handovers.nodes == {}
+    assert see() == {"10.1.0.1": second}
     running.cancel()
     await asyncio.wait([running])
 

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from bridgehead.controllers.jobs.job_pods import pod_template
+from bridgehead.controllers.jobs.job_pods import choose_surplus, pod_template
 from bridgehead.controllers.jobs.progress import (
     FAILURE_COUNT,
     INDEX,
@@ -169,6 +169,20 @@ def test_failure_policies():
     ignoring = job(backoffLimit=0, **policy("Ignore", onPodConditions=[{"type": "DisruptionTarget", "status": "True"}]))
     assert verdict_of(ignoring, pod("a", "Failed", conditions=("DisruptionTarget",))) is None
     assert verdict_of(ignoring, pod("a", "Failed")) == ("FailureTarget", "BackoffLimitExceeded")
+
+
+def test_a_smaller_indexed_job_loses_the_pods_of_the_highest_indexes():
+    """A pod whose index is none of the completions can complete nothing, and one of two pods of an index is enough."""
+    pods = [pod(str(index), index=index) for index in range(4)]
+    small = job(completionMode="Indexed", completions=2, parallelism=2)
+    assert {one.metadata.uid for one in choose_surplus(small, pods, 2, NOW)} == {"2", "3"}
+    assert {one.metadata.uid for one in choose_surplus(small, pods, 0, NOW)} == {"2", "3"}
+    twice = [pods[0], pod("starting", "Pending", index=0), pods[1], pod("without")]
+    assert [one.metadata.uid for one in choose_surplus(small, twice, -1, NOW)] == ["without", "starting"]
+    assert len(choose_surplus(small, twice, 3, NOW)) == 3
+    assert choose_surplus(small, pods[:2], 0, NOW) == []
+    plain = job(completions=2, parallelism=1)
+    assert [one.metadata.uid for one in choose_surplus(plain, twice, 1, NOW)] == ["starting"]
 
 
 def test_how_many_pods_are_wanted():

@@ -10,7 +10,7 @@ from bridgehead.controllers.scheduling.volume_binding import PodClaims, plan_bin
 from bridgehead.objects.core import Pod
 from bridgehead.objects.meta import OwnerReference
 from bridgehead.objects.storage import SELECTED_NODE, PersistentVolumeClaim, StorageClass
-from tests.unit.controllers.volumes.sample_volumes import claim, node, on_node, pod_with, storage_class, volume
+from tests.unit.controllers.volumes.sample_volumes import claim, node, on_host, on_node, pod_with, storage_class, volume
 
 DELAYED = storage_class(mode="WaitForFirstConsumer")
 STATIC = storage_class("kubernetes.io/no-provisioner", "WaitForFirstConsumer")
@@ -84,5 +84,7 @@ def test_what_is_not_there_is_provisioned_on_the_chosen_node() -> None:
     bindings = plan_bindings(found, node("y"), {}, ())
     assert bindings is not None
     assert [one.volume for one in bindings] == [None]
+    limited = sort(claim(), kind=storage_class(mode="WaitForFirstConsumer", allowedTopologies=[on_host("y")]))
+    assert [refuse_node(limited, node(name), {}, ()) for name in "xy"] == [Refusal.NO_VOLUME, None]
     chosen = sort(claim(annotations={SELECTED_NODE: "x"}))
     assert [refuse_node(chosen, node(name), {}, ()) for name in "xy"] == [None, Refusal.NO_VOLUME]

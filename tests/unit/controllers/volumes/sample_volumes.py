@@ -42,6 +42,11 @@ def on_node(name: str) -> dict[str, Any]:
     return {"required": {"nodeSelectorTerms": [{"matchExpressions": [expression]}]}}
 
 
+def on_host(name: str) -> dict[str, Any]:
+    """A term of a class's allowedTopologies: one node."""
+    return {"matchLabelExpressions": [{"key": "kubernetes.io/hostname", "values": [name]}]}
+
+
 def storage_class(provisioner: str = "example.com/disk", mode: str = "Immediate", **more: Any) -> StorageClass:
     fields = {"metadata": {"name": "fast"}, "provisioner": provisioner, "volumeBindingMode": mode, **more}
     return msgspec.convert(fields, StorageClass)

@@ -5,13 +5,29 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from bridgehead.controllers.volumes.binding_plan import BIND_COMPLETED, VolumeStep, plan_claim, plan_volume
+from bridgehead.controllers.volumes.binding_plan import (
+    BIND_COMPLETED,
+    VolumeStep,
+    plan_claim,
+    plan_volume,
+    refuse_deletion,
+)
 from bridgehead.controllers.volumes.matching import find_volume, mismatch
 from bridgehead.controllers.volumes.usage import CLAIM_FINALIZER, is_bound, is_used, without_finalizer
 from bridgehead.objects.meta import ObjectMeta
 from bridgehead.objects.storage import BETA_CLASS, PROVISIONED_BY, SELECTED_NODE, PersistentVolume
 
 from .sample_volumes import claim, node, on_node, pod_with, reference, storage_class, volume
+
+
+def test_only_host_paths_for_tests_are_deleted() -> None:
+    assert refuse_deletion(volume(hostPath={"path": "/tmp/data"})) == ""
+    refused = "host_path deleter only supports /tmp/.+ but received provided "
+    for path in ("/mnt/data", "/tmp", "/tmp/"):
+        assert refuse_deletion(volume(hostPath={"path": path})) == refused + path
+    local = refuse_deletion(volume(local={"path": "/tmp/data"}))
+    assert local == 'error getting deleter volume plugin for volume "pv": no deletable volume plugin matched'
+
 
 VOLUMES = {
     "fits": (volume(), {}, "pv"),

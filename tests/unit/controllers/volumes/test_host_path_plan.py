@@ -17,7 +17,7 @@ from bridgehead.controllers.volumes.host_path_plan import (
 )
 from bridgehead.objects.storage import HOST_PATH_PROVISIONER, PROVISIONED_BY, SELECTED_NODE, PersistentVolume
 
-from .sample_volumes import claim, node, storage_class, volume
+from .sample_volumes import claim, node, on_host, storage_class, volume
 
 OURS = storage_class(HOST_PATH_PROVISIONER)
 DELAYED = storage_class(HOST_PATH_PROVISIONER, "WaitForFirstConsumer")
@@ -44,6 +44,8 @@ def test_refusals() -> None:
     assert refusal(claim()) == ""
     assert refusal(claim(volumeMode="Block")) == "bridgehead.io/host-path does not provision block volumes"
     assert refusal(claim(selector={"matchLabels": {"a": "b"}})) == "claim Selector is not supported"
+    source = {"kind": "PersistentVolumeClaim", "name": "other"}
+    assert refusal(claim(dataSource=source)) == "bridgehead.io/host-path does not fill volumes from a data source"
 
 
 def made(name: str = "data", host: str = "a", phase: str = "Bound") -> PersistentVolume:
@@ -65,10 +67,12 @@ def test_a_volume_is_a_directory_of_one_node() -> None:
 
 def test_the_node_with_the_fewest_volumes_is_chosen() -> None:
     nodes = [node("a"), node("b"), node("c", unschedulable=True)]
-    assert choose_node(claim(), nodes, [made("x", "a"), volume()]) == "b"
-    assert choose_node(claim(), nodes, []) == "a"
-    assert choose_node(claim(annotations=CHOSEN), nodes, [made("x", "b")]) == "b"
-    assert choose_node(claim(), [], []) == ""
+    assert choose_node(claim(), OURS, nodes, [made("x", "a"), volume()]) == "b"
+    assert choose_node(claim(), OURS, nodes, []) == "a"
+    assert choose_node(claim(annotations=CHOSEN), OURS, nodes, [made("x", "b")]) == "b"
+    assert choose_node(claim(), OURS, [], []) == ""
+    assert choose_node(claim(), storage_class(allowedTopologies=[on_host("b"), on_host("c")]), nodes, []) == "b"
+    assert choose_node(claim(), storage_class(allowedTopologies=[on_host("c")]), nodes, []) == ""
 
 
 def test_released_volumes_are_deleted_on_their_node() -> None:

@@ -28,6 +28,20 @@ def test_an_exited_run_stays_exited() -> None:
     assert containers.runs["app"] is ended
 
 
+def test_failures_of_another_image_do_not_delay_a_container() -> None:
+    containers, now = PodContainers(Pod(), lambda: None), 1000.0
+    for _ in range(3):
+        containers.on_start_refused("web", StartRefused("ErrImagePull", "not found"), now)
+    ended = Run(attempt=0, started_at=now, finished_at=now, exit_code=1)
+    containers.on_started("app", None, ended, now)
+    containers.on_started("app", ended, Run(attempt=1, started_at=now, finished_at=now, exit_code=1), now)
+    assert (containers.not_before("web", None), containers.not_before("app", ended)) == (now + 40, now + 10)
+    for name in ("web", "app"):
+        containers.forget_back_off(name)
+    assert (containers.not_before("web", None), containers.not_before("app", ended)) == (0.0, now)
+    assert containers.waiting == {}
+
+
 @pytest.mark.parametrize(
     ("reason", "waits"),
     [

@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 
 from bridgehead.kubelet.pods.resizing import (
+    WHOLE,
+    effective_resources,
     known_resources,
     needs_restart,
     resize_refusal,
@@ -118,3 +120,17 @@ def test_a_pod_may_use_the_larger_of_two_limits_while_its_containers_change() ->
     after = Limits(memory=6, cpu_millis=50, cpu_request_millis=8, pids=7)
     assert widest(before, after) == Limits(memory=6, cpu_millis=100, cpu_request_millis=9, pids=7)
     assert widest(before, Limits()) == Limits(cpu_request_millis=9)
+
+
+def test_resources_of_the_whole_pod_are_given_and_restored() -> None:
+    """A container without a limit has that of the pod. Resources that are not allocated yet do not count."""
+    own, whole = amounts("1", limit="2"), ResourceRequirements(limits={"cpu": "3", "memory": "1Gi"})
+    wanted = Pod(spec=PodSpec(containers=(Container(name="app", resources=own),), resources=whole))
+    assert spec_resources(wanted) == {"app": own, WHOLE: whole}
+    effective = effective_resources(spec_resources(wanted), "app")
+    assert (effective.limits, effective.requests) == ({"cpu": "2", "memory": "1Gi"}, own.requests)
+    assert with_resources(wanted, {"app": own}).spec.resources is None
+    given = ResourceRequirements(limits={"cpu": "2500m"})
+    restarted = Pod(spec=wanted.spec, status=PodStatus(resources=given))
+    assert known_resources(restarted) == {"app": own, WHOLE: given}
+    assert with_resources(wanted, known_resources(restarted)).spec.resources == given

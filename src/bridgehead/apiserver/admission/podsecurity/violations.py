@@ -56,7 +56,7 @@ def plural(noun: str, values: Sequence[Any]) -> str:
 
 
 def setters(spec: JsonObject, bad: Callable[[JsonObject], bool]) -> str:
-    """Render who has a bad security context: `pod and containers "a", "b"`; "" if nobody."""
+    """List the holders of a bad security context, as `pod and containers "a", "b"`; "" without any."""
     found = ["pod"] if bad(spec) else []
     names = names_of(container for container in containers_of(spec) if bad(container))
     if names:

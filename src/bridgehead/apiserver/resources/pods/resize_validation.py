@@ -23,13 +23,16 @@ _KINDS = ("limits", "requests")
 
 
 def with_resources_only(obj: JsonObject, old: JsonObject) -> None:
-    """Take over everything but the resources and the resize policies of containers from `old`."""
+    """Take over everything from `old` but the resources of the pod and of its containers, and their resize policies."""
     wanted = obj.get("spec", {})
     spec = dict(old.get("spec", {}))
     for kind in _LISTS:
         if kind in wanted or kind in spec:
             before = {one.get("name"): one for one in spec.get(kind, ())}
             spec[kind] = [_resized(one, before.get(one.get("name"))) for one in wanted.get(kind, ())]
+    spec.pop("resources", None)
+    if "resources" in wanted:
+        spec["resources"] = wanted["resources"]
     obj["spec"] = spec
     obj["status"] = old.get("status", {})
     for name in ("labels", "annotations", "finalizers", "ownerReferences"):
@@ -58,6 +61,9 @@ def validate_resize(obj: JsonObject, old: JsonObject) -> list[FieldError]:
     order = [error for kind in _LISTS for error in _validate_order(kind, spec.get(kind, ()), before.get(kind, ()))]
     if order:
         return [*errors, *order]
+    errors.extend(_validate_removals("spec.resources", spec.get("resources", {}), before.get("resources", {})))
+    if _other_resources(spec) != _other_resources(before):
+        errors.append(field.forbidden("spec", "only cpu and memory resources are mutable"))
     for kind in _LISTS:
         for index, (new, was) in enumerate(zip(spec.get(kind, ()), before.get(kind, ()), strict=True)):
             path = f"spec.{kind}[{index}].resources"
@@ -90,8 +96,9 @@ def _has_other_change(kind: str, new: JsonObject, old: JsonObject) -> bool:
     return _other_resources(new) != _other_resources(old)
 
 
-def _other_resources(container: JsonObject) -> JsonObject:
-    resources = container.get("resources", {})
+def _other_resources(owner: JsonObject) -> JsonObject:
+    """Return the resources of a container or of a pod's spec without amounts of CPU and memory."""
+    resources = owner.get("resources", {})
     lists = {
         kind: {name: amount for name, amount in resources.get(kind, {}).items() if name not in _RESIZABLE}
         for kind in _KINDS

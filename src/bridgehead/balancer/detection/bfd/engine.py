@@ -180,7 +180,7 @@ class BfdEngine:
         self._report_difference(neighbor, running.session, before, now)
 
     def _addressee(self, packet: ControlPacket, source: str, is_multi_hop: bool) -> Neighbor | None:
-        """Return whose session a packet is for (RFC 5880, section 6.3), None if it is nobody's."""
+        """Return the neighbour whose session a packet belongs to (RFC 5880, section 6.3); None without a session."""
         if packet.your_discriminator:
             found = self._by_discriminator.get(packet.your_discriminator)
             is_right = found is not None and (found.remote, found.is_multi_hop) == (source, is_multi_hop)

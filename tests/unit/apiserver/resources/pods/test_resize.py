@@ -62,6 +62,21 @@ async def test_a_resize_changes_resources_and_nothing_else(world: World) -> None
     assert (await world.call("GET", RESIZE)).json["kind"] == "Pod"
 
 
+async def test_the_resources_of_a_whole_pod_are_resized(world: World) -> None:
+    spec = {"containers": [container()], "resources": {"limits": {"cpu": "1", "memory": "256Mi"}}}
+    await world.create(PODS, {"metadata": {"name": "whole"}, "spec": spec})
+    url = f"{PODS}/whole/resize"
+    answer = await merged(world, url, {"spec": {"resources": {"limits": {"cpu": "2"}}}})
+    assert answer.status == 200, answer.body
+    assert answer.json["spec"]["resources"]["limits"] == {"cpu": "2", "memory": "256Mi"}
+    for limits, why in (
+        ({"cpu": None}, "spec.resources.limits: Forbidden: resource limits cannot be removed"),
+        ({"hugepages-2Mi": "4Mi"}, "spec: Forbidden: only cpu and memory resources are mutable"),
+    ):
+        refused = await merged(world, url, {"spec": {"resources": {"limits": limits}}})
+        assert (refused.status, why in refused.json["message"]) == (422, True), refused.json["message"]
+
+
 async def test_an_update_changes_no_resources(world: World) -> None:
     refused = await merged(world, f"{PODS}/a", patch({"name": "main", "resources": {"limits": {"cpu": "1"}}}))
     assert refused.status == 422

@@ -1,0 +1,67 @@
+"""Certificates of servers and clients in tests."""
+
+from __future__ import annotations
+
+import datetime
+import ipaddress
+import ssl
+import tempfile
+from pathlib import Path
+
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
+
+PEM, PKCS8 = serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8
+
+
+class Authority:
+    """A CA whose certificate is `ca.crt` in `directory`."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self._key = ec.generate_private_key(ec.SECP256R1())
+        self._name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "test-ca")])
+        certificate = self._certificate(self._name, self._key.public_key(), is_ca=True)
+        (directory / "ca.crt").write_bytes(certificate)
+        (directory / "ca.key").write_bytes(self._key.private_bytes(PEM, PKCS8, serialization.NoEncryption()))
+
+    def issue(self, file: str, common_name: str, *organizations: str, serves: str = "") -> None:
+        """Write `file`.crt and `file`.key, for a server on 127.0.0.1, of the DNS name `serves`, and for a client."""
+        key = ec.generate_private_key(ec.SECP256R1())
+        attributes = [x509.NameAttribute(NameOID.COMMON_NAME, common_name)]
+        attributes += [x509.NameAttribute(NameOID.ORGANIZATION_NAME, name) for name in organizations]
+        certificate = self._certificate(x509.Name(attributes), key.public_key(), is_ca=False, serves=serves)
+        (self.directory / f"{file}.crt").write_bytes(certificate)
+        (self.directory / f"{file}.key").write_bytes(key.private_bytes(PEM, PKCS8, serialization.NoEncryption()))
+
+    def _certificate(
+        self, subject: x509.Name, key: ec.EllipticCurvePublicKey, *, is_ca: bool, serves: str = ""
+    ) -> bytes:
+        now = datetime.datetime.now(datetime.UTC)
+        builder = (
+            x509.CertificateBuilder()
+            .subject_name(subject)
+            .issuer_name(self._name)
+            .public_key(key)
+            .serial_number(x509.random_serial_number())
+            .not_valid_before(now - datetime.timedelta(hours=1))
+            .not_valid_after(now + datetime.timedelta(days=1))
+            .add_extension(x509.BasicConstraints(is_ca, None), critical=True)
+        )
+        if not is_ca:
+            names: list[x509.GeneralName] = [x509.IPAddress(ipaddress.ip_address("127.0.0.1"))]
+            if serves:
+                names.append(x509.DNSName(serves))
+            builder = builder.add_extension(x509.SubjectAlternativeName(names), critical=False)
+        return builder.sign(self._key, hashes.SHA256()).public_bytes(PEM)
+
+
+def server_certificate() -> ssl.SSLContext:
+    """Return the context of a server whose certificate only clients accept that verify none."""
+    with tempfile.TemporaryDirectory() as directory:
+        Authority(Path(directory)).issue("web", "web")
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(f"{directory}/web.crt", f"{directory}/web.key")
+    return context
