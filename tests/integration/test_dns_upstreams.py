@@ -8,8 +8,8 @@ import dnslib
 import pytest
 
 from bridgehead.client import ApiClient
-from bridgehead.dns.answering import HostTable, Resolver, Rewriter, Unresolved
-from bridgehead.dns.config import DnsConfig, Hosts, Server
+from bridgehead.dns.answering import HostTable, Resolver, Rewriter, Templates, Unresolved
+from bridgehead.dns.config import DnsConfig, Hosts, Server, Template, TemplateRecord
 from bridgehead.dns.corefile.local_names import make_rule
 from bridgehead.dns.upstreams.cache import Cache, cache_policy
 from bridgehead.dns.upstreams.forwarder import Forwarder
@@ -288,6 +288,24 @@ async def test_aliases_are_followed():
             assert (rcode(reply), [str(rr.rdata) for rr in reply.rr]) == expected
             assert reply.header.aa == 1
         assert not any("cluster.local" in question for question in upstream.asked)
+
+
+async def test_aliases_of_templates_are_followed():
+    async with FakeUpstream(always("www.example.com. 60 A 192.0.2.1")) as upstream:
+        world = World(upstream, zone=build_zone(read_objects(ALIASES)))
+        targets = {"in.test": "web.default.svc.cluster.local", "out.test": "www.example.com"}
+        templates = [
+            Template("ANY", (name,), records=(TemplateRecord("CNAME", 30, target),)) for name, target in targets.items()
+        ]
+        world.responder = ready(world.responder.zone, templates=Templates(templates, ra=True))
+        world.resolver = Resolver(world.responder, {b"\0": world.forwarder}, world.cache)
+
+        found = {name: [str(rr.rdata) for rr in (await world.ask(f"x.{name}")).rr] for name in targets}
+
+    assert found == {
+        "in.test": ["web.default.svc.cluster.local.", "10.96.0.9"],
+        "out.test": ["www.example.com.", "192.0.2.1"],
+    }
 
 
 async def test_cluster_names_are_never_forwarded():

@@ -4,14 +4,30 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import shutil
 import subprocess
 from io import FileIO
+
+_is_temporary = re.compile(
+    r"Cannot allocate memory|Memory allocation failure|Resource temporarily unavailable|Interrupted system call"
+    r"|holding the xtables lock|ended with status -\d"
+).search
 
 
 def find_command(name: str) -> str | None:
     """Return the path of a tool, even if PATH lacks the directories of system tools. None: not installed."""
     return shutil.which(name) or shutil.which(name, path="/usr/local/sbin:/usr/sbin:/sbin")
+
+
+def describe_failure(command: str, status: int, error: str) -> str:
+    """Return the text of a failure: the tool's own, or its status, which is negative after a signal."""
+    return error or f"{command} ended with status {status}"
+
+
+def is_temporary(failure: str) -> bool:
+    """Return whether the same input may succeed later: the tool lacked memory or a lock, or was killed."""
+    return _is_temporary(failure) is not None
 
 
 async def run_command(*command: str, text: str = "") -> tuple[int, bytes, str]:

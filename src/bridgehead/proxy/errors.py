@@ -8,6 +8,7 @@ ProxyError
 └── TransactionFailed     the kernel's rules are not what they should be; a full sync has to follow
     ├── NotFound          the transaction refers to a missing object: another program removed a part of the rules
     ├── TooBig            the transaction exceeds the netlink socket's buffer (an ordinary user cannot enlarge it)
+    ├── Busy              the kernel or its tool lacks memory or a lock, or was killed; the same change may work later
     ├── Disturbed         another program changed the rules while the change was applied
     ├── NotUnderstood     the listing of the kernel's tool has an unknown format
     └── Refused           any other reason; the text is the kernel's or the tool's
@@ -61,6 +62,10 @@ class NotFound(TransactionFailed):
 
 class TooBig(TransactionFailed):
     """The transaction has to be sent in parts."""
+
+
+class Busy(TransactionFailed):
+    """The kernel or its tool cannot do the change now. No Service is to blame."""
 
 
 class Disturbed(TransactionFailed):

@@ -47,6 +47,9 @@ COREFILE = r"""
         rcode NOERROR
         fallthrough
     }
+    template IN ANY aliases.example {
+        answer "{{ .Name }} 20 IN CNAME {{ .Name }}test"
+    }
     template IN PTR 2.0.192.in-addr.arpa {
         match "^(\d+)\.2"
         answer "{{ .Name }} IN PTR host-{{ index .Match 1 }}.example."
@@ -79,6 +82,8 @@ def _responder(corefile: str) -> Responder:
         ("a.b.c.d.internal.cloudapp.net", "MX", "NXDOMAIN", []),
         (WEB, "A", "NOERROR", [f"{WEB}. 5 A 10.96.0.9"]),
         (WEB, "AAAA", "NOERROR", []),
+        ("a.aliases.example", "MX", "NOERROR", ["a.aliases.example. 20 CNAME a.aliases.example.test."]),
+        ("a.aliases.example", "CNAME", "NOERROR", ["a.aliases.example. 20 CNAME a.aliases.example.test."]),
         ("7.2.0.192.in-addr.arpa", "PTR", "NOERROR", ["7.2.0.192.in-addr.arpa. 3600 PTR host-7.example."]),
     ],
 )

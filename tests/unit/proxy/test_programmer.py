@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from bridgehead.objects.meta import ObjectKey
 from bridgehead.proxy.changes import FrontendTable, Update, merge_changes
-from bridgehead.proxy.errors import NotFound, Refused, TooBig, TransactionFailed
+from bridgehead.proxy.errors import Busy, NotFound, Refused, TooBig, TransactionFailed
 from bridgehead.proxy.frontends import Backend, Frontend, FrontendKey, Problem, ServiceFrontends
 from bridgehead.proxy.mode import Repair, Settings
 from bridgehead.proxy.operating.metrics import ProxyMetrics
@@ -235,7 +235,21 @@ async def test_missing_rules_blame_no_service(world: World) -> None:
     assert len(world.kernel.rules[FrontendKey("10.96.0.2", "tcp", 80)].backends) == 2
 
 
-@pytest.mark.parametrize("error", [TooBig("too big"), OSError(5, "broken"), TransactionFailed("unreadable")])
+async def test_no_service_is_blamed_while_the_kernel_is_busy(world: World) -> None:
+    await world.program(service(1, 1))
+    world.kernel.failing = [Busy("no memory"), Busy("no memory")]
+    with pytest.raises(Busy):
+        await world.program(service(1, 1, 2))
+
+    await world.programmer.program()
+
+    assert world.refused == []
+    assert len(world.kernel.rules[FrontendKey("10.96.0.2", "tcp", 80)].backends) == 2
+
+
+@pytest.mark.parametrize(
+    "error", [TooBig("too big"), Busy("no memory"), OSError(5, "broken"), TransactionFailed("unreadable")]
+)
 async def test_an_error_during_the_search_loses_no_service(world: World, error: Exception) -> None:
     world.kernel.bad = {"default/s3:v1"}
     for step in range(2, 12):
@@ -334,7 +348,7 @@ async def _random_run(chance: random.Random, kernel: PickyKernel) -> None:
             wanted[number] = compiled
             world.programmer.install(key_of(number), compiled)
         if chance.random() < 0.2:
-            kernel.failing = [chance.choice([Refused("x"), NotFound("y"), TooBig("z"), OSError(5, "e")])]
+            kernel.failing = [chance.choice([Refused("x"), NotFound("y"), TooBig("z"), Busy("b"), OSError(5, "e")])]
         world.time += chance.choice([0.0, 0.5, 2.0, 20.0])
         try:
             await world.programmer.program()

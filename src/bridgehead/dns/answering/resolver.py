@@ -119,10 +119,10 @@ class Resolver:
         return found.answer
 
     async def _follow_aliases(self, query: Query) -> Answer:
-        """Return the alias at a name of the zone, the aliases of its target, and the addresses at the end."""
+        """Return the alias at a name of the zone or of a template, the aliases of its target, and their addresses."""
         chain: list[PlainRecord] = []
         seen = {query.name}
-        step, in_zone = query, True
+        step, in_zone = query, self._zone.contains(query)
         rcode = wire.NOERROR
         for _ in range(_MAX_CHAIN):
             answer = self._responder.own_answer(step, in_zone=in_zone)
@@ -168,7 +168,7 @@ class Resolver:
                     answer = await self._ask(step)
                 except UpstreamFailed:
                     break
-            elif self._zone.is_alias(step.name):
+            elif replies.is_alias(answer):
                 answer = await self._follow_aliases(step)
             if answer.head[1] & 15 == wire.NOERROR:
                 records = foreign.plain_records_untrusted(answer, step.question, types=_CHAIN_TYPES)

@@ -237,7 +237,7 @@ class Responder:
             if self.is_recursive:
                 return Unresolved(query, limit, None, original=original)
             return self.error(client_query, wire.REFUSED)
-        if query.type in (wire.TYPES["A"], wire.TYPES["AAAA"]) and self.zone.is_alias(query.name):
+        if query.type in (wire.TYPES["A"], wire.TYPES["AAAA"]) and replies.is_alias(answer):
             return Unresolved(query, limit, answer, original=original)
         if self.has_autopath and answer.head[1] & 15 == wire.NXDOMAIN:
             namespace = self.zone.namespace_of_search(query)

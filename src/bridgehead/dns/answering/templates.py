@@ -2,8 +2,8 @@
 
 Pure: no I/O, no clock, no randomness.
 
-`responder.py` asks templates before the zone. Answers are A, AAAA, TXT and PTR records at the name that was asked for;
-their data may have fields of the query and of the match.
+`responder.py` asks templates before the zone. Answers are A, AAAA, CNAME, TXT and PTR records at the name that was
+asked for; their data may have fields of the query and of the match. `resolver.py` follows the aliases.
 """
 
 from __future__ import annotations
@@ -62,6 +62,9 @@ class Templates:
         self, template: Template, query: Query, kind: str, fields: Mapping[str, str], found: re.Match[str]
     ) -> Answer:
         lines = [line for line in template.records if line.kind == kind]
+        if not lines:  # an alias is the answer to every type, and has no other records beside it
+            lines = [line for line in template.records if line.kind == "CNAME"][:1]
+            kind = "CNAME"
         data = [_data(kind, _fill(line.data, fields, found)) for line in lines]
         known = tuple(value for value in data if value is not None)
         if len(known) < len(data):

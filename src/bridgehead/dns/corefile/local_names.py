@@ -178,7 +178,9 @@ def _closed(name: str) -> str:
 
 # --- template ----------------------------------------------------------------------------------------------------
 
-_ANSWER = re.compile(r"\{\{-?\s*\.Name\s*-?\}\}\s+(?:(\d+)\s+)?(?:IN\s+)?(A|AAAA|TXT|PTR)\s+(\S.*)", re.IGNORECASE)
+_ANSWER = re.compile(
+    r"\{\{-?\s*\.Name\s*-?\}\}\s+(?:(\d+)\s+)?(?:IN\s+)?(A|AAAA|CNAME|TXT|PTR)\s+(\S.*)", re.IGNORECASE
+)
 
 
 @dataclass
@@ -251,7 +253,7 @@ def _template_fallthrough(draft: Draft, template: TemplateBlock, option: Directi
 
 TEMPLATE_OPTIONS: Table[TemplateBlock] = {
     "match": Spec("match REGEX...", "the names that are answered", _match),
-    "answer": Spec('answer "{{ .Name }} [TTL] [IN] A|AAAA|TXT|PTR DATA"', "a record of the answer", _answer),
+    "answer": Spec('answer "{{ .Name }} [TTL] [IN] A|AAAA|CNAME|TXT|PTR DATA"', "a record of the answer", _answer),
     "rcode": Spec("rcode CODE", "the response code", _rcode),
     "fallthrough": Spec(
         "fallthrough [ZONE...]", "zones whose other names have answers elsewhere", _template_fallthrough

@@ -34,6 +34,7 @@ from .wire import (
 )
 
 _POINTER_TO_QUESTION = b"\xc0\x0c"
+_ALIAS = _POINTER_TO_QUESTION + TYPES["CNAME"].to_bytes(2, "big")
 _LARGEST_POINTER = 0x3FFF
 
 
@@ -168,6 +169,11 @@ def _compile_addresses(kind: str, records: Iterable[Data], ttl: int, *, ra: bool
     )
     rows = [front + packed(data) for data in records if isinstance(data, str)]
     return Answer(head(NOERROR, len(rows), ra=ra), b"".join(rows), len(front) + size if len(rows) > 1 else 0)
+
+
+def is_alias(answer: Answer) -> bool:
+    """Whether the answer begins with a CNAME record at the name of the question."""
+    return answer.body.startswith(_ALIAS)
 
 
 def minimal_any(ttl: int, *, ra: bool) -> Answer:

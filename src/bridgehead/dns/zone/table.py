@@ -266,10 +266,6 @@ class Zone:
         """Whether a name, in wire form, exists, with records or without."""
         return wire.question_key(name, wire.TYPES["A"]) in self.table
 
-    def is_alias(self, name: bytes) -> bool:
-        """Whether a name, in wire form, is that of an ExternalName Service."""
-        return self.table.get(wire.question_key(name, wire.TYPES["A"])) is ALIAS
-
     def answer(self, query: wire.Query, *, in_zone: bool) -> replies.Answer | None:
         """Return the answer; None for a name outside the zone, unless an address of the zone has it as PTR name.
 

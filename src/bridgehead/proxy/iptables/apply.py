@@ -19,9 +19,10 @@ from typing import Protocol
 from bridgehead.network.ruleset import Ruleset
 from bridgehead.network.uapi.netfilter import NFPROTO_IPV4, NFPROTO_IPV6
 from bridgehead.proxy.addresses import Family
-from bridgehead.proxy.commands import find_command, run_command
+from bridgehead.proxy.commands import describe_failure, find_command, is_temporary, run_command
 from bridgehead.proxy.errors import (
     NOT_PERMITTED,
+    Busy,
     ModeUnavailable,
     NotFound,
     NotPermitted,
@@ -97,7 +98,7 @@ class Kernel:
     async def restore(self, family: Family, text: str) -> None:
         """Restore the text into the family's tables; each section (`*table` to `COMMIT`) whole or not at all.
 
-        Raises TooBig, NotFound or Refused, whose `applied` is the number of sections before the one that failed.
+        Raises TooBig, Busy, NotFound or Refused, whose `applied` is the number of sections before the one that failed.
         """
         await self._restore(family, text)
 
@@ -111,7 +112,7 @@ class Kernel:
             command, "--noflush", "--wait", _WAIT_SECONDS, "--counters", *options, text=text
         )
         if status:
-            raise _as_exception(error or f"{command} ended with status {status}", text)
+            raise _as_exception(describe_failure(command, status, error), text)
 
     async def save(self, family: Family) -> bytes:
         """Return all rules of all tables of the family, as iptables-save prints them."""
@@ -120,7 +121,7 @@ class Kernel:
         command = _command(family, self.variant, "save")
         status, output, error = await run_command(command)
         if status:
-            raise _as_exception(error or f"{command} ended with status {status}", "")
+            raise _as_exception(describe_failure(command, status, error), "")
         return output
 
     async def list_chain(self, family: Family, table: str, chain: str) -> list[str]:
@@ -130,7 +131,7 @@ class Kernel:
             command, "--wait", _WAIT_SECONDS, "--table", table, "--list-rules", chain
         )
         if status:
-            raise _as_exception(error, "")
+            raise _as_exception(describe_failure(command, status, error), "")
         lines = output.decode(errors="replace").splitlines()
         return [line.removeprefix(begin) for line in lines if line.startswith(begin)]
 
@@ -139,7 +140,7 @@ class Kernel:
         command = _command(family, self.variant)
         status, _, error = await run_command(command, "--wait", _WAIT_SECONDS, "--table", table, "--list-rules", chain)
         if status and not re.search(r"No chain|does not exist|incompatible|No such file", error):
-            raise _as_exception(error, "")
+            raise _as_exception(describe_failure(command, status, error), "")
         return status == 0
 
 
@@ -216,6 +217,8 @@ def _as_exception(error: str, text: str) -> Exception:
         applied = lines[: int(line[1]) - 1].count("COMMIT")
     if "Message too long" in error or "No buffer space" in error:
         return TooBig(message, applied)
+    if is_temporary(error):
+        return Busy(message, applied)
     if re.search(r"Permission denied|you must be root|Operation not permitted", error):
         return NotPermitted(f"{NOT_PERMITTED.replace('nftables', 'iptables')}: {message}")
     if re.search(r"can't initialize|Table does not exist|Protocol not supported|Operation not supported", error):

@@ -18,7 +18,7 @@ from bridgehead.network.ipset import IpSets
 from bridgehead.network.ipvs import Destination, Ipvs, Load, Scheduling, Server
 from bridgehead.proxy import iptables
 from bridgehead.proxy.config import IpvsOptions
-from bridgehead.proxy.errors import ModeUnavailable, NotFound, NotPermitted, Refused, TransactionFailed
+from bridgehead.proxy.errors import Busy, ModeUnavailable, NotFound, NotPermitted, Refused, TransactionFailed
 from bridgehead.proxy.iptables.apply import State
 from bridgehead.proxy.iptables.readback import Table, parse_listing
 from bridgehead.proxy.iptables.transaction import Transaction as RulesTransaction
@@ -30,6 +30,8 @@ from .transaction import DUMMY, Transaction
 
 # An address for trying out, of those that documentation uses (RFC 5737), as kube-proxy does.
 _TRIAL: Final = Server(4, "198.51.100.0", "tcp", 20000)
+# Errors that do not depend on what was asked. EBUSY: a list changed while it was read.
+_TEMPORARY: Final = (errno.ENOMEM, errno.ENOBUFS, errno.EAGAIN, errno.EBUSY, errno.EINTR)
 _INLINE: Final = 200  # changes that are faster done than handed to a thread
 
 T = TypeVar("T")
@@ -307,4 +309,6 @@ def _as_exception(
         return NotPermitted(
             f"may not change this network namespace's virtual servers: CAP_NET_ADMIN is needed ({error.strerror})"
         )
+    if otherwise is Refused and (error.errno in _TEMPORARY or isinstance(error, TimeoutError)):
+        return Busy(str(error))
     return otherwise(str(error.strerror))

@@ -12,10 +12,11 @@ import ctypes
 
 from bridgehead.network.ruleset import Ruleset
 from bridgehead.network.uapi.netfilter import NFPROTO_IPV4, NFPROTO_IPV6
-from bridgehead.proxy.commands import find_command, run_command
+from bridgehead.proxy.commands import describe_failure, find_command, is_temporary, run_command
 from bridgehead.proxy.errors import (
     NOT_IN_KERNEL,
     NOT_PERMITTED,
+    Busy,
     ModeUnavailable,
     NotFound,
     NotPermitted,
@@ -71,13 +72,13 @@ class Kernel:
             return True
 
     async def apply(self, text: str) -> None:
-        """Apply the whole text or nothing. Raises TooBig, NotFound, NotPermitted or Refused."""
+        """Apply the whole text or nothing. Raises TooBig, Busy, NotFound, NotPermitted or Refused."""
         if self._library is not None and len(text) <= _IN_PROCESS_LIMIT:
             error = self._library.run(text)
             await asyncio.sleep(0)  # other tasks run between the parts of a big change
         else:
             status, _, stderr = await run_command(self._command, "-f", "-", text=text)
-            error = (stderr or f"nft ended with status {status}") if status else ""
+            error = describe_failure("nft", status, stderr) if status else ""
         if error:
             raise _as_exception(error)
 
@@ -85,7 +86,7 @@ class Kernel:
         """Ask the kernel whether it would apply the whole text. Raises what `apply` would raise; changes nothing."""
         status, _, error = await run_command(self._command, "--check", "-f", "-", text=text)
         if status:
-            raise _as_exception(error or f"nft ended with status {status}")
+            raise _as_exception(describe_failure("nft", status, error))
 
     async def list_table(self, family: str, name: str) -> bytes | None:
         """Return the table as nft's JSON with all its elements. None: it does not exist."""
@@ -111,7 +112,7 @@ class Kernel:
         status, output, error = await run_command(self._command, *arguments)
         if status == 0:
             return output
-        exception = _as_exception(error)
+        exception = _as_exception(describe_failure("nft", status, error))
         if isinstance(exception, NotFound):
             return None
         raise exception
@@ -123,6 +124,8 @@ def _as_exception(error: str) -> Exception:
     first = lines[0] if lines else error.strip()[:500]
     if "Message too long" in error or "No buffer space" in error:
         return TooBig(first)
+    if is_temporary(error):
+        return Busy(first)
     if "No such file or directory" in error:
         return NotFound(first)
     if "Operation not permitted" in error:

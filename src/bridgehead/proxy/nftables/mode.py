@@ -17,7 +17,7 @@ from itertools import chain
 from bridgehead.heap import trim_heap
 from bridgehead.proxy.addresses import Family, family_of
 from bridgehead.proxy.changes import Frontends, Update, merge_updates
-from bridgehead.proxy.errors import NotFound, Refused, TooBig, TransactionFailed
+from bridgehead.proxy.errors import Busy, NotFound, Refused, TooBig, TransactionFailed
 from bridgehead.proxy.frontends import Frontend, Problem
 from bridgehead.proxy.mode import ObservedCommits, Repair, Settings, Watched
 
@@ -90,7 +90,7 @@ class NftablesMode:
                 await self._send(transaction, generation)
             else:
                 self._know(generation)
-        except TooBig:
+        except (TooBig, Busy):
             raise  # some parts may be applied; the next try reads the tables again, and sends smaller parts
         except TransactionFailed as error:
             log.warning("replacing the whole table: %s", error)

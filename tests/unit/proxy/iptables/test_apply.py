@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from bridgehead.proxy.errors import (
+    Busy,
     ModeUnavailable,
     NotFound,
     NotPermitted,
@@ -34,6 +35,12 @@ THREE = "*nat\n:A - [0:0]\nCOMMIT\n*nat\n-A A -j B\nCOMMIT\n*nat\n:C - [0:0]\nCO
         ("# Warning: iptables-legacy tables present\niptables-nft-restore v1.8.9 (nf_tables): Could not fetch rule set "
          "generation id: Permission denied (you must be root)", NotPermitted, "CAP_NET_ADMIN"),
         ("Fatal: can't open lock file /run/xtables.lock: Permission denied", NotPermitted, "xtables.lock"),
+        ("Can't lock /run/xtables.lock: Resource temporarily unavailable\nAnother app is currently holding the xtables "
+         "lock. Stopped waiting after 5s.", Busy, "xtables lock"),
+        ("iptables-nft-restore v1.8.9 (nf_tables): \nline 3: RULE_APPEND failed (Cannot allocate memory): rule in "
+         "chain A", Busy, "chain A"),
+        ("/usr/sbin/iptables-nft-restore ended with status -9", Busy, "-9"),
+        ("iptables-nft-restore ended with status 1", Refused, ""),
         ("iptables-legacy v1.8.9 (legacy): can't initialize iptables table `nat': Table does not exist (do you need to "
          "insmod?)", ModeUnavailable, "this kernel lacks"),
     ],
