@@ -114,8 +114,8 @@ def check(before: FakeIptables, transaction: Transaction, limit: int) -> FakeIpt
         kernel.restore(text)
         for index, (packet, now) in enumerate(look(kernel).items()):
             allowed = old[packet] | new[packet] | ever[index // _PACKETS_EACH]
-            if old[packet] <= {REJECTED, UNTOUCHED}:
-                allowed |= {DROPPED}  # then a client tries again
+            if old[packet] & {REJECTED, UNTOUCHED}:
+                allowed |= {DROPPED}  # then a client of one that found no backend tries again
             if new[packet] <= {DROPPED, UNTOUCHED}:
                 allowed |= {DROPPED, REJECTED, UNTOUCHED}
             assert now <= allowed, (packet, text)
