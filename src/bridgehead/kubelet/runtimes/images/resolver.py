@@ -115,7 +115,7 @@ def find_in_content(name: str, reference: Reference, content_dir: str) -> Resolv
         raise ImageUnavailable(str(error)) from error
     # Builders make a layer several times where a step changes nothing. An overlay may have a directory only once, and
     # the topmost one hides what the others show.
-    layers = dict.fromkeys(reversed(record.layers))
+    layers = dict.fromkeys(reversed(record.root_layers))
     return ResolvedImage(
         image=_image_of(name, record.id, "registry", config),
         layers=tuple(str(store.layer_path(layer)) for layer in reversed(layers)),
