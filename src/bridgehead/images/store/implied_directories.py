@@ -19,6 +19,7 @@ from bridgehead.images import documents
 from . import whiteouts
 from .attributes import copy_attributes, get_attribute
 from .content import ContentStore
+from .disk import disk_failure
 
 # On each such directory, and on the root of a layer that has some.
 _IMPLIED: Final = "user.bridgehead.implied"
@@ -48,7 +49,10 @@ def add_attributes(store: ContentStore, diff_ids: Sequence[str]) -> str:
     layers = [str(store.layer_path(diff_id)) for diff_id in dict.fromkeys(reversed(diff_ids))]
     if not any(map(_is_implied, layers[:-1])):
         return ""
-    sources = _find_sources(layers)
+    try:
+        sources = _find_sources(layers)
+    except OSError as error:
+        raise disk_failure(error) from error
     if not sources:
         return ""
     name = documents.digest_of(" ".join(("implied", *diff_ids)).encode())

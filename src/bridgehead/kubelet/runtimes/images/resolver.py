@@ -191,7 +191,7 @@ def find_stand_in(name: str, reference: Reference) -> ResolvedImage | None:
 def describe_absence(reference: Reference, image_dir: str) -> str:
     """Return what a user can do for an image that was not found. `image_dir` is the local image store."""
     directory = f"{reference.repository}:{reference.tag}" if reference.tag else reference.repository
-    names = ", ".join(stand_in.name for stand_in in STAND_INS)
+    names = ", ".join(dict.fromkeys(path.rpartition("/")[2] for stand_in in STAND_INS for path in stand_in.paths))
     return (
         f"{reference} not found on this node: load it with `bridgehead image load`, unpack its root file system to "
         f"{os.path.join(image_dir, directory, 'rootfs')}, "

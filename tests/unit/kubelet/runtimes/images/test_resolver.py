@@ -105,6 +105,7 @@ def test_unknown_images_are_unavailable(name: str, tmp_path: Path) -> None:
         resolve_image(name, ImageDirectories(str(tmp_path)))
     assert str(tmp_path) in str(caught.value)
     assert "pod-test" in str(caught.value)
+    assert "old-busybox" not in str(caught.value)  # no image has that name
 
 
 def test_every_stand_in_is_found_under_its_own_path(tmp_path: Path) -> None:
