@@ -19,7 +19,7 @@ from . import documents
 from .documents import Descriptor, Index, Manifest
 from .errors import BadImage, NotFound, StoreFailed
 from .references import Reference, parse_reference
-from .store import collection, compression
+from .store import collection, compression, implied_directories
 from .store.content import ContentStore, ImageRecord
 from .store.unpacking import add_layer
 from .untrusted_json import InvalidJson, decode
@@ -178,6 +178,7 @@ def _add(
     diff_ids = tuple(parsed.rootfs.diff_ids or ())
     for layer, diff_id in zip(layers, diff_ids, strict=True):
         add_layer(store, layer.digest, diff_id)
+    implied = implied_directories.add_attributes(store, diff_ids)
     own = Descriptor(digest=config, size=len(content), media_type=documents.OCI_CONFIG)
     manifest = store.add_blob(msgspec.json.encode(Manifest(config=own, layers=layers)))
     records = []
@@ -190,6 +191,7 @@ def _add(
             layers=diff_ids,
             size=documents.total_size((own, *layers)),
             is_pinned=True,
+            implied=implied,
         )
         store.add_record(record)
         records.append(record)

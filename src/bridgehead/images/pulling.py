@@ -17,7 +17,7 @@ from .registry.credentials import Credential, fingerprint
 from .registry.hosts import Endpoint, endpoints_for
 from .registry.repository import Repository
 from .registry.transport import Transport
-from .store import collection
+from .store import collection, implied_directories
 from .store.content import ContentStore, ImageRecord
 from .store.unpacking import add_layer
 
@@ -130,6 +130,7 @@ class Puller:
             documents.check_platform(config, documents.this_platform())
             diff_ids = config.rootfs.diff_ids or ()
             downloaded = await self._fetch_layers(repository, document.layers, diff_ids, progress, on_progress)
+            implied = await asyncio.to_thread(implied_directories.add_attributes, self._store, diff_ids)
             record = ImageRecord(
                 name=reference.key,
                 digest=top.digest,
@@ -138,6 +139,7 @@ class Puller:
                 layers=tuple(diff_ids),
                 size=documents.total_size((document.config, *document.layers)),
                 restricted_to=restricted_to,
+                implied=implied,
             )
             self._store.add_pulled(record)
         self._share(downloaded)

@@ -109,7 +109,7 @@ def _by_use(store: ContentStore) -> list[tuple[float, Sequence[ImageRecord]]]:
 def _collect(store: ContentStore) -> Removed:
     records = store.records()
     blobs = {store.blob_path(digest) for record in records for digest in _needed(store, record)}
-    layers = {store.layer_path(layer) for record in records for layer in record.layers}
+    layers = {store.layer_path(layer) for record in records for layer in record.root_layers}
     count = size = 0
     for path in (store.root / "ingest").glob("*"):
         size += _remove(path)

@@ -46,7 +46,8 @@ class ImageRecord(msgspec.Struct, frozen=True, kw_only=True):
     file without one. `layers` are diff_ids, the lowest first; `size` is that of the download. `is_pinned`: the image
     came from a file. Perhaps no registry has it, so it stays when the disk gets full. `restricted_to`: only pods with a
     credential of one of these fingerprints may use the image without another pull; none for an image that all pods may
-    use, because it came without a pod's credential.
+    use, because it came without a pod's credential. `implied`: the name of the layer with the attributes of directories
+    that layers have without an entry (`implied_directories`), "" for none.
     """
 
     name: str
@@ -57,6 +58,12 @@ class ImageRecord(msgspec.Struct, frozen=True, kw_only=True):
     size: int = 0
     is_pinned: bool = False
     restricted_to: tuple[str, ...] = ()
+    implied: str = ""
+
+    @property
+    def root_layers(self) -> tuple[str, ...]:
+        """The layers of a container's root, the lowest first."""
+        return (*self.layers, self.implied) if self.implied else self.layers
 
     @property
     def id(self) -> str:
@@ -97,7 +104,7 @@ class ContentStore:
             record = msgspec.json.decode(self._name_path(name).read_bytes(), type=ImageRecord)
         except (OSError, msgspec.MsgspecError):
             return None
-        return record if all(self.layer_path(layer).is_dir() for layer in record.layers) else None
+        return record if all(self.layer_path(layer).is_dir() for layer in record.root_layers) else None
 
     def read_config(self, record: ImageRecord) -> ImageConfig:
         """Raises `ImageError`."""

@@ -16,8 +16,8 @@ _OPAQUE: Final = ".wh..wh..opq"
 _PATH_MAX: Final = 4096  # bytes, limits.h
 _NAME_MAX: Final = 255
 _XATTR_KEY: Final = "SCHILY.xattr."
-# Attributes of overlayfs would change what other layers show.
-_OVERLAY_XATTR: Final = "user.overlay."
+# Extended attributes of overlayfs and of this project. They describe the layer, and no container sees them.
+OWN_PREFIXES: Final = ("user.overlay.", "user.bridgehead.")
 _KEPT_XATTRS: Final = ("user.", "security.capability")
 
 FILE: Final = "file"
@@ -71,10 +71,13 @@ def target_of(path: str) -> Target:
 
 
 def extended_attributes(headers: Mapping[str, str]) -> dict[str, bytes]:
-    """Return the extended attributes in an entry's PAX headers that a container may bring along."""
+    """Return the extended attributes in an entry's PAX headers that a container may bring along.
+
+    Those of overlayfs would change what other layers show.
+    """
     found = {}
     for key, value in headers.items():
         name = key.removeprefix(_XATTR_KEY)
-        if name != key and name.startswith(_KEPT_XATTRS) and not name.startswith(_OVERLAY_XATTR):
+        if name != key and name.startswith(_KEPT_XATTRS) and not name.startswith(OWN_PREFIXES):
             found[name] = value.encode("utf-8", "surrogateescape")
     return found

@@ -18,7 +18,7 @@ from typing import Final
 from bridgehead.images.errors import BadImage
 from bridgehead.network import syscalls
 
-from . import entries, tar_headers, whiteouts
+from . import entries, implied_directories, tar_headers, whiteouts
 from .tar_stream import Member
 
 _RESOLVE: Final = syscalls.RESOLVE_IN_ROOT | syscalls.RESOLVE_NO_MAGICLINKS
@@ -46,6 +46,7 @@ class LayerFiles:
         self._is_moved = False  # paths of open directories can lead elsewhere now
         self._times: dict[str, int] = {}  # of directories, which are set when nothing is made in them any more
         self._has_whiteouts = False
+        self._has_implied = False
         self.skipped_devices = 0
         self.foreign_owners = 0
         self.current = ""
@@ -60,6 +61,8 @@ class LayerFiles:
         self._set_times()
         if self._has_whiteouts:
             whiteouts.mark_present(self._root)
+        if self._has_implied:
+            implied_directories.mark(self._root)
 
     def _set_times(self) -> None:
         """Set the times of the directories that were made. Files that are made in them later change them."""
@@ -151,6 +154,8 @@ class LayerFiles:
         directory = os.open(entry.name, _OWN_DIRECTORY, dir_fd=parent)
         try:
             self._set_attributes(directory, member)
+            if self._has_implied:  # perhaps this directory was, until now
+                implied_directories.unmark(directory)
             if is_hidden:
                 whiteouts.hide_all(directory)
         finally:
@@ -187,6 +192,8 @@ class LayerFiles:
             parent = self._open_directory(outer or ".")
             try:
                 _make_parent(parent, name)
+                implied_directories.mark(parent, name)
+                self._has_implied = True
             finally:
                 os.close(parent)
             found = syscalls.open_beneath(self._root, path, _DIRECTORY, _RESOLVE)

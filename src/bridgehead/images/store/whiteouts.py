@@ -12,6 +12,8 @@ import os
 import stat
 from typing import Final
 
+from .attributes import get_attribute
+
 OPAQUE: Final = "user.overlay.opaque"
 WHITEOUT: Final = "user.overlay.whiteout"
 # On the root of a layer with whiteouts: without layers below it, they have to be left out.
@@ -62,6 +64,11 @@ def is_whiteout(parent: int, name: str) -> bool:
         os.close(file)
 
 
+def is_opaque(directory: str) -> bool:
+    """Whether a directory of a layer hides all that lower layers have in it."""
+    return get_attribute(directory, OPAQUE) == HIDES_ALL
+
+
 def mark_present(root: int) -> None:
     """Record that the layer with the root `root`, a descriptor, has whiteouts, where the file system has attributes."""
     with contextlib.suppress(OSError):
@@ -70,11 +77,7 @@ def mark_present(root: int) -> None:
 
 def are_present(layer: str) -> bool:
     """Whether the layer in a directory has whiteouts."""
-    try:
-        os.getxattr(layer, PRESENT, follow_symlinks=False)
-    except OSError:
-        return False
-    return True
+    return get_attribute(layer, PRESENT) is not None
 
 
 def _make_whiteout(parent: int, name: str) -> None:

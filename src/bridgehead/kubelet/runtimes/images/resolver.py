@@ -115,7 +115,7 @@ def find_in_content(name: str, reference: Reference, content_dir: str) -> Resolv
         raise ImageUnavailable(str(error)) from error
     # Builders make a layer several times where a step changes nothing. An overlay may have a directory only once, and
     # the topmost one hides what the others show.
-    layers = dict.fromkeys(reversed(record.layers))
+    layers = dict.fromkeys(reversed(record.root_layers))
     return ResolvedImage(
         image=_image_of(name, record.id, "registry", config),
         layers=tuple(str(store.layer_path(layer)) for layer in reversed(layers)),
@@ -191,7 +191,7 @@ def find_stand_in(name: str, reference: Reference) -> ResolvedImage | None:
 def describe_absence(reference: Reference, image_dir: str) -> str:
     """Return what a user can do for an image that was not found. `image_dir` is the local image store."""
     directory = f"{reference.repository}:{reference.tag}" if reference.tag else reference.repository
-    names = ", ".join(stand_in.name for stand_in in STAND_INS)
+    names = ", ".join(dict.fromkeys(path.rpartition("/")[2] for stand_in in STAND_INS for path in stand_in.paths))
     return (
         f"{reference} not found on this node: load it with `bridgehead image load`, unpack its root file system to "
         f"{os.path.join(image_dir, directory, 'rootfs')}, "

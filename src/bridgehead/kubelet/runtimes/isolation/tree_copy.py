@@ -8,7 +8,6 @@ opaque directories, `userxattr`).
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import os
 import shutil
@@ -17,9 +16,8 @@ from collections.abc import Iterable
 from typing import Final
 
 from bridgehead.images.store import whiteouts
+from bridgehead.images.store.attributes import copy_attributes, get_attribute
 
-# Attributes of a layer that is not mounted, which no container sees in an overlay either.
-_OWN_ATTRIBUTES: Final = ("user.overlay.", whiteouts.PRESENT)
 _CHUNK: Final = 1 << 20
 # The kernel does not copy between these two files; a program can.
 _CANNOT_COPY: Final = (errno.EXDEV, errno.EINVAL, errno.EOPNOTSUPP, errno.ENOSYS, errno.EPERM)
@@ -39,12 +37,12 @@ def _copy_content(source: str, target: str, links: dict[tuple[int, int], str]) -
     with os.scandir(source) as entries:
         for entry in entries:
             _copy_entry(entry.path, f"{target}/{entry.name}", entry.stat(follow_symlinks=False), links)
-    _copy_attributes(source, target, os.stat(source))
+    copy_attributes(source, target, os.stat(source))
 
 
 def _copy_entry(source: str, target: str, found: os.stat_result, links: dict[tuple[int, int], str]) -> None:
     if stat.S_ISDIR(found.st_mode):
-        _make_directory(target, is_empty=_attribute(source, whiteouts.OPAQUE) == whiteouts.HIDES_ALL)
+        _make_directory(target, is_empty=whiteouts.is_opaque(source))
         _copy_content(source, target, links)
         return
     _remove(target)
@@ -61,7 +59,7 @@ def _copy_entry(source: str, target: str, found: os.stat_result, links: dict[tup
         _copy_file(source, target)
     else:
         os.mknod(target, stat.S_IFMT(found.st_mode) | 0o600)
-    _copy_attributes(source, target, found)
+    copy_attributes(source, target, found)
 
 
 def _make_directory(path: str, *, is_empty: bool) -> None:
@@ -84,14 +82,8 @@ def _remove(path: str) -> None:
         shutil.rmtree(path)
 
 
-def _attribute(path: str, name: str) -> bytes | None:
-    with contextlib.suppress(OSError):  # none, or the file system has no attributes
-        return os.getxattr(path, name, follow_symlinks=False)
-    return None
-
-
 def _is_whiteout_file(path: str, found: os.stat_result) -> bool:
-    return stat.S_ISREG(found.st_mode) and not found.st_size and _attribute(path, whiteouts.WHITEOUT) is not None
+    return stat.S_ISREG(found.st_mode) and not found.st_size and get_attribute(path, whiteouts.WHITEOUT) is not None
 
 
 def _copy_file(source: str, target: str) -> None:
@@ -127,15 +119,3 @@ def _copy_region(reading: int, writing: int, begin: int, end: int) -> None:
         if not copied:
             raise OSError(errno.EIO, "the file became shorter")
         begin += copied
-
-
-def _copy_attributes(source: str, target: str, found: os.stat_result) -> None:
-    os.chown(target, found.st_uid, found.st_gid, follow_symlinks=False)
-    if not stat.S_ISLNK(found.st_mode):
-        os.chmod(target, stat.S_IMODE(found.st_mode))  # after the owner, whose change clears the set-user-ID bit
-    with contextlib.suppress(OSError):  # the file system has no attributes
-        for name in os.listxattr(source, follow_symlinks=False):
-            if not name.startswith(_OWN_ATTRIBUTES):
-                with contextlib.suppress(OSError):  # this file system or user namespace lacks the attribute
-                    os.setxattr(target, name, os.getxattr(source, name, follow_symlinks=False), follow_symlinks=False)
-    os.utime(target, ns=(found.st_atime_ns, found.st_mtime_ns), follow_symlinks=False)

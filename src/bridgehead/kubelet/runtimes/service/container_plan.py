@@ -121,7 +121,8 @@ def _plan_volumes(image: Image, spec: ContainerSpec) -> list[Mount]:
 
 
 def plan_tools(stand_in: StandIn, tools: HostTools, path: str) -> tuple[list[Mount], str]:
-    """Mounts of the host's programs for a stand-in, and its PATH: links first, scripts for missing programs last."""
+    """Mounts of the host's programs for a stand-in, and its PATH: built-in programs first, then links; scripts for
+    missing programs last."""
     mounts = []
     if stand_in.tools:
         links, target = {
@@ -131,6 +132,8 @@ def plan_tools(stand_in: StandIn, tools: HostTools, path: str) -> tuple[list[Mou
         if links:
             mounts.append(Mount(source=links, target=target, read_only=True))
             path = f"{target}:{path}"
+        if stand_in.programs:
+            path = f"{program_scripts.DIRECTORY}:{path}"
         if tools.lacking:
             mounts.append(Mount(source=tools.lacking, target=host_tools.LACKING, read_only=True))
             path = f"{path}:{host_tools.LACKING}"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from bridgehead.kubelet.runtimes.standins import agnhost, pause, redis, redis_cli, sites
+from bridgehead.kubelet.runtimes.standins import agnhost, nslookup, pause, redis, redis_cli, sites
 from bridgehead.kubelet.runtimes.standins.standin import StandIn
 
 _ANY = re.compile(r".*")
@@ -12,6 +12,8 @@ _ANY = re.compile(r".*")
 _NGINX_TAG = re.compile(r"(latest|stable|mainline|alpine|perl|1(\.\d{1,2}){0,2})?(-[a-z0-9.]+)*")
 _HTTPD_TAG = re.compile(r"(latest|alpine|2(\.\d{1,2}){0,2})?(-[a-z0-9.]+)*")
 _REDIS_TAG = re.compile(r"(latest|alpine|[2-8](\.\d{1,2}){0,2})?(-[a-z0-9.]+)*")
+
+_OLD_BUSYBOX_TAG = re.compile(r"1\.(1?\d|2[0-8])(\.\d+)?(-[a-z0-9.]+)*")
 
 # The entrypoint of curl's image: arguments that are no command are curl's.
 _CURL_OR_COMMAND = 'command -v -- "$1" >/dev/null || set -- curl "$@"; exec "$@"'
@@ -86,6 +88,16 @@ STAND_INS: tuple[StandIn, ...] = (
         entrypoint=("/agnhost",),
         command=("pause",),
         programs={"agnhost": agnhost.run},
+    ),
+    # The versions that tutorials use for their nslookup.
+    StandIn(
+        name="old-busybox",
+        description="the host's BusyBox, or its shell and tools where it has none, and a built-in nslookup as in 1.28",
+        paths=("library/busybox",),
+        tags=_OLD_BUSYBOX_TAG,
+        command=("sh",),
+        programs={"nslookup": nslookup.run},
+        tools="busybox",
     ),
     StandIn(
         name="busybox",

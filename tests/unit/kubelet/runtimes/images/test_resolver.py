@@ -67,7 +67,11 @@ def test_invalid_references_are_refused(name: str, tmp_path: Path) -> None:
         ("redis", "bridgehead-stand-in://redis:latest"),
         ("redis:7.2-bookworm", "bridgehead-stand-in://redis:7.2-bookworm"),
         ("busybox", "bridgehead-stand-in://busybox:latest"),
-        ("busybox:1.28", "bridgehead-stand-in://busybox:1.28"),
+        ("busybox:1.28", "bridgehead-stand-in://old-busybox:1.28"),
+        ("busybox:1.28.4-glibc", "bridgehead-stand-in://old-busybox:1.28.4-glibc"),
+        ("busybox:1.9", "bridgehead-stand-in://old-busybox:1.9"),
+        ("busybox:1.29", "bridgehead-stand-in://busybox:1.29"),
+        ("busybox:1", "bridgehead-stand-in://busybox:1"),
         ("cirros", "bridgehead-stand-in://cirros:latest"),
         ("gcr.io/google-samples/node-hello:1.0", "bridgehead-stand-in://node-hello:1.0"),
         ("registry.k8s.io/pause:3.10", "bridgehead-stand-in://pause:3.10"),
@@ -101,12 +105,13 @@ def test_unknown_images_are_unavailable(name: str, tmp_path: Path) -> None:
         resolve_image(name, ImageDirectories(str(tmp_path)))
     assert str(tmp_path) in str(caught.value)
     assert "pod-test" in str(caught.value)
+    assert "old-busybox" not in str(caught.value)  # no image has that name
 
 
 def test_every_stand_in_is_found_under_its_own_path(tmp_path: Path) -> None:
     for stand_in in STAND_INS:
         for path in stand_in.paths:
-            tag = "v1" if stand_in.name == "myapp" else "v0.1" if stand_in.name == "pod-test" else "latest"
+            tag = {"myapp": "v1", "pod-test": "v0.1", "old-busybox": "1.28"}.get(stand_in.name, "latest")
             assert resolve_image(f"example.com/{path}:{tag}", ImageDirectories(str(tmp_path))).stand_in is stand_in
 
 
