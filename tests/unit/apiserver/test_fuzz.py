@@ -332,6 +332,8 @@ PARSE = 'strconv.{}: parsing "{}": {}'
         ("resourceVersion", PARSE.format("ParseUint", DIGITS, "value out of range")),
         ("watch=true&resourceVersion", PARSE.format("ParseUint", DIGITS, "value out of range")),
         ("limit", PARSE.format("ParseInt", DIGITS, "value out of range")),
+        ("timeoutSeconds", PARSE.format("ParseInt", DIGITS, "value out of range")),
+        ("watch=true&limit", PARSE.format("ParseInt", DIGITS, "value out of range")),
         ("watch=true&timeoutSeconds", PARSE.format("ParseInt", DIGITS, "value out of range")),
     ],
 )

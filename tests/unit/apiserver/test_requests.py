@@ -291,6 +291,8 @@ async def test_a_path_of_no_api_is_answered_by_a_text(world):
         ("GET", f"{CONFIG_MAPS}?fieldSelector=data.k=v", None, 400, "BadRequest", "field label not supported: data.k"),
         ("GET", f"{CONFIG_MAPS}?continue=x", None, 400, "BadRequest", None),
         ("GET", f"{CONFIG_MAPS}?limit=x", None, 400, "BadRequest", None),
+        ("GET", f"{CONFIG_MAPS}?timeoutSeconds=x", None, 400, "BadRequest", None),
+        ("DELETE", f"{CONFIG_MAPS}?timeoutSeconds=x", None, 400, "BadRequest", None),
         ("GET", f"{CONFIG_MAPS}?resourceVersion=x", None, 400, "BadRequest", None),
         ("GET", f"{CONFIG_MAPS}?resourceVersion=99999", None, 504, "Timeout", None),
         ("GET", f"{CONFIG_MAPS}/one?resourceVersion=99999", None, 504, "Timeout", None),
@@ -316,6 +318,21 @@ async def test_invalid_requests_are_refused(world, method, url, body, status, re
     assert answer.json["code"] == status
     if message is not None:
         assert answer.json["message"] == message
+
+
+@pytest.mark.parametrize(
+    ("kind", "patch"),
+    [
+        ("merge-patch", {"apiVersion": "v2"}),
+        ("json-patch", [{"op": "replace", "path": "/apiVersion", "value": "v2"}]),
+    ],
+)
+async def test_a_patch_to_another_version_is_refused(world, kind, patch):
+    await world.create(CONFIG_MAPS, config_map())
+    answer = await world.patch(f"{CONFIG_MAPS}/one", patch, kind)
+    assert (answer.status, answer.json["reason"]) == (422, "Invalid")
+    text = 'no kind "ConfigMap" is registered for version "v2" in scheme "pkg/api/legacyscheme/scheme.go:30"'
+    assert answer.json["message"].endswith(text)
 
 
 @pytest.mark.parametrize(

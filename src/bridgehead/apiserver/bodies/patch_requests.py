@@ -31,6 +31,8 @@ from .patch import JSON_PATCH, PATCH_TYPES, STRATEGIC_MERGE_PATCH, apply_patch
 from .serialization import decode_json
 from .shapes import Shape, conform
 
+_SCHEME = "pkg/api/legacyscheme/scheme.go:30"  # as Kubernetes names it in errors
+
 
 def patch_type(request: Request, types: Sequence[str] = PATCH_TYPES) -> str:
     """Return the media type of a patch. Raises a 415 for a type that is none of `types`."""
@@ -77,6 +79,10 @@ async def patch_change(request: Request, body: bytes, kind: str, shape: Shape) -
         if problems and validation != IGNORE and not warned:
             request.warnings.extend(problems)
             warned = True
+        version = old.get("apiVersion")
+        if media != STRATEGIC_MERGE_PATCH and patched.get("apiVersion", version) != version:
+            why = f'no kind "{kind}" is registered for version "{patched["apiVersion"]}" in scheme "{_SCHEME}"'
+            raise _bad_patch(body.decode("utf-8", "replace"), why)
         if patched.get("kind", kind) != kind:
             raise bad_request(f"a patch can't change the kind of an object from {kind} to {patched['kind']}")
         return patched

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 
 from bridgehead.apiserver.errors import bad_request, invalid, too_large_resource_version
-from bridgehead.apiserver.http.paths import Query, parse_uint
+from bridgehead.apiserver.http.paths import Query, parse_int, parse_uint
 from bridgehead.apiserver.resource import FieldError
 from bridgehead.apiserver.resources.shared import field
 
@@ -17,7 +17,8 @@ _MATCH = "resourceVersionMatch"
 
 
 def check_list_options(query: Query) -> None:
-    """Raise a 422 for options of a list that exclude each other."""
+    """Raise a 400 for numbers that cannot be parsed, a 422 for options of a list that exclude each other."""
+    _check_numbers(query)
     match, version = query.get(_MATCH, ""), query.get("resourceVersion", "")
     errors: list[FieldError] = []
     if match:
@@ -32,7 +33,8 @@ def check_list_options(query: Query) -> None:
 
 
 def check_watch_options(query: Query) -> None:
-    """Raise a 422 for options of a watch that exclude each other."""
+    """Raise a 400 for numbers that cannot be parsed, a 422 for options of a watch that exclude each other."""
+    _check_numbers(query)
     match, sends = query.get(_MATCH, ""), "sendInitialEvents" in query
     errors: list[FieldError] = []
     if sends and match != NOT_OLDER_THAN:
@@ -50,6 +52,20 @@ def check_get_options(query: Query, revision: int) -> None:
     version = parse_resource_version(query)
     if version is not None and version > revision:
         raise too_large_resource_version(version, revision)
+
+
+def parse_number(query: Query, name: str) -> int:
+    """Return the option `name`, an integer; 0 without it. Raises a 400."""
+    try:
+        return parse_int(query.get(name) or "0")
+    except ValueError as error:
+        raise bad_request(str(error)) from None
+
+
+def _check_numbers(query: Query) -> None:
+    """Raise a 400 for a number that cannot be parsed, also one that the request does not use: all are decoded first."""
+    for name in ("limit", "timeoutSeconds"):
+        parse_number(query, name)
 
 
 def _match_errors(match: str, query: Query, supported: tuple[str, ...]) -> list[FieldError]:

@@ -12,13 +12,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from bridgehead.apiserver.errors import ApiStatus, bad_request, expired_list, too_large_resource_version
-from bridgehead.apiserver.http.paths import Query, RequestInfo, is_true, parse_int
+from bridgehead.apiserver.http.paths import Query, RequestInfo, is_true
 from bridgehead.apiserver.resource import JsonObject, Resource
 from bridgehead.objects.selectors import EVERYTHING, Selector, parse_field_selector, parse_label_selector
 from bridgehead.storage import Facts, Record, Store, TooOld
 
 from .continue_tokens import INCONSISTENT, Position, read_token, write_token
-from .list_options import EXACT, check_list_options, parse_resource_version
+from .list_options import EXACT, check_list_options, parse_number, parse_resource_version
 
 # How long a token is valid while there are writes (kube-apiserver's --etcd-compaction-interval).
 TOKEN_SECONDS = 300.0
@@ -83,7 +83,7 @@ def list_page(store: Store, resource: Resource, info: RequestInfo, query: Query,
     """
     check_list_options(query)
     selection = parse_selection(resource, query)
-    limit, version = _limit(query), parse_resource_version(query)
+    limit, version = max(0, parse_number(query, "limit")), parse_resource_version(query)
     namespace = info.namespace if resource.namespaced and info.namespace else None
     if query.get("continue"):
         if version:
@@ -142,14 +142,6 @@ def _at(
         return store.list_at(revision, resource.stored.id, namespace, after=after)
     except TooOld:
         raise expired_list() from None
-
-
-def _limit(query: Query) -> int:
-    text = query.get("limit", "") or "0"
-    try:
-        return max(0, parse_int(text))
-    except ValueError as error:
-        raise bad_request(str(error)) from None
 
 
 def wants_watch_bookmarks(query: Query) -> bool:

@@ -20,13 +20,13 @@ from dataclasses import dataclass
 
 import msgspec
 
-from bridgehead.apiserver.errors import ApiStatus, bad_request, expired, too_large_resource_version
-from bridgehead.apiserver.http.paths import Query, RequestInfo, is_true, parse_int
+from bridgehead.apiserver.errors import ApiStatus, expired, too_large_resource_version
+from bridgehead.apiserver.http.paths import Query, RequestInfo, is_true
 from bridgehead.apiserver.http.piecewise import PIECE_BYTES, in_pieces
 from bridgehead.apiserver.resource import JsonObject, Resource
 from bridgehead.storage import Change, Overflow, Record, Store, TooOld, Watch
 
-from .list_options import check_watch_options, parse_resource_version
+from .list_options import check_watch_options, parse_number, parse_resource_version
 from .lists import Selection, parse_selection, wants_watch_bookmarks
 
 BOOKMARK_SECONDS = 60.0
@@ -82,12 +82,7 @@ def parse_watch_options(resource: Resource, query: Query) -> WatchOptions:
     check_watch_options(query)
     version = parse_resource_version(query)
     bookmarks = wants_watch_bookmarks(query)
-    seconds = random.uniform(*_DEFAULT_SECONDS)
-    if query.get("timeoutSeconds"):
-        try:
-            seconds = min(float(parse_int(query["timeoutSeconds"])), _MAX_SECONDS) or seconds
-        except ValueError as error:
-            raise bad_request(str(error)) from None
+    seconds = min(float(parse_number(query, "timeoutSeconds")), _MAX_SECONDS) or random.uniform(*_DEFAULT_SECONDS)
     asked = query.get("sendInitialEvents")
     initial = is_true(query, "sendInitialEvents") if asked is not None else not version
     return WatchOptions(

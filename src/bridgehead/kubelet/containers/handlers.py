@@ -184,7 +184,7 @@ async def _call_hook(session: aiohttp.ClientSession, url: str, headers: CIMultiD
         async with session.get(url, headers=headers, max_redirects=_MAX_REDIRECTS):
             return Outcome(True)
     except aiohttp.ClientConnectorSSLError as error:
-        if not _is_plain_http(error):
+        if not is_plain_http(error.os_error):
             raise
     headers.popall("Authorization", None)
     async with session.get(url.replace("https:", "http:", 1), headers=headers, max_redirects=_MAX_REDIRECTS):
@@ -193,12 +193,13 @@ async def _call_hook(session: aiohttp.ClientSession, url: str, headers: CIMultiD
         return Outcome(True, fallback=message)
 
 
-def _is_plain_http(error: aiohttp.ClientConnectorSSLError) -> bool:
-    return getattr(error.os_error, "reason", "") == "WRONG_VERSION_NUMBER"
+def is_plain_http(error: OSError) -> bool:
+    """Whether a TLS handshake failed since the answer is no TLS; the second text is that of OpenSSL 3.2 and later."""
+    return any(text in str(error) for text in ("wrong version number", "record layer failure"))
 
 
 def _describe_tls(error: aiohttp.ClientConnectorSSLError) -> str:
-    if _is_plain_http(error):
+    if is_plain_http(error.os_error):
         return "http: server gave HTTP response to HTTPS client"
     return f"tls: {getattr(error.os_error, 'reason', None) or error.os_error}"
 

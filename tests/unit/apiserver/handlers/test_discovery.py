@@ -23,6 +23,11 @@ async def test_what_people_read_is_indented_for_all_clients(world, path, begin):
     assert (await world.call("GET", path)).body.startswith(begin)
 
 
+async def test_every_listed_path_is_there(world):
+    for path in (await world.get("/"))["paths"]:
+        assert (await world.call("GET", path)).status == 200, path
+
+
 async def test_legacy_discovery_lists_groups_and_resources(world):
     assert (await world.get("/api"))["versions"] == ["v1"]
     groups = (await world.get("/apis"))["groups"]
