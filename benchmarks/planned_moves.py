@@ -38,8 +38,10 @@ exec "$@"
 """
 _SETTLE_SECONDS = 2.0  # after a move, in which a connection could still be lost
 _PATIENCE_SECONDS = 120.0
-# Give that namespace the interface, and let the lab's own namespace route what comes from the nodes to it.
+# Give that namespace the interface, and let the lab's own namespace route what comes from the nodes to it. The kernel
+# removes the interface of a client before some time after that has ended.
 _LINK_TO_CLIENT = f"""
+ip link delete client 2>/dev/null || true
 ip link add client type veth peer name eth0 netns "$1"
 ip address add {_ROUTER_ADDRESS}/24 dev client
 ip link set client up
