@@ -1,7 +1,7 @@
 """W23 to W29: Services are found by name and by environment variable, from pods, from nodes and from the lab.
 
 The pod `tools` has the host's dig, host, nslookup and getent, which resolve by glibc and by BIND's library; `box` has
-BusyBox's nslookup.
+BusyBox's nslookup, and `unlinked` that of BusyBox 1.28, which tutorials use.
 """
 
 from __future__ import annotations
@@ -119,7 +119,7 @@ def shop(lab: Lab) -> Iterator[Namespace]:
     for name, image, spec in (
         ("tools", TOOLS, {}),
         ("box", "busybox", {}),
-        ("unlinked", "busybox", {"enableServiceLinks": False}),
+        ("unlinked", "busybox:1.28", {"enableServiceLinks": False}),
     ):
         shop.apply(pod(name, image, **spec))
     elsewhere.apply(pod("tools", TOOLS))
@@ -197,9 +197,17 @@ def test_w24_a_service_is_resolved_by_its_names(shop: Namespace, name: str) -> N
     assert lines(server) == [f"Server:\t\t{CLUSTER_DNS}", f"Address:\t{CLUSTER_DNS}#53"]
     assert lines(found) == [f"Name:\t{full}", f"Address: {ip}"]
     assert [line.split() for line in lines("".join(rest))] == [[ip, full], [ip], [full, "has", "address", ip]]
-    # BusyBox's nslookup takes a name with a dot for a whole one.
+    # From 1.29 on, BusyBox's nslookup takes a name with a dot for a whole one.
     if name in ("web", full):
         assert f"Name:\t{full}\nAddress: {ip}\n" in sh(shop, "box", f"nslookup {name}")
+    expected = [
+        f"Server:    {CLUSTER_DNS}",
+        f"Address 1: {CLUSTER_DNS} kube-dns.kube-system.svc.cluster.local",
+        f"Name:      {name}",
+        f"Address 1: {ip} {full}",
+    ]
+    for server in ("", CLUSTER_DNS):
+        assert lines(sh(shop, "unlinked", f"nslookup {name} {server}")) == expected
 
 
 def test_w24_the_dns_answers_at_its_cluster_ip_and_on_each_node(shop: Namespace) -> None:

@@ -8,6 +8,7 @@ import os
 import random
 import ssl
 import stat
+import tarfile
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -76,7 +77,8 @@ async def test_an_image_for_two_platforms_comes_from_docker_registry(
     store: ContentStore, transport: Transport, tmp_path: Path
 ) -> None:
     other = image_of(layer_of([("other", "")]), arch="s390x")
-    zstd = image_of(layer_of([("z", "zstandard")], "zstd"), SMALL, layer_of([("plain", "")], "none"))
+    entries = ("bin/", {"type": tarfile.DIRTYPE, "mode": 0o711}), ("z", "zstandard")
+    zstd = image_of(layer_of(entries, "zstd"), SMALL, layer_of([("plain", "")], "none"))
     index = index_of({"s390x": other, architecture(): zstd})
     with registries.docker_registry(tmp_path, has_password=True) as address:
         for image in (other, zstd):
@@ -92,7 +94,9 @@ async def test_an_image_for_two_platforms_comes_from_docker_registry(
     assert record.id == by_digest.id == f"{address}/team/app@{index.digest}"
     assert store.find(f"{address}/team/app:1") == record
     contents = [sorted(os.listdir(store.layer_path(layer))) for layer in record.layers]
-    assert contents == [["z"], ["bin", "etc"], ["plain"]]
+    assert contents == [["bin", "z"], ["bin", "etc"], ["plain"]]
+    # The second layer has no entry for bin/.
+    assert stat.S_IMODE((store.layer_path(record.root_layers[-1]) / "bin").stat().st_mode) == 0o711
     assert is_clean(store)
 
 

@@ -27,6 +27,7 @@ LAYERS = (
         [
             *busybox_entries("sh", "cat", "ls", "sleep", "stat", "dd"),
             ("etc/old", "1"),
+            ("open/", {"type": tarfile.DIRTYPE, "mode": 0o1777, "uid": 7, "gid": 8}),
             ("var/x", "1"),
             ("data/a/x", "1"),
             ("kind", "a file"),
@@ -37,7 +38,9 @@ LAYERS = (
     layer_of(
         [("etc/.wh.old", ""), ("var/.wh.x", ""), ("var/.wh..wh..opq", ""), ("data/.wh..wh..opq", ""), ("data/b", "2")]
     ),
-    layer_of([("kind/now", "a directory"), ("etc/passwd", "app:x:7:8::/:/bin/sh\n"), ("data/c", "3")]),
+    layer_of(
+        [("kind/now", "a directory"), ("etc/passwd", "app:x:7:8::/:/bin/sh\n"), ("data/c", "3"), ("open/now", "")]
+    ),
 )
 
 ALONE = "registry.example/alone:1"
@@ -85,8 +88,8 @@ async def test_an_image_is_copied_as_its_overlay_would_show_it(world: World) -> 
     assert features.copies == "overlayfs over the content store is refused: Invalid argument"
     runs = world.directory / "runs"
     script = (
-        "ls /etc/old /var; ls /data; cat /kind/now; stat -c '%u %g %a %h' /log/one; echo new >/data/c;"
-        " dd if=/dev/zero of=/grown bs=1M count=3; echo done; sleep 2000"
+        "ls /etc/old /var; ls /data; cat /kind/now; stat -c '%u %g %a %h' /log/one; stat -c '%u %g %a' /open;"
+        " echo new >/data/c; dd if=/dev/zero of=/grown bs=1M count=3; echo done; sleep 2000"
     )
     arguments = {"image": IMAGE, "args": (script,)}
     first = await world.start("p", **arguments, volume_directory=str(runs / "0"))
@@ -96,7 +99,7 @@ async def test_an_image_is_copied_as_its_overlay_would_show_it(world: World) -> 
 
     await until(is_done)
     shown = [line.removeprefix("stdout F ") for line in world.log("p") if line.startswith("stdout")]
-    assert shown == ["/var:", "b", "c", "a directory7 8 640 2", "done"]
+    assert shown == ["/var:", "b", "c", "a directory7 8 640 2", "7 8 1777", "done"]
     assert await world.client.measure_layers("p") == {"c": 0}
     assert 3 << 20 <= measure_copies(runs) < 4 << 20  # without the image
     # A second container of the image has files of its own.

@@ -11,6 +11,7 @@ import signal
 import socket
 import stat
 import subprocess
+import tarfile
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
@@ -309,21 +310,28 @@ async def test_an_image_of_the_store_has_its_root_file_system(world: World) -> N
 
 
 async def test_an_image_of_layers_runs_as_its_configuration_asks(world: World) -> None:
+    programs = busybox_entries("sh", "cat", "ls", "id", "mkdir", "rm", "stat")
+    open_to_all = {"type": tarfile.DIRTYPE, "mode": 0o1777}
     layers = (
-        layer_of([*busybox_entries("sh", "cat", "ls", "id", "mkdir", "rm"), ("etc/old", "1"), ("data/a/x", "1")]),
+        layer_of([*programs, ("etc/old", "1"), ("data/a/x", "1"), ("open/", open_to_all)]),
         layer_of([("etc/.wh.old", ""), ("data/.wh..wh..opq", ""), ("data/b", "2")]),
-        layer_of([("etc/passwd", "app:x:7:8::/home/app:/bin/sh\n"), ("run/now", ""), ("data/c", "3")], "zstd"),
+        layer_of(
+            [("etc/passwd", "app:x:7:8::/home/app:/bin/sh\n"), ("run/now", ""), ("data/c", "3"), ("open/now", "")],
+            "zstd",
+        ),
     )
     empty = layer_of([])  # of steps that change nothing, as WORKDIR; images often have several
     layers = (layers[0], empty, layers[1], empty, layers[2])
-    image = image_of(*layers, Entrypoint=["sh", "-c"], Cmd=["ls /etc /data"], StopSignal="SIGUSR1", Env=["A=1"])
+    image = image_of(
+        *layers, Entrypoint=["sh", "-c"], Cmd=["ls /etc /data; stat -c %a /open"], StopSignal="SIGUSR1", Env=["A=1"]
+    )
     store = ContentStore(world.node.directory / "content")
     store.root.mkdir(exist_ok=True)
     [record] = archives.load(store, io.BytesIO(archive_of("registry.example/app:1", image)))
     await world.pod("p")
     ended = await world.wait_exit((await world.start("p", image="registry.example/app:1")).id)
     assert (ended.exit_code, ended.image.source, ended.image.id) == (0, "registry", record.id)
-    assert world.log("p") == [f"stdout F {name}" for name in ("/data:", "b", "c", "", "/etc:", "passwd")]
+    assert world.log("p") == [f"stdout F {name}" for name in ("/data:", "b", "c", "", "/etc:", "passwd", "1777")]
     # Opaque directories have to work in the container's own layer, too.
     change = ("rm -r /data && mkdir /data && ls -a /data && cat /etc/old; echo $A",)
     changed = await world.start("p", "two", image="registry.example/app:1", args=change)
@@ -899,3 +907,7 @@ async def test_busybox_has_its_own_tools(world: World) -> None:
     assert await world.sh(client, f"wget -O - -q http://{ip}/hostname.html") == "app\n"
     found = await world.client.exec_in_container(client.id, ("which", "wget"), timeout=DEADLINE)
     assert found.output == b"/usr/lib/busybox/wget\n"
+    # Up to 1.28, nslookup had another output and followed the search domains for all names.
+    script = "echo nameserver 127.0.0.1 >/etc/resolv.conf; nslookup 127.0.0.1"
+    names = "Server:    127.0.0.1", "Name:      127.0.0.1"
+    assert await world.sh(client, script) == "\n".join(f"{name}\nAddress 1: 127.0.0.1 localhost\n" for name in names)
