@@ -13,7 +13,7 @@ import pytest
 
 from bridgehead.client import ApiClient, ClientConfig, Done, EventRecorder, Requeue, renew_lease
 from bridgehead.client.discovery import metadata_kind
-from bridgehead.client.errors import Conflict, NotFound
+from bridgehead.client.errors import Conflict, NotFound, Unreachable
 from bridgehead.controllers.manager import CONTROLLERS, Entry, Manager, Settings
 from bridgehead.controllers.nodes.pod_garbage import PodGarbageCollector
 from bridgehead.controllers.nodes.taint_eviction import TaintEvictionController
@@ -493,7 +493,7 @@ async def test_pods_of_a_deleted_node_are_removed():
             await until(gone(client, PODS, "two"))
 
 
-async def test_a_taint_of_a_user_evicts_a_pod_when_its_toleration_has_ended():
+async def test_a_taint_of_a_user_evicts_a_pod_when_its_toleration_has_ended(monkeypatch):
     """Such a taint has no `timeAdded`. The wait begins anew with the next taint."""
     async with api_world() as world, ApiClient(world.config) as client:
         informers, now = Informers(client), 1000.0
@@ -510,6 +510,9 @@ async def test_a_taint_of_a_user_evicts_a_pod_when_its_toleration_has_ended():
             await client.patch(NODES, "node1", "", {"spec": {"taints": list(taints)}})
             await until_seen(lambda: len(nodes.get(ObjectKey("", "node1")).spec.taints) == len(taints), nodes)
 
+        async def unreachable(*_: object, **__: object) -> None:
+            raise Unreachable("connection refused")
+
         async with running(informers.run(), recorder.run()):
             await until_seen(lambda: pods.get(key) and nodes.get(ObjectKey("", "node1")), pods, nodes)
             await taint({"key": "k", "effect": "NoExecute"})
@@ -521,6 +524,10 @@ async def test_a_taint_of_a_user_evicts_a_pod_when_its_toleration_has_ended():
             await taint({"key": "k", "effect": "NoExecute"})
             assert await controller.reconcile(key) == Requeue(100)
             now += 100
+            with monkeypatch.context() as patched:
+                patched.setattr(client, "delete", unreachable)
+                with pytest.raises(Unreachable):  # after which the queue tries again
+                    await controller.reconcile(key)
             assert await controller.reconcile(key) == Done()
             assert (await client.get(PODS, "one", "default")).is_terminating
 

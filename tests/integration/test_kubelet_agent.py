@@ -867,6 +867,27 @@ async def test_a_lost_sandbox_is_recreated(world):
     await world.until_event("web", "SandboxChanged")
 
 
+async def test_a_runtime_that_ends_restarts_a_container_once(world, monkeypatch):
+    """The kubelet sees the container end, and cannot start it in the sandbox that ends, too."""
+    monkeypatch.setattr("bridgehead.kubelet.agent.RELIST_SECONDS", 0.1)
+    await world.start_kubelet()
+    await world.create("web")
+    pod = await world.until("web", is_running)
+    sandboxes = world.runtime.list_sandboxes
+
+    async def all_are_left():
+        return [sandbox]
+
+    [sandbox] = await sandboxes()
+    monkeypatch.setattr(world.runtime, "list_sandboxes", all_are_left)
+    await world.runtime.remove_sandbox(pod.metadata.uid)
+    await world.until("web", waits_for("CreateContainerError"))
+    monkeypatch.setattr(world.runtime, "list_sandboxes", sandboxes)
+    pod = await world.until("web", is_running)
+    assert pod.status.container_statuses[0].restart_count == 1
+    assert pod.status.container_statuses[0].last_state.terminated.exit_code == 137
+
+
 async def test_a_changed_image_restarts_its_container(world):
     await world.start_kubelet()
     await world.create("web")

@@ -867,9 +867,11 @@ async def test_a_container_runs_as_another_user() -> None:
         async with enter_world(node) as world:
             await world.pod("p")
             script = "id -u; id -g; echo done >/dev/termination-log; touch /tmp/x /etc/x; grep CapEff /proc/self/status"
-            ended = await world.run_to_end("p", script, security=Security(user=1000, group=1001))
+            groups = tuple(range(2000, 3000))
+            security = Security(user=1000, group=1001, supplemental_groups=groups)
+            ended = await world.run_to_end("p", script, security=security)
             assert ended.message == "done\n"
-            assert ended.user == LinuxContainerUser(uid=1000, gid=1001, supplemental_groups=(1001,))
+            assert ended.user == LinuxContainerUser(uid=1000, gid=1001, supplemental_groups=(1001, *groups))
             lines = [line.removeprefix("stdout F ") for line in world.log("p") if line.startswith("stdout")]
             assert lines == ["1000", "1001", "CapEff:\t0000000000000000"]
             # It gave up the signal that ends it with its runtime; the next runtime ends it.

@@ -39,6 +39,14 @@ def run_part(argv):
             sys.exit(int(code))
         case ["raise"]:
             raise RuntimeError("something new")
+        case [name, *_]:
+            signal.signal(signal.SIGTERM, lambda *_: end(name))
+            print("waiting", flush=True)
+            signal.pause()
+
+def end(name):
+    print(name, file=open(sys.argv[1] + "/ended", "a"))
+    sys.exit()
 
 plans = [PartPlan(name, tuple(name.split("-"))) for name in sys.argv[2:]]
 Supervisor(plans, LabFiles(pathlib.Path(sys.argv[1])), run_part).run()
@@ -122,6 +130,17 @@ def test_stopping_the_supervisor_stops_its_parts(supervise: Callable[..., Superv
     for pid in pids:
         with pytest.raises(ProcessLookupError):
             os.kill(pid, 0)
+
+
+def test_kubelets_are_stopped_first_and_the_api_server_last(supervise: Callable[..., Supervised]) -> None:
+    """A kubelet that sees its runtime end would restart the containers of its pods, and count that."""
+    parts = ("apiserver", "runtime-node1", "kubelet-node1")
+    lab = supervise(*parts)
+    for name in parts:
+        lab.eventually(lambda part: part.pid, name)
+        wait_for_line(lab.files.log(name), "waiting")
+    assert lab.stop() == 0
+    assert (lab.files.root / "ended").read_text().split() == ["kubelet", "runtime", "apiserver"]
 
 
 def test_a_failed_write_of_the_status_affects_nothing_else(supervise: Callable[..., Supervised]) -> None:

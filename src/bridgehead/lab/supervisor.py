@@ -218,17 +218,24 @@ class Supervisor:
             self._is_published = True
 
     def _stop_parts(self, wakeup: int) -> None:
-        """Stop the parts, the API server last, so that the others can finish their writes."""
+        """Stop the parts: kubelets before the runtimes, whose end they would take for the pods' failure, and the API
+        server last, so that the others can finish their writes."""
         deadline = time.monotonic() + _STOP_BOUND
-        api = [part for part in self._parts if part.plan.name == "apiserver"]
-        others = [part for part in self._parts if part not in api]
-        for group in (others, api):
+        groups: list[list[_Part]] = [[], [], []]
+        for part in self._parts:
+            groups[_stop_phase(part.plan.name)].append(part)
+        for group in groups:
             for part in group:
                 if part.status.pid:
                     _signal(part.status.pid, signal.SIGTERM)
             while any(part.status.pid for part in group) and time.monotonic() < deadline:
                 _wait_readable((wakeup,), deadline - time.monotonic())
                 self._reap()
+
+
+def _stop_phase(name: str) -> int:
+    """Return the phase of the lab's end, 0 to 2, in which the part `name` is stopped."""
+    return 2 if name == "apiserver" else 1 if name.startswith("runtime-") else 0
 
 
 def _signal(pid: int, number: int) -> None:

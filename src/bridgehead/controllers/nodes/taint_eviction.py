@@ -67,14 +67,15 @@ class TaintEvictionController:
         if node is None:
             return Done()
         now = self._now()
-        observed = self._waiting.pop(pod.metadata.uid, None)
-        due = eviction_time(node.spec.taints, pod.spec.tolerations, now if observed is None else observed)
+        uid = pod.metadata.uid
+        observed = self._waiting.get(uid, now)
+        due = eviction_time(node.spec.taints, pod.spec.tolerations, observed)
         if due == NEVER:
-            if observed is not None:
+            if self._waiting.pop(uid, None) is not None:
                 self._record(pod, f"Cancelling deletion of Pod {pod.key}")
             return Done()
         if due > now:
-            self._waiting[pod.metadata.uid] = now if observed is None else observed
+            self._waiting[uid] = observed
             return Requeue(due - now)
         await self._evict(pod, now)
         return Done()

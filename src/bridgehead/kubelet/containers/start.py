@@ -26,6 +26,7 @@ from bridgehead.kubelet.runtimes.runtime import (
     ImageUnavailable,
     Mount,
     RuntimeFailure,
+    SandboxMissing,
 )
 from bridgehead.kubelet.volumes.downward_api import Addresses
 from bridgehead.objects.core import Container
@@ -63,7 +64,7 @@ async def start_container(context: PodContext, container: Container, image: Imag
         await asyncio.to_thread(_remove_earlier_volumes, Path(spec.volume_directory))
     try:
         info = await context.node.runtime.start_container(spec)
-    except ImageUnavailable as error:  # removed since it was looked up: the next attempt has it pulled again
+    except (ImageUnavailable, SandboxMissing) as error:  # removed meanwhile: a later attempt has a new one
         context.record("Warning", "Failed", f"Error: {error}", container)
         raise StartRefused("CreateContainerError", str(error)) from error
     except RuntimeFailure as error:

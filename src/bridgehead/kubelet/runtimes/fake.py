@@ -27,6 +27,7 @@ from .runtime import (
     RuntimeFailure,
     RuntimeFeatures,
     SandboxInfo,
+    SandboxMissing,
     SandboxSpec,
     Seccomp,
 )
@@ -171,7 +172,7 @@ class FakeRuntime:
 
     async def update_sandbox(self, pod_uid: str, limits: Limits) -> None:
         if pod_uid not in self.sandboxes:
-            raise RuntimeFailure("the pod has no sandbox")
+            raise SandboxMissing
         self._check_memory(limits)
         index = next(i for i, spec in enumerate(self.sandbox_specs) if spec.pod_uid == pod_uid)
         self.sandbox_specs[index] = msgspec.structs.replace(self.sandbox_specs[index], limits=limits)
@@ -194,7 +195,7 @@ class FakeRuntime:
 
     async def start_container(self, spec: ContainerSpec) -> ContainerInfo:
         if spec.pod_uid not in self.sandboxes:
-            raise RuntimeFailure(f"pod {spec.pod_uid} has no sandbox")
+            raise SandboxMissing
         for mount in spec.mounts:
             _check_mount(mount)
         _check_seccomp(spec.security.seccomp)
@@ -295,7 +296,7 @@ class FakeRuntime:
     async def open_port(self, pod_uid: str, port: int) -> socket.socket:
         """Connect to the test's own loopback, which stands for the pod's."""
         if pod_uid not in self.sandboxes:
-            raise RuntimeFailure(f"pod {pod_uid} has no sandbox")
+            raise SandboxMissing
         stream = socket.socket()
         stream.setblocking(False)
         try:

@@ -49,6 +49,13 @@ class RuntimeFailure(Exception):
     """The runtime could not do what was requested; the message is one line for an Event."""
 
 
+class SandboxMissing(RuntimeFailure):
+    """The runtime has no sandbox of the pod, or removes it."""
+
+    def __init__(self, message: str = "the pod has no sandbox") -> None:
+        super().__init__(message)
+
+
 def port_refused(address: str, port: int, code: int) -> str:
     """The message for a failed connection to a pod's own address, as Go writes it; `code` is an errno."""
     family = "tcp6" if ":" in address else "tcp4"
@@ -254,7 +261,7 @@ class Runtime(Protocol):
     async def list_sandboxes(self) -> list[SandboxInfo]: ...
 
     async def start_container(self, spec: ContainerSpec) -> ContainerInfo:
-        """Raises `RuntimeFailure`, for example when the program does not exist in the image."""
+        """Raises `ImageUnavailable`, or `RuntimeFailure`, for example when the program does not exist in the image."""
         ...
 
     async def update_container(self, container_id: str, limits: Limits) -> None:

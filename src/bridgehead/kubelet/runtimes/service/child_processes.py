@@ -17,7 +17,7 @@ from bridgehead.kubelet.runtimes.spawn.jobs import Job
 from bridgehead.kubelet.runtimes.spawn.zygote import Zygote, send_job
 from bridgehead.objects.core import LinuxContainerUser
 
-_PACKET: Final = 8192  # bytes; more than any status message
+_PACKET: Final = 256 << 10  # bytes; more than any status message, also that of a user with thousands of groups
 # Between two attempts to reap: until a killed process has ended, or a tracer has let go of one that has ended.
 _REAP_SECONDS: Final = 0.1
 

@@ -26,6 +26,7 @@ from bridgehead.kubelet.runtimes.runtime import (
     Limits,
     RuntimeFailure,
     SandboxInfo,
+    SandboxMissing,
     SandboxSpec,
     port_refused,
 )
@@ -122,7 +123,7 @@ class RuntimeService:
         """Raises `RuntimeFailure`."""
         record = self._sandboxes.get(pod_uid)
         if record is None:
-            raise RuntimeFailure("the pod has no sandbox")
+            raise SandboxMissing
         if record.sandbox.group is not None:
             try:
                 record.sandbox.group.update(limits)
@@ -179,7 +180,7 @@ class RuntimeService:
         """A stream to a port on the pod's own loopback address; still connecting, perhaps. Raises `RuntimeFailure`."""
         record = self._sandboxes.get(pod_uid)
         if record is None:
-            raise RuntimeFailure("the pod has no sandbox")
+            raise SandboxMissing
         with self._sandbox_maker.in_network_of(record.sandbox):
             try:
                 stream = socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET, socket.SOCK_STREAM)
@@ -198,7 +199,7 @@ class RuntimeService:
         """Raises `RuntimeFailure` or `ImageUnavailable` for what is known at once."""
         record = self._sandboxes.get(spec.pod_uid)
         if record is None or record.on_empty:
-            raise RuntimeFailure("the pod has no sandbox")
+            raise SandboxMissing
         if self._joins_start(record, spec, on_done):
             return
         if record.pause is None:

@@ -30,6 +30,7 @@ TERMINAL: Final = b"T"
 MOUNT_NAMESPACE: Final = b"M"
 PID_NAMESPACE: Final = b"P"
 
+_LONGEST_REASON: Final = 4096  # bytes
 _DESCRIPTORS_END: Final = 1 << 20  # above every descriptor number
 
 DEFAULT_PATH: Final = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
@@ -45,7 +46,7 @@ def report(status: socket.socket, kind: bytes, text: str = "", descriptor: int |
     """Send a message to the runtime. Errors are ignored: without the runtime the child ends, too."""
     with contextlib.suppress(OSError):
         if descriptor is None:
-            status.send(kind + text.encode("utf-8", "replace")[:4096])
+            status.send(kind + text.encode("utf-8", "replace")[: _LONGEST_REASON if kind == FAILED else None])
         else:
             socket.send_fds(status, [kind], [descriptor])
 

@@ -29,6 +29,7 @@ from bridgehead.kubelet.runtimes.runtime import (
     RuntimeFailure,
     RuntimeFeatures,
     SandboxInfo,
+    SandboxMissing,
     SandboxSpec,
     port_refused,
 )
@@ -41,6 +42,7 @@ _KILLED: Final = 137  # 128 + SIGKILL
 _FAILURES: Final[dict[str, type[Exception]]] = {
     "ImageUnavailable": ImageUnavailable,
     "RuntimeFailure": RuntimeFailure,
+    "SandboxMissing": SandboxMissing,
     "TimeoutError": TimeoutError,
 }
 _decoder = msgspec.msgpack.Decoder(messages.FromRuntime)

@@ -136,8 +136,7 @@ class Request(msgspec.Struct, frozen=True):
 
 
 class Reply(msgspec.Struct, frozen=True, tag=True):
-    """`failure` is "" or the exception to raise: "ImageUnavailable", "RuntimeFailure", "TimeoutError"; `result` is then
-    its message."""
+    """`failure` is "" or the name of the exception to raise, one of those in `client`; `result` is then its message."""
 
     id: int
     result: msgspec.Raw = msgspec.Raw(b"\xc0")  # msgpack's nil
