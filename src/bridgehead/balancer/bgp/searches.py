@@ -17,7 +17,6 @@ from bridgehead.network.connection_search import SearchTables
 from bridgehead.objects.meta import ObjectKey
 
 from ..ranges import IpAddress
-from ..speaker.announcer import Held
 from ..view import ClusterView, Publication
 from .moves import Moves
 
@@ -27,9 +26,7 @@ _MOST_NODES: Final = 16  # in which each packet that is searched for makes 15 co
 
 
 class ConnectionSearches:
-    """An `Announcer` that announces nothing. The agent updates it before the one that changes routes."""
-
-    protocol = "connection searches"
+    """The rules of this node. The agent updates them before the announcer that changes routes."""
 
     def __init__(self) -> None:
         self._moves = Moves()
@@ -53,9 +50,6 @@ class ConnectionSearches:
             await asyncio.get_running_loop().create_future()
         finally:
             self._close()
-
-    def held(self, services: Collection[ObjectKey]) -> Collection[Held]:
-        return []
 
     def _apply(self) -> None:
         """Bring the kernel's rules up to date. Where the kernel lacks them, connections that move are reset."""

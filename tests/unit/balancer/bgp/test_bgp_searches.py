@@ -42,7 +42,7 @@ class Tables:
 def view(count: int, *, leaving: str = "") -> ClusterView:
     names = [f"node{number}" for number in range(1, count + 1)]
     nodes = {
-        name: NodeView(name, {}, is_leaving=name == leaving, addresses=(f"10.0.0.{name[4:]}", f"fd00::{name[4:]}", "?"))
+        name: NodeView(name, {}, is_ending=name == leaving, addresses=(f"10.0.0.{name[4:]}", f"fd00::{name[4:]}", "?"))
         for name in names
     }
     return ClusterView("node1", nodes=nodes, members=frozenset(names))
