@@ -120,9 +120,15 @@ async def _fail(world: SpeakerWorld, what: str, recovered: Recovered) -> float:
         speaker.process.wait()
         world.start_speaker(node)
     elif what in _SIGNALS:
-        for pid in keepalived_of(world, node):
+        before = keepalived_of(world, node)
+        for pid in before:
             os.kill(pid, _SIGNALS[what])
-        await until(is_moved)
+
+        async def is_replaced() -> bool:  # the node may be the master again before another one is
+            now = keepalived_of(world, node)
+            return len(now) == len(before) and not set(now) & set(before)
+
+        await until(is_replaced)
         await asyncio.sleep(_AFTER_SECONDS)
         answers = prober.stop()
     else:

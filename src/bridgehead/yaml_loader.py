@@ -6,6 +6,7 @@ this module only where YAML is read: parts inside a cluster never load PyYAML.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from typing import Any, Final
 
@@ -38,15 +39,25 @@ def _keep_texts(loader: Any, *types: str) -> None:
 
 
 class _ObjectLoader(Loader):
-    """A loader that keeps timestamps as text: JSON has no timestamps."""
+    """A loader that reads numbers as Go's library does, and keeps timestamps as text: JSON has no timestamps.
+
+    YAML 1.1 also reads 12:30 as a number (of base 60), and 1e3 as a text. Source: gopkg.in/yaml.v2.
+    """
 
 
 class TextLoader(Loader):
     """A loader that keeps numbers and timestamps as text, for formats whose fields decide what a scalar is."""
 
 
-_keep_texts(_ObjectLoader, "timestamp")
-_keep_texts(TextLoader, "timestamp", "int", "float")
+_FIRST_DIGITS: Final = list("-+0123456789")
+_INTEGER: Final = re.compile("[-+]?(?:0b[01][01_]*|0x[0-9a-fA-F][0-9a-fA-F_]*|0(?:o?[0-7][0-7_]*)?|[1-9][0-9_]*)$")
+_FLOAT: Final = re.compile(
+    r"(?:[-+]?(?:\.[0-9]+|[0-9][0-9_]*(?:\.[0-9_]*)?)(?:[eE][-+]?[0-9]+)?|[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN))$"
+)
+for loader in (_ObjectLoader, TextLoader):
+    _keep_texts(loader, "timestamp", "int", "float")
+_ObjectLoader.add_implicit_resolver("tag:yaml.org,2002:int", _INTEGER, _FIRST_DIGITS)
+_ObjectLoader.add_implicit_resolver("tag:yaml.org,2002:float", _FLOAT, [*_FIRST_DIGITS, "."])
 
 
 def load_object(text: bytes) -> Any:
@@ -58,7 +69,7 @@ def load_object(text: bytes) -> Any:
         _check_shape(yaml.parse(text, Loader=_ObjectLoader))
         document = yaml.load(text, Loader=_ObjectLoader)
         _count_nodes(document, {}, set())
-    except (yaml.YAMLError, RecursionError, UnicodeDecodeError) as error:
+    except (yaml.YAMLError, RecursionError, ValueError) as error:  # ValueError: not UTF-8, thousands of digits
         raise UnusableYaml(" ".join(str(error).split())) from None
     return document
 
