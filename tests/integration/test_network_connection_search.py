@@ -12,7 +12,7 @@ from bridgehead.network.connection_search import SearchTables
 
 from .namespaced import in_namespace
 from .speaker_world import inside, make_network, node_ip, run_on, vip
-from .test_network_handover import PORT, check_carried_on, listen, send_to
+from .test_network_handover import ADDRESSES, PORT, ask, check_carried_on, listen, send_to
 
 pytestmark = pytest.mark.integration
 
@@ -50,12 +50,13 @@ def check_connections(version: int) -> None:
         new_end.settimeout(20)
         check_carried_on(new, new_end)
 
+        many = [ipaddress.ip_address(vip(12, version)) + number for number in range(ADDRESSES)]
+        tables["node1"].update(announced + many, many, others)
         for node in NODES:
             tables[node].update(announced, announced[1:], [])
         check_carried_on(new, new_end)
-        old.sendall(b"question")
         with pytest.raises(ConnectionResetError):
-            old.recv(100)
+            ask(old)
         for node in NODES:
             tables[node].close()
             assert "bridgehead" not in run_on(node, "nft", "list", "ruleset")

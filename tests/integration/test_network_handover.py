@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import ipaddress
 import socket
+import struct
 
 import pytest
 
@@ -11,11 +13,14 @@ from bridgehead.network.handover import HandoverTables
 
 from .namespaced import in_namespace, sh
 from .speaker_world import IPV6_FREEBIND, inside, make_network, node_ip, run_on, vip
+from .test_kubelet_spoofing import TCP, packet
 
 pytestmark = pytest.mark.integration
 
 PORT = 80
-MACS = {"node1": "02:00:00:00:01:01", "node2": "02:00:00:00:01:02"}
+ADDRESSES = 3000  # more than one transaction can have
+TCP_REPAIR, TCP_REPAIR_QUEUE, TCP_QUEUE_SEQ, TCP_RECV_QUEUE = 19, 20, 21, 1  # linux/tcp.h
+MACS = {"node1": "02:00:00:00:01:01", "node2": "02:00:00:00:01:02", "node3": "02:00:00:00:01:03"}
 
 
 def send_to(node: str) -> None:
@@ -43,11 +48,56 @@ def check_carried_on(client: socket.socket, server: socket.socket) -> None:
     assert client.recv(100) == b"answer"
 
 
+def ask(client: socket.socket) -> None:
+    """Send something and receive. A late acknowledgement may have had an answer before."""
+    client.sendall(b"question")
+    client.recv(100)
+
+
+def send_outside_window(client: socket.socket, address: str) -> None:
+    """Send a segment of a client's connection that connection tracking takes for invalid, with a right acknowledgement.
+
+    A machine without the connection answers it with a reset that the client accepts.
+    """
+    client.setsockopt(socket.IPPROTO_TCP, TCP_REPAIR, 1)
+    client.setsockopt(socket.IPPROTO_TCP, TCP_REPAIR_QUEUE, TCP_RECV_QUEUE)
+    received = client.getsockopt(socket.IPPROTO_TCP, TCP_QUEUE_SEQ) % (1 << 32)
+    client.setsockopt(socket.IPPROTO_TCP, TCP_REPAIR_QUEUE, 2)
+    sent = client.getsockopt(socket.IPPROTO_TCP, TCP_QUEUE_SEQ)
+    client.setsockopt(socket.IPPROTO_TCP, TCP_REPAIR, -1)  # without a window probe
+    source, port = client.getsockname()[:2]
+    far = (sent + (1 << 31)) % (1 << 32)
+    segment = struct.pack("!HHIIBBHHH", port, PORT, far, received, 5 << 4, 0x10, 1024, 0, 0) + b"stray"
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
+    with socket.socket(family, socket.SOCK_RAW, socket.IPPROTO_RAW) as raw:
+        raw.sendto(packet(source, address, TCP, segment, 16), (address, 0))
+
+
 @in_namespace
 def test_connections_go_on_at_the_node_that_knows_them() -> None:
     make_network()
     for version in (4, 6):
         check_connections(version)
+
+
+@in_namespace
+def test_a_connection_that_no_node_knows_is_reset_while_two_nodes_have_rules_for_each_other() -> None:
+    make_network()
+    for version in (4, 6):
+        address = vip(10, version)
+        with contextlib.ExitStack() as stack:
+            nodes = ("node1", "node2", "node3")
+            third = [stack.enter_context(listen(node, version)) for node in nodes][-1]
+            send_to("node3")
+            client = stack.enter_context(socket.create_connection((address, PORT), 20))
+            stack.enter_context(third.accept()[0])
+            for node, other in (("node1", "node2"), ("node2", "node1")):
+                with inside(node):
+                    tables = stack.enter_context(HandoverTables())
+                tables.set_nodes({address: node_ip(other, version)})
+            send_to("node1")
+            with pytest.raises(ConnectionResetError):
+                ask(client)
 
 
 def check_connections(version: int) -> None:
@@ -59,21 +109,30 @@ def check_connections(version: int) -> None:
         old_end = stack.enter_context(first.accept()[0])
         old_end.settimeout(20)
         check_carried_on(old, old_end)
+        closing = stack.enter_context(socket.create_connection((address, PORT), 20))
+        closing_end = stack.enter_context(first.accept()[0])
+        closing_end.settimeout(20)
 
         send_to("node2")
         with inside("node2"):
             tables = stack.enter_context(HandoverTables())
         tables.set_nodes({address: node_ip("node1", version), vip(11, version): node_ip("node3", version)})
         check_carried_on(old, old_end)
+        closing.shutdown(socket.SHUT_WR)  # its FIN is invalid for connection tracking that does not know the connection
+        assert closing_end.recv(100) == b""
         # A new connection is the new node's, from its first packet on.
         new = stack.enter_context(socket.create_connection((address, PORT), 20))
         new_end = stack.enter_context(second.accept()[0])
         new_end.settimeout(20)
         check_carried_on(new, new_end)
+        send_outside_window(new, address)
+        check_carried_on(new, new_end)
+        many = ipaddress.ip_network("10.2.0.0/16" if version == 4 else "fd00:2::/112")
+        node = node_ip("node3", version)
+        tables.set_nodes({str(many[number]): node for number in range(ADDRESSES)})
         tables.set_nodes({vip(11, version): node_ip("node1", version)})
         check_carried_on(new, new_end)
-        old.sendall(b"question")
         with pytest.raises(ConnectionResetError):
-            old.recv(100)
+            ask(old)
         tables.close()
         assert "bridgehead" not in run_on("node2", "nft", "list", "ruleset")

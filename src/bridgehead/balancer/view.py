@@ -38,16 +38,20 @@ class Publication:
 class NodeView:
     """A node as speakers see it. `is_excluded`: NetworkUnavailable, or labelled as excluded from load balancers.
 
-    `is_leaving`: cordoned for a drain (`is_cordoned`), or its speaker is about to end; its addresses move away while it
-    still forwards. `addresses`: its InternalIPs.
+    `is_ending`: its speaker is about to end. `addresses`: its InternalIPs.
     """
 
     name: str
     labels: Labels
     is_excluded: bool = False
-    is_leaving: bool = False
+    is_ending: bool = False
     addresses: tuple[str, ...] = ()
     is_cordoned: bool = False
+
+    @property
+    def is_leaving(self) -> bool:
+        """Whether its addresses move away while it still forwards: before a drain, or before its speaker ends."""
+        return self.is_cordoned or self.is_ending
 
 
 @dataclass(frozen=True)

@@ -8,9 +8,8 @@ for IPv4:
         set announced { type ipv4_addr; }              # addresses that nodes announce together
         set moved { type ipv4_addr; }                  # those whose connections may have moved a short while ago
         chain prerouting { type filter hook prerouting priority mangle;
-            meta l4proto tcp tcp flags & syn == 0 ct state invalid,new ip ttl >= 240 ip daddr @announced drop
-            meta l4proto tcp tcp flags & syn == 0 ct state invalid,new ip daddr @moved \\
-                ip ttl set 255 dup to 10.0.0.202 dup to 10.0.0.203 drop
+            UNKNOWN ip ttl >= 240 ip daddr @announced drop       # unknown_connections.py
+            UNKNOWN ip daddr @moved ip ttl set 255 dup to 10.0.0.202 dup to 10.0.0.203 drop
         }
     }
 
@@ -49,7 +48,7 @@ from .uapi.netfilter_ipv4 import NF_IP_PRI_MANGLE
 from .uapi.netlink import NETLINK_NETFILTER
 from .uapi.nf_tables import NFT_CMP_GTE, NFT_PAYLOAD_NETWORK_HEADER
 from .uapi.nfnetlink import NFNL_SUBSYS_NFTABLES
-from .unknown_connections import IPV4, IPV6, IS_UNKNOWN, Family, destination
+from .unknown_connections import IPV4, IPV6, UNKNOWN, Family, destination
 
 _Address = IPv4Address | IPv6Address
 
@@ -82,17 +81,16 @@ class SearchTables(Closable):
     def update(self, announced: Collection[_Address], moved: Collection[_Address], nodes: Collection[_Address]) -> None:
         """Set the announced addresses, those of them whose connections may have moved, and the other nodes' addresses.
 
-        The call is one transaction: an error leaves the tables as they were.
+        After an error, only `close` may be called.
         """
         sets = {_ANNOUNCED: frozenset(announced), _MOVED: frozenset(moved)}
-        requests = [
-            change for name, addresses in sets.items() for change in _changes(name, old=self._sets[name], new=addresses)
-        ]
         wanted = frozenset(nodes)
-        if wanted != self._nodes:
+        requests: list[Request] = []
+        if wanted != self._nodes:  # first, so that one transaction replaces the rules
             requests += [request for family in (IPV4, IPV6) for request in _rules(family, wanted)]
-        if requests:
-            self._netlink.transact(NFNL_SUBSYS_NFTABLES, requests)
+        for name, addresses in sets.items():
+            requests += _changes(name, old=self._sets[name], new=addresses)
+        self._netlink.transact_in_parts(NFNL_SUBSYS_NFTABLES, requests)
         self._sets, self._nodes = sets, wanted
 
 
@@ -108,12 +106,13 @@ def _rules(family: Family, nodes: frozenset[_Address]) -> Iterator[Request]:
     """Yield the requests that replace the rules."""
     yield delete_rules(family.number, _TABLE, _CHAIN)
     is_copy = payload(NFT_PAYLOAD_NETWORK_HEADER, family.hop_limit, 1) + compare(_LEAST_COPIED, NFT_CMP_GTE)
-    refusal = IS_UNKNOWN + is_copy + destination(family) + is_in(_ANNOUNCED) + verdict(NF_DROP)
-    yield add_rule(family.number, _TABLE, _CHAIN, refusal)
+    for unknown in UNKNOWN:
+        refusal = unknown + is_copy + destination(family) + is_in(_ANNOUNCED) + verdict(NF_DROP)
+        yield add_rule(family.number, _TABLE, _CHAIN, refusal)
     copies = [constant(node.packed) + duplicate() for node in sorted(nodes, key=str) if len(node.packed) == family.size]
-    if copies:
-        marked = constant(_COPIED) + set_payload(NFT_PAYLOAD_NETWORK_HEADER, family.hop_limit, 1)
-        search = IS_UNKNOWN + destination(family) + is_in(_MOVED) + marked + b"".join(copies) + verdict(NF_DROP)
+    marked = constant(_COPIED) + set_payload(NFT_PAYLOAD_NETWORK_HEADER, family.hop_limit, 1)
+    for unknown in UNKNOWN if copies else ():
+        search = unknown + destination(family) + is_in(_MOVED) + marked + b"".join(copies) + verdict(NF_DROP)
         yield add_rule(family.number, _TABLE, _CHAIN, search)
 
 

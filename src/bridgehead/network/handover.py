@@ -7,12 +7,14 @@ reset. In nft's syntax, for IPv4:
     table ip bridgehead-handover {                     # flags owner
         map nodes { type ipv4_addr : ipv4_addr; }      # a moved address, and the address of the node that had it
         chain prerouting { type filter hook prerouting priority mangle;
-            meta l4proto tcp tcp flags & syn == 0 ct state invalid,new dup to ip daddr map @nodes drop
+            UNKNOWN ip ttl > 1 dup to ip daddr map @nodes drop    # unknown_connections.py
         }
     }
 
-The copy is untracked, so no rule of this node translates it, and it goes to the other node as it came. The kernel
-removes the tables when the process ends (Linux 5.12). Source: linux/netfilter/nf_tables.h.
+The copy is untracked, so no rule of this node translates it, and it goes to the other node as it came. While an address
+moves, two nodes may have rules for each other. A packet that neither knows circles until its TTL, which the kernel
+decrements in copies, is 1; without that condition it would go from 0 to 255. The kernel removes the tables when the
+process ends (Linux 5.12). Source: linux/netfilter/nf_tables.h.
 """
 
 from __future__ import annotations
@@ -29,16 +31,19 @@ from .nft_requests import (
     add_rule,
     add_set,
     add_table,
+    compare,
     delete_element,
     duplicate,
+    payload,
     value_in,
     verdict,
 )
 from .uapi.netfilter import NF_DROP, NF_INET_PRE_ROUTING
 from .uapi.netfilter_ipv4 import NF_IP_PRI_MANGLE
 from .uapi.netlink import NETLINK_NETFILTER
+from .uapi.nf_tables import NFT_CMP_GT, NFT_PAYLOAD_NETWORK_HEADER
 from .uapi.nfnetlink import NFNL_SUBSYS_NFTABLES
-from .unknown_connections import IPV4, IPV6, IS_UNKNOWN, Family, destination
+from .unknown_connections import IPV4, IPV6, UNKNOWN, Family, destination
 
 _TABLE: Final = "bridgehead-handover"
 _MAP: Final = "nodes"
@@ -65,13 +70,18 @@ class HandoverTables(Closable):
     def set_nodes(self, nodes: Mapping[str, str]) -> None:
         """Set the moved addresses, each with the address of the node that had it, of the same family.
 
-        The call is one transaction: an error leaves the tables as they were.
+        After an error, only `close` may be called.
         """
-        requests = [_change(address, "") for address in self._nodes if nodes.get(address) != self._nodes[address]]
-        requests += [_change(address, node) for address, node in nodes.items() if self._nodes.get(address) != node]
-        if requests:
-            self._netlink.transact(NFNL_SUBSYS_NFTABLES, requests)
-            self._nodes = dict(nodes)
+        self._netlink.transact_in_parts(NFNL_SUBSYS_NFTABLES, self._changes(nodes))
+        self._nodes = dict(nodes)
+
+    def _changes(self, nodes: Mapping[str, str]) -> Iterator[Request]:
+        for address in self._nodes.keys() | nodes.keys():
+            old, new = self._nodes.get(address), nodes.get(address)
+            if old != new and old is not None:
+                yield _change(address, "")
+            if old != new and new is not None:
+                yield _change(address, new)
 
 
 def _table(family: Family) -> Iterator[Request]:
@@ -79,8 +89,11 @@ def _table(family: Family) -> Iterator[Request]:
     yield add_table(number, _TABLE, is_owned=True)
     yield add_set(number, _TABLE, _MAP, family.kind, family.size, identity=1, is_map=True)
     yield add_base_chain(number, _TABLE, _CHAIN, NF_INET_PRE_ROUTING, NF_IP_PRI_MANGLE)
-    expressions = IS_UNKNOWN + destination(family) + value_in(_MAP) + duplicate() + verdict(NF_DROP)
-    yield add_rule(number, _TABLE, _CHAIN, expressions)
+    for unknown in UNKNOWN:
+        is_passed_on = payload(NFT_PAYLOAD_NETWORK_HEADER, family.hop_limit, 1) + compare(bytes([1]), NFT_CMP_GT)
+        node = destination(family) + value_in(_MAP)
+        expressions = unknown + is_passed_on + node + duplicate() + verdict(NF_DROP)
+        yield add_rule(number, _TABLE, _CHAIN, expressions)
 
 
 def _change(address: str, node: str) -> Request:

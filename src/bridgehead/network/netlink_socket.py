@@ -87,15 +87,7 @@ class NetlinkSocket(Closable):
         Raises OSError for the first request that the kernel rejects. Requests of the same chunk that follow it are done
         nevertheless, later chunks are not sent.
         """
-        chunk: list[Request] = []
-        size = 0
-        for request in requests:
-            chunk.append(request)
-            size += len(request.body)
-            if len(chunk) == _REQUESTS_AT_ONCE or size > _BYTES_AT_ONCE:
-                self._send(chunk)
-                chunk, size = [], 0
-        if chunk:
+        for chunk in _chunks(requests):
             self._send(chunk)
 
     def _send(self, requests: Sequence[Request]) -> None:
@@ -114,6 +106,14 @@ class NetlinkSocket(Closable):
         self._socket.send(b"".join(messages))
         # The kernel answers the beginning if it rejects the batch unread, or cannot commit it.
         self._await(requests, begin + 1, (begin, last))
+
+    def transact_in_parts(self, subsystem: int, requests: Iterable[Request]) -> None:
+        """Have a subsystem do requests, any number of them, in as many transactions as the send buffer makes necessary.
+
+        Raises OSError for the first request that is rejected. Those of earlier transactions are done nevertheless.
+        """
+        for chunk in _chunks(requests):
+            self.transact(subsystem, chunk)
 
     def _encode(self, requests: Sequence[Request]) -> Iterator[bytes]:
         """Yield the messages. Only the last asks for an acknowledgement; the kernel reports errors of any."""
@@ -192,6 +192,20 @@ class NetlinkSocket(Closable):
                 return
             for kind, _, _, payload in each_message(data):
                 yield kind, payload
+
+
+def _chunks(requests: Iterable[Request]) -> Iterator[list[Request]]:
+    """Yield the requests in parts that one system call can send."""
+    chunk: list[Request] = []
+    size = 0
+    for request in requests:
+        chunk.append(request)
+        size += len(request.body)
+        if len(chunk) == _REQUESTS_AT_ONCE or size > _BYTES_AT_ONCE:
+            yield chunk
+            chunk, size = [], 0
+    if chunk:
+        yield chunk
 
 
 def _error_of(request: Request, payload: bytes) -> OSError | None:

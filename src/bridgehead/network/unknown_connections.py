@@ -1,7 +1,14 @@
 """Expressions that match packets of unknown TCP connections, for the tables of `handover` and `connection_search`.
 
 Those begin no connection, and the node's connection tracking does not know the connection that they belong to: it is
-another node's, because packets to an address come here now that went to that node before.
+another node's, because packets to an address come here now that went to that node before. In nft's syntax they match
+
+    meta l4proto tcp tcp flags & syn == 0 ct state new
+    meta l4proto tcp tcp flags & (fin | rst) != 0 ct state invalid
+
+since connection tracking begins with any packet of a connection (`nf_conntrack_tcp_loose`, on by default) but the last
+ones. Other invalid packets are of connections that are known here, and outside of their windows: another node would
+answer them with a reset that the client accepts.
 """
 
 from __future__ import annotations
@@ -14,17 +21,17 @@ from .nft_requests import compare, connection_state, masked, meta, payload
 from .uapi.netfilter import NFPROTO_IPV4, NFPROTO_IPV6
 from .uapi.nf_conntrack_common import IP_CT_NEW, NF_CT_STATE_INVALID_BIT
 from .uapi.nf_tables import (
+    NFT_CMP_EQ,
     NFT_CMP_NEQ,
     NFT_META_L4PROTO,
     NFT_PAYLOAD_NETWORK_HEADER,
     NFT_PAYLOAD_TRANSPORT_HEADER,
 )
 from .uapi.nft_datatype import TYPE_IP6ADDR, TYPE_IPADDR
-from .uapi.tcp import TH_SYN
+from .uapi.tcp import TH_FIN, TH_RST, TH_SYN
 
 _TCP_FLAGS: Final = 13  # offset in the header of TCP
-# NF_CT_STATE_BIT of the header. Whether a packet in the middle of a connection is new or invalid depends on a sysctl.
-_UNKNOWN_STATES: Final = (1 << (IP_CT_NEW + 1)) | NF_CT_STATE_INVALID_BIT
+_NEW: Final = 1 << (IP_CT_NEW + 1)  # NF_CT_STATE_BIT of the header
 
 
 class Family(NamedTuple):
@@ -42,16 +49,26 @@ class Family(NamedTuple):
 
 IPV4: Final = Family(NFPROTO_IPV4, TYPE_IPADDR, 4, 16, 8)
 IPV6: Final = Family(NFPROTO_IPV6, TYPE_IP6ADDR, 16, 24, 7)
-# nft: meta l4proto tcp tcp flags & syn == 0 ct state invalid,new
-IS_UNKNOWN: Final = (
-    meta(NFT_META_L4PROTO)
-    + compare(bytes([socket.IPPROTO_TCP]))
-    + payload(NFT_PAYLOAD_TRANSPORT_HEADER, _TCP_FLAGS, 1)
-    + masked(bytes([TH_SYN]))
-    + compare(bytes(1))
-    + connection_state()
-    + masked(struct.pack("=I", _UNKNOWN_STATES))
-    + compare(bytes(4), NFT_CMP_NEQ)
+
+
+def _matching(flags: int, operator: int, state: int) -> bytes:
+    """Match TCP packets of a state by their flags: `operator` (NFT_CMP_*) compares them, masked, with 0."""
+    return (
+        meta(NFT_META_L4PROTO)
+        + compare(bytes([socket.IPPROTO_TCP]))
+        + payload(NFT_PAYLOAD_TRANSPORT_HEADER, _TCP_FLAGS, 1)
+        + masked(bytes([flags]))
+        + compare(bytes(1), operator)
+        + connection_state()
+        + masked(struct.pack("=I", state))
+        + compare(bytes(4), NFT_CMP_NEQ)
+    )
+
+
+# Each one is for a rule of its own.
+UNKNOWN: Final = (
+    _matching(TH_SYN, NFT_CMP_EQ, _NEW),
+    _matching(TH_FIN | TH_RST, NFT_CMP_NEQ, NF_CT_STATE_INVALID_BIT),
 )
 
 

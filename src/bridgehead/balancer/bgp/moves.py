@@ -1,7 +1,8 @@
 """Addresses whose open connections routers may have given to other nodes a short while ago, as planned.
 
 Routers choose the nodes of connections anew when the nodes that announce an address change. Connections through a node
-that died are lost, and are to be reset at once, so a death ends what is known of an address.
+that died are lost, and are to be reset at once, so a death ends what is known of the addresses that the node had, also
+if they had been moved away from it.
 
 Pure: no I/O, no clock, no randomness.
 """
@@ -30,6 +31,13 @@ class _Announced(NamedTuple):
     nodes: frozenset[str] = frozenset()
 
 
+class _Move(NamedTuple):
+    """The end of a move, and the nodes that may have connections of the address."""
+
+    end: float
+    nodes: frozenset[str]
+
+
 class Moves:
     """The addresses that BGP announces, and those of them that moved. Work is done for the Services that changed.
 
@@ -40,7 +48,7 @@ class Moves:
         self._view = ClusterView("")
         self._services: dict[ObjectKey, _Announced] = {}
         self._announced: Counter[IpAddress] = Counter()  # Services may share an address
-        self._ends: dict[IpAddress, float] = {}  # the next one first
+        self._moves: dict[IpAddress, _Move] = {}  # the one that ends next first
 
     @property
     def announced(self) -> Collection[IpAddress]:
@@ -48,17 +56,18 @@ class Moves:
 
     @property
     def moved(self) -> Collection[IpAddress]:
-        return self._ends.keys()
+        return self._moves.keys()
 
     @property
     def next_end(self) -> float | None:
         """The time for the next call of `expire`."""
-        return next(iter(self._ends.values()), None)
+        move = next(iter(self._moves.values()), None)
+        return None if move is None else move.end
 
     def expire(self, now: float) -> None:
         """Forget the moves of long ago."""
         while (end := self.next_end) is not None and end <= now:
-            del self._ends[next(iter(self._ends))]
+            del self._moves[next(iter(self._moves))]
 
     def update(
         self,
@@ -74,7 +83,9 @@ class Moves:
         old, self._view = self._view, view
         if not _is_alike(old, view):
             changed = publications.keys() | self._services.keys()
-        dead = frozenset(name for name in old.members - view.members if not _is_leaving(old, name))
+        dead = frozenset(name for name in old.members - view.members if not _is_ending(old, name))
+        if dead:
+            self._moves = {address: move for address, move in self._moves.items() if not move.nodes & dead}
         for key in changed:
             publication = publications.get(key)
             before = self._services.pop(key, _Announced())
@@ -84,9 +95,10 @@ class Moves:
             self._count(before.addresses, after.addresses)
             for address in after.addresses:
                 if before.nodes != after.nodes:
-                    self._ends.pop(address, None)
+                    move = self._moves.pop(address, None)
                     if not before.nodes & dead:
-                        self._ends[address] = now + SECONDS
+                        nodes = before.nodes | move.nodes if move is not None else before.nodes
+                        self._moves[address] = _Move(now + SECONDS, shared(nodes))
 
     def _count(self, before: Collection[IpAddress], after: Collection[IpAddress]) -> None:
         self._announced.update(after)
@@ -94,7 +106,7 @@ class Moves:
         for address in before:
             if not self._announced[address]:
                 del self._announced[address]
-                self._ends.pop(address, None)
+                self._moves.pop(address, None)
 
 
 def _announced(view: ClusterView, publication: Publication) -> _Announced:
@@ -116,5 +128,5 @@ def _is_alike(old: ClusterView, new: ClusterView) -> bool:
     return old.configuration is new.configuration and old.nodes == new.nodes and old.members == new.members
 
 
-def _is_leaving(view: ClusterView, node: str) -> bool:
-    return node in view.nodes and view.nodes[node].is_leaving
+def _is_ending(view: ClusterView, node: str) -> bool:
+    return node in view.nodes and view.nodes[node].is_ending

@@ -14,10 +14,10 @@ from collections.abc import Collection, Iterator, Mapping
 from typing import Final
 
 from bridgehead.network.connection_search import SearchTables
+from bridgehead.network.paths import find_path
 from bridgehead.objects.meta import ObjectKey
 
 from ..ranges import IpAddress
-from ..speaker.announcer import Held
 from ..view import ClusterView, Publication
 from .moves import Moves
 
@@ -27,13 +27,12 @@ _MOST_NODES: Final = 16  # in which each packet that is searched for makes 15 co
 
 
 class ConnectionSearches:
-    """An `Announcer` that announces nothing. The agent updates it before the one that changes routes."""
-
-    protocol = "connection searches"
+    """The rules of this node. The agent updates them before the announcer that changes routes."""
 
     def __init__(self) -> None:
         self._moves = Moves()
         self._view = ClusterView("")
+        self._others: list[IpAddress] = []  # the addresses of the nodes to ask
         self._tables: SearchTables | None = None
         self._is_supported = False
         self._timer: asyncio.TimerHandle | None = None
@@ -41,7 +40,9 @@ class ConnectionSearches:
     def update(
         self, view: ClusterView, publications: Mapping[ObjectKey, Publication], changed: Collection[ObjectKey]
     ) -> None:
-        self._view = view
+        old, self._view = self._view, view
+        if view.members != old.members or view.nodes != old.nodes:
+            self._others = list(_nodes_to_ask(view))
         self._moves.update(view, publications, changed, asyncio.get_running_loop().time())
         self._apply()
 
@@ -54,9 +55,6 @@ class ConnectionSearches:
         finally:
             self._close()
 
-    def held(self, services: Collection[ObjectKey]) -> Collection[Held]:
-        return []
-
     def _apply(self) -> None:
         """Bring the kernel's rules up to date. Where the kernel lacks them, connections that move are reset."""
         if not self._is_supported:
@@ -65,7 +63,7 @@ class ConnectionSearches:
             if self._tables is None and self._moves.announced:
                 self._tables = SearchTables()
             if self._tables is not None:
-                self._tables.update(self._moves.announced, self._moves.moved, list(self._others()))
+                self._tables.update(self._moves.announced, self._moves.moved, self._others)
         except OSError as error:
             log.warning("open connections that routers give to other nodes will be reset: %s", error)
             self._close()
@@ -90,12 +88,28 @@ class ConnectionSearches:
             self._tables.close()
             self._tables = None
 
-    def _others(self) -> Iterator[IpAddress]:
-        """Yield the addresses of the nodes to ask."""
-        names = self._view.members - {self._view.this_node}
-        if len(names) >= _MOST_NODES:
-            return
-        for name in names & self._view.nodes.keys():
-            for text in self._view.nodes[name].addresses:
-                with contextlib.suppress(ValueError):
-                    yield ipaddress.ip_address(text)
+
+def _nodes_to_ask(view: ClusterView) -> Iterator[IpAddress]:
+    """Yield the addresses of the other nodes, of the families in which all are on this node's network.
+
+    Routers between nodes would send copies where they send the connection's packets. Connections at a node that cannot
+    be asked would hang instead of being reset.
+    """
+    names = view.members - {view.this_node}
+    if len(names) >= _MOST_NODES:
+        return
+    found: list[IpAddress] = []
+    for name in names & view.nodes.keys():
+        for text in view.nodes[name].addresses:
+            with contextlib.suppress(ValueError):
+                found.append(ipaddress.ip_address(text))
+    remote = {address.version for address in found if not _is_on_link(address)}
+    yield from (address for address in found if address.version not in remote)
+
+
+def _is_on_link(address: IpAddress) -> bool:
+    try:
+        path = find_path(str(address))
+    except OSError:
+        return False
+    return path is not None and path.is_on_link

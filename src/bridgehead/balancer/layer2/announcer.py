@@ -117,9 +117,8 @@ class Layer2Announcer:
         own, this = self._own.get(address), self._view.this_node
         if holder is not None and holder.node == this:
             self._responder.hold(address, link_names(holder.interfaces))
-            if own is None:
-                self._handovers.begin(address, self._holders.previous_node(address), self.protocol)
             if own is None or own.gives_up_at is not None:
+                self._handovers.begin(address, self._holders.previous_node(address), self.protocol)
                 self._own[address] = _Own(holder, self._now() if own is None else own.since)
                 self._begin([address])
                 self._log("announcing %s of %s (%s)", address, holder.service, holder.reason)

@@ -29,7 +29,7 @@ from ..errors import ConfigurationInvalid
 from ..heartbeat_key import OWN_NAMESPACE
 from ..model import Configuration
 from ..view import ClusterView, NodeView, Publication
-from .announcer import Announcer, HandsOver, Held, Observer, Starts
+from .announcer import Announcer, Follower, HandsOver, Held, Observer, Starts
 from .members import MemberChange, Members, MemberWatch
 from .publications import node_view, publication_of
 from .trimming import trim_service, trim_slice
@@ -75,7 +75,9 @@ class Takeover:
 
 
 class SpeakerAgent:
-    """Drives announcers, which `make_announcers` returns for the agent as their observer.
+    """Drives followers, some of them announcers, which `make_followers` returns for the agent as their observer.
+
+    They are updated in this order.
 
     `on_held` gets, for each Service whose announcements changed, what this node announces of it. `on_members` is called
     after speakers came or went.
@@ -86,7 +88,7 @@ class SpeakerAgent:
         client: ApiClient,
         detector: Detector,
         options: SpeakerOptions,
-        make_announcers: Callable[[Observer], Sequence[Announcer]],
+        make_followers: Callable[[Observer], Sequence[Follower]],
     ) -> None:
         self._options = options
         self._services: Informer[Service] = Informer(client, SERVICES, trim=trim_service)
@@ -124,7 +126,8 @@ class SpeakerAgent:
         # Gets why the configuration is invalid, "" when it is valid.
         self.on_judged: Callable[[str], None] = lambda error: None
         self.update_count = self.update_error_count = 0
-        self.announcers = make_announcers(self)
+        self._followers = make_followers(self)
+        self._announcers = [follower for follower in self._followers if isinstance(follower, Announcer)]
 
     @property
     def view(self) -> ClusterView:
@@ -151,7 +154,9 @@ class SpeakerAgent:
             return ""
         if not self._synced.is_set():
             return "not all objects are read yet"
-        awaited = [name for announcer in self.announcers if isinstance(announcer, Starts) for name in announcer.awaited]
+        awaited = [
+            name for announcer in self._announcers if isinstance(announcer, Starts) for name in announcer.awaited
+        ]
         return f"waiting for sessions with {', '.join(awaited)}" if awaited else ""
 
     @property
@@ -178,8 +183,8 @@ class SpeakerAgent:
             tasks.create_task(self._detector.run())
             if self._options.port:
                 tasks.create_task(self.members.run())
-            for announcer in self.announcers:
-                tasks.create_task(announcer.run())
+            for follower in self._followers:
+                tasks.create_task(follower.run())
             tasks.create_task(self._consume())
 
     async def leave(self) -> None:
@@ -197,7 +202,7 @@ class SpeakerAgent:
 
     @property
     def _is_handing_over(self) -> bool:
-        return any(isinstance(announcer, HandsOver) and announcer.is_handing_over for announcer in self.announcers)
+        return any(isinstance(announcer, HandsOver) and announcer.is_handing_over for announcer in self._announcers)
 
     # --- Changes, from the informers and the detector --------------------------------------------------------------
 
@@ -267,8 +272,8 @@ class SpeakerAgent:
         changed = {key for key in dirty if self._publish(key)}
         before = sum(map(len, self._held.values())) if self._changes else 0
         self._update_view()
-        for announcer in self.announcers:
-            announcer.update(self._view, self._publications, changed)
+        for follower in self._followers:
+            follower.update(self._view, self._publications, changed)
         self.on_held_changed(changed)
         self._report_held()
         self._record_takeover(before)
@@ -320,8 +325,8 @@ class SpeakerAgent:
 
     def _node_view(self, node: Node) -> NodeView:
         name = node.metadata.name
-        is_leaving = name in self.members.members.leaving or (self._is_leaving and name == self._options.node_name)
-        return node_view(node, is_leaving=is_leaving, ignore_exclude=self._options.ignore_exclude)
+        is_ending = name in self.members.members.leaving or (self._is_leaving and name == self._options.node_name)
+        return node_view(node, is_ending=is_ending, ignore_exclude=self._options.ignore_exclude)
 
     def _record_takeover(self, before: int) -> None:
         dead = [change for change in self._changes if not change.is_alive]
@@ -347,7 +352,7 @@ class SpeakerAgent:
         if not dirty:
             return
         fresh: dict[ObjectKey, list[Held]] = {key: [] for key in dirty}
-        for announcer in self.announcers:
+        for announcer in self._announcers:
             for held in announcer.held(dirty):
                 fresh[held.service].append(held)
         for key, found in fresh.items():

@@ -44,22 +44,30 @@ class Observer(Protocol):
         """Record an Event about a Service."""
 
 
-class Announcer(Protocol):
-    """One way to announce. The agent calls `update` from the event loop, with what changed; it must not block."""
+class Follower(Protocol):
+    """A part of the speaker that follows the state of the cluster.
 
-    protocol: str  # "layer2", "bgp", "vrrp"
+    The agent calls `update` from the event loop, with what changed; it must not block.
+    """
 
     def update(
         self, view: ClusterView, publications: Mapping[ObjectKey, Publication], changed: Collection[ObjectKey]
     ) -> None:
-        """Announce what `publications` ask of this node under `view`.
+        """Do what `publications` ask of this node under `view`.
 
         `changed`: the Services that changed or went since the last call. Of all others only `view` may have changed,
-        which the announcer compares with the last one.
+        which the follower compares with the last one.
         """
 
     async def run(self) -> None:
-        """Announce until cancelled. At the end all that this announcer made is gone."""
+        """Run until cancelled. At the end all that this follower made is gone."""
+
+
+@runtime_checkable
+class Announcer(Follower, Protocol):
+    """One way to announce."""
+
+    protocol: str  # "layer2", "bgp", "vrrp"
 
     def held(self, services: Collection[ObjectKey]) -> Collection[Held]:
         """Return what this node announces of these Services now."""

@@ -26,7 +26,7 @@ from ..short_names import NAME_CHARACTERS, shortened
 from ..vrrp.announcer import MissingVrrp, VrrpAnnouncer
 from ..workspace import Workspace
 from .agent import SpeakerAgent, SpeakerOptions
-from .announcer import Announcer, Observer
+from .announcer import Follower, Observer
 from .exclusion_watch import ExclusionWatch
 from .handovers import Handovers
 from .metrics import SpeakerMetrics
@@ -56,7 +56,7 @@ class Speaker:
     ) -> None:
         self._vrrp_section: Callable[[], list[dict[str, Any]]] | None = None
 
-        def make_announcers(observer: Observer) -> list[Announcer]:
+        def make_followers(observer: Observer) -> list[Follower]:
             handovers = Handovers()
             keepalived = shutil.which("keepalived", path=_PROGRAM_PATH)
             vrrp: VrrpAnnouncer | MissingVrrp = MissingVrrp(observer)
@@ -68,9 +68,10 @@ class Speaker:
                 observer, detector, functools.partial(read_password, client), self._record_about_peer
             )
             reporter = OpenElbReporter(observer, self._record_about_eip)
+            # Rules for open connections are there before an announcement, and `handovers` has the view of the others.
             return [handovers, self.layer2, ConnectionSearches(), self.bgp, vrrp, reporter]
 
-        self.agent = SpeakerAgent(client, detector, options, make_announcers)
+        self.agent = SpeakerAgent(client, detector, options, make_followers)
         self.metrics = SpeakerMetrics(self.agent)
         self.metrics.add_layer2(self.layer2.responder)
         self.metrics.add(lambda: session_metrics(self.bgp.peer_states()))

@@ -19,7 +19,6 @@ from bridgehead.objects.meta import ObjectKey
 
 from ..ranges import IpAddress
 from ..view import ClusterView, Publication
-from .announcer import Held
 
 log = logging.getLogger(__name__)
 
@@ -36,12 +35,10 @@ class _Handover(NamedTuple):
 class Handovers:
     """The addresses of this node that others had before, whatever announces them.
 
-    An `Announcer` that announces nothing; those that call `begin`, `end` and `retain` come after it, so that it has the
-    present view. Their changes take effect with `apply`. An address may begin to be announced by another protocol
-    before the first one gives it up: each gives up only its own.
+    Announcers call `begin`, `end` and `retain` with the names of their protocols, and are updated after it, so that it
+    has the present view. Their changes take effect with `apply`. An address may begin to be announced by another
+    protocol before the first one gives it up: each gives up only its own.
     """
-
-    protocol = "handovers"
 
     def __init__(self) -> None:
         self._view = ClusterView("")
@@ -58,7 +55,7 @@ class Handovers:
         old, self._view = self._view, view
         for name in old.members - view.members:
             node = old.nodes.get(name)
-            if node is not None and node.is_leaving:
+            if node is not None and node.is_ending:
                 asyncio.get_running_loop().call_later(_REMAINING_SECONDS, self._forget_absent, name)
             else:
                 self._forget(name)
@@ -72,9 +69,6 @@ class Handovers:
             await asyncio.get_running_loop().create_future()
         finally:
             self._close()
-
-    def held(self, services: Collection[ObjectKey]) -> Collection[Held]:
-        return []
 
     # --- The announcers -------------------------------------------------------------------------------------------
 

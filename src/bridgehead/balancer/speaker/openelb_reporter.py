@@ -10,17 +10,15 @@ from bridgehead.objects.meta import ObjectKey
 
 from ..interface_names import find_link
 from ..view import ClusterView, Publication
-from .announcer import Held, Observer
+from .announcer import Observer
 from .openelb_events import OpenElbEvents, Report, interface_of, missing_interface
 
 
 class OpenElbReporter:
-    """An `Announcer` that announces nothing.
+    """Follows announcements.
 
     `record_about_eip` gets the name of an Eip, and the type, the reason and the message of an Event about it.
     """
-
-    protocol = "openelb"
 
     def __init__(self, observer: Observer, record_about_eip: Callable[[str, Any, str, str], None]) -> None:
         self._observer = observer
@@ -50,6 +48,3 @@ class OpenElbReporter:
 
     async def run(self) -> None:
         await asyncio.get_running_loop().create_future()
-
-    def held(self, services: Collection[ObjectKey]) -> Collection[Held]:
-        return []

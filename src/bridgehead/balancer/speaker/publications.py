@@ -73,14 +73,12 @@ def _addresses(service: Service, configuration: Configuration, lb_class: str) ->
     yield from found.items()
 
 
-def node_view(node: Node, *, is_leaving: bool = False, ignore_exclude: bool = False) -> NodeView:
-    """Return a Node. `is_leaving`: its speaker ends soon. `ignore_exclude`: the label that excludes nodes is ignored.
-
-    Addresses of a cordoned node move away, as before a drain.
-    """
+def node_view(node: Node, *, is_ending: bool = False, ignore_exclude: bool = False) -> NodeView:
+    """Return a Node. `is_ending`: its speaker ends soon. `ignore_exclude`: the label that excludes nodes is ignored."""
     labels = node.metadata.labels
     is_excluded = is_condition_true(node.status.conditions, "NetworkUnavailable") or (
         EXCLUDED_LABEL in labels and not ignore_exclude
     )
-    is_cordoned = node.spec.unschedulable
-    return NodeView(node.metadata.name, labels, is_excluded, is_leaving or is_cordoned, node.internal_ips, is_cordoned)
+    return NodeView(
+        node.metadata.name, labels, is_excluded, is_ending, node.internal_ips, is_cordoned=node.spec.unschedulable
+    )

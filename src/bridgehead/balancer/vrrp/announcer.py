@@ -321,8 +321,6 @@ def _addresses_of(instances: Iterable[Instance]) -> Iterator[tuple[int, str]]:
 class MissingVrrp:
     """Takes the place of VrrpAnnouncer without keepalived: reports that layer 2 announces the addresses instead."""
 
-    protocol = "vrrp"
-
     def __init__(self, observer: Observer) -> None:
         self._observer = observer
         self._plan = VrrpPlan()
@@ -341,6 +339,3 @@ class MissingVrrp:
 
     async def run(self) -> None:
         await asyncio.get_running_loop().create_future()
-
-    def held(self, services: Collection[ObjectKey]) -> Collection[Held]:
-        return []

@@ -98,6 +98,7 @@ NFTA_CMP_DATA: Final = 3
 NFT_CMP_EQ: Final = 0
 NFT_CMP_NEQ: Final = 1
 NFT_CMP_LTE: Final = 3
+NFT_CMP_GT: Final = 4
 NFT_CMP_GTE: Final = 5
 NFTA_LOOKUP_SET: Final = 1
 NFTA_LOOKUP_SREG: Final = 2

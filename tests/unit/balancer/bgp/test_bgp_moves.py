@@ -38,12 +38,12 @@ class Cluster:
         self.now += seconds
         self.moves.expire(self.now)
 
-    def see(self, *changed: Publication, leaving: str = "", members: frozenset[str] | None = None) -> set[object]:
+    def see(
+        self, *changed: Publication, leaving: str = "", cordoned: str = "", members: frozenset[str] = NAMES
+    ) -> set[object]:
         """Take a new state; return the addresses that have moved."""
-        if members is not None:
-            self.view = replace(self.view, members=members)
-        nodes = {name: NodeView(name, {}, is_leaving=name == leaving) for name in NAMES}
-        self.view = replace(self.view, nodes=nodes)
+        nodes = {name: NodeView(name, {}, is_ending=name == leaving, is_cordoned=name == cordoned) for name in NAMES}
+        self.view = replace(self.view, nodes=nodes, members=members)
         self.services |= {found.key: found for found in changed}
         self.moves.update(self.view, self.services, [found.key for found in changed], self.now)
         return set(self.moves.moved)
@@ -86,6 +86,12 @@ def test_a_death_ends_moves_so_that_connections_of_the_dead_node_are_reset():
     assert cluster.see(members=NAMES - {"node3"}) == {DB}
     # Its endpoints go later.
     assert cluster.see(service("web", WEB, "node1", "node2")) == {DB}
+
+
+def test_a_death_ends_moves_also_of_a_node_that_was_drained_before():
+    cluster = Cluster(service("web", WEB))
+    assert cluster.see(cordoned="node2") == {WEB}
+    assert not cluster.see(cordoned="node2", members=NAMES - {"node2"})
 
 
 def test_addresses_are_forgotten_with_their_last_service():

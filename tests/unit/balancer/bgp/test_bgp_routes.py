@@ -81,13 +81,13 @@ def test_nodes_without_endpoints_announce_no_local_service():
 def test_an_excluded_or_a_leaving_node_announces_nothing():
     web = service("web", "10.1.0.1", of=pool(ALL))
     assert planned(view(ROUTER1, node1=NodeView("node1", {}, is_excluded=True)), web) == {"router1": {}}
-    assert planned(view(ROUTER1, node1=NodeView("node1", {}, is_leaving=True)), web) == {"router1": {}}
+    assert planned(view(ROUTER1, node1=NodeView("node1", {}, is_ending=True)), web) == {"router1": {}}
 
 
 def test_peers_with_graceful_restart_keep_the_routes_of_a_speaker_that_ends():
     web = service("web", "10.1.0.1", of=pool(ALL))
     graceful = replace(ROUTER2, graceful_restart=True)
-    ending = NodeView("node1", {}, is_leaving=True)
+    ending = NodeView("node1", {}, is_ending=True)
     plan, seen = RoutePlan(), view(ROUTER1, graceful)
     plan.update(seen, {web.key: web}, [web.key])
     change = plan.update(view(ROUTER1, graceful, node1=ending), {web.key: web}, [])

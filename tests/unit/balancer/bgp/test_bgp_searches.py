@@ -11,6 +11,7 @@ from bridgehead.balancer.bgp.searches import ConnectionSearches
 from bridgehead.balancer.model import BgpAdvertisement, Pool
 from bridgehead.balancer.ranges import parse_range
 from bridgehead.balancer.view import ClusterView, NodeView, Publication
+from bridgehead.network.paths import Path
 from bridgehead.objects.meta import ObjectKey
 
 POOL = Pool("pool", "metallb", (parse_range("10.1.0.0/16"),), bgp=(BgpAdvertisement("all"),))
@@ -42,14 +43,20 @@ class Tables:
 def view(count: int, *, leaving: str = "") -> ClusterView:
     names = [f"node{number}" for number in range(1, count + 1)]
     nodes = {
-        name: NodeView(name, {}, is_leaving=name == leaving, addresses=(f"10.0.0.{name[4:]}", f"fd00::{name[4:]}", "?"))
+        name: NodeView(name, {}, is_ending=name == leaving, addresses=(f"10.0.0.{name[4:]}", f"fd00::{name[4:]}", "?"))
         for name in names
     }
     return ClusterView("node1", nodes=nodes, members=frozenset(names))
 
 
+def find_path(address: str) -> Path | None:
+    """Of the nodes, only fd00::4 is on another network."""
+    return Path("", 1, is_on_link=address != "fd00::4")
+
+
 async def test_all_other_nodes_are_asked_for_a_while(monkeypatch):
     monkeypatch.setattr(module, "SearchTables", Tables)
+    monkeypatch.setattr(module, "find_path", find_path)
     monkeypatch.setattr("bridgehead.balancer.bgp.moves.SECONDS", 0.01)
     Tables.has_changed = asyncio.Event()
     searches = ConnectionSearches()
@@ -63,6 +70,8 @@ async def test_all_other_nodes_are_asked_for_a_while(monkeypatch):
     Tables.has_changed.clear()
     await asyncio.wait_for(Tables.has_changed.wait(), 20)
     assert Tables.now == ({WEB}, set(), others)
+    searches.update(view(4), SERVICES, [])
+    assert Tables.now == ({WEB}, {WEB}, {"10.0.0.2", "10.0.0.3", "10.0.0.4"})
     searches.update(view(17), SERVICES, [])
     assert Tables.now == ({WEB}, {WEB}, set())  # too many
     task.cancel()
@@ -72,6 +81,7 @@ async def test_all_other_nodes_are_asked_for_a_while(monkeypatch):
 
 async def test_a_kernel_without_the_tables_is_named_once(monkeypatch, caplog):
     monkeypatch.setattr(module, "SearchTables", Tables)
+    monkeypatch.setattr(module, "find_path", find_path)
     monkeypatch.setattr(Tables, "error", OSError(95, "Operation not supported"))
     searches = ConnectionSearches()
     task = asyncio.create_task(searches.run())

@@ -78,9 +78,9 @@ def test_both_families_of_a_service_are_held_by_the_same_node():
         ([], {"is_local": True, "endpoint_nodes": frozenset(["node2", "node3"])}, {"node2", "node3"}),
         ([], {"is_local": True, "endpoint_nodes": frozenset()}, {""}),
         ([NodeView("node1", {}, is_excluded=True)], {}, {"node2", "node3", "node4"}),
-        ([NodeView("node1", {}, is_leaving=True)], {}, {"node2", "node3", "node4"}),
+        ([NodeView("node1", {}, is_ending=True)], {}, {"node2", "node3", "node4"}),
         (
-            [NodeView("node1", {}, is_leaving=True)],
+            [NodeView("node1", {}, is_ending=True)],
             {"is_local": True, "endpoint_nodes": frozenset(["node1"])},
             {"node1"},
         ),
@@ -226,9 +226,7 @@ def test_the_answer_does_not_depend_on_the_history(steps):
             case "members":
                 cluster = replace(cluster, members=nodes)
             case "leave":
-                cluster = replace(
-                    view([NodeView(name, {}, is_leaving=True) for name in nodes]), members=cluster.members
-                )
+                cluster = replace(view([NodeView(name, {}, is_ending=True) for name in nodes]), members=cluster.members)
             case "service":
                 changed = [key]
                 services[key] = publication(number // 2 * 2, key=key, is_local=bool(number % 2), endpoint_nodes=nodes)
@@ -255,7 +253,7 @@ def test_the_previous_node_of_an_address_is_known():
     holders.update(this, {one.key: one}, ())
     expected = min(others, key=lambda node: hashlib.sha256(f"{node}#10.0.0.10".encode()).hexdigest())
     assert holders.previous_node(address(10)) == expected
-    holders.update(view([NodeView(first.node, {}, is_leaving=True)]), {one.key: one}, ())
+    holders.update(view([NodeView(first.node, {}, is_ending=True)]), {one.key: one}, ())
     assert holders.previous_node(address(10)) == first.node
     second = holders.get(address(10))
     assert second is not None

@@ -33,10 +33,16 @@ class Tables:
         Tables.nodes = None
 
 
-def see(handovers: Handovers, *members: str, leaving: str = "") -> None:
+def see(handovers: Handovers, *members: str, leaving: str = "", cordoned: str = "") -> None:
     """Let this speaker, that of node1, know which speakers are alive, and which of them ends."""
     nodes = {
-        name: NodeView(name, {}, is_leaving=name == leaving, addresses=(f"10.0.0.{name[-1]}", f"fd00::{name[-1]}"))
+        name: NodeView(
+            name,
+            {},
+            is_ending=name == leaving,
+            is_cordoned=name == cordoned,
+            addresses=(f"10.0.0.{name[-1]}", f"fd00::{name[-1]}"),
+        )
         for name in NODES
     }
     handovers.update(ClusterView("node1", nodes=nodes, members=frozenset(members)), {}, ())
@@ -91,7 +97,8 @@ async def test_a_dead_node_is_forgotten_at_once_and_one_that_ended_later(monkeyp
         handovers.begin(FIRST, "node2", "vrrp")
         handovers.begin(SECOND, "node3", "vrrp")
         handovers.apply()
-        see(handovers, "node1", "node3")
+        see(handovers, *NODES, cordoned="node2")
+        see(handovers, "node1", "node3", cordoned="node2")
         assert Tables.nodes == {"10.1.0.2": "10.0.0.3"}
         handovers.begin(FIRST, "node2", "vrrp")
         handovers.apply()

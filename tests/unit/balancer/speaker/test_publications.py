@@ -121,8 +121,8 @@ EXCLUDED = {EXCLUDED_LABEL: ""}
         (node(labels=EXCLUDED), {"ignore_exclude": True}, NodeView("node1", EXCLUDED)),
         (node(unavailable="True"), {"ignore_exclude": True}, NodeView("node1", {}, is_excluded=True)),
         (node(unavailable="False"), {}, NodeView("node1", {})),
-        (node(unschedulable=True), {}, NodeView("node1", {}, is_leaving=True, is_cordoned=True)),
-        (node(), {"is_leaving": True}, NodeView("node1", {}, is_leaving=True)),
+        (node(unschedulable=True), {}, NodeView("node1", {}, is_cordoned=True)),
+        (node(), {"is_ending": True}, NodeView("node1", {}, is_ending=True)),
     ],
 )
 def test_nodes(found, options, expected):

@@ -135,7 +135,7 @@ async def until(condition: Callable[[], bool]) -> None:
 
 def look(*nodes: str, pools: tuple[Pool, ...] = (POOL,), leaving: str = "", this: str = "node1") -> ClusterView:
     """Return what the speaker of a node sees when the speakers of these nodes are alive."""
-    views = {name: NodeView(name, {}, is_leaving=name == leaving) for name in ("node1", "node2", "node3")}
+    views = {name: NodeView(name, {}, is_ending=name == leaving) for name in ("node1", "node2", "node3")}
     return ClusterView(this, Configuration(pools), views, frozenset(nodes))
 
 

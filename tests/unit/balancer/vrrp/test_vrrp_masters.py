@@ -29,7 +29,7 @@ class Speaker:
 
     def see(self, *, members: frozenset[str] = ALL, leaving: str = "", service: Publication = WEB) -> list[str]:
         """Return the master now and the one before, if the master is another one than at the last call."""
-        nodes = {name: NodeView(name, {}, is_leaving=name == leaving) for name in NODES}
+        nodes = {name: NodeView(name, {}, is_ending=name == leaving) for name in NODES}
         view = ClusterView(self.node, Configuration(), nodes, members)
         self.plan.update(view, {service.key: service}, [service.key])
         moved = self.masters.update(self.plan.expected)
