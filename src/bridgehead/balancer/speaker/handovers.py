@@ -22,6 +22,7 @@ from ..view import ClusterView, Publication
 
 log = logging.getLogger(__name__)
 
+_LATE_SECONDS: Final = 0.3  # in which clients learn of the next holder, also on a busy machine
 _REMAINING_SECONDS: Final = 60.0  # in which a node whose speaker has ended is still expected to forward
 
 
@@ -36,7 +37,7 @@ class Handovers:
     """The addresses of this node that others had before, whatever announces them.
 
     Announcers call `begin`, `end` and `retain` with the names of their protocols, and are updated after it, so that it
-    has the present view. Their changes take effect with `apply`. An address may begin to be announced by another
+    has the present view. What begins takes effect with `apply`. An address may begin to be announced by another
     protocol before the first one gives it up: each gives up only its own.
     """
 
@@ -79,11 +80,10 @@ class Handovers:
             self._has_changed = True
 
     def end(self, address: IpAddress, protocol: str) -> None:
-        """Let all packets to an address be this node's."""
+        """Let all packets to an address be this node's, in a moment: some clients still send here what is not."""
         found = self._handovers.get(address)
         if found is not None and found.protocol == protocol:
-            del self._handovers[address]
-            self._has_changed = True
+            asyncio.get_running_loop().call_later(_LATE_SECONDS, self._end, address, found)
 
     def retain(self, addresses: Collection[IpAddress], protocol: str) -> None:
         """End the handovers of all other addresses of a protocol."""
@@ -111,6 +111,12 @@ class Handovers:
         if self._tables is not None:
             self._tables.close()
             self._tables = None
+
+    def _end(self, address: IpAddress, handover: _Handover) -> None:
+        if self._handovers.get(address) is handover:  # none has begun since
+            del self._handovers[address]
+            self._has_changed = True
+            self.apply()
 
     def _forget_absent(self, node: str) -> None:
         if node not in self._view.members:

@@ -48,9 +48,17 @@ def see(handovers: Handovers, *members: str, leaving: str = "", cordoned: str = 
     handovers.update(ClusterView("node1", nodes=nodes, members=frozenset(members)), {}, ())
 
 
+async def a_moment() -> None:
+    """Wait until what ends has ended: timers of the loop run in their order."""
+    ended = asyncio.Event()
+    asyncio.get_running_loop().call_later(0.01, ended.set)
+    await ended.wait()
+
+
 @contextlib.asynccontextmanager
 async def running(monkeypatch) -> AsyncIterator[Handovers]:
     monkeypatch.setattr(module, "HandoverTables", Tables)
+    monkeypatch.setattr(module, "_LATE_SECONDS", 0.0)
     handovers = Handovers()
     see(handovers, *NODES)
     task = asyncio.create_task(handovers.run())
@@ -59,6 +67,16 @@ async def running(monkeypatch) -> AsyncIterator[Handovers]:
     task.cancel()
     await asyncio.wait([task])
     assert Tables.nodes is None
+
+
+async def test_an_address_that_comes_back_in_a_moment_is_not_given_up(monkeypatch):
+    async with running(monkeypatch) as handovers:
+        handovers.begin(FIRST, "node2", "layer2")
+        handovers.end(FIRST, "layer2")
+        handovers.begin(FIRST, "node2", "layer2")
+        await a_moment()
+        handovers.apply()
+        assert Tables.nodes == {"10.1.0.1": "10.0.0.2"}
 
 
 async def test_packets_go_to_the_node_that_had_the_address(monkeypatch):
@@ -74,6 +92,8 @@ async def test_packets_go_to_the_node_that_had_the_address(monkeypatch):
         handovers.end(FIRST, "layer2")
         handovers.end(SECOND, "layer2")
         handovers.apply()
+        assert len(Tables.nodes) == 2  # clients do not know the next holder yet
+        await a_moment()
         assert Tables.nodes == {"fd00:b::1": "fd00::3"}
 
 
@@ -86,12 +106,11 @@ async def test_a_protocol_gives_up_only_its_own_addresses(monkeypatch, old, new)
         handovers.begin(FIRST, "node3", new)
         handovers.end(FIRST, old)
         handovers.retain([], old)
-        handovers.apply()
+        await a_moment()
         assert Tables.nodes == {"10.1.0.1": "10.0.0.3"}
 
 
 async def test_a_dead_node_is_forgotten_at_once_and_one_that_ended_later(monkeypatch):
-    ended = asyncio.Event()
     monkeypatch.setattr(module, "_REMAINING_SECONDS", 0.0)
     async with running(monkeypatch) as handovers:
         handovers.begin(FIRST, "node2", "vrrp")
@@ -106,8 +125,7 @@ async def test_a_dead_node_is_forgotten_at_once_and_one_that_ended_later(monkeyp
         see(handovers, "node1", "node3", leaving="node3")
         see(handovers, "node1")
         assert Tables.nodes == {"10.1.0.2": "10.0.0.3"}
-        asyncio.get_running_loop().call_later(0.01, ended.set)
-        await ended.wait()
+        await a_moment()
         assert Tables.nodes == {}
 
 
