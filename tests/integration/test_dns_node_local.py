@@ -30,6 +30,7 @@ from bridgehead.network.untracked import UntrackedTable
 from bridgehead.objects.kinds import SERVICES
 
 from .api_world import api_world, until
+from .certificates import server_certificate
 from .dns_world import framed, read_framed
 from .namespaced import in_namespace, sh
 from .test_cli_dns import kubeconfig
@@ -151,7 +152,7 @@ async def connection() -> AsyncIterator[Callable[[], Awaitable[str]]]:
 async def cluster() -> AsyncIterator[tuple[str, str]]:
     """A node, a Deployment and an API with one Service: the option that leads there, and the Service's address."""
     make_node()
-    async with deployment(), api_world() as world, ApiClient(world.config) as client:
+    async with deployment(), api_world(server_certificate()) as world, ApiClient(world.config) as client:
         for family in DNS:
             await answered_by(ELSEWHERE, family=family)  # new links drop packets until the kernel has got round to them
         web = await client.create(SERVICES, {"metadata": {"name": "web"}, "spec": {"ports": [{"port": 80}]}}, "default")
