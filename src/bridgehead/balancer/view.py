@@ -5,7 +5,9 @@ Pure: no I/O, no clock, no randomness.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import contextlib
+import ipaddress
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from bridgehead.objects.meta import ObjectKey
@@ -52,6 +54,12 @@ class NodeView:
     def is_leaving(self) -> bool:
         """Whether its addresses move away while it still forwards: before a drain, or before its speaker ends."""
         return self.is_cordoned or self.is_ending
+
+    def ip_addresses(self) -> Iterator[IpAddress]:
+        """Yield the addresses, without texts that are none."""
+        for text in self.addresses:
+            with contextlib.suppress(ValueError):
+                yield ipaddress.ip_address(text)
 
 
 @dataclass(frozen=True)

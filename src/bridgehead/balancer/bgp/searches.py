@@ -7,8 +7,6 @@ announce an address (`moves.py`).
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import ipaddress
 import logging
 from collections.abc import Collection, Iterator, Mapping
 from typing import Final
@@ -98,11 +96,7 @@ def _nodes_to_ask(view: ClusterView) -> Iterator[IpAddress]:
     names = view.members - {view.this_node}
     if len(names) >= _MOST_NODES:
         return
-    found: list[IpAddress] = []
-    for name in names & view.nodes.keys():
-        for text in view.nodes[name].addresses:
-            with contextlib.suppress(ValueError):
-                found.append(ipaddress.ip_address(text))
+    found = [address for name in names & view.nodes.keys() for address in view.nodes[name].ip_addresses()]
     remote = {address.version for address in found if not _is_on_link(address)}
     yield from (address for address in found if address.version not in remote)
 

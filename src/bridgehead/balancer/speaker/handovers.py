@@ -8,8 +8,6 @@ has the address itself.
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import ipaddress
 import logging
 from collections.abc import Collection, Iterable, Mapping
 from typing import Final, NamedTuple
@@ -132,8 +130,7 @@ class Handovers:
         """Yield each address with the address of the node, of the same family, to which its packets go."""
         for address, found in self._handovers.items():
             node = self._view.nodes.get(found.node)
-            for text in node.addresses if node is not None else ():
-                with contextlib.suppress(ValueError):
-                    if ipaddress.ip_address(text).version == address.version:
-                        yield str(address), text
-                        break
+            for gateway in node.ip_addresses() if node is not None else ():
+                if gateway.version == address.version:
+                    yield str(address), str(gateway)
+                    break
