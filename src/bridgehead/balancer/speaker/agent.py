@@ -123,8 +123,8 @@ class SpeakerAgent:
         self.sections: dict[str, Callable[[], Any]] = {}
         self.on_held: list[Callable[[ObjectKey, tuple[Held, ...]], None]] = []
         self.on_members: list[Callable[[], None]] = []
-        # Gets why the configuration is invalid, "" when it is valid.
-        self.on_judged: Callable[[str], None] = lambda error: None
+        # Called after each judgement of the configuration, the result of which `configuration.error` has.
+        self.on_judged: Callable[[], None] = lambda: None
         self.update_count = self.update_error_count = 0
         self._followers = make_followers(self)
         self._announcers = [follower for follower in self._followers if isinstance(follower, Announcer)]
@@ -223,13 +223,13 @@ class SpeakerAgent:
 
     def _on_invalid(self, error: ConfigurationInvalid) -> None:
         self.update_error_count += 1
-        self.on_judged(str(error))
+        self.on_judged()
         if self._in_force is None:  # without one, this speaker would never be ready, and a lab not start
             self._use(compile_for_start(self.configuration.objects()))
 
     def _configuration_changed(self, compiled: Compiled) -> None:
         self.update_count += 1
-        self.on_judged("")
+        self.on_judged()
         if compiled.configuration != self._in_force:
             self._use(compiled.configuration)
 
