@@ -114,7 +114,7 @@ def check_connections(version: int) -> None:
         closing_end.settimeout(20)
 
         send_to("node2")
-        with inside("node2"):
+        with inside("node2"), HandoverTables():  # those of another speaker
             tables = stack.enter_context(HandoverTables())
         tables.set_nodes({address: node_ip("node1", version), vip(11, version): node_ip("node3", version)})
         check_carried_on(old, old_end)

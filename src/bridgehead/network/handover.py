@@ -4,7 +4,7 @@ When an address moves from one node to another, the connections that clients hav
 old node. Their packets now arrive at the new one, where they would be taken for new connections and be answered with a
 reset. In nft's syntax, for IPv4:
 
-    table ip bridgehead-handover {                     # flags owner
+    table ip bridgehead-handover-PORT {                # flags owner
         map nodes { type ipv4_addr : ipv4_addr; }      # a moved address, and the address of the node that had it
         chain prerouting { type filter hook prerouting priority mangle;
             UNKNOWN ip ttl > 1 dup to ip daddr map @nodes drop    # unknown_connections.py
@@ -14,7 +14,8 @@ reset. In nft's syntax, for IPv4:
 The copy is untracked, so no rule of this node translates it, and it goes to the other node as it came. While an address
 moves, two nodes may have rules for each other. A packet that neither knows circles until its TTL, which the kernel
 decrements in copies, is 1; without that condition it would go from 0 to 255. The kernel removes the tables when the
-process ends (Linux 5.12). Source: linux/netfilter/nf_tables.h.
+process ends (Linux 5.12). PORT is that of its netlink socket: another speaker of the node, for a load-balancer class of
+its own, has tables, too. Source: linux/netfilter/nf_tables.h.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ from .uapi.nf_tables import NFT_CMP_GT, NFT_PAYLOAD_NETWORK_HEADER
 from .uapi.nfnetlink import NFNL_SUBSYS_NFTABLES
 from .unknown_connections import IPV4, IPV6, UNKNOWN, Family, destination
 
-_TABLE: Final = "bridgehead-handover"
+_TABLES: Final = "bridgehead-handover"
 _MAP: Final = "nodes"
 _CHAIN: Final = "prerouting"
 
@@ -56,9 +57,10 @@ class HandoverTables(Closable):
     def __init__(self) -> None:
         self._nodes: dict[str, str] = {}
         self._netlink = NetlinkSocket(NETLINK_NETFILTER)
+        self._name = f"{_TABLES}-{self._netlink.port}"
         try:
             for family in (IPV4, IPV6):
-                self._netlink.transact(NFNL_SUBSYS_NFTABLES, list(_table(family)))
+                self._netlink.transact(NFNL_SUBSYS_NFTABLES, list(_table(family, self._name)))
         except OSError:
             self._netlink.close()
             raise
@@ -79,27 +81,27 @@ class HandoverTables(Closable):
         for address in self._nodes.keys() | nodes.keys():
             old, new = self._nodes.get(address), nodes.get(address)
             if old != new and old is not None:
-                yield _change(address, "")
+                yield _change(self._name, address, "")
             if old != new and new is not None:
-                yield _change(address, new)
+                yield _change(self._name, address, new)
 
 
-def _table(family: Family) -> Iterator[Request]:
+def _table(family: Family, name: str) -> Iterator[Request]:
     number = family.number
-    yield add_table(number, _TABLE, is_owned=True)
-    yield add_set(number, _TABLE, _MAP, family.kind, family.size, identity=1, is_map=True)
-    yield add_base_chain(number, _TABLE, _CHAIN, NF_INET_PRE_ROUTING, NF_IP_PRI_MANGLE)
+    yield add_table(number, name, is_owned=True)
+    yield add_set(number, name, _MAP, family.kind, family.size, identity=1, is_map=True)
+    yield add_base_chain(number, name, _CHAIN, NF_INET_PRE_ROUTING, NF_IP_PRI_MANGLE)
     for unknown in UNKNOWN:
         is_passed_on = payload(NFT_PAYLOAD_NETWORK_HEADER, family.hop_limit, 1) + compare(bytes([1]), NFT_CMP_GT)
         node = destination(family) + value_in(_MAP)
         expressions = unknown + is_passed_on + node + duplicate() + verdict(NF_DROP)
-        yield add_rule(number, _TABLE, _CHAIN, expressions)
+        yield add_rule(number, name, _CHAIN, expressions)
 
 
-def _change(address: str, node: str) -> Request:
+def _change(table: str, address: str, node: str) -> Request:
     """Return the request that adds an element, or deletes it if there is no node."""
     number = (IPV6 if ":" in address else IPV4).number
     key = pack_address(address)[2]
     if not node:
-        return delete_element(number, _TABLE, _MAP, key)
-    return add_element(number, _TABLE, _MAP, key, pack_address(node)[2])
+        return delete_element(number, table, _MAP, key)
+    return add_element(number, table, _MAP, key, pack_address(node)[2])

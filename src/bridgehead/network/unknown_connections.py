@@ -37,18 +37,19 @@ _NEW: Final = 1 << (IP_CT_NEW + 1)  # NF_CT_STATE_BIT of the header
 class Family(NamedTuple):
     """An IP family: NFPROTO_*, the type of its addresses, their length.
 
-    `destination`, `hop_limit`: offsets of the destination and of the TTL or hop limit in the header.
+    `source`, `destination`, `hop_limit`: offsets of the addresses and of the TTL or hop limit in the header.
     """
 
     number: int
     kind: int
     size: int
+    source: int
     destination: int
     hop_limit: int
 
 
-IPV4: Final = Family(NFPROTO_IPV4, TYPE_IPADDR, 4, 16, 8)
-IPV6: Final = Family(NFPROTO_IPV6, TYPE_IP6ADDR, 16, 24, 7)
+IPV4: Final = Family(NFPROTO_IPV4, TYPE_IPADDR, 4, 12, 16, 8)
+IPV6: Final = Family(NFPROTO_IPV6, TYPE_IP6ADDR, 16, 8, 24, 7)
 
 
 def _matching(flags: int, operator: int, state: int) -> bytes:
@@ -75,3 +76,8 @@ UNKNOWN: Final = (
 def destination(family: Family) -> bytes:
     """Return the expression that loads the destination of a packet."""
     return payload(NFT_PAYLOAD_NETWORK_HEADER, family.destination, family.size)
+
+
+def source(family: Family) -> bytes:
+    """Return the expression that loads the source of a packet."""
+    return payload(NFT_PAYLOAD_NETWORK_HEADER, family.source, family.size)

@@ -8,17 +8,15 @@ has the address itself.
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Collection, Iterable, Mapping
 from typing import Final, NamedTuple
 
 from bridgehead.network.handover import HandoverTables
 from bridgehead.objects.meta import ObjectKey
 
+from ..kernel_tables import KernelTables
 from ..ranges import IpAddress
 from ..view import ClusterView, Publication
-
-log = logging.getLogger(__name__)
 
 _LATE_SECONDS: Final = 0.3  # in which clients learn of the next holder, also on a busy machine
 _REMAINING_SECONDS: Final = 60.0  # in which a node whose speaker has ended is still expected to forward
@@ -42,8 +40,10 @@ class Handovers:
     def __init__(self) -> None:
         self._view = ClusterView("")
         self._handovers: dict[IpAddress, _Handover] = {}
-        self._tables: HandoverTables | None = None
-        self._is_supported = self._has_changed = False
+        self._has_changed = False
+        self._tables = KernelTables(
+            HandoverTables, self._fill, "connections that are open while an address moves here will be reset"
+        )
 
     # --- The speaker's interface ----------------------------------------------------------------------------------
 
@@ -62,12 +62,7 @@ class Handovers:
 
     async def run(self) -> None:
         """Change the kernel's rules until cancelled, and remove them at the end."""
-        self._is_supported = self._has_changed = True
-        self.apply()
-        try:
-            await asyncio.get_running_loop().create_future()
-        finally:
-            self._close()
+        await self._tables.run()
 
     # --- The announcers -------------------------------------------------------------------------------------------
 
@@ -90,25 +85,11 @@ class Handovers:
 
     def apply(self) -> None:
         """Bring the kernel's rules up to date. Where the kernel lacks them, open connections do not survive a move."""
-        if not self._has_changed or not self._is_supported:
-            return
-        self._has_changed = False
-        try:
-            if self._tables is None and self._handovers:
-                self._tables = HandoverTables()
-            if self._tables is not None:
-                self._tables.set_nodes(dict(self._gateways()))
-        except OSError as error:
-            log.warning("connections that are open while an address moves here will be reset: %s", error)
-            self._close()
+        if self._has_changed:
+            self._has_changed = False
+            self._tables.update(is_needed=bool(self._handovers))
 
     # --------------------------------------------------------------------------------------------------------------
-
-    def _close(self) -> None:
-        self._is_supported = False
-        if self._tables is not None:
-            self._tables.close()
-            self._tables = None
 
     def _end(self, address: IpAddress, handover: _Handover) -> None:
         if self._handovers.get(address) is handover:  # none has begun since
@@ -125,6 +106,9 @@ class Handovers:
         kept = {address: found for address, found in self._handovers.items() if found.node != node}
         self._has_changed |= len(kept) < len(self._handovers)
         self._handovers = kept
+
+    def _fill(self, tables: HandoverTables) -> None:
+        tables.set_nodes(dict(self._gateways()))
 
     def _gateways(self) -> Iterable[tuple[str, str]]:
         """Yield each address with the address of the node, of the same family, to which its packets go."""

@@ -127,18 +127,3 @@ async def test_a_dead_node_is_forgotten_at_once_and_one_that_ended_later(monkeyp
         assert Tables.nodes == {"10.1.0.2": "10.0.0.3"}
         await a_moment()
         assert Tables.nodes == {}
-
-
-async def test_a_kernel_without_the_rules_is_asked_once(monkeypatch, caplog):
-    asked = []
-
-    def refuse() -> None:
-        asked.append(1)
-        raise OSError("Operation not supported")
-
-    async with running(monkeypatch) as handovers:
-        monkeypatch.setattr(module, "HandoverTables", refuse)
-        for node in ("node2", "node3"):
-            handovers.begin(FIRST, node, "vrrp")
-            handovers.apply()
-    assert len(asked) == len(caplog.records) == 1
