@@ -58,6 +58,7 @@ class Repository:
         self._reference = reference
         self._endpoints = endpoints
         self._credential = credential
+        self._settled: dict[Endpoint, Endpoint] = {}  # with the schemes that the servers speak
         self._authorizations: dict[str, str] = {}  # by the endpoint's URL
         self._authorizing = asyncio.Lock()
 
@@ -113,7 +114,7 @@ class Repository:
         error: ImageError = PullFailed(f"{what}: no configured host may do that")
         for endpoint in able:
             try:
-                return await fetch(endpoint)
+                return await fetch(await self._settle(endpoint))
             except (PullFailed, BadImage) as failure:
                 error = type(failure)(f"{what}: {failure}")
                 error.__cause__ = failure
@@ -124,6 +125,12 @@ class Repository:
                 error = PullFailed(f"{what}: invalid request: {failure}")
                 error.__cause__ = failure
         raise error
+
+    async def _settle(self, endpoint: Endpoint) -> Endpoint:
+        """Raises `ImageError`."""
+        if endpoint not in self._settled:
+            self._settled[endpoint] = await self._transport.settle(endpoint)
+        return self._settled[endpoint]
 
     async def _fetch_document(self, endpoint: Endpoint, target: str) -> tuple[Descriptor, bytes]:
         url = self._url(endpoint, f"manifests/{target}")
