@@ -106,6 +106,9 @@ def prepare_persistent(volume: PersistentVolume, group: int | None) -> Path:
     source = spec.local or spec.host_path
     if source is None:
         raise ValueError("no volume plugin matched; supported: hostPath, local")
+    if spec.mount_options and spec.local is None:
+        step = "MountVolume.MountOptionSupport check"
+        raise VolumeNotReady(volume.metadata.name, "mount options are not supported", step)
     path = Path(source.path)
     check_links(path)
     if volume.metadata.annotations.get(PROVISIONED_BY) == HOST_PATH_PROVISIONER:

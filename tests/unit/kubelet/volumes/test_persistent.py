@@ -45,6 +45,9 @@ def test_local_volumes_and_host_paths(tmp_path: Path) -> None:
     with pytest.raises(VolumeNotReady, match='/none" does not exist') as missing:
         prepare_persistent(volume(local={"path": str(tmp_path / "none")}), None)
     assert missing.value.step == "MountVolume.NewMounter initialization"
+    with pytest.raises(VolumeNotReady, match="mount options are not supported") as refused:
+        prepare_persistent(volume(hostPath={"path": str(tmp_path)}, mountOptions=["noatime"]), None)
+    assert refused.value.step == "MountVolume.MountOptionSupport check"
     with pytest.raises(ValueError, match="no volume plugin matched; supported: hostPath, local"):
         prepare_persistent(volume(), None)
 
