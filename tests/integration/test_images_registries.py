@@ -23,7 +23,8 @@ from bridgehead.images.registry.credentials import Credential
 from bridgehead.images.registry.hosts import Endpoint
 from bridgehead.images.registry.transport import Transport
 from bridgehead.images.store import collection
-from bridgehead.images.store.content import ContentStore, ImageRecord
+from bridgehead.images.store.content import ContentStore
+from bridgehead.images.store.image_record import ImageRecord
 from tests.image_files import Blob, image_of, index_of, layer_of, push, push_manifest
 from tests.integration import registries
 from tests.integration.certificates import Authority, server_certificate
@@ -345,7 +346,8 @@ async def test_a_mirror_comes_first_and_the_server_is_asked_for_what_it_lacks(
         faulty.add("2", IMAGE)
         record = await puller.pull(reference_of("registry.example/app:2"))
         assert len(record.layers) == 2
-    with pytest.raises(NotFound):  # the mirror has gone; the server answers
+    # The mirror has gone; the server answers.
+    with pytest.raises(NotFound, match=f"{mirror.address}: .*connection refused; registry.example/app:3: not found"):
         await puller.pull(reference_of("registry.example/app:3"))
 
 
