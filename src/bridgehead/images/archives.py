@@ -20,7 +20,8 @@ from .documents import Descriptor, Index, Manifest
 from .errors import BadImage, NotFound, StoreFailed
 from .references import Reference, parse_reference
 from .store import collection, compression, implied_directories
-from .store.content import ContentStore, ImageRecord
+from .store.content import ContentStore
+from .store.image_record import ImageRecord
 from .store.unpacking import add_layer
 from .untrusted_json import InvalidJson, decode
 
