@@ -184,6 +184,13 @@ def test_a_hosts_file_has_mirrors_and_the_server() -> None:
     )
 
 
+def test_certificates_alone_are_for_the_registry_itself() -> None:
+    files = {"b.crt": "B", "a.crt": "A", "me.cert": "C", "me.key": "K", "other.cert": "X", "README.md": "text"}
+    assert hosts.hosts_of_certificates(files) == (Endpoint(url="", ca="A\nB", clients=("C\nK",)),)
+    assert hosts.hosts_of_certificates({"me.cert": "C", "me.key": "K"}) == (Endpoint(url="", clients=("C\nK",)),)
+    assert hosts.hosts_of_certificates({"me.key": "K"}) == ()
+
+
 def test_a_registrys_own_directory_precedes_the_default() -> None:
     text = 'skip_verify = true\ncapabilities = ["pull"]\n[host."https://mirror.example"]'
     mirror, of_server = Endpoint(url="https://mirror.example/v2"), Endpoint(url="https://s.example/v2")

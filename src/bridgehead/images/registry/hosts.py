@@ -120,6 +120,16 @@ def parse_hosts(text: str, read: dict[str, str]) -> tuple[Endpoint, ...]:
     return (*hosts, _endpoint(file.server, file, read))
 
 
+def hosts_of_certificates(files: Mapping[str, str]) -> tuple[Endpoint, ...]:
+    """Return the registry itself, with certificates as Docker has them in `certs.d`: NAME.crt of authorities, NAME.cert
+    with NAME.key of this side. `files`: their contents, by their names. Returns () without such files.
+    """
+    authorities = [files[name] for name in sorted(files) if name.endswith(".crt")]
+    own = [(name, f"{name.removesuffix('.cert')}.key") for name in sorted(files) if name.endswith(".cert")]
+    clients = tuple(f"{files[name]}\n{files[key]}" for name, key in own if key in files)
+    return (Endpoint(url="", ca="\n".join(authorities), clients=clients),) if authorities or clients else ()
+
+
 def named_files(text: str) -> list[str]:
     """Return the names of the files with certificates and keys in a hosts.toml. Raises `BadHosts`."""
     file = _parse(text)
