@@ -375,6 +375,13 @@ async def test_a_job_succeeds_and_a_failing_container_crash_loops(world):
     await world.until("loop", is_running)
     await world.admin.delete(PODS, "job", "default")
     await world.until_gone("job")
+    # A container that ends for another image starts again, whatever the restart policy, and the exit code.
+    await world.create("once", restartPolicy="Never")
+    await world.until("once", is_running)
+    patch = {"spec": {"containers": [{"name": "app", "image": "job:1"}]}}
+    await world.admin.patch(PODS, "once", "default", patch, type="strategic")
+    once = await world.until("once", lambda pod: pod.status.phase == "Succeeded")
+    assert once.status.container_statuses[0].restart_count == 1
 
 
 async def test_init_containers_run_in_sequence(world):
@@ -575,11 +582,16 @@ async def test_a_failing_readiness_probe_unreadies_and_a_failing_liveness_probe_
     probe = {"exec": {"command": ["check"]}, "periodSeconds": 1, "failureThreshold": 1}
     await world.create("unready", containers=[container("sick:1", readinessProbe=probe)])
     await world.create("dying", containers=[container("sick:1", livenessProbe=probe)])
+    await world.create("dead", containers=[container("sick:1", livenessProbe=probe)], restartPolicy="Never")
     await world.until_event("unready", "Unhealthy", "Readiness probe failed: I am sick")
     pod = await world.until("unready", lambda pod: pod.status.phase == "Running")
     assert not pod.is_ready
     await world.until_event("dying", "Killing", "Container app failed liveness probe, will be restarted")
     await world.until("dying", lambda pod: pod.status.container_statuses[0].restart_count > 0)
+    dead = await world.until("dead", lambda pod: pod.status.phase == "Failed")
+    assert dead.status.container_statuses[0].restart_count == 0
+    event = await world.until_event("dead", "Killing", "Container app failed liveness probe")
+    assert event.message == "Container app failed liveness probe"
 
 
 @pytest.mark.slow
