@@ -150,8 +150,10 @@ async def test_the_resources_of_a_whole_pod_are_resized(world):
 async def test_a_running_pod_is_resized(world):
     await world.start_kubelet()
     policy = [{"resourceName": "memory", "restartPolicy": "RestartContainer"}]
-    app = {"name": "app", "image": "app:1", "resources": sized("100m"), "resizePolicy": policy}
-    await world.create("web", containers=[app])
+    mount = {"name": "info", "mountPath": "/info"}
+    app = container(resources=sized("100m"), resizePolicy=policy, volumeMounts=[mount])
+    item = {"path": "cpu", "resourceFieldRef": {"containerName": "app", "resource": "limits.cpu", "divisor": "1m"}}
+    await world.create("web", containers=[app], volumes=[{"name": "info", "downwardAPI": {"items": [item]}}])
     before = await world.until("web", lambda pod: pod.is_ready)
 
     def requested(pod):
@@ -173,6 +175,8 @@ async def test_a_running_pod_is_resized(world):
     assert (world.runtime.specs[-1].limits.cpu_millis, after.status.observed_generation) == (200, 2)
     await world.until_event("web", "ResizeCompleted")
     assert world.runtime.sandbox_specs[-1].limits.cpu_millis == 200
+    shown = world.root / mounted(world.runtime.specs[-1], "/info").source / "cpu"
+    await world.wait_for(lambda: shown.read_text() == "200")
 
     await resize(sized("1000"))
     waiting = await world.until("web", lambda pod: condition(pod, "PodResizePending") is not None)
