@@ -552,6 +552,17 @@ async def test_pods_of_other_schedulers_and_gated_pods_are_not_scheduled() -> No
         await cluster.until(lambda: placed() == {"plain", "gated"})
 
 
+async def test_a_pod_that_waits_is_tried_again_when_its_labels_change() -> None:
+    async with running(nodes=1) as cluster:
+        term = {"topologyKey": "kubernetes.io/hostname", "labelSelector": {"matchLabels": {"group": "g"}}}
+        affinity = {"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
+        spec = {"affinity": affinity, "containers": [{"name": "a", "image": "nginx"}]}
+        await cluster.client.create(PODS, {"metadata": {"name": "social", "namespace": "default"}, "spec": spec})
+        await cluster.until(lambda: cluster.messages("Pod", "FailedScheduling"))
+        await cluster.client.patch(PODS, "social", "default", {"metadata": {"labels": {"group": "g"}}})
+        await cluster.until(lambda: cluster.pods()[0].spec.node_name)
+
+
 async def test_refused_pod_creations_are_reported_on_the_deployment() -> None:
     async with running() as cluster:
         wanted = deployment()

@@ -141,7 +141,7 @@ class Scheduler:
                 self._state.add_pod(PodFacts.of(new), new.spec.node_name)
                 if old is not None and old.spec.node_name and _is_other_for_pods(old, new):
                     self._wake_unschedulable()
-        elif _is_responsible_for(new) and (old is None or old.metadata.uid != new.metadata.uid or old.spec != new.spec):
+        elif _is_responsible_for(new) and (old is None or _is_other_pod(old, new)):
             self._unschedulable.pop(new.key, None)
             self._preemptor.observe(new)
             self._queue.add(new.key)
@@ -319,6 +319,11 @@ def _is_same_for_pods(old: Node, new: Node) -> bool:
         and old.spec == new.spec
         and old.status.allocatable == new.status.allocatable
     )
+
+
+def _is_other_pod(old: Pod, new: Pod) -> bool:
+    """Whether a pod without a node is another one, or has changed so that a node may fit it now."""
+    return old.metadata.uid != new.metadata.uid or old.spec != new.spec or old.metadata.labels != new.metadata.labels
 
 
 def _is_other_for_pods(old: Pod, new: Pod) -> bool:
