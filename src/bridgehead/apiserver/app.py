@@ -329,7 +329,8 @@ class Application:
         document = self._discovery.document(path)
         if document is None:
             raise PageNotFound
-        return Response(200, document)
+        response = Response(200, document)
+        return response if path == "/" else await self._rendering.other(accept, response)
 
 
 def _refusal(status: ApiStatus) -> Response:
