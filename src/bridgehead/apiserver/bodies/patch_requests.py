@@ -28,10 +28,10 @@ from bridgehead.apiserver.http.worker import run_long
 from bridgehead.apiserver.resource import FieldError, JsonObject
 
 from .decoding import IGNORE, STRICT, parse_field_validation
-from .duplicates import duplicate_fields, field_problems
+from .duplicates import field_problems
 from .kinds import conversion_problem, custom_kind_errors, missing_kind
-from .patch import JSON_PATCH, PATCH_TYPES, STRATEGIC_MERGE_PATCH, apply_patch
-from .serialization import decode_json
+from .patch import PATCH_TYPES, STRATEGIC_MERGE_PATCH, apply_patch
+from .patch_decoding import decode_patch
 from .shapes import Shape, StructShape, conform
 
 
@@ -48,12 +48,11 @@ async def patch_change(request: Request, body: bytes, kind: str, shape: Shape) -
     """Return the change that a PATCH asks for. Raises a 400, 413, 415 or 422, now or when the change is applied."""
     media = media_type_of(request.header(b"content-type"))
     validation = parse_field_validation(request.query)
-    patch = await run_long(len(body), lambda: decode_json(body))
+    decode = partial(decode_patch, media, body, is_checked=validation != IGNORE)
+    patch, own_problems = await run_long(len(body), decode)
     warned = False
     # Most patches do not mention the managers of fields; the object is patched without them then.
     is_about_managers = b"managedFields" in body or b"\\u" in body
-    checks_duplicates = validation != IGNORE and media != JSON_PATCH
-    duplicates = await run_long(len(body), lambda: duplicate_fields(body, patch)) if checks_duplicates else []
 
     def change(old: JsonObject) -> JsonObject:
         nonlocal warned
@@ -67,7 +66,7 @@ async def patch_change(request: Request, body: bytes, kind: str, shape: Shape) -
         except SchemaMismatch as mismatch:
             types = mismatch.types if media == STRATEGIC_MERGE_PATCH else None
             raise _bad_patch(shown(), conversion_error(*types) if types else str(mismatch)) from None
-        problems = field_problems(duplicates, unknown)
+        problems = [*own_problems, *field_problems((), unknown)]
         if problems and validation == STRICT:
             raise _bad_patch(shown(), f"strict decoding error: {', '.join(problems)}")
         if problems and validation != IGNORE and not warned:
