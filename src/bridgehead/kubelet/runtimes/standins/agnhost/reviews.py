@@ -95,7 +95,7 @@ def deny_attach(request: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def admit_data(described: str, unwanted: str) -> Reviewer:
-    """A reviewer that refuses objects whose data have a marked key. `described` and `unwanted` are parts of the message."""
+    """A reviewer that refuses objects with marked data. `described` and `unwanted` are parts of its message."""
 
     def admit(request: Mapping[str, Any]) -> dict[str, Any]:
         is_deletion = request["operation"] == "DELETE"
