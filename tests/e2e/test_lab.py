@@ -163,19 +163,23 @@ def test_two_labs_keep_their_state_beside_each_other(lab: Lab, other: Lab) -> No
 def test_a_detached_lab_is_closed_to_other_users_and_closes_its_callers_pipes(other: Lab) -> None:
     """Modes of the directory and the umask do not matter. The lab ends when its directory is deleted.
 
-    A program that started `up` may read its output until the end of file.
+    A program that started `up` may read its output until the end of file, or end before `up` does.
     """
     files = LabFiles(other.state_dir)
     files.root.mkdir()
     files.root.chmod(0o777)
     reader, writer = os.pipe()
+    gone, without_reader = os.pipe()
+    os.close(gone)
     with running(
         *other.argv("up", "--nodes=1", "--no-balancer", "--detach"),
         stdout=subprocess.DEVNULL,
+        stderr=without_reader,
         pass_fds=[writer],
         umask=0,
     ) as up:
         os.close(writer)
+        os.close(without_reader)
         assert up.wait(2 * PATIENCE) == 0
     with open(reader, "rb") as pipe:
         assert pipe.read() == b""
