@@ -80,6 +80,12 @@ def test_exec_returns_the_exit_code_of_the_command(lab: Lab) -> None:
     assert "node1 to node3" in wrong.stderr
 
 
+def test_a_shell_of_the_lab_cannot_stop_it(lab: Lab) -> None:
+    result = run(*lab.argv_inside(*lab.argv("down")))
+    assert result.returncode == 1
+    assert "cannot be managed from here, inside a lab or a container: use another terminal\n" in result.stderr
+
+
 def test_exec_uses_the_clusters_kubeconfig_and_no_http_proxy(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
     """The user's kubeconfig and HTTP proxy name addresses of the host, which the lab cannot reach."""
     for name in ("https_proxy", "HTTPS_PROXY"):
