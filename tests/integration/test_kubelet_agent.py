@@ -527,7 +527,7 @@ async def test_volumes_follow_changes_of_their_objects(world):
     assert not shown.exists()
 
 
-async def test_an_event_names_the_persistent_volume_that_cannot_be_mounted(world):
+async def test_an_event_for_each_volume_that_cannot_be_mounted(world):
     await world.start_kubelet()
     common = {"accessModes": ["ReadWriteOnce"], "storageClassName": ""}
     claim = {**common, "resources": {"requests": {"storage": "1Mi"}}, "volumeName": "disk"}
@@ -543,7 +543,11 @@ async def test_an_event_names_the_persistent_volume_that_cannot_be_mounted(world
         "hostPath": {"path": "/nowhere", "type": "Directory"},
     }
     await world.admin.create(PERSISTENT_VOLUMES, {"metadata": {"name": "disk"}, "spec": volume})
-    await world.create("web", volumes=[{"name": "v", "persistentVolumeClaim": {"claimName": "data"}}])
+    secret = {"name": "keys", "secret": {"secretName": "none"}}
+    await world.create("web", volumes=[secret, {"name": "v", "persistentVolumeClaim": {"claimName": "data"}}])
+    await world.until_event(
+        "web", "FailedMount", 'MountVolume.SetUp failed for volume "keys" : secret "none" not found'
+    )
     why = 'MountVolume.SetUp failed for volume "disk" : hostPath type check failed: /nowhere is not a directory'
     await world.until_event("web", "FailedMount", why)
 
