@@ -424,6 +424,12 @@ async def test_a_program_that_cannot_be_started_is_reported(world):
     terminated = pod.status.container_statuses[0].state.terminated
     assert (terminated.reason, terminated.exit_code) == ("StartError", 128)
     assert "executable file not found" in terminated.message
+    await world.create("again", containers=[container("broken:1")])
+    pod = await world.until("again", waits_for("RunContainerError"))
+    waiting = pod.status.container_statuses[0].state.waiting
+    assert (waiting.message, pod.status.phase) == (terminated.message, "Running")
+    pod = await world.until("again", waits_for("CrashLoopBackOff"))
+    assert pod.status.container_statuses[0].last_state.terminated.reason == "StartError"
 
 
 async def test_an_image_that_is_removed_before_the_start_is_no_failed_run(world):
@@ -703,6 +709,7 @@ async def test_events_do_not_have_the_output_of_hooks(world):
     await world.until("ends", is_running)
     await world.admin.delete(PODS, "ends", "default")
     await world.until_event("begins", "FailedPostStartHook", "PostStartHook failed")
+    await world.until("begins", waits_for("PostStartHookError"))
     await world.until_event("ends", "FailedPreStopHook", "PreStopHook failed")
     for event in (await world.admin.list(EVENTS, "default")).items:
         assert "12345" not in event.message
