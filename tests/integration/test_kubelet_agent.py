@@ -14,6 +14,7 @@ import pytest
 
 from bridgehead.backoff import KeyedBackoff
 from bridgehead.client.errors import ApiError, NotFound
+from bridgehead.kubelet.pods import pod_resize
 from bridgehead.kubelet.runtimes.fake import Behaviour
 from bridgehead.kubelet.runtimes.runtime import ExecResult, RuntimeFeatures
 from bridgehead.objects.kinds import (
@@ -230,6 +231,33 @@ async def test_of_two_pods_that_grow_one_gets_what_is_left(world):
 
     pods = [await world.until(name, is_decided) for name in names]
     assert sorted(map(reasons, pods)) == [[], ["Deferred"]]
+
+
+async def test_room_for_a_resize_goes_to_the_pod_of_higher_priority_first(world, monkeypatch):
+    monkeypatch.setattr(pod_resize, "_RETRY_SECONDS", 0.1)
+    await world.start_kubelet()
+    await world.until_event("node1", "NodeReady")
+    cpu = float((await world.admin.get(NODES, "node1")).status.allocatable["cpu"])
+
+    def sized(share):
+        return {"requests": {"cpu": f"{int(share * cpu * 1000)}m"}}
+
+    priority = {"metadata": {"name": "urgent"}, "value": 100}
+    await world.admin.request("POST", "/apis/scheduling.k8s.io/v1/priorityclasses", json=priority)
+    await world.create("large", containers=[container(resources=sized(0.5))])
+    for name, more in (("early", {}), ("urgent", {"priorityClassName": "urgent"})):
+        await world.create(name, containers=[container(resources=sized(0.1))], **more)
+        await world.until(name, lambda pod: pod.is_ready)
+        change = {"spec": {"containers": [{"name": "app", "resources": sized(0.6)}]}}
+        await world.admin.patch(PODS, name, "default", change, "strategic", "resize")
+        await world.until(name, waits_for_room)
+    await world.admin.delete(PODS, "large", "default", grace_period_seconds=0)
+    await world.until("urgent", lambda pod: not waits_for_room(pod))
+    assert waits_for_room(await world.admin.get(PODS, "early", "default"))
+
+
+def waits_for_room(pod):
+    return any(c.type == "PodResizePending" and c.reason == "Deferred" for c in pod.status.conditions)
 
 
 def with_rule(action, code):
