@@ -165,7 +165,7 @@ class Handlers:
         return await self._rendering.record(request, resource, record, 201)
 
     async def _store_new(self, request: Request, resource: Resource, obj: JsonObject, writer: Writer) -> Record:
-        dry_run = is_dry_run(request.query)
+        dry_run = is_dry_run(request)
         name = obj.get("metadata", {}).get("name", "")
         attributes = attributes_of(request, resource, CREATE, name=name)
         return await self._registry.create(
@@ -226,7 +226,7 @@ class Handlers:
             attributes=attributes_of(request, resource, UPDATE),
             writer=writer,
             subresource=info.subresource,
-            dry_run=is_dry_run(request.query),
+            dry_run=is_dry_run(request),
             size=request.body_size,
         )
 
