@@ -55,7 +55,7 @@ def command(
         typer.Option(
             rich_help_panel=AUTHENTICATION,
             help="Issuer of service account tokens; of several, the first issues and all are accepted."
-            "  [default: https://kubernetes.default.svc.cluster.local]",
+            " Default: https://kubernetes.default.svc.cluster.local.",
         ),
     ] = None,
     service_account_jwks_uri: Annotated[
