@@ -95,6 +95,7 @@ class Handlers:
             raise self._not_served(info)
         if resource.warning:
             request.warnings.append(resource.warning)
+            request.annotations["k8s.io/deprecated"] = "true"
         if resource.is_read_only and info.verb not in ("get", "list"):
             raise method_not_allowed()
         if resource.definition is not None and info.verb in _WRITES:

@@ -405,3 +405,11 @@ async def test_events_have_annotations_about_credentials():
         await world.call("GET", "/api", user=None, headers={"authorization": f"Bearer {token}"})
         (event,) = lines.take()
         assert noted(event) == {f"{NOTES}legacy-token-invalidated": "legacy/default"}
+
+
+async def test_events_mark_requests_of_deprecated_versions():
+    async with audited({"level": "Metadata"}) as (world, lines):
+        await world.call("GET", "/api/v1/namespaces/default/endpoints")
+        assert lines.one()["annotations"]["k8s.io/deprecated"] == "true"
+        await world.call("GET", MAPS)
+        assert "k8s.io/deprecated" not in lines.one()["annotations"]
