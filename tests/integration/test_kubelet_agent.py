@@ -1101,6 +1101,16 @@ async def test_exec_carries_input_output_and_exit_code(world):
     assert status["details"]["causes"] == [{"reason": "ExitCode", "message": "7"}]
 
 
+async def test_an_exec_may_have_a_long_command(world):
+    """The command is in the URL, of which Go's servers take 1 MiB."""
+    await world.serve_kubelet()
+    await world.create("web")
+    await world.until("web", is_running)
+    async with exec_socket(world, f"command=fail&command=7&command={'a' * 20_000}&stderr=true") as socket:
+        channels = await receive_all(socket)
+    assert channels[2] == b"failing\n"
+
+
 async def test_exec_speaks_the_older_protocols(world):
     await world.serve_kubelet()
     await world.create("web")
