@@ -16,7 +16,7 @@ from bridgehead.network.connection_search import SearchTables
 from .namespaced import in_namespace
 from .speaker_world import inside, make_network, node_ip, run_on, vip
 from .test_kubelet_spoofing import TCP, packet
-from .test_network_handover import ADDRESSES, PORT, ask, check_carried_on, listen, send_to
+from .test_network_handover import ADDRESSES, PORT, ask, check_carried_on, connect_from, listen, send_to, use_port
 
 pytestmark = pytest.mark.integration
 
@@ -73,7 +73,12 @@ def check_connections(version: int) -> None:
                 tables[node] = stack.enter_context(SearchTables())
             others = [ipaddress.ip_address(node_ip(other, version)) for other in NODES if other != node]
             tables[node].update(announced, announced[:1], others)
+        send_to("node2")
+        port = use_port(second, address)
         send_to("node1")
+        again = stack.enter_context(connect_from(port, address))
+        again_end = stack.enter_context(first.accept()[0])
+        again_end.settimeout(20)
         old = stack.enter_context(socket.create_connection((address, PORT), 20))
         old_end = stack.enter_context(first.accept()[0])
         old_end.settimeout(20)
@@ -81,6 +86,7 @@ def check_connections(version: int) -> None:
         send_to("node2")  # which asks node1 and node3; node3 has a server, too, and does not reset its copies
         for _ in range(3):
             check_carried_on(old, old_end)
+            check_carried_on(again, again_end)
         flood(version)
         check_carried_on(old, old_end)
         assert 20 <= copies("node3") < FLOOD / 2
