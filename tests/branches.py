@@ -29,7 +29,9 @@ class _PureModules:
 
 _paths = set(PURE_MODULES)
 if sys.version_info < (3, 12):  # later, branches are lines, too
-    slipcover.slipcover.findlinestarts = lambda _code: ()  # no probes of lines, of which the report says nothing
+    # No probes of lines, of which the report says nothing, and no search for lines that have only annotations.
+    slipcover.slipcover.findlinestarts = lambda _code: ()
+    slipcover.slipcover._get_annotation_only_lines = lambda _code: frozenset()
 _slipcover = Slipcover(branch=True, d_miss_threshold=-1)  # to remove probes takes longer than they do
 ImportManager(_slipcover, _PureModules()).__enter__()  # for the life of the process, and before any test is imported
 

@@ -31,7 +31,7 @@ ORDINARY_USER = ("unshare", "--user", "--map-user=1000", "--map-group=1000")
 def other(tmp_path: Path) -> Iterator[Lab]:
     lab = Lab("other", tmp_path / "state")
     yield lab
-    lab.command("down")
+    lab.stop()
 
 
 def running_lab(lab: Lab) -> RunningLab:
@@ -123,7 +123,7 @@ def test_a_lab_has_no_route_to_the_outside(lab: Lab) -> None:
 def test_two_labs_keep_their_state_beside_each_other(lab: Lab, other: Lab) -> None:
     """A second lab keeps its state over down and up, and leaves nothing when it is killed."""
     links = link_names()
-    up = other.command("up", "--detach", "--nodes=2", "--node-dns")
+    up = other.command("up", "--detach", "--nodes=2", "--node-dns", "--no-balancer")
     assert up.returncode == 0, up.stderr
     without_limits = [] if running_lab(other).cgroup else ["node1", "node2"]
     eventually(lambda: nodes_without_limits(other) == without_limits, message="events of limits")
@@ -134,7 +134,7 @@ def test_two_labs_keep_their_state_beside_each_other(lab: Lab, other: Lab) -> No
     down = other.command("exec", "--", "true")
     assert down.returncode == 1
     assert "bridgehead up" in down.stderr
-    up = run(BRIDGEHEAD, "up", "--detach", "--nodes=1", "--state-dir", other.state_dir)
+    up = run(BRIDGEHEAD, "up", "--detach", "--nodes=1", "--balancer", "--state-dir", other.state_dir)
     assert up.returncode == 0, up.stderr
     assert 'The lab "other" is ready' in up.stdout, "it has the name that it was made with"
     kubeconfig = LabFiles(other.state_dir).kubeconfig

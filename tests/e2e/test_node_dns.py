@@ -15,7 +15,7 @@ from bridgehead.lab.system import system_manifests
 from .conftest import Lab, Namespace, curl, eventually
 from .test_discovery import CLUSTER_DNS, TOOLS, pod, sh
 
-pytestmark = pytest.mark.needs("dig", "busybox")
+pytestmark = pytest.mark.needs("dig", "busybox", "conntrack")
 
 NODE = "node1"
 PAIRS = 20

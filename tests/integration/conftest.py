@@ -24,6 +24,8 @@ WORLDS = {
     "tests.integration.namespaced": ("ip", "mount"),
     "tests.integration.proxy_world": ("ip", "nft", "sysctl"),
     "tests.integration.runtime_world": ("unshare", "ip", "nsenter"),
+    "tests.integration.speaker_chaos": ("ip", "nft"),
+    "tests.integration.speaker_world": ("ip", "nft"),
 }
 
 

@@ -35,7 +35,7 @@ from .dns_world import framed, read_framed
 from .namespaced import in_namespace, sh
 from .test_cli_dns import kubeconfig
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.needs("nft", "conntrack")]
 
 DNS = {4: "10.96.0.10", 6: "fd00:96::a"}
 CLIENT, SERVER = {4: "10.244.1.1", 6: "fd00:244:1::1"}, {4: "10.244.1.2", 6: "fd00:244:1::2"}

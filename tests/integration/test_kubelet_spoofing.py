@@ -28,7 +28,7 @@ from bridgehead.network.spoofing import POD_GROUP, TABLE, PodGuard
 
 from .namespaced import in_namespace, sh
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.needs("nft")]
 
 NODE, NODE6 = "10.0.0.201", "fd00:10::201"
 OWN, OWN6 = "10.244.1.1", "fd00:10:244:1::1"

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.needs("ip")]
 
 SOURCE = Path(__file__).resolve().parents[2] / "src"
 HEADER = """

@@ -12,7 +12,7 @@ import pytest
 
 from tests.kubeconfigs import write_kubeconfig
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.needs("nft")]
 
 PROXY = (sys.executable, "-c", "from bridgehead.cli import main; main()", "proxy")
 

@@ -14,7 +14,7 @@ from bridgehead.proxy.modes import open_mode
 from tests.integration.namespaced import in_namespace, sh
 from tests.unit.proxy.agent_world import ScriptedApi, eventually, running, service, slice_of
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.needs("nft")]
 
 needs_iptables = pytest.mark.needs("iptables-legacy")
 

@@ -30,7 +30,7 @@ from tests.integration.certificates import server_certificate
 from tests.integration.namespaced import in_namespace, sh
 from tests.unit.proxy.agent_world import eventually
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.needs("nft")]
 
 needs_iptables = pytest.mark.needs("iptables")
 PROXY = (sys.executable, "-c", "from bridgehead.cli import main; main()", "proxy")

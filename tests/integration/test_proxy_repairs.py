@@ -23,7 +23,7 @@ from bridgehead.proxy.nftables.readback import Table, parse_table
 from bridgehead.proxy.nftables.render import Renderer
 from tests.integration.namespaced import in_namespace
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.needs("nft")]
 
 FAMILIES: tuple[Family, ...] = (4, 6)
 SETTINGS = Settings(FAMILIES, ("10.244.0.0/16", "fd00:244::/48"), ("10.96.0.0/12", "fd00:96::/108"))

@@ -30,7 +30,7 @@ from tests.integration.api_world import api_world
 from tests.integration.namespaced import in_namespace, sh
 from tests.unit.proxy.agent_world import CONFIG, ScriptedApi, eventually, running, service, slice_of
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.needs("nft")]
 
 needs_iptables = pytest.mark.needs("iptables-nft")
 MODES = ("nftables", pytest.param("iptables", marks=needs_iptables))

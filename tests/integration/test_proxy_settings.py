@@ -16,10 +16,7 @@ from bridgehead.proxy.sysctls import apply_sysctls, plan_sysctls
 from tests.integration.namespaced import in_namespace, sh
 from tests.unit.proxy.agent_world import CONFIG, ScriptedApi, eventually, running, service, slice_of
 
-pytestmark = [
-    pytest.mark.integration,
-    pytest.mark.needs("iptables-nft"),
-]
+pytestmark = [pytest.mark.integration, pytest.mark.needs("nft", "iptables-nft")]
 
 LISTING = {"nftables": "nft list ruleset", "iptables": "iptables-nft-save"}
 BRIDGE = {"detect_local_mode": "BridgeInterface", "pod_interface": "cbr0", "cluster_cidrs": ()}
