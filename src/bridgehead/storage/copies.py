@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from .errors import StoreBroken
+from .errors import StoreBroken, StoreDamaged
 from .file import FileLock, broken, check_content, check_format, corrupt, give_to_owner
 
 # Pages that are copied between two calls of `on_progress`; 4 MiB.
@@ -58,6 +58,8 @@ def restore(copy: Path, store: Path, on_progress: OnProgress) -> Copied:
     """
     if not copy.is_file():
         raise StoreBroken(f"there is no backup {copy}")
+    if not _is_store(copy):
+        raise StoreDamaged(f"{copy} is damaged, or not a backup of `bridgehead backup` that this version can read")
     with contextlib.ExitStack() as stack:
         stack.callback(FileLock(store).release)
         if store.exists() and copy.samefile(store):
@@ -82,12 +84,17 @@ def _check_replaceable(target: Path, store: Path) -> None:
         raise StoreBroken(f"{target} is not a file: choose another path for the backup")
     if target.samefile(store):
         raise StoreBroken(f"{target} is the store itself: choose another path for the backup")
-    if target.stat().st_size:
-        try:
-            with _reading(target) as connection:
-                check_format(connection, target)
-        except StoreBroken as error:
-            raise StoreBroken(f"{target} exists and is not a backup: choose another path, or remove it") from error
+    if target.stat().st_size and not _is_store(target):
+        raise StoreBroken(f"{target} exists and is not a backup: choose another path, or remove it")
+
+
+def _is_store(path: Path) -> bool:
+    try:
+        with _reading(path) as connection:
+            check_format(connection, path)
+    except StoreBroken:
+        return False
+    return True
 
 
 @contextlib.contextmanager
@@ -126,7 +133,7 @@ def _copy(source: sqlite3.Connection, path: Path, new: Path, on_progress: OnProg
             source.backup(target, pages=_STEP_PAGES, progress=lambda _, left, pages: on_progress(pages - left, pages))
             target.execute("PRAGMA journal_mode = DELETE")
     except sqlite3.Error as error:
-        raise broken(new, error) from error
+        raise broken(new.parent.parent / new.name, error) from error  # the name that the user gave
 
 
 def _check(new: Path, source: Path) -> Copied:

@@ -72,6 +72,41 @@ def test_a_misspelled_command_gets_a_suggestion(typed: str, meant: str, capsys: 
     assert capsys.readouterr().err == f'bridgehead: unknown command {typed!r}; did you mean "{meant}"?\n'
 
 
+@pytest.mark.parametrize(
+    ("arguments", "mistake"),
+    [
+        (("list", "nginx"), "`list` takes no names"),
+        (("pull",), "`pull` needs the name of an image"),
+        (("load", "--tag", "app:1"), "`load` needs a file"),
+        (("save", "nginx"), "`save` needs --output FILE"),
+        (("build", "."), "`build` needs the image's name: --tag NAME"),
+        (("build", "--tag", "app:1", "a", "b"), "`build` takes one directory"),
+    ],
+)
+def test_a_wrong_command_line_of_image(
+    arguments: tuple[str, ...], mistake: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run("image", *arguments) == 2
+    assert capsys.readouterr().err == f"bridgehead image: {mistake}\n"
+
+
+@pytest.mark.parametrize(
+    "argv",
+    [
+        *(("up",), ("down",), ("status",), ("kubeconfig", "--path"), ("exec", "--", "true"), ("logs",), ("shell",)),
+        *(("image", "list"), ("backup", "file"), ("restore", "file"), ("balancer", "status"), ("wait", "service/web")),
+    ],
+    ids=lambda argv: argv[0],
+)
+def test_a_state_directory_that_cannot_be_read_is_reported_in_one_line(
+    argv: tuple[str, ...], tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("KUBECONFIG", raising=False)
+    assert run(argv[0], "--state-dir", str(tmp_path / ("x" * 300)), *argv[1:]) == 1
+    error = capsys.readouterr().err
+    assert (error.count("\n"), "File name too long" in error) == (1, True), error
+
+
 def test_a_stopped_lab_keeps_its_kubeconfig(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -196,6 +231,8 @@ def test_help_breaks_no_option_or_default(
     lines = [line for line in text.splitlines() if not line.startswith("      bridgehead ")]  # commands are not wrapped
     assert [line for line in lines if len(line) > width or line.endswith("-")] == []
     assert [line for line in lines if line.endswith(("[default:", "[env var:"))] == []
+    shown = [param for param in cli.load(name).params if param.param_type_name == "option" and not param.hidden]
+    assert {word for param in shown for word in param.help.split()} <= set(text.split())
 
 
 def test_down_reports_a_stopped_lab(
