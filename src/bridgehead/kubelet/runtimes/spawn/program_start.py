@@ -1,8 +1,9 @@
 """The last steps of a forked process before its program runs, and its status messages to the runtime.
 
 The child has one end of a sequenced-packet socket that exec closes. The end of the stream means that the program runs;
-a `FAILED` message has the reason, one line, why it does not; a `USER` message has the user and groups with which it
-will run, as JSON; messages of the other kinds carry a descriptor.
+a `FAILED` message has the reason, one line, why it does not, and so has a `REFUSED` one where an image lacks something;
+a `USER` message has the user and groups with which it will run, as JSON; messages of the other kinds carry a
+descriptor.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from typing import Final, NoReturn
 from bridgehead.network.uapi.ioctls import TIOCGPTPEER, TIOCSPTLCK
 
 FAILED: Final = b"F"
+REFUSED: Final = b"R"
 USER: Final = b"U"
 TERMINATION_LOG: Final = b"L"
 TERMINAL: Final = b"T"
@@ -46,7 +48,7 @@ def report(status: socket.socket, kind: bytes, text: str = "", descriptor: int |
     """Send a message to the runtime. Errors are ignored: without the runtime the child ends, too."""
     with contextlib.suppress(OSError):
         if descriptor is None:
-            status.send(kind + text.encode("utf-8", "replace")[: _LONGEST_REASON if kind == FAILED else None])
+            status.send(kind + text.encode("utf-8", "replace")[: None if kind == USER else _LONGEST_REASON])
         else:
             socket.send_fds(status, [kind], [descriptor])
 
