@@ -260,6 +260,8 @@ def test_the_pod_of_an_index():
     made = job(completions=3, completionMode="Indexed", backoffLimitPerIndex=2)
     template, prefix = pod_template(made, 1, [pod("a", "Failed", index=1, failures=1)])
     assert prefix == "work-1-"
+    long = msgspec.structs.replace(made, metadata=msgspec.structs.replace(made.metadata, name="w" * 58))
+    assert pod_template(long, 12)[1] == "w" * 54 + "-12-"  # five characters follow
     assert template.metadata.labels[INDEX] == template.metadata.annotations[INDEX] == "1"
     assert template.metadata.annotations[FAILURE_COUNT] == "2"
     assert template.metadata.finalizers == (TRACKING_FINALIZER,)
