@@ -561,7 +561,7 @@ async def test_volumes_follow_changes_of_their_objects(world):
     assert not shown.exists()
 
 
-async def test_an_event_names_the_persistent_volume_that_cannot_be_mounted(world):
+async def test_an_event_for_each_volume_that_cannot_be_mounted(world):
     await world.start_kubelet()
     common = {"accessModes": ["ReadWriteOnce"], "storageClassName": ""}
     claim = {**common, "resources": {"requests": {"storage": "1Mi"}}, "volumeName": "disk"}
@@ -577,7 +577,11 @@ async def test_an_event_names_the_persistent_volume_that_cannot_be_mounted(world
         "hostPath": {"path": "/nowhere", "type": "Directory"},
     }
     await world.admin.create(PERSISTENT_VOLUMES, {"metadata": {"name": "disk"}, "spec": volume})
-    await world.create("web", volumes=[{"name": "v", "persistentVolumeClaim": {"claimName": "data"}}])
+    secret = {"name": "keys", "secret": {"secretName": "none"}}
+    await world.create("web", volumes=[secret, {"name": "v", "persistentVolumeClaim": {"claimName": "data"}}])
+    await world.until_event(
+        "web", "FailedMount", 'MountVolume.SetUp failed for volume "keys" : secret "none" not found'
+    )
     why = 'MountVolume.SetUp failed for volume "disk" : hostPath type check failed: /nowhere is not a directory'
     await world.until_event("web", "FailedMount", why)
 
@@ -1095,6 +1099,16 @@ async def test_exec_carries_input_output_and_exit_code(world):
     status = msgspec.json.decode(channels[3])
     assert status["reason"] == "NonZeroExitCode"
     assert status["details"]["causes"] == [{"reason": "ExitCode", "message": "7"}]
+
+
+async def test_an_exec_may_have_a_long_command(world):
+    """The command is in the URL, of which Go's servers take 1 MiB."""
+    await world.serve_kubelet()
+    await world.create("web")
+    await world.until("web", is_running)
+    async with exec_socket(world, f"command=fail&command=7&command={'a' * 20_000}&stderr=true") as socket:
+        channels = await receive_all(socket)
+    assert channels[2] == b"failing\n"
 
 
 async def test_exec_speaks_the_older_protocols(world):

@@ -321,6 +321,28 @@ async def test_invalid_requests_are_refused(world, method, url, body, status, re
         assert answer.json["message"] == message
 
 
+@pytest.mark.parametrize(
+    ("method", "kind"),
+    [("POST", "CreateOptions"), ("PUT", "UpdateOptions"), ("PATCH", "PatchOptions"), ("DELETE", "DeleteOptions")],
+)
+async def test_refusals_of_options_name_their_kind(world, method, kind):
+    await world.create(CONFIG_MAPS, config_map())
+    url = CONFIG_MAPS if method == "POST" else f"{CONFIG_MAPS}/one"
+    headers = {"content-type": "application/merge-patch+json"} if method == "PATCH" else None
+    body = None if method == "DELETE" else config_map()
+    answer = await world.call(method, f"{url}?dryRun=some", body, headers=headers)
+    message = f'{kind}.meta.k8s.io "" is invalid: dryRun: Unsupported value: ["some"]: supported values: "All"'
+    assert (answer.status, answer.json["message"]) == (422, message)
+    if method != "DELETE":
+        answer = await world.call(method, f"{url}?fieldValidation=some", body, headers=headers)
+        assert answer.json["message"].startswith(
+            f'{kind}.meta.k8s.io "" is invalid: fieldValidation: Unsupported value'
+        )
+    else:
+        options = {"kind": "DeleteOptions", "apiVersion": "v1", "dryRun": ["some"]}
+        assert (await world.call("DELETE", url, options)).json["message"] == message
+
+
 SCHEME = 'in scheme "pkg/api/legacyscheme/scheme.go:30"'
 
 

@@ -135,7 +135,7 @@ class Subresources:
             attributes=attributes_of(request, resource, UPDATE, kind=_SCALE),
             view=scale_view(resource),
             writer=writer,
-            dry_run=is_dry_run(request.query),
+            dry_run=is_dry_run(request),
         )
 
     async def _admit(
@@ -176,7 +176,7 @@ class Subresources:
                 raise conflict(resource, info.name, why)
             return bind(pod, binding, self._registry.clock())
 
-        dry_run = is_dry_run(request.query)
+        dry_run = is_dry_run(request)
         # Fields that a binding sets have no manager, as in Kubernetes.
         await self._registry.update(
             resource, info.namespace, info.name, change, writer=None, subresource=BINDING, dry_run=dry_run
@@ -208,7 +208,7 @@ class Subresources:
             attributes=attributes_of(request, resource, UPDATE),
             writer=writer,
             subresource="finalize",
-            dry_run=is_dry_run(request.query),
+            dry_run=is_dry_run(request),
         )
         return Response(200, record.value)
 
