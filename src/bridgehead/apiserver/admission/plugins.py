@@ -27,7 +27,7 @@ def build_chain(parts: AdmissionParts) -> Chain:
             NamespaceLifecycle(store),
             LimitRanger(store),
             ServiceAccounts(store),
-            NodeRestriction(store),
+            NodeRestriction(store, authorizer),
             PodSecurity(store),
             PodPriority(store),
             PriorityClasses(store),
