@@ -871,6 +871,26 @@ async def test_a_binding_sets_the_node_once(world):
     assert (again.status, again.json["reason"]) == (409, "Conflict")
 
 
+async def test_a_bound_pod_gets_the_labels_of_the_binding_and_the_zone_of_its_node(world):
+    zone = {"topology.kubernetes.io/zone": "a", "topology.kubernetes.io/region": "r"}
+    node = {"metadata": {"name": "node1", "labels": {**zone, "disk": "ssd"}}}
+    assert (await world.call("POST", "/api/v1/nodes", node)).status == 201
+    await create_pod(world)
+    own = {"labels": {"chosen-by": "me", "topology.kubernetes.io/zone": "b"}, "annotations": {"why": "room"}}
+    body = {"metadata": {"name": "p", **own}, "target": {"kind": "Node", "name": "node1"}}
+    assert (await world.call("POST", f"{PODS}/p/binding", body)).status == 201
+    metadata = (await world.get(f"{PODS}/p"))["metadata"]
+    assert zone | {"chosen-by": "me"} == {
+        k: v for k, v in metadata["labels"].items() if k in {*zone, "chosen-by", "disk"}
+    }
+    assert metadata["annotations"]["why"] == "room"
+    placed = {
+        "metadata": {"name": "placed"},
+        "spec": {"nodeName": "node1", "containers": [{"name": "a", "image": "b"}]},
+    }
+    assert (await world.call("POST", PODS, placed)).json["metadata"]["labels"] == zone
+
+
 async def test_a_binding_in_its_older_form_names_the_pod(world):
     await create_pod(world)
     url = "/api/v1/namespaces/default/bindings"
