@@ -16,10 +16,7 @@ from typing import Final
 
 import msgspec
 
-# Directories in a container.
-BUSYBOX: Final = "/usr/lib/busybox"
-NETWORK: Final = "/usr/lib/network-tools"
-LACKING: Final = "/usr/lib/lacking-tools"
+LACKING: Final = "/usr/lib/lacking-tools"  # in a container
 # Applets in images that are not BusyBox's own, but get these programs from it (Alpine Linux and images made of it).
 _NETWORK_APPLETS: Final = ("arping", "nc", "ping", "ping6", "telnet", "traceroute", "traceroute6", "wget")
 # Debian packages of the programs that tutorials run in images of tools, where BusyBox is not meant.
