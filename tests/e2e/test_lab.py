@@ -80,6 +80,12 @@ def test_exec_returns_the_exit_code_of_the_command(lab: Lab) -> None:
     assert "node1 to node3" in wrong.stderr
 
 
+def test_a_shell_of_the_lab_cannot_stop_it(lab: Lab) -> None:
+    result = run(*lab.argv_inside(*lab.argv("down")))
+    assert result.returncode == 1
+    assert "cannot be managed from here, inside a lab or a container: use another terminal\n" in result.stderr
+
+
 def test_exec_uses_the_clusters_kubeconfig_and_no_http_proxy(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
     """The user's kubeconfig and HTTP proxy name addresses of the host, which the lab cannot reach."""
     for name in ("https_proxy", "HTTPS_PROXY"):
@@ -163,19 +169,23 @@ def test_two_labs_keep_their_state_beside_each_other(lab: Lab, other: Lab) -> No
 def test_a_detached_lab_is_closed_to_other_users_and_closes_its_callers_pipes(other: Lab) -> None:
     """Modes of the directory and the umask do not matter. The lab ends when its directory is deleted.
 
-    A program that started `up` may read its output until the end of file.
+    A program that started `up` may read its output until the end of file, or end before `up` does.
     """
     files = LabFiles(other.state_dir)
     files.root.mkdir()
     files.root.chmod(0o777)
     reader, writer = os.pipe()
+    gone, without_reader = os.pipe()
+    os.close(gone)
     with running(
         *other.argv("up", "--nodes=1", "--no-balancer", "--detach"),
         stdout=subprocess.DEVNULL,
+        stderr=without_reader,
         pass_fds=[writer],
         umask=0,
     ) as up:
         os.close(writer)
+        os.close(without_reader)
         assert up.wait(2 * PATIENCE) == 0
     with open(reader, "rb") as pipe:
         assert pipe.read() == b""

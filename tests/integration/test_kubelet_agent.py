@@ -150,8 +150,10 @@ async def test_the_resources_of_a_whole_pod_are_resized(world):
 async def test_a_running_pod_is_resized(world):
     await world.start_kubelet()
     policy = [{"resourceName": "memory", "restartPolicy": "RestartContainer"}]
-    app = {"name": "app", "image": "app:1", "resources": sized("100m"), "resizePolicy": policy}
-    await world.create("web", containers=[app])
+    mount = {"name": "info", "mountPath": "/info"}
+    app = container(resources=sized("100m"), resizePolicy=policy, volumeMounts=[mount])
+    item = {"path": "cpu", "resourceFieldRef": {"containerName": "app", "resource": "limits.cpu", "divisor": "1m"}}
+    await world.create("web", containers=[app], volumes=[{"name": "info", "downwardAPI": {"items": [item]}}])
     before = await world.until("web", lambda pod: pod.is_ready)
 
     def requested(pod):
@@ -173,6 +175,8 @@ async def test_a_running_pod_is_resized(world):
     assert (world.runtime.specs[-1].limits.cpu_millis, after.status.observed_generation) == (200, 2)
     await world.until_event("web", "ResizeCompleted")
     assert world.runtime.sandbox_specs[-1].limits.cpu_millis == 200
+    shown = world.root / mounted(world.runtime.specs[-1], "/info").source / "cpu"
+    await world.wait_for(lambda: shown.read_text() == "200")
 
     await resize(sized("1000"))
     waiting = await world.until("web", lambda pod: condition(pod, "PodResizePending") is not None)
@@ -375,6 +379,13 @@ async def test_a_job_succeeds_and_a_failing_container_crash_loops(world):
     await world.until("loop", is_running)
     await world.admin.delete(PODS, "job", "default")
     await world.until_gone("job")
+    # A container that ends for another image starts again, whatever the restart policy, and the exit code.
+    await world.create("once", restartPolicy="Never")
+    await world.until("once", is_running)
+    patch = {"spec": {"containers": [{"name": "app", "image": "job:1"}]}}
+    await world.admin.patch(PODS, "once", "default", patch, type="strategic")
+    once = await world.until("once", lambda pod: pod.status.phase == "Succeeded")
+    assert once.status.container_statuses[0].restart_count == 1
 
 
 async def test_init_containers_run_in_sequence(world):
@@ -575,11 +586,16 @@ async def test_a_failing_readiness_probe_unreadies_and_a_failing_liveness_probe_
     probe = {"exec": {"command": ["check"]}, "periodSeconds": 1, "failureThreshold": 1}
     await world.create("unready", containers=[container("sick:1", readinessProbe=probe)])
     await world.create("dying", containers=[container("sick:1", livenessProbe=probe)])
+    await world.create("dead", containers=[container("sick:1", livenessProbe=probe)], restartPolicy="Never")
     await world.until_event("unready", "Unhealthy", "Readiness probe failed: I am sick")
     pod = await world.until("unready", lambda pod: pod.status.phase == "Running")
     assert not pod.is_ready
     await world.until_event("dying", "Killing", "Container app failed liveness probe, will be restarted")
     await world.until("dying", lambda pod: pod.status.container_statuses[0].restart_count > 0)
+    dead = await world.until("dead", lambda pod: pod.status.phase == "Failed")
+    assert dead.status.container_statuses[0].restart_count == 0
+    event = await world.until_event("dead", "Killing", "Container app failed liveness probe")
+    assert event.message == "Container app failed liveness probe"
 
 
 @pytest.mark.slow

@@ -7,7 +7,14 @@ from pathlib import Path
 import pytest
 
 from bridgehead import cli
-from tests.wording import private_names, sentences, violations_of_module, violations_of_name, violations_of_sentence
+from tests.wording import (
+    modules_below,
+    private_names,
+    sentences,
+    violations_of_module,
+    violations_of_name,
+    violations_of_sentence,
+)
 
 SOURCE = Path(cli.__file__).parents[1]
 TESTS = Path(__file__).parents[1]
@@ -17,23 +24,20 @@ PACKAGES = sorted(path for path in SOURCE.iterdir() if path.suffix == ".py" or (
 
 @pytest.mark.parametrize("package", PACKAGES, ids=lambda path: path.name)
 def test_docstrings_and_names_follow_the_wording_rules(package: Path) -> None:
-    modules = sorted(package.rglob("*.py")) if package.is_dir() else [package]
     assert [
         f"{module.relative_to(SOURCE)}:{line}: {violation}"
-        for module in modules
+        for module in modules_below(package)
         for line, violation in violations_of_module(module)
     ] == []
 
 
 @pytest.mark.parametrize("directory", ["tests", "chaos", "benchmarks"])
 def test_tests_and_tools_follow_the_wording_rules(directory: str) -> None:
-    exempt = {"wording.py", "test_wording.py"}  # they contain the private words
-    modules = sorted((ROOT / directory).rglob("*.py"))
+    modules = modules_below(ROOT / directory)
     assert modules
     assert [
         f"{module.relative_to(ROOT)}:{line}: {violation}"
         for module in modules
-        if module.name not in exempt
         for line, violation in violations_of_module(module)
     ] == []
 

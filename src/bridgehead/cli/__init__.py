@@ -26,7 +26,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "exec": ("Cluster on this machine", "Run a command in the cluster's network, or on one of its nodes."),
     "shell": ("Cluster on this machine", "Open a shell in the cluster's network, or on one of its nodes."),
     "logs": ("Cluster on this machine", "Show the logs of the cluster's own parts."),
-    "image": ("Cluster on this machine", "List, pull, load, save and remove images."),
+    "image": ("Cluster on this machine", "List, pull, load, save, remove and build images."),
     "backup": ("Cluster on this machine", "Write a backup of the cluster's objects, also while it runs."),
     "restore": ("Cluster on this machine", "Replace a stopped cluster's objects by those of a backup."),
     "wait": ("Any cluster", "Wait until a Service is programmed on every node."),
@@ -73,7 +73,9 @@ def _run(arguments: list[str]) -> None:
         arguments = ["version"]
     name = arguments[0]
     if name not in COMMANDS:
-        suggestion = did_you_mean(name, COMMANDS) or "; `bridgehead --help` lists the commands"
+        suggestion = (
+            did_you_mean(name, (*COMMANDS, "help", "--help", "--version")) or "; `bridgehead --help` lists the commands"
+        )
         sys.stderr.write(f"bridgehead: unknown command {name!r}{suggestion}\n")
         raise SystemExit(2)
     with _before(name):

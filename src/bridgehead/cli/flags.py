@@ -31,6 +31,12 @@ _BREAKABLE = str.maketrans({stand_in: character for character, stand_in in _NO_B
 # Name of an option's value in `--help`, by the name of the option's type. A choice lists its values instead.
 _METAVARS = {"str": "TEXT", "path": "PATH", "int": "N", "float": "NUMBER"}
 
+# Width of the column of options in `--help`; a longer option has a line of its own. Leaves 48 columns of 80 for texts.
+_OPTIONS_WIDTH = 26
+
+# click's base class of errors in command lines, wherever this version of typer has it.
+_UsageError: Any = typer.BadParameter.__base__
+
 
 class Command(TyperCommand):
     """A subcommand that typer builds from a function's signature."""
@@ -72,11 +78,8 @@ class Command(TyperCommand):
                 raise typer.BadParameter(f"{text!r} is neither true nor false.", ctx, param_hint=option)
         try:
             remaining = super().parse_args(ctx, rest)
-        except typer.BadParameter as error:
-            choices = getattr(getattr(error.param, "type", None), "choices", ())
-            if wrong := re.match(r"'([^']*)' is not one of ", error.message):
-                names = [str(getattr(choice, "value", choice)) for choice in choices]
-                error.message = error.message.rstrip(".") + (did_you_mean(wrong[1], names) or ".")
+        except _UsageError as error:
+            _improve(error, self.params)
             raise
         ctx.params.update(given)
         return remaining
@@ -108,7 +111,23 @@ class Command(TyperCommand):
         # Options without a group come last, as --help itself does.
         for title, records in sorted(sections.items(), key=lambda section: section[0] == "Options"):
             with formatter.section(title):
-                formatter.write_dl(records)
+                formatter.write_dl(records, col_max=_OPTIONS_WIDTH)
+
+
+def _improve(error: Any, params: Sequence[Any]) -> None:
+    """Give the message of a wrong option or value a suggestion, and the plain name of a number."""
+    if wrong := re.match(r"'([^']*)' is not one of ", error.message):
+        choices = getattr(getattr(error.param, "type", None), "choices", ())
+        names = [str(getattr(choice, "value", choice)) for choice in choices]
+        error.message = error.message.rstrip(".") + (did_you_mean(wrong[1], names) or ".")
+    elif hasattr(error, "possibilities"):
+        shown = [param for param in params if not getattr(param, "hidden", False)]
+        options = [option for param in shown for option in (*param.opts, *param.secondary_opts)]
+        error.possibilities = None  # click's own, which name hidden options, too
+        error.message += did_you_mean(error.option_name, [option for option in options if option.startswith("--")])
+    else:
+        error.message = re.sub(r"a valid int(eger)?( range)?\.$", "a whole number.", error.message)
+        error.message = re.sub(r"a valid float( range)?\.$", "a number.", error.message)
 
 
 def _keep_together(text: str) -> str:

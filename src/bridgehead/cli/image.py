@@ -29,6 +29,7 @@ from bridgehead.lab import registry
 from bridgehead.lab.errors import LabError
 from bridgehead.lab.plan import LabFiles
 
+from .failures import fail
 from .lab_options import DEFAULT_NAME, Name, StateDir, reporting_errors
 from .tables import columns
 
@@ -52,11 +53,11 @@ def command(
     name: Name = DEFAULT_NAME,
     state_dir: StateDir = None,
 ) -> None:
+    given = names or []
+    if wrong := _find_mistake(action, given, tag, output):
+        fail("image", wrong, 2)
     with reporting_errors():
         files = registry.find_files(name, state_dir)
-        given = names or []
-        if action != "list" and not given:
-            raise LabError(f"`image {action}` needs {_NEEDED.get(action, 'the name of an image')}")
         try:
             match action:
                 case "list":
@@ -70,11 +71,26 @@ def command(
                 case "remove":
                     _remove(files, [_parse(each) for each in given])
                 case "build":
-                    _build(files, [Path(each) for each in given], tag, file, build_arg or [])
+                    _build(files, Path(given[0]), tag, file, build_arg or [])
         except ImageError as error:
             raise LabError(str(error)) from error
         except OSError as error:
             raise LabError(f"{error.filename or 'the image store'}: {error.strerror}") from error
+
+
+def _find_mistake(action: Action, given: list[str], tag: str, output: str) -> str:
+    """Return what is wrong with the command line, "" if nothing is."""
+    if action == "list":
+        return "`list` takes no names" if given else ""
+    if not given:
+        return f"`{action}` needs {_NEEDED.get(action, 'the name of an image')}"
+    if action == "save" and not output:
+        return "`save` needs --output FILE"
+    if action == "build" and not tag:
+        return "`build` needs the image's name: --tag NAME"
+    if action == "build" and len(given) > 1:
+        return "`build` takes one directory"
+    return ""
 
 
 def _open(files: LabFiles) -> ContentStore:
@@ -172,8 +188,6 @@ def _open_source(path: Path, tag: str) -> Iterator[tuple[BinaryIO, bool]]:
 def _save(files: LabFiles, names: list[str], output: str) -> None:
     from bridgehead.images import archives
 
-    if not output:
-        raise LabError("`image save` needs --output FILE")
     path = Path(output)
     is_new = not path.exists()
     # The file may be an earlier archive, which stays unless all images are there.
@@ -203,16 +217,11 @@ def _remove(files: LabFiles, references: list[Reference]) -> None:
     _refuse(missing)
 
 
-def _build(files: LabFiles, directories: list[Path], tag: str, file: str, arguments: list[str]) -> None:
+def _build(files: LabFiles, directory: Path, tag: str, file: str, arguments: list[str]) -> None:
     from bridgehead.images import archives, building
 
     building.find_buildah()
-    if not tag:
-        raise LabError("`image build` needs the image's name: --tag NAME")
     _parse(tag)
-    if len(directories) > 1:
-        raise LabError("`image build` takes one directory")
-    [directory] = directories
     dockerfile = building.find_file(directory, file)
     with contextlib.ExitStack() as opened:
         with tempfile.TemporaryDirectory(prefix="bridgehead-build-") as temporary:

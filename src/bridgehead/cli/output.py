@@ -57,7 +57,8 @@ def _watch() -> None:
     sys.stdout = io.TextIOWrapper(
         io.BufferedWriter(raw),
         encoding=made.encoding,
-        errors=made.errors,
+        # Text of logs and names that the locale cannot write is escaped, as it is on standard error.
+        errors="backslashreplace" if made.errors == "strict" else made.errors,
         line_buffering=made.line_buffering,
         write_through=getattr(made, "write_through", False),
     )

@@ -74,7 +74,7 @@ def command(
         Option(
             "--ignore-exclude-lb",
             rich_help_panel=WHAT,
-            help="Ignore the label node.kubernetes.io/exclude-from-external-load-balancers.",
+            help="Ignore the label node.kubernetes.io/exclude-from-external-load-balancers of nodes.",
         ),
     ] = False,
     detection_port: Annotated[

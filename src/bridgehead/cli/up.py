@@ -26,7 +26,7 @@ from bridgehead import cli
 from bridgehead.heap import no_collection
 from bridgehead.lab import host, registry
 from bridgehead.lab.addressing import MAX_NODES, IpFamily
-from bridgehead.lab.errors import AlreadyRunning, LabError, NotRunning, StartFailed
+from bridgehead.lab.errors import AlreadyRunning, LabError, NotRunning
 from bridgehead.lab.ownership import check_owner, close_to_others
 from bridgehead.lab.packages import POD_TOOLS, describe_missing_tools
 from bridgehead.lab.plan import LabConfig, LabFiles
@@ -119,7 +119,9 @@ def command(
                     registry.remove_unused(files)
                 os.close(lock)  # the lab's first process has it, too
             _wait_ready(config, files)
-        except (StartFailed, KeyboardInterrupt) as error:
+        except AlreadyRunning:
+            raise  # an earlier lab, which this command has not started
+        except BaseException as error:
             with contextlib.suppress(NotRunning):
                 registry.stop(files)
             if isinstance(error, KeyboardInterrupt):
@@ -241,12 +243,16 @@ def _wait_ready(config: LabConfig, files: LabFiles) -> None:
     with asyncio.Runner() as runner:
         runner.get_loop()  # first, so that a Ctrl-C leaves no coroutine that was never awaited
         if not console.is_terminal or console.is_dumb_terminal:
-            runner.run(
-                system.bring_up(config, files, lambda what: console.print(f"waiting for {what}", soft_wrap=True))
-            )
+            runner.run(system.bring_up(config, files, _print_progress))
             return
         with console.status("starting", spinner="dots" if console.encoding.startswith("utf") else "line") as spinner:
             runner.run(system.bring_up(config, files, lambda what: spinner.update(f"waiting for {what}")))
+
+
+def _print_progress(what: str) -> None:
+    """Print a line to standard error, which is no terminal; without a reader (`2>&1 | head`) the lab starts, too."""
+    with contextlib.suppress(OSError):
+        os.write(2, f"waiting for {what}\n".encode())
 
 
 def _closing_screen(config: LabConfig, files: LabFiles, options: str, seconds: float, detached: bool) -> str:

@@ -26,7 +26,7 @@ from bridgehead.heap import no_collection
 from bridgehead.kubelet.runtimes.isolation import cgroups, privileges, seccomp
 from bridgehead.network import syscalls
 
-from . import roots, user_namespace
+from . import registry, roots, user_namespace
 from .environment import forget_environment
 from .errors import StartFailed
 from .fabric import build_fabric
@@ -93,7 +93,11 @@ def launch(
                 fork_puller(config, files, id_map, pid, puller)
                 # Recorded here, not by `up`, so that the lab can be found and stopped even if `up` is killed.
                 running = RunningLab(
-                    config=config, init_pid=pid, started_at=time.time(), cgroup=cgroup.directory if cgroup else ""
+                    config=config,
+                    init_pid=pid,
+                    started_at=time.time(),
+                    pid_namespace=registry.pid_namespace(),
+                    cgroup=cgroup.directory if cgroup else "",
                 )
                 files.running.write_bytes(msgspec.json.encode(running))
                 os._exit(0)

@@ -56,11 +56,13 @@ class PartStatus(msgspec.Struct, kw_only=True):
 
 
 class RunningLab(msgspec.Struct, frozen=True, kw_only=True):
-    """Record of a running lab. `init_pid` is the PID of its first process in the host's PID namespace."""
+    """Record of a running lab. `init_pid` is the PID of its first process in the PID namespace of `up`, whose inode
+    is `pid_namespace`."""
 
     config: LabConfig
     init_pid: int
     started_at: float
+    pid_namespace: int = 0  # 0: unknown
     cgroup: str = ""  # cgroup of the lab's containers; "" without limits
 
 

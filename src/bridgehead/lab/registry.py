@@ -176,17 +176,27 @@ def find_name(files: LabFiles, otherwise: str) -> str:
 
 
 def read_running(files: LabFiles) -> RunningLab:
-    """Return the record of a running lab. Raises `NotRunning`."""
+    """Return the record of a running lab. Raises `NotRunning`, and `LabError` where its PIDs mean other processes."""
     if is_running(files):
         try:
-            return msgspec.json.decode(files.running.read_bytes(), type=RunningLab)
+            lab = msgspec.json.decode(files.running.read_bytes(), type=RunningLab)
         except (FileNotFoundError, msgspec.MsgspecError):
             raise NotRunning(f"the {_describe(files)} is only starting; try again in a moment") from None
+        if lab.pid_namespace not in (0, pid_namespace()):
+            raise LabError(
+                f"the {_describe(files)} cannot be managed from here, inside a lab or a container: use another terminal"
+            )
+        return lab
     if find_orphan(files) is not None:
         raise NotRunning(f"the state directory {files.root} was deleted, and the lab that ran in it is ending")
     if files.config.exists():
         raise NotRunning(f"the {_describe(files)} is stopped; {_advise_up(files)} starts it")
     raise no_such_lab(files)
+
+
+def pid_namespace() -> int:
+    """Return the inode of the PID namespace of this process."""
+    return os.stat("/proc/self/ns/pid").st_ino
 
 
 def no_such_lab(files: LabFiles) -> NotRunning:

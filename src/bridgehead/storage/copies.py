@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from .errors import StoreBroken
+from .errors import StoreBroken, StoreDamaged
 from .file import FileLock, broken, check_content, check_format, corrupt, give_to_owner
 
 # Pages that are copied between two calls of `on_progress`; 4 MiB.
@@ -58,6 +58,8 @@ def restore(copy: Path, store: Path, on_progress: OnProgress) -> Copied:
     """
     if not copy.is_file():
         raise StoreBroken(f"there is no backup {copy}")
+    if not _is_store(copy):
+        raise StoreDamaged(f"{copy} is damaged, or not a backup of `bridgehead backup` that this version can read")
     with contextlib.ExitStack() as stack:
         stack.callback(FileLock(store).release)
         if store.exists() and copy.samefile(store):
@@ -82,12 +84,17 @@ def _check_replaceable(target: Path, store: Path) -> None:
         raise StoreBroken(f"{target} is not a file: choose another path for the backup")
     if target.samefile(store):
         raise StoreBroken(f"{target} is the store itself: choose another path for the backup")
-    if target.stat().st_size:
-        try:
-            with _reading(target) as connection:
-                check_format(connection, target)
-        except StoreBroken as error:
-            raise StoreBroken(f"{target} exists and is not a backup: choose another path, or remove it") from error
+    if target.stat().st_size and not _is_store(target):
+        raise StoreBroken(f"{target} exists and is not a backup: choose another path, or remove it")
+
+
+def _is_store(path: Path) -> bool:
+    try:
+        with _reading(path) as connection:
+            check_format(connection, path)
+    except StoreBroken:
+        return False
+    return True
 
 
 @contextlib.contextmanager

@@ -260,7 +260,8 @@ async def test_a_path_of_no_api_is_answered_by_a_text(world):
             {"kind": "ConfigMap", "apiVersion": "v2"},
             400,
             "BadRequest",
-            "the API version in the data (v2) does not match the expected API version (v1)",
+            'ConfigMap in version "v2" cannot be handled as a ConfigMap: no kind "ConfigMap" is registered for version '
+            '"v2" in scheme "pkg/api/legacyscheme/scheme.go:30"',
         ),
         (
             "POST",
@@ -320,19 +321,60 @@ async def test_invalid_requests_are_refused(world, method, url, body, status, re
         assert answer.json["message"] == message
 
 
+SCHEME = 'in scheme "pkg/api/legacyscheme/scheme.go:30"'
+
+
 @pytest.mark.parametrize(
-    ("kind", "patch"),
+    ("kind", "patch", "text"),
     [
-        ("merge-patch", {"apiVersion": "v2"}),
-        ("json-patch", [{"op": "replace", "path": "/apiVersion", "value": "v2"}]),
+        ("merge-patch", {"apiVersion": "v2"}, f'no kind "ConfigMap" is registered for version "v2" {SCHEME}'),
+        (
+            "json-patch",
+            [{"op": "replace", "path": "/apiVersion", "value": "v2"}],
+            f'no kind "ConfigMap" is registered for version "v2" {SCHEME}',
+        ),
+        ("merge-patch", {"kind": "Nothing"}, f'no kind "Nothing" is registered for version "v1" {SCHEME}'),
+        ("merge-patch", {"kind": "Secret"}, "converting (v1.Secret) to (core.ConfigMap): unknown conversion"),
     ],
 )
-async def test_a_patch_to_another_version_is_refused(world, kind, patch):
+async def test_a_patch_to_another_kind_or_version_is_refused(world, kind, patch, text):
     await world.create(CONFIG_MAPS, config_map())
     answer = await world.patch(f"{CONFIG_MAPS}/one", patch, kind)
     assert (answer.status, answer.json["reason"]) == (422, "Invalid")
-    text = 'no kind "ConfigMap" is registered for version "v2" in scheme "pkg/api/legacyscheme/scheme.go:30"'
     assert answer.json["message"].endswith(text)
+    # The value of the error is what the patch makes of the object.
+    assert '\\"name\\":\\"one\\"' in answer.json["message"]
+
+
+async def test_a_strategic_merge_patch_leaves_kind_and_version(world):
+    await world.create(CONFIG_MAPS, config_map())
+    patch = {"kind": "Secret", "apiVersion": "v2", "data": {"a": "b"}}
+    answer = await world.patch(f"{CONFIG_MAPS}/one", patch, "strategic-merge-patch")
+    assert answer.status == 200
+    assert (answer.json["kind"], answer.json["apiVersion"], answer.json["data"]["a"]) == ("ConfigMap", "v1", "b")
+
+
+@pytest.mark.parametrize(
+    ("kind", "version", "message"),
+    [
+        (
+            "Secret",
+            "v1",
+            'Secret in version "v1" cannot be handled as a ConfigMap: '
+            "converting (v1.Secret) to (core.ConfigMap): unknown conversion",
+        ),
+        (
+            "Nothing",
+            "v1",
+            'Nothing in version "v1" cannot be handled as a ConfigMap: '
+            f'no kind "Nothing" is registered for version "v1" {SCHEME}',
+        ),
+        ("ConfigMap", "v1beta3", "the API version in the data (v1beta3) does not match the expected API version (v1)"),
+    ],
+)
+async def test_an_object_of_another_kind_is_refused(world, kind, version, message):
+    answer = await world.call("POST", CONFIG_MAPS, config_map() | {"kind": kind, "apiVersion": version})
+    assert (answer.status, answer.json["message"]) == (400, message)
 
 
 @pytest.mark.parametrize(

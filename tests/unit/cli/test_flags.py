@@ -211,7 +211,11 @@ def test_arguments_after_two_dashes_are_not_options(capsys: pytest.CaptureFixtur
     ("arguments", "expected"),
     [
         (("up", "--ip-family", "dul"), 'did you mean "dual"?'),
-        (("up", "--nods", "3"), "--nodes"),
+        (("up", "--nods", "3"), 'No such option: --nods; did you mean "--nodes"?'),
+        (("up", "--no-balncer"), 'did you mean "--no-balancer"?'),
+        (("proxy", "--mode", "ipvs"), 'No such option: --mode; did you mean "--proxy-mode"?'),
+        (("up", "--nodes", "three"), "'three' is not a whole number."),
+        (("kubelet", "--termination-barrier", "x"), "'x' is not a number."),
         (("completion", "bsh"), 'did you mean "bash"?'),
         (("proxy", "--proxy-mode", "nftable"), 'did you mean "nftables"?'),
         (("proxy", "--detect-local-mode", "ClusterCDR"), 'did you mean "ClusterCIDR"?'),

@@ -72,6 +72,24 @@ def test_a_misspelled_command_gets_a_suggestion(typed: str, meant: str, capsys: 
     assert capsys.readouterr().err == f'bridgehead: unknown command {typed!r}; did you mean "{meant}"?\n'
 
 
+@pytest.mark.parametrize(
+    ("arguments", "mistake"),
+    [
+        (("list", "nginx"), "`list` takes no names"),
+        (("pull",), "`pull` needs the name of an image"),
+        (("load", "--tag", "app:1"), "`load` needs a file"),
+        (("save", "nginx"), "`save` needs --output FILE"),
+        (("build", "."), "`build` needs the image's name: --tag NAME"),
+        (("build", "--tag", "app:1", "a", "b"), "`build` takes one directory"),
+    ],
+)
+def test_a_wrong_command_line_of_image(
+    arguments: tuple[str, ...], mistake: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run("image", *arguments) == 2
+    assert capsys.readouterr().err == f"bridgehead image: {mistake}\n"
+
+
 def test_a_stopped_lab_keeps_its_kubeconfig(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -196,6 +214,8 @@ def test_help_breaks_no_option_or_default(
     lines = [line for line in text.splitlines() if not line.startswith("      bridgehead ")]  # commands are not wrapped
     assert [line for line in lines if len(line) > width or line.endswith("-")] == []
     assert [line for line in lines if line.endswith(("[default:", "[env var:"))] == []
+    shown = [param for param in cli.load(name).params if param.param_type_name == "option" and not param.hidden]
+    assert {word for param in shown for word in param.help.split()} <= set(text.split())
 
 
 def test_down_reports_a_stopped_lab(

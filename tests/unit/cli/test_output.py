@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import os
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -58,3 +59,14 @@ def test_output_is_written_completely(monkeypatch: pytest.MonkeyPatch) -> None:
         assert end_of("--version") == 0
         stdout.close()
         assert pipe.read() == f"bridgehead {__version__}\n"
+
+
+def test_text_that_the_locale_cannot_write_is_escaped(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    log = tmp_path / "logs" / "init.log"
+    log.parent.mkdir()
+    log.write_text("pulled 中\n", encoding="utf-8")
+    with open(tmp_path / "output", "w", encoding="latin-1") as stdout:
+        monkeypatch.setattr(sys, "__stdout__", stdout)
+        monkeypatch.setattr(sys, "stdout", stdout)
+        assert end_of("logs", "--state-dir", str(tmp_path)) == 0
+    assert (tmp_path / "output").read_bytes() == b"pulled \\u4e2d\n"

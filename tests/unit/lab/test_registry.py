@@ -18,6 +18,7 @@ from bridgehead.lab.orphans import find_orphan
 from bridgehead.lab.plan import LabConfig, LabFiles, RunningLab, plan_nodes
 
 CONFIG = LabConfig(name="lab", nodes=2, port=6443)
+RUNNING = RunningLab(config=CONFIG, init_pid=1, started_at=0.0)
 
 
 @pytest.fixture
@@ -77,7 +78,7 @@ def test_the_state_directory_is_closed_to_other_users(files: LabFiles) -> None:
 def test_the_pid_file_of_a_killed_lab_is_ignored(files: LabFiles) -> None:
     """The lab's process id may have been reused."""
     os.close(registry.lock(files))
-    files.running.write_bytes(msgspec.json.encode(RunningLab(config=CONFIG, init_pid=1, started_at=0.0)))
+    files.running.write_bytes(msgspec.json.encode(RUNNING))
     with pytest.raises(NotRunning, match="bridgehead up"):
         registry.read_running(files)
     held = registry.lock(files)
@@ -85,6 +86,17 @@ def test_the_pid_file_of_a_killed_lab_is_ignored(files: LabFiles) -> None:
         registry.read_running(files)
     with pytest.raises(NotRunning, match="only starting"):
         registry.stop(files)
+    os.close(held)
+
+
+def test_a_lab_of_another_pid_namespace_is_left_alone(files: LabFiles) -> None:
+    """As in `bridgehead shell`, where the PID of the lab's first process is another process, or none."""
+    held = registry.lock(files)
+    elsewhere = msgspec.structs.replace(RUNNING, pid_namespace=registry.pid_namespace() + 1)
+    files.running.write_bytes(msgspec.json.encode(elsewhere))
+    for function in (registry.read_running, registry.stop):
+        with pytest.raises(LabError, match="cannot be managed from here, inside a lab or a container"):
+            function(files)
     os.close(held)
 
 

@@ -168,8 +168,9 @@ async def test_what_is_no_backup_is_neither_read_nor_replaced(path: Path, tmp_pa
     other.write_text("x" * 3000)
     with pytest.raises(StoreBroken, match="exists and is not a backup"):
         back_up(path, other, ignore)
-    with pytest.raises(StoreBroken, match="is not a bridgehead store"):
-        restore(other, path, ignore)
+    with pytest.raises(StoreBroken, match="letter is damaged, or not a backup"):
+        restore(other, tmp_path / "new", ignore)
+    assert files(tmp_path) == ["letter", "store"], "a lock is left"
     with pytest.raises(StoreBroken, match="is the store itself"):
         back_up(path, path, ignore)
     with pytest.raises(StoreBroken, match="is the store itself"):

@@ -1,4 +1,4 @@
-"""Authentication of a request by client certificate or bearer token.
+"""Authentication of a request by the headers of a front proxy, client certificate or bearer token.
 
 Tokens are those of a static file (Kubernetes' CSV: token, user, uid, "group1,group2"), service account tokens that this
 server signed (`tokens`), or those of other issuers (`jwtissuers`). A request with invalid credentials is refused; a
@@ -8,7 +8,7 @@ request without any is `system:anonymous`. Source: Kubernetes "Authenticating".
 from __future__ import annotations
 
 import csv
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,6 +16,7 @@ from bridgehead.apiserver.http.user import ANONYMOUS, AUTHENTICATED, InvalidCred
 
 from .claims import issuer_of, matching_audiences
 from .credentials import bearer_token
+from .request_headers import RequestHeaders
 from .tokens import TokenAuthority
 
 if TYPE_CHECKING:
@@ -40,11 +41,20 @@ class Authenticator:
     """Static tokens first, then the tokens of service accounts, then those of other issuers."""
 
     def __init__(
-        self, tokens: Mapping[str, User], service_accounts: TokenAuthority, issuers: JwtIssuers | None = None
+        self,
+        tokens: Mapping[str, User],
+        service_accounts: TokenAuthority,
+        issuers: JwtIssuers | None = None,
+        request_headers: RequestHeaders | None = None,
     ) -> None:
         self._tokens = tokens
         self._service_accounts = service_accounts
         self._issuers = issuers
+        self._request_headers = request_headers
+
+    def user_of_proxy(self, proxy: str, headers: Iterable[tuple[bytes, bytes]]) -> User | None:
+        """Return the user whom the front proxy named `proxy` names, None without one."""
+        return None if self._request_headers is None else self._request_headers.user(proxy, headers)
 
     async def authenticate(
         self, headers: Mapping[bytes, bytes], peer: User | InvalidCredentials | None, path: str

@@ -35,6 +35,7 @@ from bridgehead.apiserver.registry import lists
 from bridgehead.apiserver.registry.attempts import STATUS_VIEWS
 from bridgehead.apiserver.registry.deletion import DeleteOptions
 from bridgehead.apiserver.registry.list_options import check_get_options
+from bridgehead.apiserver.registry.owner_references import with_unique_owners
 from bridgehead.apiserver.registry.registry import Registry
 from bridgehead.apiserver.registry.request_checks import check_resource_version, check_url
 from bridgehead.apiserver.registry.watching import OpenWatches, WatchStream, parse_watch_options
@@ -278,7 +279,8 @@ class Handlers:
         return await resource.converter.view(store, namespace, with_records=with_records)
 
     async def _decode(self, request: Request, resource: Resource) -> JsonObject:
-        return await decode_object(request, resource, self._registry.shape(resource))
+        obj = await decode_object(request, resource, self._registry.shape(resource))
+        return with_unique_owners(obj, request.warnings)
 
 
 def _warn_of_deletion(request: Request, resource: Resource, options: DeleteOptions) -> None:

@@ -184,7 +184,7 @@ class Subresources:
         return respond(created(), 201)
 
     async def _evict(self, request: Request, resource: Resource) -> Response:
-        eviction = await decode_kind(request, "policy", "v1", "Eviction", self._eviction)
+        eviction = await decode_kind(request, "policy", "v1", "Eviction", self._eviction, older_version="v1beta1")
         eviction = await self._admit(request, resource, eviction, ("policy", "v1", "Eviction"))
         return await self._evictions.evict(request, resource, eviction)
 

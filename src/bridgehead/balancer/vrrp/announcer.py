@@ -166,6 +166,8 @@ class VrrpAnnouncer:
         for address in moved:
             if self._expected.master(address) == this:
                 self._handovers.begin(address, self._expected.previous(address), self.protocol)
+            elif self._expected.previous(address) == this:
+                self._handovers.lose(address)
         self._handovers.retain(self._expected.of(this) | self._mastered(), self.protocol)
         self._handovers.apply()
 

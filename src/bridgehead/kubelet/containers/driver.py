@@ -143,9 +143,14 @@ class ContainerDriver:
         self._context.record("Warning", "Unhealthy", message, container)
 
     def _probe_failed(self, container: Container, kind: str, probe: Probe) -> None:
-        message = f"Container {container.name} failed {kind} probe, will be restarted"
         grace = probe.termination_grace_period_seconds
-        self._tasks.create_task(self._stop_one(container, message, grace))
+        if container.is_sidecar:
+            stopping = self._stop_one(container, f"Init container {container.name} failed {kind} probe", grace)
+        elif (container.restart_policy or self._context.pod.spec.restart_policy) == "Never":
+            stopping = self._stop_one(container, f"Container {container.name} failed {kind} probe", grace)
+        else:
+            stopping = self.stop(container, f"Container {container.name} failed {kind} probe, will be restarted", grace)
+        self._tasks.create_task(stopping)
 
     async def _stop_one(self, container: Container, message: str, grace: int | None) -> None:
         seconds = self._context.pod.spec.termination_grace_period_seconds if grace is None else grace
@@ -162,9 +167,11 @@ class ContainerDriver:
             if run is not None and run.is_running and run.image and run.image != container.image:
                 await self.stop(container, f"Container {container.name} definition changed, will be restarted")
 
-    async def stop(self, container: Container, message: str) -> None:
-        """Stop a container with the pod's grace period; the next sync may start it again."""
-        await self._stop_one(container, message, None)
+    async def stop(self, container: Container, message: str, grace: int | None = None) -> None:
+        """Stop a container within `grace` seconds, by default the pod's grace period; the next sync starts it again,
+        whatever the restart policy. Source: kubelet's `computePodActions`."""
+        self._containers.replace_run(self._containers.runs[container.name].id)
+        await self._stop_one(container, message, grace)
 
     async def remove_all(self, trigger: str) -> None:
         """Stop all containers but ephemeral ones, at once, so that they start anew, with the init containers:

@@ -22,6 +22,7 @@ from multidict import CIMultiDict
 from bridgehead.kubelet.runtimes.runtime import Runtime, RuntimeFailure
 from bridgehead.objects.addresses import join_host_port
 from bridgehead.objects.core import Container, HTTPGetAction, LifecycleHandler, Probe
+from bridgehead.tls_failures import is_plain_answer
 
 from .grpc_health import BadPacket, HealthAnswer, health_request
 
@@ -184,7 +185,7 @@ async def _call_hook(session: aiohttp.ClientSession, url: str, headers: CIMultiD
         async with session.get(url, headers=headers, max_redirects=_MAX_REDIRECTS):
             return Outcome(True)
     except aiohttp.ClientConnectorSSLError as error:
-        if not is_plain_http(error.os_error):
+        if not is_plain_answer(error.os_error):
             raise
     headers.popall("Authorization", None)
     async with session.get(url.replace("https:", "http:", 1), headers=headers, max_redirects=_MAX_REDIRECTS):
@@ -193,13 +194,8 @@ async def _call_hook(session: aiohttp.ClientSession, url: str, headers: CIMultiD
         return Outcome(True, fallback=message)
 
 
-def is_plain_http(error: OSError) -> bool:
-    """Whether a TLS handshake failed since the answer is no TLS; the second text is that of OpenSSL 3.2 and later."""
-    return any(text in str(error) for text in ("wrong version number", "record layer failure"))
-
-
 def _describe_tls(error: aiohttp.ClientConnectorSSLError) -> str:
-    if is_plain_http(error.os_error):
+    if is_plain_answer(error.os_error):
         return "http: server gave HTTP response to HTTPS client"
     return f"tls: {getattr(error.os_error, 'reason', None) or error.os_error}"
 

@@ -44,6 +44,7 @@ class PodContainers:
         self.attempts: dict[str, int] = {}
         self._pull_failures: dict[str, float] = {}
         self._removed: dict[str, int] = {}  # attempts that `restart_all` has ended
+        self._replaced: set[str] = set()  # ids of runs that end so that the next one follows
         status = pod.status
         known = status.init_container_statuses + status.container_statuses + status.ephemeral_container_statuses
         self.runs, self.previous = known_runs(known, time.time())
@@ -69,12 +70,18 @@ class PodContainers:
         is_known = known is not None and (known.id, known.attempt) == (run.id, run.attempt)
         if known is not None and is_known and not known.is_running and known.reason != LOST:
             return
+        if run.id in self._replaced:
+            run = msgspec.structs.replace(run, is_replaced=True)
         self.runs[name] = run
         self.attempts[name] = max(run.attempt, self.attempts.get(name, 0))
         if not run.is_running:
             self.exited(run.id).set()
             self.probes.pop(name, None)
         self.notify()
+
+    def replace_run(self, run_id: str) -> None:
+        """Record that a run is being ended so that the next one follows."""
+        self._replaced.add(run_id)
 
     def exited(self, run_id: str) -> asyncio.Event:
         """Return an event that is set once that run has ended."""

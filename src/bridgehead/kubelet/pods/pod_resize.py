@@ -65,11 +65,12 @@ class PodResize:
         self._wanted = pod
         return with_resources(pod, self._allocated)
 
-    async def sync(self, others: Iterable[Pod], stop: Callable[[Container, str], Awaitable[None]]) -> None:
-        """Give what the spec wants if the node has it, and apply it to the containers that run."""
+    async def sync(self, others: Iterable[Pod], stop: Callable[[Container, str], Awaitable[None]]) -> bool:
+        """Give what the spec wants if the node has it, and apply it to the containers that run. Return whether the pod
+        has been given other resources."""
         self._note_runs()
         self.retry_at, self._error = None, ""
-        wanted = spec_resources(self._wanted)
+        wanted, before = spec_resources(self._wanted), self._allocated
         if wanted == self._allocated:
             self._refusal = None
         else:
@@ -83,6 +84,7 @@ class PodResize:
         if self._is_begun and self._is_applied:
             self._is_begun = False
             self._record("ResizeCompleted", "completed")
+        return self._allocated is not before
 
     def _decide(self, wanted: dict[str, ResourceRequirements], others: Iterable[Pod]) -> None:
         """Allocate what is wanted, or keep the reason why the node cannot give it."""

@@ -215,9 +215,10 @@ class PodWorker:
                 self._advance(WorkerEvent.DEADLINE_EXCEEDED)
                 return
             try:
-                await self._volumes.refresh()
                 await self._driver.stop_changed()
-                await self._resize.sync(self._admission.running_others(), self._driver.stop)
+                if await self._resize.sync(self._admission.running_others(), self._driver.stop):
+                    self._volumes.mark_stale()  # volumes with resources of the pod
+                await self._volumes.refresh()
                 actions = self._compute_actions(now)
                 if actions.finished:
                     self._advance(WorkerEvent.CONTAINERS_FINISHED)

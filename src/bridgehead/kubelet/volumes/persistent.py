@@ -12,7 +12,7 @@ from pathlib import Path
 from bridgehead.client import ApiClient
 from bridgehead.client.errors import ClientError
 from bridgehead.kubelet.errors import VolumeNotReady
-from bridgehead.objects.core import EmptyDirVolume, HostPathVolume, Pod, Volume
+from bridgehead.objects.core import HostPathVolume, Pod, Volume
 from bridgehead.objects.kinds import NODES, PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES
 from bridgehead.objects.node_selectors import matches_selector
 from bridgehead.objects.storage import (
@@ -23,7 +23,7 @@ from bridgehead.objects.storage import (
     describe_foreign_claim,
 )
 
-from .directories import check_host_path, make_empty_dir
+from .directories import check_host_path, make_open_directory
 
 
 class Claims:
@@ -106,10 +106,13 @@ def prepare_persistent(volume: PersistentVolume, group: int | None) -> Path:
     source = spec.local or spec.host_path
     if source is None:
         raise ValueError("no volume plugin matched; supported: hostPath, local")
+    if spec.mount_options and spec.local is None:
+        step = "MountVolume.MountOptionSupport check"
+        raise VolumeNotReady(volume.metadata.name, "mount options are not supported", step)
     path = Path(source.path)
     check_links(path)
     if volume.metadata.annotations.get(PROVISIONED_BY) == HOST_PATH_PROVISIONER:
-        make_empty_dir(path, EmptyDirVolume(), group)
+        make_open_directory(path, group)
     elif isinstance(source, HostPathVolume):
         check_host_path(source)
     elif not path.exists():

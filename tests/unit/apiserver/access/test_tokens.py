@@ -310,9 +310,8 @@ async def test_the_lifetime_has_bounds_and_is_extended_for_pods_by_default(world
         ),
         (
             {"metadata": {"namespace": "other"}},
-            422,
-            'TokenRequest.authentication.k8s.io "default" is invalid: metadata.namespace: Invalid value: "other": must '
-            "match the service account namespace if specified",
+            400,
+            "the namespace of the provided object does not match the namespace sent on the request",
         ),
         (
             {"spec": {"boundObjectRef": {"kind": "Deployment", "apiVersion": "apps/v1", "name": "x"}}},
@@ -338,6 +337,19 @@ async def test_invalid_token_requests(world, body, code, message):
     await world.create(PODS, {"metadata": {"name": "others"}, "spec": spec})
     answer = await world.call("POST", f"{ACCOUNTS}/default/token", body)
     assert (answer.status, answer.json["message"]) == (code, message)
+
+
+async def test_a_token_request_may_name_the_uid_of_the_account(world):
+    uid = (await world.get(f"{ACCOUNTS}/default"))["metadata"]["uid"]
+    for given in ("", uid):
+        answer = await world.call("POST", f"{ACCOUNTS}/default/token", {"metadata": {"uid": given}})
+        assert (answer.status, answer.json["metadata"]["uid"]) == (201, uid)
+    answer = await world.call("POST", f"{ACCOUNTS}/default/token", {"metadata": {"uid": "x"}})
+    assert (answer.status, answer.json["message"]) == (
+        409,
+        'Operation cannot be fulfilled on TokenRequest.authentication.k8s.io "default": the UID in the token request '
+        f"(x) does not match the UID of the service account ({uid})",
+    )
 
 
 async def test_the_token_of_a_secret_is_valid_while_the_secret_holds_it(world):

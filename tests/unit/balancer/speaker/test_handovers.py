@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import ipaddress
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Collection, Mapping
 
 import pytest
 
+from bridgehead.balancer.ranges import IpAddress
 from bridgehead.balancer.speaker import handovers as module
 from bridgehead.balancer.speaker.handovers import Handovers
 from bridgehead.balancer.view import ClusterView, NodeView
@@ -21,13 +22,15 @@ class Tables:
     """The kernel's tables, of which one speaker has at most one pair."""
 
     nodes: dict[str, str] | None = None
+    lost: frozenset[str] = frozenset()
 
     def __init__(self) -> None:
         assert Tables.nodes is None
         Tables.nodes = {}
 
-    def set_nodes(self, nodes: Mapping[str, str]) -> None:
-        Tables.nodes = dict(nodes)
+    def update(self, nodes: Mapping[IpAddress, IpAddress], lost: Collection[IpAddress]) -> None:
+        Tables.nodes = {str(address): str(node) for address, node in nodes.items()}
+        Tables.lost = frozenset(map(str, lost))
 
     def close(self) -> None:
         Tables.nodes = None
@@ -129,16 +132,16 @@ async def test_a_dead_node_is_forgotten_at_once_and_one_that_ended_later(monkeyp
         assert Tables.nodes == {}
 
 
-async def test_a_kernel_without_the_rules_is_asked_once(monkeypatch, caplog):
-    asked = []
-
-    def refuse() -> None:
-        asked.append(1)
-        raise OSError("Operation not supported")
-
+async def test_copies_of_packets_to_a_lost_address_are_ignored_for_a_while(monkeypatch):
+    monkeypatch.setattr(module, "_LOST_SECONDS", 0.0)
     async with running(monkeypatch) as handovers:
-        monkeypatch.setattr(module, "HandoverTables", refuse)
-        for node in ("node2", "node3"):
-            handovers.begin(FIRST, node, "vrrp")
-            handovers.apply()
-    assert len(asked) == len(caplog.records) == 1
+        handovers.lose(FIRST)
+        handovers.lose(FIRST)
+        handovers.lose(SECOND)
+        handovers.apply()
+        assert (Tables.nodes, Tables.lost) == ({}, {"10.1.0.1", "10.1.0.2"})
+        handovers.begin(SECOND, "node2", "layer2")  # it comes back
+        handovers.apply()
+        assert (Tables.nodes, Tables.lost) == ({"10.1.0.2": "10.0.0.2"}, {"10.1.0.1"})
+        await a_moment()
+        assert Tables.lost == set()

@@ -28,6 +28,14 @@ def test_an_exited_run_stays_exited() -> None:
     assert containers.runs["app"] is ended
 
 
+def test_only_the_run_that_is_ended_for_the_next_one_is_replaced() -> None:
+    containers = PodContainers(Pod(), lambda: None)
+    containers.replace_run("a")
+    for attempt, run_id in enumerate("ab"):
+        containers.set_run("app", Run(attempt=attempt, id=run_id, started_at=1.0, finished_at=2.0))
+        assert containers.runs["app"].is_replaced == (run_id == "a")
+
+
 def test_failures_of_another_image_do_not_delay_a_container() -> None:
     containers, now = PodContainers(Pod(), lambda: None), 1000.0
     for _ in range(3):

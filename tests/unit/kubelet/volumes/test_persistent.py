@@ -12,6 +12,7 @@ import pytest
 from bridgehead.client.errors import Forbidden
 from bridgehead.kubelet.errors import VolumeNotReady
 from bridgehead.kubelet.volumes.persistent import Claims, prepare_persistent
+from bridgehead.kubelet.volumes.volume_manager import VolumeManager
 from bridgehead.objects.core import Node
 from bridgehead.objects.kinds import Kind
 from bridgehead.objects.storage import PersistentVolume, PersistentVolumeClaim
@@ -44,6 +45,9 @@ def test_local_volumes_and_host_paths(tmp_path: Path) -> None:
     with pytest.raises(VolumeNotReady, match='/none" does not exist') as missing:
         prepare_persistent(volume(local={"path": str(tmp_path / "none")}), None)
     assert missing.value.step == "MountVolume.NewMounter initialization"
+    with pytest.raises(VolumeNotReady, match="mount options are not supported") as refused:
+        prepare_persistent(volume(hostPath={"path": str(tmp_path)}, mountOptions=["noatime"]), None)
+    assert refused.value.step == "MountVolume.MountOptionSupport check"
     with pytest.raises(ValueError, match="no volume plugin matched; supported: hostPath, local"):
         prepare_persistent(volume(), None)
 
@@ -137,3 +141,30 @@ async def test_a_volume_for_one_pod_has_one_holder() -> None:
         claims.hold(other)
     claims.forget(POD.metadata.uid)
     claims.hold(other)
+
+
+async def test_the_first_pod_of_a_node_gives_a_local_volume_to_its_group(tmp_path: Path) -> None:
+    disk = tmp_path / "disk"
+    disk.mkdir(0o700)
+    api = Api(claim(), volume(local={"path": str(disk)}))
+    manager = VolumeManager(tmp_path / "kubelet", api, None, {"memory": 1 << 30}, "node1")  # type: ignore[arg-type]
+
+    async def mode_for(uid: str, *, is_read_only: bool = False, group: int | None = None) -> int:
+        source = {"claimName": "data", "readOnly": is_read_only}
+        pod = make_pod({"fsGroup": group}, volumes=[{"name": "v", "persistentVolumeClaim": source}])
+        paths, _ = await manager.prepare(
+            msgspec.structs.replace(pod, metadata=msgspec.structs.replace(pod.metadata, uid=uid))
+        )
+        assert paths == {"v": str(disk)}
+        return disk.stat().st_mode & 0o7777
+
+    assert await mode_for("reader", is_read_only=True, group=os.getgid()) == 0o700
+    assert await mode_for("first", group=os.getgid()) == 0o2770
+    disk.chmod(0o700)
+    assert await mode_for("first", group=os.getgid()) == 0o700
+    assert await mode_for("second", group=os.getgid()) == 0o700
+    await manager.remove("first")
+    await manager.remove("second")
+    assert await mode_for("without") == 0o700
+    await manager.remove("without")
+    assert await mode_for("third", group=os.getgid()) == 0o2770
