@@ -14,12 +14,14 @@ from typing import Any
 import msgspec
 import pytest
 
+from bridgehead.kubelet.containers.grpc_health import BadPacket, HealthAnswer, health_request
 from bridgehead.kubelet.runtimes.standins.agnhost import reviews
 from bridgehead.kubelet.runtimes.standins.agnhost.commands import run
 from bridgehead.kubelet.runtimes.standins.agnhost.connect import connect
 from bridgehead.kubelet.runtimes.standins.agnhost.dialing import dial
 from bridgehead.kubelet.runtimes.standins.agnhost.flags import CommandLine, parse_command_line
 from bridgehead.kubelet.runtimes.standins.agnhost.guestbook import Guestbook
+from bridgehead.kubelet.runtimes.standins.agnhost.health_service import Health, HealthSession
 from bridgehead.kubelet.runtimes.standins.agnhost.mounttest import describe_mode, find_filesystem
 from bridgehead.kubelet.runtimes.standins.agnhost.netexec import answer_command, netexec_site, override, request_log
 from bridgehead.kubelet.runtimes.standins.agnhost.reports import find_settings, log_lines
@@ -202,6 +204,32 @@ def test_liveness_fails_after_ten_seconds() -> None:
     assert answer(site, "/healthz").status == 500
     assert answer(site, "/started").status == 200
     assert answer(site, "/redirect?loc=%2Fhealthz").headers == (("Location", "/healthz"),)
+
+
+def test_the_health_service_answers_the_kubelets_probe() -> None:
+    now = [0.0]
+    health = Health("web", 10.0, lambda: now[0])
+
+    def probe(service: str) -> str:
+        session, reply = HealthSession(health, PEER), HealthAnswer()
+        sent = health_request("web:5000", service, "kube-probe/1.36")
+        for at in range(0, len(sent), 7):  # in pieces, as from a network
+            reply.feed_untrusted(session.receive(sent[at : at + 7], draining=False))
+        assert reply.is_complete
+        return reply.status()
+
+    assert probe("web") == "SERVING"
+    with pytest.raises(BadPacket):
+        probe("other")
+    now[0] = 11.0
+    assert probe("web") == "NOT_SERVING"
+    assert answer(health.control, "/make-serving").status == 200
+    assert probe("web") == "SERVING"
+    assert answer(health.control, "/make-not-serving").status == 200
+    assert probe("web") == "NOT_SERVING"
+    session = HealthSession(health, PEER)
+    session.receive(b"GET / HTTP/1.1\r\nHost: web\r\n\r\n", draining=False)
+    assert session.closing
 
 
 def test_a_guestbook_keeps_and_reports_keys() -> None:

@@ -11,6 +11,7 @@ import msgspec
 from bridgehead.kubelet.runtimes.standins.agnhost import (
     connect,
     guestbook,
+    health_service,
     issuer_discovery,
     mounttest,
     netexec,
@@ -38,6 +39,7 @@ COMMANDS: Final[dict[str, Callable[[Launch, CommandLine], int]]] = {
     "dns-suffix": reports.print_dns_suffixes,
     "entrypoint-tester": reports.print_command,
     "etc-hosts": reports.print_hosts,
+    "grpc-health-checking": health_service.serve,
     "guestbook": guestbook.serve,
     "liveness": small_servers.serve_liveness,
     "logs-generator": reports.generate_logs,
