@@ -145,3 +145,40 @@ async def test_copies_of_packets_to_a_lost_address_are_ignored_for_a_while(monke
         assert (Tables.nodes, Tables.lost) == ({"10.1.0.2": "10.0.0.2"}, {"10.1.0.1"})
         await a_moment()
         assert Tables.lost == set()
+
+
+async def test_a_node_that_ends_twice_is_forgotten_after_the_second_time(monkeypatch):
+    timers = []
+    monkeypatch.setattr(asyncio.get_running_loop(), "call_later", lambda *call: timers.append(call) or Timer(timers))
+    handovers = Handovers()
+    see(handovers, *NODES)
+    handovers.begin(FIRST, "node2", "vrrp")
+    for _ in range(2):
+        see(handovers, *NODES, leaving="node2")
+        see(handovers, "node1", "node3")
+        see(handovers, *NODES)
+    assert not timers
+
+
+class Timer:
+    """The handle of the last timer."""
+
+    def __init__(self, timers: list[object]) -> None:
+        self._timers, self._timer = timers, timers[-1]
+
+    def cancel(self) -> None:
+        self._timers.remove(self._timer)
+
+
+async def test_a_node_that_may_have_an_address_for_an_instant_passes_packets_on(monkeypatch):
+    monkeypatch.setattr(module, "_PASSING_SECONDS", 0.005)
+    async with running(monkeypatch) as handovers:
+        for address in (FIRST, SECOND):
+            handovers.pass_on(address, "node2", "vrrp")
+        handovers.pass_on(SIXTH, "node1", "vrrp")  # this node
+        handovers.retain([], "vrrp")
+        handovers.begin(SECOND, "node3", "vrrp")  # this node is the next holder
+        handovers.apply()
+        assert Tables.nodes == {"10.1.0.1": "10.0.0.2", "10.1.0.2": "10.0.0.3"}
+        await a_moment()
+        assert Tables.nodes == {"10.1.0.2": "10.0.0.3"}

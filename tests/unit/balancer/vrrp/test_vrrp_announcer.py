@@ -224,5 +224,18 @@ async def test_packets_go_to_the_last_master_before_and_while_this_node_is_one(m
     await asyncio.wait([running])
 
 
+async def test_a_node_that_should_not_be_the_master_passes_packets_on_for_a_moment():
+    """The timers of two nodes may end together."""
+    first, _, third = nodes = by_rank(GroupKey("eth0", "selected by "), ["node1", "node2", "node3"])
+    handovers = Recorder()
+    announcer = VrrpAnnouncer(Watcher(), "keepalived", Workspace(), lambda message: None, handovers)
+    web = Publication(WEB, "uid", {}, ((ipaddress.ip_address("10.1.0.1"), POOL),), False, frozenset(), True)
+    for leaving in ("", first):
+        view = look(*nodes, leaving=leaving, this=third)
+        for one in (handovers, announcer):
+            one.update(view, {WEB: web}, [WEB])
+    assert handovers.nodes == {"10.1.0.1": first}
+
+
 def _no_addresses() -> None:
     raise OSError("not in this test")
