@@ -29,6 +29,7 @@ from bridgehead.kubelet.runtimes.standins.agnhost.small_servers import (
     find_served,
     listing_site,
     liveness_site,
+    report_site,
     value_site,
 )
 from bridgehead.kubelet.runtimes.standins.agnhost.webhooks import admission_site, conversion_site
@@ -204,6 +205,14 @@ def test_liveness_fails_after_ten_seconds() -> None:
     assert answer(site, "/healthz").status == 500
     assert answer(site, "/started").status == 200
     assert answer(site, "/redirect?loc=%2Fhealthz").headers == (("Location", "/healthz"),)
+
+
+def test_nettest_counts_reports() -> None:
+    site = report_site("server")
+    assert answer(site, "/write", b'{"Source": "prestop"}', "POST").body == b'{"Hostname":"server"}'
+    assert msgspec.json.decode(answer(site, "/read").body)["Received"] == {"prestop": 1}
+    assert answer(site, "/write", b"{}", "POST").status == 400
+    assert answer(site, "/").status == 404
 
 
 def test_the_health_service_answers_the_kubelets_probe() -> None:

@@ -45,6 +45,7 @@ COMMANDS: Final[dict[str, Callable[[Launch, CommandLine], int]]] = {
     "logs-generator": reports.generate_logs,
     "mounttest": mounttest.run,
     "netexec": netexec.serve,
+    "nettest": small_servers.serve_reports,
     "pause": _pause,
     "porter": small_servers.serve_ports,
     "serve-hostname": small_servers.serve_hostname,

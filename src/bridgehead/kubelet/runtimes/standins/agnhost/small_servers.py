@@ -1,4 +1,4 @@
-"""agnhost's small servers: porter, serve-hostname, liveness and test-webserver."""
+"""agnhost's small servers: porter, serve-hostname, liveness, nettest and test-webserver."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from urllib.parse import parse_qs, quote
 import msgspec
 
 from bridgehead.kubelet.runtimes.standins.agnhost.flags import CommandLine, describe
-from bridgehead.kubelet.runtimes.standins.agnhost.netexec import PRODUCT, text
+from bridgehead.kubelet.runtimes.standins.agnhost.netexec import PRODUCT, json, text
 from bridgehead.kubelet.runtimes.standins.announcing import announce
 from bridgehead.kubelet.runtimes.standins.http_session import (
     Handler,
@@ -130,6 +130,34 @@ def liveness_site(clock: Callable[[], float]) -> Handler:
         return text("404 page not found\n", 404)
 
     return answer
+
+
+def serve_reports(launch: Launch, line: CommandLine) -> int:
+    """nettest, as the server that others report to; no peers are contacted."""
+    return _serve_http(launch, line, report_site(launch.hostname), line.port("port", 8080), ("port",))
+
+
+def report_site(hostname: str) -> Handler:
+    """A handler that counts the sources of reports."""
+    received: dict[str, int] = {}
+
+    def answer(request: HttpRequest) -> HttpResponse:
+        if request.path == "/write":
+            try:
+                source = msgspec.json.decode(request.body, type=_Report).Source
+            except msgspec.DecodeError as error:
+                return text(f"Bad request: {error}\n", 400)
+            received[source] = received.get(source, 0) + 1
+            return json({"Hostname": hostname})
+        if request.path == "/read":
+            return json({"Hostname": hostname, "Sent": {}, "Received": received, "Errors": None, "Log": None})
+        return text("404 page not found\n", 404)
+
+    return answer
+
+
+class _Report(msgspec.Struct):
+    Source: str
 
 
 def serve_files(launch: Launch, line: CommandLine) -> int:
