@@ -22,6 +22,7 @@ import traceback
 from collections.abc import Callable
 from typing import Final, NoReturn
 
+from bridgehead.kubelet.runtimes.standins import standin
 from bridgehead.network.uapi.ioctls import TIOCGPTPEER, TIOCSPTLCK
 
 FAILED: Final = b"F"
@@ -100,6 +101,8 @@ def find_program(name: str, environment: dict[str, str], working_dir: str) -> st
     if "/" in name:
         path = name if name.startswith("/") else os.path.join(working_dir, name)
         if not os.path.exists(path):
+            path = _find_tool(path) or path
+        if not os.path.exists(path):
             raise SetupFailure(f'exec: "{name}": stat {name}: no such file or directory')
         if os.path.isdir(path):
             raise SetupFailure(f'exec: "{name}": is a directory')
@@ -111,6 +114,16 @@ def find_program(name: str, environment: dict[str, str], working_dir: str) -> st
         if os.access(path, os.X_OK) and not os.path.isdir(path):
             return path
     raise SetupFailure(f'exec: "{name}": executable file not found in $PATH')
+
+
+def _find_tool(path: str) -> str:
+    """The applet of the host's BusyBox for a path such as /bin/sysctl, which only the image of a stand-in has."""
+    directory, name = os.path.split(path)
+    if directory in DEFAULT_PATH.split(":"):
+        for tools in (standin.BUSYBOX_TOOLS, standin.NETWORK_TOOLS):
+            if os.access(os.path.join(tools, name), os.X_OK):
+                return os.path.join(tools, name)
+    return ""
 
 
 def execute(argv: tuple[str, ...], environment: dict[str, str], working_dir: str) -> NoReturn:
