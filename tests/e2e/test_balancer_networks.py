@@ -138,7 +138,7 @@ def test_w48_the_published_manifests_are_accepted_and_served(lab: Lab, ns: Names
     try:
         for manifest in (metallb, openelb):
             result = lab.kubectl("apply", "-f", "-", stdin=manifest)
-            assert result.returncode == 0, result.stderr
+            assert (result.returncode, result.stderr) == (0, "")
             lines = result.stdout.splitlines()
             assert len(lines) == len(list(yaml.safe_load_all(manifest))), result.stdout
             assert all(line.endswith((" created", " configured")) for line in lines), result.stdout

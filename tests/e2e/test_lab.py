@@ -216,6 +216,13 @@ def test_an_interrupted_up_leaves_no_lab(other: Lab) -> None:
         up.send_signal(signal.SIGINT)
         assert up.wait(PATIENCE) == 130
     assert not registry.is_running(files)
+    registry.remove(files)
+    with running(*argv, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE) as up:
+        eventually(lambda: registry.read_parts(files))
+        assert other.command("down").returncode == 0
+        assert up.wait(PATIENCE) == 1
+        assert up.stderr is not None
+        assert up.stderr.read().endswith(": the lab is stopped\n")
 
 
 @contextlib.contextmanager

@@ -211,7 +211,8 @@ async def test_an_outage_is_logged_once(caplog):
         await client.list(PODS)
     messages = [r.message for r in caplog.records if r.name.startswith("bridgehead.client")]
     assert len(messages) == 2
-    assert "is unreachable" in messages[0]
+    assert "is unreachable, trying again: cannot connect to 127.0.0.1:" in messages[0]
+    assert messages[0].endswith(": Connection refused")
     assert "answers again" in messages[1]
 
 

@@ -14,6 +14,7 @@ import pytest
 
 from bridgehead.backoff import KeyedBackoff
 from bridgehead.client.errors import ApiError, NotFound
+from bridgehead.kubelet.pods import pod_resize
 from bridgehead.kubelet.runtimes.fake import Behaviour
 from bridgehead.kubelet.runtimes.runtime import ExecResult, RuntimeFeatures
 from bridgehead.objects.kinds import (
@@ -232,6 +233,33 @@ async def test_of_two_pods_that_grow_one_gets_what_is_left(world):
     assert sorted(map(reasons, pods)) == [[], ["Deferred"]]
 
 
+async def test_room_for_a_resize_goes_to_the_pod_of_higher_priority_first(world, monkeypatch):
+    monkeypatch.setattr(pod_resize, "_RETRY_SECONDS", 0.1)
+    await world.start_kubelet()
+    await world.until_event("node1", "NodeReady")
+    cpu = float((await world.admin.get(NODES, "node1")).status.allocatable["cpu"])
+
+    def sized(share):
+        return {"requests": {"cpu": f"{int(share * cpu * 1000)}m"}}
+
+    priority = {"metadata": {"name": "urgent"}, "value": 100}
+    await world.admin.request("POST", "/apis/scheduling.k8s.io/v1/priorityclasses", json=priority)
+    await world.create("large", containers=[container(resources=sized(0.5))])
+    for name, more in (("early", {}), ("urgent", {"priorityClassName": "urgent"})):
+        await world.create(name, containers=[container(resources=sized(0.1))], **more)
+        await world.until(name, lambda pod: pod.is_ready)
+        change = {"spec": {"containers": [{"name": "app", "resources": sized(0.6)}]}}
+        await world.admin.patch(PODS, name, "default", change, "strategic", "resize")
+        await world.until(name, waits_for_room)
+    await world.admin.delete(PODS, "large", "default", grace_period_seconds=0)
+    await world.until("urgent", lambda pod: not waits_for_room(pod))
+    assert waits_for_room(await world.admin.get(PODS, "early", "default"))
+
+
+def waits_for_room(pod):
+    return any(c.type == "PodResizePending" and c.reason == "Deferred" for c in pod.status.conditions)
+
+
 def with_rule(action, code):
     codes = {"operator": "In", "values": [code]}
     return {"restartPolicy": "Never", "restartPolicyRules": [{"action": action, "exitCodes": codes}]}
@@ -424,6 +452,12 @@ async def test_a_program_that_cannot_be_started_is_reported(world):
     terminated = pod.status.container_statuses[0].state.terminated
     assert (terminated.reason, terminated.exit_code) == ("StartError", 128)
     assert "executable file not found" in terminated.message
+    await world.create("again", containers=[container("broken:1")])
+    pod = await world.until("again", waits_for("RunContainerError"))
+    waiting = pod.status.container_statuses[0].state.waiting
+    assert (waiting.message, pod.status.phase) == (terminated.message, "Running")
+    pod = await world.until("again", waits_for("CrashLoopBackOff"))
+    assert pod.status.container_statuses[0].last_state.terminated.reason == "StartError"
 
 
 async def test_an_image_that_is_removed_before_the_start_is_no_failed_run(world):
@@ -527,7 +561,7 @@ async def test_volumes_follow_changes_of_their_objects(world):
     assert not shown.exists()
 
 
-async def test_an_event_names_the_persistent_volume_that_cannot_be_mounted(world):
+async def test_an_event_for_each_volume_that_cannot_be_mounted(world):
     await world.start_kubelet()
     common = {"accessModes": ["ReadWriteOnce"], "storageClassName": ""}
     claim = {**common, "resources": {"requests": {"storage": "1Mi"}}, "volumeName": "disk"}
@@ -543,7 +577,11 @@ async def test_an_event_names_the_persistent_volume_that_cannot_be_mounted(world
         "hostPath": {"path": "/nowhere", "type": "Directory"},
     }
     await world.admin.create(PERSISTENT_VOLUMES, {"metadata": {"name": "disk"}, "spec": volume})
-    await world.create("web", volumes=[{"name": "v", "persistentVolumeClaim": {"claimName": "data"}}])
+    secret = {"name": "keys", "secret": {"secretName": "none"}}
+    await world.create("web", volumes=[secret, {"name": "v", "persistentVolumeClaim": {"claimName": "data"}}])
+    await world.until_event(
+        "web", "FailedMount", 'MountVolume.SetUp failed for volume "keys" : secret "none" not found'
+    )
     why = 'MountVolume.SetUp failed for volume "disk" : hostPath type check failed: /nowhere is not a directory'
     await world.until_event("web", "FailedMount", why)
 
@@ -703,6 +741,7 @@ async def test_events_do_not_have_the_output_of_hooks(world):
     await world.until("ends", is_running)
     await world.admin.delete(PODS, "ends", "default")
     await world.until_event("begins", "FailedPostStartHook", "PostStartHook failed")
+    await world.until("begins", waits_for("PostStartHookError"))
     await world.until_event("ends", "FailedPreStopHook", "PreStopHook failed")
     for event in (await world.admin.list(EVENTS, "default")).items:
         assert "12345" not in event.message
@@ -1060,6 +1099,16 @@ async def test_exec_carries_input_output_and_exit_code(world):
     status = msgspec.json.decode(channels[3])
     assert status["reason"] == "NonZeroExitCode"
     assert status["details"]["causes"] == [{"reason": "ExitCode", "message": "7"}]
+
+
+async def test_an_exec_may_have_a_long_command(world):
+    """The command is in the URL, of which Go's servers take 1 MiB."""
+    await world.serve_kubelet()
+    await world.create("web")
+    await world.until("web", is_running)
+    async with exec_socket(world, f"command=fail&command=7&command={'a' * 20_000}&stderr=true") as socket:
+        channels = await receive_all(socket)
+    assert channels[2] == b"failing\n"
 
 
 async def test_exec_speaks_the_older_protocols(world):

@@ -216,7 +216,7 @@ async def test_exec_succeeds_and_fails_by_exit_code():
         assert (await perform("exit", "0")).success is True
         assert await perform("exit", "1") == Outcome(False, "message")
         slow = await perform("slow")
-        assert (slow.success, slow.output) == (False, "command timed out: 'slow' timed out after 2s")
+        assert (slow.success, slow.output) == (False, 'command timed out: "slow" timed out after 2s')
         runtime.finish(info.id, 0)
         assert (await perform("exit", "0")).success is None
 

@@ -261,7 +261,7 @@ class Application:
             if FRONT_PROXY in state:
                 user = self._authenticator.user_of_proxy(state[FRONT_PROXY], scope["headers"])
             if user is None:
-                user = await self._authenticator.authenticate(headers, state.get("peer"), scope["path"])
+                user = await self._authenticator.authenticate(headers, state.get("peer"), scope["path"], exchange.notes)
             newcomer = state.get(NEWCOMER)
             if newcomer is not None and user is not ANONYMOUS:
                 newcomer.leave()
@@ -270,7 +270,8 @@ class Application:
             raise unauthorized() from None
         finally:
             exchange.user = user
-            exchange.trail = self._begin_trail(exchange.info, user, scope, headers, exchange.audit_id)
+            annotations = exchange.notes.annotations
+            exchange.trail = self._begin_trail(exchange.info, user, scope, headers, exchange.audit_id, annotations)
         return user
 
     def _impersonate(self, user: User, exchange: Exchange) -> User:

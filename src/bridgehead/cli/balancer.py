@@ -28,7 +28,7 @@ from bridgehead.pages import serve
 from .failures import fail, reporting_failures
 from .groups import ACCESS, ADDRESSES, WHAT
 from .logs_setup import configure
-from .parsing import host_port
+from .parsing import host_port, path
 
 log = logging.getLogger("bridgehead.balancer")
 
@@ -60,7 +60,7 @@ def command(
     ] = None,
     state_dir: Annotated[
         Path | None,
-        Option("--state-dir", rich_help_panel=ACCESS, help="Directory of the lab's state, for `status`."),
+        Option("--state-dir", rich_help_panel=ACCESS, parser=path, help="Directory of the lab's state, for `status`."),
     ] = None,
     namespace: Annotated[
         str,

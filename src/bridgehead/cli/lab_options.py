@@ -16,6 +16,8 @@ import typer
 from bridgehead.lab.errors import LabError
 from bridgehead.lab.registry import DEFAULT_NAME
 
+from .parsing import path
+
 Name = Annotated[
     str,
     typer.Option("--name", envvar="BRIDGEHEAD_NAME", help="Name of the lab; several labs can run at the same time."),
@@ -24,6 +26,7 @@ StateDir = Annotated[
     Path | None,
     typer.Option(
         "--state-dir",
+        parser=path,
         help="Directory of the lab's state, closed to other users. Default: ~/.local/state/bridgehead/NAME.",
     ),
 ]
@@ -33,7 +36,7 @@ __all__ = ["DEFAULT_NAME", "Name", "StateDir", "options_of", "own_command", "rep
 
 @contextmanager
 def reporting_errors() -> Iterator[None]:
-    """Print a `LabError` as one line and exit with code 1."""
+    """Print a `LabError`, or the error of a file, as one line and exit with code 1."""
     try:
         yield
     except LabError as error:
@@ -42,6 +45,11 @@ def reporting_errors() -> Iterator[None]:
         if Path(sys.argv[0]).name == "bridgehead":
             text = text.replace("`bridgehead ", f"`{own_command()} ")
         sys.stderr.write(f"bridgehead: {text}\n")
+        raise typer.Exit(1) from error
+    except OSError as error:
+        if error.filename is None:  # of standard output, which all commands report alike
+            raise
+        sys.stderr.write(f"bridgehead: {error.filename}: {error.strerror}\n")
         raise typer.Exit(1) from error
 
 

@@ -31,6 +31,7 @@ from bridgehead.objects.times import parse_duration
 from .failures import fail, reporting_failures
 from .kubeconfigs import find_kubeconfig
 from .lab_options import StateDir, reporting_errors
+from .parsing import path
 
 _KINDS = ("service", "services", "svc")
 
@@ -40,7 +41,7 @@ def command(
     namespace: Annotated[str, typer.Option("--namespace", "-n", help="Namespace of the Service.")] = "default",
     timeout: Annotated[str, typer.Option(help="Maximum time to wait, for example 30s or 1m. 0: check once.")] = "30s",
     kubeconfig: Annotated[
-        Path | None, typer.Option(envvar="KUBECONFIG", help="Kubeconfig file. Default: the lab's.")
+        Path | None, typer.Option(envvar="KUBECONFIG", parser=path, help="Kubeconfig file. Default: the lab's.")
     ] = None,
     name: Annotated[str | None, typer.Option("--name", envvar="BRIDGEHEAD_NAME", help="Name of the lab.")] = None,
     state_dir: StateDir = None,
@@ -52,9 +53,9 @@ def command(
     except ValueError as error:
         fail("wait", error, 2)
     with reporting_errors():
-        path, context = find_kubeconfig(kubeconfig, name, state_dir)
+        file, context = find_kubeconfig(kubeconfig, name, state_dir)
     with reporting_failures("wait", NotProgrammed, ClientError):
-        config = load_kubeconfig(path, context)
+        config = load_kubeconfig(file, context)
         try:
             sys.stdout.write(f"{asyncio.run(_wait(config, ObjectKey(namespace, service), seconds))}\n")
         except NotFound:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import os
 import random
 import socket
 import time
@@ -225,7 +226,10 @@ def _no_answer(error: Exception) -> _NoAnswer:
     match error:
         case aiohttp.ClientConnectorError():  # its own text has the TLS context in it
             address, why = join_host_port(error.host, error.port or 0), error.os_error
-            return _NoAnswer(f"cannot connect to {address}: {why.strerror or why}", nothing_was_sent=True)
+            reason = why.strerror or str(why)
+            if reason.startswith("Connect call failed") and why.errno:  # asyncio's text instead of the system's
+                reason = os.strerror(why.errno)
+            return _NoAnswer(f"cannot connect to {address}: {reason}", nothing_was_sent=True)
         case aiohttp.ConnectionTimeoutError():
             return _NoAnswer(str(error), nothing_was_sent=True)
         case TimeoutError():
@@ -253,7 +257,7 @@ class _Outage:
     def begin(self, why: str) -> None:
         if self._since is None:
             self._since = time.monotonic()
-            log.warning("%s is unreachable, trying again until it answers: %s", self._server, why)
+            log.warning("%s is unreachable, trying again: %s", self._server, why)
 
     def end(self) -> None:
         if self._since is not None:

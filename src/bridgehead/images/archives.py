@@ -246,7 +246,7 @@ def save(store: ContentStore, names: Iterable[str], file: BinaryIO) -> None:
                         digest=record.manifest,
                         size=len(content),
                         media_type=manifest.media_type,
-                        annotations={_NAME: record.name},
+                        annotations={_NAME: record.name, _REFERENCE: reference.target},
                     )
                 )
                 layers = [_blob_name(layer.digest) for layer in manifest.layers]

@@ -252,7 +252,7 @@ def _become_init(
         node_init.start()
     os.write(progress, _READY.encode())
     os.close(progress)  # later errors go to the log
-    log.info("lab %s with %d nodes", config.name, config.nodes)
+    log.info("lab %s with %s", config.name, "1 node" if config.nodes == 1 else f"{config.nodes} nodes")
     try:
         Supervisor(parts, files, run_part, node_inits).run(lambda: _load_rest(preload, config, parts[1:]))
     except Exception:

@@ -108,6 +108,8 @@ class Supervisor:
             self._reap()
             if not self._is_published:
                 self._publish()
+        if self._stopping:
+            log.info("the lab is stopped")  # the reason that a waiting `up` prints
         self._stop_parts(wakeup)
 
     def _stop(self, *_: object) -> None:

@@ -133,7 +133,7 @@ def _copy(source: sqlite3.Connection, path: Path, new: Path, on_progress: OnProg
             source.backup(target, pages=_STEP_PAGES, progress=lambda _, left, pages: on_progress(pages - left, pages))
             target.execute("PRAGMA journal_mode = DELETE")
     except sqlite3.Error as error:
-        raise broken(new, error) from error
+        raise broken(new.parent.parent / new.name, error) from error  # the name that the user gave
 
 
 def _check(new: Path, source: Path) -> Copied:

@@ -321,6 +321,28 @@ async def test_invalid_requests_are_refused(world, method, url, body, status, re
         assert answer.json["message"] == message
 
 
+@pytest.mark.parametrize(
+    ("method", "kind"),
+    [("POST", "CreateOptions"), ("PUT", "UpdateOptions"), ("PATCH", "PatchOptions"), ("DELETE", "DeleteOptions")],
+)
+async def test_refusals_of_options_name_their_kind(world, method, kind):
+    await world.create(CONFIG_MAPS, config_map())
+    url = CONFIG_MAPS if method == "POST" else f"{CONFIG_MAPS}/one"
+    headers = {"content-type": "application/merge-patch+json"} if method == "PATCH" else None
+    body = None if method == "DELETE" else config_map()
+    answer = await world.call(method, f"{url}?dryRun=some", body, headers=headers)
+    message = f'{kind}.meta.k8s.io "" is invalid: dryRun: Unsupported value: ["some"]: supported values: "All"'
+    assert (answer.status, answer.json["message"]) == (422, message)
+    if method != "DELETE":
+        answer = await world.call(method, f"{url}?fieldValidation=some", body, headers=headers)
+        assert answer.json["message"].startswith(
+            f'{kind}.meta.k8s.io "" is invalid: fieldValidation: Unsupported value'
+        )
+    else:
+        options = {"kind": "DeleteOptions", "apiVersion": "v1", "dryRun": ["some"]}
+        assert (await world.call("DELETE", url, options)).json["message"] == message
+
+
 SCHEME = 'in scheme "pkg/api/legacyscheme/scheme.go:30"'
 
 
@@ -847,6 +869,26 @@ async def test_a_binding_sets_the_node_once(world):
     assert [c["status"] for c in pod["status"]["conditions"] if c["type"] == "PodScheduled"] == ["True"]
     again = await world.call("POST", f"{PODS}/p/binding", body)
     assert (again.status, again.json["reason"]) == (409, "Conflict")
+
+
+async def test_a_bound_pod_gets_the_labels_of_the_binding_and_the_zone_of_its_node(world):
+    zone = {"topology.kubernetes.io/zone": "a", "topology.kubernetes.io/region": "r"}
+    node = {"metadata": {"name": "node1", "labels": {**zone, "disk": "ssd"}}}
+    assert (await world.call("POST", "/api/v1/nodes", node)).status == 201
+    await create_pod(world)
+    own = {"labels": {"chosen-by": "me", "topology.kubernetes.io/zone": "b"}, "annotations": {"why": "room"}}
+    body = {"metadata": {"name": "p", **own}, "target": {"kind": "Node", "name": "node1"}}
+    assert (await world.call("POST", f"{PODS}/p/binding", body)).status == 201
+    metadata = (await world.get(f"{PODS}/p"))["metadata"]
+    assert zone | {"chosen-by": "me"} == {
+        k: v for k, v in metadata["labels"].items() if k in {*zone, "chosen-by", "disk"}
+    }
+    assert metadata["annotations"]["why"] == "room"
+    placed = {
+        "metadata": {"name": "placed"},
+        "spec": {"nodeName": "node1", "containers": [{"name": "a", "image": "b"}]},
+    }
+    assert (await world.call("POST", PODS, placed)).json["metadata"]["labels"] == zone
 
 
 async def test_a_binding_in_its_older_form_names_the_pod(world):

@@ -90,6 +90,23 @@ def test_a_wrong_command_line_of_image(
     assert capsys.readouterr().err == f"bridgehead image: {mistake}\n"
 
 
+@pytest.mark.parametrize(
+    "argv",
+    [
+        *(("up",), ("down",), ("status",), ("kubeconfig", "--path"), ("exec", "--", "true"), ("logs",), ("shell",)),
+        *(("image", "list"), ("backup", "file"), ("restore", "file"), ("balancer", "status"), ("wait", "service/web")),
+    ],
+    ids=lambda argv: argv[0],
+)
+def test_a_state_directory_that_cannot_be_read_is_reported_in_one_line(
+    argv: tuple[str, ...], tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("KUBECONFIG", raising=False)
+    assert run(argv[0], "--state-dir", str(tmp_path / ("x" * 300)), *argv[1:]) == 1
+    error = capsys.readouterr().err
+    assert (error.count("\n"), "File name too long" in error) == (1, True), error
+
+
 def test_a_stopped_lab_keeps_its_kubeconfig(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

@@ -103,7 +103,11 @@ def test_one_name_is_for_one_image(tmp_path: Path) -> None:
     with tarfile.open(fileobj=io.BytesIO(saved.getvalue())) as archive:
         index = archive.extractfile("index.json")
         assert index is not None
-        assert len(json.load(index)["manifests"]) == 1
+        [top] = json.load(index)["manifests"]
+    assert top["annotations"] == {
+        "io.containerd.image.name": "docker.io/library/other:1",
+        "org.opencontainers.image.ref.name": "1",
+    }
 
 
 def test_an_archive_with_more_layers_than_an_overlay_takes_is_refused(tmp_path: Path) -> None:

@@ -184,3 +184,16 @@ async def test_what_is_no_backup_is_neither_read_nor_replaced(path: Path, tmp_pa
     with pytest.raises(StoreBroken, match="is not a file"):
         back_up(path, tmp_path, ignore)
     assert other.read_text() == "x" * 3000
+
+
+async def test_a_full_disk_is_reported_with_the_name_of_the_backup(path: Path, tmp_path: Path) -> None:
+    await SqliteStore(path).close()
+
+    def fill(done: int, total: int) -> None:
+        error = sqlite3.OperationalError("database or disk is full")
+        error.sqlite_errorname = "SQLITE_FULL"
+        raise error
+
+    with pytest.raises(StoreBroken, match=f"{tmp_path / 'copy'} is full: free some space"):
+        back_up(path, tmp_path / "copy", fill)
+    assert files(tmp_path) == ["store"]

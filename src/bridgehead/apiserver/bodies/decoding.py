@@ -12,9 +12,15 @@ import re
 from functools import partial
 from typing import Any
 
-from bridgehead.apiserver.errors import ApiStatus, SchemaMismatch, bad_request, invalid, unsupported_media_type
+from bridgehead.apiserver.errors import (
+    ApiStatus,
+    SchemaMismatch,
+    bad_request,
+    invalid,
+    invalid_options,
+    unsupported_media_type,
+)
 from bridgehead.apiserver.http.negotiation import JSON, PROTOBUF, YAML, media_type_of
-from bridgehead.apiserver.http.paths import Query
 from bridgehead.apiserver.http.request import Request
 from bridgehead.apiserver.http.worker import run_long
 from bridgehead.apiserver.resource import FieldError, JsonObject, Resource
@@ -29,16 +35,16 @@ STRICT, WARN, IGNORE = "Strict", "Warn", "Ignore"
 _OLDER = re.compile(r"v\d+(alpha|beta)\d+")
 
 
-def parse_field_validation(query: Query) -> str:
+def parse_field_validation(request: Request) -> str:
     """Return the query's `fieldValidation`. Raises a 422 for an unknown value."""
-    value = query.get("fieldValidation") or WARN
+    value = request.query.get("fieldValidation") or WARN
     if value not in (STRICT, WARN, IGNORE):
         error = FieldError(
             "FieldValueNotSupported",
             "fieldValidation",
             f'Unsupported value: "{value}": supported values: "", "Ignore", "Strict", "Warn"',
         )
-        raise invalid("meta.k8s.io", "CreateOptions", "", [error])
+        raise invalid_options(request.method, [error])
     return value
 
 
@@ -56,7 +62,7 @@ async def decode_kind(
     """
     body = await request.body()
     content_type = request.header(b"content-type")
-    validation = parse_field_validation(request.query)
+    validation = parse_field_validation(request)
     decode = partial(_decode_kind, body, content_type, validation, (group, version, kind), shape, older_version)
     obj, problems = await run_long(len(body), decode)
     request.warnings.extend(problems)

@@ -47,7 +47,7 @@ def patch_type(request: Request, types: Sequence[str] = PATCH_TYPES) -> str:
 async def patch_change(request: Request, body: bytes, kind: str, shape: Shape) -> Callable[[JsonObject], JsonObject]:
     """Return the change that a PATCH asks for. Raises a 400, 413, 415 or 422, now or when the change is applied."""
     media = media_type_of(request.header(b"content-type"))
-    validation = parse_field_validation(request.query)
+    validation = parse_field_validation(request)
     decode = partial(decode_patch, media, body, is_checked=validation != IGNORE)
     patch, own_problems = await run_long(len(body), decode)
     warned = False

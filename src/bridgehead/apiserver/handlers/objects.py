@@ -95,6 +95,7 @@ class Handlers:
             raise self._not_served(info)
         if resource.warning:
             request.warnings.append(resource.warning)
+            request.annotations["k8s.io/deprecated"] = "true"
         if resource.is_read_only and info.verb not in ("get", "list"):
             raise method_not_allowed()
         if resource.definition is not None and info.verb in _WRITES:
@@ -165,7 +166,7 @@ class Handlers:
         return await self._rendering.record(request, resource, record, 201)
 
     async def _store_new(self, request: Request, resource: Resource, obj: JsonObject, writer: Writer) -> Record:
-        dry_run = is_dry_run(request.query)
+        dry_run = is_dry_run(request)
         name = obj.get("metadata", {}).get("name", "")
         attributes = attributes_of(request, resource, CREATE, name=name)
         return await self._registry.create(
@@ -226,7 +227,7 @@ class Handlers:
             attributes=attributes_of(request, resource, UPDATE),
             writer=writer,
             subresource=info.subresource,
-            dry_run=is_dry_run(request.query),
+            dry_run=is_dry_run(request),
             size=request.body_size,
         )
 

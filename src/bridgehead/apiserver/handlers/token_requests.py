@@ -24,6 +24,7 @@ from bridgehead.objects.times import format_time
 
 _KIND = ("authentication.k8s.io", "v1", "TokenRequest")
 _MIN_SECONDS, _DEFAULT_SECONDS, _MAX_SECONDS = 600, 3600, 2**32
+_ISSUED = "authentication.kubernetes.io/issued-credential-id"
 _BOUND_KINDS = {"Pod": "pods", "Node": "nodes", "Secret": "secrets"}
 
 # Lets admission check and change an object that is not stored.
@@ -57,7 +58,7 @@ class TokenRequests:
         bound = self._bound_to(info.namespace, info.name, spec.get("boundObjectRef"))
         now = self._registry.clock()
         spec["audiences"] = list(spec.get("audiences") or self._tokens.audiences)
-        token, until = self._tokens.issue(
+        issued = self._tokens.issue(
             info.namespace,
             Reference(info.name, uid),
             bound,
@@ -66,7 +67,8 @@ class TokenRequests:
         )
         names = {"name": info.name, "namespace": info.namespace, "uid": uid, "creationTimestamp": format_time(now)}
         asked["metadata"] = {**asked.get("metadata", {}), **names}
-        asked["status"] = {"token": token, "expirationTimestamp": format_time(until)}
+        asked["status"] = {"token": issued.token, "expirationTimestamp": format_time(issued.until)}
+        request.annotations[_ISSUED] = issued.credential_id
         return respond(asked, 201)
 
     def _bound_to(self, namespace: str, account: str, reference: JsonObject | None) -> Bound:

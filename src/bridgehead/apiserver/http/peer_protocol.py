@@ -29,7 +29,7 @@ from .uvicorn_library import HttpToolsProtocol, RequestResponseCycle
 # Limits of a request's headers, as in Kubernetes (ReadHeaderTimeout) and Go (DefaultMaxHeaderBytes). They bound what a
 # client costs before it is authenticated.
 _HEADER_SECONDS = 32.0
-_MAX_HEADER_BYTES = 1024 * 1024
+MAX_HEADER_BYTES = 1024 * 1024
 # A client may send requests before it has the answers to earlier ones. uvicorn parses all of them at once, and each
 # costs 6 KiB. So bytes are parsed in pieces that end with a request's head, and none while a parsed request waits. A
 # piece has a least size, because an empty line costs no more than its bytes then. Most heads are longer.
@@ -168,7 +168,7 @@ class PeerProtocol(HttpToolsProtocol):
         if not self._awaits_headers or self.transport.is_closing():
             return
         self._header_bytes += len(data)
-        if self._header_bytes > _MAX_HEADER_BYTES:
+        if self._header_bytes > MAX_HEADER_BYTES:
             self._refuse(b"431 Request Header Fields Too Large")
         elif self._header_timer is None:
             self._header_timer = self.loop.call_later(self.header_seconds, self._refuse, b"408 Request Timeout")

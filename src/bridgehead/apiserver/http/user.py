@@ -30,6 +30,14 @@ class User:
 ANONYMOUS = User("system:anonymous", (UNAUTHENTICATED,))
 
 
+@dataclass(slots=True)
+class CredentialNotes:
+    """Notes about a request's credential: annotations for its audit event, and warnings for the client."""
+
+    annotations: dict[str, str] = field(default_factory=dict)
+    warnings: list[str] = field(default_factory=list)
+
+
 class InvalidCredentials(Exception):
     """Credentials that are not valid. The answer is a 401 without a reason; the text is for the log."""
 

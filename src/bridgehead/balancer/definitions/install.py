@@ -1,14 +1,16 @@
 """Installation of the definitions of MetalLB's and OpenELB's kinds, and of the namespace of their objects.
 
 Only what is missing is created: definitions that the user applied, of whatever version, stay as they are. Missing ones
-are applied in kubectl's name, so that `kubectl apply --server-side` of other versions has no conflict later. Called by
-the controller before it starts, and when one of them is deleted, as by `kubectl delete` of a published manifest.
+are applied in kubectl's name and with its annotation, so that `kubectl apply` of a published manifest has no conflict
+(`--server-side`) and no warning later. Called by the controller before it starts, and when one of them is deleted, as
+by `kubectl delete` of a published manifest.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import logging
 from collections.abc import Callable
 from pathlib import Path
@@ -44,6 +46,7 @@ FILES = {
     ),
 }
 _FIELD_MANAGER = "kubectl"
+_LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 _DELAYS = (0.02, 0.1)  # seconds: first and longest between two looks at a new definition
 
 
@@ -98,18 +101,28 @@ async def _create_namespace(client: ApiClient, namespace: str) -> None:
         await client.get(NAMESPACES, namespace)
     except NotFound:
         with contextlib.suppress(AlreadyExists):
-            await client.create(NAMESPACES, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}})
+            new = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}}
+            await client.create(NAMESPACES, _as_applied(new))
             log.info("created the namespace %s", namespace)
 
 
 async def _create(client: ApiClient, definition: dict[str, Any]) -> None:
     name = definition["metadata"]["name"]
     try:
-        await client.patch(DEFINITIONS, name, "", definition, "apply", field_manager=_FIELD_MANAGER)
+        await client.patch(DEFINITIONS, name, "", _as_applied(definition), "apply", field_manager=_FIELD_MANAGER)
     except Conflict:
         log.debug("%s: created by another client a moment ago", name)
     else:
         log.info("created the definition %s", name)
+
+
+def _as_applied(manifest: dict[str, Any]) -> dict[str, Any]:
+    """Return the manifest with an annotation like that of `kubectl apply`, of the name only: a later one deletes
+    nothing."""
+    metadata = manifest["metadata"]
+    applied = {"apiVersion": manifest["apiVersion"], "kind": manifest["kind"], "metadata": {"name": metadata["name"]}}
+    annotations = {**metadata.get("annotations", {}), _LAST_APPLIED: json.dumps(applied)}
+    return {**manifest, "metadata": {**metadata, "annotations": annotations}}
 
 
 async def _is_established(client: ApiClient, name: str) -> bool:

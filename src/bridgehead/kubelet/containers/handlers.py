@@ -25,6 +25,7 @@ from bridgehead.objects.core import Container, HTTPGetAction, LifecycleHandler, 
 from bridgehead.tls_failures import is_plain_answer
 
 from .grpc_health import BadPacket, HealthAnswer, health_request
+from .restart_backoff import format_duration
 
 PROBE_AGENT, HOOK_AGENT = "kube-probe/1.36", "kube-lifecycle/1.36"
 _MAX_REDIRECTS = 10
@@ -58,7 +59,7 @@ def resolve_port(port: int | str, container: Container) -> int:
         else:
             number = next((p.container_port for p in container.ports if p.name == port), None)
             if number is None:
-                raise ValueError(f"couldn't find port: {port!r} in container {container.name}")
+                raise ValueError(f'strconv.Atoi: parsing "{port}": invalid syntax')  # Kubernetes' own words
             port = number
     if not 0 < port < 65536:
         raise ValueError(f"invalid port number: {port}")
@@ -117,7 +118,8 @@ class Handlers:
         try:
             result = await self._runtime.exec_in_container(target.container_id, command, timeout=timeout)
         except TimeoutError:
-            return Outcome(False, f"command timed out: {' '.join(command)!r} timed out after {timeout:g}s")
+            shown = msgspec.json.encode(" ".join(command)).decode()
+            return Outcome(False, f"command timed out: {shown} timed out after {format_duration(timeout)}")
         except RuntimeFailure as error:
             return Outcome(None, str(error))
         return Outcome(result.exit_code == 0, result.output.decode("utf-8", "replace"))

@@ -12,7 +12,7 @@ import msgspec
 
 from bridgehead.kubelet.containers.context import PodContext
 from bridgehead.kubelet.containers.pod_containers import PodContainers
-from bridgehead.kubelet.errors import AddressesExhausted, SandboxRefused, VolumeNotReady
+from bridgehead.kubelet.errors import AddressesExhausted, SandboxRefused, VolumesNotReady
 from bridgehead.kubelet.runtimes.runtime import RuntimeFailure
 from bridgehead.objects.core import Pod, PodStatus
 from bridgehead.objects.meta import find_condition
@@ -51,9 +51,10 @@ class PodReporter:
     def report(self, error: Exception) -> None:
         """Record an Event about a step that failed and will be repeated."""
         match error:
-            case VolumeNotReady():
-                message = f'{error.step} failed for volume "{error.volume}" : {error}'
-                self._context.record("Warning", "FailedMount", message)
+            case VolumesNotReady():
+                for failure in error.failures:
+                    message = f'{failure.step} failed for volume "{failure.volume}" : {failure}'
+                    self._context.record("Warning", "FailedMount", message)
             case AddressesExhausted() | RuntimeFailure() | SandboxRefused() if self._context.sandbox is None:
                 if isinstance(error, SandboxRefused):
                     self._containers.wait_all([c.name for c in self._context.all_containers()], error)

@@ -10,12 +10,12 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from bridgehead.client import ApiClient
 from bridgehead.client.errors import ClientError
-from bridgehead.kubelet.errors import VolumeNotReady
+from bridgehead.kubelet.errors import VolumeNotReady, VolumesNotReady
 from bridgehead.kubelet.nofollow import remove_tree
 from bridgehead.kubelet.uninterrupted import uninterrupted
 from bridgehead.network import syscalls
@@ -77,16 +77,19 @@ class VolumeManager:
         """Set every volume up, or update it.
 
         Returns name -> path on the node, and when to call again to renew tokens (seconds since the epoch; None: no
-        renewal is due). Raises `VolumeNotReady`.
+        renewal is due). Raises `VolumesNotReady`, when the others are set up.
         """
-        renewals = [
-            await self._fetch_token(volume, pod, projection)
-            for volume in pod.spec.volumes
-            for projection in token_projections(volume)
-        ]
-        await self._claims.fetch(pod)
-        self._claims.hold(pod)
-        paths = await uninterrupted(asyncio.to_thread(self._prepare_all, pod)) if pod.spec.volumes else {}
+        renewals, fetched, failures = [], [], []
+        for volume in pod.spec.volumes:
+            try:
+                renewals += [await self._fetch_token(volume, pod, each) for each in token_projections(volume)]
+                await self._claims.fetch(pod, volume)
+                fetched.append(volume)
+            except VolumeNotReady as error:
+                failures.append(error)
+        paths, errors = await uninterrupted(asyncio.to_thread(self._prepare_all, pod, fetched)) if fetched else ({}, [])
+        if failures or errors:
+            raise VolumesNotReady([*failures, *errors])
         return paths, min(renewals, default=None)
 
     async def _fetch_token(self, volume: Volume, pod: Pod, projection: ServiceAccountTokenProjection) -> float:
@@ -95,9 +98,15 @@ class VolumeManager:
         except ClientError as error:
             raise VolumeNotReady(volume.name, f"failed to fetch token: {error}") from error
 
-    def _prepare_all(self, pod: Pod) -> dict[str, str]:
-        # The runtime has the files of images.
-        return {volume.name: str(self._prepare(volume, pod)) for volume in pod.spec.volumes if volume.image is None}
+    def _prepare_all(self, pod: Pod, volumes: Iterable[Volume]) -> tuple[dict[str, str], list[VolumeNotReady]]:
+        paths, failures = {}, []
+        for volume in volumes:
+            if volume.image is None:  # the runtime has the files of images
+                try:
+                    paths[volume.name] = str(self._prepare(volume, pod))
+                except VolumeNotReady as error:
+                    failures.append(error)
+        return paths, failures
 
     def _prepare(self, volume: Volume, pod: Pod) -> Path:
         name = volume.name

@@ -19,7 +19,7 @@ from cryptography.x509 import NameOID
 from bridgehead.apiserver.access.claims import Bound, Reference, issuer_of
 from bridgehead.apiserver.access.tokens import ISSUER, TokenAuthority, TokenSettings
 from bridgehead.apiserver.handlers.issuer import IssuerDiscovery
-from bridgehead.apiserver.http.user import InvalidCredentials, User
+from bridgehead.apiserver.http.user import CredentialNotes, InvalidCredentials, User
 from bridgehead.objects.times import parse_time
 from bridgehead.signing_keys import SigningKey, read_verification_keys
 from tests.unit.apiserver.world import World, open_world, signing_key
@@ -462,14 +462,14 @@ async def test_tokens_of_a_replaced_key_stay_valid(world):
         settings = TokenSettings(verification_keys=tuple(other.verification for other in others))
         return TokenAuthority(key, world.store, world.clock, settings)
 
-    token, _ = authority(old).issue("default", reference, Bound(), audiences=[ISSUER], seconds=600)
-    user, _ = authority(new, old).verify(token, [ISSUER])
+    token = authority(old).issue("default", reference, Bound(), audiences=[ISSUER], seconds=600).token
+    user, _ = authority(new, old).verify(token, [ISSUER], CredentialNotes())
     assert user.name == "system:serviceaccount:default:default"
     without_id = jwt.encode(claims_of(token), old.private, algorithm="ES256")
-    user, _ = authority(new, old).verify(without_id, [ISSUER])
+    user, _ = authority(new, old).verify(without_id, [ISSUER], CredentialNotes())
     assert user.name == "system:serviceaccount:default:default"
     with pytest.raises(InvalidCredentials):
-        authority(new).verify(token, [ISSUER])
+        authority(new).verify(token, [ISSUER], CredentialNotes())
     discovery = IssuerDiscovery(authority(new, old, old), "https://127.0.0.1/openid/v1/jwks")
     published = json.loads(discovery.handle("/openid/v1/jwks").body)["keys"]
     assert [key["kid"] for key in published] == [new.verification.id, old.verification.id]

@@ -81,6 +81,7 @@ def claim(phase: str = "Bound", **spec: Any) -> PersistentVolumeClaim:
 
 
 POD = make_pod(volumes=[{"name": "v", "persistentVolumeClaim": {"claimName": "data"}}, {"name": "e", "emptyDir": {}}])
+VOLUME = POD.spec.volumes[0]
 NODE = msgspec.convert({"metadata": {"name": "node1", "labels": {"disk": "ssd"}}}, Node)
 
 
@@ -92,12 +93,12 @@ def on_disk(kind: str) -> dict[str, Any]:
 async def test_the_volume_of_a_claim_is_fetched_once() -> None:
     api = Api(claim(), volume(nodeAffinity=on_disk("ssd")), NODE)
     claims = Claims(api, "node1")  # type: ignore[arg-type]
-    await claims.fetch(POD)
-    await claims.fetch(POD)
+    await claims.fetch(POD, VOLUME)
+    await claims.fetch(POD, VOLUME)
     assert claims.volume(POD, "v").metadata.name == "pv"
     assert api.asked == 3
     claims.forget(POD.metadata.uid)
-    await claims.fetch(POD)
+    await claims.fetch(POD, VOLUME)
     assert api.asked == 6
 
 
@@ -114,7 +115,7 @@ async def test_the_volume_of_a_claim_is_fetched_once() -> None:
 )
 async def test_claims_that_cannot_be_used(objects: tuple[Any, ...], message: str) -> None:
     with pytest.raises(VolumeNotReady, match=message):
-        await Claims(Api(*objects), "node1").fetch(POD)  # type: ignore[arg-type]
+        await Claims(Api(*objects), "node1").fetch(POD, VOLUME)  # type: ignore[arg-type]
 
 
 EPHEMERAL = make_pod(volumes=[{"name": "v", "ephemeral": {"volumeClaimTemplate": {"spec": {}}}}])
@@ -122,25 +123,23 @@ EPHEMERAL = make_pod(volumes=[{"name": "v", "ephemeral": {"volumeClaimTemplate":
 
 async def test_the_claim_of_an_ephemeral_volume_belongs_to_the_pod() -> None:
     with pytest.raises(VolumeNotReady, match=r"PVC default/data was not created for pod .* \(pod is not owner\)"):
-        await Claims(Api(claim(), volume()), "node1").fetch(EPHEMERAL)  # type: ignore[arg-type]
+        await Claims(Api(claim(), volume()), "node1").fetch(EPHEMERAL, EPHEMERAL.spec.volumes[0])  # type: ignore[arg-type]
     owner = {"apiVersion": "v1", "kind": "Pod", "name": "p", "uid": EPHEMERAL.metadata.uid, "controller": True}
     meta = msgspec.convert({"name": "p-v", "uid": "u", "ownerReferences": [owner]}, type(claim().metadata))
     owned = Claims(Api(msgspec.structs.replace(claim(), metadata=meta), volume()), "node1")  # type: ignore[arg-type]
-    await owned.fetch(EPHEMERAL)
+    await owned.fetch(EPHEMERAL, EPHEMERAL.spec.volumes[0])
     assert owned.volume(EPHEMERAL, "v").metadata.name == "pv"
 
 
 async def test_a_volume_for_one_pod_has_one_holder() -> None:
     claims = Claims(Api(claim(), volume(accessModes=["ReadWriteOncePod"])), "node1")  # type: ignore[arg-type]
     other = msgspec.structs.replace(POD, metadata=msgspec.structs.replace(POD.metadata, uid="other"))
-    for one in (POD, other):
-        await claims.fetch(one)
-    claims.hold(POD)
-    claims.hold(POD)
+    for _ in range(2):
+        await claims.fetch(POD, VOLUME)
     with pytest.raises(VolumeNotReady, match="uses the ReadWriteOncePod access mode and is already in use by another"):
-        claims.hold(other)
+        await claims.fetch(other, VOLUME)
     claims.forget(POD.metadata.uid)
-    claims.hold(other)
+    await claims.fetch(other, VOLUME)
 
 
 async def test_the_first_pod_of_a_node_gives_a_local_volume_to_its_group(tmp_path: Path) -> None:
