@@ -30,8 +30,12 @@ from bridgehead.network import syscalls
 _ROOT = Path(__file__).resolve().parents[1]
 _REQUEST_BYTES = 1 << 20
 _MOST_STREAMS = 8
+_TITLE = "-" * 150  # room in the command line for the titles that children give themselves (`set_process_name`)
 # Modules that a command imports only when it runs.
-_LOADED_LATE = {"apiserver": ("bridgehead.apiserver.serve", "bridgehead.storage.sqlite", "uvloop")}
+_LOADED_LATE = {
+    "apiserver": ("bridgehead.apiserver.serve", "bridgehead.storage.sqlite", "uvloop"),
+    "up": ("tests.lab_modules",),
+}
 
 
 class Forked:
@@ -107,7 +111,7 @@ def _connect() -> socket.socket:
     path = os.pathsep.join((str(_ROOT / "src"), str(_ROOT)))
     with theirs:
         server = subprocess.Popen(
-            [sys.executable, "-m", "tests.forks", str(theirs.fileno())],
+            [sys.executable, "-m", "tests.forks", str(theirs.fileno()), _TITLE],
             cwd=_ROOT,
             env=os.environ | {"PYTHONPATH": path},
             pass_fds=(theirs.fileno(),),

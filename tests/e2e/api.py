@@ -6,14 +6,17 @@ import base64
 import http.client
 import json
 import ssl
+import subprocess
 import tempfile
 import time
 import urllib.parse
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import yaml
+
+from .remote_command import execute
 
 JSON = "application/json"
 APPLY = "application/apply-patch+yaml"
@@ -33,13 +36,13 @@ class Api:
             pem.write(base64.b64decode(user["client-certificate-data"]) + base64.b64decode(user["client-key-data"]))
             pem.flush()
             self._context.load_cert_chain(pem.name)
-        self._host = cluster["server"].removeprefix("https://")
+        self.host = cluster["server"].removeprefix("https://")
         self._patience = patience
         self._idle: list[http.client.HTTPSConnection] = []  # a list, because tests call from several threads
         self._resources: dict[tuple[str, str], dict[str, Any]] = {}  # by apiVersion and kind
 
     def connect(self) -> http.client.HTTPSConnection:
-        return http.client.HTTPSConnection(self._host, context=self._context, timeout=self._patience)
+        return http.client.HTTPSConnection(self.host, context=self._context, timeout=self._patience)
 
     def close(self) -> None:
         while self._idle:
@@ -49,6 +52,13 @@ class Api:
         self, method: str, path: str, body: Any = None, content_type: str = JSON, chunked: bool = False
     ) -> tuple[int, Any]:
         """Return the status and the object of the answer."""
+        status, content = self.request(method, path, body, content_type, chunked)
+        return status, json.loads(content)
+
+    def request(
+        self, method: str, path: str, body: Any = None, content_type: str = JSON, chunked: bool = False
+    ) -> tuple[int, bytes]:
+        """Return the status and the content of the answer."""
         headers = {"Content-Type": content_type} | ({"Transfer-Encoding": "chunked"} if chunked else {})
         while True:
             is_new = not self._idle
@@ -66,13 +76,17 @@ class Api:
                 connection.close()
                 raise
             self._idle.append(connection)
-            return status, json.loads(content)
+            return status, content
 
     def get(self, path: str) -> Any:
         """The object at `path`, or None."""
         status, answer = self.call("GET", path)
         assert status in (200, 404), answer
         return answer if status == 200 else None
+
+    def execute(self, pod: str, argv: Sequence[str], stdin: str | None = None) -> subprocess.CompletedProcess[str]:
+        """Run a command in the only container of the pod at this path."""
+        return execute(self.host, self._context, pod, argv, stdin=stdin, seconds=2 * self._patience)
 
     def list(self, path: str) -> list[dict[str, Any]]:
         items: list[dict[str, Any]] = self.get(path)["items"]

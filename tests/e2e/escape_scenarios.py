@@ -71,11 +71,13 @@ def race(world: EscapeLab) -> str:
     world.settle({"racer"})
     status = world.pods("attacker")["racer"]["status"].get("containerStatuses", [])
     logs = [world.log("attacker", "racer", container["name"]) for container in status]
+    # A container that cannot be created keeps the pod, and `exchange` would take a processor until the lab ends.
+    world.kubectl("-n", "attacker", "delete", "pod", "racer", "--wait=false")
     return "\n".join([*logs, json.dumps(status)])
 
 
 def catch_exec(world: EscapeLab) -> str:
-    """A container that watches for the processes of `kubectl exec` and of probes while they are set up."""
+    """A container that watches for the processes of exec and of probes while they are set up."""
     probe = {"exec": {"command": ["true"]}, "periodSeconds": 1}
     world.apply("attacker", [pod("watcher", sleeper(readinessProbe=probe, livenessProbe=probe))])
     world.wait_running("attacker", {"watcher"})
@@ -85,7 +87,7 @@ def catch_exec(world: EscapeLab) -> str:
 
         def enter(_: int) -> None:
             while not watching.done():
-                world.lab.kubectl("-n", "attacker", "exec", "watcher", "--", "true")
+                world.execute("watcher", "true")
 
         list(pool.map(enter, range(2)))
         return watching.result()

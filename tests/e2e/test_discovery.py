@@ -82,7 +82,7 @@ def pod(name: str, image: str = "busybox", **spec: object) -> str:
 
 def sh(where: Namespace, pod: str, script: str) -> str:
     """Return the output of the script in the pod; its exit code is ignored."""
-    return where.try_kubectl("exec", pod, "--", "sh", "-c", f"({script}) 2>&1").stdout
+    return where.execute(pod, "sh", "-c", f"({script}) 2>&1").stdout
 
 
 def lines(text: str) -> list[str]:

@@ -178,7 +178,7 @@ def test_a_service_keeps_the_requested_order_of_families(ns: Namespace) -> None:
         eventually(lambda name=name: endpoints(ns, name).startswith("[fd00:10:"))
     env = f"SIX_SERVICE_HOST={cluster_ips(ns, 'six')[0]}"
     ns.client_pod()
-    assert env in ns.kubectl("exec", "client", "--", "env").splitlines()
+    assert env in ns.execute("client", "env").stdout.splitlines()
 
 
 def test_headless_services_resolve_in_both_families(lab: Lab, ns: Namespace) -> None:
@@ -243,7 +243,7 @@ class Web:
         )
         command = ("sh", "-c", script, "sh", *urls)
         if where == "pod":
-            result = self.ns.try_kubectl("exec", "client", "--", *command)
+            result = self.ns.execute("client", *command)
         else:
             result = self.lab.inside(*command, node=None if where == "lab" else where)
         assert result.returncode == 0, f"{where} never got an answer from {urls}: {result.stderr[-300:]}"
@@ -344,11 +344,10 @@ def test_a_pod_reaches_itself_through_its_own_service(web: Web) -> None:
 def six(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
     lab = Lab("six", tmp_path_factory.mktemp("six") / "state")
     try:
-        result = lab.command("up", "--detach", "--nodes", "2", "--ip-family", "ipv6")
-        assert result.returncode == 0, result.stderr
+        lab.start("--nodes", "2", "--ip-family", "ipv6")
         yield lab
     finally:
-        lab.command("down")
+        lab.stop()
 
 
 def test_a_lab_can_be_ipv6_only(six: Lab) -> None:
@@ -376,7 +375,7 @@ def test_a_lab_can_be_ipv6_only(six: Lab) -> None:
 
 
 def test_a_lab_keeps_its_families_after_a_restart(six: Lab) -> None:
-    assert six.command("down").returncode == 0
+    six.stop()
     refusal = six.command("up", "--detach", "--ip-family", "dual")
     assert refusal.returncode == 1
     assert "the lab was made with --ip-family ipv6" in refusal.stderr

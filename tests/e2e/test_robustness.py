@@ -161,12 +161,12 @@ def test_deleted_pods_and_their_clients_leave_no_file_descriptors(lab: Lab, ns: 
 def other(tmp_path: Path) -> Iterator[Lab]:
     lab = Lab("robust", tmp_path / "state")
     yield lab
-    lab.command("down", "--delete")
+    lab.stop("--delete")
 
 
 def test_acknowledged_writes_survive_a_kill(other: Lab) -> None:
     """The lab's first process is killed during writes; the lab starts again with fewer nodes."""
-    assert other.command("up", "--detach", "--nodes=2", "--no-balancer").returncode == 0
+    other.start("--nodes=2", "--no-balancer")
     ns = Namespace(other, "default")
     acknowledged = set()
     init = init_of(other)

@@ -46,12 +46,12 @@ spec:
 def other(tmp_path: Path) -> Iterator[Lab]:
     lab = Lab("stateful", tmp_path / "state")
     yield lab
-    lab.command("down", "--delete")
+    lab.stop("--delete")
 
 
 def names(ns: Namespace) -> list[str] | None:
     """Return what is in the volumes of the pods of `db`; None while one of the pods does not run."""
-    answers = [ns.try_kubectl("exec", f"db-{number}", "--", "cat", "/data/name") for number in range(3)]
+    answers = [ns.execute(f"db-{number}", "cat", "/data/name") for number in range(3)]
     return [one.stdout.strip() for one in answers] if all(one.returncode == 0 for one in answers) else None
 
 
@@ -70,8 +70,7 @@ def resolves(lab: Lab, ns: Namespace) -> bool:
 
 @pytest.mark.needs("dig")
 def test_w43_a_stateful_set_keeps_names_and_data(other: Lab) -> None:
-    up = other.command("up", "--detach", "--nodes=2", "--ip-family=ipv4", "--no-balancer")
-    assert up.returncode == 0, up.stderr
+    other.start("--nodes=2", "--ip-family=ipv4", "--no-balancer")
     ns = Namespace(other, "default")
     assert "standard (default)" in ns.kubectl("get", "storageclasses")
     ns.apply(DATABASE)
@@ -87,9 +86,8 @@ def test_w43_a_stateful_set_keeps_names_and_data(other: Lab) -> None:
     ns.ready("db-1")
     assert ns.get("pods", "db-1")["spec"]["nodeName"] == node
 
-    assert other.command("down").returncode == 0
-    up = other.command("up", "--detach")
-    assert up.returncode == 0, up.stderr
+    other.stop()
+    other.start()
     eventually(lambda: names(ns) == ["db-0", "kept", "db-2"], message="data is lost")
     eventually(lambda: resolves(other, ns))
 

@@ -62,12 +62,7 @@ def stopped_lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, registry: str) 
     (tmp_path / "config.json").write_text(json.dumps({"auths": {REGISTRY: {"auth": auth}}}))
     monkeypatch.setenv("DOCKER_CONFIG", str(tmp_path))
     yield lab
-    lab.command("down", "--delete")
-
-
-def start(lab: Lab) -> None:
-    started = lab.command("up", "--detach", "--offline")
-    assert started.returncode == 0, started.stderr
+    lab.stop("--delete")
 
 
 def apply(demo: Namespace, file: str) -> None:
@@ -79,7 +74,7 @@ def test_w22_wordpress_and_mysql_with_images_of_a_registry(
     stopped_lab: Lab, tokens: TokenServer, tmp_path: Path
 ) -> None:
     lab, demo = stopped_lab, Namespace(stopped_lab, "demo")
-    start(lab)
+    lab.start("--offline")
     apply(demo, "wordpress-mysql.yaml")
     assert {scope for name, scope in tokens.granted if name == USER} == {
         f"repository:{name.partition(':')[0]}:pull" for name in NAMES.values()
@@ -104,6 +99,6 @@ def test_w22_wordpress_and_mysql_with_images_of_a_registry(
     assert is_there()
     demo.kubectl("delete", "pod", "--all")
     eventually(is_there)
-    assert lab.command("down").returncode == 0
-    start(lab)
+    lab.stop()
+    lab.start("--offline")
     eventually(is_there)

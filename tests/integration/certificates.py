@@ -19,10 +19,10 @@ PEM, PKCS8 = serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8
 class Authority:
     """A CA whose certificate is `ca.crt` in `directory`."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, name: str = "test-ca") -> None:
         self.directory = directory
         self._key = ec.generate_private_key(ec.SECP256R1())
-        self._name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "test-ca")])
+        self._name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
         certificate = self._certificate(self._name, self._key.public_key(), is_ca=True)
         (directory / "ca.crt").write_bytes(certificate)
         (directory / "ca.key").write_bytes(self._key.private_bytes(PEM, PKCS8, serialization.NoEncryption()))

@@ -28,10 +28,12 @@ from bridgehead.signing_keys import SigningKey
 
 from .api_world import running
 from .apiserver_process import DEADLINE, ServerProcess, write_files
+from .certificates import Authority
 
 pytestmark = [pytest.mark.integration, pytest.mark.needs("kubectl")]
 
 ISSUER = "https://issuer.example.com"
+REVIEWS = "/apis/authentication.k8s.io/v1/selfsubjectreviews"
 CONTROLLERS = (
     "serviceaccount-controller",
     "serviceaccount-token-controller",
@@ -42,8 +44,22 @@ CONTROLLERS = (
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
-    options = {"service-account-issuer": ISSUER}
+def front_proxies(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the directory of front proxies' certificates."""
+    directory = tmp_path_factory.mktemp("front-proxies")
+    authority = Authority(directory, "front-proxy-ca")
+    authority.issue("gateway", "gateway")
+    authority.issue("other", "other", "system:masters")
+    return directory
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory, front_proxies: Path) -> Iterator[ServerProcess]:
+    options = {
+        "service-account-issuer": ISSUER,
+        "requestheader-client-ca-file": front_proxies / "ca.crt",
+        "requestheader-allowed-names": "gateway",
+    }
     with ServerProcess(tmp_path_factory.mktemp("authentication"), options=options).running() as server:
         yield server
 
@@ -204,6 +220,40 @@ def test_tokens_have_the_chosen_issuer_whose_keys_are_published(server):
     claims = jwt.decode(token, key.key, algorithms=["RS256"], audience="vault", issuer=ISSUER)
     assert claims["exp"] - claims["iat"] == 1200
     assert claims["kubernetes.io"]["secret"]["name"] == "x"
+
+
+def test_front_proxies_name_users_in_headers(server, front_proxies):
+    def status(directory: Path, holder: str, path: str = "/version", **headers: str) -> tuple[int, dict[str, object]]:
+        context = server.context()
+        context.load_cert_chain(directory / f"{holder}.crt", directory / f"{holder}.key")
+        body = b"{}" if path == REVIEWS else None
+        given = {f"X-Remote-{name}": value for name, value in headers.items()} | {"Content-Type": "application/json"}
+        request = urllib.request.Request(server.url + path, body, given)
+        try:
+            with urllib.request.urlopen(request, context=context, timeout=DEADLINE) as response:
+                return response.status, json.loads(response.read())
+        except urllib.error.HTTPError as error:
+            error.close()
+            return error.code, {}
+
+    alice = {"User": "alice", "Group": "dev", "Uid": "42", "Extra-Scopes": "a"}
+    code, review = status(front_proxies, "gateway", REVIEWS, **alice)
+    assert (code, review["status"]) == (
+        201,
+        {
+            "userInfo": {
+                "username": "alice",
+                "uid": "42",
+                "groups": ["dev", "system:authenticated"],
+                "extra": {"scopes": ["a"]},
+            }
+        },
+    )
+    # The certificate alone names nobody, also one that names a group of users.
+    assert status(front_proxies, "gateway")[0] == status(front_proxies, "other")[0] == 401
+    assert status(front_proxies, "other", **alice)[0] == 401
+    # Of a user's certificate, the headers do not count.
+    assert "alice" not in str(status(server.directory, "admin", REVIEWS, **alice)[1])
 
 
 CONFIGURATION = """

@@ -174,7 +174,13 @@ async def test_a_suspended_job_has_no_pods():
         await cluster.until(lambda: cluster.pods() and not cluster.is_met("Suspended"))
         await cluster.client.patch(JOBS, "work", "default", {"spec": {"suspend": True}})
         await cluster.until(lambda: not cluster.pods() and cluster.is_met("Suspended"))
-        assert cluster.job().status.failed == 0
+        await cluster.until(lambda: cluster.job().status.active == 0)
+        # The time of the deadline begins anew when the Job goes on, maybe elsewhere.
+        assert (cluster.job().status.failed, cluster.job().status.start_time) == (0, None)
+        template = {"spec": {"nodeSelector": {"zone": "a"}}}
+        await cluster.client.patch(JOBS, "work", "default", {"spec": {"suspend": False, "template": template}})
+        (pod,) = await cluster.until(cluster.pods)
+        assert pod.spec.node_selector == {"zone": "a"}
         await cluster.until(lambda: {"Job suspended", "Job resumed"} <= set(cluster.messages()))
 
 

@@ -406,6 +406,8 @@ async def test_a_directory_is_made_where_the_pod_is() -> None:
         await cluster.until(lambda: cluster.claim().status.capacity == {"storage": "2Gi"})
         await cluster.until(lambda: cluster.volumes()[made.metadata.name].size == "2Gi")
         cluster.kubelet.failing_cleaners = 1  # as on a node without room for the pod
+        # The volume stays, until its directory is deleted after the claim.
+        await client.delete(PERSISTENT_VOLUMES, made.metadata.name)
         for name in ("user", "other"):
             await client.delete(PODS, name, "default")
         await client.delete(PERSISTENT_VOLUME_CLAIMS, "data", "default")

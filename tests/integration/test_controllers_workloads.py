@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import random
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
 import pytest
@@ -125,11 +125,16 @@ REVISION = "deployment.kubernetes.io/revision"
 
 
 @contextlib.asynccontextmanager
-async def running(nodes: int = 3) -> AsyncIterator[Cluster]:
+async def running(
+    nodes: int = 3, prepare: Callable[[ApiClient], Awaitable[None]] | None = None
+) -> AsyncIterator[Cluster]:
+    """`prepare` creates what is there before the controllers start."""
     async with api_world() as world, ApiClient(world.config) as client:
         await client.create(SERVICE_ACCOUNTS, {"metadata": {"name": "default", "namespace": "default"}})
         for number in range(1, nodes + 1):
             await add_node(client, f"node{number}")
+        if prepare is not None:
+            await prepare(client)
         informers = Informers(client)
         recorder = EventRecorder(client, "test")
         kubelet = Kubelet(client, informers)
@@ -510,6 +515,24 @@ async def test_an_unschedulable_pod_has_a_reason_and_is_retried() -> None:
         assert condition()[0] == "True"
 
 
+async def test_pods_of_higher_priority_are_scheduled_first() -> None:
+    async def prepare(client: ApiClient) -> None:
+        for name, value in (("a-low", 1), ("b-high", 100)):
+            metadata = {"name": name, "namespace": "default"}
+            # A pod that preempts no other comes before those of lower priority, too.
+            priority = {"metadata": {"name": name}, "value": value, "preemptionPolicy": "Never"}
+            await client.request("POST", "/apis/scheduling.k8s.io/v1/priorityclasses", json=priority)
+            port = {"containerPort": 80, "hostPort": 80}
+            containers = [{"name": "a", "image": "nginx", "ports": [port]}]
+            await client.create(
+                PODS, {"metadata": metadata, "spec": {"priorityClassName": name, "containers": containers}}
+            )
+
+    async with running(nodes=1, prepare=prepare) as cluster:
+        (pod,) = await cluster.until(lambda: [pod for pod in cluster.pods() if pod.spec.node_name])
+        assert pod.metadata.name == "b-high"
+
+
 async def test_pods_of_other_schedulers_and_gated_pods_are_not_scheduled() -> None:
     async with running(nodes=1) as cluster:
         containers = [{"name": "a", "image": "nginx"}]
@@ -527,6 +550,17 @@ async def test_pods_of_other_schedulers_and_gated_pods_are_not_scheduled() -> No
         await cluster.until(lambda: placed() == {"plain"} and len(cluster.pods()) == 3)
         await cluster.client.patch(PODS, "gated", "default", {"spec": {"schedulingGates": None}})
         await cluster.until(lambda: placed() == {"plain", "gated"})
+
+
+async def test_a_pod_that_waits_is_tried_again_when_its_labels_change() -> None:
+    async with running(nodes=1) as cluster:
+        term = {"topologyKey": "kubernetes.io/hostname", "labelSelector": {"matchLabels": {"group": "g"}}}
+        affinity = {"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
+        spec = {"affinity": affinity, "containers": [{"name": "a", "image": "nginx"}]}
+        await cluster.client.create(PODS, {"metadata": {"name": "social", "namespace": "default"}, "spec": spec})
+        await cluster.until(lambda: cluster.messages("Pod", "FailedScheduling"))
+        await cluster.client.patch(PODS, "social", "default", {"metadata": {"labels": {"group": "g"}}})
+        await cluster.until(lambda: cluster.pods()[0].spec.node_name)
 
 
 async def test_refused_pod_creations_are_reported_on_the_deployment() -> None:

@@ -11,7 +11,7 @@ import pytest
 from bridgehead.client import ApiClient, ClientConfig
 from bridgehead.controllers.manager import Manager
 from bridgehead.controllers.shared import Informers
-from bridgehead.objects.kinds import DEPLOYMENTS, NODES, PODS
+from bridgehead.objects.kinds import DEPLOYMENTS, EVENTS, NODES, PODS
 
 from .api_world import running, until
 from .apiserver_process import ServerProcess, write_files
@@ -58,6 +58,15 @@ async def test_w44_an_eviction_waits_for_the_budget(tmp_path):
                 assert rows[:4] == ["web", "N/A", "50%", "1"]
                 await kubectl("drain", "node1", "--timeout=80s")
                 assert (await client.get(NODES, "node1")).spec.unschedulable
+                spec = {"nodeName": "node1", "containers": [{"name": "a", "image": "nginx"}]}
+                bare = {"metadata": {"name": "bare", "namespace": "default", "labels": {"app": "web"}}, "spec": spec}
+                await client.create(PODS, bare)
+
+                async def is_warned() -> bool:
+                    return any(event.reason == "UnmanagedPods" for event in (await client.list(EVENTS)).items)
+
+                await until(is_warned)
+                await client.delete(PODS, "bare", "default", grace_period_seconds=0)
 
                 async def are_replaced() -> bool:
                     pods = (await client.list(PODS)).items

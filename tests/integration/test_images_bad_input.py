@@ -19,7 +19,8 @@ from bridgehead.images.pulling import Puller
 from bridgehead.images.references import parse_reference
 from bridgehead.images.registry import retries, transport
 from bridgehead.images.registry.transport import Transport
-from bridgehead.images.store.content import ContentStore, ImageRecord
+from bridgehead.images.store.content import ContentStore
+from bridgehead.images.store.image_record import ImageRecord
 from tests.image_files import Blob, TestImage, image_of, layer_of
 
 from . import registries

@@ -157,29 +157,39 @@ def test_the_users_files_are_read_and_unusable_ones_left_out(tmp_path: Path, mon
         ("docker.io", '[host."http://localhost:5000"]\nca = "ca.crt"'),
         ("_default", '[host."http://localhost:5001"]'),
         ("broken", "server = "),
+        ("empty", None),
         ("without-its-certificate", 'ca = "missing.crt"'),
     ):
         (tmp_path / "registries" / registry).mkdir(parents=True)
-        (tmp_path / "registries" / registry / "hosts.toml").write_text(text)
+        if text is not None:
+            (tmp_path / "registries" / registry / "hosts.toml").write_text(text)
     (tmp_path / "registries/docker.io/ca.crt").write_text("PEM")
+    (tmp_path / "registries/own.example").mkdir()
+    (tmp_path / "registries/own.example/ca.crt").write_text("OWN")
     config = configuration.read_config(tmp_path / "registries", [])
     assert config.credentials["docker.io"].username == "u"
     assert {registry: [endpoint.url for endpoint in endpoints] for registry, endpoints in config.hosts.items()} == {
         "docker.io": ["http://localhost:5000/v2", ""],
         "_default": ["http://localhost:5001/v2", ""],
+        "own.example": [""],
     }
+    assert config.hosts["own.example"][0].ca == "OWN"
     assert config.hosts["docker.io"][0].ca == "PEM"
     # What the lab could put there to keep the reader waiting is not read.
     (tmp_path / "registries" / "broken" / "hosts.toml").unlink()
     os.mkfifo(tmp_path / "registries" / "broken" / "hosts.toml")
     os.truncate(tmp_path / "registries" / "without-its-certificate" / "hosts.toml", 1 << 30)
-    assert sorted(configuration.read_config(tmp_path / "registries", []).hosts) == ["_default", "docker.io"]
+    assert sorted(configuration.read_config(tmp_path / "registries", []).hosts) == [
+        "_default",
+        "docker.io",
+        "own.example",
+    ]
     if os.geteuid() == 0:
         os.chown(tmp_path / "registries/docker.io/hosts.toml", 12345, 12345)
-        assert list(configuration.read_config(tmp_path / "registries", []).hosts) == ["_default"]
+        assert list(configuration.read_config(tmp_path / "registries", []).hosts) == ["_default", "own.example"]
         os.chown(tmp_path / "registries/docker.io/hosts.toml", 0, 0)
         os.chown(tmp_path / "registries/docker.io/ca.crt", 12345, 12345)
-        assert list(configuration.read_config(tmp_path / "registries", []).hosts) == ["_default"]
+        assert list(configuration.read_config(tmp_path / "registries", []).hosts) == ["_default", "own.example"]
     (tmp_path / "config.json").write_text("no JSON")
     assert configuration.read_config(tmp_path / "none", ["docker.io"]) == PullerConfig()
 

@@ -23,10 +23,11 @@ from bridgehead.images.registry.credentials import Credential
 from bridgehead.images.registry.hosts import Endpoint
 from bridgehead.images.registry.transport import Transport
 from bridgehead.images.store import collection
-from bridgehead.images.store.content import ContentStore, ImageRecord
+from bridgehead.images.store.content import ContentStore
+from bridgehead.images.store.image_record import ImageRecord
 from tests.image_files import Blob, image_of, index_of, layer_of, push, push_manifest
 from tests.integration import registries
-from tests.integration.certificates import Authority
+from tests.integration.certificates import Authority, server_certificate
 from tests.integration.registries import BASIC, PASSWORD, USER, FaultyRegistry
 
 READER = Credential(username=USER, password=PASSWORD)
@@ -345,7 +346,8 @@ async def test_a_mirror_comes_first_and_the_server_is_asked_for_what_it_lacks(
         faulty.add("2", IMAGE)
         record = await puller.pull(reference_of("registry.example/app:2"))
         assert len(record.layers) == 2
-    with pytest.raises(NotFound):  # the mirror has gone; the server answers
+    # The mirror has gone; the server answers.
+    with pytest.raises(NotFound, match=f"{mirror.address}: .*connection refused; registry.example/app:3: not found"):
         await puller.pull(reference_of("registry.example/app:3"))
 
 
@@ -371,6 +373,25 @@ async def test_a_registry_that_asks_for_a_client_certificate_gets_that_of_its_en
     damaged = Endpoint(url=f"https://{registry.address}/v2", clients=("no certificate",))
     with pytest.raises(PullFailed, match=r"the certificates for .* cannot be used"):
         await Puller(store, transport, {"c.example": [damaged]}).pull(reference_of("c.example/app:1"))
+
+
+@pytest.mark.parametrize("tls", [server_certificate(), None], ids=["tls", "http"])
+async def test_a_registry_on_loopback_needs_no_certificate_that_is_trusted(
+    store: ContentStore, transport: Transport, tls: ssl.SSLContext | None
+) -> None:
+    async def ask_for_password(request: web.Request, registry: FaultyRegistry) -> web.StreamResponse | None:
+        if request.headers.get("Authorization") == BASIC:
+            return None
+        return web.Response(status=401, headers={"WWW-Authenticate": "Basic"})
+
+    registry = FaultyRegistry(faults=[ask_for_password])
+    registry.add("1", image_of(SMALL))
+    async with registry.serving(tls):
+        name = f"{registry.address}/app:1"
+        assert (await pull(store, transport, name, READER)).name == name
+        named = Endpoint(url=f"https://{registry.address}/v2")  # as by a hosts.toml
+        with pytest.raises(PullFailed, match="tls: "):
+            await Puller(store, transport, {registry.address: [named]}).pull(reference_of(name), [READER])
 
 
 async def test_a_registry_without_a_listener_is_unreachable(store: ContentStore, transport: Transport) -> None:

@@ -14,6 +14,7 @@ import pytest
 
 from bridgehead.backoff import KeyedBackoff
 from bridgehead.client.errors import ApiError, NotFound
+from bridgehead.kubelet.pods import pod_resize
 from bridgehead.kubelet.runtimes.fake import Behaviour
 from bridgehead.kubelet.runtimes.runtime import ExecResult, RuntimeFeatures
 from bridgehead.objects.kinds import (
@@ -150,8 +151,10 @@ async def test_the_resources_of_a_whole_pod_are_resized(world):
 async def test_a_running_pod_is_resized(world):
     await world.start_kubelet()
     policy = [{"resourceName": "memory", "restartPolicy": "RestartContainer"}]
-    app = {"name": "app", "image": "app:1", "resources": sized("100m"), "resizePolicy": policy}
-    await world.create("web", containers=[app])
+    mount = {"name": "info", "mountPath": "/info"}
+    app = container(resources=sized("100m"), resizePolicy=policy, volumeMounts=[mount])
+    item = {"path": "cpu", "resourceFieldRef": {"containerName": "app", "resource": "limits.cpu", "divisor": "1m"}}
+    await world.create("web", containers=[app], volumes=[{"name": "info", "downwardAPI": {"items": [item]}}])
     before = await world.until("web", lambda pod: pod.is_ready)
 
     def requested(pod):
@@ -173,6 +176,8 @@ async def test_a_running_pod_is_resized(world):
     assert (world.runtime.specs[-1].limits.cpu_millis, after.status.observed_generation) == (200, 2)
     await world.until_event("web", "ResizeCompleted")
     assert world.runtime.sandbox_specs[-1].limits.cpu_millis == 200
+    shown = world.root / mounted(world.runtime.specs[-1], "/info").source / "cpu"
+    await world.wait_for(lambda: shown.read_text() == "200")
 
     await resize(sized("1000"))
     waiting = await world.until("web", lambda pod: condition(pod, "PodResizePending") is not None)
@@ -226,6 +231,33 @@ async def test_of_two_pods_that_grow_one_gets_what_is_left(world):
 
     pods = [await world.until(name, is_decided) for name in names]
     assert sorted(map(reasons, pods)) == [[], ["Deferred"]]
+
+
+async def test_room_for_a_resize_goes_to_the_pod_of_higher_priority_first(world, monkeypatch):
+    monkeypatch.setattr(pod_resize, "_RETRY_SECONDS", 0.1)
+    await world.start_kubelet()
+    await world.until_event("node1", "NodeReady")
+    cpu = float((await world.admin.get(NODES, "node1")).status.allocatable["cpu"])
+
+    def sized(share):
+        return {"requests": {"cpu": f"{int(share * cpu * 1000)}m"}}
+
+    priority = {"metadata": {"name": "urgent"}, "value": 100}
+    await world.admin.request("POST", "/apis/scheduling.k8s.io/v1/priorityclasses", json=priority)
+    await world.create("large", containers=[container(resources=sized(0.5))])
+    for name, more in (("early", {}), ("urgent", {"priorityClassName": "urgent"})):
+        await world.create(name, containers=[container(resources=sized(0.1))], **more)
+        await world.until(name, lambda pod: pod.is_ready)
+        change = {"spec": {"containers": [{"name": "app", "resources": sized(0.6)}]}}
+        await world.admin.patch(PODS, name, "default", change, "strategic", "resize")
+        await world.until(name, waits_for_room)
+    await world.admin.delete(PODS, "large", "default", grace_period_seconds=0)
+    await world.until("urgent", lambda pod: not waits_for_room(pod))
+    assert waits_for_room(await world.admin.get(PODS, "early", "default"))
+
+
+def waits_for_room(pod):
+    return any(c.type == "PodResizePending" and c.reason == "Deferred" for c in pod.status.conditions)
 
 
 def with_rule(action, code):
@@ -375,6 +407,13 @@ async def test_a_job_succeeds_and_a_failing_container_crash_loops(world):
     await world.until("loop", is_running)
     await world.admin.delete(PODS, "job", "default")
     await world.until_gone("job")
+    # A container that ends for another image starts again, whatever the restart policy, and the exit code.
+    await world.create("once", restartPolicy="Never")
+    await world.until("once", is_running)
+    patch = {"spec": {"containers": [{"name": "app", "image": "job:1"}]}}
+    await world.admin.patch(PODS, "once", "default", patch, type="strategic")
+    once = await world.until("once", lambda pod: pod.status.phase == "Succeeded")
+    assert once.status.container_statuses[0].restart_count == 1
 
 
 async def test_init_containers_run_in_sequence(world):
@@ -413,6 +452,12 @@ async def test_a_program_that_cannot_be_started_is_reported(world):
     terminated = pod.status.container_statuses[0].state.terminated
     assert (terminated.reason, terminated.exit_code) == ("StartError", 128)
     assert "executable file not found" in terminated.message
+    await world.create("again", containers=[container("broken:1")])
+    pod = await world.until("again", waits_for("RunContainerError"))
+    waiting = pod.status.container_statuses[0].state.waiting
+    assert (waiting.message, pod.status.phase) == (terminated.message, "Running")
+    pod = await world.until("again", waits_for("CrashLoopBackOff"))
+    assert pod.status.container_statuses[0].last_state.terminated.reason == "StartError"
 
 
 async def test_an_image_that_is_removed_before_the_start_is_no_failed_run(world):
@@ -516,7 +561,7 @@ async def test_volumes_follow_changes_of_their_objects(world):
     assert not shown.exists()
 
 
-async def test_an_event_names_the_persistent_volume_that_cannot_be_mounted(world):
+async def test_an_event_for_each_volume_that_cannot_be_mounted(world):
     await world.start_kubelet()
     common = {"accessModes": ["ReadWriteOnce"], "storageClassName": ""}
     claim = {**common, "resources": {"requests": {"storage": "1Mi"}}, "volumeName": "disk"}
@@ -532,7 +577,11 @@ async def test_an_event_names_the_persistent_volume_that_cannot_be_mounted(world
         "hostPath": {"path": "/nowhere", "type": "Directory"},
     }
     await world.admin.create(PERSISTENT_VOLUMES, {"metadata": {"name": "disk"}, "spec": volume})
-    await world.create("web", volumes=[{"name": "v", "persistentVolumeClaim": {"claimName": "data"}}])
+    secret = {"name": "keys", "secret": {"secretName": "none"}}
+    await world.create("web", volumes=[secret, {"name": "v", "persistentVolumeClaim": {"claimName": "data"}}])
+    await world.until_event(
+        "web", "FailedMount", 'MountVolume.SetUp failed for volume "keys" : secret "none" not found'
+    )
     why = 'MountVolume.SetUp failed for volume "disk" : hostPath type check failed: /nowhere is not a directory'
     await world.until_event("web", "FailedMount", why)
 
@@ -575,11 +624,16 @@ async def test_a_failing_readiness_probe_unreadies_and_a_failing_liveness_probe_
     probe = {"exec": {"command": ["check"]}, "periodSeconds": 1, "failureThreshold": 1}
     await world.create("unready", containers=[container("sick:1", readinessProbe=probe)])
     await world.create("dying", containers=[container("sick:1", livenessProbe=probe)])
+    await world.create("dead", containers=[container("sick:1", livenessProbe=probe)], restartPolicy="Never")
     await world.until_event("unready", "Unhealthy", "Readiness probe failed: I am sick")
     pod = await world.until("unready", lambda pod: pod.status.phase == "Running")
     assert not pod.is_ready
     await world.until_event("dying", "Killing", "Container app failed liveness probe, will be restarted")
     await world.until("dying", lambda pod: pod.status.container_statuses[0].restart_count > 0)
+    dead = await world.until("dead", lambda pod: pod.status.phase == "Failed")
+    assert dead.status.container_statuses[0].restart_count == 0
+    event = await world.until_event("dead", "Killing", "Container app failed liveness probe")
+    assert event.message == "Container app failed liveness probe"
 
 
 @pytest.mark.slow
@@ -687,6 +741,7 @@ async def test_events_do_not_have_the_output_of_hooks(world):
     await world.until("ends", is_running)
     await world.admin.delete(PODS, "ends", "default")
     await world.until_event("begins", "FailedPostStartHook", "PostStartHook failed")
+    await world.until("begins", waits_for("PostStartHookError"))
     await world.until_event("ends", "FailedPreStopHook", "PreStopHook failed")
     for event in (await world.admin.list(EVENTS, "default")).items:
         assert "12345" not in event.message
@@ -1044,6 +1099,16 @@ async def test_exec_carries_input_output_and_exit_code(world):
     status = msgspec.json.decode(channels[3])
     assert status["reason"] == "NonZeroExitCode"
     assert status["details"]["causes"] == [{"reason": "ExitCode", "message": "7"}]
+
+
+async def test_an_exec_may_have_a_long_command(world):
+    """The command is in the URL, of which Go's servers take 1 MiB."""
+    await world.serve_kubelet()
+    await world.create("web")
+    await world.until("web", is_running)
+    async with exec_socket(world, f"command=fail&command=7&command={'a' * 20_000}&stderr=true") as socket:
+        channels = await receive_all(socket)
+    assert channels[2] == b"failing\n"
 
 
 async def test_exec_speaks_the_older_protocols(world):

@@ -216,7 +216,7 @@ async def test_exec_succeeds_and_fails_by_exit_code():
         assert (await perform("exit", "0")).success is True
         assert await perform("exit", "1") == Outcome(False, "message")
         slow = await perform("slow")
-        assert (slow.success, slow.output) == (False, "command timed out: 'slow' timed out after 2s")
+        assert (slow.success, slow.output) == (False, 'command timed out: "slow" timed out after 2s')
         runtime.finish(info.id, 0)
         assert (await perform("exit", "0")).success is None
 
@@ -226,20 +226,20 @@ def test_an_empty_dir_in_memory_is_a_separate_file_system(tmp_path):
         """
         import sys
         from pathlib import Path
-        from bridgehead.kubelet.volumes.directories import make_empty_dir
+        from bridgehead.kubelet.volumes.directories import make_empty_dir, make_open_directory
         from bridgehead.kubelet.volumes.volume_manager import remove_pod_directory
         from bridgehead.objects.core import EmptyDirVolume
         pod = Path(sys.argv[1])
         directory = pod / "volumes/kubernetes.io~empty-dir/mem"
         for _ in range(2):
-            make_empty_dir(directory, EmptyDirVolume(medium="Memory", size_limit="8Mi"), 0)
+            make_empty_dir(directory, EmptyDirVolume(medium="Memory"), 0, 8 << 20)
         (directory / "file").write_text("x")
         found = [line.split() for line in open("/proc/mounts") if str(directory) in line]
         assert [line[2] for line in found] == ["tmpfs"], found
         assert "size=8192k" in found[0][3], found
         assert directory.stat().st_mode & 0o7777 == 0o2777
         try:
-            make_empty_dir(pod / "volumes/kubernetes.io~empty-dir/other", EmptyDirVolume(), 9)
+            make_open_directory(pod / "volumes/kubernetes.io~empty-dir/other", 9)
             raise AssertionError
         except ValueError as error:
             assert "cannot be owned by group 9: the cluster runs in a user namespace" in str(error)

@@ -664,6 +664,24 @@ async def test_built_in_servers_answer_from_their_start(world: World) -> None:
         assert await loop.sock_recv(stream, 100) == b"+OK\r\n:2\r\n"
 
 
+async def test_agnhost_serves_while_it_asks_and_has_its_commands(world: World) -> None:
+    image = "registry.k8s.io/e2e-test-images/agnhost:2.53"
+    ip = await world.pod("p")
+    server = await world.start("p", image=image, args=("netexec",))
+    url = f"http://{ip}:8080/dial?host={ip}&port=8080&request=hostname&tries=2"
+    assert world.run("curl", "-s", url) == '{"responses":["p","p"]}'
+    assert await world.sh(server, "/agnhost connect --timeout=3s 127.0.0.1:1 2>&1 || true") == "REFUSED\n"
+    answer = await world.sh(server, "echo hostName | nc -v -t -w 2 127.0.0.1 8080 2>/dev/null")
+    assert answer.startswith("HTTP/1.1 400 Bad Request")
+    await world.sh(server, "curl -s '127.0.0.1:8080/exit?code=3&wait=1ms'")
+    assert (await world.wait_exit(server.id)).exit_code == 3
+    ip = await world.pod("q")
+    env = {"SERVE_PORT_80": "plain", "SERVE_TLS_PORT_443": "encrypted"}
+    await world.start("q", image=image, args=("porter",), env=env)
+    assert world.run("curl", "-s", ip) == "plain"
+    assert world.run("curl", "-sk", f"https://{ip}") == "encrypted"
+
+
 @pytest.mark.parametrize(
     "image", ["nginx", "redis", "registry.k8s.io/e2e-test-images/agnhost:2.53", "registry.k8s.io/pause:3.9"]
 )

@@ -23,6 +23,9 @@ TCP_REPAIR, TCP_REPAIR_QUEUE, TCP_QUEUE_SEQ, TCP_RECV_QUEUE = 19, 20, 21, 1  # l
 MACS = {"node1": "02:00:00:00:01:01", "node2": "02:00:00:00:01:02", "node3": "02:00:00:00:01:03"}
 
 
+ip = ipaddress.ip_address
+
+
 def send_to(node: str) -> None:
     """Let the client believe that a node has the address, as after a gratuitous announcement."""
     for version in (4, 6):
@@ -38,6 +41,24 @@ def listen(node: str, version: int) -> socket.socket:
         server.listen()
     server.settimeout(20)
     return server
+
+
+def use_port(server: socket.socket, address: str) -> int:
+    """Return the port of a client's connection that has ended, which the node's connection tracking remembers."""
+    with socket.create_connection((address, PORT), 20) as client:
+        server.accept()[0].close()  # the server's end waits for late packets, not the client's
+        assert client.recv(100) == b""
+        return int(client.getsockname()[1])
+
+
+def connect_from(port: int, address: str) -> socket.socket:
+    """Connect from a port that was used a moment ago."""
+    client = socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET)
+    client.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    client.settimeout(20)
+    client.bind(("", port))
+    client.connect((address, PORT))
+    return client
 
 
 def check_carried_on(client: socket.socket, server: socket.socket) -> None:
@@ -94,7 +115,7 @@ def test_a_connection_that_no_node_knows_is_reset_while_two_nodes_have_rules_for
             for node, other in (("node1", "node2"), ("node2", "node1")):
                 with inside(node):
                     tables = stack.enter_context(HandoverTables())
-                tables.set_nodes({address: node_ip(other, version)})
+                tables.update({ip(address): ip(node_ip(other, version))}, [])
             send_to("node1")
             with pytest.raises(ConnectionResetError):
                 ask(client)
@@ -104,7 +125,16 @@ def check_connections(version: int) -> None:
     address = vip(10, version)
     with contextlib.ExitStack() as stack:
         first, second = (stack.enter_context(listen(node, version)) for node in ("node1", "node2"))
+        with inside("node1"):
+            lost = stack.enter_context(HandoverTables())
+        with inside("node2"), HandoverTables():  # those of another speaker
+            tables = stack.enter_context(HandoverTables())
+        send_to("node2")
+        port = use_port(second, address)
         send_to("node1")
+        again = stack.enter_context(connect_from(port, address))
+        again_end = stack.enter_context(first.accept()[0])
+        again_end.settimeout(20)
         old = stack.enter_context(socket.create_connection((address, PORT), 20))
         old_end = stack.enter_context(first.accept()[0])
         old_end.settimeout(20)
@@ -114,10 +144,11 @@ def check_connections(version: int) -> None:
         closing_end.settimeout(20)
 
         send_to("node2")
-        with inside("node2"):
-            tables = stack.enter_context(HandoverTables())
-        tables.set_nodes({address: node_ip("node1", version), vip(11, version): node_ip("node3", version)})
+        nodes = {address: node_ip("node1", version), vip(11, version): node_ip("node3", version)}
+        tables.update({ip(moved): ip(node) for moved, node in nodes.items()}, [])
+        lost.update({}, [ip(address)])
         check_carried_on(old, old_end)
+        check_carried_on(again, again_end)
         closing.shutdown(socket.SHUT_WR)  # its FIN is invalid for connection tracking that does not know the connection
         assert closing_end.recv(100) == b""
         # A new connection is the new node's, from its first packet on.
@@ -128,9 +159,9 @@ def check_connections(version: int) -> None:
         send_outside_window(new, address)
         check_carried_on(new, new_end)
         many = ipaddress.ip_network("10.2.0.0/16" if version == 4 else "fd00:2::/112")
-        node = node_ip("node3", version)
-        tables.set_nodes({str(many[number]): node for number in range(ADDRESSES)})
-        tables.set_nodes({vip(11, version): node_ip("node1", version)})
+        node = ip(node_ip("node3", version))
+        tables.update({many[number]: node for number in range(ADDRESSES)}, [])
+        tables.update({ip(vip(11, version)): ip(node_ip("node1", version))}, [])
         check_carried_on(new, new_end)
         with pytest.raises(ConnectionResetError):
             ask(old)

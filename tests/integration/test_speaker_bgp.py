@@ -162,6 +162,16 @@ async def test_objects_become_routes_and_routes_are_reported():
             return ("SessionDown", f"BGP session of node node1 is down: {reason}") in await events()
 
         await until(is_reported)
+
+        async def states() -> set[tuple[str, str]]:
+            found = (await world.client.list(metallb.CONFIGURATION_STATES, NAMESPACE)).items
+            return {(state.status.result, state.status.error_summary) for state in found}
+
+        async def are_invalid() -> bool:
+            error = f"configuration error: failed to parse peer router password secret: {reason}"
+            return await states() == {("Invalid", error)}
+
+        await until(are_invalid)
         data = {"password": base64.b64encode(b"secret").decode()}
         meta = {"name": "bgp", "namespace": NAMESPACE}
         await world.create(SECRETS, {"metadata": meta, "type": "kubernetes.io/basic-auth", "data": data})
@@ -170,7 +180,8 @@ async def test_objects_become_routes_and_routes_are_reported():
         async def are_recorded() -> bool:
             is_established = ("SessionEstablished", "BGP session of node node1 is up") in await events()
             announced = ("nodeAssigned", 'announcing from node "node1" with protocol "bgp"')
-            return is_established and announced in await world.events("web")
+            is_valid = await states() == {("Valid", "")}
+            return is_established and announced in await world.events("web") and is_valid
 
         await until(are_recorded)
 

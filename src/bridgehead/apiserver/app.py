@@ -40,7 +40,7 @@ from .http.compression import compressed
 from .http.handshake import deny
 from .http.negotiation import JSON, wants_indented
 from .http.paths import RequestInfo, check_timeout, parse_query_list, parse_request
-from .http.request import NEWCOMER, Disconnected, Receive, Request, Response, Scope, Send, text_response
+from .http.request import FRONT_PROXY, NEWCOMER, Disconnected, Receive, Request, Response, Scope, Send, text_response
 from .http.sending import Sender
 from .http.socket_streams import choose_protocol, is_stream, send_over_socket
 from .http.tunnel import tunnel_of
@@ -256,10 +256,13 @@ class Application:
         """Return the user of the credentials, and begin the trail. Raises a 401."""
         scope, headers, user = exchange.scope, exchange.headers, None
         try:
-            # The user of the connection's certificate, from `http.peer_protocol`.
-            peer = scope.get("state", {}).get("peer")
-            user = await self._authenticator.authenticate(headers, peer, scope["path"])
-            newcomer = scope.get("state", {}).get(NEWCOMER)
+            # The user of the connection's certificate and the name of a front proxy, from `http.peer_protocol`.
+            state = scope.get("state", {})
+            if FRONT_PROXY in state:
+                user = self._authenticator.user_of_proxy(state[FRONT_PROXY], scope["headers"])
+            if user is None:
+                user = await self._authenticator.authenticate(headers, state.get("peer"), scope["path"], exchange.notes)
+            newcomer = state.get(NEWCOMER)
             if newcomer is not None and user is not ANONYMOUS:
                 newcomer.leave()
         except InvalidCredentials as error:
@@ -267,7 +270,8 @@ class Application:
             raise unauthorized() from None
         finally:
             exchange.user = user
-            exchange.trail = self._begin_trail(exchange.info, user, scope, headers, exchange.audit_id)
+            annotations = exchange.notes.annotations
+            exchange.trail = self._begin_trail(exchange.info, user, scope, headers, exchange.audit_id, annotations)
         return user
 
     def _impersonate(self, user: User, exchange: Exchange) -> User:
@@ -326,7 +330,8 @@ class Application:
         document = self._discovery.document(path)
         if document is None:
             raise PageNotFound
-        return Response(200, document)
+        response = Response(200, document)
+        return response if path == "/" else await self._rendering.other(accept, response)
 
 
 def _refusal(status: ApiStatus) -> Response:

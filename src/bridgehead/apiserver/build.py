@@ -18,6 +18,7 @@ from .access.authorization import Authorizer
 from .access.node_authorizer import NodeAuthorizer
 from .access.node_relations import NodeRelations
 from .access.rbac.stored_policy import StoredPolicy
+from .access.request_headers import RequestHeaders
 from .access.tokens import TokenAuthority, TokenSettings
 from .admission.parts import AdmissionParts
 from .admission.plugins import build_chain
@@ -99,7 +100,8 @@ class ApiSettings:
 
     `auditor` writes the audit log; `proxy_certificate` is for the servers of aggregated APIs. `jwks_uri` is the URL of
     the keys of service account tokens, `authentication_file` an AuthenticationConfiguration. `address` is the
-    server's for clients (`host:port`); `flags` are the process's options, for /flagz.
+    server's for clients (`host:port`); `flags` are the process's options, for /flagz. `request_headers` name the users
+    of front proxies.
     """
 
     signing_key: SigningKey
@@ -113,6 +115,7 @@ class ApiSettings:
     address: str = ""
     flags: Mapping[str, str] = field(default_factory=dict)
     authentication_file: Path | None = None
+    request_headers: RequestHeaders | None = None
 
 
 def _shape_of(schema: Schema, resource: Resource, kind: tuple[str, str, str]) -> Shape:
@@ -229,7 +232,7 @@ def build_api(table: Sequence[Resource], store: Store, settings: ApiSettings) ->
     definitions.load()
     legacy_tokens = LegacyTokenUses(registry)
     tokens = TokenAuthority(settings.signing_key, store, settings.clock, settings.tokens, legacy_tokens.record)
-    authenticator = Authenticator(settings.users, tokens, _jwt_issuers(settings))
+    authenticator = Authenticator(settings.users, tokens, _jwt_issuers(settings), settings.request_headers)
     applier = Applier(registry, authorizer)
     watches = OpenWatches()
     rendering = Rendering(registry, schema)

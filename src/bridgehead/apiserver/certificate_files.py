@@ -14,9 +14,10 @@ from pathlib import Path
 
 from bridgehead.file_changes import FollowedFiles, follow
 
+from .access.request_headers import RequestHeaders
 from .errors import ApiStatus
 from .http.server import ApiServer, server_context
-from .proxying.aggregation.authentication import RequestHeaders, authentication_data, publish_authentication
+from .proxying.aggregation.authentication import authentication_data, publish_authentication
 from .proxying.aggregation.transport import ProxyCertificate, Transport
 from .registry.registry import Registry
 from .streams.kubelet_access import KubeletAccess, KubeletTls
@@ -35,14 +36,16 @@ class CertificateFiles:
 
     def context(self) -> ssl.SSLContext:
         """Return the server's TLS settings. Raises OSError, and ValueError with a line that names the files."""
-        paths = _present(self.certificate, self.key, self.client_ca)
+        front_proxy_ca = None if self.request_headers is None else self.request_headers.authority
+        paths = _present(self.certificate, self.key, self.client_ca, front_proxy_ca)
         for path in paths:
             path.read_bytes()  # raises an error that names the file; ssl's errors do not
         try:
-            return server_context(self.certificate, self.key, self.client_ca)
-        except ssl.SSLError as error:
+            return server_context(self.certificate, self.key, self.client_ca, front_proxy_ca)
+        except ValueError as error:
             files = ", ".join(str(path) for path in paths)
-            why = f"not PEM, or not the certificate's key ({error.reason or error})"
+            reason = error.reason if isinstance(error, ssl.SSLError) and error.reason else error
+            why = f"not PEM, or not the certificate's key ({reason})"
             raise ValueError(f"can't use the certificates ({files}): {why}") from error
 
     def trusted(self) -> dict[str, str]:
@@ -58,8 +61,9 @@ class CertificateFollower:
         self._files = files
         headers, kubelets, proxy = files.request_headers, files.kubelets, files.proxy
         self._pair = FollowedFiles((files.certificate, files.key))
-        self._client_ca = FollowedFiles(_present(files.client_ca))
-        self._trusted = FollowedFiles(_present(files.client_ca, None if headers is None else headers.authority))
+        authorities = _present(files.client_ca, None if headers is None else headers.authority)
+        self._verified = FollowedFiles(authorities)
+        self._published = FollowedFiles(authorities)
         self._kubelets = FollowedFiles(() if kubelets is None else (kubelets.certificate, kubelets.key))
         self._proxy = FollowedFiles(() if proxy is None else (proxy.certificate, proxy.key))
 
@@ -84,8 +88,8 @@ class CertificateFollower:
         await follow(
             [
                 (self._pair, partial(serve, verifies_anew=False)),
-                (self._client_ca, partial(serve, verifies_anew=True)),
-                (self._trusted, publish),
+                (self._verified, partial(serve, verifies_anew=True)),
+                (self._published, publish),
                 (self._kubelets, reload_kubelets),
                 (self._proxy, reload_proxy),
             ]

@@ -305,6 +305,12 @@ def invalid(group: str, kind: str, name: str, errors: Sequence[FieldError]) -> A
     )
 
 
+def invalid_options(method: str, errors: Sequence[FieldError]) -> ApiStatus:
+    """A 422 for the options of a write, which are in its query."""
+    kind = {"PATCH": "PatchOptions", "PUT": "UpdateOptions", "DELETE": "DeleteOptions"}.get(method, "CreateOptions")
+    return invalid("meta.k8s.io", kind, "", errors)
+
+
 def internal_error(why: str = "see the API server's log") -> ApiStatus:
     """A failure that is not the client's. The details of an unexpected one are in the server's log."""
     return ApiStatus(500, "InternalError", f"Internal error occurred: {why}", {})

@@ -11,15 +11,15 @@ from .audit.trail import UNAUDITED, Trail, audit_id_of
 from .flowcontrol.control import Seat
 from .http.paths import parse_query, parse_request
 from .http.request import Receive, Request, Scope
-from .http.user import User
+from .http.user import CredentialNotes, User
 
 
 class Exchange:
     """The state of one exchange.
 
-    `user` is None until authentication, `request` until authorization. `trail` is that of the audit log, `seat` that
-    of flow control. `is_known`: the path exists, and its labels may be metrics. `is_refused`: the answer is a Status
-    that no handler made.
+    `user` is None until authentication, which adds to `notes`; `request` is None until authorization. `trail` is that
+    of the audit log, `seat` that of flow control. `is_known`: the path exists, and its labels may be metrics.
+    `is_refused`: the answer is a Status that no handler made.
     """
 
     __slots__ = (
@@ -29,6 +29,7 @@ class Exchange:
         "is_known",
         "is_refused",
         "method",
+        "notes",
         "query",
         "request",
         "scope",
@@ -48,6 +49,7 @@ class Exchange:
         self.trail: Trail = UNAUDITED
         self.seat = Seat()
         self.user: User | None = None
+        self.notes = CredentialNotes()
         self.request: Request | None = None
         self.is_known = False
         self.is_refused = True
@@ -63,6 +65,7 @@ class Exchange:
             user,
             self.scope,
             self.trail.capture(receive),
+            self.notes.warnings,
             audit_id=self.audit_id,
         )
         return self.request

@@ -260,7 +260,7 @@ class Resource:
     selectable: Mapping[str, Callable[[JsonObject], str]] = field(default_factory=dict)
     # Other names that field selectors may have for `selectable` fields; "": a name without a value.
     field_aliases: Mapping[str, str] = field(default_factory=dict)
-    # A warning in every answer about it, such as a deprecation.
+    # The warning in every answer about a deprecated version.
     warning: str = ""
     # Whether `deletecollection` is allowed.
     deletes_collections: bool = True

@@ -25,13 +25,14 @@ from bridgehead.storage import open_store
 from bridgehead.storage.sealing import EncryptedStore, Encryption
 
 from .access.authentication import read_token_file
+from .access.request_headers import RequestHeaders
 from .access.tokens import ISSUER, TokenSettings
 from .bootstrap import ensure_system_objects, maintain_system_objects
 from .build import ApiSettings, build_api
 from .certificate_files import CertificateFiles, CertificateFollower
 from .handlers.issuer import JWKS_PATH
 from .http.server import ApiServer, open_listeners, parse_address
-from .proxying.aggregation.authentication import RequestHeaders, publish_authentication
+from .proxying.aggregation.authentication import publish_authentication
 from .proxying.aggregation.transport import ProxyCertificate
 from .registry.aggregated_roles import AggregatedRoles
 from .registry.expiry import expire_events
@@ -84,8 +85,7 @@ class ServeOptions:
     kubelet_ca: Path | None = None
     proxy_certificate: Path | None = None
     proxy_key: Path | None = None
-    requestheader_ca: Path | None = None
-    requestheader_names: tuple[str, ...] = ()
+    request_headers: RequestHeaders | None = None
 
 
 def serve(options: ServeOptions) -> None:
@@ -128,6 +128,7 @@ async def _serve(options: ServeOptions) -> None:
             tokens=TokenSettings(options.issuers, options.audiences, verification_keys=tuple(verification_keys)),
             flags=options.flags,
             authentication_file=options.authentication_config,
+            request_headers=options.request_headers,
             jwks_uri=options.jwks_uri or _jwks_uri(address),
             address=join_host_port(*address),
         )
@@ -178,7 +179,7 @@ def _certificates(options: ServeOptions) -> CertificateFiles:
         certificate=options.tls_certificate,
         key=options.tls_key,
         client_ca=options.client_ca,
-        request_headers=_request_headers(options),
+        request_headers=options.request_headers,
         kubelets=_kubelet_tls(options),
         proxy=_proxy_certificate(options),
     )
@@ -228,12 +229,6 @@ def _proxy_certificate(options: ServeOptions) -> ProxyCertificate | None:
             raise ValueError("the proxy-client certificate and its key must be given together")
         return None
     return ProxyCertificate(certificate, key)
-
-
-def _request_headers(options: ServeOptions) -> RequestHeaders | None:
-    if options.requestheader_ca is None:
-        return None
-    return RequestHeaders(options.requestheader_ca, options.requestheader_names)
 
 
 def _advertised(options: ServeOptions, listeners: list[socket.socket]) -> tuple[str, int] | None:

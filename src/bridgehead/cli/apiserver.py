@@ -136,12 +136,41 @@ def command(
     requestheader_client_ca_file: Annotated[
         Path | None,
         typer.Option(
-            rich_help_panel=AGGREGATION, parser=path, help="CA of the proxy-client certificate, for these servers."
+            rich_help_panel=AUTHENTICATION,
+            parser=path,
+            help="CA of front proxies, whose headers name users; also for the servers of aggregated APIs (PEM).",
         ),
     ] = None,
     requestheader_allowed_names: Annotated[
-        str, typer.Option(rich_help_panel=AGGREGATION, help="Names in proxy-client certificates; none: any name.")
+        str,
+        typer.Option(
+            rich_help_panel=AUTHENTICATION,
+            help="Names in the certificates of front proxies, separated by commas; none: any name.",
+        ),
     ] = "",
+    requestheader_username_headers: Annotated[
+        str,
+        typer.Option(
+            rich_help_panel=AUTHENTICATION,
+            help="Headers of a front proxy with the user's name; the first one with a value counts.",
+        ),
+    ] = "X-Remote-User",
+    requestheader_uid_headers: Annotated[
+        str,
+        typer.Option(
+            rich_help_panel=AUTHENTICATION,
+            help="Headers of a front proxy with the user's uid; the first one with a value counts.",
+        ),
+    ] = "X-Remote-Uid",
+    requestheader_group_headers: Annotated[
+        str, typer.Option(rich_help_panel=AUTHENTICATION, help="Headers of a front proxy with groups of the user.")
+    ] = "X-Remote-Group",
+    requestheader_extra_headers_prefix: Annotated[
+        str,
+        typer.Option(
+            rich_help_panel=AUTHENTICATION, help="Prefixes of a front proxy's headers with extra values of the user."
+        ),
+    ] = "X-Remote-Extra-",
     audit_policy_file: Annotated[
         Path | None, typer.Option(rich_help_panel=AUDITING, parser=path, help="Policy (audit.k8s.io/v1) of the log.")
     ] = None,
@@ -170,6 +199,7 @@ def command(
     verbosity: Annotated[int, typer.Option("-v", "--v", help="Verbosity: 0 for operators, 1 for developers.")] = 0,
 ) -> None:
     with no_collection():
+        from bridgehead.apiserver.access.request_headers import RequestHeaders
         from bridgehead.apiserver.access.tokens import ISSUER
         from bridgehead.apiserver.serve import ServeOptions, serve
         from bridgehead.cli.logs_setup import configure
@@ -188,7 +218,7 @@ def command(
             signing_key=service_account_signing_key_file,
             authentication_config=authentication_config,
             issuers=tuple(service_account_issuer or (ISSUER,)),
-            audiences=tuple(audience for audience in api_audiences.split(",") if audience),
+            audiences=_names(api_audiences),
             jwks_uri=service_account_jwks_uri,
             flags={_flag(name): _flag_text(value) for name, value in context.params.items()},
             store=store,
@@ -208,10 +238,23 @@ def command(
             kubelet_ca=kubelet_certificate_authority,
             proxy_certificate=proxy_client_cert_file,
             proxy_key=proxy_client_key_file,
-            requestheader_ca=requestheader_client_ca_file,
-            requestheader_names=tuple(name for name in requestheader_allowed_names.split(",") if name),
+            request_headers=RequestHeaders(
+                requestheader_client_ca_file,
+                allowed_names=_names(requestheader_allowed_names),
+                user_names=_names(requestheader_username_headers),
+                uids=_names(requestheader_uid_headers),
+                groups=_names(requestheader_group_headers),
+                extra_prefixes=_names(requestheader_extra_headers_prefix),
+            )
+            if requestheader_client_ca_file
+            else None,
         )
         serve(options)
+
+
+def _names(text: str) -> tuple[str, ...]:
+    """Return names that are separated by commas."""
+    return tuple(name.strip() for name in text.split(",") if name.strip())
 
 
 def _flag(parameter: str) -> str:

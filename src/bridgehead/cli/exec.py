@@ -1,6 +1,7 @@
 """Run a command in the cluster's network: on a node, or outside the nodes, as a client on their local network.
 
-The exit code is the command's, and KUBECONFIG is set to the cluster's.
+The exit code is the command's, and KUBECONFIG is set to the cluster's. The command sees this machine's files; a node's
+own files, which hostPath volumes show, are in /host of `kubectl debug node/NODE -it --image=busybox -- sh`.
 
 Example:
 

@@ -1,4 +1,8 @@
-"""Open a shell in the cluster's network, or on a node, with KUBECONFIG set to the cluster's."""
+"""Open a shell in the cluster's network, or on a node, with KUBECONFIG set to the cluster's.
+
+The shell sees this machine's files; a node's own files, which hostPath volumes show, are in /host of `kubectl debug
+node/NODE -it --image=busybox -- sh`.
+"""
 
 from __future__ import annotations
 

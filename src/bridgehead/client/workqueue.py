@@ -7,6 +7,7 @@ afterwards, however often it was added. Times are of the event loop's clock.
 from __future__ import annotations
 
 import asyncio
+import itertools
 import logging
 from collections.abc import Awaitable, Callable, Hashable
 from dataclasses import dataclass
@@ -49,13 +50,26 @@ Outcome = Done | Requeue | Retry
 
 
 class WorkQueue(Generic[K]):
-    """A queue of keys. `name` is used in log lines. Use from the event loop's thread only."""
+    """A queue of keys. `name` is used in log lines. Use from the event loop's thread only.
 
-    def __init__(self, name: str, *, first_delay: float = FIRST_DELAY, longest_delay: float = LONGEST_DELAY) -> None:
+    Keys that wait for a worker are reconciled in the order of their `rank`, lowest first; of one rank, in that of their
+    arrival.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        first_delay: float = FIRST_DELAY,
+        longest_delay: float = LONGEST_DELAY,
+        rank: Callable[[K], int] = lambda key: 0,
+    ) -> None:
         self.name = name
         self._first_delay = first_delay
         self._longest_delay = longest_delay
-        self._ready: asyncio.Queue[K] = asyncio.Queue()
+        self._rank = rank
+        self._arrivals = itertools.count()
+        self._ready: asyncio.PriorityQueue[tuple[int, int, K]] = asyncio.PriorityQueue()  # by rank and arrival
         self._waiting: set[K] = set()  # the keys in `_ready`
         self._running: set[K] = set()
         self._again: set[K] = set()  # added during their reconcile
@@ -71,7 +85,7 @@ class WorkQueue(Generic[K]):
             self._again.add(key)
         elif key not in self._waiting:
             self._waiting.add(key)
-            self._ready.put_nowait(key)
+            self._ready.put_nowait((self._rank(key), next(self._arrivals), key))
 
     def add_after(self, key: K, seconds: float) -> None:
         """Add the key after a delay. The earliest of several times counts."""
@@ -104,7 +118,7 @@ class WorkQueue(Generic[K]):
 
     async def _work(self, reconcile: Callable[[K], Awaitable[Outcome]]) -> None:
         while True:
-            key = await self._ready.get()
+            _, _, key = await self._ready.get()
             self._waiting.discard(key)
             self._running.add(key)
             try:

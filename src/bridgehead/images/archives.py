@@ -20,7 +20,8 @@ from .documents import Descriptor, Index, Manifest
 from .errors import BadImage, NotFound, StoreFailed
 from .references import Reference, parse_reference
 from .store import collection, compression, implied_directories
-from .store.content import ContentStore, ImageRecord
+from .store.content import ContentStore
+from .store.image_record import ImageRecord
 from .store.unpacking import add_layer
 from .untrusted_json import InvalidJson, decode
 
@@ -30,7 +31,8 @@ _PRELOADED: Final = (bz2, gzip, lzma)
 LAYOUT: Final = "oci-layout"
 _INDEX: Final = "index.json"
 _DOCKER: Final = "manifest.json"
-_NAMES: Final = ("io.containerd.image.name", "org.opencontainers.image.ref.name")
+_NAME: Final = "io.containerd.image.name"
+_REFERENCE: Final = "org.opencontainers.image.ref.name"
 
 
 class _DockerImage(msgspec.Struct, rename="pascal"):
@@ -152,9 +154,18 @@ def _load_oci(store: ContentStore, source: _Archive, name: str) -> list[ImageRec
                 added = store.add_stream(file)
             if (added.digest, added.size) != (each.digest, each.size):
                 raise BadImage(f"unexpected content: {added.digest} of {added.size} bytes, not {each.digest}")
-        names = [name] if name else [value for key in _NAMES if (value := top.annotations.get(key, ""))][:1]
-        records += _add(store, names, document.config.digest, document.layers, top.digest)
+        records += _add(store, [name or _annotated_name(top)], document.config.digest, document.layers, top.digest)
     return records
+
+
+def _annotated_name(top: Descriptor) -> str:
+    """Return the name that an OCI archive gives to an image. Raises `BadImage`."""
+    name = top.annotations.get(_NAME) or top.annotations.get(_REFERENCE, "")
+    # Programs write the tag alone there (`skopeo copy ... oci-archive:FILE:TAG`), which is no name of an image.
+    if not {"/", ":"} & set(name):
+        what = f"only the tag {name!r}" if name else "no name"
+        raise BadImage(f"the image has {what}; give it a name with --tag")
+    return name
 
 
 def _load_document(store: ContentStore, source: _Archive, descriptor: Descriptor) -> Index | Manifest:
@@ -171,7 +182,7 @@ def _add(
     layers = tuple(layers)
     references = [_parse_name(name) for name in names]
     if not references:
-        raise BadImage("the image has no name; give it one with --tag")
+        raise BadImage("the image has no name; give it a name with --tag")
     content = store.read_blob(config)
     parsed = documents.parse_config(content, len(layers))
     documents.check_platform(parsed, documents.this_platform())
@@ -235,7 +246,7 @@ def save(store: ContentStore, names: Iterable[str], file: BinaryIO) -> None:
                         digest=record.manifest,
                         size=len(content),
                         media_type=manifest.media_type,
-                        annotations={_NAMES[0]: record.name},
+                        annotations={_NAME: record.name, _REFERENCE: reference.target},
                     )
                 )
                 layers = [_blob_name(layer.digest) for layer in manifest.layers]

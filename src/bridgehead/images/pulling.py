@@ -18,7 +18,8 @@ from .registry.hosts import Endpoint, endpoints_for
 from .registry.repository import Repository
 from .registry.transport import Transport
 from .store import collection, implied_directories
-from .store.content import ContentStore, ImageRecord
+from .store.content import ContentStore
+from .store.image_record import ImageRecord
 from .store.unpacking import add_layer
 
 _LAYERS_AT_ONCE: Final = 3  # as containerd

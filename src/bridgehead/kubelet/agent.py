@@ -11,7 +11,7 @@ import logging
 
 from bridgehead.client import ApiClient, EventRecorder, Informer
 from bridgehead.images.service.client import PullerClient
-from bridgehead.images.store.content import ImageRecord
+from bridgehead.images.store.image_record import ImageRecord
 from bridgehead.objects.core import Pod
 from bridgehead.objects.kinds import PODS, SERVICES
 from bridgehead.objects.meta import ObjectKey

@@ -1,7 +1,8 @@
 """The kubelet's errors.
 
     KubeletError
-    ├── VolumeNotReady        a volume can't be set up yet; the pod waits (event FailedMount)
+    ├── VolumeNotReady        a volume can't be set up yet
+    ├── VolumesNotReady       some of a pod's volumes can't be set up yet; the pod waits (an event FailedMount for each)
     ├── ConfigNotReady        an environment variable or a mount can't be resolved yet (CreateContainerConfigError)
     ├── SandboxRefused        the pod asks for namespaces that the runtime cannot make (FailedCreatePodSandBox)
     ├── SecurityRefused       the security context forbids to run the container (CreateContainerConfigError)
@@ -14,6 +15,8 @@ Errors of the runtime are `RuntimeFailure` and `ImageUnavailable` in `runtimes.r
 """
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 
 class KubeletError(Exception):
@@ -28,6 +31,14 @@ class VolumeNotReady(KubeletError):
         super().__init__(message)
         self.volume = volume
         self.step = step
+
+
+class VolumesNotReady(KubeletError):
+    """Some of a pod's volumes can't be set up yet; `failures` has an error for each of them."""
+
+    def __init__(self, failures: Sequence[VolumeNotReady]) -> None:
+        super().__init__("; ".join(map(str, failures)))
+        self.failures = failures
 
 
 class ConfigNotReady(KubeletError):

@@ -78,6 +78,11 @@ class NetlinkSocket(Closable):
     def close(self) -> None:
         self._socket.close()
 
+    @property
+    def port(self) -> int:
+        """The port id, which no other socket of this protocol has in the network namespace."""
+        return int(self._socket.getsockname()[0])
+
     def fileno(self) -> int:
         return self._socket.fileno()
 

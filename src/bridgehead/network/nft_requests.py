@@ -207,14 +207,31 @@ def duplicate() -> bytes:
     return expression("dup", be32(nft.NFTA_DUP_SREG_ADDR, _REGISTER))
 
 
-def put_into(set_name: str, operation: int) -> bytes:
-    """Add the register to a set; NFT_DYNSET_OP_UPDATE also restarts the timeout of an element that exists."""
+def put_into(set_name: str, operation: int, state: bytes = b"") -> bytes:
+    """Add the register to a set; NFT_DYNSET_OP_UPDATE also restarts the timeout of an element that exists.
+
+    `state`: an expression such as `limit`, which each element has for itself. End the rule if the set is full.
+    """
     data = (
         text(nft.NFTA_DYNSET_SET_NAME, set_name)
         + be32(nft.NFTA_DYNSET_OP, operation)
         + be32(nft.NFTA_DYNSET_SREG_KEY, _REGISTER)
     )
+    if state:
+        data += be32(nft.NFTA_DYNSET_FLAGS, nft.NFT_DYNSET_F_EXPR) + nest(nft.NFTA_DYNSET_EXPRESSIONS, state)
     return expression("dynset", data)
+
+
+def limit(rate: int, *, is_over: bool = False) -> bytes:
+    """End the rule for packets beyond `rate` per second, with a burst of a second's; `is_over`: for the others."""
+    data = (
+        attribute(nft.NFTA_LIMIT_RATE, struct.pack("!Q", rate))
+        + attribute(nft.NFTA_LIMIT_UNIT, struct.pack("!Q", 1))
+        + be32(nft.NFTA_LIMIT_BURST, rate)
+        + be32(nft.NFTA_LIMIT_TYPE, nft.NFT_LIMIT_PKTS)
+        + be32(nft.NFTA_LIMIT_FLAGS, nft.NFT_LIMIT_F_INV if is_over else 0)
+    )
+    return expression("limit", data)
 
 
 def has_no_route_back() -> bytes:

@@ -1,64 +1,88 @@
-"""Expressions that match packets of unknown TCP connections, for the tables of `handover` and `connection_search`.
+"""Expressions and requests that the tables of `handover` and `connection_search` share: for unknown connections.
 
-Those begin no connection, and the node's connection tracking does not know the connection that they belong to: it is
-another node's, because packets to an address come here now that went to that node before. In nft's syntax they match
+Those are packets of TCP that begin no connection, and the node's connection tracking does not know the connection that
+they belong to: it is another node's, because packets to an address come here now that went to that node before. In
+nft's syntax they match
 
-    meta l4proto tcp tcp flags & syn == 0 ct state new
-    meta l4proto tcp tcp flags & (fin | rst) != 0 ct state invalid
+    meta l4proto tcp tcp flags & syn == 0 ct state new              # NEW
+    meta l4proto tcp tcp flags & syn == 0 ct state invalid          # INVALID
 
-since connection tracking begins with any packet of a connection (`nf_conntrack_tcp_loose`, on by default) but the last
-ones. Other invalid packets are of connections that are known here, and outside of their windows: another node would
-answer them with a reset that the client accepts.
+Connection tracking begins with any packet of a connection (`nf_conntrack_tcp_loose`, on by default) but the last ones,
+which are invalid. So are all packets of a connection with the addresses and ports of one that ended here: the kernel
+remembers that for two minutes, and clients use ports again. Other invalid packets are outside of the window of a
+connection that is open here, and another node would answer them with a reset that the client accepts. A copy is
+therefore marked by its TTL, and a node that does not know its connection drops it. Clients' systems begin with 64 or
+128; no other mark survives between nodes without a change that the pod sees.
 """
 
 from __future__ import annotations
 
 import socket
 import struct
+from collections.abc import Iterator, Mapping
+from ipaddress import IPv4Address, IPv6Address
 from typing import Final, NamedTuple
 
-from .nft_requests import compare, connection_state, masked, meta, payload
+from .netlink_socket import Request
+from .nft_requests import (
+    add_element,
+    compare,
+    connection_state,
+    constant,
+    delete_element,
+    masked,
+    meta,
+    payload,
+    set_payload,
+)
 from .uapi.netfilter import NFPROTO_IPV4, NFPROTO_IPV6
 from .uapi.nf_conntrack_common import IP_CT_NEW, NF_CT_STATE_INVALID_BIT
 from .uapi.nf_tables import (
-    NFT_CMP_EQ,
+    NFT_CMP_GTE,
+    NFT_CMP_LTE,
     NFT_CMP_NEQ,
     NFT_META_L4PROTO,
     NFT_PAYLOAD_NETWORK_HEADER,
     NFT_PAYLOAD_TRANSPORT_HEADER,
 )
 from .uapi.nft_datatype import TYPE_IP6ADDR, TYPE_IPADDR
-from .uapi.tcp import TH_FIN, TH_RST, TH_SYN
+from .uapi.tcp import TH_SYN
 
 _TCP_FLAGS: Final = 13  # offset in the header of TCP
+_COPIED: Final = bytes([255])  # TTL of copies before the kernel decrements it
+_LEAST_COPIED: Final = 240
 _NEW: Final = 1 << (IP_CT_NEW + 1)  # NF_CT_STATE_BIT of the header
+
+
+Address = IPv4Address | IPv6Address
 
 
 class Family(NamedTuple):
     """An IP family: NFPROTO_*, the type of its addresses, their length.
 
-    `destination`, `hop_limit`: offsets of the destination and of the TTL or hop limit in the header.
+    `source`, `destination`, `hop_limit`: offsets of the addresses and of the TTL or hop limit in the header.
     """
 
     number: int
     kind: int
     size: int
+    source: int
     destination: int
     hop_limit: int
 
 
-IPV4: Final = Family(NFPROTO_IPV4, TYPE_IPADDR, 4, 16, 8)
-IPV6: Final = Family(NFPROTO_IPV6, TYPE_IP6ADDR, 16, 24, 7)
+IPV4: Final = Family(NFPROTO_IPV4, TYPE_IPADDR, 4, 12, 16, 8)
+IPV6: Final = Family(NFPROTO_IPV6, TYPE_IP6ADDR, 16, 8, 24, 7)
 
 
-def _matching(flags: int, operator: int, state: int) -> bytes:
-    """Match TCP packets of a state by their flags: `operator` (NFT_CMP_*) compares them, masked, with 0."""
+def _without_syn(state: int) -> bytes:
+    """Match TCP packets of a state of connection tracking that begin no connection."""
     return (
         meta(NFT_META_L4PROTO)
         + compare(bytes([socket.IPPROTO_TCP]))
         + payload(NFT_PAYLOAD_TRANSPORT_HEADER, _TCP_FLAGS, 1)
-        + masked(bytes([flags]))
-        + compare(bytes(1), operator)
+        + masked(bytes([TH_SYN]))
+        + compare(bytes(1))
         + connection_state()
         + masked(struct.pack("=I", state))
         + compare(bytes(4), NFT_CMP_NEQ)
@@ -66,12 +90,44 @@ def _matching(flags: int, operator: int, state: int) -> bytes:
 
 
 # Each one is for a rule of its own.
-UNKNOWN: Final = (
-    _matching(TH_SYN, NFT_CMP_EQ, _NEW),
-    _matching(TH_FIN | TH_RST, NFT_CMP_NEQ, NF_CT_STATE_INVALID_BIT),
-)
+NEW: Final = _without_syn(_NEW)
+INVALID: Final = _without_syn(NF_CT_STATE_INVALID_BIT)
+
+
+def is_copy(family: Family) -> bytes:
+    """Match marked copies."""
+    return payload(NFT_PAYLOAD_NETWORK_HEADER, family.hop_limit, 1) + compare(bytes([_LEAST_COPIED]), NFT_CMP_GTE)
+
+
+def is_no_copy(family: Family) -> bytes:
+    """Match packets that are no marked copies."""
+    return payload(NFT_PAYLOAD_NETWORK_HEADER, family.hop_limit, 1) + compare(bytes([_LEAST_COPIED - 1]), NFT_CMP_LTE)
+
+
+def mark_copy(family: Family) -> bytes:
+    """Mark the packet, of which a copy is made next."""
+    return constant(_COPIED) + set_payload(NFT_PAYLOAD_NETWORK_HEADER, family.hop_limit, 1)
 
 
 def destination(family: Family) -> bytes:
     """Return the expression that loads the destination of a packet."""
     return payload(NFT_PAYLOAD_NETWORK_HEADER, family.destination, family.size)
+
+
+def source(family: Family) -> bytes:
+    """Return the expression that loads the source of a packet."""
+    return payload(NFT_PAYLOAD_NETWORK_HEADER, family.source, family.size)
+
+
+def element_changes(
+    table: str, name: str, old: Mapping[Address, bytes], new: Mapping[Address, bytes]
+) -> Iterator[Request]:
+    """Yield the requests that make the elements of a map `new` of `old`; of a set, if all values are empty."""
+    for address in old.keys() | new.keys():
+        if old.get(address) == new.get(address):
+            continue
+        number = (IPV4 if address.version == 4 else IPV6).number
+        if address in old:
+            yield delete_element(number, table, name, address.packed)
+        if address in new:
+            yield add_element(number, table, name, address.packed, new[address])

@@ -46,6 +46,18 @@ def pod_limits(spec: PodSpec) -> Counter[str]:
     return total
 
 
+def pod_ceiling(spec: PodSpec, resource: str) -> int | None:
+    """Return the limit of a resource that all containers have together, None for none.
+
+    A resource is limited if the pod as a whole or each of its containers has a limit of it. Source: kubelet's
+    `ResourceConfigForPod`.
+    """
+    whole = spec.resources.limits if spec.resources is not None else {}
+    declared = [one.resources.limits.get(resource, 0) for one in (*spec.init_containers, *spec.containers)]
+    is_limited = bool(whole.get(resource)) or all(amount(resource, one) for one in declared)
+    return (pod_limits(spec)[resource] or None) if is_limited else None
+
+
 def _sum(spec: PodSpec, of: Callable[[Container], Counter[str]]) -> Counter[str]:
     total: Counter[str] = Counter()
     for container in spec.containers:

@@ -183,3 +183,18 @@ def compile_selector(selector: LabelSelector | None) -> Selector:
             raise ValueError(f"{expression.operator!r} is not a valid label selector operator")
         requirements.append(Requirement(expression.key, operators[expression.operator], frozenset(expression.values)))
     return Selector(tuple(requirements))
+
+
+def shown_selector(selector: LabelSelector | None) -> str:
+    """Render a selector as Kubernetes' messages have it, which is Go's form of the struct."""
+    if selector is None:
+        return "nil"
+    labels = "".join(f"{key}: {value}," for key, value in sorted(selector.match_labels.items()))
+    expressions = "".join(
+        f"LabelSelectorRequirement{{Key:{one.key},Operator:{one.operator},Values:[{' '.join(one.values)}],}},"
+        for one in selector.match_expressions
+    )
+    return (
+        f"&LabelSelector{{MatchLabels:map[string]string{{{labels}}},"
+        f"MatchExpressions:[]LabelSelectorRequirement{{{expressions}}},}}"
+    )

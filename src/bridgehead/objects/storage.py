@@ -97,6 +97,7 @@ class PersistentVolumeSpec(Part, frozen=True, kw_only=True):
     persistent_volume_reclaim_policy: str = "Retain"
     storage_class_name: str = ""
     volume_mode: str = "Filesystem"
+    mount_options: tuple[str, ...] = ()
     node_affinity: VolumeNodeAffinity | None = None
     host_path: HostPathVolume | None = None
     local: LocalVolume | None = None

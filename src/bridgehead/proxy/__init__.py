@@ -2,11 +2,11 @@
 
 The path of a change through the modules:
 
-    observe    agent follows the API; service_ranges the ServiceCIDRs
+    observe    cluster_objects follows the API; service_ranges the ServiceCIDRs
     compile    services, endpoints, reserved, node -> frontends; addresses
     compare    changes (the table of Frontends and its updates)
-    program    programmer, bisection, refusals -> mode (the interface), modes -> nftables/ iptables/ ipvs/ userspace/
-               commands (nft, iptables, ...), errors
+    program    agent (the loop), programmer, bisection, refusals -> mode (the interface), modes
+               -> nftables/ iptables/ ipvs/ userspace/; commands (nft, iptables, ...), errors
     afterwards guard (repairs rules that other programs changed), conntrack/ (removes flows to backends that are gone)
     report     operating/: metrics, health, healthCheckNodePort, Events, progress
     configure  config, config_reader; sysctls

@@ -1,8 +1,8 @@
-"""Follow Services, EndpointSlices and this node, and keep the kernel's rules up to date. `process.py` starts it.
+"""Keep the kernel's rules up to date with the objects of the API. `process.py` starts it.
 
-Informers mark Services as dirty; one consumer recompiles the dirty Services only, and `programmer.py` sends the
-difference as one transaction. Changes that arrive during a transaction make up the next one. `guard.py` repairs what
-other programs change. While the API server is unreachable, the rules stay as they are.
+`cluster_objects.py` follows the objects and marks Services that changed; one consumer recompiles those only, and
+`programmer.py` sends the difference as one transaction. Changes that arrive during a transaction make up the next one.
+`guard.py` repairs what other programs change. While the API server is unreachable, the rules stay as they are.
 """
 
 from __future__ import annotations
@@ -11,41 +11,34 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
 
 from bridgehead.backoff import Backoff
-from bridgehead.client import ApiClient, EventRecorder, Informer, Running, running
-from bridgehead.objects.core import PROXY_NAME_LABEL, Node, Pod, Service
-from bridgehead.objects.endpoint_slices import HEADLESS_LABEL, EndpointSlice, index_by_service
-from bridgehead.objects.kinds import ENDPOINT_SLICES, NODES, PODS, SERVICES
+from bridgehead.client import ApiClient, EventRecorder, running
+from bridgehead.objects.core import Pod
+from bridgehead.objects.endpoint_slices import EndpointSlice
 from bridgehead.objects.meta import ObjectKey, ObjectReference
 
 from .addresses import Family
 from .bulk import bulk
 from .changes import FrontendTable
+from .cluster_objects import Batch, ClusterObjects
 from .config import ProxyConfig
 from .conntrack.reconciler import ConntrackReconciler
 from .errors import TransactionFailed
-from .frontends import NodeFacts, ServiceFrontends
+from .frontends import ServiceFrontends
 from .guard import RuleGuard
-from .host_ports import compile_host_ports, has_host_ports, pod_key, pod_of
-from .mode import Counting, Mode, Settings
-from .node import is_eligible, plan_node
+from .host_ports import compile_host_ports
+from .mode import Counting, Mode
 from .operating.health import ProxyHealth
 from .operating.health_ports import HealthCheck, HealthPorts, local_addresses, plan_health_check
 from .operating.metrics import ProxyMetrics, WithoutLocalEndpoints
 from .operating.problems import ProblemReporter
 from .operating.progress import ProgressPublisher
 from .programmer import Programmer
-from .reserved import NOTHING_RESERVED, plan_reserved
-from .service_ranges import ServiceRanges
 from .services import compile_service
 
 log = logging.getLogger(__name__)
 
-SELECTOR = f"!{PROXY_NAME_LABEL},!{HEADLESS_LABEL}"
-
-API_SERVICE = ObjectKey("default", "kubernetes")
 FIRST_RETRY_SECONDS = 0.5
 LONGEST_RETRY_SECONDS = 30.0
 LONG_SYNC_SECONDS = 0.02
@@ -61,21 +54,6 @@ def pause_after(seconds: float, min_sync_period: float) -> float:
     """
     own = min(seconds, LONGEST_PAUSE_SECONDS) if seconds > LONG_SYNC_SECONDS else 0.0
     return max(own, min_sync_period)
-
-
-@dataclass
-class _Dirty:
-    """The Services to compile again.
-
-    `triggers`: the times, in epoch seconds, at which their endpoints changed. `versions`: the resourceVersions of the
-    Services and EndpointSlices known when this was taken. `has_changes`: an object changed, so progress is due at
-    once.
-    """
-
-    services: set[ObjectKey] = field(default_factory=set)
-    triggers: list[float] = field(default_factory=list)
-    versions: tuple[str, str] = ("", "")
-    has_changes: bool = False
 
 
 class ProxyAgent:
@@ -106,58 +84,41 @@ class ProxyAgent:
         if isinstance(mode, Counting):
             self.metrics.count_rules(mode.rule_counts)
         self.health = health or ProxyHealth(2 * config.sync_period, now)
+        self._objects = ClusterObjects(
+            client,
+            config,
+            node_name,
+            service_cidrs=service_cidrs,
+            api_addresses=api_addresses,
+            kernel_families=kernel_families,
+            metrics=self.metrics,
+            health=self.health,
+        )
         self._config = config
         self._node_name = node_name
-        self._service_cidrs = service_cidrs
-        self._service_ranges = ServiceRanges(client, self._replan)
         self._flows = flows
         self._progress = progress
         self._now = now
         self._recorder = EventRecorder(client, "kube-proxy", node_name)
-        self._services: Informer[Service] = Informer(client, SERVICES, label_selector=SELECTOR)
-        self._slices: Informer[EndpointSlice] = Informer(
-            client,
-            ENDPOINT_SLICES,
-            label_selector=SELECTOR,
-            indexes={"service": index_by_service},
-        )
-        # All Nodes: no Service may take over an address of any.
-        self._nodes: Informer[Node] = Informer(client, NODES)
-        self._pods: Informer[Pod] | None = None
-        if config.host_ports:
-            self._pods = Informer(client, PODS, field_selector=f"spec.nodeName={node_name}")
-        self._api_addresses = api_addresses
-        self._reserved = NOTHING_RESERVED
-        self._knows_reserved = False
-        self._kernel_families = kernel_families
-        self._node: Node | None = None
-        self._facts, self._settings = self._plan()
-        self._dirty = _Dirty()
-        self._wake = asyncio.Event()
-        self._reporter = ProblemReporter(self._recorder, self._owner)
+        self._reporter = ProblemReporter(self._recorder, self._objects.owner)
         self._programmer = Programmer(mode, self.metrics, self._reporter.report_refused)
-        self._guard = RuleGuard(mode, self.metrics, self._wake.set, config.sync_period)
+        self._guard = RuleGuard(mode, self.metrics, self._objects.has_changed.set, config.sync_period)
         self._without_local = WithoutLocalEndpoints(self.metrics)
         self._health_checks: dict[ObjectKey, HealthCheck | None] = {}  # of changes that the kernel may not have yet
         self._health_ports = HealthPorts(
             node_name,
             lambda: self.health.is_alive,
             self._on_health_port_failed,
-            lambda: local_addresses(self._settings.node_port_cidrs),
+            lambda: local_addresses(self._objects.settings.node_port_cidrs),
         )
         self._programmed = asyncio.Event()
 
     async def run(self) -> None:
         """Follow the cluster until cancelled."""
-        self._services.on_change(self._on_service_change)
-        self._slices.on_change(self._on_slice_change)
-        self._nodes.on_change(self._on_node_change)
-        if self._pods is not None:
-            self._pods.on_change(self._on_pod_change)
         about = ObjectReference(kind="Node", name=self._node_name, uid=self._node_name)
         self._recorder.record(about, reason="Starting", message="Starting kube-proxy.")
         async with asyncio.TaskGroup() as tasks:
-            for follower in self._followers():
+            for follower in self._objects.followers():
                 tasks.create_task(follower.run())
             tasks.create_task(self._recorder.run())
             tasks.create_task(self._consume())
@@ -171,121 +132,22 @@ class ProxyAgent:
 
     async def dry_run(self, render: Callable[[FrontendTable], str]) -> str:
         """Return what `render` returns for all present objects. The kernel is not changed."""
-        self._services.on_change(self._on_service_change)
-        self._nodes.on_change(self._on_node_change)
-        if self._pods is not None:
-            self._pods.on_change(self._on_pod_change)
-        async with running(*self._followers()):
+        async with running(*self._objects.followers()):
             await self.wait_synced()
+            batch = self._objects.take()
             self._configure()
-            self._reserve()
-            await self._compile(self._take().services)
+            await self._compile(batch.services)
             return render(self._programmer.table)
 
-    def _followers(self) -> list[Running]:
-        """Return the informers, and the follower of ServiceCIDRs unless the ranges are configured."""
-        informers: list[Running] = [self._services, self._slices, self._nodes]
-        if self._pods is not None:
-            informers.append(self._pods)
-        return informers if self._service_cidrs is not None else [*informers, self._service_ranges]
-
     async def wait_synced(self) -> None:
-        """Wait until all informers have listed their objects."""
-        for informer in (self._services, self._slices, self._nodes):
-            await informer.wait_synced()
-        if self._pods is not None:
-            await self._pods.wait_synced()
-        if self._service_cidrs is None:
-            await self._service_ranges.wait_answered()
-
-    # --- Changes, from the informers -------------------------------------------------------------------------
-
-    def _on_service_change(self, old: Service | None, new: Service | None) -> None:
-        either = new if new is not None else old
-        if either is not None:
-            self.metrics.service_changes.inc()
-            self._mark(either.key)
-
-    def _on_slice_change(self, old: EndpointSlice | None, new: EndpointSlice | None) -> None:
-        self.metrics.endpoint_changes.inc()
-        for slice_ in (old, new):
-            if slice_ is not None and (key := slice_.service_key) is not None:
-                self._knows_reserved &= key != API_SERVICE
-                self._mark(key)
-        trigger = new.triggered_at if new is not None else None
-        if trigger is not None and self._programmed.is_set():  # earlier changes do not measure this process
-            self._dirty.triggers.append(trigger)
-
-    def _on_pod_change(self, old: Pod | None, new: Pod | None) -> None:
-        for pod in (old, new):
-            if pod is not None and has_host_ports(pod):
-                self._mark(pod_key(pod.key))
-
-    def _on_node_change(self, old: Node | None, node: Node | None) -> None:
-        if old is None or node is None or old.status.addresses != node.status.addresses:
-            self._knows_reserved = False
-            self._wake.set()
-        if ObjectKey("", self._node_name) not in [either.key for either in (old, node) if either is not None]:
-            return
-        self.health.is_node_eligible = is_eligible(node)
-        if node is None:  # deleted while this proxy runs: the last known Node is still the best guess
-            return
-        self._node = node
-        self._replan()
-
-    def _replan(self) -> None:
-        """Derive facts and settings again; if they differ, compile all Services again."""
-        facts, settings = self._plan()
-        if (facts, settings) == (self._facts, self._settings):
-            return
-        if facts != self._facts:
-            log.info("this node: %s", facts)
-        has_other_addresses = settings.node_port_cidrs != self._settings.node_port_cidrs
-        self._facts, self._settings = facts, settings
-        self._knows_reserved = False
-        if has_other_addresses:
-            self._health_ports.reopen()
-        for key in self._services.keys():  # noqa: SIM118 - an informer is no mapping
-            self._mark(key)
-        for pod in self._pods.items() if self._pods is not None else ():
-            self._on_pod_change(None, pod)
-        self._wake.set()
-
-    def _plan(self) -> tuple[NodeFacts, Settings]:
-        service_cidrs = self._service_ranges.cidrs if self._service_cidrs is None else self._service_cidrs
-        return plan_node(self._config, self._node_name, self._node, service_cidrs, self._kernel_families)
-
-    def _reserve(self) -> None:
-        """Update the reserved addresses; if they changed, mark the Services that publish external addresses."""
-        if self._knows_reserved:
-            return
-        self._knows_reserved = True
-        api_slices = self._slices.by_index("service", str(API_SERVICE))
-        reserved = plan_reserved(self._nodes.items(), api_slices, self._api_addresses, self._settings.service_cidrs)
-        if reserved == self._reserved:
-            return
-        self._reserved = reserved
-        for service in self._services.items():
-            if service.spec.external_ips or service.status.load_balancer.ingress:
-                self._mark(service.key)
-
-    def _mark(self, key: ObjectKey) -> None:
-        self._dirty.services.add(key)
-        self._dirty.has_changes = True
-        self.health.queued()
-        self._wake.set()
-
-    def _take(self) -> _Dirty:
-        dirty, self._dirty = self._dirty, _Dirty()
-        dirty.versions = self._services.resource_version, self._slices.resource_version
-        self._wake.clear()
-        return dirty
+        """Wait until all objects have been listed."""
+        await self._objects.wait_synced()
 
     # --- The one consumer ------------------------------------------------------------------------------------
 
     async def _consume(self) -> None:
         await self.wait_synced()
-        if self._nodes.get(ObjectKey("", self._node_name)) is None:
+        if not self._objects.has_node:
             log.warning(
                 "there is no Node %s, so this node's addresses, zone and pod range are unknown; "
                 "--hostname-override sets the name of this node",
@@ -311,27 +173,25 @@ class ProxyAgent:
 
     async def _round(self) -> None:
         """Compile and program the dirty Services, then check that no other program changed the rules."""
-        self._reserve()
-        dirty = self._take()
-        if dirty.services:
+        batch = self._objects.take()
+        if batch.services:
             self.metrics.last_queued.set(self._now())
-        self.metrics.services_pending.set(len(dirty.services))
-        self.metrics.pending.set(len(dirty.services))
+        self.metrics.services_pending.set(len(batch.services))
+        self.metrics.pending.set(len(batch.services))
         try:
             self._configure()
-            with bulk(len(dirty.services)):
-                await self._compile(dirty.services | self._programmer.refusals.due())
+            with bulk(len(batch.services)):
+                await self._compile(batch.services | self._programmer.refusals.due())
                 begun = time.monotonic()
                 with self._guard.ours():
                     was_sent = await self._programmer.program()
                 took = time.monotonic() - begun
         except BaseException:
-            self._dirty.triggers += dirty.triggers  # observed when programming succeeds
-            self._dirty.has_changes |= dirty.has_changes
+            self._objects.give_back(batch)
             raise
         if self._flows is not None:
-            self._flows.on_programmed(self._programmer.table, self._settings)
-        self._publish(dirty)
+            self._flows.on_programmed(self._programmer.table, self._objects.settings)
+        self._publish(batch)
         await self._guard.check(self._programmer.table)
         if was_sent and (pause := pause_after(took, self._config.min_sync_period)):
             await asyncio.sleep(pause)
@@ -342,14 +202,18 @@ class ProxyAgent:
             waits.append(refused)
         try:
             async with asyncio.timeout(min(waits)):
-                await self._wake.wait()
+                await self._objects.has_changed.wait()
         except TimeoutError:
             return
 
     def _configure(self) -> None:
-        if self.mode.settings != self._settings:
-            self.mode.configure(self._settings)
-            self._programmer.restart()
+        old, new = self.mode.settings, self._objects.settings
+        if old == new:
+            return
+        if old.node_port_cidrs != new.node_port_cidrs:
+            self._health_ports.reopen()
+        self.mode.configure(new)
+        self._programmer.restart()
 
     async def _compile(self, services: Iterable[ObjectKey]) -> None:
         for count, key in enumerate(sorted(services)):
@@ -358,15 +222,15 @@ class ProxyAgent:
             self._compile_one(key)
 
     def _compile_one(self, key: ObjectKey) -> None:
-        owner = self._owner(key)
+        owner = self._objects.owner(key)
         compiled: ServiceFrontends | None = None
         slices: Sequence[EndpointSlice] = ()
         try:
             if isinstance(owner, Pod):
-                compiled = compile_host_ports(owner, self._facts)
+                compiled = compile_host_ports(owner, self._objects.facts)
             elif owner is not None:
-                slices = self._slices.by_index("service", f"{key.namespace}/{key.name}")
-                compiled = compile_service(owner, slices, self._facts, self._reserved)
+                slices = self._objects.slices_of(key)
+                compiled = compile_service(owner, slices, self._objects.facts, self._objects.reserved)
         except Exception:
             log.exception("%s: compiling failed, its rules stay as they are; this is a bug", key)
             return
@@ -387,29 +251,23 @@ class ProxyAgent:
         for loser, problems in update.conflicts.items():
             self._reporter.report(loser, problems)
 
-    def _owner(self, key: ObjectKey) -> Service | Pod | None:
-        """Return the Service, or the pod with host ports, to which the Frontends under `key` belong."""
-        pod = pod_of(key)
-        if pod is None:
-            return self._services.get(key)
-        return self._pods.get(pod) if self._pods is not None else None
-
-    def _publish(self, dirty: _Dirty) -> None:
+    def _publish(self, batch: Batch) -> None:
         """Publish that the kernel has all Services that were taken: health, metrics, health checks, progress."""
         self.health.updated()
         self.metrics.record_up_to_date()
         self._health_ports.update(self._health_checks)
         self._health_checks.clear()
-        if self._dirty.services:
+        if self._objects.has_batch:
             self.health.queued()
-        for trigger in dirty.triggers:
+        for trigger in batch.triggers:
             self.metrics.programming_seconds.observe(max(0.0, self._now() - trigger))
         self._programmed.set()
+        self._objects.begin_measuring()
         if self._progress is not None:
             refused = self._programmer.refusals
-            self._progress.on_programmed(*dirty.versions, changed=dirty.has_changes, refused=refused)
+            self._progress.on_programmed(*batch.versions, changed=batch.has_changes, refused=refused)
 
     def _on_health_port_failed(self, key: ObjectKey, text: str) -> None:
-        service = self._services.get(key)
+        service = self._objects.owner(key)
         if service is not None:
             self._recorder.record(service, type="Warning", reason="FailedToStartServiceHealthcheck", message=text)

@@ -1,4 +1,4 @@
-"""The ranges of cluster IPs, from the cluster's ServiceCIDRs (KEP-1880), as in kube-proxy. `agent.py` runs it.
+"""The ranges of cluster IPs, from the cluster's ServiceCIDRs (KEP-1880), as in kube-proxy. `cluster_objects.py` has it.
 
 Clusters before v1.33 have no such objects, and the proxy's user may lack the permission to list them. Then the ranges
 are unknown.

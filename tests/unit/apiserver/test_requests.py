@@ -260,7 +260,8 @@ async def test_a_path_of_no_api_is_answered_by_a_text(world):
             {"kind": "ConfigMap", "apiVersion": "v2"},
             400,
             "BadRequest",
-            "the API version in the data (v2) does not match the expected API version (v1)",
+            'ConfigMap in version "v2" cannot be handled as a ConfigMap: no kind "ConfigMap" is registered for version '
+            '"v2" in scheme "pkg/api/legacyscheme/scheme.go:30"',
         ),
         (
             "POST",
@@ -321,18 +322,81 @@ async def test_invalid_requests_are_refused(world, method, url, body, status, re
 
 
 @pytest.mark.parametrize(
-    ("kind", "patch"),
+    ("method", "kind"),
+    [("POST", "CreateOptions"), ("PUT", "UpdateOptions"), ("PATCH", "PatchOptions"), ("DELETE", "DeleteOptions")],
+)
+async def test_refusals_of_options_name_their_kind(world, method, kind):
+    await world.create(CONFIG_MAPS, config_map())
+    url = CONFIG_MAPS if method == "POST" else f"{CONFIG_MAPS}/one"
+    headers = {"content-type": "application/merge-patch+json"} if method == "PATCH" else None
+    body = None if method == "DELETE" else config_map()
+    answer = await world.call(method, f"{url}?dryRun=some", body, headers=headers)
+    message = f'{kind}.meta.k8s.io "" is invalid: dryRun: Unsupported value: ["some"]: supported values: "All"'
+    assert (answer.status, answer.json["message"]) == (422, message)
+    if method != "DELETE":
+        answer = await world.call(method, f"{url}?fieldValidation=some", body, headers=headers)
+        assert answer.json["message"].startswith(
+            f'{kind}.meta.k8s.io "" is invalid: fieldValidation: Unsupported value'
+        )
+    else:
+        options = {"kind": "DeleteOptions", "apiVersion": "v1", "dryRun": ["some"]}
+        assert (await world.call("DELETE", url, options)).json["message"] == message
+
+
+SCHEME = 'in scheme "pkg/api/legacyscheme/scheme.go:30"'
+
+
+@pytest.mark.parametrize(
+    ("kind", "patch", "text"),
     [
-        ("merge-patch", {"apiVersion": "v2"}),
-        ("json-patch", [{"op": "replace", "path": "/apiVersion", "value": "v2"}]),
+        ("merge-patch", {"apiVersion": "v2"}, f'no kind "ConfigMap" is registered for version "v2" {SCHEME}'),
+        (
+            "json-patch",
+            [{"op": "replace", "path": "/apiVersion", "value": "v2"}],
+            f'no kind "ConfigMap" is registered for version "v2" {SCHEME}',
+        ),
+        ("merge-patch", {"kind": "Nothing"}, f'no kind "Nothing" is registered for version "v1" {SCHEME}'),
+        ("merge-patch", {"kind": "Secret"}, "converting (v1.Secret) to (core.ConfigMap): unknown conversion"),
     ],
 )
-async def test_a_patch_to_another_version_is_refused(world, kind, patch):
+async def test_a_patch_to_another_kind_or_version_is_refused(world, kind, patch, text):
     await world.create(CONFIG_MAPS, config_map())
     answer = await world.patch(f"{CONFIG_MAPS}/one", patch, kind)
     assert (answer.status, answer.json["reason"]) == (422, "Invalid")
-    text = 'no kind "ConfigMap" is registered for version "v2" in scheme "pkg/api/legacyscheme/scheme.go:30"'
     assert answer.json["message"].endswith(text)
+    # The value of the error is what the patch makes of the object.
+    assert '\\"name\\":\\"one\\"' in answer.json["message"]
+
+
+async def test_a_strategic_merge_patch_leaves_kind_and_version(world):
+    await world.create(CONFIG_MAPS, config_map())
+    patch = {"kind": "Secret", "apiVersion": "v2", "data": {"a": "b"}}
+    answer = await world.patch(f"{CONFIG_MAPS}/one", patch, "strategic-merge-patch")
+    assert answer.status == 200
+    assert (answer.json["kind"], answer.json["apiVersion"], answer.json["data"]["a"]) == ("ConfigMap", "v1", "b")
+
+
+@pytest.mark.parametrize(
+    ("kind", "version", "message"),
+    [
+        (
+            "Secret",
+            "v1",
+            'Secret in version "v1" cannot be handled as a ConfigMap: '
+            "converting (v1.Secret) to (core.ConfigMap): unknown conversion",
+        ),
+        (
+            "Nothing",
+            "v1",
+            'Nothing in version "v1" cannot be handled as a ConfigMap: '
+            f'no kind "Nothing" is registered for version "v1" {SCHEME}',
+        ),
+        ("ConfigMap", "v1beta3", "the API version in the data (v1beta3) does not match the expected API version (v1)"),
+    ],
+)
+async def test_an_object_of_another_kind_is_refused(world, kind, version, message):
+    answer = await world.call("POST", CONFIG_MAPS, config_map() | {"kind": kind, "apiVersion": version})
+    assert (answer.status, answer.json["message"]) == (400, message)
 
 
 @pytest.mark.parametrize(
@@ -805,6 +869,26 @@ async def test_a_binding_sets_the_node_once(world):
     assert [c["status"] for c in pod["status"]["conditions"] if c["type"] == "PodScheduled"] == ["True"]
     again = await world.call("POST", f"{PODS}/p/binding", body)
     assert (again.status, again.json["reason"]) == (409, "Conflict")
+
+
+async def test_a_bound_pod_gets_the_labels_of_the_binding_and_the_zone_of_its_node(world):
+    zone = {"topology.kubernetes.io/zone": "a", "topology.kubernetes.io/region": "r"}
+    node = {"metadata": {"name": "node1", "labels": {**zone, "disk": "ssd"}}}
+    assert (await world.call("POST", "/api/v1/nodes", node)).status == 201
+    await create_pod(world)
+    own = {"labels": {"chosen-by": "me", "topology.kubernetes.io/zone": "b"}, "annotations": {"why": "room"}}
+    body = {"metadata": {"name": "p", **own}, "target": {"kind": "Node", "name": "node1"}}
+    assert (await world.call("POST", f"{PODS}/p/binding", body)).status == 201
+    metadata = (await world.get(f"{PODS}/p"))["metadata"]
+    assert zone | {"chosen-by": "me"} == {
+        k: v for k, v in metadata["labels"].items() if k in {*zone, "chosen-by", "disk"}
+    }
+    assert metadata["annotations"]["why"] == "room"
+    placed = {
+        "metadata": {"name": "placed"},
+        "spec": {"nodeName": "node1", "containers": [{"name": "a", "image": "b"}]},
+    }
+    assert (await world.call("POST", PODS, placed)).json["metadata"]["labels"] == zone
 
 
 async def test_a_binding_in_its_older_form_names_the_pod(world):

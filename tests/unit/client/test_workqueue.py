@@ -35,6 +35,23 @@ def test_a_key_that_is_added_often_runs_once():
     run_virtual(main())
 
 
+def test_waiting_keys_run_in_the_order_of_their_rank():
+    async def main() -> None:
+        ran = []
+
+        async def reconcile(key: str) -> Outcome:
+            ran.append(key)
+            return Done()
+
+        queue = WorkQueue[str]("test", rank=lambda key: -len(key))
+        for key in ("a", "bb", "c", "dd"):
+            queue.add(key)
+        await run_for(queue, reconcile, 10, workers=1)
+        assert ran == ["bb", "dd", "a", "c"]
+
+    run_virtual(main())
+
+
 def test_a_key_never_runs_concurrently_and_runs_again_when_it_was_added_meanwhile():
     async def main() -> None:
         queue = WorkQueue[str]("test")

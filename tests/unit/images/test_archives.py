@@ -103,7 +103,11 @@ def test_one_name_is_for_one_image(tmp_path: Path) -> None:
     with tarfile.open(fileobj=io.BytesIO(saved.getvalue())) as archive:
         index = archive.extractfile("index.json")
         assert index is not None
-        assert len(json.load(index)["manifests"]) == 1
+        [top] = json.load(index)["manifests"]
+    assert top["annotations"] == {
+        "io.containerd.image.name": "docker.io/library/other:1",
+        "org.opencontainers.image.ref.name": "1",
+    }
 
 
 def test_an_archive_with_more_layers_than_an_overlay_takes_is_refused(tmp_path: Path) -> None:
@@ -111,3 +115,36 @@ def test_an_archive_with_more_layers_than_an_overlay_takes_is_refused(tmp_path: 
     with pytest.raises(BadImage, match="the image has 126 layers, more than 125"):
         archives.load(ContentStore(tmp_path), docker_archive(*layers))
     assert files(tmp_path) == []
+
+
+def oci_archive(annotations: dict[str, str]) -> io.BytesIO:
+    image = image_of(layer_of([("a", "")]))
+    top = {**image.manifest.descriptor, "annotations": annotations}
+    index = {"schemaVersion": 2, "mediaType": documents.OCI_INDEX, "manifests": [top]}
+    blobs = {f"blobs/{blob.digest.replace(':', '/')}": blob.content for blob in (image.manifest, *image.blobs)}
+    return io.BytesIO(tar_of({"index.json": json.dumps(index), **blobs}.items()))
+
+
+@pytest.mark.parametrize(
+    ("annotations", "name", "reason"),
+    [
+        ({"org.opencontainers.image.ref.name": "example.com/app:2"}, "example.com/app:2", ""),
+        (
+            {"io.containerd.image.name": "docker.io/library/app:3", "org.opencontainers.image.ref.name": "3"},
+            "docker.io/library/app:3",
+            "",
+        ),
+        ({"org.opencontainers.image.ref.name": "3.20"}, "", "the image has only the tag '3.20'; give it a name with"),
+        ({}, "", "the image has no name; give it a name with --tag"),
+    ],
+)
+def test_a_tag_alone_is_no_name(tmp_path: Path, annotations: dict[str, str], name: str, reason: str) -> None:
+    store = ContentStore(tmp_path)
+    if reason:
+        with pytest.raises(BadImage, match=reason):
+            archives.load(store, oci_archive(annotations))
+        assert files(tmp_path) == []
+    else:
+        assert [record.name for record in archives.load(store, oci_archive(annotations))] == [name]
+    [record] = archives.load(store, oci_archive(annotations), "other:1")
+    assert record.name == "docker.io/library/other:1"

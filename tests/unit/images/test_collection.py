@@ -12,7 +12,8 @@ import pytest
 from bridgehead.images.disk_usage import DiskUsage, format_size
 from bridgehead.images.documents import digest_of
 from bridgehead.images.store import collection, layer_locks
-from bridgehead.images.store.content import ContentStore, ImageRecord
+from bridgehead.images.store.content import ContentStore
+from bridgehead.images.store.image_record import ImageRecord
 from bridgehead.images.store.layer_locks import LayerLocks
 
 GiB = 1 << 30

@@ -12,7 +12,8 @@ import pytest
 from bridgehead.images.documents import Descriptor, digest_of
 from bridgehead.images.errors import StoreFailed
 from bridgehead.images.store import collection, unpacking
-from bridgehead.images.store.content import ContentStore, ImageRecord
+from bridgehead.images.store.content import ContentStore
+from bridgehead.images.store.image_record import ImageRecord
 from bridgehead.images.store.unpacking import Unpacked
 from tests.image_files import layer_of
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -20,7 +21,7 @@ from bridgehead.images.registry.credentials import (
     parse_docker_config,
     parse_user_config,
 )
-from bridgehead.images.registry.hosts import BadHosts, Endpoint, default_endpoint, parse_hosts
+from bridgehead.images.registry.hosts import BadHosts, Endpoint, default_endpoint, endpoints_for, parse_hosts
 from bridgehead.images.registry.transport import origin
 
 
@@ -135,19 +136,23 @@ def test_other_files_are_no_docker_configuration(text: bytes) -> None:
 
 
 @pytest.mark.parametrize(
-    ("registry", "url"),
+    ("registry", "endpoint"),
     [
-        ("docker.io", "https://registry-1.docker.io/v2"),
-        ("registry.example:5000", "https://registry.example:5000/v2"),
-        ("localhost:5000", "http://localhost:5000/v2"),
-        ("127.0.0.1", "http://127.0.0.1/v2"),
-        ("[::1]:5000", "http://[::1]:5000/v2"),
-        ("localhost:443", "https://localhost:443/v2"),
-        ("10.0.0.1:5000", "https://10.0.0.1:5000/v2"),
+        ("docker.io", Endpoint(url="https://registry-1.docker.io/v2")),
+        ("registry.example:5000", Endpoint(url="https://registry.example:5000/v2")),
+        ("10.0.0.1:5000", Endpoint(url="https://10.0.0.1:5000/v2")),
+        ("localhost:5000", Endpoint(url="https://localhost:5000/v2", skip_verify=True, may_be_plain=True)),
+        ("[::1]:5000", Endpoint(url="https://[::1]:5000/v2", skip_verify=True, may_be_plain=True)),
+        ("127.0.0.1", Endpoint(url="https://127.0.0.1/v2", skip_verify=True)),
+        ("localhost:443", Endpoint(url="https://localhost:443/v2", skip_verify=True)),
+        ("localhost:80", Endpoint(url="http://localhost:80/v2")),
     ],
 )
-def test_plain_http_is_for_loopback_only(registry: str, url: str) -> None:
-    assert default_endpoint(registry) == Endpoint(url=url)
+def test_plain_http_and_unverified_certificates_are_for_loopback_only(registry: str, endpoint: Endpoint) -> None:
+    assert default_endpoint(registry) == endpoint
+    own_ca = Endpoint(url="", ca="A")
+    [completed] = endpoints_for(registry, {registry: [own_ca]})
+    assert completed == msgspec.structs.replace(endpoint, ca="A")
 
 
 def test_a_hosts_file_has_mirrors_and_the_server() -> None:
@@ -177,6 +182,13 @@ def test_a_hosts_file_has_mirrors_and_the_server() -> None:
         Endpoint(url="https://other.example/api/oci", skip_verify=True, ca="A", clients=("C\nK", "CK")),
         Endpoint(url="https://upstream.example/v2", ca="U"),
     )
+
+
+def test_certificates_alone_are_for_the_registry_itself() -> None:
+    files = {"b.crt": "B", "a.crt": "A", "me.cert": "C", "me.key": "K", "other.cert": "X", "README.md": "text"}
+    assert hosts.hosts_of_certificates(files) == (Endpoint(url="", ca="A\nB", clients=("C\nK",)),)
+    assert hosts.hosts_of_certificates({"me.cert": "C", "me.key": "K"}) == (Endpoint(url="", clients=("C\nK",)),)
+    assert hosts.hosts_of_certificates({"me.key": "K"}) == ()
 
 
 def test_a_registrys_own_directory_precedes_the_default() -> None:

@@ -68,7 +68,7 @@ async def test_an_irrelevant_change_causes_no_transaction(api: ScriptedApi, mode
         api.put(SERVICES, service("s", "10.96.0.1") | {"status": {}})
         api.put(SERVICES, service("headless", "None"))
         seen, queued = agent.metrics.service_changes, agent.metrics.last_queued
-        await eventually(lambda: seen._value.get() == 3 and not agent._dirty.services)
+        await eventually(lambda: seen._value.get() == 3 and not agent._objects.has_batch)
 
         assert mode.applied == []
         await eventually(lambda: agent.metrics.last_sync._value.get() >= queued._value.get())

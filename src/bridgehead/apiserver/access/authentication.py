@@ -1,4 +1,4 @@
-"""Authentication of a request by client certificate or bearer token.
+"""Authentication of a request by the headers of a front proxy, client certificate or bearer token.
 
 Tokens are those of a static file (Kubernetes' CSV: token, user, uid, "group1,group2"), service account tokens that this
 server signed (`tokens`), or those of other issuers (`jwtissuers`). A request with invalid credentials is refused; a
@@ -8,14 +8,15 @@ request without any is `system:anonymous`. Source: Kubernetes "Authenticating".
 from __future__ import annotations
 
 import csv
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from bridgehead.apiserver.http.user import ANONYMOUS, AUTHENTICATED, InvalidCredentials, User
+from bridgehead.apiserver.http.user import ANONYMOUS, AUTHENTICATED, CredentialNotes, InvalidCredentials, User
 
 from .claims import issuer_of, matching_audiences
 from .credentials import bearer_token
+from .request_headers import RequestHeaders
 from .tokens import TokenAuthority
 
 if TYPE_CHECKING:
@@ -40,16 +41,29 @@ class Authenticator:
     """Static tokens first, then the tokens of service accounts, then those of other issuers."""
 
     def __init__(
-        self, tokens: Mapping[str, User], service_accounts: TokenAuthority, issuers: JwtIssuers | None = None
+        self,
+        tokens: Mapping[str, User],
+        service_accounts: TokenAuthority,
+        issuers: JwtIssuers | None = None,
+        request_headers: RequestHeaders | None = None,
     ) -> None:
         self._tokens = tokens
         self._service_accounts = service_accounts
         self._issuers = issuers
+        self._request_headers = request_headers
+
+    def user_of_proxy(self, proxy: str, headers: Iterable[tuple[bytes, bytes]]) -> User | None:
+        """Return the user whom the front proxy named `proxy` names, None without one."""
+        return None if self._request_headers is None else self._request_headers.user(proxy, headers)
 
     async def authenticate(
-        self, headers: Mapping[bytes, bytes], peer: User | InvalidCredentials | None, path: str
+        self,
+        headers: Mapping[bytes, bytes],
+        peer: User | InvalidCredentials | None,
+        path: str,
+        notes: CredentialNotes,
     ) -> User:
-        """Return the user of a request for `path`. Raises `InvalidCredentials`.
+        """Return the user of a request for `path`. Raises `InvalidCredentials`. Adds to `notes`.
 
         Names of headers are in lower case. `peer` is the user of the connection's certificate, or why it is not valid.
         """
@@ -60,7 +74,7 @@ class Authenticator:
             if peer is not None:
                 raise InvalidCredentials(str(peer))
             return self._anonymous(path)
-        user, _ = await self.verify(token, self._service_accounts.audiences)
+        user, _ = await self.verify(token, self._service_accounts.audiences, notes)
         return user
 
     def _anonymous(self, path: str) -> User:
@@ -68,17 +82,19 @@ class Authenticator:
             raise InvalidCredentials("anonymous requests are not allowed")
         return ANONYMOUS
 
-    async def verify(self, token: str, audiences: Sequence[str] = ()) -> tuple[User, tuple[str, ...]]:
+    async def verify(
+        self, token: str, audiences: Sequence[str], notes: CredentialNotes
+    ) -> tuple[User, tuple[str, ...]]:
         """Return the user of a token, and those of `audiences` that it is for; (): the API server's own.
 
-        Raises `InvalidCredentials`.
+        Raises `InvalidCredentials`. Adds to `notes`.
         """
         own = self._service_accounts.audiences
         audiences = audiences or own
         user = self._tokens.get(token)
         if user is not None:
             return user, matching_audiences(own, audiences)
-        found = self._service_accounts.verify(token, audiences)
+        found = self._service_accounts.verify(token, audiences, notes)
         if found is not None:
             return found
         issuer = issuer_of(token) if self._issuers is not None else None

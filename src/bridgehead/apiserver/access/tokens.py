@@ -12,13 +12,13 @@ import uuid
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import jwt
 import msgspec
 
 from bridgehead.apiserver.bodies.serialization import StoredMetadata, stored_metadata
-from bridgehead.apiserver.http.user import InvalidCredentials, User
+from bridgehead.apiserver.http.user import CredentialNotes, InvalidCredentials, User
 from bridgehead.apiserver.resource import JsonObject
 from bridgehead.objects.times import parse_time
 from bridgehead.signing_keys import SigningKey, VerificationKey
@@ -41,6 +41,8 @@ from .claims import (
     issuer_of,
     matching_audiences,
     new_claims,
+    note_legacy_use,
+    note_staleness,
     user_of,
 )
 
@@ -65,6 +67,14 @@ class TokenSettings:
     @property
     def own_audiences(self) -> tuple[str, ...]:
         return self.audiences or self.issuers
+
+
+class IssuedToken(NamedTuple):
+    """A new token, its expiry (seconds since the epoch), which is not the extended one, and its credential id."""
+
+    token: str
+    until: float
+    credential_id: str
 
 
 class TokenAuthority:
@@ -95,8 +105,8 @@ class TokenAuthority:
 
     def issue(
         self, namespace: str, account: Reference, bound: Bound, *, audiences: Sequence[str], seconds: int
-    ) -> tuple[str, float]:
-        """Return a token and its expiry (seconds since the epoch), which is not the extended one."""
+    ) -> IssuedToken:
+        """Return a new token."""
         now, warn_after, lifetime = int(self._clock()), 0, seconds
         is_own = set(audiences) <= set(self.audiences)
         if self._extends and bound.pod is not None and seconds == EXTENDED_SECONDS and is_own:
@@ -112,12 +122,14 @@ class TokenAuthority:
             warn_after=warn_after,
             jti=str(uuid.uuid4()),
         )
-        return self._key.sign(claims), float(now + seconds)
+        return IssuedToken(self._key.sign(claims), float(now + seconds), f"JTI={claims['jti']}")
 
-    def verify(self, token: str, audiences: Sequence[str]) -> tuple[User, tuple[str, ...]] | None:
+    def verify(
+        self, token: str, audiences: Sequence[str], notes: CredentialNotes
+    ) -> tuple[User, tuple[str, ...]] | None:
         """Return a service account's user, and those of `audiences` that the token is for.
 
-        Returns None for a token of another issuer. Raises `InvalidCredentials`.
+        Returns None for a token of another issuer. Raises `InvalidCredentials`. Adds to `notes`.
         """
         claims = self._verified.get(token)
         if claims is None:
@@ -129,10 +141,12 @@ class TokenAuthority:
                 self._verified.popitem(last=False)
         if isinstance(claims, LegacyClaims):
             meant = matching_audiences(self.audiences, audiences)
-            return self._legacy_user(claims, token), meant
-        meant = matching_audiences(claims.aud, audiences)
-        check_times(claims, self._clock())
-        return self._user(claims), meant
+            return self._legacy_user(claims, token, notes), meant
+        meant, now = matching_audiences(claims.aud, audiences), self._clock()
+        check_times(claims, now)
+        user = self._user(claims)
+        note_staleness(claims, now, notes)
+        return user, meant
 
     def _decode(self, token: str) -> Claims | LegacyClaims | None:
         issuer = issuer_of(token)
@@ -174,7 +188,7 @@ class TokenAuthority:
             self._check_bound("node", "", private.node)
         return user_of(claims)
 
-    def _legacy_user(self, claims: LegacyClaims, token: str) -> User:
+    def _legacy_user(self, claims: LegacyClaims, token: str, notes: CredentialNotes) -> User:
         check_legacy(claims)
         record = self._store.get(Key("secrets", claims.namespace, claims.secret))
         secret: JsonObject | None = None if record is None else msgspec.json.decode(record.value)
@@ -182,7 +196,9 @@ class TokenAuthority:
         self._check_account(claims.namespace, Reference(claims.account, claims.account_uid), 0.0)
         if secret is not None:
             self._on_legacy_use(secret)
-            check_not_marked(claims, secret)
+            check_not_marked(claims, secret, notes)
+            account = self._store.get(Key("serviceaccounts", claims.namespace, claims.account))
+            note_legacy_use(claims.secret, {} if account is None else msgspec.json.decode(account.value), notes)
         return account_user(claims.namespace, claims.account, claims.account_uid, {})
 
     def _check_account(self, namespace: str, account: Reference, leeway: float) -> None:

@@ -9,6 +9,7 @@ node_restriction   NodeRestriction
 limit_ranger       LimitRanger
 resource_quota     ResourceQuota
 classes            Priority, DefaultStorageClass, RuntimeClass, DefaultIngressClass
+pod_topology       PodTopologyLabels
 podsecurity/       PodSecurity
 node_addresses     refusal of load balancer addresses that belong to nodes or to the API server
 matching, forms    rules and selectors of webhooks and policies; objects in the versions of the rules

@@ -11,6 +11,7 @@ from .limit_ranger import LimitRanger
 from .node_addresses import NodeAddresses
 from .node_restriction import NodeRestriction
 from .parts import AdmissionParts
+from .pod_topology import PodTopologyLabels
 from .podsecurity.plugin import PodSecurity
 from .policies.plugins import MutatingPolicies, ParameterRights, ValidatingPolicies
 from .resource_quota import ResourceQuota
@@ -35,6 +36,7 @@ def build_chain(parts: AdmissionParts) -> Chain:
             ClaimResize(store),
             RuntimeClass(store),
             DefaultIngressClass(store),
+            PodTopologyLabels(store),
             MutatingPolicies(parts),
             MutatingWebhooks(webhooks),
             CertificateRequests(parts.clock),

@@ -82,7 +82,13 @@ class Auditor:
         self._sink.close()
 
     def begin(
-        self, info: RequestInfo, user: User | None, scope: Scope, headers: Mapping[bytes, bytes], audit_id: bytes
+        self,
+        info: RequestInfo,
+        user: User | None,
+        scope: Scope,
+        headers: Mapping[bytes, bytes],
+        audit_id: bytes,
+        annotations: Mapping[str, str],
     ) -> Trail:
         auditing = self._policy.evaluate(info, user)
         if auditing.level is Level.NONE:
@@ -100,7 +106,8 @@ class Auditor:
             self._clock(),
         )
         content_type = headers.get(b"content-type", b"").decode("latin-1")
-        trail = AuditedRequest(described, content_type, self._put, self._clock)
+        moment = Moment("", described.received, described, annotations=annotations)
+        trail = AuditedRequest(moment, content_type, self._put, self._clock)
         if user is not None:
             trail.receive()
         return trail
@@ -139,9 +146,9 @@ class AuditedRequest(Trail):
     __slots__ = ("_answer", "_body", "_clock", "_content_type", "_is_over", "_moment", "_put")
 
     def __init__(
-        self, described: Described, content_type: str, put: Callable[[Moment], None], clock: Callable[[], float]
+        self, moment: Moment, content_type: str, put: Callable[[Moment], None], clock: Callable[[], float]
     ) -> None:
-        self._moment = Moment("", described.received, described)
+        self._moment = moment
         self._content_type = content_type
         self._put = put
         self._clock = clock

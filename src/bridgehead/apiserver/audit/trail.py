@@ -47,15 +47,26 @@ UNAUDITED = Trail()
 
 
 class Begin(Protocol):
-    """Begins the trail of a request. `user` None: authentication has failed."""
+    """Begins the trail of a request. `user` None: authentication has failed. `annotations` are authentication's."""
 
     def __call__(
-        self, info: RequestInfo, user: User | None, scope: Scope, headers: Mapping[bytes, bytes], audit_id: bytes
+        self,
+        info: RequestInfo,
+        user: User | None,
+        scope: Scope,
+        headers: Mapping[bytes, bytes],
+        audit_id: bytes,
+        annotations: Mapping[str, str],
     ) -> Trail: ...
 
 
 def begin_unaudited(
-    info: RequestInfo, user: User | None, scope: Scope, headers: Mapping[bytes, bytes], audit_id: bytes
+    info: RequestInfo,
+    user: User | None,
+    scope: Scope,
+    headers: Mapping[bytes, bytes],
+    audit_id: bytes,
+    annotations: Mapping[str, str],
 ) -> Trail:
     return UNAUDITED
 

@@ -31,7 +31,7 @@ class Configuration:
 async def parse_configuration(request: Request, api_version: str, kind: str) -> Configuration:
     """Read the configuration of an apply request. Raises a 400; appends to the request's warnings."""
     body = await request.body()
-    validation = parse_field_validation(request.query)
+    validation = parse_field_validation(request)
     value, duplicates = await run_long(len(body), lambda: _decode(body, checks_duplicates=validation != IGNORE))
     if not isinstance(value, dict):
         raise bad_request("error decoding YAML: the configuration is not an object")

@@ -1,40 +1,50 @@
 """Decoding of a request's body into an object of a resource.
 
-Kind and version must be the resource's own or be left out. Fields are checked against the schema. The parameter
-`fieldValidation` decides about unknown and duplicate fields: Strict refuses them, Warn (the default) drops them with
-warnings, Ignore drops them. Source: apiserver/pkg/endpoints/handlers/create.go, KEP-2885.
+Kind and version must be the resource's own. They may be left out, unless it is a custom resource. Fields are checked
+against the schema. The parameter `fieldValidation` decides about unknown and duplicate fields: Strict refuses them,
+Warn (the default) drops them with warnings, Ignore drops them.
+Source: apiserver/pkg/endpoints/handlers/create.go, KEP-2885.
 """
 
 from __future__ import annotations
 
+import re
 from functools import partial
 from typing import Any
 
-from bridgehead.apiserver.errors import ApiStatus, SchemaMismatch, bad_request, invalid, unsupported_media_type
+from bridgehead.apiserver.errors import (
+    ApiStatus,
+    SchemaMismatch,
+    bad_request,
+    invalid,
+    invalid_options,
+    unsupported_media_type,
+)
 from bridgehead.apiserver.http.negotiation import JSON, PROTOBUF, YAML, media_type_of
-from bridgehead.apiserver.http.paths import Query
 from bridgehead.apiserver.http.request import Request
 from bridgehead.apiserver.http.worker import run_long
 from bridgehead.apiserver.resource import FieldError, JsonObject, Resource
 
 from .duplicates import duplicate_fields, duplicate_lines, field_problems, problems_in_order
+from .kinds import conversion_problem, custom_kind_errors, missing_kind
 from .protobuf import BadPacket, decode_envelope_untrusted, decode_message_untrusted
 from .serialization import decode_body, unreadable
 from .shapes import Shape, StructShape, conform
 
 STRICT, WARN, IGNORE = "Strict", "Warn", "Ignore"
+_OLDER = re.compile(r"v\d+(alpha|beta)\d+")
 
 
-def parse_field_validation(query: Query) -> str:
+def parse_field_validation(request: Request) -> str:
     """Return the query's `fieldValidation`. Raises a 422 for an unknown value."""
-    value = query.get("fieldValidation") or WARN
+    value = request.query.get("fieldValidation") or WARN
     if value not in (STRICT, WARN, IGNORE):
         error = FieldError(
             "FieldValueNotSupported",
             "fieldValidation",
             f'Unsupported value: "{value}": supported values: "", "Ignore", "Strict", "Warn"',
         )
-        raise invalid("meta.k8s.io", "CreateOptions", "", [error])
+        raise invalid_options(request.method, [error])
     return value
 
 
@@ -43,19 +53,24 @@ async def decode_object(request: Request, resource: Resource, shape: Shape) -> J
     return await decode_kind(request, resource.group, resource.version, resource.kind, shape)
 
 
-async def decode_kind(request: Request, group: str, version: str, kind: str, shape: Shape) -> JsonObject:
-    """Decode an object of a kind that is not a resource, such as Scale. See `decode_object`."""
+async def decode_kind(
+    request: Request, group: str, version: str, kind: str, shape: Shape, *, older_version: str = ""
+) -> JsonObject:
+    """Decode an object of a kind that is not a resource, such as Scale. See `decode_object`.
+
+    `older_version` is another version of the group that is accepted.
+    """
     body = await request.body()
     content_type = request.header(b"content-type")
-    validation = parse_field_validation(request.query)
-    decode = partial(_decode_kind, body, content_type, validation, (group, version, kind), shape)
+    validation = parse_field_validation(request)
+    decode = partial(_decode_kind, body, content_type, validation, (group, version, kind), shape, older_version)
     obj, problems = await run_long(len(body), decode)
     request.warnings.extend(problems)
     return obj
 
 
 def _decode_kind(
-    body: bytes, content_type: str, validation: str, wanted: tuple[str, str, str], shape: Shape
+    body: bytes, content_type: str, validation: str, wanted: tuple[str, str, str], shape: Shape, older_version: str
 ) -> tuple[JsonObject, list[str]]:
     """Return the object and warnings."""
     group, version, kind = wanted
@@ -63,19 +78,34 @@ def _decode_kind(
     if not isinstance(value, dict):
         raise unreadable(body, kind, "couldn't get version/kind; json parse error: the body is not an object")
     api_version = f"{group}/{version}" if group else version
-    given_kind, given_version = value.get("kind") or kind, value.get("apiVersion") or api_version
+    is_typed = isinstance(shape, StructShape)
+    given_kind, given_version = (value.get(name) or "" for name in ("kind", "apiVersion"))
     if not isinstance(given_kind, str) or not isinstance(given_version, str):
         raise unreadable(body, kind, "couldn't get version/kind; kind and apiVersion must be strings")
-    _check_kind(given_kind, given_version, kind, api_version)
+    if is_typed:
+        given_kind, given_version = given_kind or kind, given_version or api_version
+    elif not given_kind:
+        raise unreadable(body, kind, missing_kind(body.decode("utf-8", "replace")))
+    if isinstance(shape, StructShape) and (given_kind, given_version) != (kind, api_version):
+        why = conversion_problem(given_kind, given_version, shape)
+        # Kubernetes still decodes older versions that it does not serve.
+        if why and not (given_kind == kind and _OLDER.fullmatch(given_version.removeprefix(f"{group}/"))):
+            raise _not_decodable(given_kind, given_version, kind, why)
+    if given_version not in (api_version, f"{group}/{older_version}"):
+        raise bad_request(
+            f"the API version in the data ({given_version}) does not match the expected API version ({api_version})"
+        )
     try:
         obj, unknown = conform(value, shape)
     except SchemaMismatch as mismatch:
         raise _not_decodable(given_kind, given_version, kind, str(mismatch)) from None
+    if given_kind != kind:
+        raise invalid(group, given_kind, _name_of(obj), custom_kind_errors(value, kind, api_version))
     # kind and apiVersion come first, as in objects that Kubernetes writes.
     obj = {"kind": kind, "apiVersion": api_version} | {k: v for k, v in obj.items() if k not in ("kind", "apiVersion")}
     if validation == IGNORE:
         return obj, []
-    problems = _problems(body, value, media_type_of(content_type), unknown, is_typed=isinstance(shape, StructShape))
+    problems = _problems(body, value, media_type_of(content_type), unknown, is_typed=is_typed)
     if problems and validation == STRICT:
         raise _not_decodable(given_kind, given_version, kind, f"strict decoding error: {', '.join(problems)}")
     return obj, problems
@@ -108,14 +138,9 @@ def decode_value(body: bytes, content_type: str, shape: Shape, kind: str) -> Any
         raise unreadable(body, kind, str(error)) from None
 
 
-def _check_kind(given_kind: str, given_version: str, kind: str, api_version: str) -> None:
-    if given_version != api_version:
-        raise bad_request(
-            f"the API version in the data ({given_version}) does not match the expected API version ({api_version})"
-        )
-    if given_kind != kind:
-        why = f'no kind "{given_kind}" is registered for the resource; it is served as {kind}'
-        raise _not_decodable(given_kind, given_version, kind, why)
+def _name_of(obj: JsonObject) -> str:
+    name: str = (obj.get("metadata") or {}).get("name", "")
+    return name
 
 
 def _not_decodable(given_kind: str, given_version: str, kind: str, why: str) -> ApiStatus:

@@ -47,8 +47,6 @@ def apply_patch(kind: str, original: JsonObject, patch: Any, shape: Shape) -> Js
         if not isinstance(changed, dict):
             raise PatchRefused(422, "the patch replaces the object by a value that is not an object")
         return changed
-    if not isinstance(patch, dict):
-        raise PatchRefused(400, "the patch is not a JSON object")
     if kind == MERGE_PATCH:
         merged: JsonObject = apply_merge_patch(original, patch)
         return merged

@@ -6,6 +6,8 @@ Source: apiserver/pkg/endpoints/handlers/patch.go.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
 
 import msgspec
 
@@ -26,12 +28,11 @@ from bridgehead.apiserver.http.worker import run_long
 from bridgehead.apiserver.resource import FieldError, JsonObject
 
 from .decoding import IGNORE, STRICT, parse_field_validation
-from .duplicates import duplicate_fields, field_problems
-from .patch import JSON_PATCH, PATCH_TYPES, STRATEGIC_MERGE_PATCH, apply_patch
-from .serialization import decode_json
-from .shapes import Shape, conform
-
-_SCHEME = "pkg/api/legacyscheme/scheme.go:30"  # as Kubernetes names it in errors
+from .duplicates import field_problems
+from .kinds import conversion_problem, custom_kind_errors, missing_kind
+from .patch import PATCH_TYPES, STRATEGIC_MERGE_PATCH, apply_patch
+from .patch_decoding import decode_patch
+from .shapes import Shape, StructShape, conform
 
 
 def patch_type(request: Request, types: Sequence[str] = PATCH_TYPES) -> str:
@@ -46,48 +47,72 @@ def patch_type(request: Request, types: Sequence[str] = PATCH_TYPES) -> str:
 async def patch_change(request: Request, body: bytes, kind: str, shape: Shape) -> Callable[[JsonObject], JsonObject]:
     """Return the change that a PATCH asks for. Raises a 400, 413, 415 or 422, now or when the change is applied."""
     media = media_type_of(request.header(b"content-type"))
-    validation = parse_field_validation(request.query)
-    patch = await run_long(len(body), lambda: decode_json(body))
+    validation = parse_field_validation(request)
+    decode = partial(decode_patch, media, body, is_checked=validation != IGNORE)
+    patch, own_problems = await run_long(len(body), decode)
     warned = False
     # Most patches do not mention the managers of fields; the object is patched without them then.
     is_about_managers = b"managedFields" in body or b"\\u" in body
-    checks_duplicates = validation != IGNORE and media != JSON_PATCH
-    duplicates = await run_long(len(body), lambda: duplicate_fields(body, patch)) if checks_duplicates else []
 
     def change(old: JsonObject) -> JsonObject:
         nonlocal warned
         if not is_about_managers:
             old = {**old, "metadata": {k: v for k, v in old["metadata"].items() if k != "managedFields"}}
+        result = _apply(media, old, patch, shape)
+        # Errors show a strategic merge patch, but what the other patches make of the object.
+        shown = partial(go_value, patch) if media == STRATEGIC_MERGE_PATCH else partial(_as_json, result)
         try:
-            patched, unknown = conform(apply_patch(media, old, patch, shape), shape)
-        except PatchRefused as refused:
-            match refused.code:
-                case 413:
-                    error = too_large(0)
-                    error.message = str(refused)
-                    raise error from None
-                case 422:
-                    raise unprocessable(str(refused)) from None
-            raise bad_request(str(refused)) from None
+            patched, unknown = conform(result, shape)
         except SchemaMismatch as mismatch:
-            if media == STRATEGIC_MERGE_PATCH and mismatch.types:
-                raise _bad_patch(go_value(patch), conversion_error(*mismatch.types)) from None
-            raise _bad_patch(body.decode("utf-8", "replace"), str(mismatch)) from None
-        problems = field_problems(duplicates, unknown)
+            types = mismatch.types if media == STRATEGIC_MERGE_PATCH else None
+            raise _bad_patch(shown(), conversion_error(*types) if types else str(mismatch)) from None
+        problems = [*own_problems, *field_problems((), unknown)]
         if problems and validation == STRICT:
-            raise _bad_patch(body.decode("utf-8", "replace"), f"strict decoding error: {', '.join(problems)}")
+            raise _bad_patch(shown(), f"strict decoding error: {', '.join(problems)}")
         if problems and validation != IGNORE and not warned:
             request.warnings.extend(problems)
             warned = True
-        version = old.get("apiVersion")
-        if media != STRATEGIC_MERGE_PATCH and patched.get("apiVersion", version) != version:
-            why = f'no kind "{kind}" is registered for version "{patched["apiVersion"]}" in scheme "{_SCHEME}"'
-            raise _bad_patch(body.decode("utf-8", "replace"), why)
-        if patched.get("kind", kind) != kind:
-            raise bad_request(f"a patch can't change the kind of an object from {kind} to {patched['kind']}")
+        if media == STRATEGIC_MERGE_PATCH:
+            return patched | {name: old[name] for name in ("kind", "apiVersion") if name in old}
+        _check_kind(patched, old, kind, shape, shown)
         return patched
 
     return change
+
+
+def _apply(media: str, old: JsonObject, patch: Any, shape: Shape) -> JsonObject:
+    """Apply a patch. Raises a 400, 413 or 422."""
+    try:
+        result: JsonObject = apply_patch(media, old, patch, shape)
+    except PatchRefused as refused:
+        match refused.code:
+            case 413:
+                error = too_large(0)
+                error.message = str(refused)
+                raise error from None
+            case 422:
+                raise unprocessable(str(refused)) from None
+        raise bad_request(str(refused)) from None
+    return result
+
+
+def _check_kind(patched: JsonObject, old: JsonObject, kind: str, shape: Shape, shown: Callable[[], str]) -> None:
+    """Raise a 422 if a patch has changed an object's kind or version."""
+    version: str = old.get("apiVersion", "")
+    if isinstance(shape, StructShape):
+        given_kind, given_version = patched.get("kind", kind), patched.get("apiVersion", version)
+        is_other = (given_kind, given_version) != (kind, version)
+        if is_other and (why := conversion_problem(given_kind, given_version, shape)):
+            raise _bad_patch(shown(), why)
+        patched |= {"kind": kind, "apiVersion": version}
+    elif not patched.get("kind"):
+        raise _bad_patch(shown(), missing_kind(shown()))
+    elif errors := custom_kind_errors(patched, kind, version):
+        raise invalid(version.rpartition("/")[0], patched["kind"], old["metadata"]["name"], errors)
+
+
+def _as_json(value: Any) -> str:
+    return msgspec.json.encode(value, order="sorted").decode()
 
 
 def _bad_patch(patch: str, why: str) -> ApiStatus:

@@ -63,7 +63,7 @@ class Applier:
                     attributes=attributes,
                     writer=writer,
                     subresource=info.subresource,
-                    dry_run=is_dry_run(request.query),
+                    dry_run=is_dry_run(request),
                     size=request.body_size,
                 )
                 return record, False
@@ -131,7 +131,7 @@ class Applier:
             obj,
             attributes=attributes_of(request, resource, CREATE),
             writer=writer,
-            dry_run=is_dry_run(request.query),
+            dry_run=is_dry_run(request),
             size=request.body_size,
         )
 

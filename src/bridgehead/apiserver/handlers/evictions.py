@@ -43,7 +43,7 @@ class Evictions:
             uid=preconditions.get("uid"),
             resource_version=preconditions.get("resourceVersion"),
             policy=given.get("propagationPolicy", ""),
-            dry_run="All" in given.get("dryRun", ()) or is_dry_run(request.query),
+            dry_run="All" in given.get("dryRun", ()) or is_dry_run(request),
         )
         await self._evict(resource, info.namespace, info.name, options)
         return respond(created(), 201)

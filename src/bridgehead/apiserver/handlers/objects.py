@@ -35,6 +35,7 @@ from bridgehead.apiserver.registry import lists
 from bridgehead.apiserver.registry.attempts import STATUS_VIEWS
 from bridgehead.apiserver.registry.deletion import DeleteOptions
 from bridgehead.apiserver.registry.list_options import check_get_options
+from bridgehead.apiserver.registry.owner_references import with_unique_owners
 from bridgehead.apiserver.registry.registry import Registry
 from bridgehead.apiserver.registry.request_checks import check_resource_version, check_url
 from bridgehead.apiserver.registry.watching import OpenWatches, WatchStream, parse_watch_options
@@ -94,6 +95,7 @@ class Handlers:
             raise self._not_served(info)
         if resource.warning:
             request.warnings.append(resource.warning)
+            request.annotations["k8s.io/deprecated"] = "true"
         if resource.is_read_only and info.verb not in ("get", "list"):
             raise method_not_allowed()
         if resource.definition is not None and info.verb in _WRITES:
@@ -164,7 +166,7 @@ class Handlers:
         return await self._rendering.record(request, resource, record, 201)
 
     async def _store_new(self, request: Request, resource: Resource, obj: JsonObject, writer: Writer) -> Record:
-        dry_run = is_dry_run(request.query)
+        dry_run = is_dry_run(request)
         name = obj.get("metadata", {}).get("name", "")
         attributes = attributes_of(request, resource, CREATE, name=name)
         return await self._registry.create(
@@ -225,7 +227,7 @@ class Handlers:
             attributes=attributes_of(request, resource, UPDATE),
             writer=writer,
             subresource=info.subresource,
-            dry_run=is_dry_run(request.query),
+            dry_run=is_dry_run(request),
             size=request.body_size,
         )
 
@@ -278,7 +280,8 @@ class Handlers:
         return await resource.converter.view(store, namespace, with_records=with_records)
 
     async def _decode(self, request: Request, resource: Resource) -> JsonObject:
-        return await decode_object(request, resource, self._registry.shape(resource))
+        obj = await decode_object(request, resource, self._registry.shape(resource))
+        return with_unique_owners(obj, request.warnings)
 
 
 def _warn_of_deletion(request: Request, resource: Resource, options: DeleteOptions) -> None:

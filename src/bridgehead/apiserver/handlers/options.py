@@ -5,27 +5,31 @@ Source: meta/v1 CreateOptions, UpdateOptions, DeleteOptions.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import lru_cache
 
 from bridgehead.apiserver.admission.attributes import DELETE, Attributes
 from bridgehead.apiserver.bodies.decoding import decode_value
 from bridgehead.apiserver.bodies.shapes import Shape, conform
-from bridgehead.apiserver.errors import SchemaMismatch, bad_request, invalid
+from bridgehead.apiserver.errors import SchemaMismatch, bad_request, invalid_options
 from bridgehead.apiserver.fieldmanagement.managers import APPLY, MAX_NAME_BYTES, UPDATE, Writer, manager_of
-from bridgehead.apiserver.http.paths import Query, parse_int
+from bridgehead.apiserver.http.paths import parse_int
 from bridgehead.apiserver.http.request import Request
 from bridgehead.apiserver.registry.deletion import BACKGROUND, FOREGROUND, ORPHAN, DeleteOptions
 from bridgehead.apiserver.resource import FieldError, JsonObject, Resource
 from bridgehead.apiserver.resources.shared import field
 
 
-def is_dry_run(query: Query) -> bool:
+def is_dry_run(request: Request) -> bool:
     """Whether the query asks for a dry run. Raises a 422 for another value than All."""
-    value = query.get("dryRun", "")
-    if value not in ("", "All"):
-        why = f'Unsupported value: "{value}": supported values: "All"'
-        raise invalid("meta.k8s.io", "CreateOptions", "", [FieldError("FieldValueNotSupported", "dryRun", why)])
-    return value == "All"
+    value = request.query.get("dryRun", "")
+    return bool(value) and _is_dry_run([value], request.method)
+
+
+def _is_dry_run(values: Sequence[str], method: str) -> bool:
+    if any(value != "All" for value in values):
+        raise invalid_options(method, [field.not_supported("dryRun", list(values), ("All",))])
+    return bool(values)
 
 
 def attributes_of(
@@ -108,8 +112,7 @@ def parse_writer(request: Request, *, operation: str = UPDATE, subresource: str 
     if manager:
         errors += _manager_errors(manager)
     if errors:
-        kind = {"PATCH": "PatchOptions", "PUT": "UpdateOptions"}.get(request.method, "CreateOptions")
-        raise invalid("meta.k8s.io", kind, "", errors)
+        raise invalid_options(request.method, errors)
     if not manager:
         return _program(request.header(b"user-agent"), subresource)
     return Writer(manager, operation, subresource)
@@ -154,7 +157,7 @@ def parse_delete_options(body: bytes, request: Request, shape: Shape) -> DeleteO
     if policy not in ("", ORPHAN, BACKGROUND, FOREGROUND):
         errors.append(field.not_supported("propagationPolicy", policy, (FOREGROUND, BACKGROUND, ORPHAN, "nil")))
     if errors:
-        raise invalid("meta.k8s.io", "DeleteOptions", "", errors)
+        raise invalid_options("DELETE", errors)
     if not policy and orphan is not None:
         policy = ORPHAN if orphan in (True, "true", "1") else BACKGROUND
     try:
@@ -167,5 +170,5 @@ def parse_delete_options(body: bytes, request: Request, shape: Shape) -> DeleteO
         resource_version=preconditions.get("resourceVersion"),
         policy=policy,
         is_accepted=policy == FOREGROUND or (policy == BACKGROUND and orphan is not None),
-        dry_run=is_dry_run(query) or "All" in given.get("dryRun", ()),
+        dry_run=is_dry_run(request) or _is_dry_run(given.get("dryRun", ()), "DELETE"),
     )

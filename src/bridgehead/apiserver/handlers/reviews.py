@@ -18,7 +18,7 @@ from bridgehead.apiserver.bodies.shapes import Shape
 from bridgehead.apiserver.errors import bad_request, invalid, method_not_allowed
 from bridgehead.apiserver.http.paths import RequestInfo
 from bridgehead.apiserver.http.request import Request, Response, respond
-from bridgehead.apiserver.http.user import InvalidCredentials, User
+from bridgehead.apiserver.http.user import CredentialNotes, InvalidCredentials, User
 from bridgehead.apiserver.resource import FieldError, JsonObject
 from bridgehead.apiserver.resources.rbac import Rule
 from bridgehead.apiserver.resources.shared import field
@@ -50,10 +50,11 @@ class Reviews:
             raise bad_request("the namespace of the provided object does not match the namespace sent on the request")
         if kind.endswith("SubjectAccessReview"):
             _check_access_review(kind, review)
-        review["status"] = await self._answer(kind, review.get("spec", {}), request.user)
+        notes = CredentialNotes(request.annotations, request.warnings)
+        review["status"] = await self._answer(kind, review.get("spec", {}), request.user, notes)
         return respond(review, 201)
 
-    async def _answer(self, kind: str, spec: JsonObject, user: User) -> JsonObject:
+    async def _answer(self, kind: str, spec: JsonObject, user: User, notes: CredentialNotes) -> JsonObject:
         match kind:
             case "SelfSubjectReview":
                 return {"userInfo": _user_info(user)}
@@ -62,7 +63,7 @@ class Reviews:
             case "SelfSubjectRulesReview":
                 return self._rules(user, spec.get("namespace", ""))
             case "TokenReview":
-                return await self._token(spec.get("token", ""), spec.get("audiences", ()))
+                return await self._token(spec.get("token", ""), spec.get("audiences", ()), notes)
         extra = {key: tuple(values) for key, values in spec.get("extra", {}).items()}
         user = User(spec.get("user", ""), tuple(spec.get("groups", ())), spec.get("uid", ""), extra)
         return self._access(user, spec)
@@ -105,11 +106,11 @@ class Reviews:
         }
         return status | ({"evaluationError": join_errors(errors)} if errors else {})
 
-    async def _token(self, token: str, audiences: Sequence[str]) -> JsonObject:
+    async def _token(self, token: str, audiences: Sequence[str], notes: CredentialNotes) -> JsonObject:
         if not token:
             raise bad_request("token is required for TokenReview in authentication")
         try:
-            user, meant = await self._authenticator.verify(token, audiences)
+            user, meant = await self._authenticator.verify(token, audiences, notes)
         except InvalidCredentials as error:
             return {"user": {}, "error": str(error)}
         return {"authenticated": True, "user": _user_info(user), "audiences": list(meant)}

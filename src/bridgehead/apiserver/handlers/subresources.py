@@ -135,7 +135,7 @@ class Subresources:
             attributes=attributes_of(request, resource, UPDATE, kind=_SCALE),
             view=scale_view(resource),
             writer=writer,
-            dry_run=is_dry_run(request.query),
+            dry_run=is_dry_run(request),
         )
 
     async def _admit(
@@ -174,9 +174,9 @@ class Subresources:
             if spec.get("nodeName"):
                 why = f'pod {info.name} is already assigned to node "{spec["nodeName"]}"'
                 raise conflict(resource, info.name, why)
-            return bind(pod, node, self._registry.clock())
+            return bind(pod, binding, self._registry.clock())
 
-        dry_run = is_dry_run(request.query)
+        dry_run = is_dry_run(request)
         # Fields that a binding sets have no manager, as in Kubernetes.
         await self._registry.update(
             resource, info.namespace, info.name, change, writer=None, subresource=BINDING, dry_run=dry_run
@@ -184,7 +184,7 @@ class Subresources:
         return respond(created(), 201)
 
     async def _evict(self, request: Request, resource: Resource) -> Response:
-        eviction = await decode_kind(request, "policy", "v1", "Eviction", self._eviction)
+        eviction = await decode_kind(request, "policy", "v1", "Eviction", self._eviction, older_version="v1beta1")
         eviction = await self._admit(request, resource, eviction, ("policy", "v1", "Eviction"))
         return await self._evictions.evict(request, resource, eviction)
 
@@ -208,7 +208,7 @@ class Subresources:
             attributes=attributes_of(request, resource, UPDATE),
             writer=writer,
             subresource="finalize",
-            dry_run=is_dry_run(request.query),
+            dry_run=is_dry_run(request),
         )
         return Response(200, record.value)
 
@@ -226,16 +226,21 @@ def _expecting(wanted: JsonObject, old: JsonObject) -> JsonObject:
     return {**old["metadata"], "resourceVersion": expected} if expected else {**old["metadata"]}
 
 
-def bind(pod: JsonObject, node: str, now: float) -> JsonObject:
-    """Return the pod assigned to `node`, which ends a nomination."""
+def bind(pod: JsonObject, binding: JsonObject, now: float) -> JsonObject:
+    """Return the pod assigned to the node of `binding`, whose labels and annotations it gets. A nomination ends."""
     status = {key: value for key, value in pod.get("status", {}).items() if key != "nominatedNodeName"}
     conditions = [c for c in status.get("conditions", ()) if c.get("type") != "PodScheduled"]
     scheduled: JsonObject = {"type": "PodScheduled", "status": "True", "lastTransitionTime": format_time(now)}
     if generation := pod["metadata"].get("generation"):
         scheduled["observedGeneration"] = generation
+    metadata, given = {**pod["metadata"]}, binding.get("metadata", {})
+    for name in ("labels", "annotations"):
+        if given.get(name):
+            metadata[name] = {**metadata.get(name, {}), **given[name]}
     return {
         **pod,
-        "spec": {**pod.get("spec", {}), "nodeName": node},
+        "metadata": metadata,
+        "spec": {**pod.get("spec", {}), "nodeName": binding["target"]["name"]},
         "status": {**status, "conditions": [*conditions, scheduled]},
     }
 

@@ -24,6 +24,7 @@ from bridgehead.objects.times import format_time
 
 _KIND = ("authentication.k8s.io", "v1", "TokenRequest")
 _MIN_SECONDS, _DEFAULT_SECONDS, _MAX_SECONDS = 600, 3600, 2**32
+_ISSUED = "authentication.kubernetes.io/issued-credential-id"
 _BOUND_KINDS = {"Pod": "pods", "Node": "nodes", "Secret": "secrets"}
 
 # Lets admission check and change an object that is not stored.
@@ -45,6 +46,9 @@ class TokenRequests:
         asked = await decode_kind(request, *_KIND, self._shape)
         _check_names(asked.get("metadata", {}), info.namespace, info.name)
         uid = stored_metadata(self._registry.get(accounts, info.namespace, info.name).value).uid
+        given_uid = asked.get("metadata", {}).get("uid", "")
+        if given_uid and given_uid != uid:
+            raise _account_uid_differs(info.name, given_uid, uid)
         spec = asked.setdefault("spec", {})
         spec["expirationSeconds"] = spec.get("expirationSeconds", _DEFAULT_SECONDS)
         asked = await self._admit(request, accounts, asked, _KIND)
@@ -54,16 +58,17 @@ class TokenRequests:
         bound = self._bound_to(info.namespace, info.name, spec.get("boundObjectRef"))
         now = self._registry.clock()
         spec["audiences"] = list(spec.get("audiences") or self._tokens.audiences)
-        token, until = self._tokens.issue(
+        issued = self._tokens.issue(
             info.namespace,
             Reference(info.name, uid),
             bound,
             audiences=spec["audiences"],
             seconds=spec["expirationSeconds"],
         )
-        names = {"name": info.name, "namespace": info.namespace, "creationTimestamp": format_time(now)}
+        names = {"name": info.name, "namespace": info.namespace, "uid": uid, "creationTimestamp": format_time(now)}
         asked["metadata"] = {**asked.get("metadata", {}), **names}
-        asked["status"] = {"token": token, "expirationTimestamp": format_time(until)}
+        asked["status"] = {"token": issued.token, "expirationTimestamp": format_time(issued.until)}
+        request.annotations[_ISSUED] = issued.credential_id
         return respond(asked, 201)
 
     def _bound_to(self, namespace: str, account: str, reference: JsonObject | None) -> Bound:
@@ -119,12 +124,21 @@ def validate_expiration(seconds: int) -> list[FieldError]:
 
 
 def _check_names(metadata: JsonObject, namespace: str, name: str) -> None:
-    """Raise a 422 for names that are not those of the URL."""
-    for key, wanted in (("name", name), ("namespace", namespace)):
-        given = metadata.get(key, "")
-        if given and given != wanted:
-            why = f"must match the service account {key} if specified"
-            raise invalid(_KIND[0], _KIND[2], name, [field.invalid(f"metadata.{key}", given, why)])
+    """Raise a 400 or a 422 for names that are not those of the URL."""
+    if metadata.get("namespace", "") not in ("", namespace):
+        raise bad_request("the namespace of the provided object does not match the namespace sent on the request")
+    given = metadata.get("name", "")
+    if given not in ("", name):
+        why = "must match the service account name if specified"
+        raise invalid(_KIND[0], _KIND[2], name, [field.invalid("metadata.name", given, why)])
+
+
+def _account_uid_differs(name: str, given: str, uid: str) -> ApiStatus:
+    """The account of the request was deleted, and another one has its name."""
+    group, _, kind = _KIND
+    why = f"the UID in the token request ({given}) does not match the UID of the service account ({uid})"
+    message = f'Operation cannot be fulfilled on {kind}.{group} "{name}": {why}'
+    return ApiStatus(409, "Conflict", message, {"name": name, "group": group, "kind": kind})
 
 
 def _uid_differs(kind: str, name: str, uid: str) -> ApiStatus:

@@ -18,17 +18,18 @@ from urllib.parse import unquote
 
 from . import spdy_upgrade
 from .accepting import Newcomer
+from .client_authorities import ServerContext
 from .joined_writes import JoinedWrites
-from .request import NEWCOMER, WHOLE_BODY
+from .request import FRONT_PROXY, NEWCOMER, WHOLE_BODY
 from .tunnel import TunnelProtocol, asks_for_upgrade
 from .unsent import Connection
-from .user import InvalidCredentials, User, user_from_certificate
+from .user import InvalidCredentials, User, common_name, user_from_certificate
 from .uvicorn_library import HttpToolsProtocol, RequestResponseCycle
 
 # Limits of a request's headers, as in Kubernetes (ReadHeaderTimeout) and Go (DefaultMaxHeaderBytes). They bound what a
 # client costs before it is authenticated.
 _HEADER_SECONDS = 32.0
-_MAX_HEADER_BYTES = 1024 * 1024
+MAX_HEADER_BYTES = 1024 * 1024
 # A client may send requests before it has the answers to earlier ones. uvicorn parses all of them at once, and each
 # costs 6 KiB. So bytes are parsed in pieces that end with a request's head, and none while a parsed request waits. A
 # piece has a least size, because an empty line costs no more than its bytes then. Most heads are longer.
@@ -47,8 +48,8 @@ class PeerProtocol(HttpToolsProtocol):
     """One client's connection.
 
     Puts the user of the client's certificate, or why it is not valid, and the `Connection` into the scope's `state`,
-    for HTTP and WebSockets, and marks there a request whose whole body has arrived. `newcomer` is this connection until
-    its client is authenticated.
+    for HTTP and WebSockets, also the name of a front proxy, and marks there a request whose whole body has arrived.
+    `newcomer` is this connection until its client is authenticated.
     Refuses a request whose headers take too long or are too large. Hands an upgrade to SPDY over to `spdy_upgrade`;
     upgrades of paths for which `takes_upgrade` is true go to `tunnel`.
     """
@@ -85,6 +86,8 @@ class PeerProtocol(HttpToolsProtocol):
         self._peer = peer_of(transport)
         connection = Connection(transport, self.flow, is_tls=self.scheme == "https")
         self.app_state = {**self.app_state, "peer": self._peer.user, "connection": connection}
+        if self._peer.front_proxy:
+            self.app_state[FRONT_PROXY] = self._peer.front_proxy
         if self._newcomer is not None:
             self._newcomer.close = transport.abort
             if isinstance(self._peer.user, User):
@@ -95,8 +98,8 @@ class PeerProtocol(HttpToolsProtocol):
 
     @property
     def has_certificate(self) -> bool:
-        """Whether the client has shown a certificate that names a user."""
-        return isinstance(self._peer.user, User)
+        """Whether the client has shown a certificate that names a user or a front proxy."""
+        return isinstance(self._peer.user, User) or bool(self._peer.front_proxy)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._stop_timer()
@@ -165,7 +168,7 @@ class PeerProtocol(HttpToolsProtocol):
         if not self._awaits_headers or self.transport.is_closing():
             return
         self._header_bytes += len(data)
-        if self._header_bytes > _MAX_HEADER_BYTES:
+        if self._header_bytes > MAX_HEADER_BYTES:
             self._refuse(b"431 Request Header Fields Too Large")
         elif self._header_timer is None:
             self._header_timer = self.loop.call_later(self.header_seconds, self._refuse, b"408 Request Timeout")
@@ -175,6 +178,7 @@ class PeerProtocol(HttpToolsProtocol):
         # OpenSSL verifies a certificate when a session begins, and sessions last, also beyond their first connection.
         if self._peer.until < time.time():
             self.app_state["peer"] = InvalidCredentials("the client certificate has expired")
+            self.app_state.pop(FRONT_PROXY, None)
         super().on_message_begin()
 
     def on_headers_complete(self) -> None:
@@ -251,10 +255,14 @@ class PeerProtocol(HttpToolsProtocol):
 
 @dataclass(frozen=True, slots=True)
 class Peer:
-    """The user whom a connection's certificate names, and the time until which it is valid (seconds of the epoch)."""
+    """The user of a connection's certificate, and the time until which it is valid (seconds of the epoch).
+
+    `front_proxy` is the common name in the certificate of a front proxy.
+    """
 
     user: User | InvalidCredentials | None = None
     until: float = math.inf
+    front_proxy: str = ""
 
 
 def peer_of(transport: asyncio.Transport) -> Peer:
@@ -264,8 +272,14 @@ def peer_of(transport: asyncio.Transport) -> Peer:
     if der is None:
         return Peer()
     certificate = connection.getpeercert()
+    until = ssl.cert_time_to_seconds(certificate["notAfter"])
+    is_users, is_proxys = True, False
+    if isinstance(connection.context, ServerContext) and connection.context.authorities is not None:
+        is_users, is_proxys = connection.context.authorities.issued(der)
+    proxy = common_name(certificate) if is_proxys else ""
+    if not is_users:
+        return Peer(InvalidCredentials("the client certificate was not issued by the CA of users"), until, proxy)
     try:
-        user = user_from_certificate(certificate, der)
+        return Peer(user_from_certificate(certificate, der), until, proxy)
     except InvalidCredentials as error:
-        return Peer(error)
-    return Peer(user, ssl.cert_time_to_seconds(certificate["notAfter"]))
+        return Peer(error, until, proxy)

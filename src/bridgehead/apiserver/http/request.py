@@ -26,6 +26,8 @@ WHOLE_BODY = "whole_body"
 
 # In the scope's state of a connection that has no client certificate: its `accepting.Newcomer`.
 NEWCOMER = "newcomer"
+# In the scope's state of a connection with the certificate of a front proxy: the common name in it.
+FRONT_PROXY = "front_proxy"
 
 _encode = msgspec.json.Encoder().encode
 _NO_SNIFF = (b"x-content-type-options", b"nosniff")

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from .accepting import Acceptor, Newcomer, Newcomers
+from .client_authorities import ClientAuthorities, ServerContext
 from .peer_protocol import PeerProtocol, takes_none
 from .uvicorn_library import Config, Server
 
@@ -29,17 +30,22 @@ _MAX_WEBSOCKET_MESSAGE_BYTES = 4 * 1024 * 1024
 _LISTEN_BACKLOG = 4096
 
 
-def server_context(certificate: Path, key: Path, client_ca: Path | None) -> ssl.SSLContext:
-    """TLS settings of the server. A client certificate is optional and must be signed by `client_ca`.
+def server_context(
+    certificate: Path, key: Path, client_ca: Path | None, front_proxy_ca: Path | None = None
+) -> ssl.SSLContext:
+    """TLS settings of the server. A client certificate is optional and must be signed by one of the CAs.
 
-    Raises OSError, ssl.SSLError.
+    Raises OSError, ValueError (of which ssl.SSLError is one).
     """
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context = ServerContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     context.load_cert_chain(certificate, key)
-    if client_ca is not None:
-        context.load_verify_locations(client_ca)
-        context.verify_mode = ssl.CERT_OPTIONAL
+    for path in (client_ca, front_proxy_ca):
+        if path is not None:
+            context.load_verify_locations(path)
+            context.verify_mode = ssl.CERT_OPTIONAL
+    if front_proxy_ca is not None:
+        context.authorities = ClientAuthorities.read(client_ca, front_proxy_ca)
     return context
 
 

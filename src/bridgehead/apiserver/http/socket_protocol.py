@@ -2,6 +2,9 @@
 
 kubectl asks for `SPDY/3.1+portforward.k8s.io`. A slash may not be part of a token (RFC 6455, 4.1), so the websockets
 library refuses the handshake before the application gets it. `server` uses this class instead of uvicorn's.
+
+The command of an exec is in the URL, and may be long. The library parses the request again, with a limit of 8 KiB for
+a line, beyond which it would never answer; `peer_protocol` has limited the request to the size that Go allows.
 """
 
 from __future__ import annotations
@@ -9,8 +12,13 @@ from __future__ import annotations
 from typing import Any
 
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
+from websockets import http11
 from websockets.datastructures import Headers
 from websockets.typing import Subprotocol
+
+from .peer_protocol import MAX_HEADER_BYTES
+
+http11.MAX_LINE_LENGTH = MAX_HEADER_BYTES
 
 
 class AnySubprotocol(WebSocketsSansIOProtocol):

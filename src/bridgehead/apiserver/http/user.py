@@ -30,6 +30,14 @@ class User:
 ANONYMOUS = User("system:anonymous", (UNAUTHENTICATED,))
 
 
+@dataclass(slots=True)
+class CredentialNotes:
+    """Notes about a request's credential: annotations for its audit event, and warnings for the client."""
+
+    annotations: dict[str, str] = field(default_factory=dict)
+    warnings: list[str] = field(default_factory=list)
+
+
 class InvalidCredentials(Exception):
     """Credentials that are not valid. The answer is a 401 without a reason; the text is for the log."""
 
@@ -39,15 +47,20 @@ def user_from_certificate(peer: Mapping[str, Any] | None, der: bytes) -> User | 
 
     `peer` is the result of `ssl.SSLSocket.getpeercert`, `der` that of `getpeercert(binary_form=True)`.
     """
-    if not peer:
+    name = common_name(peer or {})
+    if not peer or not name:
         return None
-    attributes = [attribute for name in peer.get("subject", ()) for attribute in name]
-    names = [value for key, value in attributes if key == "commonName"]
-    if not names or not names[-1]:
-        return None
-    uids = [value for key, value in attributes if key == _UID_ATTRIBUTE]
+    uids = _attributes(peer, _UID_ATTRIBUTE)
     if len(uids) > 1 or "" in uids:
         raise InvalidCredentials("the client certificate has several uids or an empty one")
-    groups = tuple(value for key, value in attributes if key == "organizationName")
     extra = {CREDENTIAL_ID: (f"X509SHA256={hashlib.sha256(der).hexdigest()}",)}
-    return User(names[-1], (*groups, AUTHENTICATED), "".join(uids), extra)
+    return User(name, (*_attributes(peer, "organizationName"), AUTHENTICATED), "".join(uids), extra)
+
+
+def common_name(peer: Mapping[str, Any]) -> str:
+    """Return the last common name of a certificate's subject, "" without one. `peer` is as above."""
+    return "".join(_attributes(peer, "commonName")[-1:])
+
+
+def _attributes(peer: Mapping[str, Any], wanted: str) -> list[str]:
+    return [value for name in peer.get("subject", ()) for key, value in name if key == wanted]

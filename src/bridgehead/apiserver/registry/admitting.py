@@ -18,6 +18,7 @@ from bridgehead.apiserver.http.worker import run_long
 from bridgehead.apiserver.resource import JsonObject, Resource
 
 from .attempts import Attempts, Draft, with_managers
+from .owner_references import with_unique_owners
 from .ownership import FIELD
 from .request_checks import check_identity, check_url
 
@@ -62,7 +63,7 @@ class WriteAdmission:
         """Let plug-ins change a new object, which they see with its namespace and its managers."""
         attributes = self._attributes
         if attributes is None or not self._mutators:
-            return obj
+            return obj  # without duplicate owners: it is as its request was decoded
         meta = obj["metadata"]
         if attributes.resource.namespaced:
             meta["namespace"] = namespace
@@ -70,7 +71,7 @@ class WriteAdmission:
             meta[FIELD] = entries
         obj = await mutate(self._mutators, attributes, obj, {})
         check_url(attributes.resource, namespace, "", obj.setdefault("metadata", {}))
-        return obj
+        return with_unique_owners(obj, attributes.warnings, is_admitted=True)
 
     async def mutate_changed(self, draft: Draft, subresource: str, size: int) -> None:
         """Let plug-ins change what the request wants; `draft.new` follows. The managers of fields stay.
@@ -78,8 +79,13 @@ class WriteAdmission:
         `size` is that of the object in bytes.
         """
         attributes = self._attributes
-        if attributes is None or not self._mutators:
+        if attributes is None:
             return
+        if self._mutators:
+            await self._change(attributes, draft, subresource, size)
+        draft.new = with_unique_owners(draft.new, attributes.warnings, is_admitted=True)
+
+    async def _change(self, attributes: Attributes, draft: Draft, subresource: str, size: int) -> None:
         if not self.changes:
             await mutate(self._mutators, attributes, self._show(draft.wanted), self._show(draft.old))
             return

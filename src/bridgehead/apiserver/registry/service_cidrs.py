@@ -37,6 +37,7 @@ _CIDRS = "servicecidrs.networking.k8s.io"
 _CIDR_PATH = ("networking.k8s.io", "v1", "servicecidrs")
 _RETRY_SECONDS = 1.0
 _READY = {"type": "Ready", "status": "True", "reason": "", "message": "Kubernetes Service CIDR is ready"}
+_DEFAULT_READY = {**_READY, "message": "Kubernetes default Service CIDR is ready"}
 _TERMINATING = {
     "type": "Ready",
     "status": "False",
@@ -190,7 +191,7 @@ class ServiceCidrs:
             if FINALIZER not in finalizers:
                 await self._update(name, _with_finalizers([*finalizers, FINALIZER]))
             if not _is_ready(obj) or not obj.get("status", {}).get("conditions"):
-                await self._set_condition(name, _READY)
+                await self._set_condition(name, _DEFAULT_READY if name == DEFAULT_NAME else _READY)
             return False
         if FINALIZER not in finalizers:
             return False

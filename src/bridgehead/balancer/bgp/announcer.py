@@ -23,7 +23,7 @@ from .bfd_sessions import BfdDetector, BfdSessions, PathEvent
 from .exabgp import HOLD_SECONDS, SessionSettings, router_id_of
 from .exabgp_process import ExaBgp
 from .routes import RoutePlan
-from .session import CONNECT_SECONDS, NotConfigurable, PeerSession, is_awaited
+from .session import CONNECT_SECONDS, Misconfigured, NotConfigurable, PeerSession, is_awaited
 
 log = logging.getLogger("bridgehead.balancer.bgp")
 
@@ -189,6 +189,10 @@ class BgpAnnouncer:
             if name in self._wanted
         ]
 
+    def misconfigured(self) -> dict[str, str]:
+        """Return, by peer, why sessions wait for changes of objects of the API."""
+        return {name: session.reason for name, session in self._sessions.items() if session.is_misconfigured}
+
     # --- Sessions -------------------------------------------------------------------------------------------------
 
     def _make_session(self, peer: Peer, profile: BfdProfile | None) -> PeerSession:
@@ -219,7 +223,7 @@ class BgpAnnouncer:
         try:
             password = await self._password(peer)
         except LookupError as error:
-            raise NotConfigurable(str(error)) from None
+            raise Misconfigured(str(error)) from None
         peer_asn = {"internal": peer.my_asn, "external": 0}.get(str(peer.peer_asn), peer.peer_asn)
         is_internal = peer_asn == peer.my_asn
         return SessionSettings(

@@ -122,8 +122,11 @@ def main() -> None:
         set_process_name("exabgp", "bridgehead speaker: ExaBGP")
     from exabgp.environment import getenv
     from exabgp.logger import log
+    from exabgp.protocol.ip.port import Port
 
     log.init(getenv())
+    for names in (Port.names, Port.codes):
+        names.clear()  # of 5,000 ports, for flow specifications: 1 MiB
     _Sessions().run()
 
 

@@ -7,7 +7,6 @@ announce an address (`moves.py`).
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Collection, Iterator, Mapping
 from typing import Final
 
@@ -15,11 +14,10 @@ from bridgehead.network.connection_search import SearchTables
 from bridgehead.network.paths import find_path
 from bridgehead.objects.meta import ObjectKey
 
+from ..kernel_tables import KernelTables
 from ..ranges import IpAddress
 from ..view import ClusterView, Publication
 from .moves import Moves
-
-log = logging.getLogger("bridgehead.balancer.bgp")
 
 _MOST_NODES: Final = 16  # in which each packet that is searched for makes 15 copies
 
@@ -31,8 +29,9 @@ class ConnectionSearches:
         self._moves = Moves()
         self._view = ClusterView("")
         self._others: list[IpAddress] = []  # the addresses of the nodes to ask
-        self._tables: SearchTables | None = None
-        self._is_supported = False
+        self._tables = KernelTables(
+            SearchTables, self._fill, "open connections that routers give to other nodes will be reset"
+        )
         self._timer: asyncio.TimerHandle | None = None
 
     def update(
@@ -46,27 +45,19 @@ class ConnectionSearches:
 
     async def run(self) -> None:
         """Change the kernel's rules until cancelled, and remove them at the end."""
-        self._is_supported = True
-        self._apply()
         try:
-            await asyncio.get_running_loop().create_future()
+            await self._tables.run()
         finally:
-            self._close()
+            if self._timer is not None:
+                self._timer.cancel()
 
     def _apply(self) -> None:
         """Bring the kernel's rules up to date. Where the kernel lacks them, connections that move are reset."""
-        if not self._is_supported:
-            return
-        try:
-            if self._tables is None and self._moves.announced:
-                self._tables = SearchTables()
-            if self._tables is not None:
-                self._tables.update(self._moves.announced, self._moves.moved, self._others)
-        except OSError as error:
-            log.warning("open connections that routers give to other nodes will be reset: %s", error)
-            self._close()
-            return
+        self._tables.update(is_needed=bool(self._moves.announced))
         self._set_timer()
+
+    def _fill(self, tables: SearchTables) -> None:
+        tables.update(self._moves.announced, self._moves.moved, self._others)
 
     def _set_timer(self) -> None:
         if self._timer is not None:
@@ -77,14 +68,6 @@ class ConnectionSearches:
     def _expire(self, now: float) -> None:
         self._moves.expire(now)
         self._apply()
-
-    def _close(self) -> None:
-        self._is_supported = False
-        if self._timer is not None:
-            self._timer.cancel()
-        if self._tables is not None:
-            self._tables.close()
-            self._tables = None
 
 
 def _nodes_to_ask(view: ClusterView) -> Iterator[IpAddress]:

@@ -45,6 +45,10 @@ class NotConfigurable(Exception):
     """The session cannot be configured at the moment. The text has the reason."""
 
 
+class Misconfigured(NotConfigurable):
+    """The session cannot be configured before somebody changes objects of the API."""
+
+
 @dataclass
 class Statistics:
     """Counters of a session, for metrics. `announced`: routes that the peer has; `pending`: requests without answer."""
@@ -59,7 +63,8 @@ class PeerSession:
 
     `plan` has its routes, `exabgp` holds it. `configure` returns the settings, or raises NotConfigurable or OSError: it
     looks up addresses and passwords anew each time. `on_change` is called with this session when its status changes.
-    `is_last`: this speaker goes on, but has no further session with the router.
+    `is_last`: this speaker goes on, but has no further session with the router. `is_misconfigured`: `reason` is why the
+    session waits for changes of objects of the API.
     """
 
     def __init__(
@@ -74,7 +79,7 @@ class PeerSession:
     ) -> None:
         self.name = name
         self.status: Status = "waiting"
-        self.is_last = False
+        self.is_last = self.is_misconfigured = False
         self.was_connected = self.was_established = False  # once, by TCP and by BGP
         self.first_attempt_at: float | None = None  # CLOCK_MONOTONIC
         self.since = time.time()
@@ -144,7 +149,9 @@ class PeerSession:
                 settings = self.settings = await self._configure()
             except (NotConfigurable, OSError) as error:
                 reason, longest = str(error), _LONGEST_LOOK_SECONDS
+                self.is_misconfigured = isinstance(error, Misconfigured)
             else:
+                self.is_misconfigured = False
                 reason = await self._run_once(settings)
             if time.monotonic() - started > _STABLE_SECONDS:
                 backoff.reset()

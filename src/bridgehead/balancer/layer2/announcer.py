@@ -129,6 +129,7 @@ class Layer2Announcer:
         elif own is not None and holder is not None and this in self._view.members:
             if own.gives_up_at is None:
                 own.gives_up_at = time.monotonic() + _HANDOVER_SECONDS
+                self._handovers.lose(address)
                 self._schedule.stop(address)
                 self._claims.release(address)
                 self._log("handing %s of %s over to %s", address, own.holder.service, holder.node)

@@ -10,7 +10,6 @@ import asyncio
 import logging
 import sys
 import time
-from collections import deque
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
@@ -32,6 +31,7 @@ from ..view import ClusterView, NodeView, Publication
 from .announcer import Announcer, Follower, HandsOver, Held, Observer, Starts
 from .members import MemberChange, Members, MemberWatch
 from .publications import node_view, publication_of
+from .takeovers import Takeovers
 from .trimming import trim_service, trim_slice
 
 log = logging.getLogger(__name__)
@@ -39,7 +39,6 @@ log = logging.getLogger(__name__)
 COMPONENT: Final = "metallb-speaker"  # of Events, as MetalLB's
 _LEAVE_SECONDS: Final = 2.0  # in which other nodes take this one's addresses over before it ends
 _LEAVE_POLL_SECONDS: Final = 0.01
-_REMEMBERED: Final = 50
 _MANY_CHANGES: Final = 100  # Services; so many that the memory for them is worth returning
 _TRIM_SECONDS: Final = 5.0  # after many changes: their statuses are written by then
 
@@ -58,20 +57,6 @@ class SpeakerOptions:
     own_namespace: str = OWN_NAMESPACE
     lb_class: str = ""
     ignore_exclude: bool = False
-
-
-@dataclass(frozen=True)
-class Takeover:
-    """Addresses that this node took over because other nodes died.
-
-    `at`: epoch seconds. `seconds`: from the last evidence of the first of them until this node announced.
-    """
-
-    at: float
-    nodes: tuple[str, ...]
-    reason: str
-    addresses: int
-    seconds: float
 
 
 class SpeakerAgent:
@@ -107,24 +92,22 @@ class SpeakerAgent:
         self._in_force: Configuration | None = None
         self._publications: dict[ObjectKey, Publication] = {}
         self._view = ClusterView(options.node_name)
-        self._changes: list[MemberChange] = []  # since the last update
-        self._changed_at = 0.0
         self._dirty: set[ObjectKey] = set()
         self._nodes_changed = True
         self._held: dict[ObjectKey, tuple[Held, ...]] = {}
+        self._held_count = 0  # of addresses in `_held`
         self._held_dirty: set[ObjectKey] = set()
         self._wake = asyncio.Event()
         self._synced = asyncio.Event()
         self._is_leaving = False
         self._trimming: asyncio.TimerHandle | None = None
-        self.takeovers: deque[Takeover] = deque(maxlen=_REMEMBERED)
-        self.takeover_count = 0
+        self.takeovers = Takeovers()
         # What announcers add to the status page, by protocol; each value is fit for JSON.
         self.sections: dict[str, Callable[[], Any]] = {}
         self.on_held: list[Callable[[ObjectKey, tuple[Held, ...]], None]] = []
         self.on_members: list[Callable[[], None]] = []
-        # Gets why the configuration is invalid, "" when it is valid.
-        self.on_judged: Callable[[str], None] = lambda error: None
+        # Called after each judgement of the configuration, the result of which `configuration.error` has.
+        self.on_judged: Callable[[], None] = lambda: None
         self.update_count = self.update_error_count = 0
         self._followers = make_followers(self)
         self._announcers = [follower for follower in self._followers if isinstance(follower, Announcer)]
@@ -223,13 +206,13 @@ class SpeakerAgent:
 
     def _on_invalid(self, error: ConfigurationInvalid) -> None:
         self.update_error_count += 1
-        self.on_judged(str(error))
+        self.on_judged()
         if self._in_force is None:  # without one, this speaker would never be ready, and a lab not start
             self._use(compile_for_start(self.configuration.objects()))
 
     def _configuration_changed(self, compiled: Compiled) -> None:
         self.update_count += 1
-        self.on_judged("")
+        self.on_judged()
         if compiled.configuration != self._in_force:
             self._use(compiled.configuration)
 
@@ -239,8 +222,7 @@ class SpeakerAgent:
         self._wake.set()
 
     def _members_changed(self, members: Members, changes: list[MemberChange]) -> None:
-        self._changes += changes
-        self._changed_at = time.monotonic()
+        self.takeovers.add_changes(changes)
         self._nodes_changed = True  # some may be leaving
         self._wake.set()
 
@@ -270,13 +252,13 @@ class SpeakerAgent:
         dirty, self._dirty = self._dirty, set()
         self.update_count += len(dirty)
         changed = {key for key in dirty if self._publish(key)}
-        before = sum(map(len, self._held.values())) if self._changes else 0
+        before = self._held_count
         self._update_view()
         for follower in self._followers:
             follower.update(self._view, self._publications, changed)
         self.on_held_changed(changed)
         self._report_held()
-        self._record_takeover(before)
+        self.takeovers.record(self._held_count - before)
         if len(changed) >= _MANY_CHANGES and self._trimming is None:
             self._trimming = asyncio.get_running_loop().call_later(_TRIM_SECONDS, self._trim)
 
@@ -328,17 +310,6 @@ class SpeakerAgent:
         is_ending = name in self.members.members.leaving or (self._is_leaving and name == self._options.node_name)
         return node_view(node, is_ending=is_ending, ignore_exclude=self._options.ignore_exclude)
 
-    def _record_takeover(self, before: int) -> None:
-        dead = [change for change in self._changes if not change.is_alive]
-        self._changes.clear()
-        gained = sum(map(len, self._held.values())) - before
-        if dead and gained > 0:
-            seconds = max(change.silence for change in dead) + time.monotonic() - self._changed_at
-            names = tuple(change.node for change in dead)
-            self.takeover_count += 1
-            self.takeovers.append(Takeover(time.time(), names, dead[0].reason, gained, seconds))
-            log.info("took over %d addresses from %s within %.0f ms", gained, ", ".join(names), seconds * 1000)
-
     # --- What is announced -----------------------------------------------------------------------------------------
 
     def on_held_changed(self, services: Iterable[ObjectKey]) -> None:
@@ -357,6 +328,7 @@ class SpeakerAgent:
                 fresh[held.service].append(held)
         for key, found in fresh.items():
             old, new = self._held.pop(key, ()), tuple(found)
+            self._held_count += len(new) - len(old)
             if new:
                 self._held[key] = new
             for protocol in _protocols(new) - _protocols(old):

@@ -91,10 +91,10 @@ class Speaker:
             SPEAKER_CONDITION,
             self._owner,
         )
-        self.agent.on_judged = self._state.report
+        self.agent.on_judged = self._report_state
         self._exclusions = ExclusionWatch(client, options.namespace, self.agent.recorder, self.layer2.set_excluded)
         self._openelb = OpenElbStatuses(client, options.node_name, self.bgp.peer_states, self._is_openelb)
-        self.bgp.on_session_change = self._openelb.changed
+        self.bgp.on_session_change = self._session_changed
 
     def routes(self) -> Routes:
         """Return the HTTP pages."""
@@ -109,6 +109,16 @@ class Speaker:
             tasks.create_task(self._state.run())
             tasks.create_task(self._exclusions.run())
             tasks.create_task(self._openelb.run())
+
+    def _session_changed(self) -> None:
+        self._openelb.changed()
+        self._report_state()
+
+    def _report_state(self) -> None:
+        """Report what is wrong with the configuration. As in MetalLB, the Secrets with passwords belong to it."""
+        lacking = sorted(self.bgp.misconfigured().items())
+        problems = [f"failed to parse peer {peer} password secret: {reason}" for peer, reason in lacking]
+        self._state.report(self.agent.configuration.error or "; ".join(problems))
 
     def _owner(self) -> dict[str, Any] | None:
         """Return the ownerReference to this node's Node: its ConfigurationState goes with it."""

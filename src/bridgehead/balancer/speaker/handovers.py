@@ -8,42 +8,50 @@ has the address itself.
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Collection, Iterable, Mapping
 from typing import Final, NamedTuple
 
 from bridgehead.network.handover import HandoverTables
 from bridgehead.objects.meta import ObjectKey
 
+from ..kernel_tables import KernelTables
 from ..ranges import IpAddress
 from ..view import ClusterView, Publication
 
-log = logging.getLogger(__name__)
-
+_PASSING_SECONDS: Final = 2.0  # in which a move is over, and only the next holder receives an address's packets
 _LATE_SECONDS: Final = 0.3  # in which clients learn of the next holder, also on a busy machine
 _REMAINING_SECONDS: Final = 60.0  # in which a node whose speaker has ended is still expected to forward
+_LOST_SECONDS: Final = 300.0  # in which the next holder may ask for connections that it takes for others
 
 
 class _Handover(NamedTuple):
-    """`node`: the name of the node that had the address. `protocol`: how this node announces it."""
+    """`node`: the name of the node that had the address. `protocol`: how this node announces it.
+
+    `is_passing`: another node should be the next holder, and this handover ends by itself.
+    """
 
     node: str
     protocol: str
+    is_passing: bool = False
 
 
 class Handovers:
-    """The addresses of this node that others had before, whatever announces them.
+    """Addresses of this node that others had before, and addresses that it had, whatever announces them.
 
-    Announcers call `begin`, `end` and `retain` with the names of their protocols, and are updated after it, so that it
-    has the present view. What begins takes effect with `apply`. An address may begin to be announced by another
-    protocol before the first one gives it up: each gives up only its own.
+    Announcers call `begin`, `pass_on`, `end`, `retain` (with the names of their protocols) and `lose`, and are updated
+    after it, so that it has the present view. What begins takes effect with `apply`. An address may begin to be
+    announced by another protocol before the first one gives it up: each gives up only its own.
     """
 
     def __init__(self) -> None:
         self._view = ClusterView("")
         self._handovers: dict[IpAddress, _Handover] = {}
-        self._tables: HandoverTables | None = None
-        self._is_supported = self._has_changed = False
+        self._lost: dict[IpAddress, asyncio.TimerHandle] = {}  # what ends each
+        self._absent: dict[str, asyncio.TimerHandle] = {}  # what forgets each node whose speaker has ended
+        self._has_changed = False
+        self._tables = KernelTables(
+            HandoverTables, self._fill, "connections that are open while an address moves here will be reset"
+        )
 
     # --- The speaker's interface ----------------------------------------------------------------------------------
 
@@ -52,35 +60,50 @@ class Handovers:
     ) -> None:
         """Forget nodes that died, at once; those whose speakers ended as planned, after a while."""
         old, self._view = self._view, view
+        for name in view.members & self._absent.keys():
+            self._absent.pop(name).cancel()
         for name in old.members - view.members:
             node = old.nodes.get(name)
             if node is not None and node.is_ending:
-                asyncio.get_running_loop().call_later(_REMAINING_SECONDS, self._forget_absent, name)
+                loop = asyncio.get_running_loop()
+                self._absent[name] = loop.call_later(_REMAINING_SECONDS, self._forget_absent, name)
             else:
                 self._forget(name)
         self.apply()
 
     async def run(self) -> None:
         """Change the kernel's rules until cancelled, and remove them at the end."""
-        self._is_supported = self._has_changed = True
-        self.apply()
-        try:
-            await asyncio.get_running_loop().create_future()
-        finally:
-            self._close()
+        await self._tables.run()
 
     # --- The announcers -------------------------------------------------------------------------------------------
 
     def begin(self, address: IpAddress, node: str, protocol: str) -> None:
         """Let packets of unknown connections to an address go to the node that had it. Ignored for dead nodes."""
+        if (lost := self._lost.pop(address, None)) is not None:
+            lost.cancel()
+            self._has_changed = True
         if node in self._view.members and node != self._view.this_node:
             self._handovers[address] = _Handover(node, protocol)
             self._has_changed = True
 
+    def pass_on(self, address: IpAddress, node: str, protocol: str) -> None:
+        """Do as `begin` for a moment, in which this node may have the address, although another one should have it."""
+        if node in self._view.members and node != self._view.this_node:
+            handover = self._handovers[address] = _Handover(node, protocol, is_passing=True)
+            asyncio.get_running_loop().call_later(_PASSING_SECONDS, self._end, address, handover)
+            self._has_changed = True
+
+    def lose(self, address: IpAddress) -> None:
+        """Ignore packets to an address that is another node's now if the next holder has copied them in doubt."""
+        if (lost := self._lost.pop(address, None)) is not None:
+            lost.cancel()
+        self._lost[address] = asyncio.get_running_loop().call_later(_LOST_SECONDS, self._forget_lost, address)
+        self._has_changed = True
+
     def end(self, address: IpAddress, protocol: str) -> None:
         """Let all packets to an address be this node's, in a moment: some clients still send here what is not."""
         found = self._handovers.get(address)
-        if found is not None and found.protocol == protocol:
+        if found is not None and found.protocol == protocol and not found.is_passing:
             asyncio.get_running_loop().call_later(_LATE_SECONDS, self._end, address, found)
 
     def retain(self, addresses: Collection[IpAddress], protocol: str) -> None:
@@ -90,25 +113,11 @@ class Handovers:
 
     def apply(self) -> None:
         """Bring the kernel's rules up to date. Where the kernel lacks them, open connections do not survive a move."""
-        if not self._has_changed or not self._is_supported:
-            return
-        self._has_changed = False
-        try:
-            if self._tables is None and self._handovers:
-                self._tables = HandoverTables()
-            if self._tables is not None:
-                self._tables.set_nodes(dict(self._gateways()))
-        except OSError as error:
-            log.warning("connections that are open while an address moves here will be reset: %s", error)
-            self._close()
+        if self._has_changed:
+            self._has_changed = False
+            self._tables.update(is_needed=bool(self._handovers or self._lost))
 
     # --------------------------------------------------------------------------------------------------------------
-
-    def _close(self) -> None:
-        self._is_supported = False
-        if self._tables is not None:
-            self._tables.close()
-            self._tables = None
 
     def _end(self, address: IpAddress, handover: _Handover) -> None:
         if self._handovers.get(address) is handover:  # none has begun since
@@ -116,21 +125,29 @@ class Handovers:
             self._has_changed = True
             self.apply()
 
+    def _forget_lost(self, address: IpAddress) -> None:
+        del self._lost[address]
+        self._has_changed = True
+        self.apply()
+
     def _forget_absent(self, node: str) -> None:
-        if node not in self._view.members:
-            self._forget(node)
-            self.apply()
+        del self._absent[node]
+        self._forget(node)
+        self.apply()
 
     def _forget(self, node: str) -> None:
         kept = {address: found for address, found in self._handovers.items() if found.node != node}
         self._has_changed |= len(kept) < len(self._handovers)
         self._handovers = kept
 
-    def _gateways(self) -> Iterable[tuple[str, str]]:
+    def _fill(self, tables: HandoverTables) -> None:
+        tables.update(dict(self._gateways()), self._lost)
+
+    def _gateways(self) -> Iterable[tuple[IpAddress, IpAddress]]:
         """Yield each address with the address of the node, of the same family, to which its packets go."""
         for address, found in self._handovers.items():
             node = self._view.nodes.get(found.node)
             for gateway in node.ip_addresses() if node is not None else ():
                 if gateway.version == address.version:
-                    yield str(address), str(gateway)
+                    yield address, gateway
                     break

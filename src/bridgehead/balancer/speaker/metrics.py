@@ -82,7 +82,7 @@ class SpeakerMetrics:
         yield CounterMetricFamily(
             "bridgehead_speaker_takeovers",
             "Times this node took over addresses of nodes that died.",
-            value=self._agent.takeover_count,
+            value=self._agent.takeovers.count,
         )
 
 

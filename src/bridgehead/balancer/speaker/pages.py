@@ -57,7 +57,7 @@ def status(agent: SpeakerAgent) -> dict[str, Any]:
                 "addresses": takeover.addresses,
                 "seconds": round(takeover.seconds, 3),
             }
-            for takeover in agent.takeovers
+            for takeover in agent.takeovers.latest
         ],
         "deaths": members.deaths,
         "changes": [

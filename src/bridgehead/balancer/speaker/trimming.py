@@ -22,6 +22,7 @@ from bridgehead.objects.metallb import (
 )
 
 _DIFFERENT = 4096  # more than different values are in use at a time
+_NOTHING: dict[str, str] = {}
 
 
 def trim_service(service: Service) -> Service:
@@ -29,12 +30,7 @@ def trim_service(service: Service) -> Service:
     spec = service.spec
     return Service(
         metadata=_trim_metadata(service.metadata, service.metadata.labels),
-        spec=ServiceSpec(
-            type=sys.intern(spec.type),
-            external_ips=spec.external_ips,
-            external_traffic_policy=sys.intern(spec.external_traffic_policy),
-            load_balancer_class=spec.load_balancer_class,
-        ),
+        spec=_spec(spec.type, spec.external_ips, spec.external_traffic_policy, spec.load_balancer_class),
         status=ServiceStatus(
             load_balancer=LoadBalancerStatus(
                 ingress=tuple(LoadBalancerIngress(ip=entry.ip) for entry in service.status.load_balancer.ingress)
@@ -75,7 +71,20 @@ def _trim_metadata(meta: ObjectMeta, labels: dict[str, str]) -> ObjectMeta:
         namespace=sys.intern(meta.namespace),
         uid=meta.uid,
         resource_version=meta.resource_version,
-        labels={sys.intern(key): sys.intern(value) for key, value in labels.items()},
+        labels={sys.intern(key): sys.intern(value) for key, value in labels.items()} or _NOTHING,
+        annotations=_NOTHING,  # the default is a dict for each object
+    )
+
+
+@functools.lru_cache(_DIFFERENT)
+def _spec(
+    type: str, external_ips: tuple[str, ...], traffic_policy: str, load_balancer_class: str | None
+) -> ServiceSpec:
+    return ServiceSpec(
+        type=type,
+        external_ips=external_ips,
+        external_traffic_policy=traffic_policy,
+        load_balancer_class=load_balancer_class,
     )
 
 

@@ -166,6 +166,10 @@ class VrrpAnnouncer:
         for address in moved:
             if self._expected.master(address) == this:
                 self._handovers.begin(address, self._expected.previous(address), self.protocol)
+            elif self._expected.previous(address) == this:
+                self._handovers.lose(address)
+            else:  # nodes whose timers end together are masters together, until the right one prevails
+                self._handovers.pass_on(address, self._expected.previous(address), self.protocol)
         self._handovers.retain(self._expected.of(this) | self._mastered(), self.protocol)
         self._handovers.apply()
 

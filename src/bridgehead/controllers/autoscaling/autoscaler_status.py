@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from bridgehead.objects.autoscaling import HorizontalPodAutoscalerStatus, MetricSpec
-from bridgehead.objects.meta import Condition, LabelSelector
+from bridgehead.objects.meta import Condition
 from bridgehead.objects.quantities import format_quantity
 from bridgehead.objects.times import format_time
 
@@ -73,18 +73,3 @@ def metric_status(metric: MetricSpec, **current: int | None) -> dict[str, Any]:
         if number is not None
     }
     return {"type": metric.type, field: {**identity, "current": values}}
-
-
-def shown_selector(selector: LabelSelector | None) -> str:
-    """Render a selector as Kubernetes' messages have it, which is Go's form of the struct."""
-    if selector is None:
-        return "nil"
-    labels = "".join(f"{key}: {value}," for key, value in sorted(selector.match_labels.items()))
-    expressions = "".join(
-        f"LabelSelectorRequirement{{Key:{one.key},Operator:{one.operator},Values:[{' '.join(one.values)}],}},"
-        for one in selector.match_expressions
-    )
-    return (
-        f"&LabelSelector{{MatchLabels:map[string]string{{{labels}}},"
-        f"MatchExpressions:[]LabelSelectorRequirement{{{expressions}}},}}"
-    )

@@ -12,8 +12,9 @@ from typing import Any, NamedTuple
 from bridgehead.objects.autoscaling import HorizontalPodAutoscaler, MetricSpec, Quantity, ResourceMetricSource
 from bridgehead.objects.core import Pod
 from bridgehead.objects.quantities import milli_value
+from bridgehead.objects.selectors import shown_selector
 
-from .autoscaler_status import metric_status, shown_selector
+from .autoscaler_status import metric_status
 from .metrics_client import MetricsClient, selector_query
 from .replica_counts import (
     Computed,

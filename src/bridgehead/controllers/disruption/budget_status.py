@@ -12,8 +12,9 @@ from typing import Any, Final
 import msgspec
 
 from bridgehead.objects.core import Pod
-from bridgehead.objects.meta import Condition, find_condition
+from bridgehead.objects.meta import Condition, LabelSelector, find_condition
 from bridgehead.objects.policy import PodDisruptionBudget, PodDisruptionBudgetSpec, PodDisruptionBudgetStatus
+from bridgehead.objects.selectors import shown_selector
 from bridgehead.objects.times import format_time, parse_time
 
 from ..conditions import without_condition
@@ -39,6 +40,15 @@ def expectation(spec: PodDisruptionBudgetSpec, pods: int, scale: int) -> tuple[i
     if isinstance(spec.min_available, str):
         return scale, scaled_value(spec.min_available, scale, round_up=True, default=0)
     return (0, 0) if spec.min_available is None else (pods, spec.min_available)
+
+
+def describe_unmanaged_pods(selector: LabelSelector | None) -> str:
+    """Return the text of an Event about pods without a controller, which no percentage can be of."""
+    return (
+        f"Pods selected by this PodDisruptionBudget (selector: {shown_selector(selector)}) were found to be "
+        "unmanaged. As a result, the status of the PDB cannot be calculated correctly, which may result in undefined "
+        'behavior. To account for these pods please set ".spec.minAvailable" field of the PDB to an integer value.'
+    )
 
 
 def pending_disruptions(budget: PodDisruptionBudget, pods: Sequence[Pod], now: float) -> dict[str, str]:

@@ -21,7 +21,15 @@ from bridgehead.objects.times import parse_time
 
 from ..latest import Latest
 from ..shared import Informers
-from .budget_status import DELETION_TIMEOUT, compute_status, expectation, failed_status, needs_scale, patch_of
+from .budget_status import (
+    DELETION_TIMEOUT,
+    compute_status,
+    describe_unmanaged_pods,
+    expectation,
+    failed_status,
+    needs_scale,
+    patch_of,
+)
 from .owners import Owners
 
 
@@ -109,6 +117,9 @@ class DisruptionController:
                 reason = "CalculateExpectedPodCountFailed"
                 self._recorder.record(budget, type="Warning", reason=reason, message=message)
                 raise
+            if any(pod.metadata.controller is None for pod in pods):
+                message = describe_unmanaged_pods(budget.spec.selector)
+                self._recorder.record(budget, type="Warning", reason="UnmanagedPods", message=message)
         expected, desired = expectation(budget.spec, len(pods), scale)
         now = self._clock()
         wanted = compute_status(budget, pods, expected, desired, now)

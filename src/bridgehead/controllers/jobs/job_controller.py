@@ -247,6 +247,7 @@ class JobController:
 
         is_suspended = is_condition_true(conditions, "Suspended")
         if job.spec.suspend and verdict is None:
+            start_time = None
             if not is_suspended:
                 conditions = holds("Suspended", "True", "JobSuspended", "Job suspended")
         elif is_suspended:

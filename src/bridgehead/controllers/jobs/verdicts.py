@@ -124,8 +124,9 @@ def _remaining(failures: int, last: float, now: float) -> float:
 
 
 def deadline_in(job: Job, now: float) -> float | None:
-    """Return the seconds until `activeDeadlineSeconds` are over, 0 when they are; None without a deadline."""
-    if job.spec.active_deadline_seconds is None or job.status.start_time is None:
+    """Return the seconds until `activeDeadlineSeconds` are over, 0 when they are; None without a deadline, as while the
+    Job is suspended."""
+    if job.spec.active_deadline_seconds is None or job.status.start_time is None or job.spec.suspend:
         return None
     return max(0.0, parse_time(job.status.start_time) + job.spec.active_deadline_seconds - now)
 

@@ -12,14 +12,13 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 
-from bridgehead.objects.core import ZONE_LABEL, Node
+from bridgehead.objects.core import REGION_LABEL, ZONE_LABEL, Node
 
 UNHEALTHY_ZONE_THRESHOLD = 0.55
 LARGE_CLUSTER_SIZE = 50
 EVICTION_RATE = 0.1  # nodes per second and zone
 SECONDARY_EVICTION_RATE = 0.01  # nodes per second, in a large zone that is partially disrupted
 
-_REGION_LABEL = "topology.kubernetes.io/region"
 _EXCLUDED_LABEL = "node.kubernetes.io/exclude-disruption"
 _FEW = 2  # failed nodes that are not a disruption yet
 
@@ -34,7 +33,7 @@ class ZoneState(Enum):
 
 def zone_of(node: Node) -> Zone:
     """Return region and zone of a node. Nodes without labels form one zone."""
-    return node.metadata.labels.get(_REGION_LABEL, ""), node.metadata.labels.get(ZONE_LABEL, "")
+    return node.metadata.labels.get(REGION_LABEL, ""), node.metadata.labels.get(ZONE_LABEL, "")
 
 
 def zone_state(healthy: int, unhealthy: int) -> ZoneState:

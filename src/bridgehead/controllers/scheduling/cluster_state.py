@@ -27,19 +27,19 @@ class PodFacts:
     weight: Counter[str]  # requests with defaults, for scores
     ports: frozenset[HostPort]
     owner: str  # uid of its controller; "" without one
-    repels: bool  # whether the pod itself has anti-affinity
+    has_relations: bool  # whether the pod itself has affinity or anti-affinity to pods
 
     @classmethod
     def of(cls, pod: Pod) -> PodFacts:
         """Compute the facts. Raises ValueError for an invalid quantity."""
-        owner = pod.metadata.controller
+        owner, affinity = pod.metadata.controller, pod.spec.affinity or {}
         return cls(
             pod=pod,
             requests=pod_requests(pod.spec),
             weight=pod_requests(pod.spec, {"cpu": DEFAULT_CPU, "memory": DEFAULT_MEMORY}),
             ports=host_ports(pod.spec),
             owner=owner.uid if owner else "",
-            repels=bool((pod.spec.affinity or {}).get("podAntiAffinity")),
+            has_relations=bool(affinity.get("podAffinity") or affinity.get("podAntiAffinity")),
         )
 
 
@@ -54,7 +54,7 @@ class NodeState:
     weight: Counter[str] = field(default_factory=Counter)
     ports: Counter[HostPort] = field(default_factory=Counter)
     owners: Counter[str] = field(default_factory=Counter)
-    repelling: dict[str, PodFacts] = field(default_factory=dict)
+    related: dict[str, PodFacts] = field(default_factory=dict)
 
     def copy(self) -> NodeState:
         """Return a copy to which pods can be added, and from which they can be removed."""
@@ -66,7 +66,7 @@ class NodeState:
             weight=self.weight.copy(),
             ports=self.ports.copy(),
             owners=self.owners.copy(),
-            repelling=dict(self.repelling),
+            related=dict(self.related),
         )
 
     def add(self, facts: PodFacts) -> None:
@@ -76,12 +76,12 @@ class NodeState:
         self.ports.update(facts.ports)
         if facts.owner:
             self.owners[facts.owner] += 1
-        if facts.repels:
-            self.repelling[facts.pod.metadata.uid] = facts
+        if facts.has_relations:
+            self.related[facts.pod.metadata.uid] = facts
 
     def remove(self, uid: str) -> None:
         facts = self.pods.pop(uid)
-        self.repelling.pop(uid, None)
+        self.related.pop(uid, None)
         self.requested.subtract(facts.requests)
         self.weight.subtract(facts.weight)
         self.ports.subtract(facts.ports)

@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from functools import cached_property
+from typing import Any, Final
 
 from bridgehead.objects.core import Node, Pod
 from bridgehead.objects.node_fit import PREFERRED, REQUIRED
@@ -17,6 +18,9 @@ from bridgehead.objects.selectors import Selector
 
 from .cluster_state import NodeState
 from .topology_spread import pod_selector, raw_selector
+
+# Weight of a required affinity of an existing pod, which attracts pods that match it.
+_REQUIRED_WEIGHT: Final = 1
 
 NamespaceLabels = Mapping[str, Mapping[str, str]]
 
@@ -43,8 +47,8 @@ class _Terms:
     def __init__(self, labels: NamespaceLabels) -> None:
         self._labels = labels
 
-    def required(self, pod: Pod, which: str) -> list[_Term]:
-        return [self._parse(term, pod) for term in _group(pod, which, REQUIRED)]
+    def required(self, pod: Pod, which: str, weight: int = 0) -> list[_Term]:
+        return [self._parse(term, pod, weight) for term in _group(pod, which, REQUIRED)]
 
     def preferred(self, pod: Pod, which: str, sign: int) -> list[_Term]:
         return [
@@ -78,19 +82,18 @@ class AffinityIndex:
 
     def __init__(self, pod: Pod, nodes: Mapping[str, NodeState], namespaces: NamespaceLabels) -> None:
         terms = self._terms = _Terms(namespaces)
+        self._pod, self._nodes = pod, nodes
         self._affinity = terms.required(pod, "podAffinity")
         self._anti = terms.required(pod, "podAntiAffinity")
-        self._preferred = [*terms.preferred(pod, "podAffinity", 1), *terms.preferred(pod, "podAntiAffinity", -1)]
         self._near: list[Counter[Domain]] = [Counter() for _ in self._affinity]
         self._away: list[Counter[Domain]] = [Counter() for _ in self._anti]
-        self._wanted: Counter[Domain] = Counter()
         self._forbidden: set[Domain] = set()
         self._matches_itself = all(term.matches(pod) for term in self._affinity)
-        own = bool(self._affinity or self._anti or self._preferred)
+        own = bool(self._affinity or self._anti)
         for state in nodes.values():
             if state.node is None:
                 continue
-            for other in state.repelling.values():
+            for other in state.related.values():
                 self._count_existing(pod, other.pod, state.node)
             if own:
                 for other in state.pods.values():
@@ -98,7 +101,28 @@ class AffinityIndex:
 
     @property
     def has_preferences(self) -> bool:
-        return bool(self._preferred)
+        return bool(self._wanted)
+
+    @cached_property
+    def _wanted(self) -> Counter[Domain]:
+        """The sums of weights by domain: of the pod's preferences, and of those that existing pods have about it."""
+        pod, own = self._pod, self._preferred(self._pod)
+        wanted: Counter[Domain] = Counter()
+        for state in self._nodes.values():
+            labels = state.node.metadata.labels if state.node is not None else {}
+            for other in state.pods.values() if own else ():
+                wanted.update(_weights(own, other.pod, labels))
+            for other in state.related.values():
+                terms = [
+                    *self._terms.required(other.pod, "podAffinity", _REQUIRED_WEIGHT),
+                    *self._preferred(other.pod),
+                ]
+                wanted.update(_weights(terms, pod, labels))
+        return wanted
+
+    def _preferred(self, pod: Pod) -> list[_Term]:
+        terms = self._terms
+        return [*terms.preferred(pod, "podAffinity", 1), *terms.preferred(pod, "podAntiAffinity", -1)]
 
     def _count_existing(self, pod: Pod, other: Pod, node: Node) -> None:
         for term in self._terms.required(other, "podAntiAffinity"):
@@ -115,9 +139,6 @@ class AffinityIndex:
         for term, counts in zip(self._anti, self._away, strict=True):
             if term.key in labels and term.matches(other):
                 counts[term.key, labels[term.key]] += 1
-        for term in self._preferred:
-            if term.key in labels and term.matches(other):
-                self._wanted[term.key, labels[term.key]] += term.weight
 
     def affinity_holds(self, node: Node) -> bool:
         """Whether every required affinity term has a matching pod in the domain of `node`."""
@@ -143,8 +164,17 @@ class AffinityIndex:
         return not any(item in self._forbidden for item in node.metadata.labels.items())
 
     def preference(self, node: Node) -> int:
-        """Return the sum of the weights of preferred terms with matching pods near `node`; anti-affinity subtracts."""
+        """Return the sum of the weights of preferences near `node`; those for anti-affinity are negative."""
         return sum(self._wanted[item] for item in node.metadata.labels.items())
+
+
+def _weights(terms: Iterable[_Term], pod: Pod, labels: Mapping[str, str]) -> Counter[Domain]:
+    """Return the weights of the terms that match a pod, in the domains of a node with these labels."""
+    weights: Counter[Domain] = Counter()
+    for term in terms:
+        if term.key in labels and term.matches(pod):
+            weights[term.key, labels[term.key]] += term.weight
+    return weights
 
 
 def _domain(term: _Term, node: Node) -> Domain | None:

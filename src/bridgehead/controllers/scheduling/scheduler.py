@@ -2,8 +2,9 @@
 
 Started by `manager`; watches Nodes, Pods, Namespaces and, with `claim_binder`, claims and volumes. `placement` decides
 on the sums in `cluster_state`. Decisions are made one after the other and count at once; bindings are sent
-concurrently, so that 100 new pods cost 100 short decisions and one or two round trips. A pod with claims that wait is
-bound after them. An unschedulable pod waits for a change of a node, a pod or a volume, and at least for its back-off.
+concurrently, so that 100 new pods cost 100 short decisions and one or two round trips. Of pods that wait together, the
+one with the highest priority comes first. A pod with claims that wait is bound after them. An unschedulable pod waits
+for a change of a node, a pod or a volume, and at least for its back-off.
 Source: Kubernetes "Kubernetes Scheduler", `pkg/scheduler` (v1.36).
 """
 
@@ -27,7 +28,7 @@ from ..pod_status import patch_pod_status
 from ..shared import Informers
 from .claim_binder import ClaimBinder
 from .cluster_state import ClusterState, PodFacts
-from .node_filters import NodeFilters
+from .node_filters import NodeFilters, priority_of
 from .placement import Placement, explain_everywhere, schedule_pod
 from .preemption import Preemption
 from .preemptor import Preemptor
@@ -87,7 +88,7 @@ class Scheduler:
         self._state = ClusterState()
         self._assumed: set[str] = set()  # uids of pods that count on a node before the informer shows their binding
         self._unschedulable: dict[ObjectKey, _Attempts] = {}
-        self._queue: WorkQueue[ObjectKey] = WorkQueue("scheduler")
+        self._queue: WorkQueue[ObjectKey] = WorkQueue("scheduler", rank=self._rank)
         self._preemptor = Preemptor(client, informers, recorder, clock)
         self._binding: dict[str, _Binding] = {}  # by uid: pods with a node that wait for their claims
         self._claims = ClaimBinder(client, informers, self._claims_changed, self._wake_unschedulable)
@@ -140,7 +141,7 @@ class Scheduler:
                 self._state.add_pod(PodFacts.of(new), new.spec.node_name)
                 if old is not None and old.spec.node_name and _is_other_for_pods(old, new):
                     self._wake_unschedulable()
-        elif _is_responsible_for(new) and (old is None or old.metadata.uid != new.metadata.uid or old.spec != new.spec):
+        elif _is_responsible_for(new) and (old is None or _is_other_pod(old, new)):
             self._unschedulable.pop(new.key, None)
             self._preemptor.observe(new)
             self._queue.add(new.key)
@@ -160,6 +161,10 @@ class Scheduler:
             self._queue.add_after(key, attempts.last + attempts.backoff - self._clock())
         else:
             self._queue.add(key)
+
+    def _rank(self, key: ObjectKey) -> int:
+        pod = self._pods.get(key)
+        return -priority_of(pod) if pod is not None else 0
 
     def _wake_unschedulable(self) -> None:
         now = self._clock()
@@ -314,6 +319,11 @@ def _is_same_for_pods(old: Node, new: Node) -> bool:
         and old.spec == new.spec
         and old.status.allocatable == new.status.allocatable
     )
+
+
+def _is_other_pod(old: Pod, new: Pod) -> bool:
+    """Whether a pod without a node is another one, or has changed so that a node may fit it now."""
+    return old.metadata.uid != new.metadata.uid or old.spec != new.spec or old.metadata.labels != new.metadata.labels
 
 
 def _is_other_for_pods(old: Pod, new: Pod) -> bool:

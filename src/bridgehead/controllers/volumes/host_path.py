@@ -19,14 +19,17 @@ from bridgehead.objects.meta import ObjectKey
 from bridgehead.objects.storage import SELECTED_NODE, PersistentVolume, PersistentVolumeClaim
 
 from ..shared import Informers
+from .finalizers import release
 from .host_path_plan import (
     CLEANER_NAMESPACE,
+    DIRECTORY_FINALIZER,
     HOST_NAME,
     VOLUME_LABEL,
     choose_node,
     cleaner_name,
     cleaner_pod,
     is_to_delete,
+    is_to_release,
     new_volume,
     node_of,
     refusal,
@@ -169,11 +172,15 @@ class HostPathProvisioner:
         if volume is None or not is_to_delete(volume):
             if cleaner is not None:
                 await self._delete_cleaner(cleaner)
+            if volume is not None and is_to_release(volume):
+                await release(self._client, PERSISTENT_VOLUMES, volume, DIRECTORY_FINALIZER)
             return
         node = self._node_with(node_of(volume))
         if node is None or (cleaner is not None and cleaner.status.phase == "Succeeded"):
-            with contextlib.suppress(NotFound):
-                await self._client.delete(PERSISTENT_VOLUMES, key.name, uid=volume.metadata.uid)
+            await release(self._client, PERSISTENT_VOLUMES, volume, DIRECTORY_FINALIZER)
+            if volume.metadata.deletion_timestamp is None:
+                with contextlib.suppress(NotFound):
+                    await self._client.delete(PERSISTENT_VOLUMES, key.name, uid=volume.metadata.uid)
         elif cleaner is None:
             with contextlib.suppress(AlreadyExists):
                 await self._client.create(PODS, cleaner_pod(volume, node.metadata.name))

@@ -24,6 +24,7 @@ from bridgehead.objects.storage import (
 
 HOST_NAME: Final = "kubernetes.io/hostname"
 VOLUME_LABEL: Final = "bridgehead.io/deletes-volume"
+DIRECTORY_FINALIZER: Final = "external-provisioner.volume.kubernetes.io/finalizer"  # of external provisioners
 CLEANER_NAMESPACE: Final = "kube-system"
 _MOUNTED: Final = "/volumes"
 
@@ -74,7 +75,7 @@ def choose_node(
 def node_of(volume: PersistentVolume) -> str:
     """Return the host name of the node that has the volume's directory; "" for other volumes."""
     affinity = volume.spec.node_affinity
-    if volume.metadata.annotations.get(PROVISIONED_BY) != HOST_PATH_PROVISIONER or affinity is None:
+    if not _is_ours(volume) or affinity is None:
         return ""
     for term in (affinity.required or {}).get("nodeSelectorTerms", ()):
         for expression in term.get("matchExpressions", ()):
@@ -84,11 +85,15 @@ def node_of(volume: PersistentVolume) -> str:
 
 
 def new_volume(claim: PersistentVolumeClaim, storage_class: StorageClass, host_name: str) -> dict[str, Any]:
-    """Return the PersistentVolume for a claim, reserved to it."""
+    """Return the PersistentVolume for a claim, reserved to it, with a finalizer that lets the directory go first."""
     name, meta = volume_name(claim), claim.metadata
     expression = {"key": HOST_NAME, "operator": "In", "values": [host_name]}
     return {
-        "metadata": {"name": name, "annotations": {PROVISIONED_BY: HOST_PATH_PROVISIONER}},
+        "metadata": {
+            "name": name,
+            "annotations": {PROVISIONED_BY: HOST_PATH_PROVISIONER},
+            "finalizers": [DIRECTORY_FINALIZER],
+        },
         "spec": {
             "capacity": {"storage": claim.size},
             "accessModes": list(claim.spec.access_modes),
@@ -111,11 +116,20 @@ def new_volume(claim: PersistentVolumeClaim, storage_class: StorageClass, host_n
 def is_to_delete(volume: PersistentVolume) -> bool:
     """Whether this provisioner has to delete the volume with its directory."""
     return (
-        volume.metadata.annotations.get(PROVISIONED_BY) == HOST_PATH_PROVISIONER
+        _is_ours(volume)
         and volume.status.phase == "Released"
         and volume.spec.persistent_volume_reclaim_policy == "Delete"
-        and volume.metadata.deletion_timestamp is None
     )
+
+
+def is_to_release(volume: PersistentVolume) -> bool:
+    """Whether somebody deleted the volume, and its directory, if there is one, is to stay."""
+    is_deleted = volume.metadata.deletion_timestamp is not None
+    return _is_ours(volume) and is_deleted and volume.status.phase != "Bound" and not is_to_delete(volume)
+
+
+def _is_ours(volume: PersistentVolume) -> bool:
+    return volume.metadata.annotations.get(PROVISIONED_BY) == HOST_PATH_PROVISIONER
 
 
 def cleaner_name(volume: str) -> str:
@@ -156,6 +170,6 @@ def wants_expansion(claim: PersistentVolumeClaim, volume: PersistentVolume | Non
     return (
         volume is not None
         and claim.status.phase == "Bound"
-        and volume.metadata.annotations.get(PROVISIONED_BY) == HOST_PATH_PROVISIONER
+        and _is_ours(volume)
         and milli_value(claim.size) > milli_value(claim.status.capacity.get("storage", 0))
     )

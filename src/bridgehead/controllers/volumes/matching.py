@@ -56,16 +56,21 @@ def find_volume(
 ) -> PersistentVolume | None:
     """Return the volume reserved to the claim, else the smallest that fits, the first by name of several.
 
-    `node`: it must be reachable from there. `only_reserved`: the claim waits for its first pod, so that only the
-    scheduler chooses a volume.
+    `node`: it must be reachable from there. Without one, as when claims are bound at once, a volume with fewer access
+    modes is preferred to a smaller one. `only_reserved`: the claim waits for its first pod, so that only the scheduler
+    chooses a volume.
     """
     best: PersistentVolume | None = None
+    least: tuple[int, int] | None = None  # access modes, size
     selector = None if claim.spec.selector is None else compile_selector(claim.spec.selector)
     for volume in sorted(volumes, key=lambda one: one.metadata.name):
-        if volume.metadata.deletion_timestamp is not None or milli_value(volume.size) < milli_value(claim.size):
+        size = milli_value(volume.size)
+        if volume.metadata.deletion_timestamp is not None or size < milli_value(claim.size):
             continue
         if volume.spec.volume_mode != claim.spec.volume_mode:
             continue
+        if node is None and not set(claim.spec.access_modes) <= set(volume.spec.access_modes):
+            continue  # not even a reserved one
         if refers_to(volume, claim):
             return volume if node is None or is_reachable(volume, node) else None
         if only_reserved or volume.spec.claim_ref is not None or volume.status.phase != AVAILABLE:
@@ -74,6 +79,7 @@ def find_volume(
             continue
         if node is not None and not is_reachable(volume, node):
             continue
-        if best is None or milli_value(volume.size) < milli_value(best.size):
-            best = volume
+        rank = (0 if node is not None else len(volume.spec.access_modes), size)
+        if least is None or rank < least:
+            best, least = volume, rank
     return best

@@ -6,19 +6,16 @@ and volumes. Source: Kubernetes `pkg/controller/volume/pvcprotection`, `pvprotec
 
 from __future__ import annotations
 
-import contextlib
-from typing import Any
-
 from bridgehead.client import ApiClient, EventRecorder, WorkQueue
-from bridgehead.client.errors import Conflict, NotFound
 from bridgehead.client.workqueue import Done, Outcome
 from bridgehead.objects.core import Pod
-from bridgehead.objects.kinds import PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, PODS, Kind
-from bridgehead.objects.meta import Object, ObjectKey
+from bridgehead.objects.kinds import PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, PODS
+from bridgehead.objects.meta import ObjectKey
 from bridgehead.objects.storage import PersistentVolume, PersistentVolumeClaim
 
 from ..shared import PODS_BY_CLAIM, Informers, claims_of_pod
-from .usage import CLAIM_FINALIZER, VOLUME_FINALIZER, is_bound, is_used, without_finalizer
+from .finalizers import release
+from .usage import CLAIM_FINALIZER, VOLUME_FINALIZER, is_bound, is_used
 
 
 class ClaimProtectionController:
@@ -52,7 +49,7 @@ class ClaimProtectionController:
         if claim is None or claim.metadata.deletion_timestamp is None:
             return Done()
         if not is_used(self._pods.by_index(PODS_BY_CLAIM, str(key))):
-            await _release(self._client, PERSISTENT_VOLUME_CLAIMS, claim, CLAIM_FINALIZER)
+            await release(self._client, PERSISTENT_VOLUME_CLAIMS, claim, CLAIM_FINALIZER)
         return Done()
 
 
@@ -75,14 +72,5 @@ class VolumeProtectionController:
         """Remove the finalizer of a deleted volume that is not bound. Raises ClientError."""
         volume = self._volumes.get(key)
         if volume is not None and volume.metadata.deletion_timestamp is not None and not is_bound(volume):
-            await _release(self._client, PERSISTENT_VOLUMES, volume, VOLUME_FINALIZER)
+            await release(self._client, PERSISTENT_VOLUMES, volume, VOLUME_FINALIZER)
         return Done()
-
-
-async def _release(client: ApiClient, kind: Kind[Any], obj: Object, finalizer: str) -> None:
-    meta = obj.metadata
-    if finalizer not in meta.finalizers:
-        return
-    patch = {"metadata": {"resourceVersion": meta.resource_version, "finalizers": without_finalizer(meta, finalizer)}}
-    with contextlib.suppress(NotFound, Conflict):  # a conflict means that the informer will show a change
-        await client.patch(kind, meta.name, meta.namespace, patch)

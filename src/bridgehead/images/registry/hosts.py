@@ -26,7 +26,8 @@ class Endpoint(msgspec.Struct, frozen=True, kw_only=True):
     is the registry itself.
 
     `capabilities`: "resolve" (tags to digests), "pull" (content by digest). `ca` are certificates in PEM form, "" for
-    the system's. `clients` are this side's own certificates, each with its key, in PEM form.
+    the system's. `clients` are this side's own certificates, each with its key, in PEM form. `may_be_plain`: a server
+    that does not speak TLS is asked by HTTP.
     """
 
     url: str
@@ -35,6 +36,7 @@ class Endpoint(msgspec.Struct, frozen=True, kw_only=True):
     ca: str = ""
     clients: tuple[str, ...] = ()
     headers: tuple[tuple[str, str], ...] = ()
+    may_be_plain: bool = False
 
 
 class BadHosts(ValueError):
@@ -57,13 +59,18 @@ def describe_offline(host: str) -> str:
 
 
 def default_endpoint(registry: str) -> Endpoint:
-    """Return the registry itself. Plain HTTP is for this machine's loopback only, as in containerd."""
-    server = _DEFAULT_SERVERS.get(registry)
-    if server is None:
-        host = urlsplit(f"//{registry}").hostname or registry
-        scheme = "http" if is_loopback(host) and not registry.endswith(":443") else "https"
-        server = f"{scheme}://{registry}"
-    return Endpoint(url=f"{server}/v2")
+    """Return the registry itself.
+
+    As in containerd, the certificate of one on this machine's loopback is not verified, and only there plain HTTP will
+    do: on port 80 at once, on other ports but 443 if the server does not speak TLS.
+    """
+    url = f"{_DEFAULT_SERVERS.get(registry, f'https://{registry}')}/v2"
+    if not is_loopback(urlsplit(url).hostname or ""):
+        return Endpoint(url=url)
+    port = registry.rpartition(":")[2]
+    if port == "80":
+        return Endpoint(url=f"http://{registry}/v2")
+    return Endpoint(url=url, skip_verify=True, may_be_plain=port.isdecimal() and port != "443")
 
 
 def endpoints_for(registry: str, configured: Mapping[str, Sequence[Endpoint]]) -> tuple[Endpoint, ...]:
@@ -72,7 +79,14 @@ def endpoints_for(registry: str, configured: Mapping[str, Sequence[Endpoint]]) -
     host, _, port = registry.rpartition(":")
     names = (f"{host}_{port}_", registry, DEFAULT)  # without the colon, which some file systems refuse
     found = next((configured[name] for name in names if name in configured), (own,))
-    return tuple(each if each.url else msgspec.structs.replace(each, url=own.url) for each in found)
+    return tuple(each if each.url else _completed(each, own) for each in found)
+
+
+def _completed(endpoint: Endpoint, own: Endpoint) -> Endpoint:
+    """Return the settings of a file that names no server, with the registry itself as the server."""
+    return msgspec.structs.replace(
+        endpoint, url=own.url, skip_verify=endpoint.skip_verify or own.skip_verify, may_be_plain=own.may_be_plain
+    )
 
 
 def is_mirror(endpoint: Endpoint, registry: str) -> bool:
@@ -104,6 +118,16 @@ def parse_hosts(text: str, read: dict[str, str]) -> tuple[Endpoint, ...]:
     file = _parse(text)
     hosts = [_endpoint(url, settings, read) for url, settings in file.host.items()]
     return (*hosts, _endpoint(file.server, file, read))
+
+
+def hosts_of_certificates(files: Mapping[str, str]) -> tuple[Endpoint, ...]:
+    """Return the registry itself, with certificates as Docker has them in `certs.d`: NAME.crt of authorities, NAME.cert
+    with NAME.key of this side. `files`: their contents, by their names. Returns () without such files.
+    """
+    authorities = [files[name] for name in sorted(files) if name.endswith(".crt")]
+    own = [(name, f"{name.removesuffix('.cert')}.key") for name in sorted(files) if name.endswith(".cert")]
+    clients = tuple(f"{files[name]}\n{files[key]}" for name, key in own if key in files)
+    return (Endpoint(url="", ca="\n".join(authorities), clients=clients),) if authorities or clients else ()
 
 
 def named_files(text: str) -> list[str]:

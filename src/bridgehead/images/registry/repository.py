@@ -10,7 +10,7 @@ import contextlib
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from typing import Final, Protocol, TypeVar
-from urllib.parse import urlencode
+from urllib.parse import urlencode, urlsplit
 
 import aiohttp
 from multidict import CIMultiDict
@@ -58,6 +58,7 @@ class Repository:
         self._reference = reference
         self._endpoints = endpoints
         self._credential = credential
+        self._settled: dict[Endpoint, Endpoint] = {}  # with the schemes that the servers speak
         self._authorizations: dict[str, str] = {}  # by the endpoint's URL
         self._authorizing = asyncio.Lock()
 
@@ -107,23 +108,30 @@ class Repository:
         await self._first_of(hosts.PULL, f"failed to copy {descriptor.digest}", fetch)
 
     async def _first_of(self, capability: str, what: str, fetch: Callable[[Endpoint], Awaitable[T]]) -> T:
-        """Return what the first endpoint with `capability` has. Raises the last one's error, which is the registry's
-        own."""
+        """Return what the first endpoint with `capability` has. Raises an error of the kind of the last one's, which is
+        the registry's own, with the reasons of all."""
         able = [endpoint for endpoint in self._endpoints if capability in endpoint.capabilities]
-        error: ImageError = PullFailed(f"{what}: no configured host may do that")
+        error: ImageError = PullFailed("no configured host may do that")
+        reasons = []
         for endpoint in able:
             try:
-                return await fetch(endpoint)
+                return await fetch(await self._settle(endpoint))
             except (PullFailed, BadImage) as failure:
-                error = type(failure)(f"{what}: {failure}")
-                error.__cause__ = failure
+                error = failure
             except (aiohttp.ClientError, TimeoutError) as failure:
-                error = PullFailed(f"{what}: {describe(failure)}")
+                error = PullFailed(describe(failure))
                 error.__cause__ = failure
             except ValueError as failure:  # a redirect or a challenge to an address that is none
-                error = PullFailed(f"{what}: invalid request: {failure}")
+                error = PullFailed(f"invalid request: {failure}")
                 error.__cause__ = failure
-        raise error
+            reasons.append(f"{urlsplit(endpoint.url).netloc}: {error}")
+        raise type(error)(f"{what}: {'; '.join([*reasons[:-1], str(error)])}") from error
+
+    async def _settle(self, endpoint: Endpoint) -> Endpoint:
+        """Raises `ImageError`."""
+        if endpoint not in self._settled:
+            self._settled[endpoint] = await self._transport.settle(endpoint)
+        return self._settled[endpoint]
 
     async def _fetch_document(self, endpoint: Endpoint, target: str) -> tuple[Descriptor, bytes]:
         url = self._url(endpoint, f"manifests/{target}")

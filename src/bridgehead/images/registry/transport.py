@@ -18,11 +18,13 @@ from typing import Final
 from urllib.parse import urljoin, urlsplit
 
 import aiohttp
+import msgspec
 from yarl import URL
 
 from bridgehead import __version__
 from bridgehead.images.errors import BadImage, PullFailed, Unreachable
 from bridgehead.tls_certificates import load_certificate
+from bridgehead.tls_failures import is_plain_answer
 
 from . import hosts, retries
 from .hosts import Endpoint
@@ -69,6 +71,27 @@ class Transport:
         until, reason = self._unreachable.get(origin(url), (0.0, ""))
         if time.monotonic() < until:
             raise Unreachable(reason)
+
+    async def settle(self, endpoint: Endpoint) -> Endpoint:
+        """Return the endpoint with the scheme that its server speaks, if `may_be_plain`. Raises `ImageError`.
+
+        A server that does not answer keeps its scheme; requests to it name the reason.
+        """
+        if not endpoint.may_be_plain:
+            return endpoint
+        self.check_reachable(endpoint.url)
+        parts = urlsplit(endpoint.url)
+        try:
+            async with asyncio.timeout(_CONNECT_SECONDS):
+                _, writer = await asyncio.open_connection(parts.hostname, parts.port, ssl=self._context(endpoint))
+        except ssl.SSLError as error:
+            if is_plain_answer(error):
+                return msgspec.structs.replace(endpoint, url=parts._replace(scheme="http").geturl())
+        except (OSError, TimeoutError):
+            pass
+        else:
+            writer.transport.abort()
+        return endpoint
 
     @contextlib.asynccontextmanager
     async def request(
@@ -159,18 +182,23 @@ class Transport:
         context = self._contexts.get(key)
         if context is None:
             try:
-                context = ssl.create_default_context()
+                context = _unverified_context() if endpoint.skip_verify else ssl.create_default_context()
                 if endpoint.ca:
                     context.load_verify_locations(cadata=endpoint.ca)
                 for pem in endpoint.clients:
                     load_certificate(context, pem.encode())
             except ssl.SSLError as error:
                 raise PullFailed(f"the certificates for {endpoint.url} cannot be used: {error}") from error
-            if endpoint.skip_verify:
-                context.check_hostname = False
-                context.verify_mode = ssl.CERT_NONE
             self._contexts[key] = context
         return context
+
+
+def _unverified_context() -> ssl.SSLContext:
+    """Return a context that accepts every server. Reading the system's certificates would take 20 ms."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE
+    return context
 
 
 def _proxy_for(url: str, host: str) -> str | None:

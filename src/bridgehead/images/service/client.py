@@ -15,7 +15,8 @@ from bridgehead.images.errors import PullFailed, Unreachable
 from bridgehead.images.references import Reference, parse_reference
 from bridgehead.images.registry import hosts
 from bridgehead.images.registry.credentials import Credential
-from bridgehead.images.store.content import ContentStore, ImageRecord
+from bridgehead.images.store.content import ContentStore
+from bridgehead.images.store.image_record import ImageRecord
 
 from . import messages
 from .messages import Collected, Pulled

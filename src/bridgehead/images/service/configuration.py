@@ -27,6 +27,7 @@ from bridgehead.images.registry.hosts import BadHosts, Endpoint
 log = logging.getLogger(__name__)
 
 _HOSTS_FILE = "hosts.toml"
+_CERTIFICATES: Final = frozenset({".crt", ".cert", ".key"})
 _MAX_FILE: Final = 1 << 20  # bytes
 _HELPER_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
 _HELPER_SECONDS: Final = 30.0
@@ -42,8 +43,9 @@ class PullerConfig(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def read_config(registries: Path, wanted: Iterable[str]) -> PullerConfig:
-    """Read `registries`/REGISTRY/hosts.toml and ~/.docker/config.json. Unusable files are logged and left out.
+    """Read `registries`/REGISTRY/hosts.toml, or certificates there, and ~/.docker/config.json.
 
+    Unusable files are logged and left out.
     `wanted` are the registries for which Docker's credential helpers are asked, which can take a while.
     """
     return PullerConfig(hosts=_read_hosts(registries), credentials=_read_credentials(wanted))
@@ -108,13 +110,24 @@ def _open_at_once(path: str, flags: int) -> int:
     return os.open(path, flags | os.O_NONBLOCK)  # a named pipe without a writer would block
 
 
-def _read_hosts(directory: Path) -> dict[str, tuple[Endpoint, ...]]:
+def _read_hosts(registries: Path) -> dict[str, tuple[Endpoint, ...]]:
     found = {}
-    for path in sorted(directory.glob(f"*/{_HOSTS_FILE}")):
+    for directory in sorted(registries.glob("*/")):
         try:
-            text = _read_own(path)
-            files = {name: _read_own(path.parent / name) for name in hosts.named_files(text)}
-            found[path.parent.name] = hosts.parse_hosts(text, files)
+            endpoints = _read_directory(directory)
         except (OSError, UnicodeDecodeError, BadHosts) as error:
-            log.warning("%s is not used: %s", path, error)
+            log.warning("%s is not used: %s", directory, error)
+        else:
+            if endpoints:
+                found[directory.name] = endpoints
     return found
+
+
+def _read_directory(directory: Path) -> tuple[Endpoint, ...]:
+    """Return the servers of one registry, () where nothing is configured. Raises OSError, ValueError."""
+    try:
+        text = _read_own(directory / _HOSTS_FILE)
+    except FileNotFoundError:
+        names = [path.name for path in directory.glob("*.*") if path.suffix in _CERTIFICATES]
+        return hosts.hosts_of_certificates({name: _read_own(directory / name) for name in names})
+    return hosts.parse_hosts(text, {name: _read_own(directory / name) for name in hosts.named_files(text)})

@@ -19,7 +19,8 @@ from bridgehead.images.registry import hosts
 from bridgehead.images.registry.credentials import Credential, find_credentials
 from bridgehead.images.registry.transport import Transport
 from bridgehead.images.store import collection
-from bridgehead.images.store.content import ContentStore, ImageRecord
+from bridgehead.images.store.content import ContentStore
+from bridgehead.images.store.image_record import ImageRecord
 
 from . import messages
 from .configuration import PullerConfig

@@ -20,8 +20,9 @@ from bridgehead.images import documents
 from bridgehead.images.errors import BadImage, StoreFailed
 
 from . import layer_locks
-from .content import ContentStore, ImageRecord
+from .content import ContentStore
 from .disk import disk_failure
+from .image_record import ImageRecord
 
 _BLOCK: Final = 512  # bytes of st_blocks
 _DOWNLOADS: Final = ("sha256-", "sha512-")  # names in ingest/; see `ContentStore.open_partial`

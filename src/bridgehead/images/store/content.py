@@ -31,44 +31,12 @@ from bridgehead.images.documents import Descriptor, ImageConfig
 from bridgehead.images.errors import StoreFailed
 
 from .disk import LEAST_FREE, check_space, create_file, disk_failure, sync_file, sync_file_system
+from .image_record import ImageRecord
 from .partial import Partial, has_content, lock_partial
 
 # 96 bits: no second layer with the same name can be found, and 125 names fit into the options of one mount (4096).
 _LAYER_DIGITS: Final = 24
 _CHUNK: Final = 1 << 20
-_MOST_FINGERPRINTS: Final = 100  # of one image; the kubelet has the same bound
-
-
-class ImageRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """An image with a name.
-
-    `digest` is what the name means in its registry (an index or a manifest), "" for an image that was loaded from a
-    file without one. `layers` are diff_ids, the lowest first; `size` is that of the download. `is_pinned`: the image
-    came from a file. Perhaps no registry has it, so it stays when the disk gets full. `restricted_to`: only pods with a
-    credential of one of these fingerprints may use the image without another pull; none for an image that all pods may
-    use, because it came without a pod's credential. `implied`: the name of the layer with the attributes of directories
-    that layers have without an entry (`implied_directories`), "" for none.
-    """
-
-    name: str
-    digest: str
-    manifest: str
-    config: str
-    layers: tuple[str, ...] = ()
-    size: int = 0
-    is_pinned: bool = False
-    restricted_to: tuple[str, ...] = ()
-    implied: str = ""
-
-    @property
-    def root_layers(self) -> tuple[str, ...]:
-        """The layers of a container's root, the lowest first."""
-        return (*self.layers, self.implied) if self.implied else self.layers
-
-    @property
-    def id(self) -> str:
-        """The image's `imageID`: a name that a registry would understand, or the digest of the configuration."""
-        return f"{_repository(self.name)}@{self.digest}" if self.digest else self.config
 
 
 class ContentStore:
@@ -233,12 +201,7 @@ class ContentStore:
 
     def add_pulled(self, record: ImageRecord) -> None:
         """Add the record of a pull. Pods that could use the same content under the name before still can."""
-        before = self.find(record.name)
-        if before is not None and before.digest == record.digest and record.restricted_to:
-            earlier = [each for each in before.restricted_to if each not in record.restricted_to]
-            all_of_them = (*earlier, *record.restricted_to)[-_MOST_FINGERPRINTS:] if before.restricted_to else ()
-            record = msgspec.structs.replace(record, restricted_to=all_of_them)
-        self.add_record(record)
+        self.add_record(record.with_users_of(self.find(record.name)))
 
     def add_record(self, record: ImageRecord) -> None:
         """Add an image whose files the store has, in the place of an earlier one with the same name."""
@@ -348,10 +311,3 @@ class ContentStore:
             yield
         finally:
             os.close(fd)
-
-
-def _repository(name: str) -> str:
-    """Return a name without its tag or digest."""
-    name = name.partition("@")[0]
-    head, slash, last = name.rpartition("/")
-    return f"{head}{slash}{last.partition(':')[0]}"

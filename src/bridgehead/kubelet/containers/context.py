@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from bridgehead.client import ApiClient, EventRecorder, Informer
 from bridgehead.images.service.client import PullerClient
@@ -21,6 +22,14 @@ from bridgehead.objects.meta import ObjectReference
 from .handlers import Handlers
 
 
+class WaitingResize(NamedTuple):
+    """A resize for which the node has no room: the pod with the resources that it wants, and since when it waits, in
+    seconds since the epoch."""
+
+    pod: Pod
+    since: float
+
+
 @dataclass(frozen=True, kw_only=True)
 class NodeContext:
     """`allocatable` is the node's, by resource name; `has_app_armor`: the kernel enforces AppArmor. Without a `puller`
@@ -28,8 +37,8 @@ class NodeContext:
 
     `pods` returns all pods of the node, each with the resources that the node has given it; `pods_listed` returns when
     those of the API server are among them. `admitted` has the uids of the pods that the node has taken and not yet
-    released. `find_node` returns the Node as last observed, `preempt` ends the pod with this uid and returns after its
-    end.
+    released; `waiting_resizes` the resizes that wait for room, by uid. `find_node` returns the Node as last observed,
+    `preempt` ends the pod with this uid and returns after its end.
     """
 
     settings: NodeSettings
@@ -49,6 +58,7 @@ class NodeContext:
     find_node: Callable[[], Node | None]
     preempt: Callable[[str], Awaitable[None]]
     admitted: set[str] = field(default_factory=set)
+    waiting_resizes: dict[str, WaitingResize] = field(default_factory=dict)
 
     def record(self, pod: Pod, type: str, reason: str, message: str, container: Container | None = None) -> None:
         """Record an Event about the pod or one of its containers."""

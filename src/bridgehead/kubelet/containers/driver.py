@@ -24,12 +24,14 @@ from .mounts import volume_images
 from .pod_containers import PodContainers
 from .prober import ContainerProbes
 from .runs import Run, StartRefused, Waiting
-from .start import start_container
+from .start import START_ERROR, start_container
 from .termination import Deadline, Terminator
 
 log = logging.getLogger(__name__)
 
 _POST_START_SECONDS = 3600.0  # Kubernetes sets no time limit for a postStart hook
+# Reasons for which a container waits whose program could not be started, or whose postStart hook has failed.
+_START_ERRORS = _RUN_ERROR, _HOOK_ERROR = "RunContainerError", "PostStartHookError"
 
 
 class ContainerDriver:
@@ -77,6 +79,8 @@ class ContainerDriver:
         if run.is_running and containers.runs[name].is_running:
             self._start_probes(container, None)
             await self._post_start(container, run)
+        elif run.reason == START_ERROR:
+            self._show_error(container, _RUN_ERROR, run.message)
 
     async def _ensure_images(self, container: Container) -> Image:
         """Return the container's image; the images that it mounts are on the node, too. Raises `StartRefused`."""
@@ -107,8 +111,17 @@ class ContainerDriver:
         if outcome.success is not True:
             self._context.record("Warning", "FailedPostStartHook", "PostStartHook failed", container)
             await self._stop_one(container, "FailedPostStartHook", None)
+            self._show_error(container, _HOOK_ERROR, outcome.output)
         elif outcome.fallback:
             self._context.record("Warning", "LifecycleHTTPFallback", outcome.fallback)
+
+    def _show_error(self, container: Container, reason: str, message: str) -> None:
+        if self._is_restarted(container):
+            self._containers.on_start_failed(container.name, reason, message, time.time())
+
+    def _is_restarted(self, container: Container) -> bool:
+        """Whether the container starts again after a failure."""
+        return (container.restart_policy or self._context.pod.spec.restart_policy) != "Never"
 
     def _start_probes(self, container: Container, before: ContainerStatus | None) -> None:
         name, run = container.name, self._containers.runs[container.name]
@@ -143,9 +156,14 @@ class ContainerDriver:
         self._context.record("Warning", "Unhealthy", message, container)
 
     def _probe_failed(self, container: Container, kind: str, probe: Probe) -> None:
-        message = f"Container {container.name} failed {kind} probe, will be restarted"
         grace = probe.termination_grace_period_seconds
-        self._tasks.create_task(self._stop_one(container, message, grace))
+        if container.is_sidecar:
+            stopping = self._stop_one(container, f"Init container {container.name} failed {kind} probe", grace)
+        elif self._is_restarted(container):
+            stopping = self.stop(container, f"Container {container.name} failed {kind} probe, will be restarted", grace)
+        else:
+            stopping = self._stop_one(container, f"Container {container.name} failed {kind} probe", grace)
+        self._tasks.create_task(stopping)
 
     async def _stop_one(self, container: Container, message: str, grace: int | None) -> None:
         seconds = self._context.pod.spec.termination_grace_period_seconds if grace is None else grace
@@ -162,9 +180,11 @@ class ContainerDriver:
             if run is not None and run.is_running and run.image and run.image != container.image:
                 await self.stop(container, f"Container {container.name} definition changed, will be restarted")
 
-    async def stop(self, container: Container, message: str) -> None:
-        """Stop a container with the pod's grace period; the next sync may start it again."""
-        await self._stop_one(container, message, None)
+    async def stop(self, container: Container, message: str, grace: int | None = None) -> None:
+        """Stop a container within `grace` seconds, by default the pod's grace period; the next sync starts it again,
+        whatever the restart policy. Source: kubelet's `computePodActions`."""
+        self._containers.replace_run(self._containers.runs[container.name].id)
+        await self._stop_one(container, message, grace)
 
     async def remove_all(self, trigger: str) -> None:
         """Stop all containers but ephemeral ones, at once, so that they start anew, with the init containers:
@@ -185,15 +205,15 @@ class ContainerDriver:
         for name in names:
             container = self._context.container(name)
             waiting = self._containers.waiting.get(name)
+            if self._containers.shows_error(name, time.time()):
+                continue
             if waiting is not None and waiting.reason == "ErrImagePull":
-                if not self._containers.is_image_back_off_due(name, time.time()):
-                    continue
                 text = f'Back-off pulling image "{waiting.image}"'
                 self._context.record("Normal", "BackOff", text, container)
                 self._context.record("Warning", "Failed", "Error: ImagePullBackOff", container)
                 message = f"{text}: ErrImagePull: {waiting.message}"
                 self._containers.waiting[name] = Waiting("ImagePullBackOff", message)
-            elif waiting is None and name in self._containers.runs:
+            elif (waiting is None or waiting.reason in _START_ERRORS) and name in self._containers.runs:
                 where = f"{meta.name}_{meta.namespace}({meta.uid})"
                 text = f"Back-off restarting failed container {name} in pod {where}"
                 self._context.record("Warning", "BackOff", text, container)

@@ -159,7 +159,7 @@ def _from_source(source: EnvVarSource, pod: Pod, container: Container, sources: 
             name = source.resource_field_ref.container_name
             others = pod.spec.containers + pod.spec.init_containers
             target = next((c for c in others if c.name == name), container) if name else container
-            return resource_value(source.resource_field_ref, target, sources.allocatable)
+            return resource_value(source.resource_field_ref, pod, target, sources.allocatable)
     except ValueError as error:
         raise ConfigNotReady(str(error)) from error
     if (key := source.config_map_key_ref) is not None:

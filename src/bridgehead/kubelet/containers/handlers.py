@@ -22,8 +22,10 @@ from multidict import CIMultiDict
 from bridgehead.kubelet.runtimes.runtime import Runtime, RuntimeFailure
 from bridgehead.objects.addresses import join_host_port
 from bridgehead.objects.core import Container, HTTPGetAction, LifecycleHandler, Probe
+from bridgehead.tls_failures import is_plain_answer
 
 from .grpc_health import BadPacket, HealthAnswer, health_request
+from .restart_backoff import format_duration
 
 PROBE_AGENT, HOOK_AGENT = "kube-probe/1.36", "kube-lifecycle/1.36"
 _MAX_REDIRECTS = 10
@@ -57,7 +59,7 @@ def resolve_port(port: int | str, container: Container) -> int:
         else:
             number = next((p.container_port for p in container.ports if p.name == port), None)
             if number is None:
-                raise ValueError(f"couldn't find port: {port!r} in container {container.name}")
+                raise ValueError(f'strconv.Atoi: parsing "{port}": invalid syntax')  # Kubernetes' own words
             port = number
     if not 0 < port < 65536:
         raise ValueError(f"invalid port number: {port}")
@@ -116,7 +118,8 @@ class Handlers:
         try:
             result = await self._runtime.exec_in_container(target.container_id, command, timeout=timeout)
         except TimeoutError:
-            return Outcome(False, f"command timed out: {' '.join(command)!r} timed out after {timeout:g}s")
+            shown = msgspec.json.encode(" ".join(command)).decode()
+            return Outcome(False, f"command timed out: {shown} timed out after {format_duration(timeout)}")
         except RuntimeFailure as error:
             return Outcome(None, str(error))
         return Outcome(result.exit_code == 0, result.output.decode("utf-8", "replace"))
@@ -184,7 +187,7 @@ async def _call_hook(session: aiohttp.ClientSession, url: str, headers: CIMultiD
         async with session.get(url, headers=headers, max_redirects=_MAX_REDIRECTS):
             return Outcome(True)
     except aiohttp.ClientConnectorSSLError as error:
-        if not is_plain_http(error.os_error):
+        if not is_plain_answer(error.os_error):
             raise
     headers.popall("Authorization", None)
     async with session.get(url.replace("https:", "http:", 1), headers=headers, max_redirects=_MAX_REDIRECTS):
@@ -193,13 +196,8 @@ async def _call_hook(session: aiohttp.ClientSession, url: str, headers: CIMultiD
         return Outcome(True, fallback=message)
 
 
-def is_plain_http(error: OSError) -> bool:
-    """Whether a TLS handshake failed since the answer is no TLS; the second text is that of OpenSSL 3.2 and later."""
-    return any(text in str(error) for text in ("wrong version number", "record layer failure"))
-
-
 def _describe_tls(error: aiohttp.ClientConnectorSSLError) -> str:
-    if is_plain_http(error.os_error):
+    if is_plain_answer(error.os_error):
         return "http: server gave HTTP response to HTTPS client"
     return f"tls: {getattr(error.os_error, 'reason', None) or error.os_error}"
 

@@ -20,8 +20,9 @@ from .runs import RESTARTING_ALL, Run, StartRefused, Waiting, known_runs, lost, 
 
 LOST = "ContainerStatusUnknown"
 _REMOVED_MESSAGE = "The container is removed because RestartAllContainers in place"
-# How long a container waits with reason ErrImagePull before the reason becomes ImagePullBackOff.
-_IMAGE_ERROR_SECONDS = 3.0
+# How long a container waits with one of these reasons before the reason becomes ImagePullBackOff or CrashLoopBackOff.
+_ERROR_SECONDS = 3.0
+_ERRORS = frozenset({"ErrImagePull", "RunContainerError", "PostStartHookError"})
 # Reasons for which a container waits that are the node's, and not the pod's or a registry's.
 _NODE_ERRORS = frozenset({"CreateContainerError", "ImageInspectError"})
 
@@ -42,8 +43,9 @@ class PodContainers:
         self.waiting: dict[str, Waiting] = {}
         self.probes: dict[str, ContainerProbes] = {}
         self.attempts: dict[str, int] = {}
-        self._pull_failures: dict[str, float] = {}
+        self._failed_at: dict[str, float] = {}
         self._removed: dict[str, int] = {}  # attempts that `restart_all` has ended
+        self._replaced: set[str] = set()  # ids of runs that end so that the next one follows
         status = pod.status
         known = status.init_container_statuses + status.container_statuses + status.ephemeral_container_statuses
         self.runs, self.previous = known_runs(known, time.time())
@@ -69,12 +71,18 @@ class PodContainers:
         is_known = known is not None and (known.id, known.attempt) == (run.id, run.attempt)
         if known is not None and is_known and not known.is_running and known.reason != LOST:
             return
+        if run.id in self._replaced:
+            run = msgspec.structs.replace(run, is_replaced=True)
         self.runs[name] = run
         self.attempts[name] = max(run.attempt, self.attempts.get(name, 0))
         if not run.is_running:
             self.exited(run.id).set()
             self.probes.pop(name, None)
         self.notify()
+
+    def replace_run(self, run_id: str) -> None:
+        """Record that a run is being ended so that the next one follows."""
+        self._replaced.add(run_id)
 
     def exited(self, run_id: str) -> asyncio.Event:
         """Return an event that is set once that run has ended."""
@@ -117,8 +125,13 @@ class PodContainers:
         backoff = self._creations if refused.reason in _NODE_ERRORS else self._pulls
         backoff.record(name, now, now)
         self._holds[name] = now + backoff.delay(name)
-        self._pull_failures[name] = now
+        self._failed_at[name] = now
         self.waiting[name] = Waiting(refused.reason, str(refused), refused.image)
+
+    def on_start_failed(self, name: str, reason: str, message: str, now: float) -> None:
+        """The container, which starts again, has ended since its start was not complete."""
+        self._failed_at[name] = now
+        self.waiting[name] = Waiting(reason, message)
 
     def wait_all(self, names: Iterable[str], error: Exception) -> None:
         """No container can be started, since the pod's sandbox can't be made."""
@@ -176,16 +189,17 @@ class PodContainers:
                 self.waiting[name] = Waiting(RESTARTING_ALL, _REMOVED_MESSAGE)
         self.notify()
 
-    # --- Images ------------------------------------------------------------------------------------------
+    # --- Errors of starts, which become back-offs ---------------------------------------------------------
 
-    def next_image_back_off(self) -> float | None:
-        """Return when the next ErrImagePull is due to become ImagePullBackOff; None without one."""
-        due = [
-            since + _IMAGE_ERROR_SECONDS
-            for name, since in self._pull_failures.items()
-            if name in self.waiting and self.waiting[name].reason == "ErrImagePull"
-        ]
-        return min(due, default=None)
+    def next_error_end(self) -> float | None:
+        """Return when the next error is due to be shown as a back-off; None without one."""
+        return min(
+            (since + _ERROR_SECONDS for name, since in self._failed_at.items() if self._has_error(name)), default=None
+        )
 
-    def is_image_back_off_due(self, name: str, now: float) -> bool:
-        return now >= self._pull_failures.get(name, 0.0) + _IMAGE_ERROR_SECONDS
+    def shows_error(self, name: str, now: float) -> bool:
+        """Whether a container still waits with the reason of an error."""
+        return self._has_error(name) and now < self._failed_at.get(name, 0.0) + _ERROR_SECONDS
+
+    def _has_error(self, name: str) -> bool:
+        return name in self.waiting and self.waiting[name].reason in _ERRORS

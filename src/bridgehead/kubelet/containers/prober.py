@@ -86,47 +86,52 @@ class ContainerProbes:
         state = ProbeState(probe, None)
         await _sleep_until(born + probe.initial_delay_seconds)
         while not self._liveness_stopped:
+            due = _next_time(probe)
             if await self._try("Startup", probe, state):
                 if not state.passes:
                     self._failed("startup", probe)
                 return bool(state.passes)
-            if await self._started_within(probe):
+            if await self._started_before(due, probe):
                 return True
         return False
 
-    async def _started_within(self, probe: Probe) -> bool:
-        """Wait one period; return True early if a probe succeeds 0.1 s, 0.14 s, 0.2 s ... after its begin.
+    async def _started_before(self, due: float, probe: Probe) -> bool:
+        """Wait until `due`; return True early if a probe succeeds 0.1 s, 0.14 s, 0.2 s ... from now.
 
         Failures of these early probes do not count. Kubernetes has none, and its periods are whole seconds; most
         programs have started long before the first period is over. A start is seen a fifth of its duration late.
         """
         loop = asyncio.get_running_loop()
         begun, pause = loop.time(), _FIRST_PAUSE_SECONDS
-        while pause < probe.period_seconds and not self._liveness_stopped:
+        while begun + pause < due and not self._liveness_stopped:
             await _sleep_until(begun + pause)
             if (await self._perform(probe)).success:
                 return True
             pause *= _PAUSE_FACTOR
-        await _sleep_until(begun + probe.period_seconds)
+            while begun + pause < loop.time():  # the probe took longer
+                pause *= _PAUSE_FACTOR
+        await _sleep_until(due)
         return False
 
     async def _probe_liveness(self, probe: Probe, born: float) -> None:
         state = ProbeState(probe, True)
         await _sleep_until(born + probe.initial_delay_seconds)
         while not self._liveness_stopped:
+            due = _next_time(probe)
             if await self._try("Liveness", probe, state) and not state.passes:
                 self._failed("liveness", probe)
                 return
-            await asyncio.sleep(probe.period_seconds)
+            await _sleep_until(due)
 
     async def _probe_readiness(self, probe: Probe, born: float) -> None:
         state = ProbeState(probe, self._readiness_passes)
         await _sleep_until(born + probe.initial_delay_seconds)
         while True:
+            due = _next_time(probe)
             if await self._try("Readiness", probe, state) and bool(state.passes) != self._readiness_passes:
                 self._readiness_passes = bool(state.passes)
                 self._changed()
-            await asyncio.sleep(probe.period_seconds)
+            await _sleep_until(due)
 
     async def _try(self, kind: str, probe: Probe, state: ProbeState) -> bool:
         outcome = await self._perform(probe)
@@ -135,6 +140,12 @@ class ContainerProbes:
         if outcome.success is None:
             return False  # the probe could not be performed: Kubernetes ignores such a result
         return state.feed(outcome.success)
+
+
+def _next_time(probe: Probe) -> float:
+    """Return when the probe after one that begins now is due, on the event loop's clock: a period counts from begin to
+    begin, however long a probe takes."""
+    return asyncio.get_running_loop().time() + probe.period_seconds
 
 
 async def _sleep_until(moment: float) -> None:

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from bridgehead.kubelet.runtimes.runtime import Limits
 from bridgehead.objects.core import Container, Pod
 from bridgehead.objects.critical_pods import NODE_CRITICAL
-from bridgehead.objects.pod_resources import amount, pod_limits, pod_requests
+from bridgehead.objects.pod_resources import pod_ceiling, pod_requests
 from bridgehead.objects.quantities import milli_value, whole_value
 
 Quantities = Mapping[str, str | int | float]
@@ -22,22 +22,10 @@ _BEST_EFFORT_OOM_SCORE_ADJ = 1000
 
 
 def plan_pod_limits(pod: Pod, max_pids: int | None) -> Limits:
-    """Return the limits of all containers together. `max_pids` bounds processes and threads, None: no bound.
-
-    A resource is limited if the pod as a whole or each of its containers has a limit of it. Source: kubelet's
-    `ResourceConfigForPod`.
-    """
-    whole = pod.spec.resources.limits if pod.spec.resources is not None else {}
-    limits = pod_limits(pod.spec)
-
-    def limit(resource: str) -> int | None:
-        declared = [one.resources.limits.get(resource, 0) for one in (*pod.spec.init_containers, *pod.spec.containers)]
-        is_limited = bool(whole.get(resource)) or all(amount(resource, one) for one in declared)
-        return (limits[resource] or None) if is_limited else None
-
+    """Return the limits of all containers together. `max_pids` bounds processes and threads, None: no bound."""
     return Limits(
-        memory=limit("memory"),
-        cpu_millis=limit("cpu"),
+        memory=pod_ceiling(pod.spec, "memory"),
+        cpu_millis=pod_ceiling(pod.spec, "cpu"),
         cpu_request_millis=pod_requests(pod.spec)["cpu"],
         pids=max_pids,
     )

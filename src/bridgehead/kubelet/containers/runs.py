@@ -22,7 +22,8 @@ RESTARTING_ALL = "RestartingAllContainers"
 class Run(msgspec.Struct, frozen=True, kw_only=True):
     """A run of a container. Times are seconds since the epoch; `finished_at` is None while it runs.
 
-    `is_stale` marks a run in a lost sandbox: it counts for restart policies, but not for initialization.
+    `is_stale` marks a run in a lost sandbox: it counts for restart policies, but not for initialization. `is_replaced`
+    marks a run that the kubelet ended so that the next one follows, whatever the exit code.
     """
 
     attempt: int
@@ -36,6 +37,7 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
     message: str = ""
     user: LinuxContainerUser | None = None
     is_stale: bool = False
+    is_replaced: bool = False
 
     @property
     def is_running(self) -> bool:

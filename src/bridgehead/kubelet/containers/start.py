@@ -42,6 +42,7 @@ from .security_context import plan_security
 
 log = logging.getLogger(__name__)
 
+START_ERROR = "StartError"  # the reason of a run whose program could not be executed
 _LARGEST_ENV_FILE = 64 << 10  # bytes; as in Kubernetes
 
 
@@ -78,7 +79,7 @@ async def start_container(context: PodContext, container: Container, image: Imag
             started_at=now,
             finished_at=now,
             exit_code=128,
-            reason="StartError",
+            reason=START_ERROR,
             message=str(error),
         )
     context.record("Normal", "Created", "Container created", container)

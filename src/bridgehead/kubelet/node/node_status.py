@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from bridgehead import architecture
-from bridgehead.images.store.content import ImageRecord
+from bridgehead.images.store.image_record import ImageRecord
 from bridgehead.objects.core import NodeStatus
 from bridgehead.objects.times import format_time
 

@@ -15,7 +15,7 @@ from typing import Any
 
 from bridgehead.client import ApiClient, EventRecorder, Informer, renew_lease
 from bridgehead.client.errors import AlreadyExists, ClientError
-from bridgehead.images.store.content import ImageRecord
+from bridgehead.images.store.image_record import ImageRecord
 from bridgehead.objects.core import Node
 from bridgehead.objects.kinds import NODES
 from bridgehead.objects.meta import ObjectKey, ObjectReference, OwnerReference, version_number

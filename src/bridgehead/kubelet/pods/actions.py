@@ -37,8 +37,9 @@ class PodActions(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def is_restarted(policy: str, container: Container, run: Run) -> bool:
-    """Whether an exited container is restarted: by a rule of its own, its own restartPolicy or that of the pod."""
-    if run.reason == RESTARTING_ALL or _restart_action(container, run):
+    """Whether an exited container is restarted: by a rule of its own, its own restartPolicy or that of the pod, or
+    because the kubelet ended it for that."""
+    if run.is_replaced or run.reason == RESTARTING_ALL or _restart_action(container, run):
         return True
     own = container.restart_policy or policy
     return own == "Always" or (own == "OnFailure" and run.exit_code != 0)

@@ -2,8 +2,8 @@
 
 Called by a pod worker before SIGTERM. A pod is withdrawn when the EndpointSlices of its Services mark it as
 terminating (`withdrawal.py`). It gets no more connections when every live proxy reports, in its Lease, that its kernel
-is programmed with those slices (`objects/progress.py`). Kubernetes has no such barrier; users put `sleep` into a
-preStop hook instead.
+is programmed with those slices (`objects/progress.py`). If clients from outside have to change to another node, the pod
+serves for as long as that takes. Kubernetes has no such barrier; users put `sleep` into a preStop hook instead.
 
 Watches run while a pod waits and a few seconds longer, and are shared by all waiting pods, so an idle node has none.
 """
@@ -28,7 +28,7 @@ from bridgehead.objects.kinds import ENDPOINT_SLICES, LEASES
 from bridgehead.objects.meta import Object, ObjectKey
 from bridgehead.objects.progress import Progress, Versions, find_behind, is_behind, latest_version
 
-from .withdrawal import find_services_of, is_long_unready, is_withdrawn, pods_of
+from .withdrawal import find_services_of, is_leaving_node, is_long_unready, is_withdrawn, pods_of
 
 log = logging.getLogger(__name__)
 
@@ -36,6 +36,9 @@ T = TypeVar("T", bound=Object)
 
 LINGER_SECONDS = 5.0  # how long a watch outlives its last reader: a rolling update soon brings the next one
 ANSWER_SECONDS = 0.25  # for connections made just before the last kernel changed: to be answered, also on a busy node
+LEAVE_SECONDS = (
+    1.0  # in which an address is announced by another node; the proxies send the pod its connections until then
+)
 FORBIDDEN_SECONDS = 300.0
 _NAMESPACE, _POD = "namespace", "pod"  # indexes
 _MAX_NAMED_NODES = 5  # in a log line
@@ -73,31 +76,37 @@ class Barrier:
         await self._tasks.__aexit__(kind, error, trace)
 
     async def hold(self, pod: Pod, seconds: float) -> None:
-        """Return when no proxy sends the terminating pod new connections, or after `seconds`."""
+        """Return when nobody sends the terminating pod new connections, or after `seconds`."""
         if seconds <= 0 or is_long_unready(pod, self._now()):
             return
         services = find_services_of(pod, self._services.by_index(_NAMESPACE, pod.metadata.namespace))
         if not services or asyncio.get_running_loop().time() < self._forbidden_until:
             return
         wait = _Wait(pod)
+        loop = asyncio.get_running_loop()
+        end = loop.time() + seconds
         try:
-            async with asyncio.timeout(seconds):
-                await self._wait(wait, services)
+            async with asyncio.timeout_at(end):
+                rest = await self._wait(wait, services)
         except TimeoutError:
             log.warning("pod %s: stopped after %.1f s although %s", pod.key, seconds, wait.reason(self._now()))
+        else:
+            await asyncio.sleep(min(rest, end - loop.time()))
 
-    async def _wait(self, wait: _Wait, services: Sequence[Service]) -> None:
+    async def _wait(self, wait: _Wait, services: Sequence[Service]) -> float:
+        """Return when every proxy has the slices that withdraw the pod: for how many seconds it should still serve."""
         changed = asyncio.Event()
         async with contextlib.AsyncExitStack() as stack:
             slices = [(s, await stack.enter_async_context(self._slices_of(s.key).use(changed))) for s in services]
             if not await self._is_published():
-                return
+                return 0.0
             leases = await stack.enter_async_context(self._leases.use(changed))
             for _, informer in slices:
                 await informer.wait_synced()
             while not self._is_withdrawn(wait, slices):
                 await changed.wait()
                 changed.clear()
+            leaving = any(is_leaving_node(wait.pod, service, informer.items()) for service, informer in slices)
             await leases.wait_synced()
             wait.leases = leases
             # A proxy that has caught up stays so: each Lease is checked until its proxy has, and then never again.
@@ -109,7 +118,7 @@ class Barrier:
                     continue
                 await changed.wait()
                 changed.clear()
-        await asyncio.sleep(ANSWER_SECONDS)
+        return LEAVE_SECONDS if leaving else ANSWER_SECONDS
 
     def _is_withdrawn(self, wait: _Wait, slices: Sequence[tuple[Service, Informer[EndpointSlice]]]) -> bool:
         latest = 0

@@ -62,7 +62,9 @@ class PodAdmission:
 
     def release(self) -> None:
         """Give back the pod's place: its resources are released."""
-        self._context.node.admitted.discard(self._context.pod.metadata.uid)
+        uid = self._context.pod.metadata.uid
+        self._context.node.admitted.discard(uid)
+        self._context.node.waiting_resizes.pop(uid, None)
 
     def running_others(self) -> list[Pod]:
         """Return the other pods whose requests and ports count."""

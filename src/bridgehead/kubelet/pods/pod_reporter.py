@@ -12,9 +12,9 @@ import msgspec
 
 from bridgehead.kubelet.containers.context import PodContext
 from bridgehead.kubelet.containers.pod_containers import PodContainers
-from bridgehead.kubelet.errors import AddressesExhausted, SandboxRefused, VolumeNotReady
+from bridgehead.kubelet.errors import AddressesExhausted, SandboxRefused, VolumesNotReady
 from bridgehead.kubelet.runtimes.runtime import RuntimeFailure
-from bridgehead.objects.core import PodStatus
+from bridgehead.objects.core import Pod, PodStatus
 from bridgehead.objects.meta import find_condition
 
 from .pod_resize import PodResize
@@ -51,9 +51,10 @@ class PodReporter:
     def report(self, error: Exception) -> None:
         """Record an Event about a step that failed and will be repeated."""
         match error:
-            case VolumeNotReady():
-                message = f'{error.step} failed for volume "{error.volume}" : {error}'
-                self._context.record("Warning", "FailedMount", message)
+            case VolumesNotReady():
+                for failure in error.failures:
+                    message = f'{failure.step} failed for volume "{failure.volume}" : {failure}'
+                    self._context.record("Warning", "FailedMount", message)
             case AddressesExhausted() | RuntimeFailure() | SandboxRefused() if self._context.sandbox is None:
                 if isinstance(error, SandboxRefused):
                     self._containers.wait_all([c.name for c in self._context.all_containers()], error)
@@ -86,8 +87,23 @@ class PodReporter:
         pod = msgspec.structs.replace(pod, status=_merge_conditions(pod.status, old))
         new = pod_status(pod, view, time.time())
         is_deleted = sync_status.deletion is not Deletion.NONE
-        is_urgent = new.phase != old.phase or _readiness(new) != _readiness(old) or is_deleted
-        self._manager.submit(new, urgent=is_urgent and new.phase != "Pending")
+        self._manager.submit(new, urgent=is_urgent(pod, old, new) or (is_deleted and new.phase != "Pending"))
+
+
+def is_urgent(pod: Pod, old: PodStatus, new: PodStatus) -> bool:
+    """Whether the status `new` is written at once, since others wait for its phase or readiness.
+
+    `kubectl run -i` attaches to a pod that is ready, and prints the log of one that has ended before it was seen to be.
+    Kubelets need a second to see a start, so this is what a short command meets there. Were the start of such a pod
+    shown at once, kubectl 1.36 would find a container that has ended meanwhile, and print the log twice.
+    """
+    if new.phase == "Pending" or (new.phase == "Running" and _is_interactive(pod)):
+        return False
+    return new.phase != old.phase or _readiness(new) != _readiness(old)
+
+
+def _is_interactive(pod: Pod) -> bool:
+    return pod.spec.restart_policy != "Always" and any(container.stdin for container in pod.spec.containers)
 
 
 def _readiness(status: PodStatus) -> str | None:

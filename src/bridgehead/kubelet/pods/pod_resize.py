@@ -9,7 +9,7 @@ import time
 from collections.abc import Awaitable, Callable, Iterable
 from typing import NamedTuple
 
-from bridgehead.kubelet.containers.context import PodContext
+from bridgehead.kubelet.containers.context import PodContext, WaitingResize
 from bridgehead.kubelet.containers.pod_containers import PodContainers
 from bridgehead.kubelet.containers.resource_limits import plan_limits, plan_pod_limits
 from bridgehead.kubelet.runtimes.runtime import Limits, RuntimeFailure
@@ -19,6 +19,7 @@ from bridgehead.objects.meta import Condition
 from .resizing import (
     DEFERRED,
     WHOLE,
+    earlier_resizes,
     effective_resources,
     known_resources,
     needs_restart,
@@ -26,6 +27,7 @@ from .resizing import (
     resize_refusal,
     spec_resources,
     widest,
+    with_resizes,
     with_resources,
 )
 from .status_patch import RESIZE_IN_PROGRESS, RESIZE_PENDING
@@ -65,13 +67,15 @@ class PodResize:
         self._wanted = pod
         return with_resources(pod, self._allocated)
 
-    async def sync(self, others: Iterable[Pod], stop: Callable[[Container, str], Awaitable[None]]) -> None:
-        """Give what the spec wants if the node has it, and apply it to the containers that run."""
+    async def sync(self, others: Iterable[Pod], stop: Callable[[Container, str], Awaitable[None]]) -> bool:
+        """Give what the spec wants if the node has it, and apply it to the containers that run. Return whether the pod
+        has been given other resources."""
         self._note_runs()
         self.retry_at, self._error = None, ""
-        wanted = spec_resources(self._wanted)
+        wanted, before = spec_resources(self._wanted), self._allocated
         if wanted == self._allocated:
             self._refusal = None
+            self._context.node.waiting_resizes.pop(self._wanted.metadata.uid, None)
         else:
             self._decide(wanted, others)
         limits = plan_pod_limits(self._context.pod, self._context.node.settings.pod_max_pids)
@@ -83,11 +87,12 @@ class PodResize:
         if self._is_begun and self._is_applied:
             self._is_begun = False
             self._record("ResizeCompleted", "completed")
+        return self._allocated is not before
 
     def _decide(self, wanted: dict[str, ResourceRequirements], others: Iterable[Pod]) -> None:
         """Allocate what is wanted, or keep the reason why the node cannot give it."""
         before, generation = self._refusal, self._wanted.metadata.generation
-        self._refusal = resize_refusal(self._wanted, others, self._context.node.allocatable)
+        self._refusal = self._find_refusal(others)
         if self._refusal is None:
             self._allocated = wanted
             self._context.pod = self._wanted
@@ -100,6 +105,17 @@ class PodResize:
             self._context.record("Warning", f"Resize{reason}", resize_message(self._wanted, reason, message))
         if reason == DEFERRED:
             self.retry_at = time.time() + _RETRY_SECONDS
+
+    def _find_refusal(self, others: Iterable[Pod]) -> tuple[str, str] | None:
+        """Return reason and message if the node cannot give what is wanted, also to resizes that come first."""
+        node, uid = self._context.node, self._wanted.metadata.uid
+        resize = node.waiting_resizes.pop(uid, WaitingResize(self._wanted, time.time()))
+        earlier = earlier_resizes(self._wanted, resize.since, node.waiting_resizes.values())
+        others = with_resizes(others, self._context.pod, earlier, node.allocatable)
+        refusal = resize_refusal(self._wanted, others, node.allocatable)
+        if refusal is not None and refusal[0] == DEFERRED:
+            node.waiting_resizes[uid] = WaitingResize(self._wanted, resize.since)
+        return refusal
 
     async def _update_pod(self, limits: Limits) -> bool:
         """Change the limits of the pod as a whole. No limit is ever below that of a container."""

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable
 
 from bridgehead.kubelet.containers.context import PodContext
-from bridgehead.kubelet.errors import VolumeNotReady
+from bridgehead.kubelet.errors import VolumesNotReady
 from bridgehead.kubelet.volumes.referenced_objects import references_of
 
 _RETRY_SECONDS = 10.0
@@ -18,7 +18,7 @@ _RETRY_SECONDS = 10.0
 class PodVolumes:
     """Fills in `context.volumes`. `report` records an update that failed."""
 
-    def __init__(self, context: PodContext, report: Callable[[VolumeNotReady], None]) -> None:
+    def __init__(self, context: PodContext, report: Callable[[VolumesNotReady], None]) -> None:
         self._context = context
         self._report = report
         self._is_stale = True
@@ -31,7 +31,7 @@ class PodVolumes:
         self._is_stale = True
 
     async def refresh(self) -> None:
-        """Set the volumes up, or update them if something changed. Raises `VolumeNotReady` until the first success."""
+        """Set the volumes up, or update them if something changed. Raises `VolumesNotReady` until the first success."""
         is_due = self.refresh_at is not None and self.refresh_at <= time.time()
         if not (self._is_stale or is_due):
             return
@@ -42,7 +42,7 @@ class PodVolumes:
         try:
             self._context.volumes, self.refresh_at = await node.volumes.prepare(pod)
             self._is_set_up = True
-        except VolumeNotReady as error:
+        except VolumesNotReady as error:
             if not self._is_set_up:
                 self._is_stale = True
                 raise

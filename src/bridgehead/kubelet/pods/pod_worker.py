@@ -20,7 +20,7 @@ from bridgehead.kubelet.containers.container_logs import with_fallback_message
 from bridgehead.kubelet.containers.context import NodeContext, PodContext
 from bridgehead.kubelet.containers.driver import ContainerDriver
 from bridgehead.kubelet.containers.pod_containers import PodContainers
-from bridgehead.kubelet.errors import AddressesExhausted, SandboxRefused, VolumeNotReady
+from bridgehead.kubelet.errors import AddressesExhausted, SandboxRefused, VolumesNotReady
 from bridgehead.kubelet.runtimes.runtime import ContainerInfo, RuntimeFailure, SandboxInfo
 from bridgehead.objects.core import Pod
 from bridgehead.objects.kinds import PODS
@@ -215,9 +215,10 @@ class PodWorker:
                 self._advance(WorkerEvent.DEADLINE_EXCEEDED)
                 return
             try:
-                await self._volumes.refresh()
                 await self._driver.stop_changed()
-                await self._resize.sync(self._admission.running_others(), self._driver.stop)
+                if await self._resize.sync(self._admission.running_others(), self._driver.stop):
+                    self._volumes.mark_stale()  # volumes with resources of the pod
+                await self._volumes.refresh()
                 actions = self._compute_actions(now)
                 if actions.finished:
                     self._advance(WorkerEvent.CONTAINERS_FINISHED)
@@ -225,7 +226,7 @@ class PodWorker:
                 self._driver.record_back_off(actions.back_off)
                 has_acted = await self._act(actions)
                 self._backoff.reset()
-            except (RuntimeFailure, VolumeNotReady, AddressesExhausted, SandboxRefused, ClientError) as error:
+            except (RuntimeFailure, VolumesNotReady, AddressesExhausted, SandboxRefused, ClientError) as error:
                 self._reporter.report(error)
                 self._reporter.publish(self._sync_status)
                 await self._pause()
@@ -263,7 +264,7 @@ class PodWorker:
         due = (
             actions.wake_at,
             self._active_deadline(),
-            self.containers.next_image_back_off(),
+            self.containers.next_error_end(),
             self._volumes.refresh_at,
             self._resize.retry_at,
         )

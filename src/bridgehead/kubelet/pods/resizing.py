@@ -21,6 +21,7 @@ INFEASIBLE, DEFERRED = "Infeasible", "Deferred"
 # Resources by the container's name; those of the pod as a whole, if it has any, by `WHOLE`.
 Resources = Mapping[str, ResourceRequirements]
 WHOLE: Final = ""
+_QOS_ORDER: Final = {"Guaranteed": 0, "Burstable": 1, "BestEffort": 2}
 
 
 def spec_resources(pod: Pod) -> dict[str, ResourceRequirements]:
@@ -71,6 +72,29 @@ def resize_refusal(pod: Pod, others: Iterable[Pod], allocatable: Quantities) -> 
             what = f"{name}, requested: {wanted[name]}, used: {used[name]}, capacity: {capacity[name]}"
             return DEFERRED, f"Node didn't have enough resource: {what}"
     return None
+
+
+def earlier_resizes(pod: Pod, since: float, waiting: Iterable[tuple[Pod, float]]) -> list[Pod]:
+    """Return those pods of `waiting`, with when they began to wait, that get room before a pod that waits `since` then,
+    in this order: by priority, QoS class and time. Source: kubelet's `sortPendingResizes`."""
+
+    def rank(one: Pod, since: float) -> tuple[int, int, float]:
+        return -(one.spec.priority or 0), _QOS_ORDER.get(one.status.qos_class, 0), since
+
+    others = [(rank(one, begun), one) for one, begun in waiting if one.metadata.uid != pod.metadata.uid]
+    own = rank(pod, since)
+    return [one for order, one in sorted(others, key=lambda pair: pair[0]) if order < own]
+
+
+def with_resizes(others: Iterable[Pod], pod: Pod, earlier: Iterable[Pod], allocatable: Quantities) -> list[Pod]:
+    """Return the running `others` of `pod` with what those of them that are `earlier` are about to get."""
+    present = {one.metadata.uid: one for one in (*others, pod)}
+    for wanted in earlier:
+        uid = wanted.metadata.uid
+        rest = [one for one in present.values() if one.metadata.uid != uid]
+        if uid in present and resize_refusal(wanted, rest, allocatable) is None:
+            present[uid] = wanted
+    return [one for uid, one in present.items() if uid != pod.metadata.uid]
 
 
 def resize_message(pod: Pod, what: str, error: str = "") -> str:

@@ -60,6 +60,22 @@ def is_withdrawn(pod: Pod, service: Service, slices: Iterable[EndpointSlice]) ->
     return not pod.is_ready or pod.is_finished or not _shares_family(pod, service)
 
 
+def is_leaving_node(pod: Pod, service: Service, slices: Iterable[EndpointSlice]) -> bool:
+    """Whether clients from outside have to change to other nodes because of the withdrawn pod.
+
+    With `externalTrafficPolicy: Local` they choose nodes with ready endpoints, and the pod's node has no other one.
+    `slices` are all of the Service's.
+    """
+    from_outside = service.spec.type == "LoadBalancer" or bool(service.spec.external_ips)
+    if not from_outside or service.spec.external_traffic_policy != "Local":
+        return False
+    return not any(
+        endpoint.node_name == pod.spec.node_name and endpoint.conditions.is_ready
+        for item in slices
+        for endpoint in item.endpoints
+    )
+
+
 def pods_of(item: EndpointSlice) -> list[str]:
     """Return the uids of the pods that a slice names."""
     return [uid for endpoint in item.endpoints if (uid := endpoint.pod_uid)]

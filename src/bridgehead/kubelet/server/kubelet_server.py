@@ -34,6 +34,7 @@ from .system_logs import serve_log
 
 _PING_SECONDS = 30.0
 _MAX_MESSAGE_BYTES = 4 * 1024 * 1024
+_MAX_LINE_BYTES = 1024 * 1024  # Go's DefaultMaxHeaderBytes: the command of an exec is in the URL
 # The text is containerd's.
 _ATTACHED_TOO_LATE = "Internal error occurred: error attaching to container: container is in CONTAINER_EXITED state"
 
@@ -62,6 +63,7 @@ class KubeletServer:
                 handle_signals=False,
                 shutdown_timeout=1.0,
                 handler_cancellation=True,
+                max_line_size=_MAX_LINE_BYTES,
             )
             await runner.setup()
             try:

@@ -1,7 +1,7 @@
 """Set the owner of files in volumes.
 
 Files are named by paths, which is safe only for files that no container can reach yet, or that containers see
-read-only.
+read-only, and by names in an open directory.
 """
 
 from __future__ import annotations
@@ -11,12 +11,16 @@ import os
 from pathlib import Path
 
 
-def set_owner(path: Path, user: int | None, group: int | None) -> None:
-    """Set user and group; None keeps the present one. Raises OSError, and ValueError for an id that is not mapped."""
+def set_owner(path: Path | str, user: int | None, group: int | None, directory: int | None = None) -> None:
+    """Set user and group; None keeps the present one. `directory` is the descriptor of where a relative path begins.
+
+    Raises OSError, and ValueError for an id that is not mapped.
+    """
     if user is None and group is None:
         return
     try:
-        os.chown(path, -1 if user is None else user, -1 if group is None else group, follow_symlinks=False)
+        ids = (-1 if user is None else user, -1 if group is None else group)
+        os.chown(path, *ids, dir_fd=directory, follow_symlinks=False)
     except OSError as error:
         if error.errno != errno.EINVAL:
             raise

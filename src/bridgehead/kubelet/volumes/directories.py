@@ -10,33 +10,38 @@ from pathlib import Path
 
 from bridgehead.network import syscalls
 from bridgehead.objects.core import EmptyDirVolume, HostPathVolume
-from bridgehead.objects.quantities import whole_value
 
 from .chown import set_owner
 
 
-def make_empty_dir(directory: Path, volume: EmptyDirVolume, group: int | None = None) -> None:
-    """Make a world-writable directory, owned by `group` (fsGroup); with medium Memory a tmpfs of `sizeLimit` at most.
+def make_open_directory(directory: Path, group: int | None) -> None:
+    """Make a world-writable directory, owned by `group` (fsGroup).
 
     An existing directory keeps the content and modes that the pod has made. Raises OSError, and ValueError for a group
     that the user namespace does not map.
     """
-    mode = 0o777 if group is None else 0o2777
     # Renamed when complete: a kubelet that is killed in between leaves no directory with a wrong owner or mode.
     if not directory.is_dir():
         new = directory.with_name(f".{directory.name}.new")
         new.mkdir(parents=True, exist_ok=True)
         set_owner(new, None, group)
-        new.chmod(mode)
+        new.chmod(_open_mode(group))
         new.rename(directory)
+
+
+def make_empty_dir(directory: Path, volume: EmptyDirVolume, group: int | None, memory_size: int) -> None:
+    """Make an open directory; with medium Memory a tmpfs of `memory_size` bytes. Raises OSError, ValueError."""
+    make_open_directory(directory, group)
     if volume.medium == "Memory" and not directory.is_mount():
-        options = [f"mode={mode:o}"]
+        options = [f"mode={_open_mode(group):o}", f"size={memory_size}"]
         if group is not None:
             options.append(f"gid={group}")
-        if volume.size_limit is not None:
-            options.append(f"size={whole_value(volume.size_limit)}")
         flags = syscalls.MS_NOSUID | syscalls.MS_NODEV
         syscalls.mount("tmpfs", str(directory), "tmpfs", flags, ",".join(options))
+
+
+def _open_mode(group: int | None) -> int:
+    return 0o777 if group is None else 0o2777
 
 
 def check_host_path(volume: HostPathVolume) -> Path:

@@ -67,17 +67,21 @@ def _quote(value: str) -> str:
 
 
 def resource_value(
-    selector: ResourceFieldSelector, container: Container, allocatable: Mapping[str, str | int | float]
+    selector: ResourceFieldSelector, pod: Pod, container: Container, allocatable: Mapping[str, str | int | float]
 ) -> str:
-    """Return the value of a resourceFieldRef; a missing limit is the node's allocatable. Raises ValueError."""
+    """Return the value of a resourceFieldRef. A missing limit is that of the pod as a whole, or the node's allocatable.
+
+    Raises ValueError. Source: kubelet's `defaultPodLimitsForDownwardAPI`.
+    """
     kind, _, resource = selector.resource.partition(".")
     if kind not in ("limits", "requests") or not resource:
         raise ValueError(f"unsupported container resource : {selector.resource}")
-    own = container.resources.limits if kind == "limits" else container.resources.requests
-    value = own.get(resource)
-    if value is None and kind == "requests":
-        value = container.resources.limits.get(resource, 0)
-    if value is None:
-        value = allocatable.get(resource, 0)
+    limits = container.resources.limits
+    if kind == "requests":
+        value = container.resources.requests.get(resource, limits.get(resource, 0))
+    else:
+        whole = pod.spec.resources.limits if pod.spec.resources is not None else {}
+        given = (one.get(resource, 0) for one in (limits, whole, allocatable))
+        value = next(filter(parse_quantity, given), 0)  # 0 is no limit
     divisor = parse_quantity(selector.divisor or "1") or Decimal(1)
     return str(int((parse_quantity(value) / divisor).to_integral_value(ROUND_CEILING)))

@@ -155,7 +155,7 @@ def _downward_files(
             container = next((c for c in containers if c.name == name), None)
             if container is None:
                 raise ValueError(f"container {name} not found")
-            text = resource_value(item.resource_field_ref, container, sources.allocatable)
+            text = resource_value(item.resource_field_ref, pod, container, sources.allocatable)
         else:
             continue
         files[item.path] = File(text.encode(), mode if item.mode is None else item.mode)

@@ -12,7 +12,7 @@ from pathlib import Path
 from bridgehead.client import ApiClient
 from bridgehead.client.errors import ClientError
 from bridgehead.kubelet.errors import VolumeNotReady
-from bridgehead.objects.core import EmptyDirVolume, HostPathVolume, Pod, Volume
+from bridgehead.objects.core import HostPathVolume, Pod, Volume
 from bridgehead.objects.kinds import NODES, PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES
 from bridgehead.objects.node_selectors import matches_selector
 from bridgehead.objects.storage import (
@@ -23,7 +23,7 @@ from bridgehead.objects.storage import (
     describe_foreign_claim,
 )
 
-from .directories import check_host_path, make_empty_dir
+from .directories import check_host_path, make_open_directory
 
 
 class Claims:
@@ -35,32 +35,28 @@ class Claims:
         self._volumes: dict[str, dict[str, PersistentVolume]] = {}  # by uid of the pod and name of its volume
         self._holders: dict[str, str] = {}  # uid of a volume that is for one pod at a time -> uid of the pod
 
-    async def fetch(self, pod: Pod) -> None:
-        """Fetch what is not there yet. Raises `VolumeNotReady`."""
-        for volume in pod.spec.volumes:
-            claim_name = volume.claim_name(pod.metadata.name)
-            if not claim_name:
-                continue
-            volumes = self._volumes.setdefault(pod.metadata.uid, {})
-            if volume.name not in volumes:
-                try:
-                    volumes[volume.name] = await self._fetch(pod, volume, claim_name)
-                except ClientError as error:
-                    raise VolumeNotReady(volume.name, str(error)) from error
+    async def fetch(self, pod: Pod, volume: Volume) -> None:
+        """Fetch the PersistentVolume of a volume with a claim, if it is not there yet, for the pod to use.
 
-    def hold(self, pod: Pod) -> None:
-        """Record that the pod uses its volumes.
-
-        Raises `VolumeNotReady` if another pod of this node uses one that is for one pod at a time. The scheduler lets
-        no pod get so far; others may.
+        Raises `VolumeNotReady`, also if another pod of this node uses one that is for one pod at a time. The scheduler
+        lets no pod get so far; others may.
         """
-        for name, volume in self._volumes.get(pod.metadata.uid, {}).items():
-            if volume.spec.access_modes != (READ_WRITE_ONCE_POD,):
-                continue
-            if self._holders.setdefault(volume.metadata.uid, pod.metadata.uid) != pod.metadata.uid:
-                raise VolumeNotReady(
-                    name, "volume uses the ReadWriteOncePod access mode and is already in use by another pod"
-                )
+        claim_name = volume.claim_name(pod.metadata.name)
+        if not claim_name:
+            return
+        volumes = self._volumes.setdefault(pod.metadata.uid, {})
+        if volume.name not in volumes:
+            try:
+                volumes[volume.name] = await self._fetch(pod, volume, claim_name)
+            except ClientError as error:
+                raise VolumeNotReady(volume.name, str(error)) from error
+        found = volumes[volume.name]
+        if found.spec.access_modes != (READ_WRITE_ONCE_POD,):
+            return
+        if self._holders.setdefault(found.metadata.uid, pod.metadata.uid) != pod.metadata.uid:
+            raise VolumeNotReady(
+                volume.name, "volume uses the ReadWriteOncePod access mode and is already in use by another pod"
+            )
 
     def volume(self, pod: Pod, name: str) -> PersistentVolume:
         """Return a fetched volume."""
@@ -106,10 +102,13 @@ def prepare_persistent(volume: PersistentVolume, group: int | None) -> Path:
     source = spec.local or spec.host_path
     if source is None:
         raise ValueError("no volume plugin matched; supported: hostPath, local")
+    if spec.mount_options and spec.local is None:
+        step = "MountVolume.MountOptionSupport check"
+        raise VolumeNotReady(volume.metadata.name, "mount options are not supported", step)
     path = Path(source.path)
     check_links(path)
     if volume.metadata.annotations.get(PROVISIONED_BY) == HOST_PATH_PROVISIONER:
-        make_empty_dir(path, EmptyDirVolume(), group)
+        make_open_directory(path, group)
     elif isinstance(source, HostPathVolume):
         check_host_path(source)
     elif not path.exists():

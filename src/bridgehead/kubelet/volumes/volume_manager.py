@@ -9,30 +9,33 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Mapping
+import logging
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from bridgehead.client import ApiClient
 from bridgehead.client.errors import ClientError
-from bridgehead.kubelet.errors import VolumeNotReady
+from bridgehead.kubelet.errors import VolumeNotReady, VolumesNotReady
 from bridgehead.kubelet.nofollow import remove_tree
 from bridgehead.kubelet.uninterrupted import uninterrupted
 from bridgehead.network import syscalls
-from bridgehead.objects.core import (
-    Pod,
-    ServiceAccountTokenProjection,
-    Volume,
-)
+from bridgehead.objects.core import Pod, PodSecurityContext, ServiceAccountTokenProjection, Volume
+from bridgehead.objects.storage import PersistentVolume
 
 from .atomic_writer import write_files
 from .directories import check_host_path, make_empty_dir
 from .downward_api import Addresses
+from .group_access import grant_access
+from .memory_size import memory_size
 from .ownership import volume_group
 from .payloads import PayloadSources, has_payload, token_projections, volume_files
 from .persistent import Claims, prepare_persistent
 from .referenced_objects import ReferencedObjects
 from .tokens import Tokens
 
+log = logging.getLogger(__name__)
+
+_LOCAL = "kubernetes.io~local-volume"
 _PLUGINS = {
     "config_map": "kubernetes.io~configmap",
     "secret": "kubernetes.io~secret",
@@ -74,16 +77,19 @@ class VolumeManager:
         """Set every volume up, or update it.
 
         Returns name -> path on the node, and when to call again to renew tokens (seconds since the epoch; None: no
-        renewal is due). Raises `VolumeNotReady`.
+        renewal is due). Raises `VolumesNotReady`, when the others are set up.
         """
-        renewals = [
-            await self._fetch_token(volume, pod, projection)
-            for volume in pod.spec.volumes
-            for projection in token_projections(volume)
-        ]
-        await self._claims.fetch(pod)
-        self._claims.hold(pod)
-        paths = await uninterrupted(asyncio.to_thread(self._prepare_all, pod)) if pod.spec.volumes else {}
+        renewals, fetched, failures = [], [], []
+        for volume in pod.spec.volumes:
+            try:
+                renewals += [await self._fetch_token(volume, pod, each) for each in token_projections(volume)]
+                await self._claims.fetch(pod, volume)
+                fetched.append(volume)
+            except VolumeNotReady as error:
+                failures.append(error)
+        paths, errors = await uninterrupted(asyncio.to_thread(self._prepare_all, pod, fetched)) if fetched else ({}, [])
+        if failures or errors:
+            raise VolumesNotReady([*failures, *errors])
         return paths, min(renewals, default=None)
 
     async def _fetch_token(self, volume: Volume, pod: Pod, projection: ServiceAccountTokenProjection) -> float:
@@ -92,9 +98,15 @@ class VolumeManager:
         except ClientError as error:
             raise VolumeNotReady(volume.name, f"failed to fetch token: {error}") from error
 
-    def _prepare_all(self, pod: Pod) -> dict[str, str]:
-        # The runtime has the files of images.
-        return {volume.name: str(self._prepare(volume, pod)) for volume in pod.spec.volumes if volume.image is None}
+    def _prepare_all(self, pod: Pod, volumes: Iterable[Volume]) -> tuple[dict[str, str], list[VolumeNotReady]]:
+        paths, failures = {}, []
+        for volume in volumes:
+            if volume.image is None:  # the runtime has the files of images
+                try:
+                    paths[volume.name] = str(self._prepare(volume, pod))
+                except VolumeNotReady as error:
+                    failures.append(error)
+        return paths, failures
 
     def _prepare(self, volume: Volume, pod: Pod) -> Path:
         name = volume.name
@@ -104,15 +116,37 @@ class VolumeManager:
             if volume.claim_name(pod.metadata.name):
                 persistent = self._claims.volume(pod, volume.name)
                 name = persistent.metadata.name  # as in Kubernetes' texts
-                return prepare_persistent(persistent, volume_group(pod))
+                path = prepare_persistent(persistent, volume_group(pod))
+                claim = volume.persistent_volume_claim
+                if persistent.spec.local is not None and not (claim is not None and claim.read_only):
+                    self._share_local(pod, persistent, path)
+                return path
             directory = self._directory(volume, pod)
             if has_payload(volume):
                 write_files(directory, volume_files(volume, pod, self._sources(pod)), volume_group(pod))
             elif volume.empty_dir is not None:
-                make_empty_dir(directory, volume.empty_dir, volume_group(pod))
+                size = memory_size(volume.empty_dir, pod, self._allocatable)
+                make_empty_dir(directory, volume.empty_dir, volume_group(pod), size)
             return directory
         except (OSError, ValueError) as error:
             raise VolumeNotReady(name, str(error)) from error
+
+    def _share_local(self, pod: Pod, volume: PersistentVolume, path: Path) -> None:
+        """Let the pod's group use the files of a local volume, once, and not when another pod of this node has it.
+
+        A directory below the pod's records that the pod has the volume. Raises OSError, ValueError.
+        """
+        name, group = volume.metadata.name, volume_group(pod)
+        record = self.pod_directory(pod.metadata.uid) / "volumes" / _LOCAL / name
+        if record.exists():
+            return
+        is_used = any(self._root.glob(f"pods/*/volumes/{_LOCAL}/{name}"))
+        if group is not None and not is_used:
+            context = pod.spec.security_context or PodSecurityContext()
+            grant_access(path, group, context.fs_group_change_policy)
+        elif group not in (None, path.stat().st_gid):
+            log.warning("pod %s: the volume %s is in use, and does not get the group %d", pod.key, name, group)
+        record.mkdir(parents=True)
 
     def _directory(self, volume: Volume, pod: Pod) -> Path:
         if volume.csi is not None:

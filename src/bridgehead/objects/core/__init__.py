@@ -37,7 +37,7 @@ from .environment import (
 )
 from .events import Event, EventSource
 from .namespaces import Namespace, NamespaceSpec, NamespaceStatus
-from .nodes import ZONE_LABEL, ContainerImage, Node, NodeAddress, NodeSpec, NodeStatus, Taint
+from .nodes import REGION_LABEL, ZONE_LABEL, ContainerImage, Node, NodeAddress, NodeSpec, NodeStatus, Taint
 from .pods import (
     ContainerState,
     ContainerStateRunning,
@@ -100,6 +100,7 @@ from .volumes import (
 
 __all__ = [
     "PROXY_NAME_LABEL",
+    "REGION_LABEL",
     "ZONE_LABEL",
     "Action",
     "AppArmorProfile",

@@ -48,6 +48,7 @@ class NodeStatus(Part, frozen=True, kw_only=True):
 
 
 ZONE_LABEL = "topology.kubernetes.io/zone"
+REGION_LABEL = "topology.kubernetes.io/region"
 
 
 class Node(Object, frozen=True, kw_only=True):

@@ -19,7 +19,7 @@ from cryptography.x509 import NameOID
 from bridgehead.apiserver.access.claims import Bound, Reference, issuer_of
 from bridgehead.apiserver.access.tokens import ISSUER, TokenAuthority, TokenSettings
 from bridgehead.apiserver.handlers.issuer import IssuerDiscovery
-from bridgehead.apiserver.http.user import InvalidCredentials, User
+from bridgehead.apiserver.http.user import CredentialNotes, InvalidCredentials, User
 from bridgehead.objects.times import parse_time
 from bridgehead.signing_keys import SigningKey, read_verification_keys
 from tests.unit.apiserver.world import World, open_world, signing_key
@@ -310,9 +310,8 @@ async def test_the_lifetime_has_bounds_and_is_extended_for_pods_by_default(world
         ),
         (
             {"metadata": {"namespace": "other"}},
-            422,
-            'TokenRequest.authentication.k8s.io "default" is invalid: metadata.namespace: Invalid value: "other": must '
-            "match the service account namespace if specified",
+            400,
+            "the namespace of the provided object does not match the namespace sent on the request",
         ),
         (
             {"spec": {"boundObjectRef": {"kind": "Deployment", "apiVersion": "apps/v1", "name": "x"}}},
@@ -338,6 +337,19 @@ async def test_invalid_token_requests(world, body, code, message):
     await world.create(PODS, {"metadata": {"name": "others"}, "spec": spec})
     answer = await world.call("POST", f"{ACCOUNTS}/default/token", body)
     assert (answer.status, answer.json["message"]) == (code, message)
+
+
+async def test_a_token_request_may_name_the_uid_of_the_account(world):
+    uid = (await world.get(f"{ACCOUNTS}/default"))["metadata"]["uid"]
+    for given in ("", uid):
+        answer = await world.call("POST", f"{ACCOUNTS}/default/token", {"metadata": {"uid": given}})
+        assert (answer.status, answer.json["metadata"]["uid"]) == (201, uid)
+    answer = await world.call("POST", f"{ACCOUNTS}/default/token", {"metadata": {"uid": "x"}})
+    assert (answer.status, answer.json["message"]) == (
+        409,
+        'Operation cannot be fulfilled on TokenRequest.authentication.k8s.io "default": the UID in the token request '
+        f"(x) does not match the UID of the service account ({uid})",
+    )
 
 
 async def test_the_token_of_a_secret_is_valid_while_the_secret_holds_it(world):
@@ -450,14 +462,14 @@ async def test_tokens_of_a_replaced_key_stay_valid(world):
         settings = TokenSettings(verification_keys=tuple(other.verification for other in others))
         return TokenAuthority(key, world.store, world.clock, settings)
 
-    token, _ = authority(old).issue("default", reference, Bound(), audiences=[ISSUER], seconds=600)
-    user, _ = authority(new, old).verify(token, [ISSUER])
+    token = authority(old).issue("default", reference, Bound(), audiences=[ISSUER], seconds=600).token
+    user, _ = authority(new, old).verify(token, [ISSUER], CredentialNotes())
     assert user.name == "system:serviceaccount:default:default"
     without_id = jwt.encode(claims_of(token), old.private, algorithm="ES256")
-    user, _ = authority(new, old).verify(without_id, [ISSUER])
+    user, _ = authority(new, old).verify(without_id, [ISSUER], CredentialNotes())
     assert user.name == "system:serviceaccount:default:default"
     with pytest.raises(InvalidCredentials):
-        authority(new).verify(token, [ISSUER])
+        authority(new).verify(token, [ISSUER], CredentialNotes())
     discovery = IssuerDiscovery(authority(new, old, old), "https://127.0.0.1/openid/v1/jwks")
     published = json.loads(discovery.handle("/openid/v1/jwks").body)["keys"]
     assert [key["kid"] for key in published] == [new.verification.id, old.verification.id]

@@ -196,7 +196,7 @@ async def test_a_node_may_create_mirror_pods_only(world):
         ({"metadata": {"annotations": {}}}, "can only create mirror pods"),
         ({"spec": {"nodeName": "node2"}}, "can only create pods with spec.nodeName set to itself"),
         ({"metadata": {"ownerReferences": []}}, "with an owner reference set to itself"),
-        ({"metadata": {"ownerReferences": [owner, owner]}}, "with a single owner reference set to itself"),
+        ({"metadata": {"ownerReferences": [owner, owner | {"uid": "x"}]}}, "with a single owner reference set to"),
         ({"metadata": {"ownerReferences": [owner | {"name": "node2"}]}}, "with an owner reference set to itself"),
         ({"metadata": {"ownerReferences": [owner | {"controller": False}]}}, "a controller owner reference"),
         ({"metadata": {"ownerReferences": [owner | {"blockOwnerDeletion": True}]}}, "must not set blockOwnerDeletion"),

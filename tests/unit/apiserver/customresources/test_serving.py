@@ -456,3 +456,27 @@ async def test_a_broken_definition_in_the_store_leaves_the_others_alone(world, c
     await define(world, definition(plural="tabs", kind="Tab"))
     assert (await world.call("GET", url(plural="tabs"))).status == 200
     await again.parts.close()
+
+
+async def test_kind_and_version_of_an_instance_are_fields_of_it(world):
+    await define(world, definition())
+    await world.create(url(), crontab())
+    nameless = {"metadata": {"name": "b"}}
+    missing = 'Object \'Kind\' is missing in \'{"metadata": {"name": "b"}}\''
+    answer = await world.call("POST", url(), nameless)
+    head = f"the object provided is unrecognized (must be of type CronTab): {missing}"
+    assert (answer.status, answer.json["message"].rpartition(" ({")[0]) == (400, head)
+    answer = await world.call("POST", url(), {"kind": "CronTab"} | nameless)
+    text = "the API version in the data () does not match the expected API version (stable.example.com/v1)"
+    assert (answer.status, answer.json["message"]) == (400, text)
+    answer = await world.call("POST", url(), crontab("b") | {"kind": "Job"})
+    text = 'Job.stable.example.com "b" is invalid: kind: Invalid value: "Job": must be CronTab'
+    assert (answer.status, answer.json["message"]) == (422, text)
+    answer = await world.patch(url(name="a"), {"kind": "Job"})
+    assert (answer.status, answer.json["message"]) == (422, text.replace('"b"', '"a"'))
+    answer = await world.patch(url(name="a"), {"apiVersion": "stable.example.com/v2"})
+    text = 'apiVersion: Invalid value: "stable.example.com/v2": must be stable.example.com/v1'
+    assert (answer.status, answer.json["message"]) == (422, f'CronTab.stable.example.com "a" is invalid: {text}')
+    answer = await world.patch(url(name="a"), [{"op": "remove", "path": "/kind"}], "json-patch")
+    assert answer.status == 422
+    assert "Object 'Kind' is missing in" in answer.json["message"]

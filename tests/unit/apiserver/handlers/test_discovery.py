@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
+from bridgehead import yaml_loader
 from tests.unit.apiserver.world import World, open_world
 
 AGGREGATED = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
@@ -91,6 +92,18 @@ async def test_both_forms_name_the_same_resources(world):
 async def test_clients_without_aggregated_discovery_get_the_legacy_form(world):
     for accept in ("application/json", "*/*", f"application/json,{AGGREGATED}"):
         assert (await world.get("/apis", headers={"accept": accept}))["kind"] == "APIGroupList"
+
+
+@pytest.mark.parametrize("path", ["/apis", "/apis/apps", "/apis/apps/v1"])
+async def test_documents_have_the_form_that_the_client_asks_for(world, path):
+    document = await world.get(path)
+    answer = await world.call("GET", path, headers={"accept": "application/yaml"})
+    assert answer.header("content-type") == ["application/yaml"]
+    assert yaml_loader.load_object(answer.body) == document
+    answer = await world.call("GET", path, headers={"accept": "application/vnd.kubernetes.protobuf, */*"})
+    assert answer.header("content-type") == ["application/vnd.kubernetes.protobuf"]
+    assert answer.body.startswith(b"k8s\0")
+    assert (await world.call("GET", path, headers={"accept": AGGREGATED.replace("v2", "v3")})).status == 406
 
 
 async def test_openapi_v3_documents_describe_the_served_kinds(world):

@@ -74,6 +74,14 @@ async def test_a_budget_refuses(world, status, code, cause, retry):
     assert not await is_terminating(world)
 
 
+async def test_an_eviction_may_be_of_its_older_version(world):
+    await add_pod(world)
+    body = {"apiVersion": "policy/v1beta1", "kind": "Eviction", "metadata": {"name": "a"}}
+    assert (await world.call("POST", f"{PODS}/a/eviction", body)).status == 201
+    body["apiVersion"] = "policy/v2"
+    assert (await world.call("POST", f"{PODS}/a/eviction", body)).status == 400
+
+
 async def test_an_eviction_takes_one_disruption(world):
     await add_pod(world)
     await add_pod(world, "other")

@@ -227,6 +227,28 @@ def test_a_session_ends_with_its_certificate(pki: Path) -> None:
         assert time.time() < peer.until < time.time() + 3650 * 86400
 
 
+def test_front_proxies_have_a_ca_of_their_own(pki: Path) -> None:
+    server = server_context(
+        pki / "apiserver.crt", pki / "apiserver.key", pki / "client-ca.crt", pki / "front-proxy-ca.crt"
+    )
+    found = {}
+    for name in ("controllers", "front-proxy-client"):
+        client = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        client.load_verify_locations(pki / "ca.crt")
+        client.load_cert_chain(pki / f"{name}.crt", pki / f"{name}.key")
+        _, ticket_holder = connect(server, client, None)
+        resumed, _ = connect(server, client, ticket_holder.session)
+        assert resumed.session_reused
+        transport: Any = SimpleNamespace(get_extra_info={"ssl_object": resumed}.get)
+        found[name] = peer_of(transport)
+    user, proxy = found["controllers"], found["front-proxy-client"]
+    assert isinstance(user.user, User)
+    assert not user.front_proxy
+    assert proxy.front_proxy == "front-proxy-client"
+    # A front proxy is no user: without its headers, the certificate is not valid.
+    assert isinstance(proxy.user, InvalidCredentials)
+
+
 async def test_a_client_is_refused_once_its_certificate_has_expired(pki: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async def answer_user(scope: MutableMapping[str, Any], receive: Any, send: Any) -> None:
         peer = scope["state"]["peer"]

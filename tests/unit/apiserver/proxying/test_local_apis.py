@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from bridgehead.apiserver.access.request_headers import RequestHeaders
 from bridgehead.apiserver.proxying.aggregation.authentication import (
-    RequestHeaders,
     authentication_data,
     publish_authentication,
 )

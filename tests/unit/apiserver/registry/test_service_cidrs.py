@@ -51,6 +51,7 @@ async def test_the_default_range_and_its_addresses_are_objects():
         found = await until(lambda: ready(world, "kubernetes"))
         assert found["spec"] == {"cidrs": ["10.96.0.0/12"]}
         assert found["metadata"]["finalizers"] == [FINALIZER]
+        assert found["status"]["conditions"][0]["message"] == "Kubernetes default Service CIDR is ready"
         table = (await world.call("GET", ADDRESSES, headers={"accept": TABLE})).json
         assert [row["cells"][:2] for row in table["rows"]] == [["10.96.0.1", "services/default/kubernetes"]]
 

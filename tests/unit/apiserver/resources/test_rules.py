@@ -1,6 +1,7 @@
 """Validation of the smaller resources and of metadata."""
 
 import base64
+import copy
 from ipaddress import ip_address
 
 import pytest
@@ -193,6 +194,26 @@ UPDATES = [
 def test_immutable_fields_cannot_be_updated(resource, before, after, expected):
     one = steps(resource)
     assert one.update_refusal(one.create(with_name(before)), with_name(after)) == expected
+
+
+@pytest.mark.parametrize(
+    ("status", "is_fixed"),
+    [
+        ("{}", False),
+        ("{startTime: '2027-01-15T07:55:00Z'}", True),  # its controller has not seen the suspension
+        ("{active: 1, conditions: [{type: Suspended, status: 'True'}]}", True),
+        ("{startTime: '2027-01-15T07:55:00Z', conditions: [{type: Suspended, status: 'True'}]}", False),
+    ],
+)
+def test_resources_of_a_suspended_job_may_change_while_it_has_no_pods(status, is_fixed):
+    template = "{spec: {restartPolicy: Never, containers: [{name: a, image: b, resources: {requests: {cpu: '%s'}}}]}}"
+    one = steps("jobs.batch")
+    stored = one.create(with_name(f"{{spec: {{suspend: true, template: {template % 1}}}}}"))
+    changed = copy.deepcopy(stored)
+    changed["spec"]["template"]["spec"]["containers"][0]["resources"]["requests"]["cpu"] = "2"
+    changed["spec"]["suspend"] = False
+    refusal = one.update_refusal({**stored, "status": from_yaml(status)}, changed)
+    assert [text.partition(":")[0] for text in refusal] == ["spec.template"] * is_fixed
 
 
 def test_a_stored_range_of_a_node_stays_valid():

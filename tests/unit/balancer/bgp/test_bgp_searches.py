@@ -24,13 +24,10 @@ class Tables:
     """The kernel's tables: announced and moved addresses, and the other nodes' addresses."""
 
     now: tuple[set[object], set[object], set[str]] | None = None
-    error: OSError | None = None
     has_changed: asyncio.Event
 
     def __init__(self) -> None:
         assert Tables.now is None
-        if Tables.error is not None:
-            raise Tables.error
 
     def update(self, announced: Collection[object], moved: Collection[object], nodes: Collection[object]) -> None:
         Tables.now = set(announced), set(moved), set(map(str, nodes))
@@ -77,19 +74,3 @@ async def test_all_other_nodes_are_asked_for_a_while(monkeypatch):
     task.cancel()
     await asyncio.wait([task])
     assert Tables.now is None
-
-
-async def test_a_kernel_without_the_tables_is_named_once(monkeypatch, caplog):
-    monkeypatch.setattr(module, "SearchTables", Tables)
-    monkeypatch.setattr(module, "find_path", find_path)
-    monkeypatch.setattr(Tables, "error", OSError(95, "Operation not supported"))
-    searches = ConnectionSearches()
-    task = asyncio.create_task(searches.run())
-    await asyncio.sleep(0)
-    for leaving in ("", "node2", ""):
-        searches.update(view(3, leaving=leaving), SERVICES, [KEY])
-    assert [record.message for record in caplog.records] == [
-        "open connections that routers give to other nodes will be reset: [Errno 95] Operation not supported"
-    ]
-    task.cancel()
-    await asyncio.wait([task])

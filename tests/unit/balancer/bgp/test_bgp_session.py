@@ -11,7 +11,7 @@ from bridgehead.balancer.bgp.announcer import why_outdated
 from bridgehead.balancer.bgp.exabgp_messages import Answer, Request
 from bridgehead.balancer.bgp.exabgp_process import Channel, ExaBgp
 from bridgehead.balancer.bgp.routes import Prefix, Route, RoutePlan
-from bridgehead.balancer.bgp.session import NotConfigurable, PeerSession, SessionSettings, is_awaited
+from bridgehead.balancer.bgp.session import Misconfigured, NotConfigurable, PeerSession, SessionSettings, is_awaited
 from tests.unit.virtual_time import run_virtual
 
 
@@ -86,7 +86,7 @@ def test_a_password_that_comes_late_is_found_soon():
     async def find() -> SessionSettings:
         nonlocal attempts
         attempts += 1
-        raise NotConfigurable("Secret metallb-system/router with the password does not exist")
+        raise Misconfigured("Secret metallb-system/router with the password does not exist")
 
     async def main() -> None:
         session = PeerSession("router", RoutePlan(), find, lambda session: None, ExaBgp())
@@ -95,7 +95,7 @@ def test_a_password_that_comes_late_is_found_soon():
         before = attempts
         await asyncio.sleep(60)
         assert attempts - before == 12
-        assert (session.status, session.reason[:6]) == ("waiting", "Secret")
+        assert (session.status, session.reason[:6], session.is_misconfigured) == ("waiting", "Secret", True)
         task.cancel()
 
     run_virtual(main())

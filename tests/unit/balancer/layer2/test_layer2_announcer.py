@@ -39,11 +39,15 @@ class Blind:
 
 
 class Recorder(Handovers):
-    """Handovers that record the nodes which had the address."""
+    """Handovers that record the nodes which had the address, and the addresses that this one lost."""
 
     def __init__(self) -> None:
         super().__init__()
         self.nodes: list[str] = []
+        self.lost: list[IpAddress] = []
+
+    def lose(self, address: IpAddress) -> None:
+        self.lost.append(address)
 
     def begin(self, address: IpAddress, node: str, protocol: str) -> None:
         self.nodes.append(node)
@@ -60,7 +64,7 @@ def test_an_address_that_comes_back_soon_has_connections_at_the_node_that_had_it
     handovers.nodes.clear()
     announcer.update(cordoned, {web.key: web}, ())
     assert announcer.is_handing_over
-    assert not handovers.nodes
+    assert (handovers.nodes, handovers.lost) == ([], [web.addresses[0][0]])
     announcer.update(view(), {web.key: web}, ())
     assert handovers.nodes == [meanwhile]
     announcer.update(view(), {web.key: web}, [web.key])

@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import ipaddress
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Collection, Mapping
 
 import pytest
 
+from bridgehead.balancer.ranges import IpAddress
 from bridgehead.balancer.speaker import handovers as module
 from bridgehead.balancer.speaker.handovers import Handovers
 from bridgehead.balancer.view import ClusterView, NodeView
@@ -21,13 +22,15 @@ class Tables:
     """The kernel's tables, of which one speaker has at most one pair."""
 
     nodes: dict[str, str] | None = None
+    lost: frozenset[str] = frozenset()
 
     def __init__(self) -> None:
         assert Tables.nodes is None
         Tables.nodes = {}
 
-    def set_nodes(self, nodes: Mapping[str, str]) -> None:
-        Tables.nodes = dict(nodes)
+    def update(self, nodes: Mapping[IpAddress, IpAddress], lost: Collection[IpAddress]) -> None:
+        Tables.nodes = {str(address): str(node) for address, node in nodes.items()}
+        Tables.lost = frozenset(map(str, lost))
 
     def close(self) -> None:
         Tables.nodes = None
@@ -129,16 +132,53 @@ async def test_a_dead_node_is_forgotten_at_once_and_one_that_ended_later(monkeyp
         assert Tables.nodes == {}
 
 
-async def test_a_kernel_without_the_rules_is_asked_once(monkeypatch, caplog):
-    asked = []
-
-    def refuse() -> None:
-        asked.append(1)
-        raise OSError("Operation not supported")
-
+async def test_copies_of_packets_to_a_lost_address_are_ignored_for_a_while(monkeypatch):
+    monkeypatch.setattr(module, "_LOST_SECONDS", 0.0)
     async with running(monkeypatch) as handovers:
-        monkeypatch.setattr(module, "HandoverTables", refuse)
-        for node in ("node2", "node3"):
-            handovers.begin(FIRST, node, "vrrp")
-            handovers.apply()
-    assert len(asked) == len(caplog.records) == 1
+        handovers.lose(FIRST)
+        handovers.lose(FIRST)
+        handovers.lose(SECOND)
+        handovers.apply()
+        assert (Tables.nodes, Tables.lost) == ({}, {"10.1.0.1", "10.1.0.2"})
+        handovers.begin(SECOND, "node2", "layer2")  # it comes back
+        handovers.apply()
+        assert (Tables.nodes, Tables.lost) == ({"10.1.0.2": "10.0.0.2"}, {"10.1.0.1"})
+        await a_moment()
+        assert Tables.lost == set()
+
+
+async def test_a_node_that_ends_twice_is_forgotten_after_the_second_time(monkeypatch):
+    timers = []
+    monkeypatch.setattr(asyncio.get_running_loop(), "call_later", lambda *call: timers.append(call) or Timer(timers))
+    handovers = Handovers()
+    see(handovers, *NODES)
+    handovers.begin(FIRST, "node2", "vrrp")
+    for _ in range(2):
+        see(handovers, *NODES, leaving="node2")
+        see(handovers, "node1", "node3")
+        see(handovers, *NODES)
+    assert not timers
+
+
+class Timer:
+    """The handle of the last timer."""
+
+    def __init__(self, timers: list[object]) -> None:
+        self._timers, self._timer = timers, timers[-1]
+
+    def cancel(self) -> None:
+        self._timers.remove(self._timer)
+
+
+async def test_a_node_that_may_have_an_address_for_an_instant_passes_packets_on(monkeypatch):
+    monkeypatch.setattr(module, "_PASSING_SECONDS", 0.005)
+    async with running(monkeypatch) as handovers:
+        for address in (FIRST, SECOND):
+            handovers.pass_on(address, "node2", "vrrp")
+        handovers.pass_on(SIXTH, "node1", "vrrp")  # this node
+        handovers.retain([], "vrrp")
+        handovers.begin(SECOND, "node3", "vrrp")  # this node is the next holder
+        handovers.apply()
+        assert Tables.nodes == {"10.1.0.1": "10.0.0.2", "10.1.0.2": "10.0.0.3"}
+        await a_moment()
+        assert Tables.nodes == {"10.1.0.2": "10.0.0.3"}

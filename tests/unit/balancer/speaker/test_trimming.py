@@ -80,3 +80,12 @@ def test_slices_with_endpoints_on_the_same_nodes_share_them():
         EndpointSlice(endpoints=(Endpoint(addresses=(address,), node_name="node1"),)) for address in ("10.1.1.1", "::1")
     )
     assert trim_slice(first).endpoints is trim_slice(second).endpoints
+
+
+def test_services_that_are_alike_share_what_they_have_in_common():
+    first, second = (
+        trim_service(Service(metadata=ObjectMeta(name=name), spec=ServiceSpec(type="LoadBalancer")))
+        for name in ("web", "db")
+    )
+    assert first.spec is second.spec
+    assert first.metadata.labels is first.metadata.annotations is second.metadata.annotations

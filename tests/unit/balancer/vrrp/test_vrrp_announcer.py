@@ -10,7 +10,7 @@ from typing import ClassVar
 import pytest
 
 from bridgehead.balancer.model import Configuration, Pool, VrrpAdvertisement
-from bridgehead.balancer.ranges import parse_range
+from bridgehead.balancer.ranges import IpAddress, parse_range
 from bridgehead.balancer.speaker.handovers import Handovers
 from bridgehead.balancer.view import ClusterView, NodeView, Publication
 from bridgehead.balancer.vrrp import announcer as module
@@ -108,11 +108,15 @@ class RunningKeepalived:
 
 
 class Recorder(Handovers):
-    """The nodes to which packets of unknown connections go, without the kernel."""
+    """The nodes to which packets of unknown connections go, and lost addresses, without the kernel."""
 
     def __init__(self) -> None:
         super().__init__()
         self.nodes: dict[str, str] = {}
+        self.lost: list[str] = []
+
+    def lose(self, address: IpAddress) -> None:
+        self.lost.append(str(address))
 
     def apply(self) -> None:
         self.nodes = {str(address): found.node for address, found in self._handovers.items()}
@@ -209,13 +213,28 @@ async def test_packets_go_to_the_last_master_before_and_while_this_node_is_one(m
     [keepalived] = RunningKeepalived.running
     [group] = announcer.section()
     keepalived.on_state(group["group"], True)
+    assert not handovers.lost
     assert see(leaving=first) == {"10.1.0.1": second}  # it still has the address
+    assert handovers.lost == ["10.1.0.1"]
     keepalived.on_state(group["group"], False)
     assert handovers.nodes == {"10.1.0.1": second}  # clients do not know the new master yet
     await until(lambda: not handovers.nodes)
     assert see() == {"10.1.0.1": second}
     running.cancel()
     await asyncio.wait([running])
+
+
+async def test_a_node_that_should_not_be_the_master_passes_packets_on_for_a_moment():
+    """The timers of two nodes may end together."""
+    first, _, third = nodes = by_rank(GroupKey("eth0", "selected by "), ["node1", "node2", "node3"])
+    handovers = Recorder()
+    announcer = VrrpAnnouncer(Watcher(), "keepalived", Workspace(), lambda message: None, handovers)
+    web = Publication(WEB, "uid", {}, ((ipaddress.ip_address("10.1.0.1"), POOL),), False, frozenset(), True)
+    for leaving in ("", first):
+        view = look(*nodes, leaving=leaving, this=third)
+        for one in (handovers, announcer):
+            one.update(view, {WEB: web}, [WEB])
+    assert handovers.nodes == {"10.1.0.1": first}
 
 
 def _no_addresses() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from bridgehead.controllers.autoscaling.autoscaler_status import StatusDraft, metric_status, shown_selector
+from bridgehead.controllers.autoscaling.autoscaler_status import StatusDraft, metric_status
 from bridgehead.controllers.autoscaling.metric_answers import (
     external_metric,
     object_metric,
@@ -16,6 +16,7 @@ from bridgehead.controllers.autoscaling.metrics_client import selector_query
 from bridgehead.controllers.autoscaling.replica_counts import MetricsError, PodMetric
 from bridgehead.objects.autoscaling import HorizontalPodAutoscalerStatus, MetricSpec
 from bridgehead.objects.meta import LabelSelector, LabelSelectorRequirement
+from bridgehead.objects.selectors import shown_selector
 
 TIME, SECONDS = "2027-01-15T08:00:00Z", 1800000000.0
 

@@ -1,8 +1,15 @@
 import msgspec
 import pytest
 
-from bridgehead.controllers.disruption.budget_status import compute_status, expectation, failed_status, patch_of
+from bridgehead.controllers.disruption.budget_status import (
+    compute_status,
+    describe_unmanaged_pods,
+    expectation,
+    failed_status,
+    patch_of,
+)
 from bridgehead.objects.core import Pod
+from bridgehead.objects.meta import LabelSelector
 from bridgehead.objects.policy import PodDisruptionBudget, PodDisruptionBudgetSpec
 from bridgehead.objects.times import format_time
 
@@ -73,3 +80,9 @@ def test_a_status_is_written_once():
     (condition,) = failed.conditions
     assert (failed.disruptions_allowed, condition.reason, condition.message) == (0, "SyncFailed", "no scale")
     assert condition.last_transition_time == format_time(NOW + 60)
+
+
+def test_the_text_about_pods_without_a_controller():
+    text = describe_unmanaged_pods(LabelSelector(match_labels={"app": "web"}))
+    shown = "&LabelSelector{MatchLabels:map[string]string{app: web,},MatchExpressions:[]LabelSelectorRequirement{},}"
+    assert text.startswith(f"Pods selected by this PodDisruptionBudget (selector: {shown}) were found to be unmanaged.")

@@ -221,6 +221,7 @@ def test_an_index_with_a_limit_of_its_own_waits_only_for_its_own_failures():
 def test_deadlines():
     assert deadline_in(job(), NOW) is None
     assert deadline_in(job(activeDeadlineSeconds=100), NOW) == 40
+    assert deadline_in(job(activeDeadlineSeconds=10, suspend=True), NOW) is None
     done = {"type": "Complete", "status": "True", "lastTransitionTime": format_time(NOW - 10)}
     assert expiry_in(job({"conditions": [done]}, ttlSecondsAfterFinished=30), NOW) == 20
     assert expiry_in(job(ttlSecondsAfterFinished=30), NOW) is None

@@ -387,6 +387,23 @@ def test_preferences_decide_between_fitting_nodes(what: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("relations", "where", "chosen"),
+    [
+        (preferred("podAffinity", {"weight": 50, "podAffinityTerm": term(app="p")}), "b", "b"),
+        (preferred("podAntiAffinity", {"weight": 50, "podAffinityTerm": term(app="p")}), "a", "b"),
+        (preferred("podAntiAffinity", {"weight": 50, "podAffinityTerm": term(app="other")}), "a", "a"),
+        (required("podAffinity", term(app="p")), "b", "b"),
+    ],
+)
+def test_preferences_of_existing_pods_count_too(relations: dict[str, Any], where: str, chosen: str) -> None:
+    """Without them the nodes are equal, and the first one is chosen."""
+    small = {"cpu": "1m", "memory": "1Mi"}
+    world = World(node("a"), node("b"))
+    world.put(pod("there", **small, **relations), where).put(pod("plain", **small), "b" if where == "a" else "a")
+    assert world.choose(pod("p", labels={"app": "p"}, **small)) == chosen
+
+
+@pytest.mark.parametrize(
     ("more", "fits"),
     [
         ({}, False),

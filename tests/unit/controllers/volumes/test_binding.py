@@ -62,6 +62,10 @@ VOLUMES = {
         volume(storageClassName="slow"), {"annotations": {BETA_CLASS: "slow"}}, "pv"),
     "another mode": (volume(volumeMode="Block"), {}, None),
     "fewer access modes": (volume(), {"accessModes": ["ReadWriteOnce", "ReadWriteMany"]}, None),
+    "the fewest access modes": (
+        [volume("a", accessModes=["ReadWriteOnce", "ReadWriteMany"]), volume("b", size="9Gi")], {}, "b"),
+    "reserved with other access modes": (
+        volume(claimRef=reference(uid="")), {"accessModes": ["ReadWriteMany"]}, None),
     "not available": (volume(phase="Released"), {}, None),
     "being deleted": (volume(metadata={"deletionTimestamp": "2026-01-01T00:00:00Z"}), {}, None),
     "of another claim": (volume(claimRef=reference("other")), {}, None),
@@ -89,6 +93,8 @@ def test_matching_on_a_node() -> None:
     assert [name_of(find_volume(volumes, claim(), node(name))) for name in "xyz"] == ["a", "b", None]
     reserved = volume("r", claimRef=reference(), nodeAffinity=on_node("x"))
     assert [name_of(find_volume([reserved, volume()], claim(), node(name))) for name in "xy"] == ["r", None]
+    # The scheduler compares sizes only.
+    assert name_of(find_volume(VOLUMES["the fewest access modes"][0], claim(), node("x"))) == "a"
     # Only the scheduler gives a volume to a claim that waits, unless it is reserved.
     assert name_of(find_volume([volume()], claim(), only_reserved=True)) is None
     assert name_of(find_volume([reserved], claim(), only_reserved=True)) == "r"

@@ -9,6 +9,7 @@ from bridgehead.controllers.volumes.host_path_plan import (
     choose_node,
     cleaner_pod,
     is_to_delete,
+    is_to_release,
     new_volume,
     node_of,
     refusal,
@@ -85,6 +86,30 @@ def test_released_volumes_are_deleted_on_their_node() -> None:
     (container,) = pod["spec"]["containers"]
     assert container["command"] == ["rm", "-rf", "/volumes/pvc-uid-data"]
     assert container["imagePullPolicy"] == "Never"
+
+
+@pytest.mark.parametrize(
+    ("phase", "policy", "provisioner", "goes_at_once"),
+    [
+        ("Bound", "Delete", HOST_PATH_PROVISIONER, False),
+        ("Released", "Delete", HOST_PATH_PROVISIONER, False),
+        ("Released", "Retain", HOST_PATH_PROVISIONER, True),
+        ("Available", "Delete", HOST_PATH_PROVISIONER, True),
+        ("Released", "Retain", "example.com/disk", False),
+    ],
+)
+def test_a_deleted_volume_waits_for_its_directory(
+    phase: str, policy: str, provisioner: str, goes_at_once: bool
+) -> None:
+    def of(metadata: dict[str, str]) -> PersistentVolume:
+        annotations = {PROVISIONED_BY: provisioner}
+        all_of_it = {"annotations": annotations, **metadata}
+        return volume(phase=phase, metadata=all_of_it, persistentVolumeReclaimPolicy=policy)
+
+    deleted = of({"deletionTimestamp": "2026-01-01T00:00:00Z"})
+    assert is_to_release(deleted) is goes_at_once
+    assert not is_to_release(of({}))
+    assert is_to_delete(deleted) is is_to_delete(of({}))
 
 
 def test_expansion_changes_numbers() -> None:

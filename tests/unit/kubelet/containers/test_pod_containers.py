@@ -28,6 +28,23 @@ def test_an_exited_run_stays_exited() -> None:
     assert containers.runs["app"] is ended
 
 
+def test_only_the_run_that_is_ended_for_the_next_one_is_replaced() -> None:
+    containers = PodContainers(Pod(), lambda: None)
+    containers.replace_run("a")
+    for attempt, run_id in enumerate("ab"):
+        containers.set_run("app", Run(attempt=attempt, id=run_id, started_at=1.0, finished_at=2.0))
+        assert containers.runs["app"].is_replaced == (run_id == "a")
+
+
+def test_the_error_of_a_start_is_shown_for_a_while() -> None:
+    containers, now = PodContainers(Pod(), lambda: None), 1000.0
+    containers.on_start_failed("app", "RunContainerError", "no such file", now)
+    assert (containers.waiting["app"].reason, containers.next_error_end()) == ("RunContainerError", now + 3)
+    assert [containers.shows_error("app", now + seconds) for seconds in (0.0, 2.9, 3.0)] == [True, True, False]
+    containers.on_started("app", None, Run(attempt=1, id="a", started_at=now), now)
+    assert (containers.shows_error("app", now), containers.next_error_end()) == (False, None)
+
+
 def test_failures_of_another_image_do_not_delay_a_container() -> None:
     containers, now = PodContainers(Pod(), lambda: None), 1000.0
     for _ in range(3):

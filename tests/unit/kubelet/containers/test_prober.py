@@ -135,6 +135,31 @@ def test_the_startup_probe_runs_more_often_than_its_period():
     assert asked_at == [0.0, 0.1, 0.14, 0.196, 0.274, 0.384, 0.538, 0.753, 1.054, 1.476, 2.0]
 
 
+@pytest.mark.parametrize("kind", ["startup", "liveness", "readiness"])
+def test_a_period_counts_from_begin_to_begin(kind):
+    probe = Probe(period_seconds=2, timeout_seconds=1, failure_threshold=3, initial_delay_seconds=1)
+    recorder = Recorder(Container(name="c", **{f"{kind}_probe": probe}), **{kind: "F"})
+    begun_at = []
+
+    async def main():
+        perform, loop = recorder.perform, asyncio.get_running_loop()
+
+        async def time_out(probe):
+            begun_at.append(loop.time())
+            await asyncio.sleep(probe.timeout_seconds)
+            return await perform(probe)
+
+        recorder.perform = time_out
+        task = asyncio.create_task(recorder.probes().run(0.0))
+        await asyncio.sleep(6.5)
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+    run_virtual(main())
+    assert {1, 3, 5} <= set(map(round, begun_at))
+    assert ("failed", kind) in recorder.notified or kind == "readiness"
+
+
 @pytest.mark.parametrize("kind", ["startup", "liveness"])
 async def test_a_failure_is_reported_once(kind):
     recorder = Recorder(Container(name="c", **{f"{kind}_probe": QUICK}), **{kind: "F"})
@@ -173,7 +198,8 @@ async def test_a_terminating_container_has_no_liveness_probe():
 def test_probe_ports_are_numbers_or_names(port, number):
     container = Container(name="c", ports=(ContainerPort(container_port=9090, name="web"),))
     if number is None:
-        with pytest.raises(ValueError, match="port"):
+        text = 'parsing "none": invalid syntax' if port == "none" else f"invalid port number: {port}"
+        with pytest.raises(ValueError, match=text):
             resolve_port(port, container)
     else:
         assert resolve_port(port, container) == number

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import msgspec
 
-from bridgehead.images.store.content import ImageRecord
+from bridgehead.images.store.image_record import ImageRecord
 from bridgehead.kubelet.node.node_status import is_reported, node_images, node_object, node_status
 from bridgehead.kubelet.node.settings import NodeSettings
 from bridgehead.objects.core import NodeStatus

@@ -81,6 +81,8 @@ FINISHED = PodActions(finished=True)
         (spec("OnFailure"), {"a": DONE, "b": DONE}, FINISHED),
         (spec("Never"), {"a": FAILED, "b": UP}, PodActions()),
         (spec("Never"), {"a": FAILED, "b": DONE}, FINISHED),
+        (spec("Never"), {"a": ended(143, is_replaced=True), "b": DONE}, PodActions(start=("a",))),
+        (spec("OnFailure"), {"a": ended(0, is_replaced=True), "b": DONE}, PodActions(start=("a",))),
         (with_init(), {}, PodActions(start=("i1",))),
         (with_init(), {"i1": UP}, PodActions()),
         (with_init(), {"i1": DONE}, PodActions(start=("i2",))),

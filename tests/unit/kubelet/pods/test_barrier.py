@@ -15,7 +15,13 @@ from bridgehead.client import Informer, ListResult, WatchEvent
 from bridgehead.client.codec import ListMeta
 from bridgehead.client.errors import Forbidden
 from bridgehead.kubelet.pods import barrier as barrier_module
-from bridgehead.kubelet.pods.barrier import ANSWER_SECONDS, FORBIDDEN_SECONDS, LINGER_SECONDS, Barrier
+from bridgehead.kubelet.pods.barrier import (
+    ANSWER_SECONDS,
+    FORBIDDEN_SECONDS,
+    LEAVE_SECONDS,
+    LINGER_SECONDS,
+    Barrier,
+)
 from bridgehead.objects.core import Pod
 from bridgehead.objects.kinds import ENDPOINT_SLICES, LEASES, SERVICES, Kind
 from bridgehead.objects.meta import ObjectKey
@@ -180,6 +186,18 @@ def test_a_programmed_change_is_not_waited_for(api):
 
     async def main(world):
         assert await world.held() == pytest.approx(ANSWER_SECONDS)
+
+    in_world(api, main)
+
+
+def test_the_last_pod_of_a_node_serves_until_clients_from_outside_have_changed_nodes(api, caplog):
+    api.put_service(type="LoadBalancer", externalTrafficPolicy="Local")
+
+    async def main(world: World) -> None:
+        api.put_progress("n1", api.put_slice(ready=False))
+        assert await world.held() == pytest.approx(LEAVE_SECONDS)
+        assert await world.held(bound=0.5) == pytest.approx(0.5)
+        assert not caplog.records
 
     in_world(api, main)
 

@@ -6,6 +6,7 @@ import pytest
 
 from bridgehead.kubelet.pods.resizing import (
     WHOLE,
+    earlier_resizes,
     effective_resources,
     known_resources,
     needs_restart,
@@ -13,6 +14,7 @@ from bridgehead.kubelet.pods.resizing import (
     resize_refusal,
     spec_resources,
     widest,
+    with_resizes,
     with_resources,
 )
 from bridgehead.kubelet.runtimes.runtime import Limits
@@ -144,3 +146,25 @@ def test_events_of_a_resize_have_the_resources_as_json() -> None:
     summary = '{"containers":[{"name":"a","resources":{"limits":{"cpu":"1"}}}],"generation":3'
     assert resize_message(wanted, "started") == f"Pod resize started: {summary}}}"
     assert resize_message(wanted, "Deferred", "no room") == f'Pod resize Deferred: {summary},"error":"no room"}}'
+
+
+def waiting(uid: str, cpu: str, *, priority: int = 0, qos: str = "Burstable") -> Pod:
+    spec = PodSpec(containers=(Container(name="app", resources=amounts(cpu)),), priority=priority)
+    return Pod(metadata=ObjectMeta(uid=uid), spec=spec, status=PodStatus(phase="Running", qos_class=qos))
+
+
+def test_resizes_get_room_by_priority_class_and_time() -> None:
+    first, second = waiting("first", "1", priority=5), waiting("second", "1", qos="Guaranteed")
+    third, fourth = waiting("third", "1"), waiting("fourth", "1")
+    queue = [(fourth, 20.0), (third, 10.0), (second, 30.0), (first, 40.0)]
+    assert earlier_resizes(fourth, 20.0, queue) == [first, second, third]
+    assert earlier_resizes(second, 30.0, queue) == [first]
+    assert earlier_resizes(waiting("new", "1"), 50.0, queue) == [first, second, third, fourth]
+
+
+def test_what_earlier_resizes_are_about_to_get_is_taken() -> None:
+    own, other, third = waiting("own", "1"), waiting("other", "1"), waiting("third", "1")
+    fits, too_large = waiting("other", "2"), waiting("other", "3")
+    assert with_resizes([other, third], own, [fits], NODE) == [fits, third]
+    assert with_resizes([other, third], own, [too_large], NODE) == [other, third]
+    assert with_resizes([third], own, [fits], NODE) == [third]  # it has ended

@@ -5,7 +5,14 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from bridgehead.kubelet.pods.withdrawal import SETTLED_SECONDS, find_services_of, is_long_unready, is_withdrawn, pods_of
+from bridgehead.kubelet.pods.withdrawal import (
+    SETTLED_SECONDS,
+    find_services_of,
+    is_leaving_node,
+    is_long_unready,
+    is_withdrawn,
+    pods_of,
+)
 from bridgehead.objects.core import Pod, Service
 from bridgehead.objects.endpoint_slices import EndpointSlice
 from bridgehead.objects.times import format_time
@@ -88,6 +95,26 @@ def test_a_pod_that_is_no_endpoint_may_be_missing_in_the_slices(terminating):
 
 def test_a_dual_stack_pod_must_be_withdrawn_in_both_families():
     assert not is_withdrawn(pod(ips=("10.244.1.2", "fd00::2")), service(ipFamilies=["IPv6"]), [])
+
+
+LOCAL = {"type": "LoadBalancer", "externalTrafficPolicy": "Local"}
+
+
+@pytest.mark.parametrize(
+    ("spec", "leaving"),
+    [
+        (LOCAL, True),
+        ({**LOCAL, "type": "NodePort", "externalIPs": ["10.0.0.60"]}, True),
+        ({**LOCAL, "type": "NodePort"}, False),
+        ({**LOCAL, "externalTrafficPolicy": "Cluster"}, False),
+    ],
+)
+def test_clients_leave_the_node_of_the_last_ready_endpoint(spec, leaving):
+    last = msgspec.convert({"metadata": {"uid": "p1"}, "spec": {"nodeName": "node1"}}, Pod)
+    going, elsewhere = {**endpoint(**GOING), "nodeName": "node1"}, {**endpoint("p2", ready=True), "nodeName": "node2"}
+    assert is_leaving_node(last, service(**spec), [slice_(going), slice_(elsewhere)]) is leaving
+    other = {**endpoint("p3", ready=True), "nodeName": "node1"}
+    assert not is_leaving_node(last, service(**spec), [slice_(going), slice_(elsewhere, other)])
 
 
 def test_slices_are_indexed_by_pod():

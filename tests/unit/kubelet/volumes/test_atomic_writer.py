@@ -8,9 +8,8 @@ import os
 import pytest
 
 from bridgehead.kubelet.volumes.atomic_writer import write_files
-from bridgehead.kubelet.volumes.directories import make_empty_dir
+from bridgehead.kubelet.volumes.directories import make_open_directory
 from bridgehead.kubelet.volumes.payloads import File
-from bridgehead.objects.core import EmptyDirVolume
 
 
 def stat_of(path):
@@ -38,7 +37,7 @@ def test_an_owner_outside_the_user_namespace_is_refused(tmp_path, monkeypatch):
 
     monkeypatch.setattr(os, "chown", chown)
     with pytest.raises(ValueError, match="cannot be owned by group 9: the cluster runs in a user namespace"):
-        make_empty_dir(tmp_path / "v", EmptyDirVolume(), 9)
+        make_open_directory(tmp_path / "v", 9)
     assert not (tmp_path / "v").exists()
 
 

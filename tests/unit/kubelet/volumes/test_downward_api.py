@@ -66,6 +66,7 @@ CONTAINER = msgspec.convert(
     Container,
 )
 BARE = Container(name="bare")
+ZERO = msgspec.convert({"name": "zero", "resources": {"limits": {"cpu": "0"}}}, Container)
 ALLOCATABLE = {"cpu": "4", "memory": "8Gi", "ephemeral-storage": "10G"}
 
 
@@ -81,16 +82,33 @@ ALLOCATABLE = {"cpu": "4", "memory": "8Gi", "ephemeral-storage": "10G"}
         (CONTAINER, "requests.memory", "1Mi", "96"),
         (BARE, "limits.memory", "1Gi", "8"),
         (BARE, "limits.cpu", "1m", "4000"),
+        (ZERO, "limits.cpu", "1m", "4000"),
         (BARE, "limits.hugepages-2Mi", "1", "0"),
         (BARE, "requests.cpu", "1m", "0"),
     ],
 )
 def test_resources(container, resource, divisor, value):
     """Rounded up; a missing limit is what the node has for pods."""
-    assert resource_value(ResourceFieldSelector(resource=resource, divisor=divisor), container, ALLOCATABLE) == value
+    selector = ResourceFieldSelector(resource=resource, divisor=divisor)
+    assert resource_value(selector, POD, container, ALLOCATABLE) == value
+
+
+@pytest.mark.parametrize(
+    ("container", "resource", "value"),
+    [
+        (BARE, "limits.cpu", "2"),
+        (ZERO, "limits.cpu", "2"),
+        (CONTAINER, "limits.memory", "1024"),
+        (BARE, "limits.memory", "8192"),
+    ],
+)
+def test_a_missing_limit_is_that_of_the_whole_pod(container, resource, value):
+    pod = msgspec.convert({"spec": {"resources": {"limits": {"cpu": "2", "memory": "0"}}}}, Pod)
+    selector = ResourceFieldSelector(resource=resource, divisor="1Mi" if "memory" in resource else "1")
+    assert resource_value(selector, pod, container, ALLOCATABLE) == value
 
 
 @pytest.mark.parametrize("resource", ["cpu", "limits", "limits.", "usage.cpu"])
 def test_unsupported_resources(resource):
     with pytest.raises(ValueError, match=r"^unsupported container resource : "):
-        resource_value(ResourceFieldSelector(resource=resource), CONTAINER, ALLOCATABLE)
+        resource_value(ResourceFieldSelector(resource=resource), POD, CONTAINER, ALLOCATABLE)

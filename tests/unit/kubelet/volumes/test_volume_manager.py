@@ -6,8 +6,8 @@ import os
 
 import pytest
 
-from bridgehead.kubelet.volumes.directories import check_host_path, make_empty_dir
-from bridgehead.objects.core import EmptyDirVolume, HostPathVolume
+from bridgehead.kubelet.volumes.directories import check_host_path, make_open_directory
+from bridgehead.objects.core import HostPathVolume
 
 
 def stat_of(path):
@@ -15,14 +15,14 @@ def stat_of(path):
     return status.st_mode & 0o7777, status.st_uid, status.st_gid
 
 
-def test_an_existing_empty_dir_is_not_changed(tmp_path):
+def test_an_existing_directory_is_not_changed(tmp_path):
     directory = tmp_path / "volumes" / "v"
-    make_empty_dir(directory, EmptyDirVolume())
+    make_open_directory(directory, None)
     assert stat_of(directory)[0] == 0o777
     directory.chmod(0o700)
-    make_empty_dir(directory, EmptyDirVolume())
+    make_open_directory(directory, None)
     assert stat_of(directory)[0] == 0o700
-    make_empty_dir(tmp_path / "volumes" / "w", EmptyDirVolume(), os.getgid())
+    make_open_directory(tmp_path / "volumes" / "w", os.getgid())
     assert stat_of(tmp_path / "volumes" / "w") == (0o2777, os.getuid(), os.getgid())
     assert sorted(path.name for path in (tmp_path / "volumes").iterdir()) == ["v", "w"]
 

@@ -8,23 +8,15 @@ Source: Kubernetes pkg/controlplane/controller/clusterauthenticationtrust.
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
 from pathlib import Path
 
+from bridgehead.apiserver.access.request_headers import RequestHeaders
 from bridgehead.apiserver.errors import ApiStatus
 from bridgehead.apiserver.registry.registry import Registry
 from bridgehead.apiserver.resource import JsonObject
 from bridgehead.storage import Key
 
 NAMESPACE, NAME = "kube-system", "extension-apiserver-authentication"
-
-
-@dataclass(frozen=True)
-class RequestHeaders:
-    """The CA of the client certificate that proves this server's requests, and the names in it; none: any name."""
-
-    authority: Path
-    allowed_names: tuple[str, ...] = ()
 
 
 def authentication_data(client_ca: Path | None, headers: RequestHeaders | None) -> dict[str, str]:
@@ -36,10 +28,10 @@ def authentication_data(client_ca: Path | None, headers: RequestHeaders | None) 
         data["requestheader-client-ca-file"] = headers.authority.read_text()
         for name, values in (
             ("allowed-names", headers.allowed_names),
-            ("extra-headers-prefix", ("X-Remote-Extra-",)),
-            ("group-headers", ("X-Remote-Group",)),
-            ("uid-headers", ("X-Remote-Uid",)),
-            ("username-headers", ("X-Remote-User",)),
+            ("extra-headers-prefix", headers.extra_prefixes),
+            ("group-headers", headers.groups),
+            ("uid-headers", headers.uids),
+            ("username-headers", headers.user_names),
         ):
             data[f"requestheader-{name}"] = json.dumps(values, separators=(",", ":"))
     return data

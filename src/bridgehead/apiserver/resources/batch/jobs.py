@@ -30,7 +30,7 @@ from .job_spec import set_job_defaults, validate_job_spec
 CONTROLLER_UID = "batch.kubernetes.io/controller-uid"
 JOB_NAME = "batch.kubernetes.io/job-name"
 _OLD_LABELS = {"controller-uid": CONTROLLER_UID, "job-name": JOB_NAME}
-# Fields of the template that may change while the job is suspended and has not started.
+# Fields of the pod's spec that may change while the job is suspended and has no pods.
 _SCHEDULING = ("nodeSelector", "tolerations", "schedulingGates", "affinity")
 
 
@@ -78,8 +78,8 @@ class JobStrategy(StatusStrategy):
         ]
         if spec.get("completions") != before.get("completions"):
             errors += _validate_elastic(spec, before)
-        may_reschedule = before.get("suspend") and not at(old, "status", "startTime")
-        if _fixed(spec, bool(may_reschedule)) != _fixed(before, bool(may_reschedule)):
+        may_reschedule = _is_at_rest(old)
+        if _fixed(spec, may_reschedule) != _fixed(before, may_reschedule):
             errors.append(field.invalid("spec.template", spec.get("template"), field.IMMUTABLE))
         return errors
 
@@ -134,6 +134,19 @@ def _validate_elastic(spec: JsonObject, before: JsonObject) -> list[FieldError]:
         detail = f"can only be modified in tandem with {'spec.parallelism'}"
         return [field.invalid("spec.completions", spec["completions"], detail)]
     return []
+
+
+def _is_at_rest(job: JsonObject) -> bool:
+    """Whether a job is suspended and has no active pods: it has not started, or its controller has stopped it.
+
+    Source: Kubernetes "Mutable Scheduling Directives", "Mutable Pod Resources for Suspended Jobs" (KEP-5440).
+    """
+    status: JsonObject = job.get("status", {})
+    is_stopped = any(
+        one.get("type") == "Suspended" and one.get("status") == "True" for one in status.get("conditions", ())
+    )
+    has_no_pods = not status.get("active") and (is_stopped or not status.get("startTime"))
+    return bool(job.get("spec", {}).get("suspend")) and has_no_pods
 
 
 def _fixed(spec: JsonObject, may_reschedule: bool) -> JsonObject:

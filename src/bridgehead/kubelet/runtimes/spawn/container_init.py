@@ -187,7 +187,13 @@ def _find_built_in(run_part: PartRunner, program: Program, environment: dict[str
     if isinstance(built_in, Part):
         return functools.partial(_run_part, run_part, list(built_in.arguments), environment)
     stand_in = next(each for each in STAND_INS if each.name == built_in.stand_in)
-    launch = Launch(argv=program.argv, tag=built_in.tag, hostname=built_in.hostname, setup=built_in.setup)
+    launch = Launch(
+        argv=program.argv,
+        tag=built_in.tag,
+        hostname=built_in.hostname,
+        environment=environment,
+        setup=built_in.setup,
+    )
     started = stand_in.programs[built_in.program]
     return lambda ready: started(msgspec.structs.replace(launch, started=ready))
 

@@ -11,7 +11,7 @@ from http import HTTPStatus
 from typing import Final, NamedTuple
 from urllib.parse import unquote
 
-from bridgehead.kubelet.runtimes.standins.stream_server import Peer
+from bridgehead.kubelet.runtimes.standins.stream_server import LateAnswer, Peer
 
 HEAD_LIMIT: Final = 64 << 10  # bytes
 BODY_LIMIT: Final = 1 << 20  # bytes
@@ -49,7 +49,13 @@ class HttpResponse(NamedTuple):
     headers: tuple[tuple[str, str], ...] = ()
 
 
-Handler = Callable[[HttpRequest], HttpResponse]
+class LateResponse(NamedTuple):
+    """A response that takes time: `compute` runs in a process of its own, and the connection ends with it."""
+
+    compute: Callable[[], HttpResponse]
+
+
+Handler = Callable[[HttpRequest], HttpResponse | LateResponse]
 # Called for each answered request: the request, the status, the body's length.
 AccessLog = Callable[[HttpRequest, int, int], None]
 
@@ -81,26 +87,30 @@ class HttpSession:
         self.closing = False
         self.busy = False
 
-    def receive(self, data: bytes, *, draining: bool) -> bytes:
+    def receive(self, data: bytes, *, draining: bool) -> bytes | LateAnswer:
         self._buffer = self._buffer + data if self._buffer else data
-        answers = []
+        answers: list[bytes] = []
         while self._buffer and not self.closing:
             answer = self._answer_one(draining)
             if answer is None:
                 break
+            if isinstance(answer, LateAnswer):
+                return answer.after(b"".join(answers))
             answers.append(answer)
         self.busy = bool(self._buffer)
         return answers[0] if len(answers) == 1 else b"".join(answers)
 
-    def _answer_one(self, draining: bool) -> bytes | None:
+    def _answer_one(self, draining: bool) -> bytes | LateAnswer | None:
         """Handle the first request in the buffer; None while it is incomplete."""
+        line, newline, _ = self._buffer.partition(b"\n")
+        parts = line.rstrip(b"\r").split(b" ")
+        # At once, as Go's servers do: `echo hello | nc` waits for an answer to this line.
+        if newline and (len(parts) != 3 or not parts[2].startswith(b"HTTP/1.")):
+            return self._reject(400)
         end = self._buffer.find(b"\r\n\r\n")
         if end < 0:
             return self._reject(431) if len(self._buffer) > HEAD_LIMIT else None
         head = self._buffer[:end]
-        parts = head.partition(b"\r\n")[0].split(b" ")
-        if len(parts) != 3 or not parts[2].startswith(b"HTTP/1."):
-            return self._reject(400)
         lowered = head.lower()
         length = 0
         if b"\r\ntransfer-encoding:" in lowered:
@@ -127,9 +137,16 @@ class HttpSession:
         method = parts[0].decode("latin-1")
         request = HttpRequest(method, parts[1].decode("latin-1"), head, body, self._peer)
         response = self._handler(request)
+        if isinstance(response, LateResponse):
+            self.closing = True
+            compute = response.compute
+            return LateAnswer(lambda: self._finish(request, compute()))
+        return self._finish(request, response)
+
+    def _finish(self, request: HttpRequest, response: HttpResponse) -> bytes:
         if self._access_log is not None:
             self._access_log(request, response.status, len(response.body))
-        return self._encode(response, with_body=method != "HEAD")
+        return self._encode(response, with_body=request.method != "HEAD")
 
     def _encode(self, response: HttpResponse, *, with_body: bool) -> bytes:
         extra = (

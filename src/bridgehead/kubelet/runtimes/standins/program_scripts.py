@@ -7,6 +7,7 @@ interpreter.
 
 from __future__ import annotations
 
+import os
 import socket
 import sys
 from typing import Final, NoReturn
@@ -21,15 +22,17 @@ DIRECTORY: Final = "/usr/local/sbin"  # first in PATH
 def scripts(stand_in: StandIn, tag: str, setup: Setup) -> dict[str, str]:
     """Scripts for all programs of a stand-in: path in the container -> content."""
     encoded = msgspec.json.encode(setup)
+    paths = {f"{DIRECTORY}/{program}": program for program in stand_in.programs}
+    paths |= {f"/{program}": program for program in stand_in.programs if f"/{program}" in stand_in.entrypoint}
     return {
-        f"{DIRECTORY}/{program}": (
+        path: (
             f"#!{sys.executable}\n"
             "import sys\n"
             f"sys.path[:] = {sys.path!r}\n"
             "from bridgehead.kubelet.runtimes.standins.program_scripts import main\n"
             f"main({stand_in.name!r}, {program!r}, {tag!r}, {encoded!r})\n"
         )
-        for program in stand_in.programs
+        for path, program in paths.items()
     }
 
 
@@ -38,9 +41,10 @@ def main(stand_in_name: str, program: str, tag: str, setup: bytes) -> NoReturn:
     from bridgehead.kubelet.runtimes.standins.table import STAND_INS
 
     launch = Launch(
-        argv=(program, *sys.argv[1:]),
+        argv=tuple(sys.argv),
         tag=tag,
         hostname=socket.gethostname(),
+        environment=dict(os.environ),
         setup=msgspec.json.decode(setup, type=Setup),
     )
     for stand_in in STAND_INS:

@@ -108,6 +108,19 @@ def serve_node_hello(launch: Launch) -> int:
     return serve_site(launch, lambda request: response, 8080, "bridgehead-node-hello", abilities)
 
 
+def serve_nautilus(launch: Launch) -> int:
+    """The picture's name is that of the image, as kubectl's tests of the Update Demo expect."""
+    picture = "kitten.jpg" if "/kitten" in launch.setup.image else "nautilus.jpg"
+
+    def answer(request: HttpRequest) -> HttpResponse:
+        if request.path != "/data.json":
+            return not_found(request)
+        return HttpResponse(f'{{\n  "image": "{picture}"\n}}\n'.encode(), content_type="application/json")
+
+    abilities = Abilities(role="a web server with the page /data.json", ignored_arguments=launch.argv[1:])
+    return serve_site(launch, answer, 80, "bridgehead-nautilus", abilities)
+
+
 def serve_nginx(launch: Launch) -> int:
     if "-v" in launch.argv or "-V" in launch.argv:
         sys.stderr.write(f"nginx version: nginx/{launch.tag or 'latest'} (Bridgehead's stand-in)\n")

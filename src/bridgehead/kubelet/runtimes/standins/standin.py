@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Literal
 
 import msgspec
@@ -27,7 +27,7 @@ class Setup(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Launch(msgspec.Struct, frozen=True, kw_only=True):
-    """The arguments of a built-in program.
+    """The arguments of a built-in program, and the variables of its environment.
 
     The program calls `started` when it serves and handles signals: from then on a container without probes is ready,
     and the kernel delivers a signal to the first process of a PID namespace only if it has a handler.
@@ -36,6 +36,7 @@ class Launch(msgspec.Struct, frozen=True, kw_only=True):
     argv: tuple[str, ...]
     tag: str
     hostname: str
+    environment: Mapping[str, str] = {}
     setup: Setup = Setup()
     started: Callable[[], None] = _nothing
 
@@ -47,9 +48,10 @@ Program = Callable[[Launch], int]
 class StandIn(msgspec.Struct, frozen=True, kw_only=True):
     """A stand-in for images whose path ends in one of `paths` and whose tag matches `tags`.
 
-    `programs` are built in: a container whose command has that name runs the function. All other programs are the
-    host's. `files` are written into the container's root (absolute path -> content). `tools` come first in PATH: all
-    applets of the host's BusyBox, or those that images of network tools have from it.
+    `programs` are built in: a container whose command has that name runs the function. A path in `entrypoint` is a file
+    in the container, so that a shell and `exec` can start it, too. All other programs are the host's. `files` are
+    written into the container's root (absolute path -> content). `tools` come first in PATH: all applets of the host's
+    BusyBox, or those that images of network tools have from it.
     """
 
     name: str

@@ -26,13 +26,23 @@ _EXHAUSTED: Final = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 _CHUNK: Final = 64 << 10  # bytes
 
 
+class LateAnswer(NamedTuple):
+    """The last bytes to send on a connection, which take time to compute: a forked process computes and sends them."""
+
+    compute: Callable[[], bytes]
+
+    def after(self, first: bytes) -> LateAnswer:
+        """The answer with earlier bytes before it."""
+        return LateAnswer(lambda: first + self.compute())
+
+
 class Session(Protocol):
     """The protocol state of a connection."""
 
     closing: bool  # close when all output is sent
     busy: bool  # part of a request has arrived
 
-    def receive(self, data: bytes, *, draining: bool) -> bytes:
+    def receive(self, data: bytes, *, draining: bool) -> bytes | LateAnswer:
         """Handle received data and return the bytes to send. With `draining`, an answer should be the last one."""
         ...
 
@@ -65,21 +75,26 @@ class _Connection:
 
 
 class StreamServer:
-    """Serves until SIGTERM, SIGINT or SIGQUIT. `after_round` is called after each batch of events (for logs)."""
+    """Serves until SIGTERM, SIGINT or SIGQUIT. `after_round` is called after each batch of events (for logs).
 
-    def __init__(self, *, after_round: Callable[[], None] | None = None) -> None:
+    With `linger` (seconds), it goes on serving for that long after the signal.
+    """
+
+    def __init__(self, *, after_round: Callable[[], None] | None = None, linger: float = 0.0) -> None:
         self._epoll = select.epoll()
         self._listeners: dict[int, tuple[socket.socket, SessionFactory]] = {}
         self._datagrams: dict[int, tuple[socket.socket, DatagramHandler]] = {}
         self._watched: dict[int, Callable[[], None]] = {}
         self._connections: dict[int, _Connection] = {}
         self._after_round = after_round
+        self._linger = linger
+        self._lingers_until: float | None = None
         self._drain_until: float | None = None
         self._paused_until: float | None = None
 
-    def listen(self, port: int, factory: SessionFactory) -> int:
-        """Returns the port (useful with 0). Raises OSError."""
-        listener = _bind(socket.SOCK_STREAM, port)
+    def listen(self, port: int, factory: SessionFactory, protocol: int = 0) -> int:
+        """Returns the port (useful with 0). `protocol` may be IPPROTO_SCTP. Raises OSError."""
+        listener = _bind(socket.SOCK_STREAM, port, protocol=protocol)
         listener.listen(BACKLOG)
         self._listeners[listener.fileno()] = (listener, factory)
         self._epoll.register(listener.fileno(), select.EPOLLIN)
@@ -116,9 +131,12 @@ class StreamServer:
                 self._resume()
             for fd, event in events:
                 if fd == reader.fileno():
-                    self._begin_drain(now)
+                    reader.recv(_CHUNK)
+                    self._lingers_until = self._lingers_until or now + self._linger
                 else:
                     self._handle(fd, event, now)
+            if self._lingers_until is not None and now >= self._lingers_until:
+                self._begin_drain(now)
             if now >= next_sweep:
                 next_sweep = now + IDLE_SECONDS
                 self._close_idle(now)
@@ -138,8 +156,9 @@ class StreamServer:
     def _longest_wait(self) -> float:
         if self._drain_until is not None:
             return 0.05
-        if self._paused_until is not None:
-            return max(self._paused_until - time.monotonic(), 0)
+        soonest = [moment for moment in (self._paused_until, self._lingers_until) if moment is not None]
+        if soonest:
+            return max(min(soonest) - time.monotonic(), 0)
         return IDLE_SECONDS if self._connections else -1
 
     def _handle(self, fd: int, event: int, now: float) -> None:
@@ -167,7 +186,8 @@ class StreamServer:
                     self._pause(now)
                 return
             accepted.setblocking(False)
-            accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            if accepted.proto != socket.IPPROTO_SCTP:
+                accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             try:
                 own = accepted.getsockname()[0]
             except OSError:
@@ -207,6 +227,9 @@ class StreamServer:
             return
         connection.last = now
         answer = connection.session.receive(data, draining=self._drain_until is not None)
+        if isinstance(answer, LateAnswer):
+            self._answer_late(fd, connection, answer)
+            return
         if answer:
             connection.out = connection.out + answer if connection.out else answer
         if connection.out or connection.session.closing:
@@ -230,6 +253,22 @@ class StreamServer:
         elif connection.waits_to_write:
             connection.waits_to_write = False
             self._epoll.modify(fd, select.EPOLLIN)
+
+    def _answer_late(self, fd: int, connection: _Connection, answer: LateAnswer) -> None:
+        """Leave the connection to a forked process. The server serves meanwhile, also the requests of that process."""
+        if os.fork() == 0:
+            status = 1
+            with contextlib.suppress(OSError):
+                for number in (signal.SIGTERM, signal.SIGINT, signal.SIGQUIT, signal.SIGCHLD):
+                    signal.signal(number, signal.SIG_DFL)
+                signal.set_wakeup_fd(-1)
+                for listener in self._listeners:
+                    os.close(listener)
+                connection.socket.setblocking(True)
+                connection.socket.sendall(connection.out + answer.compute())
+                status = 0
+            os._exit(status)
+        self._close(fd, connection)
 
     def _close(self, fd: int, connection: _Connection) -> None:
         del self._connections[fd]
@@ -266,11 +305,11 @@ class StreamServer:
                 self._close(fd, connection)
 
 
-def _bind(kind: socket.SocketKind, port: int) -> socket.socket:
+def _bind(kind: socket.SocketKind, port: int, *, protocol: int = 0) -> socket.socket:
     """Bind to all addresses of both families, or of IPv4 only if the kernel has no IPv6."""
     bound: socket.socket | None = None
     try:
-        bound = socket.socket(socket.AF_INET6, kind)
+        bound = socket.socket(socket.AF_INET6, kind, protocol)
         bound.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
         bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         bound.bind(("::", port))
@@ -279,7 +318,7 @@ def _bind(kind: socket.SocketKind, port: int) -> socket.socket:
             bound.close()
             if port and isinstance(error, PermissionError):
                 raise
-        bound = socket.socket(socket.AF_INET, kind)
+        bound = socket.socket(socket.AF_INET, kind, protocol)
         bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             bound.bind(("0.0.0.0", port))

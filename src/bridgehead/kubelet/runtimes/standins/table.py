@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 
-from bridgehead.kubelet.runtimes.standins import agnhost, nslookup, pause, redis, redis_cli, sites
+from bridgehead.kubelet.runtimes.standins import nslookup, pause, redis, redis_cli, sites
+from bridgehead.kubelet.runtimes.standins.agnhost import commands, netcat
 from bridgehead.kubelet.runtimes.standins.standin import StandIn
 
 _ANY = re.compile(r".*")
@@ -38,7 +39,7 @@ STAND_INS: tuple[StandIn, ...] = (
     StandIn(
         name="nginx",
         description="a built-in web server for the files in /usr/share/nginx/html",
-        paths=("library/nginx", "nginx/nginx", "nginxinc/nginx-unprivileged"),
+        paths=("library/nginx", "nginx/nginx", "nginxinc/nginx-unprivileged", "e2e-test-images/nginx"),
         tags=_NGINX_TAG,
         command=("nginx", "-g", "daemon off;"),
         programs={"nginx": sites.serve_nginx},
@@ -57,7 +58,7 @@ STAND_INS: tuple[StandIn, ...] = (
     StandIn(
         name="httpd",
         description="a built-in web server for the files in /usr/local/apache2/htdocs",
-        paths=("library/httpd",),
+        paths=("library/httpd", "e2e-test-images/httpd"),
         tags=_HTTPD_TAG,
         command=("httpd-foreground",),
         working_dir="/usr/local/apache2",
@@ -82,12 +83,21 @@ STAND_INS: tuple[StandIn, ...] = (
     ),
     StandIn(
         name="agnhost",
-        description="a built-in server with agnhost's netexec, serve-hostname and pause",
+        description="built-in servers and commands of agnhost, and the host's shell and network tools",
         paths=("e2e-test-images/agnhost",),
         tags=_ANY,
         entrypoint=("/agnhost",),
         command=("pause",),
-        programs={"agnhost": agnhost.run},
+        programs={"agnhost": commands.run, "agnhost-2": commands.run, "nc": netcat.run},
+        tools="network",
+    ),
+    StandIn(
+        name="nautilus",
+        description="a built-in web server with the page /data.json, which names the image's picture",
+        paths=("e2e-test-images/nautilus", "e2e-test-images/kitten"),
+        tags=_ANY,
+        entrypoint=("/nautilus",),
+        programs={"nautilus": sites.serve_nautilus},
     ),
     # The versions that tutorials use for their nslookup.
     StandIn(
@@ -102,7 +112,7 @@ STAND_INS: tuple[StandIn, ...] = (
     StandIn(
         name="busybox",
         description="the host's BusyBox, or its shell and tools where it has none",
-        paths=("library/busybox",),
+        paths=("library/busybox", "e2e-test-images/busybox"),
         tags=_ANY,
         command=("sh",),
         tools="busybox",
@@ -135,7 +145,7 @@ STAND_INS: tuple[StandIn, ...] = (
     StandIn(
         name="netshoot",
         description="the host's shell and network tools",
-        paths=("nicolaka/netshoot",),
+        paths=("nicolaka/netshoot", "e2e-test-images/jessie-dnsutils"),
         tags=_ANY,
         command=("/bin/sh",),
         tools="network",

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from bridgehead.kubelet.runtimes.standins.agnhost import parse_flags
 from bridgehead.kubelet.runtimes.standins.disclosures import (
     Abilities,
     describe_configuration,
@@ -80,10 +79,3 @@ def test_configuration_is_named_with_its_files() -> None:
 )
 def test_arguments_of_redis(arguments: tuple[str, ...], port: int, ignored: tuple[str, ...]) -> None:
     assert parse_arguments(arguments) == (port, ignored)
-
-
-def test_flags_of_agnhost() -> None:
-    assert parse_flags(("netexec", "--http-port=80", "--tls", "--delay", "3")) == (
-        "netexec",
-        {"http-port": "80", "tls": "true", "delay": "3"},
-    )

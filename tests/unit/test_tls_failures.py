@@ -1,4 +1,4 @@
-"""The meaning of errors of calls of handlers."""
+"""The meaning of errors of TLS handshakes."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import ssl
 
 import pytest
 
-from bridgehead.kubelet.containers.handlers import is_plain_http
+from bridgehead.tls_failures import is_plain_answer
 
 
 @pytest.mark.parametrize(
@@ -18,4 +18,4 @@ from bridgehead.kubelet.containers.handlers import is_plain_http
     ],
 )
 def test_an_answer_without_tls_is_known_by_the_text_of_the_error(text: str, is_http: bool) -> None:
-    assert is_plain_http(ssl.SSLError(1, text)) is is_http
+    assert is_plain_answer(ssl.SSLError(1, text)) is is_http

@@ -1,0 +1,132 @@
+"""agnhost's small servers: porter, serve-hostname, liveness and test-webserver."""
+
+from __future__ import annotations
+
+import functools
+import time
+from collections.abc import Callable, Mapping
+from typing import Final
+
+import msgspec
+
+from bridgehead.kubelet.runtimes.standins.agnhost.flags import CommandLine, describe
+from bridgehead.kubelet.runtimes.standins.agnhost.netexec import PRODUCT, text
+from bridgehead.kubelet.runtimes.standins.announcing import announce
+from bridgehead.kubelet.runtimes.standins.http_session import Handler, HttpRequest, HttpResponse, HttpSession
+from bridgehead.kubelet.runtimes.standins.sites import file_site
+from bridgehead.kubelet.runtimes.standins.standin import Launch, Setup
+from bridgehead.kubelet.runtimes.standins.stream_server import Peer, StreamServer
+from bridgehead.kubelet.runtimes.standins.tls_session import LOCALHOST_CERTIFICATE, load_server_context, secure
+
+# porter's variables: the prefix before a port's number, and the protocol on the port.
+_SERVED: Final = {
+    "SERVE_PORT_": "http",
+    "SERVE_TCP_PORT_": "http",
+    "SERVE_TLS_PORT_": "https",
+    "SERVE_UDP_PORT_": "udp",
+}
+_HEALTHY_SECONDS: Final = 10.0
+
+
+def serve_ports(launch: Launch, line: CommandLine) -> int:
+    """porter: serve the values of variables on the ports in their names."""
+    server = StreamServer()
+    as_json = line.flags.get("json-response") == "true"
+    ports = []
+    for protocol, port, value in find_served(launch.environment):
+        if protocol == "udp":
+            server.listen_datagrams(port, functools.partial(_answer_datagram, value.encode()))
+        else:
+            certificate = launch.environment.get("CERT_FILE", LOCALHOST_CERTIFICATE)
+            key = launch.environment.get("KEY_FILE", "")
+            context = load_server_context(certificate, key) if protocol == "https" else None
+            site = value_site(value, as_json=as_json)
+            server.listen(port, secure(context, functools.partial(_open_session, site)))
+        ports.append(f"{port}/{'UDP' if protocol == 'udp' else 'TCP'}")
+    used = tuple(
+        name for name in launch.setup.variables if name.startswith("SERVE_") or name in ("CERT_FILE", "KEY_FILE")
+    )
+    announce(_without_variables(launch.setup, used), describe(line, ("json-response",), tuple(ports)))
+    return server.serve(launch.started)
+
+
+def find_served(environment: Mapping[str, str]) -> list[tuple[str, int, str]]:
+    """The protocols, ports and values in porter's variables."""
+    return [
+        (protocol, int(name.removeprefix(prefix)), value)
+        for name, value in environment.items()
+        for prefix, protocol in _SERVED.items()
+        if name.startswith(prefix) and name.removeprefix(prefix).isdigit()
+    ]
+
+
+def value_site(value: str, *, as_json: bool) -> Handler:
+    """A handler that answers everything with a value, as JSON with the request's method beside it."""
+
+    def answer(request: HttpRequest) -> HttpResponse:
+        if as_json:
+            body = msgspec.json.encode({"Method": request.method, "Body": value})
+            return HttpResponse(body, content_type="application/json")
+        # Go finds the type in the content, and the API server's proxy rewrites links in HTML only.
+        kind = "text/html" if value.lstrip().startswith("<") else "text/plain"
+        return HttpResponse(value.encode(), content_type=f"{kind}; charset=utf-8")
+
+    return answer
+
+
+def _open_session(site: Handler, peer: Peer) -> HttpSession:
+    return HttpSession(site, peer, PRODUCT, None)
+
+
+def _answer_datagram(answer: bytes, data: bytes, peer: Peer) -> bytes:
+    return answer
+
+
+def _without_variables(setup: Setup, used: tuple[str, ...]) -> Setup:
+    return msgspec.structs.replace(setup, variables=tuple(name for name in setup.variables if name not in used))
+
+
+def serve_hostname(launch: Launch, line: CommandLine) -> int:
+    """Serve the host's name over HTTP, or over UDP."""
+    port = line.port("port", 9376)
+    server = StreamServer()
+    is_udp = line.flags.get("udp") == "true"
+    if is_udp:
+        server.listen_datagrams(port, functools.partial(_answer_datagram, launch.hostname.encode()))
+    else:
+        response = text(launch.hostname)
+        server.listen(port, functools.partial(_open_session, lambda request: response))
+    announce(launch.setup, describe(line, ("port", "udp", "http"), (f"{port}/{'UDP' if is_udp else 'TCP'}",)))
+    return server.serve(launch.started)
+
+
+def serve_liveness(launch: Launch, line: CommandLine) -> int:
+    site = liveness_site(time.monotonic)
+    return _serve_http(launch, line, site, 8080, ())
+
+
+def liveness_site(clock: Callable[[], float]) -> Handler:
+    """A handler whose /healthz fails after ten seconds."""
+    started = clock()
+
+    def answer(request: HttpRequest) -> HttpResponse:
+        age = clock() - started
+        if request.path == "/started":
+            return text(f"{age}s")
+        if request.path == "/healthz":
+            return text("ok") if age <= _HEALTHY_SECONDS else text(f"error: {age}", 500)
+        return text("404 page not found\n", 404)
+
+    return answer
+
+
+def serve_files(launch: Launch, line: CommandLine) -> int:
+    """test-webserver: the container's files."""
+    return _serve_http(launch, line, file_site("/"), line.port("port", 80), ("port",))
+
+
+def _serve_http(launch: Launch, line: CommandLine, site: Handler, port: int, used: tuple[str, ...]) -> int:
+    server = StreamServer()
+    server.listen(port, functools.partial(_open_session, site))
+    announce(launch.setup, describe(line, used, (f"{port}/TCP",)))
+    return server.serve(launch.started)

@@ -1,0 +1,58 @@
+"""Commands in pods over a WebSocket of the tests' process: what `kubectl exec` does, without a kubectl for each.
+
+Kubernetes' protocol v5.channel.k8s.io: the first byte of a message is its channel, 255 closes the channel that follows.
+"""
+
+from __future__ import annotations
+
+import json
+import ssl
+import subprocess
+import urllib.parse
+from collections.abc import Sequence
+
+from websockets.exceptions import ConnectionClosed, InvalidStatus
+from websockets.sync.client import connect
+
+_PROTOCOL = "v5.channel.k8s.io"
+_STDIN, _STDOUT, _STDERR, _STATUS, _CLOSE = 0, 1, 2, 3, 255
+
+
+def execute(
+    server: str, context: ssl.SSLContext, pod: str, argv: Sequence[str], *, stdin: str | None, seconds: float
+) -> subprocess.CompletedProcess[str]:
+    """Run a command in a pod's only or default container. `server`: host and port; `pod`: its path in the API.
+
+    A refusal of the API server is exit code 1 with its answer as standard error.
+    """
+    query = [("command", word) for word in argv] + [("stdout", "true"), ("stderr", "true")]
+    if stdin is not None:
+        query.append(("stdin", "true"))
+    output: dict[int, bytes] = {_STDOUT: b"", _STDERR: b"", _STATUS: b""}
+    try:
+        with connect(
+            f"wss://{server}{pod}/exec?{urllib.parse.urlencode(query)}",
+            ssl=context, subprotocols=[_PROTOCOL], compression=None, proxy=None, max_size=None,
+            open_timeout=seconds, ping_interval=None,
+        ) as connection:  # fmt: skip
+            if stdin is not None:
+                connection.send(bytes([_STDIN]) + stdin.encode())
+                connection.send(bytes([_CLOSE, _STDIN]))
+            while not output[_STATUS]:
+                message = connection.recv(seconds)
+                output[message[0]] += message[1:]
+    except InvalidStatus as refused:
+        return subprocess.CompletedProcess(argv, 1, "", refused.response.body.decode())
+    except ConnectionClosed as error:
+        return subprocess.CompletedProcess(argv, 1, output[_STDOUT].decode(), f"the connection ended: {error}")
+    code = _exit_code(json.loads(output[_STATUS]))
+    return subprocess.CompletedProcess(argv, code, output[_STDOUT].decode(), output[_STDERR].decode())
+
+
+def _exit_code(status: dict[str, object]) -> int:
+    """Return the exit code that the Status at the end of a command shows; 1 if the command did not run."""
+    if status["status"] == "Success":
+        return 0
+    details = status.get("details")
+    causes = details.get("causes", []) if isinstance(details, dict) else []
+    return next((int(cause["message"]) for cause in causes if cause["reason"] == "ExitCode"), 1)
