@@ -152,6 +152,11 @@ def test_images_are_pulled_saved_removed_and_loaded_by_commands(
     assert (refused.returncode, refused.stderr) == (1, f"bridgehead: no such image: {name}\n")
     assert run(*lab.argv("image", "save", name, "--output", tmp_path / "none.tar")).returncode == 1
     assert not (tmp_path / "none.tar").exists()
+    refused = run(*lab.argv("image", "load", tmp_path / "config.json"))
+    assert (
+        refused.stderr
+        == f"bridgehead: {tmp_path}/config.json: not an archive of images: no tar file, compressed or not\n"
+    )
     (tmp_path / "app.tar.gz").write_bytes(gzip.compress((tmp_path / "app.tar").read_bytes()))
     piped = run("sh", "-c", 'cat "$0" | "$@"', tmp_path / "app.tar.gz", *lab.argv("image", "load", "/dev/stdin"))
     assert piped.stdout == f"{name}\n", piped.stderr
