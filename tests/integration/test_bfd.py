@@ -38,11 +38,13 @@ class Sessions:
         self._loop = threading.Thread(target=Loop(theirs, lambda report: [BfdEngine(report)]).run)
         self._loop.start()
         self._is_ended = threading.Event()
+        self._sending = threading.Lock()  # a channel is for one thread
         self._reader = threading.Thread(target=self._read)
         self._reader.start()
 
     def want(self, wanted: dict[Neighbor, SessionSettings]) -> None:
-        self._channel.send(request_sessions(wanted))
+        with self._sending:
+            self._channel.send(request_sessions(wanted))
 
     def close(self) -> None:
         self._is_ended.set()
@@ -55,7 +57,8 @@ class Sessions:
 
     def _read(self) -> None:
         while not self._is_ended.is_set():
-            self._channel.beat()
+            with self._sending:
+                self._channel.beat()
             select.select([self._channel], [], [], BEAT_SECONDS)
             self.changes += [read_change(message) for message in self._channel.receive() if message]
 

@@ -16,6 +16,7 @@ from bridgehead.lab.plan import LabFiles
 pytestmark = pytest.mark.integration
 
 
+@pytest.mark.needs("nft")  # whose lack is reported first
 def test_a_write_error_is_reported_and_leaves_no_process(tmp_path: Path) -> None:
     root = tmp_path / "lab"
     root.mkdir()

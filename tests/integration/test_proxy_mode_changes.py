@@ -11,7 +11,7 @@ import pytest
 from .ipvs_world import IpvsWorld
 from .proxy_objects import WEB4, WEB6, dial_all, exchange_all, service, talkers
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.needs("nft", "iptables-nft")]
 
 
 @pytest.mark.parametrize(
