@@ -14,6 +14,8 @@ import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import NamedTuple
 
+from bridgehead.objects.addresses import join_host_port
+
 _REQUEST_SECONDS = 10
 _BACKLOG = 128
 _REASONS = {200: "OK", 400: "Bad Request", 404: "Not Found", 405: "Method Not Allowed", 503: "Service Unavailable"}
@@ -50,8 +52,15 @@ def route(routes: Routes) -> Handler:
 
 
 async def serve(address: tuple[str, int], routes: Routes, *, shared: bool = False) -> None:
-    """Serve until cancelled. `shared`: several processes share the port (SO_REUSEPORT). Raises OSError."""
-    server = await listen([address], route(routes), shared=shared)
+    """Serve until cancelled. `shared`: several processes share the port (SO_REUSEPORT).
+
+    Raises OSError, with the address as its file name.
+    """
+    try:
+        server = await listen([address], route(routes), shared=shared)
+    except OSError as error:
+        error.filename = join_host_port(*address)
+        raise
     async with server:
         await server.serve_forever()
 

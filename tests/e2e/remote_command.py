@@ -5,14 +5,15 @@ Kubernetes' protocol v5.channel.k8s.io: the first byte of a message is its chann
 
 from __future__ import annotations
 
+import asyncio
 import json
 import ssl
 import subprocess
 import urllib.parse
 from collections.abc import Sequence
 
+from websockets.asyncio.client import connect
 from websockets.exceptions import ConnectionClosed, InvalidStatus
-from websockets.sync.client import connect
 
 _PROTOCOL = "v5.channel.k8s.io"
 _STDIN, _STDOUT, _STDERR, _STATUS, _CLOSE = 0, 1, 2, 3, 255
@@ -28,19 +29,23 @@ def execute(
     query = [("command", word) for word in argv] + [("stdout", "true"), ("stderr", "true")]
     if stdin is not None:
         query.append(("stdin", "true"))
+    url = f"wss://{server}{pod}/exec?{urllib.parse.urlencode(query)}"
     output: dict[int, bytes] = {_STDOUT: b"", _STDERR: b"", _STATUS: b""}
-    try:
-        with connect(
-            f"wss://{server}{pod}/exec?{urllib.parse.urlencode(query)}",
-            ssl=context, subprotocols=[_PROTOCOL], compression=None, proxy=None, max_size=None,
-            open_timeout=seconds, ping_interval=None,
-        ) as connection:  # fmt: skip
+
+    async def converse() -> None:
+        async with connect(
+            url, ssl=context, subprotocols=[_PROTOCOL], compression=None, proxy=None, max_size=None, ping_interval=None
+        ) as connection:
             if stdin is not None:
-                connection.send(bytes([_STDIN]) + stdin.encode())
-                connection.send(bytes([_CLOSE, _STDIN]))
+                await connection.send(bytes([_STDIN]) + stdin.encode())
+                await connection.send(bytes([_CLOSE, _STDIN]))
             while not output[_STATUS]:
-                message = connection.recv(seconds)
+                message = await connection.recv(decode=False)
                 output[message[0]] += message[1:]
+
+    try:
+        # Not by a thread: Python before 3.13 reads and writes a TLS connection at a time, which ends in a crash.
+        asyncio.run(asyncio.wait_for(converse(), seconds))
     except InvalidStatus as refused:
         return subprocess.CompletedProcess(argv, 1, "", refused.response.body.decode())
     except ConnectionClosed as error:

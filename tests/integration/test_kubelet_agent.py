@@ -16,7 +16,7 @@ from bridgehead.backoff import KeyedBackoff
 from bridgehead.client.errors import ApiError, NotFound
 from bridgehead.kubelet.pods import pod_resize
 from bridgehead.kubelet.runtimes.fake import Behaviour
-from bridgehead.kubelet.runtimes.runtime import ExecResult, RuntimeFeatures
+from bridgehead.kubelet.runtimes.runtime import ContainerRefused, ExecResult, ImageUnavailable, RuntimeFeatures
 from bridgehead.objects.kinds import (
     CONFIG_MAPS,
     EVENTS,
@@ -460,9 +460,13 @@ async def test_a_program_that_cannot_be_started_is_reported(world):
     assert pod.status.container_statuses[0].last_state.terminated.reason == "StartError"
 
 
-async def test_an_image_that_is_removed_before_the_start_is_no_failed_run(world):
+async def test_a_container_that_cannot_be_created_is_no_failed_run(world):
     await world.start_kubelet()
-    world.runtime.images["removed:1"] = Behaviour(is_removed=True)
+    world.runtime.images["userless:1"] = Behaviour(refused=ContainerRefused("unable to find user app"))
+    await world.create("lost", containers=[container("userless:1")], restartPolicy="Never")
+    await world.until("lost", waits_for("CreateContainerError"))
+    await world.until_event("lost", "Failed", "Error: unable to find user app")
+    world.runtime.images["removed:1"] = Behaviour(refused=ImageUnavailable("the image removed:1 was removed"))
     await world.create("web", containers=[container("removed:1")], restartPolicy="Never")
     await world.until("web", waits_for("CreateContainerError"))
     await world.until_event("web", "Failed", "Error: the image removed:1 was removed")

@@ -20,7 +20,14 @@ import pytest
 from bridgehead.images import archives
 from bridgehead.images.store import collection
 from bridgehead.images.store.content import ContentStore
-from bridgehead.kubelet.runtimes.runtime import ContainerInfo, ImageUnavailable, Mount, RuntimeFailure, Security
+from bridgehead.kubelet.runtimes.runtime import (
+    ContainerInfo,
+    ContainerRefused,
+    ImageUnavailable,
+    Mount,
+    RuntimeFailure,
+    Security,
+)
 from bridgehead.kubelet.runtimes.wire.client import RemoteSession, RuntimeClient
 from bridgehead.objects.core import LinuxContainerUser
 from tests import tools
@@ -332,6 +339,9 @@ async def test_an_image_of_layers_runs_as_its_configuration_asks(world: World) -
     ended = await world.wait_exit((await world.start("p", image="registry.example/app:1")).id)
     assert (ended.exit_code, ended.image.source, ended.image.id) == (0, "registry", record.id)
     assert world.log("p") == [f"stdout F {name}" for name in ("/data:", "b", "c", "", "/etc:", "passwd", "1777")]
+    archives.load(store, io.BytesIO(archive_of("registry.example/app:2", image_of(*layers, User="ghost"))))
+    with pytest.raises(ContainerRefused, match="unable to find user ghost: no matching entries in passwd file"):
+        await world.start("p", "ghost", image="registry.example/app:2")
     # Opaque directories have to work in the container's own layer, too.
     change = ("rm -r /data && mkdir /data && ls -a /data && cat /etc/old; echo $A",)
     changed = await world.start("p", "two", image="registry.example/app:1", args=change)
@@ -371,7 +381,7 @@ async def test_the_files_of_an_image_are_a_volume(world: World) -> None:
     with pytest.raises(RuntimeFailure, match='image "nginx" has no files to mount: bridgehead-stand-in://nginx:latest'):
         await world.start("p", "wrong", mounts=(Mount(source="", target="/m", image="nginx", read_only=True),))
     missing = Mount(source="", target="/m", image="files.example/one:1", read_only=True, sub_path="none")
-    with pytest.raises(RuntimeFailure, match='failed to prepare subPath "none" of "/m": No such file or directory'):
+    with pytest.raises(ContainerRefused, match='failed to prepare subPath "none" of "/m": No such file or directory'):
         await world.start("p", "missing", mounts=(missing,))
     # Layers stay until the containers that used them are removed, whatever names images have.
     for name in ("files.example/one:1", "files.example/two:1"):

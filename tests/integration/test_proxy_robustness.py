@@ -13,7 +13,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 import pytest
@@ -26,6 +26,7 @@ from bridgehead.proxy.errors import TransactionFailed
 from bridgehead.proxy.iptables import Kernel
 from bridgehead.proxy.mode import Mode
 from bridgehead.proxy.modes import open_mode
+from bridgehead.proxy.operating import problems
 from tests.integration.api_world import api_world
 from tests.integration.namespaced import in_namespace, sh
 from tests.unit.proxy.agent_world import CONFIG, ScriptedApi, eventually, running, service, slice_of
@@ -135,6 +136,14 @@ async def test_invalid_objects_are_reported_once_and_other_services_are_served(n
     put_all()
     api.put(SERVICES, service("good", "10.96.0.1"))
     api.put(ENDPOINT_SLICES, slice_of("good", "10.244.1.1", "10.244.1.2"))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(problems, "SLICES_BOUND", 0.0)  # the slices here stay as they are
+        await check_reports(name, api, warnings, addresses, put_all)
+
+
+async def check_reports(
+    name: str, api: ScriptedApi, warnings: Warnings, addresses: dict[str, str], put_all: Callable[[], None]
+) -> None:
     async with opened(name) as mode, running(api, mode) as agent:
         for step in range(4):
             if step == 1:  # the same again

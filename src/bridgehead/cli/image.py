@@ -22,7 +22,7 @@ from typing import Annotated, BinaryIO, Final, Literal, cast
 
 import typer
 
-from bridgehead.images.errors import ImageError
+from bridgehead.images.errors import BadImage, ImageError
 from bridgehead.images.references import Reference, parse_reference
 from bridgehead.images.store.content import ContentStore
 from bridgehead.lab import registry
@@ -155,8 +155,11 @@ def _load(files: LabFiles, paths: list[str], tag: str) -> None:
     with contextlib.ExitStack() as opened:
         sources = [opened.enter_context(_open_source(Path(path), tag)) for path in paths]
         store = _open(files)
-        for source, is_root in sources:
-            records = [archives.load_root(store, source, tag)] if is_root else archives.load(store, source, tag)
+        for path, (source, is_root) in zip(paths, sources, strict=True):
+            try:
+                records = [archives.load_root(store, source, tag)] if is_root else archives.load(store, source, tag)
+            except BadImage as error:
+                raise LabError(f"{path}: {error}") from error
             for record in records:
                 sys.stdout.write(f"{record.name}\n")
 

@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 
 from bridgehead.lab import registry
+from bridgehead.lab.errors import LabError
 from bridgehead.lab.registry import DEFAULT_NAME
 
 
@@ -15,6 +16,10 @@ def find_kubeconfig(kubeconfig: Path | None, name: str | None, state_dir: Path |
     A lab that is named on the command line overrides the environment variable KUBECONFIG.
     """
     if kubeconfig is not None and not ((name or state_dir) and str(kubeconfig) == os.environ.get("KUBECONFIG")):
+        if os.pathsep in str(kubeconfig) and not kubeconfig.exists():
+            raise LabError(
+                f"{kubeconfig} names several files, which kubectl merges: name one of them with --kubeconfig"
+            )
         return kubeconfig, None
     files = registry.find_files(name or DEFAULT_NAME, state_dir)
     return files.kubeconfig, registry.read_running(files).config.context

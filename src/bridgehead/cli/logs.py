@@ -40,7 +40,13 @@ _IN_PODS = {
 
 
 def command(
-    part: Annotated[str | None, typer.Argument(metavar="[PART]", help="Name of one part. Default: all parts.")] = None,
+    part: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="[PART]",
+            help="Name of one part, or `kubelet` or `runtime` for those of all nodes. Default: all parts.",
+        ),
+    ] = None,
     name: Name = DEFAULT_NAME,
     following: Annotated[bool, typer.Option("--follow", "-f", help="Print new lines as they are written.")] = False,
     tail: Annotated[int, typer.Option(min=0, help="Number of last lines to show of each part. 0: all lines.")] = 0,
@@ -52,7 +58,7 @@ def command(
         every = _list_logs(directory)
         if not (every or files.config.exists()):
             raise registry.no_such_lab(files)
-        logs = [path for path in every if part in (None, path.stem)]
+        logs = [path for path in every if part is None or path.stem == part or path.stem.startswith(f"{part}-")]
         if not logs:
             raise LabError(_no_logs(part, [path.stem for path in every], directory))
         if following:

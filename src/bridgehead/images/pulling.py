@@ -182,7 +182,7 @@ class Puller:
             async with asyncio.TaskGroup() as tasks:
                 for layer, diff_id in zip(layers, diff_ids, strict=True):
                     tasks.create_task(fetch(layer, diff_id))
-        except* ImageError as group:
+        except ExceptionGroup as group:  # Python 3.11.0 to 3.11.3 wrap what `except*` raises into another group
             raise _first(group) from group
         finally:
             for diff_id in diff_ids:
@@ -263,9 +263,9 @@ async def _writing(store: ContentStore) -> AsyncIterator[None]:
         yield
 
 
-def _first(group: BaseExceptionGroup[ImageError]) -> ImageError:
+def _first(group: ExceptionGroup[Exception]) -> Exception:
     found = group.exceptions[0]
-    return _first(found) if isinstance(found, BaseExceptionGroup) else found
+    return _first(found) if isinstance(found, ExceptionGroup) else found
 
 
 def _with_reference(error: ImageError, reference: Reference) -> ImageError:

@@ -302,7 +302,10 @@ def remove(files: LabFiles) -> None:
     """Delete all state of a stopped lab, if it has any. Raises `AlreadyRunning`, `LabError`."""
     if not files.root.exists():
         return
-    held = lock(files)
+    try:
+        held = lock(files)
+    except AlreadyRunning as error:
+        raise AlreadyRunning(f"the {_describe(files)} is used by another `up` or `down`") from error
     try:
         empty(files)
         files.lock.unlink(missing_ok=True)

@@ -245,7 +245,7 @@ class ProxyAgent:
             self._reporter.forget(key)
         else:
             unsupported = {self.mode.unsupported(frontend) for frontend in compiled.frontends}
-            self._reporter.report(
+            self._reporter.report_compiled(
                 key, [*compiled.problems, *(problem for problem in unsupported if problem is not None)]
             )
         for loser, problems in update.conflicts.items():

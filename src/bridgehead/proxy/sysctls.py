@@ -63,7 +63,8 @@ def apply_sysctls(wanted: list[Sysctl], root: Path = _PROC, *, refused: int = lo
         try:
             before = write_sysctl(sysctl, root)
         except (OSError, ValueError) as error:
-            log.log(refused, "%s stays as it is: %s", sysctl.path, error)
+            reason = error.strerror if isinstance(error, OSError) else error
+            log.log(refused, "%s stays as it is: %s", sysctl.path, reason)
             continue
         if before is not None:
             log.info("set %s to %d, was %d", sysctl.path, sysctl.value, before)

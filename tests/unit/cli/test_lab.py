@@ -163,6 +163,15 @@ def test_logs_of_an_unknown_part_are_an_error(
     assert expected in capsys.readouterr().err
 
 
+def test_logs_of_the_same_part_of_all_nodes(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    files = LabFiles(tmp_path / "lab")
+    files.log("init").parent.mkdir(parents=True)
+    for name in ("init", "kubelet-node1", "kubelet-node2", "runtime-node1"):
+        files.log(name).write_text("ready\n")
+    assert run("logs", "kubelet", f"--state-dir={files.root}") == 0
+    assert capsys.readouterr().out == "kubelet-node1: ready\nkubelet-node2: ready\n"
+
+
 def test_an_interrupt_while_a_command_is_imported_exits_quietly(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

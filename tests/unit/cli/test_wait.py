@@ -56,3 +56,12 @@ def test_an_unreachable_server_is_reported(capsys, monkeypatch, tmp_path):
     monkeypatch.setenv("KUBECONFIG", str(write_kubeconfig(tmp_path / "kubeconfig")))
     assert wait("web") == 1
     assert "http://127.0.0.1:1: " in capsys.readouterr().err
+
+
+def test_several_kubeconfigs_are_refused_with_advice(capsys, monkeypatch, tmp_path):
+    monkeypatch.setenv("KUBECONFIG", f"{tmp_path}/a:{tmp_path}/b")
+    assert wait("services/web") == 1
+    assert capsys.readouterr().err == (
+        f"bridgehead: {tmp_path}/a:{tmp_path}/b names several files, which kubectl merges:"
+        " name one of them with --kubeconfig\n"
+    )

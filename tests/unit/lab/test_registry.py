@@ -152,7 +152,7 @@ def test_remove_deletes_only_the_lab(files: LabFiles) -> None:
     assert (files.root / "thesis.txt").exists()
     files.config.write_bytes(msgspec.json.encode(CONFIG))
     held = registry.lock(files)
-    with pytest.raises(AlreadyRunning):
+    with pytest.raises(AlreadyRunning, match="is used by another `up` or `down`"):
         registry.remove(files)
     os.close(held)
     registry.remove(files)

@@ -17,7 +17,7 @@ from urllib.parse import unquote
 
 from bridgehead.apiserver.errors import ApiStatus, bad_request
 from bridgehead.apiserver.http.paths import RequestInfo
-from bridgehead.apiserver.http.user import AUTHENTICATED, UNAUTHENTICATED, User
+from bridgehead.apiserver.http.user import AUTHENTICATED, NODE_NAME, UNAUTHENTICATED, User
 from bridgehead.apiserver.resources.rbac.rules import quoted
 from bridgehead.apiserver.resources.shared import field as field_errors
 from bridgehead.objects.names import check_dns1123_label, check_dns1123_subdomain
@@ -29,7 +29,6 @@ _EXTRA = b"impersonate-extra-"
 _ACCOUNT, _NODE = "system:serviceaccount:", "system:node:"
 _NODES = "system:nodes"
 _ANONYMOUS = "system:anonymous"
-_NODE_NAME = "authentication.kubernetes.io/node-name"
 _AUTHENTICATION = "authentication.k8s.io"
 # From so many checks of groups or extra values on, a right for all of them is looked for first.
 _MANY = 4
@@ -60,7 +59,7 @@ _MODES: tuple[tuple[str, Callable[[_Wanted, User], bool]], ...] = (
             wanted.node
             and wanted.has_only_name
             and _account_of(user.name)
-            and user.extra.get(_NODE_NAME) == (wanted.node,)
+            and user.extra.get(NODE_NAME) == (wanted.node,)
         ),
     ),
     ("arbitrary-node", lambda wanted, user: bool(wanted.node) and wanted.has_only_name),

@@ -38,6 +38,8 @@ class Attributes:
     CreateOptions, UpdateOptions or DeleteOptions without kind and apiVersion, with the fields that the client gave.
     `kind` is (group, version, kind) of an object that is not the resource's own, such as a Scale.
 
+    `verb` is that of the request, such as `patch`; "" for a DELETE and a CONNECT.
+
     Plug-ins append texts for the client to `warnings`, and set `annotations` of the request's audit event.
     """
 
@@ -53,6 +55,7 @@ class Attributes:
     warnings: list[str] = field(default_factory=list)
     annotations: dict[str, str] = field(default_factory=dict)
     reinvocation: Reinvocation = field(default_factory=Reinvocation)
+    verb: str = ""
 
     @property
     def object_kind(self) -> tuple[str, str, str]:

@@ -11,8 +11,10 @@ from collections.abc import Iterator
 
 import msgspec
 
+from bridgehead.apiserver.access.authorization import Authorizer
 from bridgehead.apiserver.access.node_authorizer import LEASE_NAMESPACE, node_name_of
 from bridgehead.apiserver.errors import forbidden, not_found_named
+from bridgehead.apiserver.http.paths import RequestInfo
 from bridgehead.apiserver.http.user import User
 from bridgehead.apiserver.resource import JsonObject, Resource
 from bridgehead.apiserver.resources.certificates import common_name_of
@@ -23,6 +25,7 @@ from bridgehead.storage import Key, Store
 
 from .attributes import CREATE, DELETE, Attributes, shown_name
 from .chain import Plugin
+from .token_audiences import uses_audience
 
 _CERTIFICATES = "certificatesigningrequests.certificates.k8s.io"
 _CSI_NODES, _SLICES = "csinodes.storage.k8s.io", "resourceslices.resource.k8s.io"
@@ -40,6 +43,8 @@ _RESTRICTED = frozenset(
 )
 # What a node writes to the status of a claim while it resizes its volume.
 _RESIZING = ("capacity", "conditions", "allocatedResources", "allocatedResourceStatuses")
+# Who may ask for tokens for an audience that a pod's volumes do not use: the audience is the resource of the rule.
+_TOKEN_VERB = "request-serviceaccounts-token-audience"
 _OF_WRITES = ("resourceVersion", "managedFields")
 _NODE_SIGNERS = ("kubernetes.io/kubelet-serving", "kubernetes.io/kube-apiserver-client-kubelet")
 
@@ -49,8 +54,9 @@ class NodeRestriction(Plugin):
 
     changes = False
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, authorizer: Authorizer) -> None:
         self._store = store
+        self._authorizer = authorizer
 
     def handles(self, attributes: Attributes) -> bool:
         return node_name_of(attributes.user) is not None and attributes.resource.id in _RESTRICTED
@@ -125,7 +131,12 @@ class NodeRestriction(Plugin):
         if len(audiences) > 1:
             raise forbidden(accounts, name, "node may only request 0 or 1 audiences")
         audience = audiences[0] if audiences else ""
-        if audience not in _audiences(pod):
+        try:
+            is_used = uses_audience(self._store, pod, audience)
+        except LookupError as error:
+            raise forbidden(accounts, name, f'error validating audience "{audience}": {error}') from error
+        right = RequestInfo("", _TOKEN_VERB, True, "", "v1", namespace, audience, name)
+        if not is_used and not self._authorizer.decide(attributes.user, right).allowed:
             why = (
                 f'audience "{audience}" not found in pod spec volume, '
                 f"{attributes.user.name} is not authorized to request tokens for this audience"
@@ -303,12 +314,6 @@ def _labels(obj: JsonObject) -> dict[str, str]:
 def _changed(new: dict[str, str], old: dict[str, str]) -> set[str]:
     """Return the keys whose values differ."""
     return {key for key in new.keys() | old.keys() if new.get(key) != old.get(key)}
-
-
-def _audiences(pod: JsonObject) -> set[str]:
-    """Return the audiences of tokens in the pod's volumes; "" is the API server itself."""
-    tokens = (source["serviceAccountToken"] for source in _projected(pod) if "serviceAccountToken" in source)
-    return {token.get("audience", "") for token in tokens}
 
 
 def _projected(pod: JsonObject) -> Iterator[JsonObject]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from .certificates import CertificateApproval, CertificateRequests, CertificateSigning, CertificateSubjectRestriction
 from .chain import Chain
 from .classes import DefaultIngressClass, DefaultStorageClass, PodPriority, PriorityClasses, RuntimeClass
+from .devices import DeviceRights
 from .escalation import RoleEscalation
 from .lifecycle import NamespaceLifecycle
 from .limit_ranger import LimitRanger
@@ -27,7 +28,7 @@ def build_chain(parts: AdmissionParts) -> Chain:
             NamespaceLifecycle(store),
             LimitRanger(store),
             ServiceAccounts(store),
-            NodeRestriction(store),
+            NodeRestriction(store, authorizer),
             PodSecurity(store),
             PodPriority(store),
             PriorityClasses(store),
@@ -45,6 +46,7 @@ def build_chain(parts: AdmissionParts) -> Chain:
             CertificateApproval(authorizer),
             CertificateSigning(authorizer),
             CertificateSubjectRestriction(),
+            DeviceRights(store, authorizer),
             ParameterRights(parts),
             ValidatingPolicies(parts),
             ValidatingWebhooks(webhooks),

@@ -232,7 +232,8 @@ class Definitions:
         conversion = self._conversion(crd)
         resources, converters = [], []
         for version in versions:
-            if not version.is_served:
+            # A group version of Kubernetes' own has no custom resources.
+            if not version.is_served or self._table.has_built_in(crd["spec"]["group"], version.resource.version):
                 continue
             converter = VersionConverter(
                 version.resource, storage, schemas, conversion, self._registry.facts, self._store.revision

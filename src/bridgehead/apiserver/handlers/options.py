@@ -61,6 +61,7 @@ def attributes_of(
         kind,
         request.warnings,
         request.annotations,
+        verb=info.verb,
     )
 
 

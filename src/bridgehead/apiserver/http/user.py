@@ -16,6 +16,8 @@ AUTHENTICATED = "system:authenticated"
 UNAUTHENTICATED = "system:unauthenticated"
 # The key of the extra value that identifies the credential: a certificate's digest or a token's id.
 CREDENTIAL_ID = "authentication.kubernetes.io/credential-id"
+# The key of the extra value that names the node of a service account's pod.
+NODE_NAME = "authentication.kubernetes.io/node-name"
 _UID_ATTRIBUTE = "1.3.6.1.4.1.57683.2"  # of a certificate's subject, KEP-5128
 
 

@@ -240,12 +240,15 @@ class SpeakerAgent:
             self._wake.clear()
             await self._wake.wait()
         log.info("%d Services, %d nodes", len(self._services), len(self._nodes))
+        self._update()
+        # Other nodes hand addresses over to a speaker that is ready, and wait a second for it. The first update of
+        # thousands of Services takes as long on a busy machine.
         self.members.set_ready()
         self._synced.set()
         while True:
+            await self._wake.wait()
             self._wake.clear()
             self._update()
-            await self._wake.wait()
 
     def _update(self) -> None:
         """Bring the announcers up to date with all changes so far."""

@@ -20,6 +20,7 @@ from .progress import FAILURE_COUNT, IGNORED_FAILURE_COUNT, INDEX, TRACKING_FINA
 
 _VARIABLE: Final = "JOB_COMPLETION_INDEX"
 _LONGEST_NAME: Final = 63
+_LONGEST_PREFIX: Final = _LONGEST_NAME - 5  # of a generated name
 
 
 def pod_template(job: Job, index: int | None = None, failures: list[Pod] | None = None) -> tuple[PodTemplate, str]:
@@ -40,7 +41,8 @@ def pod_template(job: Job, index: int | None = None, failures: list[Pod] | None 
         host_name = f"{job.metadata.name}-{index}"
         if len(host_name) <= _LONGEST_NAME:
             spec["hostname"] = host_name
-        prefix = f"{host_name}-"
+        suffix = f"-{index}-"
+        prefix = job.metadata.name[: _LONGEST_PREFIX - len(suffix)] + suffix  # an index that is cut off would mislead
         if job.spec.backoff_limit_per_index is not None:
             counted, ignored = _failures(job, failures or [])
             annotations[FAILURE_COUNT] = str(counted)

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from bridgehead.objects.batch import Job, UncountedTerminatedPods
 from bridgehead.objects.core import Pod
 from bridgehead.objects.indexes import known_indexes
-from bridgehead.objects.meta import is_condition_true
+from bridgehead.objects.meta import find_condition, is_condition_true
 from bridgehead.objects.times import parse_time
 
 from .failure_policy import match_failure
@@ -149,14 +149,21 @@ def _restarts(pod: Pod) -> int:
 
 
 def end_of(pod: Pod) -> float:
-    """Return when the pod's last container ended, in epoch seconds; else when its deletion began, or its creation."""
-    ends = [
-        status.state.terminated.finished_at
-        for status in (*pod.status.init_container_statuses, *pod.status.container_statuses)
-        if status.state.terminated is not None
-    ]
-    texts = ends if any(ends) else [pod.metadata.deletion_timestamp, pod.metadata.creation_timestamp]
-    return max(map(_seconds, texts))
+    """Return when the pod ended, in epoch seconds: with its last container; else when it was not ready any more, when
+    its deletion was requested, or its creation. Source: Kubernetes' `getFinishedTime`."""
+    sidecars = {container.name for container in pod.spec.init_containers if container.is_sidecar}
+    states = [status.state.terminated for status in pod.status.container_statuses]
+    states += [one.state.terminated for one in pod.status.init_container_statuses if one.name in sidecars]
+    ends = [_seconds(state.finished_at) if state is not None else 0.0 for state in states]
+    if ends and all(ends):
+        return max(ends)
+    ready = find_condition(pod.status.conditions, "Ready")
+    if ready is not None and ready.status == "False" and ready.last_transition_time:
+        return _seconds(ready.last_transition_time)
+    meta = pod.metadata
+    if meta.deletion_timestamp:  # the end of the grace period
+        return _seconds(meta.deletion_timestamp) - (meta.deletion_grace_period_seconds or 0)
+    return _seconds(meta.creation_timestamp)
 
 
 def _seconds(text: str | None) -> float:

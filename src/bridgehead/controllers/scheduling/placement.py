@@ -13,6 +13,7 @@ import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 from bridgehead.objects.node_fit import preference, untolerated
 
@@ -83,9 +84,9 @@ def score(
 ) -> dict[str, float]:
     """Return the scores of the nodes that fit, higher is better: Kubernetes' default scores with their weights."""
     spec = facts.pod.spec
-    parts: list[tuple[int, dict[str, float]]] = [
-        (3, _normalised(fitting, lambda state: _prefer_no_schedule(facts, state), low_is_good=True)),
-        (2, _normalised(fitting, lambda state: preference(spec, state.node) if state.node else 0)),
+    parts: list[tuple[int, Mapping[str, float]]] = [
+        (3, {name: 100 - share for name, share in _shares_of_largest(fitting, partial(_prefer_no_schedule, facts))}),
+        (2, dict(_shares_of_largest(fitting, lambda state: preference(spec, state.node) if state.node else 0))),
         (2, _spread_scores(facts, fitting, nodes)),
         (1, {name: _least_allocated(facts, state) for name, state in fitting.items()}),
         (1, {name: _balanced(facts, state) for name, state in fitting.items()}),
@@ -95,16 +96,21 @@ def score(
     return {name: sum(weight * values[name] for weight, values in parts) for name in fitting}
 
 
-def _normalised(
-    fitting: Mapping[str, NodeState], value: Callable[[NodeState], float], *, low_is_good: bool = False
-) -> dict[str, float]:
+def _shares_of_largest(
+    fitting: Mapping[str, NodeState], value: Callable[[NodeState], int]
+) -> Iterable[tuple[str, int]]:
+    """Yield the value of each node in percent of the largest one; 0 for each if that is 0."""
+    values = {name: value(state) for name, state in fitting.items()}
+    largest = max(values.values()) or 1
+    return ((name, 100 * number // largest) for name, number in values.items())
+
+
+def _normalised(fitting: Mapping[str, NodeState], value: Callable[[NodeState], float]) -> dict[str, float]:
     """Scale values to 0..100, the best to 100."""
     values = {name: value(state) for name, state in fitting.items()}
     low, high = min(values.values()), max(values.values())
     if low == high:
         return dict.fromkeys(values, 100.0)
-    if low_is_good:
-        return {name: 100.0 * (high - v) / (high - low) for name, v in values.items()}
     return {name: 100.0 * (v - low) / (high - low) for name, v in values.items()}
 
 

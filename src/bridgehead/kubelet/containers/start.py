@@ -21,6 +21,7 @@ from bridgehead.kubelet.nofollow import open_file, remove_tree
 from bridgehead.kubelet.runtimes.isolation import descriptor_paths
 from bridgehead.kubelet.runtimes.runtime import (
     LAST_IMAGE_ID,
+    ContainerRefused,
     ContainerSpec,
     Image,
     ImageUnavailable,
@@ -65,7 +66,7 @@ async def start_container(context: PodContext, container: Container, image: Imag
         await asyncio.to_thread(_remove_earlier_volumes, Path(spec.volume_directory))
     try:
         info = await context.node.runtime.start_container(spec)
-    except (ImageUnavailable, SandboxMissing) as error:  # removed meanwhile: a later attempt has a new one
+    except (ContainerRefused, ImageUnavailable, SandboxMissing) as error:  # a later attempt may have another one
         context.record("Warning", "Failed", f"Error: {error}", container)
         raise StartRefused("CreateContainerError", str(error)) from error
     except RuntimeFailure as error:

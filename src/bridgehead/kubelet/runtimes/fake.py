@@ -17,6 +17,7 @@ import msgspec
 
 from .runtime import (
     ContainerInfo,
+    ContainerRefused,
     ContainerSpec,
     ExecResult,
     ExecSession,
@@ -38,8 +39,8 @@ Exec = Callable[[ContainerSpec, tuple[str, ...]], ExecResult]
 class Behaviour(msgspec.Struct, frozen=True, kw_only=True):
     """The behaviour of an image's containers. `exits_with`: a container ends as soon as it has started.
 
-    `ignores_term`: only SIGKILL ends it. `volumes` are those that the image declares. `is_removed`: the image is
-    removed between the kubelet's look and the start of a container.
+    `ignores_term`: only SIGKILL ends it. `volumes` are those that the image declares. `refused`: the reason why no
+    container is created.
     """
 
     exits_with: int | None = None
@@ -47,7 +48,7 @@ class Behaviour(msgspec.Struct, frozen=True, kw_only=True):
     ignores_term: bool = False
     term_exit_code: int = 143
     fails_to_start: str = ""
-    is_removed: bool = False
+    refused: ImageUnavailable | ContainerRefused | None = None
     exec: Exec = lambda spec, argv: ExecResult(exit_code=0, output=b"")
 
 
@@ -206,8 +207,8 @@ class FakeRuntime:
         if any(c.state == "running" for c in others):
             raise RuntimeFailure(f"container {spec.name} runs already")
         behaviour = self.images[spec.image.name]
-        if behaviour.is_removed:
-            raise ImageUnavailable(f"the image {spec.image.name} was removed")
+        if behaviour.refused is not None:
+            raise behaviour.refused
         if behaviour.fails_to_start:
             raise RuntimeFailure(behaviour.fails_to_start)
         for other in others:

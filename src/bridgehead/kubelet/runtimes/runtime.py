@@ -49,6 +49,10 @@ class RuntimeFailure(Exception):
     """The runtime could not do what was requested; the message is one line for an Event."""
 
 
+class ContainerRefused(RuntimeFailure):
+    """The image lacks what the container is to have, so that none is created; the message names it."""
+
+
 class SandboxMissing(RuntimeFailure):
     """The runtime has no sandbox of the pod, or removes it."""
 

@@ -6,6 +6,7 @@ refusals.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Callable, Iterable
 
@@ -18,6 +19,8 @@ log = logging.getLogger(__name__)
 
 _MAX_REPORTED = 10  # of one Service at a time: 1,000 bad endpoints need no 1,000 Events
 _MAX_REMEMBERED = 1000  # of one Service; further problems are not reported
+# EndpointSlices follow a Service whose ports were renamed a moment later: until then its ports are missing (seconds).
+SLICES_BOUND = 5.0
 
 
 class ProblemReporter:
@@ -27,6 +30,29 @@ class ProblemReporter:
         self._recorder = recorder
         self._find = find
         self._reported: dict[ObjectKey, frozenset[Problem]] = {}
+        self._missing_ports: dict[ObjectKey, tuple[list[Problem], asyncio.TimerHandle]] = {}
+
+    def report_compiled(self, key: ObjectKey, problems: Iterable[Problem]) -> None:
+        """Report all problems of an object as it is now; ports that no endpoint has, if they are missing for longer."""
+        others: list[Problem] = []
+        missing: list[Problem] = []
+        for problem in problems:
+            (missing if problem.reason is Reason.PORT_MISMATCH else others).append(problem)
+        self.report(key, others)
+        waiting = self._missing_ports.get(key)
+        if waiting is not None and waiting[0] == missing:
+            return
+        self._forget_missing_ports(key)
+        if missing:
+            timer = asyncio.get_running_loop().call_later(SLICES_BOUND, self._report_missing_ports, key)
+            self._missing_ports[key] = missing, timer
+
+    def _report_missing_ports(self, key: ObjectKey) -> None:
+        self.report(key, self._missing_ports[key][0])
+
+    def _forget_missing_ports(self, key: ObjectKey) -> None:
+        if (waiting := self._missing_ports.pop(key, None)) is not None:
+            waiting[1].cancel()
 
     def report(self, key: ObjectKey, problems: Iterable[Problem]) -> None:
         """Report problems that were not reported before."""
@@ -51,6 +77,7 @@ class ProblemReporter:
     def forget(self, key: ObjectKey) -> None:
         """Forget a deleted Service."""
         self._reported.pop(key, None)
+        self._forget_missing_ports(key)
 
 
 def quote_name(key: ObjectKey) -> str:

@@ -308,6 +308,56 @@ async def test_a_node_may_request_tokens_only_for_its_pods(world):
     assert "not bound to a pod" in await refusal(world, "POST", url, node)
     assert (await world.call("POST", url, ask("missing", own), user=NODE1)).status == 404
     assert (await world.call("POST", url, ask("mine", own), user=NODE1)).status == 201
+    rule = {"apiGroups": [""], "resources": ["vault"], "verbs": ["request-serviceaccounts-token-audience"]}
+    rbac = "/apis/rbac.authorization.k8s.io/v1"
+    await world.create(f"{rbac}/clusterroles", {"metadata": {"name": "vault"}, "rules": [rule]})
+    binding = {
+        "metadata": {"name": "vault"},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "vault"},
+        "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "Group", "name": "system:nodes"}],
+    }
+    await world.create(f"{rbac}/clusterrolebindings", binding)
+    assert (await world.call("POST", url, ask("mine", own, "vault"), user=NODE1)).status == 201
+
+
+async def test_a_node_may_request_the_tokens_that_csi_drivers_need(world):
+    volumes = [
+        {"name": "inline", "csi": {"driver": "a.example.com"}},
+        {"name": "claimed", "persistentVolumeClaim": {"claimName": "data"}},
+    ]
+    uid = (await world.create(PODS, pod("stateful", "node1", volumes=volumes)))["metadata"]["uid"]
+    bound = {"apiVersion": "v1", "kind": "Pod", "name": "stateful", "uid": uid}
+    url = "/api/v1/namespaces/default/serviceaccounts/default/token"
+
+    async def ask(audience: str) -> str:
+        body = {"spec": {"audiences": [audience], "boundObjectRef": bound}}
+        answer = await world.call("POST", url, body, user=NODE1)
+        return "" if answer.status == 201 else answer.json["message"].partition("is forbidden: ")[2]
+
+    async def drive(name: str, audience: str) -> None:
+        driver = {"metadata": {"name": name}, "spec": {"tokenRequests": [{"audience": audience}]}}
+        await world.create("/apis/storage.k8s.io/v1/csidrivers", driver)
+
+    assert await ask("vault") == (
+        'error validating audience "vault": [csidriver.storage.k8s.io "a.example.com" not found, '
+        'persistentvolumeclaim "data" not found]'
+    )
+    await drive("a.example.com", "vault")
+    assert await ask("vault") == ""
+    spec = {"accessModes": ["ReadWriteOnce"], "volumeName": "disk", "resources": {"requests": {"storage": "1Gi"}}}
+    await world.create(
+        "/api/v1/namespaces/default/persistentvolumeclaims", {"metadata": {"name": "data"}, "spec": spec}
+    )
+    assert await ask("files") == 'error validating audience "files": persistentvolume "disk" not found'
+    await drive("file.csi.azure.com", "files")
+    disk = {
+        "accessModes": ["ReadWriteOnce"],
+        "capacity": {"storage": "1Gi"},
+        "azureFile": {"shareName": "a", "secretName": "b", "secretNamespace": "default"},
+    }
+    await world.create("/api/v1/persistentvolumes", {"metadata": {"name": "disk"}, "spec": disk})
+    assert await ask("files") == ""
+    assert "is not authorized to request tokens for this audience" in await ask("other")
 
 
 async def test_a_node_user_without_a_name_is_unknown(world):

@@ -444,6 +444,16 @@ async def test_a_definition_cannot_replace_what_kubernetes_has(world):
     assert (await world.call("GET", f"{ingresses}/kept")).status == 200
 
 
+async def test_a_definition_adds_only_versions_to_a_group_of_kubernetes(world):
+    crd = definition(version("v1"), version("v7", storage=False), plural="routes", group="networking.k8s.io")
+    crd["metadata"]["annotations"] = {"api-approved.kubernetes.io": "unapproved, a test"}
+    await define(world, crd)
+    assert (await world.call("GET", "/apis/networking.k8s.io/v1/routes")).status == 404
+    assert "routes" not in {one["name"] for one in (await world.get("/apis/networking.k8s.io/v1"))["resources"]}
+    route = {"apiVersion": "networking.k8s.io/v7", "kind": "CronTab", "metadata": {"name": "a"}}
+    await world.create("/apis/networking.k8s.io/v7/namespaces/default/routes", route)
+
+
 async def test_a_broken_definition_in_the_store_leaves_the_others_alone(world, caplog):
     await define(world, definition())
     key = Key("customresourcedefinitions.apiextensions.k8s.io", "", "broken.example.com")

@@ -13,6 +13,7 @@ from bridgehead.controllers.jobs.progress import (
     INDEX,
     TRACKING_FINALIZER,
     count_pods,
+    end_of,
     missing_indexes,
 )
 from bridgehead.controllers.jobs.verdicts import (
@@ -205,6 +206,34 @@ def test_the_back_off_doubles_with_each_failure_since_the_last_success():
     assert wait(pod("a", "Failed", ended=NOW - 30), pod("b", "Succeeded", ended=NOW - 20)) == 0
 
 
+def ending(deletion: float | None = None, ready: tuple[str, float] | None = None, *states: float | None) -> Pod:
+    statuses = [
+        {"name": f"c{i}", "state": {"terminated": {"exitCode": 1, "finishedAt": format_time(at)}} if at else {}}
+        for i, at in enumerate(states)
+    ]
+    metadata: dict[str, Any] = {"creationTimestamp": format_time(NOW - 100)}
+    if deletion is not None:
+        metadata |= {"deletionTimestamp": format_time(deletion), "deletionGracePeriodSeconds": 30}
+    conditions = [{"type": "Ready", "status": ready[0], "lastTransitionTime": format_time(ready[1])}] if ready else []
+    return msgspec.convert(
+        {"metadata": metadata, "status": {"containerStatuses": statuses, "conditions": conditions}}, Pod
+    )
+
+
+@pytest.mark.parametrize(
+    ("made", "end"),
+    [
+        (ending(None, ("False", NOW - 3), NOW - 20, NOW - 10), NOW - 10),
+        (ending(NOW + 25, ("False", NOW - 3), NOW - 20, None), NOW - 3),
+        (ending(NOW + 25, ("True", NOW - 50), None), NOW - 5),  # the timestamp is the end of the grace period
+        (ending(NOW + 25), NOW - 5),
+        (ending(), NOW - 100),
+    ],
+)
+def test_a_failure_counts_from_the_end_of_its_pod_or_from_its_deletion(made, end):
+    assert end_of(made) == end
+
+
 def test_an_index_with_a_limit_of_its_own_waits_only_for_its_own_failures():
     made = job(completions=4, completionMode="Indexed", backoffLimitPerIndex=3)
     failed = [
@@ -231,6 +260,8 @@ def test_the_pod_of_an_index():
     made = job(completions=3, completionMode="Indexed", backoffLimitPerIndex=2)
     template, prefix = pod_template(made, 1, [pod("a", "Failed", index=1, failures=1)])
     assert prefix == "work-1-"
+    long = msgspec.structs.replace(made, metadata=msgspec.structs.replace(made.metadata, name="w" * 58))
+    assert pod_template(long, 12)[1] == "w" * 54 + "-12-"  # five characters follow
     assert template.metadata.labels[INDEX] == template.metadata.annotations[INDEX] == "1"
     assert template.metadata.annotations[FAILURE_COUNT] == "2"
     assert template.metadata.finalizers == (TRACKING_FINALIZER,)

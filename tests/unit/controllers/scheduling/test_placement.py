@@ -386,6 +386,14 @@ def test_preferences_decide_between_fitting_nodes(what: str) -> None:
     assert world.choose(PREFERENCES[what]) == "b"
 
 
+def test_fewer_taints_count_by_their_share_of_the_most() -> None:
+    """A node with half of the taints is half as bad, which weighs less than a preferred label."""
+    slow, loud = ({"key": key, "effect": "PreferNoSchedule"} for key in ("slow", "loud"))
+    world = World(node("a", taints=[slow]), node("b", taints=[slow, loud], labels={"good": "1"}))
+    assert world.choose(PREFERENCES["node affinity"]) == "b"
+    assert world.choose(pod("p")) == "a"
+
+
 @pytest.mark.parametrize(
     ("relations", "where", "chosen"),
     [

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
 from bridgehead.objects.core import Service
 from bridgehead.objects.meta import ObjectKey
 from bridgehead.proxy.frontends import Problem, Reason
 from bridgehead.proxy.operating.problems import ProblemReporter, quote_name
+from tests.unit.virtual_time import run_virtual
 
 KEY = ObjectKey("default", "web")
 
@@ -52,6 +55,33 @@ def test_the_number_of_events_is_bounded(
     assert caplog.messages[-1] == "Service default/web: and 4990 more problems"
     reporter.report(KEY, bad(6000))
     assert len(recorder.messages) == 10
+
+
+def test_a_port_that_no_endpoint_has_is_reported_if_it_stays_missing(
+    reporter: ProblemReporter, recorder: Recorder
+) -> None:
+    """The EndpointSlices of a Service whose port was renamed have the old name for a moment."""
+    missing = [Problem(Reason.PORT_MISMATCH, "no endpoint has a port 'http'/TCP")]
+
+    async def compile_services() -> None:
+        reporter.report_compiled(KEY, [*bad(1), *missing])
+        assert recorder.messages == ["00001"]
+        await asyncio.sleep(1)
+        reporter.report_compiled(KEY, bad(1))
+        await asyncio.sleep(60)
+        assert recorder.messages == ["00001"]
+        reporter.report_compiled(KEY, missing)
+        await asyncio.sleep(3)
+        reporter.report_compiled(KEY, missing)
+        await asyncio.sleep(3)
+        assert recorder.messages == ["00001", "no endpoint has a port 'http'/TCP"]
+        reporter.report_compiled(KEY, [])
+        reporter.report_compiled(KEY, missing)
+        reporter.forget(KEY)
+        await asyncio.sleep(60)
+        assert len(recorder.messages) == 2
+
+    run_virtual(compile_services())
 
 
 def test_a_deleted_service_gets_no_event(

@@ -6,6 +6,8 @@ import asyncio
 import contextlib
 import socket
 
+import pytest
+
 from bridgehead.pages import serve
 from bridgehead.proxy.operating.health import ProxyHealth
 from bridgehead.proxy.operating.metrics import ProxyMetrics
@@ -64,6 +66,8 @@ async def test_health_and_metrics_servers_answer() -> None:
         server = asyncio.create_task(serve(("127.0.0.1", port), routes))
         try:
             await until_open(port)
+            with pytest.raises(OSError, match=f"Address already in use: '127.0.0.1:{port}'"):
+                await serve(("127.0.0.1", port), routes)
             assert (await ask(port, b"GET /healthz HTTP/1.1\r\n\r\n"))[0] == 503, "there are no rules yet"
             assert (await ask(port, b"GET /livez HTTP/1.1\r\n\r\n"))[0] == 200
             health.updated()

@@ -42,13 +42,16 @@ _LIST_METADATA: JsonObject = {
     "$ref": f"{_REFERENCE}ListMeta",
 }
 _GVK = "x-kubernetes-group-version-kind"
+# Kubernetes' own definitions have these names; like Kubernetes', a definition that would have one gets another.
+_OWN_NAMES = tuple(f"io.k8s.{name}." for name in ("api", "apimachinery", "apiextensions-apiserver", "kube-aggregator"))
 _JUNCTORS = ("allOf", "anyOf", "oneOf", "not")
 _EITHER = [{"type": "integer"}, {"type": "string"}]
 
 
 def definition_name(group: str, version: str, kind: str) -> str:
     """Return the name of a kind's definition: `com.example.stable.v1.CronTab` for stable.example.com/v1."""
-    return f"{'.'.join(reversed(group.split('.')))}.{version}.{kind}"
+    name = f"{'.'.join(reversed(group.split('.')))}.{version}.{kind}"
+    return f"{name}_v2" if name.startswith(_OWN_NAMES) else name
 
 
 def definition_3(

@@ -8,7 +8,15 @@ Other packages import from here.
 
 from .deviceclasses import RESOURCE as DEVICE_CLASSES
 from .resourceclaims import RESOURCE as RESOURCE_CLAIMS
+from .resourceclaims import changed_drivers, node_of_allocation
 from .resourceclaimtemplates import RESOURCE as RESOURCE_CLAIM_TEMPLATES
 from .resourceslices import RESOURCE as RESOURCE_SLICES
 
-__all__ = ["DEVICE_CLASSES", "RESOURCE_CLAIMS", "RESOURCE_CLAIM_TEMPLATES", "RESOURCE_SLICES"]
+__all__ = [
+    "DEVICE_CLASSES",
+    "RESOURCE_CLAIMS",
+    "RESOURCE_CLAIM_TEMPLATES",
+    "RESOURCE_SLICES",
+    "changed_drivers",
+    "node_of_allocation",
+]

@@ -39,6 +39,11 @@ class ResourceClaimStrategy(StatusStrategy):
     def prepare_create(self, obj: JsonObject) -> None:
         obj["status"] = {}
 
+    def prepare_update(self, obj: JsonObject, old: JsonObject, subresource: str) -> None:
+        super().prepare_update(obj, old, subresource)
+        if subresource == "status":
+            _forget_deallocated(obj["status"], old.get("status", {}))
+
     def validate_create(self, obj: JsonObject) -> list[FieldError]:
         return validate_claim_spec("spec", obj.get("spec", {}))
 
@@ -48,6 +53,38 @@ class ResourceClaimStrategy(StatusStrategy):
         if obj.get("spec") == old.get("spec"):
             return []
         return [field.invalid("spec", obj.get("spec"), field.IMMUTABLE)]
+
+
+def changed_drivers(status: JsonObject, before: JsonObject) -> set[str]:
+    """Return the drivers of the devices whose status was added, changed or removed."""
+    devices, old = ({_device(one): one for one in each.get("devices") or ()} for each in (status, before))
+    return {
+        one.get("driver", "")
+        for key in devices.keys() | old.keys()
+        if devices.get(key) != old.get(key)
+        for one in (devices.get(key) or old[key],)
+    }
+
+
+def node_of_allocation(allocation: JsonObject) -> str:
+    """Return the node for which an allocation is, "" if it is not for exactly one."""
+    match at(allocation, "nodeSelector", "nodeSelectorTerms"):
+        case [{"matchFields": [{"key": "metadata.name", "operator": "In", "values": [str(name)]}], **more}] if not (
+            more.get("matchExpressions")
+        ):
+            return name
+    return ""
+
+
+def _forget_deallocated(status: JsonObject, before: JsonObject) -> None:
+    """Remove the status of devices that a change of the allocation takes from the claim."""
+    now, old = (
+        {_device(one) for one in at(each, "allocation", "devices", "results") or ()} for each in (status, before)
+    )
+    if "devices" in status and (gone := old - now):
+        status["devices"] = [one for one in status["devices"] if _device(one) not in gone]
+        if not status["devices"]:
+            del status["devices"]
 
 
 def _validate_status(path: str, claim: JsonObject, old: JsonObject) -> list[FieldError]:

@@ -16,10 +16,7 @@ from typing import Final
 
 import msgspec
 
-# Directories in a container.
-BUSYBOX: Final = "/usr/lib/busybox"
-NETWORK: Final = "/usr/lib/network-tools"
-LACKING: Final = "/usr/lib/lacking-tools"
+LACKING: Final = "/usr/lib/lacking-tools"  # in a container
 # Applets in images that are not BusyBox's own, but get these programs from it (Alpine Linux and images made of it).
 _NETWORK_APPLETS: Final = ("arping", "nc", "ping", "ping6", "telnet", "traceroute", "traceroute6", "wget")
 # Debian packages of the programs that tutorials run in images of tools, where BusyBox is not meant.
@@ -32,6 +29,27 @@ _PACKAGES: Final = {
     "ss": "iproute2",
     "tcpdump": "tcpdump",
 }
+# Debian 12 builds BusyBox without wget's timeout: -T is a segmentation fault, and --timeout is unknown. Shells report
+# processes that a signal ended, but for SIGPIPE.
+_WGET: Final = """#!/bin/sh
+left=$#
+seconds=
+while [ $left -gt 0 ]; do
+  word=$1; shift; left=$((left - 1))
+  case $word in
+    -T | --timeout) seconds=$1; shift; left=$((left - 1)) ;;
+    -T*) seconds=${{word#-T}} ;;
+    --timeout=*) seconds=${{word#*=}} ;;
+    *) set -- "$@" "$word" ;;
+  esac
+done
+[ -n "$seconds" ] || exec {program} wget "$@"
+{program} timeout -s PIPE "$seconds" {program} wget "$@"
+code=$?
+[ $code -eq 141 ] || exit $code
+echo 'wget: download timed out' >&2
+exit 1
+"""
 
 
 class HostTools(msgspec.Struct, frozen=True, kw_only=True):
@@ -53,22 +71,38 @@ def prepare_tools(directory: str, path: str) -> HostTools:
     if program is None or not applets:
         lacking |= {tool: "busybox" for tool in _NETWORK_APPLETS if shutil.which(tool, path=path) is None}
         return HostTools(lacking=_write_scripts(os.path.join(directory, "lacking-tools"), lacking))
-    return HostTools(
+    network = [each for each in _NETWORK_APPLETS if each in applets]
+    tools = HostTools(
         busybox=_link(os.path.join(directory, "busybox"), applets, program),
-        network=_link(
-            os.path.join(directory, "network-tools"), [each for each in _NETWORK_APPLETS if each in applets], program
-        ),
+        network=_link(os.path.join(directory, "network-tools"), network, program),
         lacking=_write_scripts(os.path.join(directory, "lacking-tools"), lacking),
     )
+    if "wget" in applets and "-T" not in _run(program, "wget", "--help"):
+        for each in (tools.busybox, tools.network):
+            _replace(os.path.join(each, "wget"), _WGET.format(program=program))
+    return tools
 
 
 def _list_applets(program: str) -> list[str]:
     """The names of all applets; none if the program doesn't work."""
+    return _run(program, "--list").split()
+
+
+def _run(*argv: str) -> str:
+    """The output of a command, "" if it fails."""
     try:
-        listed = subprocess.run([program, "--list"], capture_output=True, check=True, timeout=10).stdout
+        done = subprocess.run(argv, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=True, timeout=10)
     except (OSError, subprocess.SubprocessError):
-        return []
-    return listed.decode("utf-8", "replace").split()
+        return ""
+    return done.stdout.decode("utf-8", "replace")
+
+
+def _replace(path: str, script: str) -> None:
+    """Put a script in the place of a link, not into the program to which it leads."""
+    with open(f"{path}.new", "w", encoding="utf-8") as file:
+        file.write(script)
+    os.chmod(f"{path}.new", 0o755)
+    os.replace(f"{path}.new", path)
 
 
 def _link(directory: str, names: Iterable[str], program: str) -> str:

@@ -12,7 +12,7 @@ from collections.abc import Collection
 from typing import NamedTuple
 
 from bridgehead.kubelet.runtimes.isolation import descriptor_paths, mounting
-from bridgehead.kubelet.runtimes.isolation.rootfs import RootFailure
+from bridgehead.kubelet.runtimes.isolation.rootfs import MissingInImage, RootFailure
 from bridgehead.kubelet.runtimes.runtime import Mount
 from bridgehead.network import syscalls
 
@@ -64,7 +64,8 @@ def open_source(mount: Mount) -> int:
         reason = str(error.strerror) if isinstance(error, descriptor_paths.EscapesVolume) else mounting.describe(error)
         if mount.layers and error.errno == errno.EROFS:  # a missing directory can't be made in an image
             reason = os.strerror(errno.ENOENT)
-        raise RootFailure(f'failed to prepare subPath "{mount.sub_path}" of "{mount.target}": {reason}') from error
+        failure = MissingInImage if mount.layers else RootFailure
+        raise failure(f'failed to prepare subPath "{mount.sub_path}" of "{mount.target}": {reason}') from error
     finally:
         os.close(volume)
 

@@ -59,6 +59,10 @@ class RootFailure(Exception):
     """The root file system could not be built; the message names the failed step."""
 
 
+class MissingInImage(RootFailure):
+    """The image of a volume lacks what is to be mounted."""
+
+
 class RootPlan(msgspec.Struct, frozen=True, kw_only=True):
     """The composition of a root file system.
 

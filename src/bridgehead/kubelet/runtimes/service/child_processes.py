@@ -11,6 +11,7 @@ from typing import Final
 
 import msgspec
 
+from bridgehead.kubelet.runtimes.runtime import ContainerRefused, RuntimeFailure
 from bridgehead.kubelet.runtimes.service.reactor import Reactor
 from bridgehead.kubelet.runtimes.spawn import program_start
 from bridgehead.kubelet.runtimes.spawn.jobs import Job
@@ -20,6 +21,7 @@ from bridgehead.objects.core import LinuxContainerUser
 _PACKET: Final = 256 << 10  # bytes; more than any status message, also that of a user with thousands of groups
 # Between two attempts to reap: until a killed process has ended, or a tracer has let go of one that has ended.
 _REAP_SECONDS: Final = 0.1
+_FAILURES: Final = {program_start.FAILED: RuntimeFailure, program_start.REFUSED: ContainerRefused}
 
 
 class Exit(msgspec.Struct, frozen=True):
@@ -41,7 +43,7 @@ class ChildListener:
     def on_started(self) -> None:
         raise NotImplementedError
 
-    def on_failed(self, reason: str) -> None:
+    def on_failed(self, failure: RuntimeFailure) -> None:
         """The child could not run its program and has been reaped."""
         raise NotImplementedError
 
@@ -68,7 +70,7 @@ class Child:
         self._reactor = reactor
         self._zygote = zygote
         self._listener = listener
-        self._failure: str | None = None
+        self._failure: RuntimeFailure | None = None
         self.pidfd = -1
         runtime_end, child_end = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         try:
@@ -123,8 +125,8 @@ class Child:
                 self._listener.on_descriptor(data[:1], fd)
             if not data:
                 self._close_status()
-            elif data.startswith(program_start.FAILED):
-                self._failure = data[1:].decode("utf-8", "replace")
+            elif data[:1] in _FAILURES:
+                self._failure = _FAILURES[data[:1]](data[1:].decode("utf-8", "replace"))
             elif data.startswith(program_start.USER):
                 self._listener.on_user(msgspec.json.decode(data[1:], type=LinuxContainerUser))
 

@@ -28,7 +28,7 @@ from bridgehead.kubelet.runtimes.runtime import (
 from bridgehead.kubelet.runtimes.spawn.jobs import Part, Program, RunContainer, StandInProgram
 from bridgehead.kubelet.runtimes.spawn.program_start import DEFAULT_PATH
 from bridgehead.kubelet.runtimes.standins import program_scripts
-from bridgehead.kubelet.runtimes.standins.standin import Setup, StandIn
+from bridgehead.kubelet.runtimes.standins.standin import BUSYBOX_TOOLS, NETWORK_TOOLS, Setup, StandIn
 
 _UID_MAP: Final = "/proc/self/uid_map"
 _GID_MAP: Final = "/proc/self/gid_map"
@@ -126,8 +126,8 @@ def plan_tools(stand_in: StandIn, tools: HostTools, path: str) -> tuple[list[Mou
     mounts = []
     if stand_in.tools:
         links, target = {
-            "busybox": (tools.busybox, host_tools.BUSYBOX),
-            "network": (tools.network, host_tools.NETWORK),
+            "busybox": (tools.busybox, BUSYBOX_TOOLS),
+            "network": (tools.network, NETWORK_TOOLS),
         }[stand_in.tools]
         if links:
             mounts.append(Mount(source=links, target=target, read_only=True))

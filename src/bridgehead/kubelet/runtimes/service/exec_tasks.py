@@ -108,8 +108,8 @@ class ExecSync(ChildListener):
     def on_started(self) -> None:
         pass
 
-    def on_failed(self, reason: str) -> None:
-        self._finish(RuntimeFailure(reason))
+    def on_failed(self, failure: RuntimeFailure) -> None:
+        self._finish(failure)
 
     def on_exit(self, exit: Exit) -> None:
         self._read()
@@ -197,9 +197,9 @@ class ExecStreams(ChildListener):
         kubelet_ends, self._kubelet_ends = self._kubelet_ends, []
         self._on_open(kubelet_ends)
 
-    def on_failed(self, reason: str) -> None:
+    def on_failed(self, failure: RuntimeFailure) -> None:
         self._close()
-        self._on_open(RuntimeFailure(reason))
+        self._on_open(failure)
 
     def on_exit(self, exit: Exit) -> None:
         self._on_end(exit.code)

@@ -56,7 +56,8 @@ def serve(
             on_exit=server.notify_exit,
         )
     except OSError as error:
-        raise ServerFailure(f"cannot start the runtime: {error}") from error
+        where = f"{error.filename}: " if error.filename else ""
+        raise ServerFailure(f"cannot start the runtime: {where}{error.strerror or error}") from error
     if guard.missing:
         log.warning("%s", guard.missing)
     server.service = service

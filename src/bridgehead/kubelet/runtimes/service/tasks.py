@@ -229,10 +229,10 @@ class Task(ChildListener):
         self.is_started = True
         self._on_start(self, None)
 
-    def on_failed(self, reason: str) -> None:
+    def on_failed(self, failure: RuntimeFailure) -> None:
         self._close_streams()
         self._remove_group()
-        self._on_start(self, RuntimeFailure(reason))
+        self._on_start(self, failure)
 
     def on_exit(self, exit: Exit) -> None:
         self._finished_at = time.time()

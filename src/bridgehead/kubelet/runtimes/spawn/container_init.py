@@ -20,7 +20,7 @@ import msgspec
 from bridgehead.kubelet.runtimes.isolation import privileges, users
 from bridgehead.kubelet.runtimes.isolation.privileges import Privileges
 from bridgehead.kubelet.runtimes.isolation.root_builder import RootBuilder
-from bridgehead.kubelet.runtimes.isolation.rootfs import RootFailure
+from bridgehead.kubelet.runtimes.isolation.rootfs import MissingInImage, RootFailure
 from bridgehead.kubelet.runtimes.isolation.users import Account
 from bridgehead.kubelet.runtimes.spawn import program_start
 from bridgehead.kubelet.runtimes.spawn.jobs import Job, Part, Program, RunContainer
@@ -71,7 +71,9 @@ def run_job(run_part: PartRunner, job: Job, descriptors: list[int], status: sock
         program_start.close_other_descriptors(status.fileno())
         _enter_directory(job.program.working_dir)
         _start(run_part, job.program, environment, status)
-    except (SetupFailure, RootFailure, users.UnknownUser) as error:
+    except (users.UnknownUser, MissingInImage) as error:
+        program_start.report(status, program_start.REFUSED, str(error))
+    except (SetupFailure, RootFailure) as error:
         program_start.report(status, program_start.FAILED, str(error))
     except (OSError, ValueError) as error:  # ValueError: a name in the image's configuration that no file can have
         what = "set up the container" if isinstance(job, RunContainer) else "enter the container"

@@ -1,8 +1,9 @@
 """The last steps of a forked process before its program runs, and its status messages to the runtime.
 
 The child has one end of a sequenced-packet socket that exec closes. The end of the stream means that the program runs;
-a `FAILED` message has the reason, one line, why it does not; a `USER` message has the user and groups with which it
-will run, as JSON; messages of the other kinds carry a descriptor.
+a `FAILED` message has the reason, one line, why it does not, and so has a `REFUSED` one where an image lacks something;
+a `USER` message has the user and groups with which it will run, as JSON; messages of the other kinds carry a
+descriptor.
 """
 
 from __future__ import annotations
@@ -21,9 +22,11 @@ import traceback
 from collections.abc import Callable
 from typing import Final, NoReturn
 
+from bridgehead.kubelet.runtimes.standins import standin
 from bridgehead.network.uapi.ioctls import TIOCGPTPEER, TIOCSPTLCK
 
 FAILED: Final = b"F"
+REFUSED: Final = b"R"
 USER: Final = b"U"
 TERMINATION_LOG: Final = b"L"
 TERMINAL: Final = b"T"
@@ -46,7 +49,7 @@ def report(status: socket.socket, kind: bytes, text: str = "", descriptor: int |
     """Send a message to the runtime. Errors are ignored: without the runtime the child ends, too."""
     with contextlib.suppress(OSError):
         if descriptor is None:
-            status.send(kind + text.encode("utf-8", "replace")[: _LONGEST_REASON if kind == FAILED else None])
+            status.send(kind + text.encode("utf-8", "replace")[: None if kind == USER else _LONGEST_REASON])
         else:
             socket.send_fds(status, [kind], [descriptor])
 
@@ -98,6 +101,8 @@ def find_program(name: str, environment: dict[str, str], working_dir: str) -> st
     if "/" in name:
         path = name if name.startswith("/") else os.path.join(working_dir, name)
         if not os.path.exists(path):
+            path = _find_tool(path) or path
+        if not os.path.exists(path):
             raise SetupFailure(f'exec: "{name}": stat {name}: no such file or directory')
         if os.path.isdir(path):
             raise SetupFailure(f'exec: "{name}": is a directory')
@@ -109,6 +114,16 @@ def find_program(name: str, environment: dict[str, str], working_dir: str) -> st
         if os.access(path, os.X_OK) and not os.path.isdir(path):
             return path
     raise SetupFailure(f'exec: "{name}": executable file not found in $PATH')
+
+
+def _find_tool(path: str) -> str:
+    """The applet of the host's BusyBox for a path such as /bin/sysctl, which only the image of a stand-in has."""
+    directory, name = os.path.split(path)
+    if directory in DEFAULT_PATH.split(":"):
+        for tools in (standin.BUSYBOX_TOOLS, standin.NETWORK_TOOLS):
+            if os.access(os.path.join(tools, name), os.X_OK):
+                return os.path.join(tools, name)
+    return ""
 
 
 def execute(argv: tuple[str, ...], environment: dict[str, str], working_dir: str) -> NoReturn:

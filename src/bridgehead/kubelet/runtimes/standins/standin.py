@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from typing import Literal
+from typing import Final, Literal
 
 import msgspec
+
+# Directories in a container with programs of the host's BusyBox: all of them, and those of images of network tools.
+BUSYBOX_TOOLS: Final = "/usr/lib/busybox"
+NETWORK_TOOLS: Final = "/usr/lib/network-tools"
 
 
 def _nothing() -> None:

@@ -21,6 +21,7 @@ import msgspec
 
 from bridgehead.kubelet.runtimes.runtime import (
     ContainerInfo,
+    ContainerRefused,
     ContainerSpec,
     ExecResult,
     Image,
@@ -40,6 +41,7 @@ T = TypeVar("T")
 _KILLED: Final = 137  # 128 + SIGKILL
 
 _FAILURES: Final[dict[str, type[Exception]]] = {
+    "ContainerRefused": ContainerRefused,
     "ImageUnavailable": ImageUnavailable,
     "RuntimeFailure": RuntimeFailure,
     "SandboxMissing": SandboxMissing,

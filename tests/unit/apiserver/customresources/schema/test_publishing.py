@@ -34,6 +34,7 @@ def spec_2(spec: JsonObject) -> JsonObject:
 
 def test_names_are_those_of_clients() -> None:
     assert definition_name(*GVK) == "com.example.stable.v1.CronTab"
+    assert definition_name("core.api.k8s.io", "v1", "Pod") == "io.k8s.api.core.v1.Pod_v2"  # not the Pod of Kubernetes
 
 
 def test_fields_of_every_object() -> None:

@@ -17,13 +17,13 @@ def make_program(directory: Path, name: str, script: str = "") -> None:
 
 def test_links_lead_to_busybox(tmp_path: Path) -> None:
     programs, root = tmp_path / "bin", str(tmp_path)
-    make_program(programs, "busybox", "echo sh; echo ping; echo nslookup; echo wget")
+    make_program(programs, "busybox", "echo sh; echo ping; echo nslookup; echo wget; echo -T")
     for name in ("curl", "dig", "host", "ip", "nslookup", "ss", "tcpdump", "ping"):
         make_program(programs, name)
     for _ in range(2):  # a restarted runtime finds the directories
         tools = prepare_tools(root, str(programs))
         assert tools == HostTools(busybox=f"{root}/busybox", network=f"{root}/network-tools")
-    assert sorted(os.listdir(tools.busybox)) == ["nslookup", "ping", "sh", "wget"]
+    assert sorted(os.listdir(tools.busybox)) == ["-T", "nslookup", "ping", "sh", "wget"]
     assert sorted(os.listdir(tools.network)) == ["ping", "wget"]
     assert os.readlink(f"{tools.busybox}/ping") == str(programs / "busybox")
 
@@ -39,6 +39,27 @@ def test_missing_programs_name_their_packages(tmp_path: Path) -> None:
             127,
             f"{name}: this stand-in has it only if the machine does (Debian: apt-get install {package})\n",
         )
+
+
+def test_wget_has_a_timeout_where_busybox_was_built_without(tmp_path: Path) -> None:
+    """The double ends by its parent's timeout when it is asked for /slow, and prints its arguments otherwise."""
+    script = """case "$1 $2" in
+      "--list ") echo wget ;;
+      "wget --help") echo "Usage: wget URL" ;;
+      timeout*) shift 4; "$@" ;;
+      *slow) exit 141 ;;
+      *) echo "$@" ;;
+    esac"""
+    make_program(tmp_path / "bin", "busybox", script)
+    wget = f"{prepare_tools(str(tmp_path), str(tmp_path / 'bin')).network}/wget"
+
+    def run(*argv: str) -> tuple[int, str]:
+        done = subprocess.run([wget, *argv], capture_output=True, text=True, check=False)
+        return done.returncode, done.stdout + done.stderr
+
+    for timeout in (["-T", "2"], ["-T2"], ["--timeout=2"], ["--timeout", "2"], []):
+        assert run("-qO-", *timeout, "a b") == (0, "wget -qO- a b\n")
+    assert run("-T", "1", "slow") == (1, "wget: download timed out\n")
 
 
 def test_a_busybox_that_fails_is_none(tmp_path: Path) -> None:

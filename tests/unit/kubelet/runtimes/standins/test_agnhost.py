@@ -14,16 +14,24 @@ from typing import Any
 import msgspec
 import pytest
 
+from bridgehead.kubelet.containers.grpc_health import BadPacket, HealthAnswer, health_request
 from bridgehead.kubelet.runtimes.standins.agnhost import reviews
 from bridgehead.kubelet.runtimes.standins.agnhost.commands import run
 from bridgehead.kubelet.runtimes.standins.agnhost.connect import connect
 from bridgehead.kubelet.runtimes.standins.agnhost.dialing import dial
 from bridgehead.kubelet.runtimes.standins.agnhost.flags import CommandLine, parse_command_line
 from bridgehead.kubelet.runtimes.standins.agnhost.guestbook import Guestbook
+from bridgehead.kubelet.runtimes.standins.agnhost.health_service import Health, HealthSession
 from bridgehead.kubelet.runtimes.standins.agnhost.mounttest import describe_mode, find_filesystem
-from bridgehead.kubelet.runtimes.standins.agnhost.netexec import answer_command, netexec_site, override
+from bridgehead.kubelet.runtimes.standins.agnhost.netexec import answer_command, netexec_site, override, request_log
 from bridgehead.kubelet.runtimes.standins.agnhost.reports import find_settings, log_lines
-from bridgehead.kubelet.runtimes.standins.agnhost.small_servers import find_served, liveness_site, value_site
+from bridgehead.kubelet.runtimes.standins.agnhost.small_servers import (
+    find_served,
+    listing_site,
+    liveness_site,
+    report_site,
+    value_site,
+)
 from bridgehead.kubelet.runtimes.standins.agnhost.webhooks import admission_site, conversion_site
 from bridgehead.kubelet.runtimes.standins.http_session import (
     Handler,
@@ -33,7 +41,7 @@ from bridgehead.kubelet.runtimes.standins.http_session import (
     LateResponse,
 )
 from bridgehead.kubelet.runtimes.standins.standin import Launch
-from bridgehead.kubelet.runtimes.standins.stream_server import LateAnswer, Peer
+from bridgehead.kubelet.runtimes.standins.stream_server import LateAnswer, OutputBuffer, Peer
 from bridgehead.kubelet.runtimes.standins.tls_session import LOCALHOST_CERTIFICATE, TlsSession, load_server_context
 
 PEER = Peer("10.0.0.1", 4321, "10.244.1.2")
@@ -168,6 +176,27 @@ def test_porter_serves_its_variables() -> None:
     )
 
 
+def test_netexec_logs_requests(tmp_path: Path) -> None:
+    """Tests of lifecycle hooks look for the request of the hook."""
+    with (tmp_path / "log").open("wb") as file:
+        output = OutputBuffer(file.fileno())
+        log = request_log(output, lambda: 0.0)
+        log(HttpRequest("GET", "/echo?msg=a%20b", b"", b"", PEER), 200, 3)
+        output.flush()
+    assert (tmp_path / "log").read_text() == "1970/01/01 00:00:00 GET /echo?msg=a b\n"
+
+
+def test_directories_are_listed(tmp_path: Path) -> None:
+    (tmp_path / "a&b").mkdir()
+    (tmp_path / "results").write_text("OK")
+    (tmp_path / "a&b" / "index.html").write_text("front")
+    site = listing_site(str(tmp_path))
+    assert answer(site, "/").body == b'<pre>\n<a href="a%26b/">a&amp;b/</a>\n<a href="results">results</a>\n</pre>\n'
+    assert answer(site, "/results").body == b"OK"
+    assert answer(site, "/a&b/").body == b"front"
+    assert answer(site, "/none/").status == 404
+
+
 def test_liveness_fails_after_ten_seconds() -> None:
     now = [0.0]
     site = liveness_site(lambda: now[0])
@@ -175,6 +204,41 @@ def test_liveness_fails_after_ten_seconds() -> None:
     now[0] = 10.5
     assert answer(site, "/healthz").status == 500
     assert answer(site, "/started").status == 200
+    assert answer(site, "/redirect?loc=%2Fhealthz").headers == (("Location", "/healthz"),)
+
+
+def test_nettest_counts_reports() -> None:
+    site = report_site("server")
+    assert answer(site, "/write", b'{"Source": "prestop"}', "POST").body == b'{"Hostname":"server"}'
+    assert msgspec.json.decode(answer(site, "/read").body)["Received"] == {"prestop": 1}
+    assert answer(site, "/write", b"{}", "POST").status == 400
+    assert answer(site, "/").status == 404
+
+
+def test_the_health_service_answers_the_kubelets_probe() -> None:
+    now = [0.0]
+    health = Health("web", 10.0, lambda: now[0])
+
+    def probe(service: str) -> str:
+        session, reply = HealthSession(health, PEER), HealthAnswer()
+        sent = health_request("web:5000", service, "kube-probe/1.36")
+        for at in range(0, len(sent), 7):  # in pieces, as from a network
+            reply.feed_untrusted(session.receive(sent[at : at + 7], draining=False))
+        assert reply.is_complete
+        return reply.status()
+
+    assert probe("web") == "SERVING"
+    with pytest.raises(BadPacket):
+        probe("other")
+    now[0] = 11.0
+    assert probe("web") == "NOT_SERVING"
+    assert answer(health.control, "/make-serving").status == 200
+    assert probe("web") == "SERVING"
+    assert answer(health.control, "/make-not-serving").status == 200
+    assert probe("web") == "NOT_SERVING"
+    session = HealthSession(health, PEER)
+    session.receive(b"GET / HTTP/1.1\r\nHost: web\r\n\r\n", draining=False)
+    assert session.closing
 
 
 def test_a_guestbook_keeps_and_reports_keys() -> None:

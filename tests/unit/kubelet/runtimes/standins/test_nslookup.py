@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from bridgehead.kubelet.runtimes.images import host_tools
 from bridgehead.kubelet.runtimes.images.host_tools import HostTools
 from bridgehead.kubelet.runtimes.service.container_plan import plan_tools
 from bridgehead.kubelet.runtimes.standins.nslookup import Address, find_server, format_host, run
-from bridgehead.kubelet.runtimes.standins.standin import Launch
+from bridgehead.kubelet.runtimes.standins.standin import BUSYBOX_TOOLS, Launch
 from bridgehead.kubelet.runtimes.standins.table import STAND_INS
 
 
@@ -44,5 +43,5 @@ def test_other_arguments_print_the_usage(arguments: tuple[str, ...], capsys: pyt
 def test_built_in_programs_come_before_those_of_busybox() -> None:
     old, new = (next(each for each in STAND_INS if each.name == name) for name in ("old-busybox", "busybox"))
     tools = HostTools(busybox="/run/tools/busybox")
-    assert plan_tools(old, tools, "/bin")[1] == f"/usr/local/sbin:{host_tools.BUSYBOX}:/bin"
-    assert plan_tools(new, tools, "/bin")[1] == f"{host_tools.BUSYBOX}:/bin"
+    assert plan_tools(old, tools, "/bin")[1] == f"/usr/local/sbin:{BUSYBOX_TOOLS}:/bin"
+    assert plan_tools(new, tools, "/bin")[1] == f"{BUSYBOX_TOOLS}:/bin"

@@ -8,9 +8,9 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
-from urllib.parse import parse_qs
+from urllib.parse import parse_qs, unquote
 
 import msgspec
 
@@ -18,6 +18,7 @@ from bridgehead.kubelet.runtimes.standins.agnhost.dialing import dial
 from bridgehead.kubelet.runtimes.standins.agnhost.flags import CommandLine, describe
 from bridgehead.kubelet.runtimes.standins.announcing import announce
 from bridgehead.kubelet.runtimes.standins.http_session import (
+    AccessLog,
     Handler,
     HttpRequest,
     HttpResponse,
@@ -25,7 +26,7 @@ from bridgehead.kubelet.runtimes.standins.http_session import (
     LateResponse,
 )
 from bridgehead.kubelet.runtimes.standins.standin import Launch
-from bridgehead.kubelet.runtimes.standins.stream_server import Peer, StreamServer
+from bridgehead.kubelet.runtimes.standins.stream_server import OutputBuffer, Peer, StreamServer
 from bridgehead.kubelet.runtimes.standins.tls_session import load_server_context, secure
 from bridgehead.objects.times import parse_duration
 
@@ -40,10 +41,12 @@ def serve(launch: Launch, line: CommandLine) -> int:
     http_port, udp_port = line.port("http-port", 8080), line.port("udp-port", 8081)
     sctp_port = line.port("sctp-port", -1)
     handler = override(netexec_site(launch.hostname, launch.environment), line.flags.get("http-override", ""))
-    server = StreamServer(linger=line.port("delay-shutdown", 0))
+    output = OutputBuffer(2)
+    log = request_log(output, time.time)
+    server = StreamServer(after_round=output.flush, linger=line.port("delay-shutdown", 0))
     certificate = line.flags.get("tls-cert-file", "")
     context = load_server_context(certificate, line.flags.get("tls-private-key-file", "")) if certificate else None
-    server.listen(http_port, secure(context, lambda peer: HttpSession(handler, peer, PRODUCT, None)))
+    server.listen(http_port, secure(context, lambda peer: HttpSession(handler, peer, PRODUCT, log)))
     ports = [f"{http_port}/TCP"]
     if udp_port > 0:
         server.listen_datagrams(udp_port, lambda data, peer: answer_command(launch.hostname, data, peer))
@@ -54,6 +57,16 @@ def serve(launch: Launch, line: CommandLine) -> int:
         ports.append(f"{sctp_port}/SCTP")
     announce(launch.setup, describe(line, _USED, tuple(ports)))
     return server.serve(launch.started)
+
+
+def request_log(output: OutputBuffer, clock: Callable[[], float]) -> AccessLog:
+    """A log with a line for each request, in the format of Go's log package."""
+
+    def log(request: HttpRequest, status: int, size: int) -> None:
+        moment = time.strftime("%Y/%m/%d %H:%M:%S", time.gmtime(clock()))
+        output.add(f"{moment} {request.method} {unquote(request.target)}")
+
+    return log
 
 
 def answer_command(hostname: str, data: bytes, peer: Peer) -> bytes | None:

@@ -1,18 +1,27 @@
-"""agnhost's small servers: porter, serve-hostname, liveness and test-webserver."""
+"""agnhost's small servers: porter, serve-hostname, liveness, nettest and test-webserver."""
 
 from __future__ import annotations
 
 import functools
+import html
+import os
 import time
 from collections.abc import Callable, Mapping
 from typing import Final
+from urllib.parse import parse_qs, quote
 
 import msgspec
 
 from bridgehead.kubelet.runtimes.standins.agnhost.flags import CommandLine, describe
-from bridgehead.kubelet.runtimes.standins.agnhost.netexec import PRODUCT, text
+from bridgehead.kubelet.runtimes.standins.agnhost.netexec import PRODUCT, json, text
 from bridgehead.kubelet.runtimes.standins.announcing import announce
-from bridgehead.kubelet.runtimes.standins.http_session import Handler, HttpRequest, HttpResponse, HttpSession
+from bridgehead.kubelet.runtimes.standins.http_session import (
+    Handler,
+    HttpRequest,
+    HttpResponse,
+    HttpSession,
+    LateResponse,
+)
 from bridgehead.kubelet.runtimes.standins.sites import file_site
 from bridgehead.kubelet.runtimes.standins.standin import Launch, Setup
 from bridgehead.kubelet.runtimes.standins.stream_server import Peer, StreamServer
@@ -115,14 +124,62 @@ def liveness_site(clock: Callable[[], float]) -> Handler:
             return text(f"{age}s")
         if request.path == "/healthz":
             return text("ok") if age <= _HEALTHY_SECONDS else text(f"error: {age}", 500)
+        if request.path == "/redirect":
+            location = parse_qs(request.target.partition("?")[2]).get("loc", ["/"])[0]
+            return HttpResponse(b"", 302, headers=(("Location", location),))
         return text("404 page not found\n", 404)
 
     return answer
 
 
+def serve_reports(launch: Launch, line: CommandLine) -> int:
+    """nettest, as the server that others report to; no peers are contacted."""
+    return _serve_http(launch, line, report_site(launch.hostname), line.port("port", 8080), ("port",))
+
+
+def report_site(hostname: str) -> Handler:
+    """A handler that counts the sources of reports."""
+    received: dict[str, int] = {}
+
+    def answer(request: HttpRequest) -> HttpResponse:
+        if request.path == "/write":
+            try:
+                source = msgspec.json.decode(request.body, type=_Report).Source
+            except msgspec.DecodeError as error:
+                return text(f"Bad request: {error}\n", 400)
+            received[source] = received.get(source, 0) + 1
+            return json({"Hostname": hostname})
+        if request.path == "/read":
+            return json({"Hostname": hostname, "Sent": {}, "Received": received, "Errors": None, "Log": None})
+        return text("404 page not found\n", 404)
+
+    return answer
+
+
+class _Report(msgspec.Struct):
+    Source: str
+
+
 def serve_files(launch: Launch, line: CommandLine) -> int:
     """test-webserver: the container's files."""
-    return _serve_http(launch, line, file_site("/"), line.port("port", 80), ("port",))
+    return _serve_http(launch, line, listing_site("/"), line.port("port", 80), ("port",))
+
+
+def listing_site(root: str) -> Handler:
+    """A handler that serves the files below `root`, and lists directories without an index.html."""
+    files = file_site(root)
+
+    def answer(request: HttpRequest) -> HttpResponse | LateResponse:
+        path = os.path.normpath(f"{root}/{request.path}")
+        if not request.path.endswith("/") or not os.path.isdir(path) or os.path.exists(f"{path}/index.html"):
+            return files(request)
+        names = sorted(entry.name + "/" * entry.is_dir() for entry in os.scandir(path))
+        lines = [f'<a href="{quote(name)}">{html.escape(name)}</a>' for name in names]
+        return HttpResponse(
+            "\n".join(["<pre>", *lines, "</pre>", ""]).encode(), content_type="text/html; charset=utf-8"
+        )
+
+    return answer
 
 
 def _serve_http(launch: Launch, line: CommandLine, site: Handler, port: int, used: tuple[str, ...]) -> int:
