@@ -36,6 +36,8 @@ PLACEHOLDERS = {
     "<text>": r".*",
 }
 _BEGIN = re.compile(r"(until)?\$ (.*)")
+# client-go logs this if an event arrives at the moment at which `kubectl wait` has seen enough.
+_ENDED_WATCH = re.compile(r"[EIW]\d{4} .* reflector\.go:\d+\] .*watch ended with error.*context canceled")
 _EXIT = re.compile(r"\[(\d+)\]")
 
 
@@ -86,7 +88,9 @@ def parse(text: str) -> list[Call]:
 
 
 def _lines(text: str) -> list[str]:
-    return [" ".join(line.split()) for line in text.splitlines() if line.strip()]
+    """Return the lines of a text without empty ones and what kubectl logs about a watch that it ends itself."""
+    lines = (" ".join(line.split()) for line in text.splitlines())
+    return [line for line in lines if line and not _ENDED_WATCH.match(line)]
 
 
 def _pattern(output: tuple[str, ...]) -> re.Pattern[str]:

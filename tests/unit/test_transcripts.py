@@ -53,6 +53,8 @@ def test_an_output_needs_a_command() -> None:
         (("<time> x",), "2026-01-02T03:04:05.678901Z x\n", True),
         (("<none>",), "none\n", False),
         ((), "", True),
+        ((), 'I1124 04:49:10.7   9 reflector.go:664] "Warning: watch ended with error" err="context canceled"\n', True),
+        ((), 'I1124 04:49:10.7   9 reflector.go:664] "Warning: watch ended with error" err="refused"\n', False),
         ((), "x\n", False),
     ],
 )
