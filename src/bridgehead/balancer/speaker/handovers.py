@@ -124,7 +124,7 @@ class Handovers:
         if self._handovers.get(address) is handover:  # none has begun since
             del self._handovers[address]
             self._has_changed = True
-            self.apply()
+            asyncio.get_running_loop().call_soon(self.apply)  # the first of these calls is for all that end now
 
     def _forget_absent(self, node: str) -> None:
         del self._absent[node]

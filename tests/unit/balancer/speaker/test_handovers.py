@@ -24,6 +24,7 @@ class Tables:
 
     nodes: dict[str, str] | None = None
     lost: frozenset[str] = frozenset()
+    updates = 0
 
     def __init__(self) -> None:
         assert Tables.nodes is None
@@ -32,6 +33,7 @@ class Tables:
     def update(self, nodes: Mapping[IpAddress, IpAddress], lost: Collection[IpAddress]) -> None:
         Tables.nodes = {str(address): str(node) for address, node in nodes.items()}
         Tables.lost = frozenset(map(str, lost))
+        Tables.updates += 1
 
     def close(self) -> None:
         Tables.nodes = None
@@ -186,3 +188,18 @@ async def test_a_node_that_may_have_an_address_for_an_instant_passes_packets_on(
         assert Tables.nodes == {"10.1.0.1": "10.0.0.2", "10.1.0.2": "10.0.0.3"}
         await a_moment()
         assert Tables.nodes == {"10.1.0.2": "10.0.0.3"}
+
+
+def test_the_rules_are_updated_once_for_all_handovers_that_end_at_a_time(monkeypatch):
+    """With thousands of addresses, an update for each of them takes a minute."""
+
+    async def move() -> None:
+        async with running(monkeypatch) as handovers:
+            for number in range(100):
+                handovers.pass_on(FIRST + number, "node2", "vrrp")
+            handovers.apply()
+            before = Tables.updates
+            await asyncio.sleep(60)
+            assert (Tables.nodes, Tables.updates - before) == ({}, 1)
+
+    run_virtual(move())
