@@ -141,9 +141,10 @@ class Handovers:
 
     def _gateways(self) -> Iterable[tuple[IpAddress, IpAddress]]:
         """Yield each address with the address of the node, of the same family, to which its packets go."""
+        gateways: dict[tuple[str, int], IpAddress] = {}  # of few nodes, for thousands of addresses
+        for name in {found.node for found in self._handovers.values()} & self._view.nodes.keys():
+            for gateway in self._view.nodes[name].ip_addresses():
+                gateways.setdefault((name, gateway.version), gateway)
         for address, found in self._handovers.items():
-            node = self._view.nodes.get(found.node)
-            for gateway in node.ip_addresses() if node is not None else ():
-                if gateway.version == address.version:
-                    yield address, gateway
-                    break
+            if (node := gateways.get((found.node, address.version))) is not None:
+                yield address, node
