@@ -6,7 +6,7 @@ reset. In nft's syntax, for IPv4:
 
     table ip bridgehead-handover-PORT {                # flags owner
         map nodes { type ipv4_addr : ipv4_addr; }      # a moved address, and the address of the node that had it
-        set lost { type ipv4_addr; }                   # addresses that this node had a short while ago
+        set lost { type ipv4_addr; }                   # addresses that this node had before
         chain prerouting { type filter hook prerouting priority mangle;
             NEW ip ttl >= 240 ip daddr @lost drop      # unknown_connections.py
             INVALID ip ttl >= 240 ip daddr @lost drop

@@ -123,9 +123,7 @@ def element_changes(
     table: str, name: str, old: Mapping[Address, bytes], new: Mapping[Address, bytes]
 ) -> Iterator[Request]:
     """Yield the requests that make the elements of a map `new` of `old`; of a set, if all values are empty."""
-    for address in old.keys() | new.keys():
-        if old.get(address) == new.get(address):
-            continue
+    for address in {address for address, _ in old.items() ^ new.items()}:
         number = (IPV4 if address.version == 4 else IPV6).number
         if address in old:
             yield delete_element(number, table, name, address.packed)

@@ -137,6 +137,7 @@ class ProxyAgent:
             batch = self._objects.take()
             self._configure()
             await self._compile(batch.services)
+            self._reporter.report_missing_ports()
             return render(self._programmer.table)
 
     async def wait_synced(self) -> None:

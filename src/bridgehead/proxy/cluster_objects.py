@@ -91,18 +91,16 @@ class ClusterObjects:
         self.has_changed = asyncio.Event()
         self.facts, self.settings = self._plan()
         self.reserved = NOTHING_RESERVED
-
-    def followers(self) -> list[Running]:
-        """Return what has to run: informers, and the follower of ServiceCIDRs unless the ranges are configured.
-
-        Called once. Changes are marked from here on.
-        """
         self._services.on_change(self._on_service_change)
         self._slices.on_change(self._on_slice_change)
         self._nodes.on_change(self._on_node_change)
-        found: list[Running] = [self._services, self._slices, self._nodes]
         if self._pods is not None:
             self._pods.on_change(self._on_pod_change)
+
+    def followers(self) -> list[Running]:
+        """Return what has to run: informers, and the follower of ServiceCIDRs unless the ranges are configured."""
+        found: list[Running] = [self._services, self._slices, self._nodes]
+        if self._pods is not None:
             found.append(self._pods)
         return found if self._service_cidrs is not None else [*found, self._service_ranges]
 

@@ -1,4 +1,4 @@
-"""Derive NodeFacts and Settings from the configuration and the Node object. `agent.py` calls it when the Node changes.
+"""Derive NodeFacts and Settings from the configuration and the Node object, for `cluster_objects.py`.
 
 Pure: no I/O, no clock, no randomness.
 """

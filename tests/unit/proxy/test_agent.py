@@ -15,6 +15,7 @@ from bridgehead.objects.kinds import ENDPOINT_SLICES, NODES, SERVICES
 from bridgehead.objects.meta import ObjectKey
 from bridgehead.proxy import agent as agent_module
 from bridgehead.proxy import guard as guard_module
+from bridgehead.proxy.agent import ProxyAgent
 from bridgehead.proxy.changes import FrontendTable, Update
 from bridgehead.proxy.config import ProxyConfig
 from bridgehead.proxy.conntrack.reconciler import ConntrackReconciler
@@ -247,6 +248,17 @@ async def test_an_address_of_a_node_or_the_api_server_is_not_served(api: Scripte
     events = [(e.involved_object.name, e.type, e.reason) for e in api.events]
     assert events.count(("thief", "Warning", "ReservedAddress")) == 1
     assert events.count(("greedy", "Warning", "ReservedAddress")) == 3, "each time it is something else"
+
+
+async def test_a_dry_run_reports_all_problems_and_changes_nothing(
+    api: ScriptedApi, mode: ScriptedMode, caplog: pytest.LogCaptureFixture
+) -> None:
+    api.put(SERVICES, service("s", "10.96.0.1", ports=[{"name": "renamed", "port": 80}]))
+    api.put(ENDPOINT_SLICES, slice_of("s", "10.244.1.1"))
+    agent = ProxyAgent(api, mode, CONFIG, "node1")  # type: ignore[arg-type]
+    assert await agent.dry_run(lambda table: " ".join(str(frontend.key) for frontend in table)) == "10.96.0.1:80/tcp"
+    assert "no endpoint has a port 'renamed'/TCP" in caplog.text
+    assert (mode.synced, mode.applied) == ([], [])
 
 
 async def test_a_node_that_gains_a_family_is_resynced(api: ScriptedApi, mode: ScriptedMode) -> None:

@@ -21,7 +21,6 @@ from ..view import ClusterView, Publication
 _PASSING_SECONDS: Final = 2.0  # in which a move is over, and only the next holder receives an address's packets
 _LATE_SECONDS: Final = 0.3  # in which clients learn of the next holder, also on a busy machine
 _REMAINING_SECONDS: Final = 60.0  # in which a node whose speaker has ended is still expected to forward
-_LOST_SECONDS: Final = 300.0  # in which the next holder may ask for connections that it takes for others
 
 
 class _Handover(NamedTuple):
@@ -46,7 +45,8 @@ class Handovers:
     def __init__(self) -> None:
         self._view = ClusterView("")
         self._handovers: dict[IpAddress, _Handover] = {}
-        self._lost: dict[IpAddress, asyncio.TimerHandle] = {}  # what ends each
+        # As many as the pools have. The next holder copies packets in doubt for as long as it has the address.
+        self._lost: set[IpAddress] = set()
         self._absent: dict[str, asyncio.TimerHandle] = {}  # what forgets each node whose speaker has ended
         self._has_changed = False
         self._tables = KernelTables(
@@ -79,8 +79,8 @@ class Handovers:
 
     def begin(self, address: IpAddress, node: str, protocol: str) -> None:
         """Let packets of unknown connections to an address go to the node that had it. Ignored for dead nodes."""
-        if (lost := self._lost.pop(address, None)) is not None:
-            lost.cancel()
+        if address in self._lost:
+            self._lost.remove(address)
             self._has_changed = True
         if node in self._view.members and node != self._view.this_node:
             self._handovers[address] = _Handover(node, protocol)
@@ -94,10 +94,11 @@ class Handovers:
             self._has_changed = True
 
     def lose(self, address: IpAddress) -> None:
-        """Ignore packets to an address that is another node's now if the next holder has copied them in doubt."""
-        if (lost := self._lost.pop(address, None)) is not None:
-            lost.cancel()
-        self._lost[address] = asyncio.get_running_loop().call_later(_LOST_SECONDS, self._forget_lost, address)
+        """Ignore packets to an address that is another node's now if the next holder has copied them in doubt.
+
+        The address may begin here again.
+        """
+        self._lost.add(address)
         self._has_changed = True
 
     def end(self, address: IpAddress, protocol: str) -> None:
@@ -123,12 +124,7 @@ class Handovers:
         if self._handovers.get(address) is handover:  # none has begun since
             del self._handovers[address]
             self._has_changed = True
-            self.apply()
-
-    def _forget_lost(self, address: IpAddress) -> None:
-        del self._lost[address]
-        self._has_changed = True
-        self.apply()
+            asyncio.get_running_loop().call_soon(self.apply)  # the first of these calls is for all that end now
 
     def _forget_absent(self, node: str) -> None:
         del self._absent[node]
@@ -145,9 +141,10 @@ class Handovers:
 
     def _gateways(self) -> Iterable[tuple[IpAddress, IpAddress]]:
         """Yield each address with the address of the node, of the same family, to which its packets go."""
+        gateways: dict[tuple[str, int], IpAddress] = {}  # of few nodes, for thousands of addresses
+        for name in {found.node for found in self._handovers.values()} & self._view.nodes.keys():
+            for gateway in self._view.nodes[name].ip_addresses():
+                gateways.setdefault((name, gateway.version), gateway)
         for address, found in self._handovers.items():
-            node = self._view.nodes.get(found.node)
-            for gateway in node.ip_addresses() if node is not None else ():
-                if gateway.version == address.version:
-                    yield address, gateway
-                    break
+            if (node := gateways.get((found.node, address.version))) is not None:
+                yield address, node

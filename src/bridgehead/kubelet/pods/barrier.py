@@ -36,9 +36,7 @@ T = TypeVar("T", bound=Object)
 
 LINGER_SECONDS = 5.0  # how long a watch outlives its last reader: a rolling update soon brings the next one
 ANSWER_SECONDS = 0.25  # for connections made just before the last kernel changed: to be answered, also on a busy node
-LEAVE_SECONDS = (
-    1.0  # in which an address is announced by another node; the proxies send the pod its connections until then
-)
+LEAVE_SECONDS = 1.0  # until another node announces an address; this node's proxy sends the pod what still arrives
 FORBIDDEN_SECONDS = 300.0
 _NAMESPACE, _POD = "namespace", "pod"  # indexes
 _MAX_NAMED_NODES = 5  # in a log line
@@ -94,7 +92,7 @@ class Barrier:
             await asyncio.sleep(min(rest, end - loop.time()))
 
     async def _wait(self, wait: _Wait, services: Sequence[Service]) -> float:
-        """Return when every proxy has the slices that withdraw the pod: for how many seconds it should still serve."""
+        """Wait until every proxy has the slices that withdraw the pod. Return for how many seconds it is to serve."""
         changed = asyncio.Event()
         async with contextlib.AsyncExitStack() as stack:
             slices = [(s, await stack.enter_async_context(self._slices_of(s.key).use(changed))) for s in services]

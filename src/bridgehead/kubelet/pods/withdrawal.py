@@ -63,17 +63,14 @@ def is_withdrawn(pod: Pod, service: Service, slices: Iterable[EndpointSlice]) ->
 def is_leaving_node(pod: Pod, service: Service, slices: Iterable[EndpointSlice]) -> bool:
     """Whether clients from outside have to change to other nodes because of the withdrawn pod.
 
-    With `externalTrafficPolicy: Local` they choose nodes with ready endpoints, and the pod's node has no other one.
-    `slices` are all of the Service's.
+    With `externalTrafficPolicy: Local` they choose nodes with ready endpoints: there are some, but no other one on the
+    pod's node. `slices` are all of the Service's.
     """
-    from_outside = service.spec.type == "LoadBalancer" or bool(service.spec.external_ips)
+    from_outside = service.status.load_balancer.ingress or service.spec.external_ips
     if not from_outside or service.spec.external_traffic_policy != "Local":
         return False
-    return not any(
-        endpoint.node_name == pod.spec.node_name and endpoint.conditions.is_ready
-        for item in slices
-        for endpoint in item.endpoints
-    )
+    nodes = {endpoint.node_name for item in slices for endpoint in item.endpoints if endpoint.conditions.is_ready}
+    return bool(nodes) and pod.spec.node_name not in nodes
 
 
 def pods_of(item: EndpointSlice) -> list[str]:

@@ -44,11 +44,13 @@ class ProblemReporter:
             return
         self._forget_missing_ports(key)
         if missing:
-            timer = asyncio.get_running_loop().call_later(SLICES_BOUND, self._report_missing_ports, key)
+            timer = asyncio.get_running_loop().call_later(SLICES_BOUND, self.report, key, missing)
             self._missing_ports[key] = missing, timer
 
-    def _report_missing_ports(self, key: ObjectKey) -> None:
-        self.report(key, self._missing_ports[key][0])
+    def report_missing_ports(self) -> None:
+        """Report the ports now that no endpoint has: nothing changes any more."""
+        for key, (missing, _) in self._missing_ports.items():
+            self.report(key, missing)
 
     def _forget_missing_ports(self, key: ObjectKey) -> None:
         if (waiting := self._missing_ports.pop(key, None)) is not None:

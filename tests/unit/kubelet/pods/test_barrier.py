@@ -62,11 +62,14 @@ class Api:
         spec = {"selector": {"app": "web"}, "clusterIP": "10.96.0.9", "ipFamilies": ["IPv4"], **spec}
         self.put(SERVICES, {"metadata": {"name": name}, "spec": spec})
 
-    def put_slice(self, *, ready: bool, name: str = "web") -> int:
+    def put_slice(self, *, ready: bool, name: str = "web", elsewhere: bool = False) -> int:
+        """Put the slice of a Service. `elsewhere`: another node has a ready endpoint."""
         conditions = {"ready": ready, "serving": True, "terminating": not ready}
-        endpoint = {"addresses": ["10.244.1.2"], "targetRef": {"uid": "p1"}, "conditions": conditions}
+        endpoints = [{"addresses": ["10.244.1.2"], "targetRef": {"uid": "p1"}, "conditions": conditions}]
+        if elsewhere:
+            endpoints.append({"addresses": ["10.244.2.2"], "targetRef": {"uid": "p2"}, "nodeName": "n2"})
         labels = {"kubernetes.io/service-name": name}
-        return self.put(ENDPOINT_SLICES, {"metadata": {"name": f"{name}-x", "labels": labels}, "endpoints": [endpoint]})
+        return self.put(ENDPOINT_SLICES, {"metadata": {"name": f"{name}-x", "labels": labels}, "endpoints": endpoints})
 
     def put_progress(self, node: str, slices: int, at: float = 0.0, refused: Sequence[ObjectKey] = ()) -> None:
         self.put(LEASES, new_lease(node, Versions(0, slices), at, None, refused))
@@ -191,10 +194,10 @@ def test_a_programmed_change_is_not_waited_for(api):
 
 
 def test_the_last_pod_of_a_node_serves_until_clients_from_outside_have_changed_nodes(api, caplog):
-    api.put_service(type="LoadBalancer", externalTrafficPolicy="Local")
+    api.put_service(externalIPs=["10.0.0.60"], externalTrafficPolicy="Local")
 
     async def main(world: World) -> None:
-        api.put_progress("n1", api.put_slice(ready=False))
+        api.put_progress("n1", api.put_slice(ready=False, elsewhere=True))
         assert await world.held() == pytest.approx(LEAVE_SECONDS)
         assert await world.held(bound=0.5) == pytest.approx(0.5)
         assert not caplog.records

@@ -29,9 +29,11 @@ def pod(ready=True, since=NOW, phase="Running", ips=("10.244.1.2",)):
     return msgspec.convert({"metadata": {"uid": "p1", "labels": {"app": "web", "v": "1"}}, "status": status}, Pod)
 
 
-def service(labels=None, **spec):
+def service(labels=None, ingress="", **spec):
     spec = {"selector": {"app": "web"}, "clusterIP": "10.96.0.9", "ipFamilies": ["IPv4"], **spec}
-    return msgspec.convert({"metadata": {"name": "web", "labels": labels or {}}, "spec": spec}, Service)
+    status = {"loadBalancer": {"ingress": [{"ip": ingress}] if ingress else []}}
+    metadata = {"name": "web", "labels": labels or {}}
+    return msgspec.convert({"metadata": metadata, "spec": spec, "status": status}, Service)
 
 
 def endpoint(uid="p1", **conditions):
@@ -97,24 +99,28 @@ def test_a_dual_stack_pod_must_be_withdrawn_in_both_families():
     assert not is_withdrawn(pod(ips=("10.244.1.2", "fd00::2")), service(ipFamilies=["IPv6"]), [])
 
 
-LOCAL = {"type": "LoadBalancer", "externalTrafficPolicy": "Local"}
+LOCAL = {"externalTrafficPolicy": "Local"}
 
 
 @pytest.mark.parametrize(
-    ("spec", "leaving"),
+    ("spec", "ingress", "leaving"),
     [
-        (LOCAL, True),
-        ({**LOCAL, "type": "NodePort", "externalIPs": ["10.0.0.60"]}, True),
-        ({**LOCAL, "type": "NodePort"}, False),
-        ({**LOCAL, "externalTrafficPolicy": "Cluster"}, False),
+        (LOCAL, "10.0.0.60", True),
+        ({**LOCAL, "externalIPs": ["10.0.0.60"]}, "", True),
+        ({**LOCAL, "type": "LoadBalancer"}, "", False),  # nobody gave it an address
+        ({**LOCAL, "externalTrafficPolicy": "Cluster"}, "10.0.0.60", False),
     ],
 )
-def test_clients_leave_the_node_of_the_last_ready_endpoint(spec, leaving):
+def test_clients_leave_the_node_of_the_last_ready_endpoint(spec, ingress, leaving):
     last = msgspec.convert({"metadata": {"uid": "p1"}, "spec": {"nodeName": "node1"}}, Pod)
     going, elsewhere = {**endpoint(**GOING), "nodeName": "node1"}, {**endpoint("p2", ready=True), "nodeName": "node2"}
-    assert is_leaving_node(last, service(**spec), [slice_(going), slice_(elsewhere)]) is leaving
+    web = service(ingress=ingress, **spec)
+    assert is_leaving_node(last, web, [slice_(going), slice_(elsewhere)]) is leaving
     other = {**endpoint("p3", ready=True), "nodeName": "node1"}
-    assert not is_leaving_node(last, service(**spec), [slice_(going), slice_(elsewhere, other)])
+    assert not is_leaving_node(last, web, [slice_(going), slice_(elsewhere, other)])
+    # No node has a ready endpoint, so the address does not move: of a Service that is scaled to 0, or deleted.
+    assert not is_leaving_node(last, web, [slice_(going), slice_({**elsewhere, "conditions": GOING})])
+    assert not is_leaving_node(last, web, [])
 
 
 def test_slices_are_indexed_by_pod():
