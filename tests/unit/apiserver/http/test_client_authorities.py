@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import datetime
+import ssl
 from dataclasses import dataclass
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from cryptography import x509
@@ -11,7 +14,8 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-from bridgehead.apiserver.http.client_authorities import ClientAuthorities
+from bridgehead.apiserver.http.client_authorities import ClientAuthorities, ServerContext
+from bridgehead.apiserver.http.peer_protocol import peer_of
 
 FRONT_PROXIES = "front-proxy-ca"
 
@@ -74,3 +78,13 @@ def test_a_ca_of_both_issues_both():
 
 def test_without_a_ca_of_users_no_certificate_is_of_a_user():
     assert ClientAuthorities((), (PROXIES.certificate,)).issued(PROXIES.issue("gateway")) == (False, True)
+
+
+def test_a_front_proxy_needs_no_common_name():
+    der = PROXIES.issue("gateway")
+    context = ServerContext(ssl.PROTOCOL_TLS_SERVER)
+    context.authorities = ClientAuthorities((), (PROXIES.certificate,))
+    parsed = {"subject": (), "notAfter": "Nov 24 00:00:00 2026 GMT"}
+    connection = SimpleNamespace(context=context, getpeercert=lambda binary_form=False: der if binary_form else parsed)
+    transport: Any = SimpleNamespace(get_extra_info={"ssl_object": connection}.get)
+    assert peer_of(transport).front_proxy == ""
