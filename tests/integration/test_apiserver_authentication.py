@@ -11,6 +11,7 @@ import ssl
 import threading
 import time
 import urllib.error
+import urllib.request
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import ClassVar
