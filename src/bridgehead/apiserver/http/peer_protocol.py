@@ -181,6 +181,11 @@ class PeerProtocol(HttpToolsProtocol):
             self.app_state.pop(FRONT_PROXY, None)
         super().on_message_begin()
 
+    def on_header(self, name: bytes, value: bytes) -> None:
+        # The parser also calls this for trailers. A proxy that lets no client name a user in headers may pass these on.
+        if self._awaits_headers:
+            super().on_header(name, value)
+
     def on_headers_complete(self) -> None:
         self._awaits_headers, self._body_bytes = False, 0
         self._stop_timer()

@@ -120,6 +120,28 @@ async def test_pipelined_requests_are_parsed_when_they_can_be_answered(
     await writer.wait_closed()
 
 
+async def test_trailers_are_no_headers() -> None:
+    async def answer_names(scope: MutableMapping[str, Any], receive: Any, send: Any) -> None:
+        while (await receive()).get("more_body"):
+            pass
+        names = b",".join(name for name, _ in scope["headers"])
+        await send({"type": "http.response.start", "status": 200, "headers": [(b"x-names", names)]})
+        await send({"type": "http.response.body", "body": b""})
+
+    server = ApiServer(answer_names, None, lambda: None)
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        serving = asyncio.create_task(server.serve([listener]))
+        reader, writer = await asyncio.open_connection(*listener.getsockname())
+        async with asyncio.timeout(60):
+            writer.write(b"POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n")
+            writer.write(b"1\r\na\r\n0\r\nX-Remote-Group: system:masters\r\n\r\n")
+            assert b"x-names: transfer-encoding\r\n" in await reader.readuntil(b"\r\n\r\n")
+            writer.close()
+            await writer.wait_closed()
+        server.stop()
+        await serving
+
+
 async def test_the_request_that_is_answered_learns_of_a_disconnect() -> None:
     began, left = asyncio.Event(), asyncio.Event()
 
