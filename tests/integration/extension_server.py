@@ -75,7 +75,7 @@ class ExtensionServer:
                     request.method,
                     request.raw_path,
                     headers.get("X-Remote-User"),
-                    headers.getall("X-Remote-Group", []),
+                    [*headers.getall("X-Remote-Group", []), *headers.getall("X-Team", [])],
                     headers.get("X-Remote-Extra-Example.com%2fkey"),
                     headers.get("Audit-ID"),
                 )

@@ -18,6 +18,7 @@ from typing import Any
 import aiohttp
 import pytest
 
+from bridgehead.apiserver.access.request_headers import RequestHeaders
 from bridgehead.apiserver.proxying.aggregation.transport import ProxyCertificate
 
 from .api_world import ApiWorld, running, until
@@ -87,7 +88,8 @@ async def aggregating() -> AsyncIterator[World]:
         certificate = ProxyCertificate(directory / "front-proxy.crt", directory / "front-proxy.key")
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.load_cert_chain(directory / "server.crt", directory / "server.key")
-        api = ApiWorld(context, proxy_certificate=certificate)
+        headers = RequestHeaders(directory / "ca.crt", groups=("X-Remote-Group", "X-Team"))
+        api = ApiWorld(context, proxy_certificate=certificate, request_headers=headers)
         async with contextlib.AsyncExitStack() as stack:
             stack.push_async_callback(api.close)
             await api.start()
@@ -170,6 +172,8 @@ async def test_requests_reach_the_server_of_an_api() -> None:
             assert body["message"].startswith(message)
             extra["Impersonate-Group"] = "system:masters"
             extra["Audit-Id"] = "of-the-client"
+            # The server behind would take them for groups that this server has verified.
+            extra["X-Team"] = extra["X-Remote-Group"] = "of-the-client"
             assert await world.call("GET", f"{_FLUNDERS}/one", **extra) == (200, flunder)
             eve = ("eve", ["system:masters", "system:authenticated"], "v", "of-the-client")
             assert server.requests[-1][2:] == eve

@@ -11,6 +11,7 @@ import ssl
 import threading
 import time
 import urllib.error
+import urllib.request
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import ClassVar
@@ -225,7 +226,8 @@ def test_tokens_have_the_chosen_issuer_whose_keys_are_published(server):
 def test_front_proxies_name_users_in_headers(server, front_proxies):
     def status(directory: Path, holder: str, path: str = "/version", **headers: str) -> tuple[int, dict[str, object]]:
         context = server.context()
-        context.load_cert_chain(directory / f"{holder}.crt", directory / f"{holder}.key")
+        if holder:
+            context.load_cert_chain(directory / f"{holder}.crt", directory / f"{holder}.key")
         body = b"{}" if path == REVIEWS else None
         given = {f"X-Remote-{name}": value for name, value in headers.items()} | {"Content-Type": "application/json"}
         request = urllib.request.Request(server.url + path, body, given)
@@ -252,7 +254,8 @@ def test_front_proxies_name_users_in_headers(server, front_proxies):
     # The certificate alone names nobody, also one that names a group of users.
     assert status(front_proxies, "gateway")[0] == status(front_proxies, "other")[0] == 401
     assert status(front_proxies, "other", **alice)[0] == 401
-    # Of a user's certificate, the headers do not count.
+    # With a user's certificate or none, the headers do not count.
+    assert status(server.directory, "", REVIEWS, **alice)[0] == 403
     assert "alice" not in str(status(server.directory, "admin", REVIEWS, **alice)[1])
 
 

@@ -162,13 +162,17 @@ async def test_app_state_reaches_the_scope():
 
 
 async def test_the_parser_calls_overridden_methods():
-    """`PeerProtocol` bounds headers and pipelined requests, and takes over upgrades."""
+    """`PeerProtocol` bounds headers and pipelined requests, drops trailers, and takes over upgrades."""
     called = []
 
     class Recorder(HttpToolsProtocol):
         def on_message_begin(self) -> None:
             called.append("on_message_begin")
             super().on_message_begin()
+
+        def on_header(self, name: bytes, value: bytes) -> None:
+            called.append("on_header")
+            super().on_header(name, value)
 
         def on_headers_complete(self) -> None:
             called.append("on_headers_complete")
@@ -183,8 +187,12 @@ async def test_the_parser_calls_overridden_methods():
             super().on_message_complete()
 
     connection = connect(Recorder)
-    connection.data_received(b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 1\r\n\r\n1")
-    assert called == ["on_message_begin", "on_headers_complete", "on_body", "on_message_complete"]
+    connection.data_received(b"POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n1\r\na\r\n0\r\nTrailer: x\r\n\r\n")
+    head, end = (
+        ["on_message_begin", "on_header", "on_headers_complete"],
+        ["on_body", "on_header", "on_message_complete"],
+    )
+    assert called == head + end
     await finish(connection)
 
 

@@ -195,6 +195,7 @@ class Application:
             tunnel.on_start = partial(exchange.trail.start, 101)
         if self._aggregator.serves(info.path):
             seat.leave()  # the server behind has limits of its own
+            self._drop_proxy_headers(request)
             return await self._aggregator.answer(request)
         return await self._dispatch(request)
 
@@ -274,6 +275,10 @@ class Application:
             exchange.trail = self._begin_trail(exchange.info, user, scope, headers, exchange.audit_id, annotations)
         return user
 
+    def _drop_proxy_headers(self, request: Request) -> None:
+        """Remove the headers that name a front proxy's user from a request that is passed on."""
+        request.scope["headers"] = self._authenticator.without_proxy_headers(request.scope["headers"])
+
     def _impersonate(self, user: User, exchange: Exchange) -> User:
         """Return the user as whom a request is carried out. Raises a 400 or a 403."""
         wanted = impersonate(user, exchange.scope["headers"], exchange.info, self._authorizer)
@@ -297,6 +302,7 @@ class Application:
             if self._pod_streams.serves(info):
                 return await self._pod_streams.answer(request)
             if self._proxy.serves(info):
+                self._drop_proxy_headers(request)
                 return await self._proxy.answer(request)
             return await self._handlers.handle(request)
         return await self._serve_path(request, info)

@@ -72,7 +72,8 @@ class Exchange:
 
     @property
     def warnings(self) -> Sequence[str]:
-        return () if self.request is None else self.request.warnings
+        """Warnings for the client: those about its credential, and those of the request's handlers."""
+        return self.notes.warnings
 
     @property
     def annotations(self) -> Mapping[str, str]:

@@ -869,6 +869,16 @@ async def test_a_binding_sets_the_node_once(world):
     assert [c["status"] for c in pod["status"]["conditions"] if c["type"] == "PodScheduled"] == ["True"]
     again = await world.call("POST", f"{PODS}/p/binding", body)
     assert (again.status, again.json["reason"]) == (409, "Conflict")
+    why = 'Operation cannot be fulfilled on pods/binding "p": pod p is already assigned to node "node1"'
+    assert again.json["message"] == why
+
+
+async def test_a_pod_with_scheduling_gates_is_not_bound(world):
+    await create_pod(world, schedulingGates=[{"name": "example.com/wait"}])
+    body = {"metadata": {"name": "p"}, "target": {"kind": "Node", "name": "node1"}}
+    refused = await world.call("POST", f"{PODS}/p/binding", body)
+    why = 'Operation cannot be fulfilled on pods/binding "p": pod p has non-empty .spec.schedulingGates'
+    assert (refused.status, refused.json["message"]) == (409, why)
 
 
 async def test_a_bound_pod_gets_the_labels_of_the_binding_and_the_zone_of_its_node(world):

@@ -56,6 +56,10 @@ class Authenticator:
         """Return the user whom the front proxy named `proxy` names, None without one."""
         return None if self._request_headers is None else self._request_headers.user(proxy, headers)
 
+    def without_proxy_headers(self, headers: Iterable[tuple[bytes, bytes]]) -> Iterable[tuple[bytes, bytes]]:
+        """Return a request's headers without those that name a front proxy's user."""
+        return headers if self._request_headers is None else self._request_headers.without(headers)
+
     async def authenticate(
         self,
         headers: Mapping[bytes, bytes],

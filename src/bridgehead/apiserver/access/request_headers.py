@@ -47,6 +47,15 @@ class RequestHeaders:
             groups = (*groups, AUTHENTICATED)
         return User(name, groups, _first(texts, self.uids), self._extra(texts))
 
+    def without(self, headers: Iterable[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:
+        """Return headers without those that name users. The names of `headers` are in lower case.
+
+        The server of an aggregated API believes the same headers, of this server.
+        """
+        names = {name.lower().encode() for name in (*self.user_names, *self.uids, *self.groups)}
+        prefixes = tuple(prefix.lower().encode() for prefix in self.extra_prefixes)
+        return [pair for pair in headers if pair[0] not in names and not pair[0].startswith(prefixes)]
+
     def _extra(self, headers: Sequence[tuple[str, str]]) -> dict[str, tuple[str, ...]]:
         extra: dict[str, tuple[str, ...]] = {}
         for prefix in map(str.lower, self.extra_prefixes):

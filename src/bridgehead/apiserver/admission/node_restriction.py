@@ -43,7 +43,7 @@ _RESTRICTED = frozenset(
 )
 # What a node writes to the status of a claim while it resizes its volume.
 _RESIZING = ("capacity", "conditions", "allocatedResources", "allocatedResourceStatuses")
-# Who may ask for tokens for an audience that a pod's volumes do not use: the audience is the resource of the rule.
+# The right to tokens for audiences that a pod's volumes do not use; the resource of the rule is the audience.
 _TOKEN_VERB = "request-serviceaccounts-token-audience"
 _OF_WRITES = ("resourceVersion", "managedFields")
 _NODE_SIGNERS = ("kubernetes.io/kubelet-serving", "kubernetes.io/kube-apiserver-client-kubelet")

@@ -91,7 +91,7 @@ def _decode_kind(
         # Kubernetes still decodes older versions that it does not serve.
         if why and not (given_kind == kind and _OLDER.fullmatch(given_version.removeprefix(f"{group}/"))):
             raise _not_decodable(given_kind, given_version, kind, why)
-    if given_version not in (api_version, f"{group}/{older_version}"):
+    if given_version not in (api_version, f"{group}/{older_version or version}"):
         raise bad_request(
             f"the API version in the data ({given_version}) does not match the expected API version ({api_version})"
         )

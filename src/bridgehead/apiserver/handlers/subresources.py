@@ -20,8 +20,8 @@ from bridgehead.apiserver.bodies.patch import APPLY_PATCH
 from bridgehead.apiserver.bodies.patch_requests import patch_change, patch_type
 from bridgehead.apiserver.bodies.schema import Schema
 from bridgehead.apiserver.errors import (
+    ApiStatus,
     bad_request,
-    conflict,
     created,
     failed_precondition,
     internal_error,
@@ -170,10 +170,11 @@ class Subresources:
             if wanted_uid and wanted_uid != meta["uid"]:
                 raise failed_precondition(resource, info.namespace, info.name, wanted_uid, meta["uid"])
             if "deletionTimestamp" in meta:
-                raise conflict(resource, info.name, f"pod {info.name} is being deleted, cannot be assigned to a host")
+                raise _not_bound(info.name, "is being deleted, cannot be assigned to a host")
             if spec.get("nodeName"):
-                why = f'pod {info.name} is already assigned to node "{spec["nodeName"]}"'
-                raise conflict(resource, info.name, why)
+                raise _not_bound(info.name, f'is already assigned to node "{spec["nodeName"]}"')
+            if spec.get("schedulingGates"):
+                raise _not_bound(info.name, "has non-empty .spec.schedulingGates")
             return bind(pod, binding, self._registry.clock())
 
         dry_run = is_dry_run(request)
@@ -224,6 +225,11 @@ def _expecting(wanted: JsonObject, old: JsonObject) -> JsonObject:
     """Return the metadata of `old`, with the resourceVersion that the client expects if it sent one."""
     expected = wanted.get("metadata", {}).get("resourceVersion")
     return {**old["metadata"], "resourceVersion": expected} if expected else {**old["metadata"]}
+
+
+def _not_bound(pod: str, why: str) -> ApiStatus:
+    message = f'Operation cannot be fulfilled on pods/binding "{pod}": pod {pod} {why}'
+    return ApiStatus(409, "Conflict", message, {"name": pod, "kind": "pods/binding"})
 
 
 def bind(pod: JsonObject, binding: JsonObject, now: float) -> JsonObject:

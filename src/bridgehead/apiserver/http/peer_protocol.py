@@ -86,7 +86,7 @@ class PeerProtocol(HttpToolsProtocol):
         self._peer = peer_of(transport)
         connection = Connection(transport, self.flow, is_tls=self.scheme == "https")
         self.app_state = {**self.app_state, "peer": self._peer.user, "connection": connection}
-        if self._peer.front_proxy:
+        if self._peer.front_proxy is not None:
             self.app_state[FRONT_PROXY] = self._peer.front_proxy
         if self._newcomer is not None:
             self._newcomer.close = transport.abort
@@ -99,7 +99,7 @@ class PeerProtocol(HttpToolsProtocol):
     @property
     def has_certificate(self) -> bool:
         """Whether the client has shown a certificate that names a user or a front proxy."""
-        return isinstance(self._peer.user, User) or bool(self._peer.front_proxy)
+        return isinstance(self._peer.user, User) or self._peer.front_proxy is not None
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._stop_timer()
@@ -181,6 +181,11 @@ class PeerProtocol(HttpToolsProtocol):
             self.app_state.pop(FRONT_PROXY, None)
         super().on_message_begin()
 
+    def on_header(self, name: bytes, value: bytes) -> None:
+        # The parser also calls this for trailers. A proxy that lets no client name a user in headers may pass these on.
+        if self._awaits_headers:
+            super().on_header(name, value)
+
     def on_headers_complete(self) -> None:
         self._awaits_headers, self._body_bytes = False, 0
         self._stop_timer()
@@ -257,12 +262,12 @@ class PeerProtocol(HttpToolsProtocol):
 class Peer:
     """The user of a connection's certificate, and the time until which it is valid (seconds of the epoch).
 
-    `front_proxy` is the common name in the certificate of a front proxy.
+    `front_proxy` is the common name in the certificate of a front proxy, None for any other certificate.
     """
 
     user: User | InvalidCredentials | None = None
     until: float = math.inf
-    front_proxy: str = ""
+    front_proxy: str | None = None
 
 
 def peer_of(transport: asyncio.Transport) -> Peer:
@@ -276,7 +281,7 @@ def peer_of(transport: asyncio.Transport) -> Peer:
     is_users, is_proxys = True, False
     if isinstance(connection.context, ServerContext) and connection.context.authorities is not None:
         is_users, is_proxys = connection.context.authorities.issued(der)
-    proxy = common_name(certificate) if is_proxys else ""
+    proxy = common_name(certificate) if is_proxys else None
     if not is_users:
         return Peer(InvalidCredentials("the client certificate was not issued by the CA of users"), until, proxy)
     try:

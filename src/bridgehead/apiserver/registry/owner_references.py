@@ -6,7 +6,7 @@ Source: apiserver/pkg/endpoints/handlers/rest.go (dedupOwnerReferencesAndAddWarn
 
 from __future__ import annotations
 
-from typing import Any
+import msgspec
 
 from bridgehead.apiserver.resource import JsonObject
 
@@ -27,16 +27,18 @@ def with_unique_owners(obj: JsonObject, warnings: list[str], *, is_admitted: boo
     owners = (obj.get("metadata") or {}).get(_FIELD) or ()
     if len(owners) < 2:
         return obj
-    unique: list[Any] = []
+    # By their encoding: a comparison of each with all others would take minutes, of as many as fit into a request.
+    unique: dict[bytes, JsonObject] = {}
     duplicates: list[str] = []
     for owner in owners:
-        if owner in unique:
+        key = msgspec.json.encode(owner, order="sorted")
+        if key in unique:
             duplicates.append(owner.get("uid", ""))
         else:
-            unique.append(owner)
+            unique[key] = owner
     if not duplicates:
         return obj
     warning = _WARNING.format(when=_AFTER if is_admitted else _BEFORE, uids=", ".join(duplicates))
     if warning not in warnings:
         warnings.append(warning)
-    return {**obj, "metadata": {**obj["metadata"], _FIELD: unique}}
+    return {**obj, "metadata": {**obj["metadata"], _FIELD: [*unique.values()]}}

@@ -52,6 +52,14 @@ def test_only_allowed_proxies_are_believed():
     assert replace(HEADERS, allowed_names=()).user("other", [ALICE]) is not None
 
 
+def test_headers_that_name_users_are_not_passed_on():
+    headers = replace(HEADERS, groups=("X-Remote-Group", "X-Team"), uids=("X-Id",), extra_prefixes=("X-More-",))
+    kept = [(b"host", b"api"), (b"x-teams", b"a"), (b"x-remote-uid", b"42")]
+    named = [ALICE, (b"x-team", b"ops"), (b"x-id", b"1"), (b"x-more-scopes", b"a")]
+    assert headers.without([*named, *kept]) == kept
+    assert replace(headers, extra_prefixes=()).without([*named, *kept]) == [named[-1], *kept]
+
+
 def test_headers_have_the_configured_names():
     headers = replace(HEADERS, user_names=("X-Name", "X-Email"), groups=("X-Team", "X-Role"))
     given = [(b"x-role", b"r"), (b"x-email", b"a@example.com"), (b"x-team", b"t"), (b"x-name", b"")]

@@ -18,6 +18,7 @@ import pytest
 
 from bridgehead.apiserver.http import peer_protocol
 from bridgehead.apiserver.http.peer_protocol import PeerProtocol, peer_of
+from bridgehead.apiserver.http.request import FRONT_PROXY
 from bridgehead.apiserver.http.server import ApiServer, server_context
 from bridgehead.apiserver.http.user import InvalidCredentials, User
 from bridgehead.lab.certificates import make_certificates
@@ -119,6 +120,28 @@ async def test_pipelined_requests_are_parsed_when_they_can_be_answered(
     await writer.wait_closed()
 
 
+async def test_trailers_are_no_headers() -> None:
+    async def answer_names(scope: MutableMapping[str, Any], receive: Any, send: Any) -> None:
+        while (await receive()).get("more_body"):
+            pass
+        names = b",".join(name for name, _ in scope["headers"])
+        await send({"type": "http.response.start", "status": 200, "headers": [(b"x-names", names)]})
+        await send({"type": "http.response.body", "body": b""})
+
+    server = ApiServer(answer_names, None, lambda: None)
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        serving = asyncio.create_task(server.serve([listener]))
+        reader, writer = await asyncio.open_connection(*listener.getsockname())
+        async with asyncio.timeout(60):
+            writer.write(b"POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n")
+            writer.write(b"1\r\na\r\n0\r\nX-Remote-Group: system:masters\r\n\r\n")
+            assert b"x-names: transfer-encoding\r\n" in await reader.readuntil(b"\r\n\r\n")
+            writer.close()
+            await writer.wait_closed()
+        server.stop()
+        await serving
+
+
 async def test_the_request_that_is_answered_learns_of_a_disconnect() -> None:
     began, left = asyncio.Event(), asyncio.Event()
 
@@ -200,11 +223,11 @@ def pki(tmp_path: Path) -> Path:
     return LabFiles(tmp_path).pki
 
 
-def client_context(pki: Path) -> ssl.SSLContext:
-    """Return the TLS settings of the controllers, who have a certificate."""
+def client_context(pki: Path, name: str = "controllers") -> ssl.SSLContext:
+    """Return the TLS settings of a client with the certificate of this name."""
     client = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     client.load_verify_locations(pki / "ca.crt")
-    client.load_cert_chain(pki / "controllers.crt", pki / "controllers.key")
+    client.load_cert_chain(pki / f"{name}.crt", pki / f"{name}.key")
     return client
 
 
@@ -233,9 +256,7 @@ def test_front_proxies_have_a_ca_of_their_own(pki: Path) -> None:
     )
     found = {}
     for name in ("controllers", "front-proxy-client"):
-        client = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-        client.load_verify_locations(pki / "ca.crt")
-        client.load_cert_chain(pki / f"{name}.crt", pki / f"{name}.key")
+        client = client_context(pki, name)
         _, ticket_holder = connect(server, client, None)
         resumed, _ = connect(server, client, ticket_holder.session)
         assert resumed.session_reused
@@ -243,27 +264,35 @@ def test_front_proxies_have_a_ca_of_their_own(pki: Path) -> None:
         found[name] = peer_of(transport)
     user, proxy = found["controllers"], found["front-proxy-client"]
     assert isinstance(user.user, User)
-    assert not user.front_proxy
+    assert user.front_proxy is None
     assert proxy.front_proxy == "front-proxy-client"
     # A front proxy is no user: without its headers, the certificate is not valid.
     assert isinstance(proxy.user, InvalidCredentials)
 
 
-async def test_a_client_is_refused_once_its_certificate_has_expired(pki: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("holder", "valid"),
+    [("controllers", b"system:kube-controller-manager"), ("front-proxy-client", b"front-proxy-client")],
+)
+async def test_a_client_is_refused_once_its_certificate_has_expired(
+    pki: Path, monkeypatch: pytest.MonkeyPatch, holder: str, valid: bytes
+) -> None:
     async def answer_user(scope: MutableMapping[str, Any], receive: Any, send: Any) -> None:
         peer = scope["state"]["peer"]
-        assert not isinstance(peer, InvalidCredentials) or str(peer) == "the client certificate has expired"
-        name = peer.name if isinstance(peer, User) else "nobody"
+        name = scope["state"].get(FRONT_PROXY) or (peer.name if isinstance(peer, User) else str(peer))
         await send({"type": "http.response.start", "status": 200, "headers": [(b"x-user", name.encode())]})
         await send({"type": "http.response.body", "body": b""})
 
-    context = server_context(pki / "apiserver.crt", pki / "apiserver.key", pki / "client-ca.crt")
+    context = server_context(
+        pki / "apiserver.crt", pki / "apiserver.key", pki / "client-ca.crt", pki / "front-proxy-ca.crt"
+    )
     server = ApiServer(answer_user, context, lambda: None)
     with socket.create_server(("127.0.0.1", 0)) as listener:
         serving = asyncio.create_task(server.serve([listener]))
-        reader, writer = await asyncio.open_connection(*listener.getsockname(), ssl=client_context(pki))
+        reader, writer = await asyncio.open_connection(*listener.getsockname(), ssl=client_context(pki, holder))
         async with asyncio.timeout(60):
-            for now, user in ((time.time(), b"system:kube-controller-manager"), (1e11, b"nobody")):  # the year 5138
+            expired = b"the client certificate has expired"
+            for now, user in ((time.time(), valid), (1e11, expired)):  # the year 5138
                 monkeypatch.setattr(peer_protocol, "time", SimpleNamespace(time=lambda now=now: now))
                 writer.write(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
                 assert b"x-user: " + user in await reader.readuntil(b"0\r\n\r\n")

@@ -42,6 +42,17 @@ def test_each_owner_is_kept_once(owners, unique, uids):
     assert [text.rpartition(": ")[2] for text in warnings] == ([uids] if uids else [])
 
 
+def test_many_owners_are_compared_by_their_encoding():
+    class Owner(dict[str, Any]):
+        __hash__ = None  # type: ignore[assignment]
+
+        def __eq__(self, other: object) -> bool:
+            raise AssertionError("compared with another owner")
+
+    obj = {"metadata": {"ownerReferences": [Owner(owner(str(number))) for number in range(3)]}}
+    assert with_unique_owners(obj, []) is obj
+
+
 async def test_clients_are_warned_of_duplicate_owners(world):
     made = {"metadata": {"name": "a", "ownerReferences": [owner("x"), owner("x")]}}
     answer = await world.call("POST", CONFIG_MAPS, made)
