@@ -170,7 +170,8 @@ def _base(url: str, settings: _Settings) -> str:
     path = parts.path.rstrip("/")
     if not (settings.override_path or path.endswith("/v2")):
         path += "/v2"
-    return f"{parts.scheme}://{parts.netloc}{path}"
+    # As in containerd without user and password, which credentials have: messages show the URL.
+    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{path}"
 
 
 def _clients(settings: _Settings) -> list[tuple[str, ...]]:
