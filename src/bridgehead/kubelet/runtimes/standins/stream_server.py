@@ -27,7 +27,10 @@ _CHUNK: Final = 64 << 10  # bytes
 
 
 class LateAnswer(NamedTuple):
-    """The last bytes to send on a connection, which take time to compute: a forked process computes and sends them."""
+    """The last bytes to send on a connection, which take time to compute: a forked process computes and sends them.
+
+    The end of the server does not wait for that process, and ends it.
+    """
 
     compute: Callable[[], bytes]
 
