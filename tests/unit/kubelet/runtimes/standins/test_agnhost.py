@@ -330,7 +330,9 @@ def test_commands_print_what_tests_compare(capfd: pytest.CaptureFixture[str]) ->
     assert capfd.readouterr().out == "[/agnhost-2 entrypoint-tester override --arguments]\n"
     assert run(Launch(argv=("/agnhost", "unheard-of"), tag="", hostname="web-0")) == 1
     assert "unknown command 'unheard-of'" in capfd.readouterr().err
-    assert run(Launch(argv=("/agnhost", "netexec", "--http-port=x"), tag="", hostname="web-0")) == 1
+    for port in ("x", "65536"):
+        assert run(Launch(argv=("/agnhost", "netexec", f"--http-port={port}"), tag="", hostname="web-0")) == 1
+        assert capfd.readouterr().err.startswith("netexec: ")
 
 
 def test_settings_of_resolv_conf() -> None:

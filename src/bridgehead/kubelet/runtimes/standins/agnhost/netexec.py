@@ -39,7 +39,7 @@ def serve(launch: Launch, line: CommandLine) -> int:
     handler = override(netexec_site(launch.hostname, launch.environment), line.flags.get("http-override", ""))
     output = OutputBuffer(2)
     log = request_log(output, time.time)
-    server = StreamServer(after_round=output.flush, linger=line.port("delay-shutdown", 0))
+    server = StreamServer(after_round=output.flush, linger=float(line.flags.get("delay-shutdown", "0")))
     certificate = line.flags.get("tls-cert-file", "")
     context = load_server_context(certificate, line.flags.get("tls-private-key-file", "")) if certificate else None
     server.listen(http_port, secure(context, sessions(handler, log)))
