@@ -190,6 +190,26 @@ def test_urls_of_servers_and_in_messages_have_no_password() -> None:
     assert shown_url("https://me:secret@cdn.example/blob?sign=abc") == "https://cdn.example/blob"
 
 
+@pytest.mark.parametrize(
+    ("registry", "realm", "skip_verify"),
+    [
+        ("localhost:5000", "https://localhost:5001/token", True),
+        ("localhost:5000", "https://auth.example/token", False),
+        ("registry.example", "https://auth.example/token", True),
+    ],
+)
+def test_token_servers_elsewhere_are_verified_for_registries_on_loopback(
+    registry: str, realm: str, skip_verify: bool
+) -> None:
+    endpoint = Endpoint(
+        url=f"https://{registry}/v2", skip_verify=True, ca="A", clients=("CK",), headers=(("X-One", "1"),)
+    )
+    expected = Endpoint(url=realm, skip_verify=skip_verify, ca="A", clients=("CK",))
+    assert hosts.token_server(realm, endpoint) == expected
+    verified = msgspec.structs.replace(endpoint, skip_verify=False)
+    assert not hosts.token_server(realm, verified).skip_verify
+
+
 def test_certificates_alone_are_for_the_registry_itself() -> None:
     files = {"b.crt": "B", "a.crt": "A", "me.cert": "C", "me.key": "K", "other.cert": "X", "README.md": "text"}
     assert hosts.hosts_of_certificates(files) == (Endpoint(url="", ca="A\nB", clients=("C\nK",)),)
