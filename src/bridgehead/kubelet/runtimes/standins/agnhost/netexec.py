@@ -14,6 +14,7 @@ from urllib.parse import parse_qs, unquote
 from bridgehead.kubelet.runtimes.standins.agnhost.dialing import dial
 from bridgehead.kubelet.runtimes.standins.agnhost.flags import CommandLine, describe
 from bridgehead.kubelet.runtimes.standins.agnhost.responses import json, sessions, text
+from bridgehead.kubelet.runtimes.standins.agnhost.tls_session import load_server_context, secure
 from bridgehead.kubelet.runtimes.standins.announcing import announce
 from bridgehead.kubelet.runtimes.standins.http_session import (
     AccessLog,
@@ -24,7 +25,6 @@ from bridgehead.kubelet.runtimes.standins.http_session import (
 )
 from bridgehead.kubelet.runtimes.standins.standin import Launch
 from bridgehead.kubelet.runtimes.standins.stream_server import OutputBuffer, Peer, StreamServer
-from bridgehead.kubelet.runtimes.standins.tls_session import load_server_context, secure
 from bridgehead.objects.times import parse_duration
 
 _USED = (

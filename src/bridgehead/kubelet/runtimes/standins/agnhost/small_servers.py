@@ -14,6 +14,7 @@ import msgspec
 
 from bridgehead.kubelet.runtimes.standins.agnhost.flags import CommandLine, describe
 from bridgehead.kubelet.runtimes.standins.agnhost.responses import json, not_found, sessions, text
+from bridgehead.kubelet.runtimes.standins.agnhost.tls_session import LOCALHOST_CERTIFICATE, load_server_context, secure
 from bridgehead.kubelet.runtimes.standins.announcing import announce
 from bridgehead.kubelet.runtimes.standins.http_session import (
     Handler,
@@ -24,7 +25,6 @@ from bridgehead.kubelet.runtimes.standins.http_session import (
 from bridgehead.kubelet.runtimes.standins.sites import file_site
 from bridgehead.kubelet.runtimes.standins.standin import Launch, Setup
 from bridgehead.kubelet.runtimes.standins.stream_server import Peer, StreamServer
-from bridgehead.kubelet.runtimes.standins.tls_session import LOCALHOST_CERTIFICATE, load_server_context, secure
 
 # porter's variables: the prefix before a port's number, and the protocol on the port.
 _SERVED: Final = {

@@ -11,6 +11,7 @@ import msgspec
 from bridgehead.kubelet.runtimes.standins.agnhost import reviews
 from bridgehead.kubelet.runtimes.standins.agnhost.flags import CommandLine, describe
 from bridgehead.kubelet.runtimes.standins.agnhost.responses import not_found, sessions, text
+from bridgehead.kubelet.runtimes.standins.agnhost.tls_session import load_server_context, secure
 from bridgehead.kubelet.runtimes.standins.announcing import announce
 from bridgehead.kubelet.runtimes.standins.http_session import (
     Handler,
@@ -20,7 +21,6 @@ from bridgehead.kubelet.runtimes.standins.http_session import (
 )
 from bridgehead.kubelet.runtimes.standins.standin import Launch
 from bridgehead.kubelet.runtimes.standins.stream_server import StreamServer
-from bridgehead.kubelet.runtimes.standins.tls_session import load_server_context, secure
 
 _DELAY_SECONDS: Final = 5.0
 _FOREVER_SECONDS: Final = 3600.0  # longer than any API server waits
