@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import os
 import resource
 import socket
@@ -78,3 +80,67 @@ def test_connections_wait_while_there_are_no_descriptors():
         os.close(reader)
         server.send_signal(15)
         assert server.wait(PATIENCE_SECONDS) == 0
+
+
+class Late:
+    """A session that logs what it receives. "l": answered when standard input has a byte; "f": there is no process for
+    that; "q": the last answer; others are echoed."""
+
+    busy = False
+
+    def __init__(self, output):
+        self.output = output
+        self.closing = False
+
+    def receive(self, data, *, draining):
+        self.output.add(data.decode())
+        if data == b"f":
+            os.fork = fail_to_fork
+        if data in (b"l", b"f"):
+            return stream_server.LateAnswer(self.compute)
+        self.closing = data == b"q"
+        return data
+
+    def compute(self):
+        self.output.add("late")
+        return os.read(0, 1)
+
+
+def fail_to_fork():
+    raise BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN))
+
+
+def serve_late():
+    """Serve on a port that is written to descriptor 1, before the log."""
+    output = stream_server.OutputBuffer()
+    server = stream_server.StreamServer(after_round=output.flush)
+    port = server.listen(0, lambda peer: Late(output))
+    raise SystemExit(server.serve(lambda: os.write(1, b"%d\n" % port)))
+
+
+def test_late_answers_hold_no_other_connection_and_are_logged_once():
+    log_reader, log_writer = os.pipe()
+    input_reader, input_writer = os.pipe()
+    server = fork(f"{__name__}:serve_late", streams=(input_reader, log_writer, 2))
+    os.close(log_writer)
+    os.close(input_reader)
+    with open(log_reader, encoding="ascii") as log, contextlib.ExitStack() as opened:
+        try:
+            address = ("127.0.0.1", int(log.readline()))
+            connections = [socket.create_connection(address, PATIENCE_SECONDS) for _ in range(4)]
+            late, other, refused, last = map(opened.enter_context, connections)
+            late.sendall(b"l")
+            assert log.readline() == "l\n"
+            other.sendall(b"q")
+            assert [other.recv(1), other.recv(1)] == [b"q", b""]
+            os.write(input_writer, b"!")
+            assert [late.recv(1), late.recv(1)] == [b"!", b""]
+            refused.sendall(b"f")
+            assert refused.recv(1) == b""
+            last.sendall(b"q")
+            assert last.recv(1) == b"q"
+        finally:
+            os.close(input_writer)
+            server.send_signal(15)
+            assert server.wait(PATIENCE_SECONDS) == 0
+        assert log.read() == "q\nlate\nf\nq\n"

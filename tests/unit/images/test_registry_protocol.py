@@ -22,7 +22,7 @@ from bridgehead.images.registry.credentials import (
     parse_user_config,
 )
 from bridgehead.images.registry.hosts import BadHosts, Endpoint, default_endpoint, endpoints_for, parse_hosts
-from bridgehead.images.registry.transport import origin
+from bridgehead.images.registry.transport import origin, shown_url
 
 
 def reference_of(name: str) -> Reference:
@@ -182,6 +182,32 @@ def test_a_hosts_file_has_mirrors_and_the_server() -> None:
         Endpoint(url="https://other.example/api/oci", skip_verify=True, ca="A", clients=("C\nK", "CK")),
         Endpoint(url="https://upstream.example/v2", ca="U"),
     )
+
+
+def test_urls_of_servers_and_in_messages_have_no_password() -> None:
+    mirror, _ = parse_hosts('[host."https://me:secret@mirror.example:5000"]', {})
+    assert mirror.url == "https://mirror.example:5000/v2"
+    assert shown_url("https://me:secret@cdn.example/blob?sign=abc") == "https://cdn.example/blob"
+
+
+@pytest.mark.parametrize(
+    ("registry", "realm", "skip_verify"),
+    [
+        ("localhost:5000", "https://localhost:5001/token", True),
+        ("localhost:5000", "https://auth.example/token", False),
+        ("registry.example", "https://auth.example/token", True),
+    ],
+)
+def test_token_servers_elsewhere_are_verified_for_registries_on_loopback(
+    registry: str, realm: str, skip_verify: bool
+) -> None:
+    endpoint = Endpoint(
+        url=f"https://{registry}/v2", skip_verify=True, ca="A", clients=("CK",), headers=(("X-One", "1"),)
+    )
+    expected = Endpoint(url=realm, skip_verify=skip_verify, ca="A", clients=("CK",))
+    assert hosts.token_server(realm, endpoint) == expected
+    verified = msgspec.structs.replace(endpoint, skip_verify=False)
+    assert not hosts.token_server(realm, verified).skip_verify
 
 
 def test_certificates_alone_are_for_the_registry_itself() -> None:

@@ -16,7 +16,7 @@ from bridgehead.images.untrusted_json import InvalidJson, decode
 
 from .challenges import Challenge, parse_challenges
 from .credentials import Credential
-from .hosts import Endpoint
+from .hosts import Endpoint, token_server
 from .transport import Transport, read_bounded
 
 ACCESS_DENIED: Final = "pull access denied, repository does not exist or may require authorization"
@@ -64,8 +64,7 @@ async def _fetch_token(
     service = challenge.parameters.get("service", "")
     scope = challenge.parameters.get("scope") or f"repository:{path}:pull"
     query = {"service": service, "scope": scope} if service else {"scope": scope}
-    # The endpoint's own headers are for the registry, not for the token server.
-    server = Endpoint(url=realm, skip_verify=endpoint.skip_verify, ca=endpoint.ca, clients=endpoint.clients)
+    server = token_server(realm, endpoint)
     headers = {"Accept": "application/json"}
     body = None
     method = "GET"

@@ -65,7 +65,7 @@ def default_endpoint(registry: str) -> Endpoint:
     do: on port 80 at once, on other ports but 443 if the server does not speak TLS.
     """
     url = f"{_DEFAULT_SERVERS.get(registry, f'https://{registry}')}/v2"
-    if not is_loopback(urlsplit(url).hostname or ""):
+    if not is_loopback(_host(url)):
         return Endpoint(url=url)
     port = registry.rpartition(":")[2]
     if port == "80":
@@ -80,6 +80,21 @@ def endpoints_for(registry: str, configured: Mapping[str, Sequence[Endpoint]]) -
     names = (f"{host}_{port}_", registry, DEFAULT)  # without the colon, which some file systems refuse
     found = next((configured[name] for name in names if name in configured), (own,))
     return tuple(each if each.url else _completed(each, own) for each in found)
+
+
+def token_server(realm: str, endpoint: Endpoint) -> Endpoint:
+    """Return the token server at the URL `realm`, which an endpoint names; the endpoint's headers are not for it.
+
+    An endpoint that is not verified has a token server that is not verified either, as in containerd, but not an
+    endpoint on loopback that names a server elsewhere.
+    """
+    is_elsewhere = is_loopback(_host(endpoint.url)) and not is_loopback(_host(realm))
+    skip_verify = endpoint.skip_verify and not is_elsewhere
+    return Endpoint(url=realm, skip_verify=skip_verify, ca=endpoint.ca, clients=endpoint.clients)
+
+
+def _host(url: str) -> str:
+    return urlsplit(url).hostname or ""
 
 
 def _completed(endpoint: Endpoint, own: Endpoint) -> Endpoint:
@@ -170,7 +185,8 @@ def _base(url: str, settings: _Settings) -> str:
     path = parts.path.rstrip("/")
     if not (settings.override_path or path.endswith("/v2")):
         path += "/v2"
-    return f"{parts.scheme}://{parts.netloc}{path}"
+    # As in containerd without user and password, which credentials have: messages show the URL.
+    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{path}"
 
 
 def _clients(settings: _Settings) -> list[tuple[str, ...]]:

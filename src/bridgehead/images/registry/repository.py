@@ -24,7 +24,7 @@ from . import hosts, retries
 from .authorization import ACCESS_DENIED, authorize
 from .credentials import Credential
 from .hosts import Endpoint
-from .transport import Transport, describe, origin, read_bounded, without_query
+from .transport import Transport, describe, origin, read_bounded, shown_url
 
 T = TypeVar("T")
 
@@ -244,7 +244,7 @@ def _continues(response: aiohttp.ClientResponse, offset: int) -> bool:
 
 
 def _unexpected(method: str, url: str, response: aiohttp.ClientResponse) -> str:
-    shown = without_query(url)
+    shown = shown_url(url)
     return f"unexpected status from {method} request to {shown}: {response.status} {response.reason or ''}".rstrip()
 
 

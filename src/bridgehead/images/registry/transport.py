@@ -136,10 +136,10 @@ class Transport:
             response.release()
             before, url = url, urljoin(url, target)
             if urlsplit(url).scheme not in ("http", "https"):
-                raise PullFailed(f'{method} "{without_query(before)}": redirected to {without_query(url)[:200]!r}')
+                raise PullFailed(f'{method} "{shown_url(before)}": redirected to {shown_url(url)[:200]!r}')
             if origin(url) != origin(before):
                 if body is not None:  # a refresh token is in it
-                    raise PullFailed(f'{method} "{without_query(before)}": redirected to another server')
+                    raise PullFailed(f'{method} "{shown_url(before)}": redirected to another server')
                 own = {name.lower() for name, _ in endpoint.headers}
                 headers = {
                     name: value
@@ -147,7 +147,7 @@ class Transport:
                     if name.lower() != "authorization" and name.lower() not in own
                 }
                 endpoint = Endpoint(url=url)
-        raise PullFailed(f'{method} "{without_query(url)}": stopped after {_MAX_REDIRECTS} redirects')
+        raise PullFailed(f'{method} "{shown_url(url)}": stopped after {_MAX_REDIRECTS} redirects')
 
     async def _send(
         self, method: str, url: str, endpoint: Endpoint, headers: Mapping[str, str], body: bytes | None
@@ -175,7 +175,7 @@ class Transport:
             self._unreachable[origin(url)] = (time.monotonic() + _UNREACHABLE_SECONDS, reason)
             raise Unreachable(reason) from error
         except aiohttp.InvalidURL as error:
-            raise PullFailed(f"invalid URL {without_query(url)[:200]!r}") from error
+            raise PullFailed(f"invalid URL {shown_url(url)[:200]!r}") from error
 
     def _context(self, endpoint: Endpoint) -> ssl.SSLContext:
         key = (endpoint.skip_verify, endpoint.ca, endpoint.clients)
@@ -215,13 +215,15 @@ def origin(url: str) -> str:
     return f"{parts.scheme}://{server.removesuffix(_DEFAULT_PORTS.get(parts.scheme, ''))}"
 
 
-def without_query(url: str) -> str:
-    """Return the URL for a message, which Events show: a redirect's query can be a signature that grants access."""
-    return urlsplit(url)._replace(query="", fragment="").geturl()
+def shown_url(url: str) -> str:
+    """Return the URL for a message, which Events show: a redirect's query can be a signature that grants access, and a
+    password can be before its host."""
+    parts = urlsplit(url)
+    return parts._replace(netloc=parts.netloc.rpartition("@")[2], query="", fragment="").geturl()
 
 
 def _failed(method: str, url: str, error: BaseException) -> str:
-    return f'failed to do request: {method} "{without_query(url)}": {describe(error)}'
+    return f'failed to do request: {method} "{shown_url(url)}": {describe(error)}'
 
 
 async def read_bounded(response: aiohttp.ClientResponse, bound: int) -> bytes:

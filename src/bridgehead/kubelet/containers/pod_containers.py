@@ -191,11 +191,11 @@ class PodContainers:
 
     # --- Errors of starts, which become back-offs ---------------------------------------------------------
 
-    def next_error_end(self) -> float | None:
-        """Return when the next error is due to be shown as a back-off; None without one."""
-        return min(
-            (since + _ERROR_SECONDS for name, since in self._failed_at.items() if self._has_error(name)), default=None
-        )
+    def next_error_end(self, names: Iterable[str]) -> float | None:
+        """Return when the next error of the containers `names`, which are in back-off, is due to be shown as one; None
+        without one."""
+        ends = (self._failed_at.get(name, 0.0) + _ERROR_SECONDS for name in names if self._has_error(name))
+        return min(ends, default=None)
 
     def shows_error(self, name: str, now: float) -> bool:
         """Whether a container still waits with the reason of an error."""

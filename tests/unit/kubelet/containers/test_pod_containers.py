@@ -39,10 +39,17 @@ def test_only_the_run_that_is_ended_for_the_next_one_is_replaced() -> None:
 def test_the_error_of_a_start_is_shown_for_a_while() -> None:
     containers, now = PodContainers(Pod(), lambda: None), 1000.0
     containers.on_start_failed("app", "RunContainerError", "no such file", now)
-    assert (containers.waiting["app"].reason, containers.next_error_end()) == ("RunContainerError", now + 3)
+    assert (containers.waiting["app"].reason, containers.next_error_end(["app"])) == ("RunContainerError", now + 3)
     assert [containers.shows_error("app", now + seconds) for seconds in (0.0, 2.9, 3.0)] == [True, True, False]
     containers.on_started("app", None, Run(attempt=1, id="a", started_at=now), now)
-    assert (containers.shows_error("app", now), containers.next_error_end()) == (False, None)
+    assert (containers.shows_error("app", now), containers.next_error_end(["app"])) == (False, None)
+
+
+def test_only_containers_in_back_off_wait_for_the_end_of_an_error() -> None:
+    """A pod worker that waits for the end of another one would wake up again and again, since nothing changes then."""
+    containers = PodContainers(Pod(), lambda: None)
+    containers.on_start_failed("app", "PostStartHookError", "no such file", 1000.0)
+    assert containers.next_error_end(["web"]) is None
 
 
 def test_failures_of_another_image_do_not_delay_a_container() -> None:

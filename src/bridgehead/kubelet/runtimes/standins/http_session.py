@@ -11,7 +11,7 @@ from http import HTTPStatus
 from typing import Final, NamedTuple
 from urllib.parse import unquote
 
-from bridgehead.kubelet.runtimes.standins.stream_server import LateAnswer, Peer
+from bridgehead.kubelet.runtimes.standins.stream_server import LateAnswer, Peer, fail
 
 HEAD_LIMIT: Final = 64 << 10  # bytes
 BODY_LIMIT: Final = 1 << 20  # bytes
@@ -75,6 +75,12 @@ class _Clock:
         return cls.text
 
 
+def _report(request: HttpRequest, error: Exception) -> HttpResponse:
+    """Log that a request could not be handled; return the response."""
+    fail(f"{request.method} {request.target}: {error!r}")
+    return HttpResponse(b"500 Internal Server Error\n", 500, "text/plain")
+
+
 class HttpSession:
     __slots__ = ("_access_log", "_buffer", "_handler", "_peer", "_product", "busy", "closing")
 
@@ -136,11 +142,21 @@ class HttpSession:
         self.closing = self.closing or draining
         method = parts[0].decode("latin-1")
         request = HttpRequest(method, parts[1].decode("latin-1"), head, body, self._peer)
-        response = self._handler(request)
+        try:
+            response = self._handler(request)
+        except Exception as error:  # noqa: BLE001 - one request does not end the server
+            response = _report(request, error)
         if isinstance(response, LateResponse):
             self.closing = True
             compute = response.compute
-            return LateAnswer(lambda: self._finish(request, compute()))
+            return LateAnswer(lambda: self._finish_late(request, compute))
+        return self._finish(request, response)
+
+    def _finish_late(self, request: HttpRequest, compute: Callable[[], HttpResponse]) -> bytes:
+        try:
+            response = compute()
+        except Exception as error:  # noqa: BLE001 - the client gets an answer
+            response = _report(request, error)
         return self._finish(request, response)
 
     def _finish(self, request: HttpRequest, response: HttpResponse) -> bytes:

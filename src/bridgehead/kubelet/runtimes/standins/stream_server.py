@@ -27,7 +27,10 @@ _CHUNK: Final = 64 << 10  # bytes
 
 
 class LateAnswer(NamedTuple):
-    """The last bytes to send on a connection, which take time to compute: a forked process computes and sends them."""
+    """The last bytes to send on a connection, which take time to compute: a forked process computes and sends them.
+
+    The end of the server does not wait for that process, and ends it.
+    """
 
     compute: Callable[[], bytes]
 
@@ -256,19 +259,32 @@ class StreamServer:
 
     def _answer_late(self, fd: int, connection: _Connection, answer: LateAnswer) -> None:
         """Leave the connection to a forked process. The server serves meanwhile, also the requests of that process."""
-        if os.fork() == 0:
-            status = 1
-            with contextlib.suppress(OSError):
-                for number in (signal.SIGTERM, signal.SIGINT, signal.SIGQUIT, signal.SIGCHLD):
-                    signal.signal(number, signal.SIG_DFL)
-                signal.set_wakeup_fd(-1)
-                for listener in self._listeners:
-                    os.close(listener)
-                connection.socket.setblocking(True)
-                connection.socket.sendall(connection.out + answer.compute())
-                status = 0
-            os._exit(status)
+        if self._after_round is not None:
+            self._after_round()  # so that the forked process does not log the same lines
+        try:
+            process = os.fork()
+        except OSError as error:  # no more processes: the next request may find one
+            fail(f"a request is not answered: {error.strerror}")
+        else:
+            if process == 0:
+                try:
+                    self._send_late(fd, connection, answer)
+                finally:
+                    os._exit(0)  # whatever happened: the rest is for the server alone
         self._close(fd, connection)
+
+    def _send_late(self, fd: int, connection: _Connection, answer: LateAnswer) -> None:
+        """Compute and send the answer, in the forked process. Raises OSError."""
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGQUIT, signal.SIGCHLD):
+            signal.signal(number, signal.SIG_DFL)
+        signal.set_wakeup_fd(-1)
+        # A connection that the server closes ends for its client when this process has closed it, too.
+        for other in {*self._listeners, *self._datagrams, *self._connections} - {fd}:
+            os.close(other)
+        connection.socket.setblocking(True)
+        connection.socket.sendall(connection.out + answer.compute())
+        if self._after_round is not None:
+            self._after_round()
 
     def _close(self, fd: int, connection: _Connection) -> None:
         del self._connections[fd]

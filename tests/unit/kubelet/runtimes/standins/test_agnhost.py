@@ -32,6 +32,11 @@ from bridgehead.kubelet.runtimes.standins.agnhost.small_servers import (
     report_site,
     value_site,
 )
+from bridgehead.kubelet.runtimes.standins.agnhost.tls_session import (
+    LOCALHOST_CERTIFICATE,
+    TlsSession,
+    load_server_context,
+)
 from bridgehead.kubelet.runtimes.standins.agnhost.webhooks import admission_site, conversion_site
 from bridgehead.kubelet.runtimes.standins.http_session import (
     Handler,
@@ -42,7 +47,6 @@ from bridgehead.kubelet.runtimes.standins.http_session import (
 )
 from bridgehead.kubelet.runtimes.standins.standin import Launch
 from bridgehead.kubelet.runtimes.standins.stream_server import LateAnswer, OutputBuffer, Peer
-from bridgehead.kubelet.runtimes.standins.tls_session import LOCALHOST_CERTIFICATE, TlsSession, load_server_context
 
 PEER = Peer("10.0.0.1", 4321, "10.244.1.2")
 
@@ -330,7 +334,9 @@ def test_commands_print_what_tests_compare(capfd: pytest.CaptureFixture[str]) ->
     assert capfd.readouterr().out == "[/agnhost-2 entrypoint-tester override --arguments]\n"
     assert run(Launch(argv=("/agnhost", "unheard-of"), tag="", hostname="web-0")) == 1
     assert "unknown command 'unheard-of'" in capfd.readouterr().err
-    assert run(Launch(argv=("/agnhost", "netexec", "--http-port=x"), tag="", hostname="web-0")) == 1
+    for port in ("x", "65536"):
+        assert run(Launch(argv=("/agnhost", "netexec", f"--http-port={port}"), tag="", hostname="web-0")) == 1
+        assert capfd.readouterr().err.startswith("netexec: ")
 
 
 def test_settings_of_resolv_conf() -> None:

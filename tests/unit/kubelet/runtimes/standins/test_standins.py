@@ -8,10 +8,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridgehead.kubelet.runtimes.standins.http_session import HEAD_LIMIT, HttpRequest, HttpResponse, HttpSession
+from bridgehead.kubelet.runtimes.standins.http_session import (
+    HEAD_LIMIT,
+    Handler,
+    HttpRequest,
+    HttpResponse,
+    HttpSession,
+    LateResponse,
+)
 from bridgehead.kubelet.runtimes.standins.redis import RedisSession, Store
 from bridgehead.kubelet.runtimes.standins.sites import file_site
-from bridgehead.kubelet.runtimes.standins.stream_server import Peer, plain_address
+from bridgehead.kubelet.runtimes.standins.stream_server import LateAnswer, Peer, plain_address
 
 PEER = Peer("10.0.0.1", 4321, "10.244.1.2")
 
@@ -76,6 +83,22 @@ def test_the_last_response_of_a_draining_server_closes_the_connection() -> None:
 def test_malformed_http_does_not_stop_the_server(data: bytes) -> None:
     answer = session().receive(data + b"\r\n\r\n", draining=False)
     assert answer == b"" or answer.startswith(b"HTTP/1.1 ")
+
+
+def fail_late(request: HttpRequest) -> LateResponse:
+    return LateResponse(lambda: fail_at_once(request))
+
+
+def fail_at_once(request: HttpRequest) -> HttpResponse:
+    raise KeyError("uid")
+
+
+@pytest.mark.parametrize("handler", [fail_at_once, fail_late])
+def test_a_request_that_cannot_be_handled_gets_an_answer(handler: Handler, capfd: pytest.CaptureFixture[str]) -> None:
+    answer = HttpSession(handler, PEER, "test", None).receive(b"GET /a HTTP/1.1\r\n\r\n", draining=False)
+    shown = answer.compute() if isinstance(answer, LateAnswer) else answer
+    assert status_and_body(shown) == (500, b"500 Internal Server Error\n")
+    assert capfd.readouterr().err == "GET /a: KeyError('uid')\n"
 
 
 def ask(site: object, target: str, method: str = "GET") -> HttpResponse:

@@ -21,8 +21,11 @@ class CommandLine(msgspec.Struct, frozen=True):
     arguments: tuple[str, ...] = ()
 
     def port(self, flag: str, default: int) -> int:
-        """Raises ValueError."""
-        return int(self.flags.get(flag, default))
+        """The port of a flag, negative for none. Raises ValueError."""
+        number = int(self.flags.get(flag, default))
+        if number > 65535:
+            raise ValueError(f"--{flag}: {number} is no port")
+        return number
 
 
 def parse_command_line(argv: tuple[str, ...]) -> CommandLine:

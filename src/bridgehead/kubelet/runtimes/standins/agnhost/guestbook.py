@@ -12,9 +12,9 @@ import msgspec
 
 from bridgehead.kubelet.runtimes.standins.agnhost.dialing import get
 from bridgehead.kubelet.runtimes.standins.agnhost.flags import CommandLine, describe
-from bridgehead.kubelet.runtimes.standins.agnhost.netexec import PRODUCT, json, text
+from bridgehead.kubelet.runtimes.standins.agnhost.responses import json, not_found, sessions, text
 from bridgehead.kubelet.runtimes.standins.announcing import announce
-from bridgehead.kubelet.runtimes.standins.http_session import HttpRequest, HttpResponse, HttpSession, LateResponse
+from bridgehead.kubelet.runtimes.standins.http_session import HttpRequest, HttpResponse, LateResponse
 from bridgehead.kubelet.runtimes.standins.standin import Launch
 from bridgehead.kubelet.runtimes.standins.stream_server import StreamServer
 
@@ -28,7 +28,7 @@ def serve(launch: Launch, line: CommandLine) -> int:
     server = StreamServer()
     book = Guestbook(backend_port)
     # Before the registration: from then on the primary sends changes, which wait in the socket's queue.
-    server.listen(port, lambda peer: HttpSession(book.answer, peer, PRODUCT, None))
+    server.listen(port, sessions(book.answer))
     announce(launch.setup, describe(line, ("http-port", "backend-port", "replicaof"), (f"{port}/TCP",)))
     if primary:
         book.store |= _register(primary, backend_port)
@@ -78,7 +78,7 @@ class Guestbook:
                 return text(f"unsupported cmd: '{values.get('cmd', '')}'\n", 400)
         if path in ("/set", "/guestbook"):
             return text("cannot set with empty key.\n", 400)
-        return text("404 page not found\n", 404)
+        return not_found()
 
     def _propagate(self, key: str, value: str) -> HttpResponse:
         for replica in self._replicas:

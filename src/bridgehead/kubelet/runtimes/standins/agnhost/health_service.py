@@ -9,9 +9,9 @@ import time
 from collections.abc import Callable, Iterator
 
 from bridgehead.kubelet.runtimes.standins.agnhost.flags import CommandLine, describe
-from bridgehead.kubelet.runtimes.standins.agnhost.netexec import PRODUCT, text
+from bridgehead.kubelet.runtimes.standins.agnhost.responses import not_found, sessions, text
 from bridgehead.kubelet.runtimes.standins.announcing import announce
-from bridgehead.kubelet.runtimes.standins.http_session import HttpRequest, HttpResponse, HttpSession
+from bridgehead.kubelet.runtimes.standins.http_session import HttpRequest, HttpResponse
 from bridgehead.kubelet.runtimes.standins.standin import Launch
 from bridgehead.kubelet.runtimes.standins.stream_server import Peer, StreamServer
 
@@ -30,7 +30,7 @@ def serve(launch: Launch, line: CommandLine) -> int:
     health = Health(line.flags.get("service", ""), float(line.flags.get("delay-unhealthy-sec", "-1")), time.monotonic)
     server = StreamServer()
     server.listen(port, lambda peer: HealthSession(health, peer))
-    server.listen(http_port, lambda peer: HttpSession(health.control, peer, PRODUCT, None))
+    server.listen(http_port, sessions(health.control))
     used = ("port", "http-port", "service", "delay-unhealthy-sec")
     announce(launch.setup, describe(line, used, (f"{port}/TCP", f"{http_port}/TCP")))
     return server.serve(launch.started)
@@ -49,7 +49,7 @@ class Health:
 
     def control(self, request: HttpRequest) -> HttpResponse:
         if request.path not in ("/make-serving", "/make-not-serving"):
-            return text("404 page not found\n", 404)
+            return not_found()
         self._healthy_until = float("inf") if request.path == "/make-serving" else self._clock()
         return text("")
 

@@ -9,28 +9,24 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping
-from typing import Any
 from urllib.parse import parse_qs, unquote
-
-import msgspec
 
 from bridgehead.kubelet.runtimes.standins.agnhost.dialing import dial
 from bridgehead.kubelet.runtimes.standins.agnhost.flags import CommandLine, describe
+from bridgehead.kubelet.runtimes.standins.agnhost.responses import json, sessions, text
+from bridgehead.kubelet.runtimes.standins.agnhost.tls_session import load_server_context, secure
 from bridgehead.kubelet.runtimes.standins.announcing import announce
 from bridgehead.kubelet.runtimes.standins.http_session import (
     AccessLog,
     Handler,
     HttpRequest,
     HttpResponse,
-    HttpSession,
     LateResponse,
 )
 from bridgehead.kubelet.runtimes.standins.standin import Launch
 from bridgehead.kubelet.runtimes.standins.stream_server import OutputBuffer, Peer, StreamServer
-from bridgehead.kubelet.runtimes.standins.tls_session import load_server_context, secure
 from bridgehead.objects.times import parse_duration
 
-PRODUCT = "bridgehead-agnhost"
 _USED = (
     *("http-port", "udp-port", "sctp-port", "tls-cert-file", "tls-private-key-file", "http-override"),
     "delay-shutdown",
@@ -43,10 +39,10 @@ def serve(launch: Launch, line: CommandLine) -> int:
     handler = override(netexec_site(launch.hostname, launch.environment), line.flags.get("http-override", ""))
     output = OutputBuffer(2)
     log = request_log(output, time.time)
-    server = StreamServer(after_round=output.flush, linger=line.port("delay-shutdown", 0))
+    server = StreamServer(after_round=output.flush, linger=float(line.flags.get("delay-shutdown", "0")))
     certificate = line.flags.get("tls-cert-file", "")
     context = load_server_context(certificate, line.flags.get("tls-private-key-file", "")) if certificate else None
-    server.listen(http_port, secure(context, lambda peer: HttpSession(handler, peer, PRODUCT, log)))
+    server.listen(http_port, secure(context, sessions(handler, log)))
     ports = [f"{http_port}/TCP"]
     if udp_port > 0:
         server.listen_datagrams(udp_port, lambda data, peer: answer_command(launch.hostname, data, peer))
@@ -132,15 +128,6 @@ def netexec_site(hostname: str, environment: Mapping[str, str]) -> Handler:
         return text(time.strftime("NOW: %Y-%m-%d %H:%M:%S +0000 UTC", time.gmtime()))
 
     return answer
-
-
-def text(content: str, status: int = 200) -> HttpResponse:
-    return HttpResponse(content.encode(), status, content_type="text/plain; charset=utf-8")
-
-
-def json(value: Any, status: int = 200) -> HttpResponse:
-    """JSON as text, as agnhost sends it."""
-    return HttpResponse(msgspec.json.encode(value), status, content_type="text/plain; charset=utf-8")
 
 
 def _echo(values: dict[str, str]) -> HttpResponse:

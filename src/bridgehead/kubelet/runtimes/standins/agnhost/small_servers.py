@@ -13,19 +13,18 @@ from urllib.parse import parse_qs, quote
 import msgspec
 
 from bridgehead.kubelet.runtimes.standins.agnhost.flags import CommandLine, describe
-from bridgehead.kubelet.runtimes.standins.agnhost.netexec import PRODUCT, json, text
+from bridgehead.kubelet.runtimes.standins.agnhost.responses import json, not_found, sessions, text
+from bridgehead.kubelet.runtimes.standins.agnhost.tls_session import LOCALHOST_CERTIFICATE, load_server_context, secure
 from bridgehead.kubelet.runtimes.standins.announcing import announce
 from bridgehead.kubelet.runtimes.standins.http_session import (
     Handler,
     HttpRequest,
     HttpResponse,
-    HttpSession,
     LateResponse,
 )
 from bridgehead.kubelet.runtimes.standins.sites import file_site
 from bridgehead.kubelet.runtimes.standins.standin import Launch, Setup
 from bridgehead.kubelet.runtimes.standins.stream_server import Peer, StreamServer
-from bridgehead.kubelet.runtimes.standins.tls_session import LOCALHOST_CERTIFICATE, load_server_context, secure
 
 # porter's variables: the prefix before a port's number, and the protocol on the port.
 _SERVED: Final = {
@@ -50,7 +49,7 @@ def serve_ports(launch: Launch, line: CommandLine) -> int:
             key = launch.environment.get("KEY_FILE", "")
             context = load_server_context(certificate, key) if protocol == "https" else None
             site = value_site(value, as_json=as_json)
-            server.listen(port, secure(context, functools.partial(_open_session, site)))
+            server.listen(port, secure(context, sessions(site)))
         ports.append(f"{port}/{'UDP' if protocol == 'udp' else 'TCP'}")
     used = tuple(
         name for name in launch.setup.variables if name.startswith("SERVE_") or name in ("CERT_FILE", "KEY_FILE")
@@ -83,10 +82,6 @@ def value_site(value: str, *, as_json: bool) -> Handler:
     return answer
 
 
-def _open_session(site: Handler, peer: Peer) -> HttpSession:
-    return HttpSession(site, peer, PRODUCT, None)
-
-
 def _answer_datagram(answer: bytes, data: bytes, peer: Peer) -> bytes:
     return answer
 
@@ -104,7 +99,7 @@ def serve_hostname(launch: Launch, line: CommandLine) -> int:
         server.listen_datagrams(port, functools.partial(_answer_datagram, launch.hostname.encode()))
     else:
         response = text(launch.hostname)
-        server.listen(port, functools.partial(_open_session, lambda request: response))
+        server.listen(port, sessions(lambda request: response))
     announce(launch.setup, describe(line, ("port", "udp", "http"), (f"{port}/{'UDP' if is_udp else 'TCP'}",)))
     return server.serve(launch.started)
 
@@ -127,7 +122,7 @@ def liveness_site(clock: Callable[[], float]) -> Handler:
         if request.path == "/redirect":
             location = parse_qs(request.target.partition("?")[2]).get("loc", ["/"])[0]
             return HttpResponse(b"", 302, headers=(("Location", location),))
-        return text("404 page not found\n", 404)
+        return not_found()
 
     return answer
 
@@ -151,7 +146,7 @@ def report_site(hostname: str) -> Handler:
             return json({"Hostname": hostname})
         if request.path == "/read":
             return json({"Hostname": hostname, "Sent": {}, "Received": received, "Errors": None, "Log": None})
-        return text("404 page not found\n", 404)
+        return not_found()
 
     return answer
 
@@ -184,6 +179,6 @@ def listing_site(root: str) -> Handler:
 
 def _serve_http(launch: Launch, line: CommandLine, site: Handler, port: int, used: tuple[str, ...]) -> int:
     server = StreamServer()
-    server.listen(port, functools.partial(_open_session, site))
+    server.listen(port, sessions(site))
     announce(launch.setup, describe(line, used, (f"{port}/TCP",)))
     return server.serve(launch.started)

@@ -10,18 +10,17 @@ import msgspec
 
 from bridgehead.kubelet.runtimes.standins.agnhost import reviews
 from bridgehead.kubelet.runtimes.standins.agnhost.flags import CommandLine, describe
-from bridgehead.kubelet.runtimes.standins.agnhost.netexec import PRODUCT, text
+from bridgehead.kubelet.runtimes.standins.agnhost.responses import not_found, sessions, text
+from bridgehead.kubelet.runtimes.standins.agnhost.tls_session import load_server_context, secure
 from bridgehead.kubelet.runtimes.standins.announcing import announce
 from bridgehead.kubelet.runtimes.standins.http_session import (
     Handler,
     HttpRequest,
     HttpResponse,
-    HttpSession,
     LateResponse,
 )
 from bridgehead.kubelet.runtimes.standins.standin import Launch
 from bridgehead.kubelet.runtimes.standins.stream_server import StreamServer
-from bridgehead.kubelet.runtimes.standins.tls_session import load_server_context, secure
 
 _DELAY_SECONDS: Final = 5.0
 _FOREVER_SECONDS: Final = 3600.0  # longer than any API server waits
@@ -40,7 +39,7 @@ def _serve(launch: Launch, line: CommandLine, site: Handler) -> int:
     port = line.port("port", 443)
     context = load_server_context(line.flags.get("tls-cert-file", ""), line.flags.get("tls-private-key-file", ""))
     server = StreamServer()
-    server.listen(port, secure(context, lambda peer: HttpSession(site, peer, PRODUCT, None)))
+    server.listen(port, secure(context, sessions(site)))
     announce(launch.setup, describe(line, _USED, (f"{port}/TCP",)))
     return server.serve(launch.started)
 
@@ -66,7 +65,7 @@ def admission_site(sidecar_image: str, sleep: Callable[[float], None]) -> Handle
         if path == "/readyz":
             return text("ok")
         if path not in reviewers:
-            return text("404 page not found\n", 404)
+            return not_found()
         review = _read(request)
         if review is None:
             return text("Request could not be decoded\n", 400)

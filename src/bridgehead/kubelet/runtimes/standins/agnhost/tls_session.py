@@ -1,4 +1,4 @@
-"""TLS for the built-in servers: a `Session` around another one, and the certificates."""
+"""TLS in the stand-in for agnhost: a `Session` around another one, and the certificates."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Final
 from bridgehead.kubelet.runtimes.standins.stream_server import LateAnswer, Peer, Session, SessionFactory
 from bridgehead.tls_certificates import load_certificate
 
-# The file of agnhost's image with a certificate for this host, beside its key. The stand-in makes one at its start.
+# The file of the image with a certificate for this host, beside its key. The stand-in makes one at its start.
 LOCALHOST_CERTIFICATE: Final = "/localhost.crt"
 _LIFETIME: Final = datetime.timedelta(days=365)
 _CHUNK: Final = 64 << 10  # bytes
