@@ -34,7 +34,14 @@ def execute(
 
     async def converse() -> None:
         async with connect(
-            url, ssl=context, subprotocols=[_PROTOCOL], compression=None, proxy=None, max_size=None, ping_interval=None
+            url,
+            ssl=context,
+            subprotocols=[_PROTOCOL],
+            compression=None,
+            proxy=None,
+            open_timeout=None,  # `seconds` is the bound of all
+            max_size=None,
+            ping_interval=None,
         ) as connection:
             if stdin is not None:
                 await connection.send(bytes([_STDIN]) + stdin.encode())
@@ -44,7 +51,7 @@ def execute(
                 output[message[0]] += message[1:]
 
     try:
-        # Not by a thread: Python before 3.13 reads and writes a TLS connection at a time, which ends in a crash.
+        # The client for threads would read and write one TLS connection at the same time: Python before 3.13 crashes.
         asyncio.run(asyncio.wait_for(converse(), seconds))
     except InvalidStatus as refused:
         return subprocess.CompletedProcess(argv, 1, "", refused.response.body.decode())

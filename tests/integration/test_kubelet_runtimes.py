@@ -681,7 +681,7 @@ async def test_agnhost_serves_while_it_asks_and_has_its_commands(world: World) -
     url = f"http://{ip}:8080/dial?host={ip}&port=8080&request=hostname&tries=2"
     assert world.run("curl", "-s", url) == '{"responses":["p","p"]}'
     assert await world.sh(server, "/agnhost connect --timeout=3s 127.0.0.1:1 2>&1 || true") == "REFUSED\n"
-    answer = await world.sh(server, "echo hostName | nc -v -t -w 2 127.0.0.1 8080 2>/dev/null")
+    answer = await world.sh(server, "echo hostName | nc -v -t -w 20 127.0.0.1 8080 2>/dev/null")
     assert answer.startswith("HTTP/1.1 400 Bad Request")
     await world.sh(server, "curl -s '127.0.0.1:8080/exit?code=3&wait=1ms'")
     assert (await world.wait_exit(server.id)).exit_code == 3
