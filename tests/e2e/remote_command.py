@@ -13,7 +13,7 @@ import urllib.parse
 from collections.abc import Sequence
 
 from websockets.asyncio.client import connect
-from websockets.exceptions import ConnectionClosed, InvalidStatus
+from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidStatus
 
 _PROTOCOL = "v5.channel.k8s.io"
 _STDIN, _STDOUT, _STDERR, _STATUS, _CLOSE = 0, 1, 2, 3, 255
@@ -24,7 +24,7 @@ def execute(
 ) -> subprocess.CompletedProcess[str]:
     """Run a command in a pod's only or default container. `server`: host and port; `pod`: its path in the API.
 
-    A refusal of the API server is exit code 1 with its answer as standard error.
+    A refusal of the API server is exit code 1 with its answer as standard error, as is a connection that fails.
     """
     query = [("command", word) for word in argv] + [("stdout", "true"), ("stderr", "true")]
     if stdin is not None:
@@ -55,8 +55,8 @@ def execute(
         asyncio.run(asyncio.wait_for(converse(), seconds))
     except InvalidStatus as refused:
         return subprocess.CompletedProcess(argv, 1, "", refused.response.body.decode())
-    except ConnectionClosed as error:
-        return subprocess.CompletedProcess(argv, 1, output[_STDOUT].decode(), f"the connection ended: {error}")
+    except (ConnectionClosed, InvalidHandshake, ConnectionError, ssl.SSLError) as error:
+        return subprocess.CompletedProcess(argv, 1, output[_STDOUT].decode(), f"the connection failed: {error}")
     code = _exit_code(json.loads(output[_STATUS]))
     return subprocess.CompletedProcess(argv, code, output[_STDOUT].decode(), output[_STDERR].decode())
 
