@@ -149,7 +149,9 @@ def _serve(connection: socket.socket) -> None:
             else:
                 pid, status = children.pop(ready)
                 os.close(ready)
-                os.write(status, str(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])).encode())
+                code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+                with contextlib.suppress(BrokenPipeError):  # nobody waits for this child any more
+                    os.write(status, str(code).encode())
                 os.close(status)
 
 

@@ -13,7 +13,7 @@ import urllib.parse
 from collections.abc import Sequence
 
 from websockets.asyncio.client import connect
-from websockets.exceptions import ConnectionClosed, InvalidStatus
+from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidStatus
 
 _PROTOCOL = "v5.channel.k8s.io"
 _STDIN, _STDOUT, _STDERR, _STATUS, _CLOSE = 0, 1, 2, 3, 255
@@ -24,7 +24,7 @@ def execute(
 ) -> subprocess.CompletedProcess[str]:
     """Run a command in a pod's only or default container. `server`: host and port; `pod`: its path in the API.
 
-    A refusal of the API server is exit code 1 with its answer as standard error.
+    A refusal of the API server is exit code 1 with its answer as standard error, as is a connection that fails.
     """
     query = [("command", word) for word in argv] + [("stdout", "true"), ("stderr", "true")]
     if stdin is not None:
@@ -34,7 +34,14 @@ def execute(
 
     async def converse() -> None:
         async with connect(
-            url, ssl=context, subprotocols=[_PROTOCOL], compression=None, proxy=None, max_size=None, ping_interval=None
+            url,
+            ssl=context,
+            subprotocols=[_PROTOCOL],
+            compression=None,
+            proxy=None,
+            open_timeout=None,  # `seconds` is the bound of all
+            max_size=None,
+            ping_interval=None,
         ) as connection:
             if stdin is not None:
                 await connection.send(bytes([_STDIN]) + stdin.encode())
@@ -44,12 +51,12 @@ def execute(
                 output[message[0]] += message[1:]
 
     try:
-        # Not by a thread: Python before 3.13 reads and writes a TLS connection at a time, which ends in a crash.
+        # The client for threads would read and write one TLS connection at the same time: Python before 3.13 crashes.
         asyncio.run(asyncio.wait_for(converse(), seconds))
     except InvalidStatus as refused:
         return subprocess.CompletedProcess(argv, 1, "", refused.response.body.decode())
-    except ConnectionClosed as error:
-        return subprocess.CompletedProcess(argv, 1, output[_STDOUT].decode(), f"the connection ended: {error}")
+    except (ConnectionClosed, InvalidHandshake, ConnectionError, ssl.SSLError) as error:
+        return subprocess.CompletedProcess(argv, 1, output[_STDOUT].decode(), f"the connection failed: {error}")
     code = _exit_code(json.loads(output[_STATUS]))
     return subprocess.CompletedProcess(argv, code, output[_STDOUT].decode(), output[_STDERR].decode())
 

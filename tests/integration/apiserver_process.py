@@ -19,6 +19,7 @@ from pathlib import Path
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 
+from bridgehead.tls_certificates import verifying_context
 from tests import forks
 from tests.forks import Forked
 
@@ -80,7 +81,7 @@ class ServerProcess:
         return f"https://127.0.0.1:{self.port}"
 
     def context(self, user: str = "") -> ssl.SSLContext:
-        context = ssl.create_default_context(cafile=self.directory / "ca.crt")
+        context = verifying_context(cafile=self.directory / "ca.crt")
         if user:
             context.load_cert_chain(self.directory / f"{user}.crt", self.directory / f"{user}.key")
         return context

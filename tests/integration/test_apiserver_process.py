@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 
+from bridgehead.tls_certificates import verifying_context
 from tests.forks import run_bridgehead
 
 from .apiserver_process import DEADLINE, ServerProcess, write_files
@@ -96,7 +97,7 @@ def test_certificates_that_change_count_without_a_restart(server, tmp_path):
     authority.issue("server", "apiserver")
     authority.issue("admin", "kubernetes-admin", "system:masters")
     new_ca = (successors / "ca.crt").read_text()
-    old, new = (ssl.create_default_context(cafile=successors / "ca.crt") for _ in range(2))
+    old, new = (verifying_context(cafile=successors / "ca.crt") for _ in range(2))
     old.load_cert_chain(tmp_path / "admin.crt", tmp_path / "admin.key")
     new.load_cert_chain(successors / "admin.crt", successors / "admin.key")
 

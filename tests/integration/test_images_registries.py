@@ -358,7 +358,8 @@ async def test_a_registry_that_asks_for_a_client_certificate_gets_that_of_its_en
     authority.issue("server", "registry")
     authority.issue("client", "me")
     ca, certificate, key = ((tmp_path / name).read_text() for name in ("ca.crt", "client.crt", "client.key"))
-    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cadata=ca)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_verify_locations(cadata=ca)
     context.load_cert_chain(tmp_path / "server.crt", tmp_path / "server.key")
     context.verify_mode = ssl.CERT_REQUIRED
     registry = FaultyRegistry()

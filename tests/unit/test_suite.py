@@ -6,11 +6,12 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
 
-from tests import tools
+from tests import forks, tools
 from tests.conftest import pytest_xdist_make_scheduler
 
 ROOT = Path(__file__).parents[2]
@@ -26,6 +27,19 @@ def test_programs_started_by_tests_have_default_signal_handlers() -> None:
     argv = ["sh", "-c", "trap '' INT QUIT; exec \"$@\"", "sh", sys.executable, "-c", program]
     result = subprocess.run(argv, cwd=ROOT, capture_output=True, text=True, timeout=60)
     assert result.stdout.split() == [str(-signal.SIGINT), str(-signal.SIGQUIT)], result.stderr
+
+
+def test_a_forked_process_that_takes_too_long_is_killed_and_others_go_on() -> None:
+    with open(os.devnull, encoding="ascii") as nothing:
+        streams = [nothing.fileno()]
+        slow = forks.fork("time:sleep", 1000, streams=streams)
+        with pytest.raises(subprocess.TimeoutExpired):
+            slow.wait(0)
+        deadline = time.monotonic() + 60
+        while Path(f"/proc/{slow.pid}").exists():
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+        assert forks.fork("time:sleep", 0, streams=streams).wait(60) == 0
 
 
 def test_files_with_guests_go_to_one_worker(pytestconfig: pytest.Config, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,4 @@
-"""Certificates of this side of a connection: those that cannot be used are refused without a question."""
+"""Certificates of TLS connections: those that cannot be used are refused without a question."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-from bridgehead.tls_certificates import check_certificate, load_certificate
+from bridgehead.tls_certificates import check_certificate, load_certificate, verifying_context
 
 DEADLINE = 30.0
 
@@ -49,6 +49,12 @@ def load(path: Path) -> None:
 
 def check(path: Path) -> None:
     check_certificate(path, path)
+
+
+def test_certificates_are_verified_as_by_go_with_every_python() -> None:
+    flags = verifying_context().verify_flags
+    assert flags & ssl.VERIFY_X509_PARTIAL_CHAIN
+    assert not flags & ssl.VERIFY_X509_STRICT
 
 
 @pytest.mark.parametrize("use", [load, check])

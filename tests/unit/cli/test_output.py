@@ -41,6 +41,7 @@ def test_a_closed_pipe_is_no_error(monkeypatch: pytest.MonkeyPatch, capsys: pyte
         monkeypatch.setattr(sys, "__stdout__", stdout)
         monkeypatch.setattr(sys, "stdout", stdout)
         assert end_of("--help") == 1
+        sys.stdout.flush()  # as Python does in the end
     assert capsys.readouterr().err == ""
 
 

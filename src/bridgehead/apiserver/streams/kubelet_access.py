@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from bridgehead.apiserver.errors import ApiStatus
 from bridgehead.apiserver.resource import JsonObject
-from bridgehead.tls_certificates import check_certificate
+from bridgehead.tls_certificates import check_certificate, verifying_context
 
 if TYPE_CHECKING:
     import aiohttp
@@ -37,7 +37,7 @@ class KubeletAccess:
         self.context: ssl.SSLContext | None = None
         self._session: aiohttp.ClientSession | None = None
         if tls is not None:
-            self.context = ssl.create_default_context(cafile=str(tls.authority))
+            self.context = verifying_context(cafile=tls.authority)
             self.context.load_cert_chain(tls.certificate, tls.key)
 
     def reload_certificate(self) -> None:

@@ -11,6 +11,7 @@ from yarl import URL
 
 from bridgehead.apiserver.service_endpoints import Address
 from bridgehead.objects.addresses import join_host_port
+from bridgehead.tls_certificates import verifying_context
 
 from .config import ClientConfig
 from .errors import CallFailed, NotConfigured
@@ -102,15 +103,10 @@ class Transport:
             self._contexts.move_to_end(bundle)
             return context
         try:
-            context = (
-                ssl.create_default_context(cadata=bundle.decode("ascii")) if bundle else ssl.create_default_context()
-            )
+            context = verifying_context(cadata=bundle.decode("ascii") or None)
         except (ssl.SSLError, UnicodeDecodeError, ValueError):
             raise NotConfigured("unable to load root certificates: unable to parse bytes as PEM block") from None
-        # As Go does: only subject alternative names count, and any certificate of the bundle may end a chain.
-        context.hostname_checks_common_name = False
-        context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
-        context.verify_flags &= ~ssl.VERIFY_X509_STRICT
+        context.hostname_checks_common_name = False  # as in Go
         self._contexts[bundle] = context
         if len(self._contexts) > _MAX_CONTEXTS:
             self._contexts.popitem(last=False)

@@ -13,6 +13,7 @@ from collections.abc import Iterable
 
 from bridgehead.dns.config import Server, Tls
 from bridgehead.dns.errors import BadPacket, ConfigInvalid
+from bridgehead.tls_certificates import verifying_context
 
 IDLE_SECONDS = 10.0
 
@@ -82,7 +83,7 @@ class Connections:
 
 def _context(tls: Tls) -> ssl.SSLContext:
     try:
-        context = ssl.create_default_context(cafile=tls.authority or None)
+        context = verifying_context(cafile=tls.authority or None)
     except (OSError, ssl.SSLError) as error:
         raise ConfigInvalid(f"{tls.authority}: {_reason(error)}") from error
     if tls.certificate:

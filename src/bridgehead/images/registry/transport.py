@@ -23,7 +23,7 @@ from yarl import URL
 
 from bridgehead import __version__
 from bridgehead.images.errors import BadImage, PullFailed, Unreachable
-from bridgehead.tls_certificates import load_certificate
+from bridgehead.tls_certificates import load_certificate, verifying_context
 from bridgehead.tls_failures import is_plain_answer
 
 from . import hosts, retries
@@ -182,7 +182,7 @@ class Transport:
         context = self._contexts.get(key)
         if context is None:
             try:
-                context = _unverified_context() if endpoint.skip_verify else ssl.create_default_context()
+                context = _unverified_context() if endpoint.skip_verify else verifying_context()
                 if endpoint.ca:
                     context.load_verify_locations(cadata=endpoint.ca)
                 for pem in endpoint.clients:

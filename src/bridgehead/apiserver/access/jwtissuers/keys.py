@@ -15,6 +15,7 @@ import jwt
 import msgspec
 
 from bridgehead.apiserver.http.user import InvalidCredentials
+from bridgehead.tls_certificates import verifying_context
 
 from .configuration import Issuer
 
@@ -32,7 +33,7 @@ class KeySet:
         """Raises ValueError for a CA that is not PEM."""
         self._issuer = issuer
         try:
-            self._context = ssl.create_default_context(cadata=issuer.certificate_authority or None)
+            self._context = verifying_context(cadata=issuer.certificate_authority or None)
         except ssl.SSLError as error:
             raise ValueError(f"certificateAuthority of {issuer.url}: {error.reason}") from error
         self._keys: dict[str, jwt.PyJWK] = {}

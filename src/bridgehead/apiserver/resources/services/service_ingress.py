@@ -2,7 +2,7 @@
 
 Every proxy accepts traffic for the addresses in `status.loadBalancer`, on every node. So this is stricter than
 Kubernetes: addresses that would capture a node's own traffic or another Service's are refused (CVE-2020-8554).
-`registry.node_addresses` refuses addresses of nodes, for which it needs the store. Addresses that are already stored
+`admission.node_addresses` refuses addresses of nodes, for which it needs the store. Addresses that are already stored
 are not checked again. Pure: no I/O, no clock, no randomness.
 """
 
@@ -30,7 +30,7 @@ class IngressAddress(NamedTuple):
 def added_addresses(service: JsonObject, old: JsonObject | None) -> list[IngressAddress]:
     """Return the valid addresses in the status of `service` that are not in the status of `old`."""
     known = {(one.text, one.is_vip) for one in _addresses(old)} if old is not None else set()
-    return [one for one in _addresses(service) if (one.text, one.is_vip) not in known and parse_ip(one.text)]
+    return [one for one in _addresses(service) if (one.text, one.is_vip) not in known and not check_ip(one.text)]
 
 
 def _addresses(service: JsonObject) -> Iterable[IngressAddress]:

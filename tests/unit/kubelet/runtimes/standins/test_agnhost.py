@@ -8,6 +8,7 @@ import re
 import socket
 import ssl
 import stat
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -112,13 +113,18 @@ def test_unknown_datagrams_get_no_answer() -> None:
 def test_a_dial_asks_over_udp_again_and_again() -> None:
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asked:
         asked.bind(("127.0.0.1", 0))
+
+        def answer_twice() -> None:
+            for number in range(2):
+                request, sender = asked.recvfrom(100)
+                asked.sendto(b"%s %d" % (request, number), sender)
+
+        threading.Thread(target=answer_twice, daemon=True).start()
         host, port = asked.getsockname()
-        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender:
-            sender.bind(("127.0.0.1", 0))
-        values = {"host": host, "port": str(port), "protocol": "udp", "request": "hostname", "tries": "0"}
+        values = {"host": host, "port": str(port), "protocol": "udp", "request": "hostname", "tries": "2"}
         late = dial(values)
         assert isinstance(late, LateResponse)
-        assert late.compute().body == b"{}"
+        assert late.compute().body == b'{"responses":["hostname 0","hostname 1"]}'
 
 
 @pytest.mark.parametrize(
@@ -146,7 +152,11 @@ def test_failed_dials_are_listed_as_errors() -> None:
     assert len(answered["errors"]) == 2
 
 
-def test_a_connection_has_a_word_for_its_failure() -> None:
+def fail_to_resolve(*_: object, **__: object) -> None:
+    raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+
+
+def test_a_connection_has_a_word_for_its_failure(monkeypatch: pytest.MonkeyPatch) -> None:
     with socket.socket() as server:
         server.bind(("127.0.0.1", 0))
         endpoint = f"127.0.0.1:{server.getsockname()[1]}"
@@ -154,12 +164,13 @@ def test_a_connection_has_a_word_for_its_failure() -> None:
         server.listen()
         assert connect(CommandLine("connect", {"timeout": "3s"}, (endpoint,))) == ""
     assert connect(CommandLine("connect", {}, ("web",))).startswith("UNKNOWN: ")
-    assert connect(CommandLine("connect", {}, ("no-such-name.invalid:80",))).startswith("DNS: ")
     assert connect(CommandLine("connect", {"protocol": "icmp"}, (endpoint,))).startswith("Unsupported protocol")
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as silent:
         silent.bind(("127.0.0.1", 0))
         endpoint = f"127.0.0.1:{silent.getsockname()[1]}"
         assert connect(CommandLine("connect", {"timeout": "10ms", "protocol": "udp"}, (endpoint,))) == "TIMEOUT"
+    monkeypatch.setattr(socket, "getaddrinfo", fail_to_resolve)
+    assert connect(CommandLine("connect", {}, ("web:80",))).startswith("DNS: ")
 
 
 def test_porter_serves_its_variables() -> None:

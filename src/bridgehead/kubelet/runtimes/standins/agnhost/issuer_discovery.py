@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ssl
 import sys
 import urllib.request
 from typing import Any, Final
@@ -12,6 +11,7 @@ import msgspec
 
 from bridgehead.kubelet.runtimes.standins.agnhost.flags import CommandLine
 from bridgehead.kubelet.runtimes.standins.standin import Launch
+from bridgehead.tls_certificates import verifying_context
 
 _ACCOUNT: Final = "/var/run/secrets/kubernetes.io/serviceaccount"
 _TIMEOUT: Final = 10.0  # seconds
@@ -51,7 +51,7 @@ def _fetch(url: str) -> dict[str, Any]:
         raise ValueError(f"{url} is not an https URL")
     with open(f"{_ACCOUNT}/token", encoding="ascii") as file:
         request = urllib.request.Request(url, headers={"Authorization": f"Bearer {file.read()}"})
-    context = ssl.create_default_context(cafile=f"{_ACCOUNT}/ca.crt")
+    context = verifying_context(cafile=f"{_ACCOUNT}/ca.crt")
     with urllib.request.urlopen(request, timeout=_TIMEOUT, context=context) as answer:
         return dict(msgspec.json.decode(answer.read()))
 
