@@ -678,6 +678,7 @@ async def test_agnhost_serves_while_it_asks_and_has_its_commands(world: World) -
     image = "registry.k8s.io/e2e-test-images/agnhost:2.53"
     ip = await world.pod("p")
     server = await world.start("p", image=image, args=("netexec",))
+    await world.wait_port("p", 8080)
     url = f"http://{ip}:8080/dial?host={ip}&port=8080&request=hostname&tries=2"
     assert world.run("curl", "-s", url) == '{"responses":["p","p"]}'
     assert await world.sh(server, "/agnhost connect --timeout=3s 127.0.0.1:1 2>&1 || true") == "REFUSED\n"
@@ -688,6 +689,8 @@ async def test_agnhost_serves_while_it_asks_and_has_its_commands(world: World) -
     ip = await world.pod("q")
     env = {"SERVE_PORT_80": "plain", "SERVE_TLS_PORT_443": "encrypted"}
     await world.start("q", image=image, args=("porter",), env=env)
+    for port in (80, 443):
+        await world.wait_port("q", port)
     assert world.run("curl", "-s", ip) == "plain"
     assert world.run("curl", "-sk", f"https://{ip}") == "encrypted"
 
@@ -938,6 +941,7 @@ async def test_busybox_has_its_own_tools(world: World) -> None:
     found = await world.client.exec_in_container(client.id, ("which", "wget"), timeout=DEADLINE)
     assert found.output == b"/usr/lib/busybox/wget\n"
     # Up to 1.28, nslookup had another output and followed the search domains for all names.
-    script = "echo nameserver 127.0.0.1 >/etc/resolv.conf; nslookup 127.0.0.1"
     names = "Server:    127.0.0.1", "Name:      127.0.0.1"
-    assert await world.sh(client, script) == "\n".join(f"{name}\nAddress 1: 127.0.0.1 localhost\n" for name in names)
+    assert await world.sh(client, "nslookup 127.0.0.1 127.0.0.1") == "\n".join(
+        f"{name}\nAddress 1: 127.0.0.1 localhost\n" for name in names
+    )

@@ -65,9 +65,12 @@ def node_status(
     since: Mapping[str, str],
     now: float,
     images: Sequence[dict[str, Any]] = (),
+    observed: NodeStatus | None = None,
 ) -> dict[str, Any]:
-    """Return the Node's status at `now` (seconds since the epoch); `since` is the lastTransitionTime of each condition,
-    by type, and `images` are those of `node_images`."""
+    """Return the Node's status at `now` (seconds since the epoch), as a patch of the status that was `observed`.
+
+    `since` is the lastTransitionTime of each condition, by type, and `images` are those of `node_images`.
+    """
     conditions = [
         {
             "type": kind,
@@ -84,7 +87,7 @@ def node_status(
             *({"type": "InternalIP", "address": ip} for ip in settings.ips),
             {"type": "Hostname", "address": settings.name},
         ],
-        "allocatable": dict(capacity),
+        "allocatable": allocatable_resources(capacity, observed or NodeStatus()),
         "capacity": dict(capacity),
         "conditions": conditions,
         "daemonEndpoints": {"kubeletEndpoint": {"Port": settings.port}},
@@ -95,9 +98,26 @@ def node_status(
     }
 
 
+def allocatable_resources(capacity: Mapping[str, str], observed: NodeStatus) -> dict[str, object]:
+    """Return the resources that pods may request, None for those to be removed.
+
+    Extended resources (example.com/dongle) are advertised by others, who patch the Node's capacity only.
+    """
+    advertised = _extended(observed.capacity)
+    withdrawn = dict.fromkeys(_extended(observed.allocatable).keys() - advertised.keys())
+    return {**capacity, **advertised, **withdrawn}
+
+
+def _extended(resources: Mapping[str, object]) -> dict[str, object]:
+    return {name: quantity for name, quantity in resources.items() if "/" in name}
+
+
 def is_reported(status: NodeStatus, written: NodeStatus) -> bool:
-    """Whether `status` equals `written`, except for times and for conditions that other components write."""
-    return _essence(status) == _essence(written)
+    """Whether `status` equals `written`, except for times and for conditions that other components write.
+
+    The capacity may have changed while `written` was, so the extended resources are compared in `status` itself.
+    """
+    return _essence(status) == _essence(written) and _extended(status.capacity) == _extended(status.allocatable)
 
 
 def _essence(status: NodeStatus) -> tuple[object, ...]:

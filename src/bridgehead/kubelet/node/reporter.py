@@ -142,7 +142,7 @@ class NodeReporter:
             if (c.type, c.status) in healthy and c.last_transition_time is not None
         }
         images = node_images(self._list_images())
-        status = node_status(self._settings, self._capacity, self._info, since, time.time(), images)
+        status = node_status(self._settings, self._capacity, self._info, since, time.time(), images, node.status)
         # A strategic merge patch merges addresses by type, so two of one type would become one (kubernetes #79391).
         patch = {"status": {**status, "addresses": [*status["addresses"], {"$patch": "replace"}]}}
         self._written = await self._client.patch(NODES, name, "", patch, type="strategic", subresource="status")

@@ -7,7 +7,13 @@ from pathlib import Path
 import msgspec
 
 from bridgehead.images.store.image_record import ImageRecord
-from bridgehead.kubelet.node.node_status import is_reported, node_images, node_object, node_status
+from bridgehead.kubelet.node.node_status import (
+    allocatable_resources,
+    is_reported,
+    node_images,
+    node_object,
+    node_status,
+)
 from bridgehead.kubelet.node.settings import NodeSettings
 from bridgehead.objects.core import NodeStatus
 from bridgehead.objects.meta import Condition
@@ -55,6 +61,17 @@ def test_the_node_status_has_addresses_capacity_and_conditions():
         "DiskPressure",
         "PIDPressure",
     }
+
+
+def test_extended_resources_can_be_allocated_while_they_are_advertised() -> None:
+    """The owner of a resource patches the node's capacity only."""
+    capacity = {"cpu": "2", "pods": "110"}
+    observed = NodeStatus(
+        capacity={"cpu": "3", "example.com/dongle": "4"}, allocatable={"cpu": "2", "example.com/gone": "1"}
+    )
+    expected = {**capacity, "example.com/dongle": "4", "example.com/gone": None}
+    assert allocatable_resources(capacity, observed) == expected
+    assert not is_reported(observed, observed)
 
 
 def test_only_the_kubelets_own_status_fields_are_compared():
