@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import ipaddress
-import json
 import socket
 import struct
 
@@ -15,8 +14,18 @@ from bridgehead.network.connection_search import SearchTables
 
 from .namespaced import in_namespace
 from .speaker_world import inside, make_network, node_ip, run_on, vip
-from .test_kubelet_spoofing import TCP, packet
-from .test_network_handover import ADDRESSES, PORT, ask, check_carried_on, connect_from, listen, send_to, use_port
+from .test_network_handover import (
+    ADDRESSES,
+    PORT,
+    ask,
+    check_carried_on,
+    client_packet,
+    connect_from,
+    counted,
+    listen,
+    send_to,
+    use_port,
+)
 
 pytestmark = pytest.mark.integration
 
@@ -38,18 +47,10 @@ def flood(version: int) -> None:
     """Send packets of a connection that no node knows, from a client that does not exist."""
     source, address = vip(2, version), vip(10, version)
     segment = struct.pack("!HHIIBBHHH", 4000, PORT, 1, 1, 5 << 4, 0x10, 1024, 0, 0)
-    stray = bytearray(packet(source, address, TCP, segment, 16))
-    if version == 6:
-        stray[7] = 64  # the hop limit
+    stray = client_packet(source, address, segment)
     with socket.socket(socket.AF_INET6 if version == 6 else socket.AF_INET, socket.SOCK_RAW, socket.IPPROTO_RAW) as raw:
         for _ in range(FLOOD):
             raw.sendto(stray, (address, 0))
-
-
-def copies(node: str) -> int:
-    """Return how many copies of the flood's packets a node has received."""
-    found = json.loads(run_on(node, "nft", "-j", "reset", "counter", "inet", "test", "copies"))
-    return sum(entry["counter"]["packets"] for entry in found["nftables"] if "counter" in entry)
 
 
 @in_namespace
@@ -89,7 +90,7 @@ def check_connections(version: int) -> None:
             check_carried_on(again, again_end)
         flood(version)
         check_carried_on(old, old_end)
-        assert 20 <= copies("node3") < FLOOD / 2
+        assert 20 <= counted("node3", "copies") < FLOOD / 2
         new = stack.enter_context(socket.create_connection((address, PORT), 20))
         new_end = stack.enter_context(second.accept()[0])
         new_end.settimeout(20)

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from bridgehead.objects.kinds import ENDPOINT_SLICES, SERVICES
+from bridgehead.objects.kinds import ENDPOINT_SLICES, NODES, SERVICES
 from bridgehead.proxy.operating import health_ports
 from bridgehead.proxy.operating.health_ports import local_addresses
 from tests.integration.namespaced import in_namespace, sh
@@ -113,9 +113,18 @@ async def test_health_ports_listen_on_node_port_addresses_only() -> None:
     sh("ip link add veth0 type veth peer name veth1; ip link set veth0 up; ip address add 10.0.0.201/24 dev veth0")
     assert local_addresses(None) == [""]
     assert local_addresses(("10.0.0.0/8",)) == ["10.0.0.201"]
+    sh("ip address add 10.0.0.202/24 dev veth0")
     api, mode = ScriptedApi(), ScriptedMode()
     api.put(SERVICES, local())
-    config = replace(CONFIG, node_port_addresses=("10.0.0.0/8",))
-    async with running(api, mode, config=config):
+    put_node(api, "10.0.0.201")
+    async with running(api, mode, config=replace(CONFIG, node_port_addresses=("primary",))):
         await becomes(503, "10.0.0.201")
         assert await status("127.0.0.1") == 0
+        put_node(api, "10.0.0.202")
+        await becomes(503, "10.0.0.202")
+        await becomes(0, "10.0.0.201")
+
+
+def put_node(api: ScriptedApi, address: str) -> None:
+    addresses = [{"type": "InternalIP", "address": address}]
+    api.put(NODES, {"metadata": {"name": "node1"}, "status": {"addresses": addresses}})

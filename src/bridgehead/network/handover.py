@@ -11,14 +11,16 @@ reset. In nft's syntax, for IPv4:
             NEW ip ttl >= 240 ip daddr @lost drop      # unknown_connections.py
             INVALID ip ttl >= 240 ip daddr @lost drop
             NEW ip ttl > 1 dup to ip daddr map @nodes drop
-            INVALID ip ttl < 240 ip daddr @nodes ip ttl set 255 dup to ip daddr map @nodes drop
+            INVALID ip ttl >= 240 ip daddr @nodes drop
+            INVALID ip daddr @nodes ip ttl set 255 dup to ip daddr map @nodes drop
         }
     }
 
 The copy is untracked, so no rule of this node translates it, and it goes to the other node as it came, but for the mark
 of an invalid packet: it may belong to a connection of this node, and if so, the other one drops it. While an address
 moves, two nodes may have rules for each other. A packet that neither knows circles until its TTL, which the kernel
-decrements in copies, is 1; without that condition it would go from 0 to 255. The kernel removes the tables when the
+decrements in copies, is 1; without that condition it would go from 0 to 255. A marked one that comes back is dropped:
+forwarded by this node, it would return with a smaller TTL, and be marked again. The kernel removes the tables when the
 process ends (Linux 5.12). PORT is that of its netlink socket: another speaker of the node, for a load-balancer class of
 its own, has tables, too. Source: linux/netfilter/nf_tables.h.
 """
@@ -57,7 +59,6 @@ from .unknown_connections import (
     destination,
     element_changes,
     is_copy,
-    is_no_copy,
     mark_copy,
 )
 
@@ -113,6 +114,7 @@ def _table(family: Family, name: str) -> Iterator[Request]:
         NEW + is_lost,
         INVALID + is_lost,
         NEW + is_passed_on + node + duplicate(),
-        INVALID + is_no_copy(family) + node + mark_copy(family) + node + duplicate(),
+        INVALID + is_copy(family) + node,
+        INVALID + node + mark_copy(family) + node + duplicate(),
     ):
         yield add_rule(number, name, _CHAIN, expressions + verdict(NF_DROP))

@@ -39,7 +39,6 @@ from .uapi.netfilter import NFPROTO_IPV4, NFPROTO_IPV6
 from .uapi.nf_conntrack_common import IP_CT_NEW, NF_CT_STATE_INVALID_BIT
 from .uapi.nf_tables import (
     NFT_CMP_GTE,
-    NFT_CMP_LTE,
     NFT_CMP_NEQ,
     NFT_META_L4PROTO,
     NFT_PAYLOAD_NETWORK_HEADER,
@@ -97,11 +96,6 @@ INVALID: Final = _without_syn(NF_CT_STATE_INVALID_BIT)
 def is_copy(family: Family) -> bytes:
     """Match marked copies."""
     return payload(NFT_PAYLOAD_NETWORK_HEADER, family.hop_limit, 1) + compare(bytes([_LEAST_COPIED]), NFT_CMP_GTE)
-
-
-def is_no_copy(family: Family) -> bytes:
-    """Match packets that are no marked copies."""
-    return payload(NFT_PAYLOAD_NETWORK_HEADER, family.hop_limit, 1) + compare(bytes([_LEAST_COPIED - 1]), NFT_CMP_LTE)
 
 
 def mark_copy(family: Family) -> bytes:
