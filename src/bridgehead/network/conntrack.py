@@ -87,7 +87,7 @@ _CTA_IP_SRC: Final[dict[int, int]] = {socket.AF_INET: CTA_IP_V4_SRC, socket.AF_I
 _CTA_IP_DST: Final[dict[int, int]] = {socket.AF_INET: CTA_IP_V4_DST, socket.AF_INET6: CTA_IP_V6_DST}
 
 _DELETIONS_AT_ONCE: Final = 64  # in one datagram; the kernel answers only those that fail, and the last one
-_RECEIVE_BYTES: Final = 1 << 18
+_RECEIVE_BYTES: Final = 1 << 15  # the kernel's largest message of a dump (netlink_recvmsg)
 _MOST_VERDICTS: Final = 10_000  # kept of distinct flows; a node with clients everywhere has more distinct flows
 
 Endpoint = tuple[str, int]  # canonical address, port

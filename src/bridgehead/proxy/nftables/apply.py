@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import ctypes
 
+from bridgehead.heap import trim_heap
 from bridgehead.network.ruleset import Ruleset
 from bridgehead.network.uapi.netfilter import NFPROTO_IPV4, NFPROTO_IPV6
 from bridgehead.proxy.commands import describe_failure, find_command, is_temporary, run_command
@@ -26,6 +27,8 @@ from bridgehead.proxy.errors import (
 )
 
 _IN_PROCESS_LIMIT = 128 * 1024  # bytes of text: some 2,500 elements, 20 ms
+# libnftables keeps what a text has become until the next one: 0.6 MiB, and more for many chains.
+_KEEP_SECONDS = 5.0
 _BYTES_OF_AN_ELEMENT = 100  # in a netlink message: 50 for an IPv4 endpoint, near 100 for IPv6 or a comment
 
 
@@ -42,11 +45,14 @@ class Kernel:
         except OSError as error:
             raise without_nf_tables(error) from error
         self._library = _Library.open()
+        self._forgetting: asyncio.TimerHandle | None = None
         # This many elements fit into one transaction; more may.
         self.safe_elements = self._ruleset.send_buffer() // _BYTES_OF_AN_ELEMENT
 
     def close(self) -> None:
         self._ruleset.close()
+        if self._forgetting is not None:
+            self._forgetting.cancel()
         if self._library is not None:
             self._library.close()
 
@@ -75,12 +81,19 @@ class Kernel:
         """Apply the whole text or nothing. Raises TooBig, Busy, NotFound, NotPermitted or Refused."""
         if self._library is not None and len(text) <= _IN_PROCESS_LIMIT:
             error = self._library.run(text)
+            if self._forgetting is None:
+                self._forgetting = asyncio.get_running_loop().call_later(_KEEP_SECONDS, self._forget, self._library)
             await asyncio.sleep(0)  # other tasks run between the parts of a big change
         else:
             status, _, stderr = await run_command(self._command, "-f", "-", text=text)
             error = describe_failure("nft", status, stderr) if status else ""
         if error:
             raise _as_exception(error)
+
+    def _forget(self, library: _Library) -> None:
+        self._forgetting = None
+        library.run("")
+        trim_heap()
 
     async def check(self, text: str) -> None:
         """Ask the kernel whether it would apply the whole text. Raises what `apply` would raise; changes nothing."""
