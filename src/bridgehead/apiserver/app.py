@@ -6,6 +6,7 @@ modules that this one calls.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import platform
 import time
@@ -23,6 +24,7 @@ from .access.authentication import Authenticator
 from .access.authorization import Authorizer, refusal
 from .access.impersonation import impersonate
 from .audit.trail import Begin, begin_unaudited
+from .bodies.patch import APPLY_PATCH
 from .errors import ApiStatus, PageNotFound, bad_request, internal_error, method_not_allowed, unauthorized
 from .exchange import Exchange
 from .flowcontrol.control import FlowControl, is_long_running
@@ -69,6 +71,10 @@ _VERSION = {
     "compiler": platform.python_implementation().lower(),
     "platform": f"linux/{architecture()}",
 }
+# After these, the path may be one that nobody else asks for.
+_UNKNOWN_CODES = (403, 404, 405)
+_APPLY = APPLY_PATCH.encode()
+_BRIEF = contextlib.nullcontext()
 # The end of JSON that is indented already.
 _INDENTED_END = b"\n}"
 # In Kubernetes' own words, which are no Status (apiserver/pkg/server/filters/maxinflight.go).
@@ -112,7 +118,7 @@ class Application:
         self._health = health
         self._zpages = zpages
         self._metrics = metrics
-        self._sender = Sender(unsent, metrics.watches)
+        self._sender = Sender(unsent)
         self._rendering = rendering
         self._flow_control = flow_control
         self._begin_trail = begin_trail
@@ -149,14 +155,25 @@ class Application:
             exchange.seat.leave()
         exchange.trail.start(response.status)
         headers = ((b"audit-id", exchange.audit_id), *exchange.seat.headers)
+        is_counted = response.is_long_running and exchange.is_known
         try:
-            await self._sender.send(
-                response, headers, exchange.warnings, response.receive or receive, send, exchange.scope
-            )
+            with self._metrics.long_running(exchange.info) if is_counted else _BRIEF:
+                await self._sender.send(
+                    response, headers, exchange.warnings, response.receive or receive, send, exchange.scope
+                )
         finally:
             exchange.trail.complete()
-        seconds = None if response.is_long_running else time.perf_counter() - started
-        self._metrics.count(exchange.info, response.status, seconds, known=exchange.is_known)
+        self._count(exchange, response.status, started)
+
+    def _count(self, exchange: Exchange, code: int, started: float) -> None:
+        self._metrics.count(
+            exchange.info,
+            code,
+            time.perf_counter() - started,
+            known=exchange.is_known,
+            dry_run=exchange.query.get("dryRun", ""),
+            applies=exchange.method == "PATCH" and exchange.headers.get(b"content-type", b"") == _APPLY,
+        )
 
     async def _respond(self, exchange: Exchange, receive: Receive) -> Response:
         """Carry a request out; return its response, also for a refusal or an error. Raises `Disconnected`."""
@@ -167,7 +184,7 @@ class Application:
         except Disconnected:
             raise
         except ApiStatus as status:
-            exchange.is_known = exchange.is_known and status.code not in (403, 404, 405)
+            exchange.is_known = exchange.is_known and status.code not in _UNKNOWN_CODES
             return _refusal(status)
         except Overloaded:
             exchange.is_refused = False
@@ -194,7 +211,8 @@ class Application:
         if (tunnel := tunnel_of(exchange.scope)) is not None:
             tunnel.on_start = partial(exchange.trail.start, 101)
         if self._aggregator.serves(info.path):
-            seat.leave()  # the server behind has limits of its own
+            seat.leave()  # the server behind has limits and metrics of its own
+            exchange.is_known = False
             self._drop_proxy_headers(request)
             return await self._aggregator.answer(request)
         return await self._dispatch(request)
@@ -217,6 +235,7 @@ class Application:
 
     async def _answer_socket(self, exchange: Exchange, receive: Receive, send: Send) -> None:
         """Answer a WebSocket: exec, attach or port-forward, or the stream of a watch or a log."""
+        started, code = time.perf_counter(), 101
 
         async def audited_send(message: MutableMapping[str, Any]) -> None:
             if message["type"] == "websocket.accept":
@@ -228,16 +247,20 @@ class Application:
             user = self._impersonate(await self._authenticate(exchange), exchange)
             self._authorize(user, exchange)
             request = exchange.accept(user, receive)
-            if is_stream(exchange.info):
-                await self._stream_over_socket(exchange, request, audited_send)
-            else:
-                await self._pod_streams.answer_socket(request, audited_send)
+            with self._metrics.long_running(exchange.info):
+                if is_stream(exchange.info):
+                    await self._stream_over_socket(exchange, request, audited_send)
+                else:
+                    await self._pod_streams.answer_socket(request, audited_send)
         except ApiStatus as status:
+            code = status.code
+            exchange.is_known = exchange.is_known and code not in _UNKNOWN_CODES
             exchange.trail.answer(_refusal(status), exchange.annotations)
             exchange.trail.start(status.code)
             await deny(exchange.scope, send, status)
         finally:
             exchange.trail.complete()
+        self._count(exchange, code, started)
 
     async def _stream_over_socket(self, exchange: Exchange, request: Request, send: Send) -> None:
         """Carry out a watch, or the request of a log. Raises `ApiStatus` before the WebSocket is accepted."""

@@ -23,6 +23,7 @@ from .errors import StartupFailed
 from .node.settings import NodeSettings
 from .runtimes.runtime import Runtime, RuntimeFailure
 from .runtimes.wire.client import RuntimeClient
+from .server.access_reviews import AccessReviews
 from .server.authorization import server_context
 from .server.kubelet_server import KubeletServer
 
@@ -70,7 +71,8 @@ async def _run(
         kubelet = Kubelet(settings, client, runtime, puller)
         parts = [asyncio.create_task(kubelet.run())]
         if context is not None:
-            parts.append(asyncio.create_task(KubeletServer(kubelet).run(settings.ip, settings.port, context)))
+            server = KubeletServer(kubelet, AccessReviews(client, settings.name))
+            parts.append(asyncio.create_task(server.run(settings.ip, settings.port, context)))
         stopping = asyncio.create_task(stop.wait())
         try:
             await asyncio.wait((*parts, stopping), return_when=asyncio.FIRST_COMPLETED)

@@ -117,7 +117,7 @@ class Response:
     `drops_slow`: close the connection when the client reads nothing for long. True for watches, which clients restart;
     False for logs, which a person may read in a pager.
     `is_large`: the stream is as long as a body that is worth compressing.
-    `is_long_running`: the stream ends only with the client, so its duration does not count in the latency metrics.
+    `is_long_running`: the stream ends only with the client, so it has a metric of its own while it is open.
     `content_type` "": the response has no such header.
     `receive`: reports the client's disconnect while the stream is sent, for a response that is sent while the request's
     body is still being read; None: the request's own.

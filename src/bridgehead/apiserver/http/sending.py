@@ -6,7 +6,7 @@ Source: Kubernetes apiserver/pkg/endpoints/filters (cachecontrol.go, warning.go)
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 
 from .request import Receive, Response, Scope, Send, Stream, StreamBroken
 from .unsent import ClientTooSlow, Connection, UnsentBudget
@@ -18,11 +18,8 @@ _CACHE_CONTROL = (b"cache-control", b"no-cache, private")
 
 
 class Sender:
-    """Sends responses. `on_long_running` is called with 1 when a long-running one begins, and with -1 at its end."""
-
-    def __init__(self, unsent: UnsentBudget, on_long_running: Callable[[int], None]) -> None:
+    def __init__(self, unsent: UnsentBudget) -> None:
         self._unsent = unsent
-        self._on_long_running = on_long_running
 
     async def send(
         self,
@@ -46,14 +43,10 @@ class Sender:
             await send({"type": "http.response.start", "status": response.status, "headers": headers})
             await send({"type": "http.response.body", "body": response.body})
             return
-        if response.is_long_running:
-            self._on_long_running(1)
         try:
             await send({"type": "http.response.start", "status": response.status, "headers": headers})
             await self.send_stream(response.stream, receive, send, scope, drops_slow=response.drops_slow)
         finally:
-            if response.is_long_running:
-                self._on_long_running(-1)
             await response.stream.aclose()
 
     async def send_stream(

@@ -1,7 +1,7 @@
 """The kubelet's HTTPS server (port 10250): logs, exec, attach, port-forward, and pages about the node.
 
-The client is the API server, which forwards users' requests (`apiserver.streams`). Clients need a certificate of the
-cluster's CA that names the API server or an administrator, except for /healthz. Source: kubelet's `pkg/kubelet/server`.
+Most requests come from the API server, which forwards those of users (`apiserver.streams`). Scrapers of metrics come
+themselves, with a token that `authorization` checks. Source: kubelet's `pkg/kubelet/server`.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from bridgehead.kubelet.runtimes.runtime import ExecSession, RuntimeFailure
 from bridgehead.objects.core import Container
 
 from . import pages, remote_command
-from .authorization import authorize
+from .authorization import Reviews, authorization
 from .channels import COMMAND_PROTOCOLS, PORT_PROTOCOLS, Channels
 from .port_channels import PortChannels, parse_ports
 from .port_forward import PROTOCOL, PortForward
@@ -42,13 +42,14 @@ _BACKLOG = 128
 
 
 class KubeletServer:
-    """Serves the pods of `kubelet`."""
+    """Serves the pods of `kubelet`, to clients that `reviews` allow; without, everybody may use all of it."""
 
-    def __init__(self, kubelet: Kubelet) -> None:
+    def __init__(self, kubelet: Kubelet, reviews: Reviews | None = None) -> None:
         self._kubelet = kubelet
+        self._reviews = reviews
 
     async def run(self, host: str, port: int, context: ssl.SSLContext | None) -> None:
-        """Serve until cancelled. Without `context`, serve plain HTTP without authorization.
+        """Serve until cancelled. Without `context`, serve plain HTTP.
 
         Raises OSError when the port is taken. The server is made when the first client connects: many kubelets of a lab
         never have one, and the server would copy 1 MiB of the memory that they share.
@@ -58,7 +59,7 @@ class KubeletServer:
             listener.setblocking(False)
             await _until_readable(listener)
             runner = web.AppRunner(
-                self._application(is_open=context is None),
+                self._application(),
                 access_log=None,
                 handle_signals=False,
                 shutdown_timeout=1.0,
@@ -72,9 +73,9 @@ class KubeletServer:
             finally:
                 await runner.cleanup()
 
-    def _application(self, *, is_open: bool) -> web.Application:
-        """Return the routes. `is_open`: everybody may use them."""
-        application = web.Application(middlewares=[] if is_open else [authorize])
+    def _application(self) -> web.Application:
+        reviews = self._reviews
+        application = web.Application(middlewares=[] if reviews is None else [authorization(reviews)])
         for path in ("/healthz", "/healthz/ping", "/healthz/syncloop"):
             application.router.add_get(path, _healthz)
         for path in ("/pods", "/pods/"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from bridgehead.apiserver.handlers.metrics import Metrics
@@ -26,17 +27,55 @@ def test_requests_are_counted_by_what_they_ask_for():
         metrics.count(LIST, code, 0.01, known=True)
     metrics.count(parse_request("GET", "/invented", {}), 404, 0.01, known=False)
     found = samples(metrics)
-    assert found["apiserver_request_total", "200", "LIST", "pods", "v1"] == 2
-    assert found["apiserver_request_total", "403", "LIST", "pods", "v1"] == 1
-    assert found["apiserver_request_total", "404", "OTHER"] == 1
+    assert found["apiserver_request_total", "200", "LIST", "apiserver", "cluster", "pods", "v1"] == 2
+    assert found["apiserver_request_total", "403", "LIST", "apiserver", "cluster", "pods", "v1"] == 1
+    assert found["apiserver_request_total", "404", "OTHER", "apiserver"] == 1
+
+
+PODS = "/api/v1/namespaces/default/pods"
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "query", "options", "expected"),
+    [
+        ("GET", f"{PODS}/a", {}, {}, {"verb": "GET", "scope": "resource"}),
+        ("GET", PODS, {}, {}, {"verb": "LIST", "scope": "namespace"}),
+        ("GET", PODS, {"watch": "1"}, {}, {"verb": "WATCH", "scope": "namespace"}),
+        ("POST", PODS, {}, {}, {"verb": "POST", "scope": "resource"}),
+        ("POST", PODS, {}, {"dry_run": "All"}, {"verb": "POST", "scope": "resource", "dry_run": "All"}),
+        ("POST", PODS, {}, {"dry_run": "Some"}, {"verb": "POST", "scope": "resource", "dry_run": "invalid"}),
+        ("PUT", f"{PODS}/a/status", {}, {}, {"verb": "PUT", "scope": "resource", "subresource": "status"}),
+        ("PATCH", f"{PODS}/a", {}, {}, {"verb": "PATCH", "scope": "resource"}),
+        ("PATCH", f"{PODS}/a", {}, {"applies": True}, {"verb": "APPLY", "scope": "resource"}),
+        ("DELETE", PODS, {}, {}, {"verb": "DELETE", "scope": "namespace"}),
+        ("GET", f"{PODS}/a/exec", {}, {}, {"verb": "CONNECT", "scope": "resource", "subresource": "exec"}),
+        ("GET", "/readyz", {}, {}, {"verb": "GET", "subresource": "/readyz"}),
+        ("HEAD", "/version", {}, {}, {"verb": "GET"}),
+    ],
+)
+def test_labels_are_those_of_kubernetes(method, path, query, options, expected):
+    metrics = Metrics()
+    metrics.count(parse_request(method, path, query), 200, 0.01, known=True, **options)
+    (total,) = labels_of(metrics, "apiserver_request_total")
+    pod = {"resource": "pods", "version": "v1"} if path.startswith("/api/") else {}
+    assert {name: value for name, value in total.items() if value} == {
+        "code": "200",
+        "component": "apiserver",
+        **pod,
+        **expected,
+    }
+
+
+def labels_of(metrics: Metrics, name: str) -> list[dict[str, str]]:
+    families = text_string_to_metric_families(metrics.render().body.decode())
+    return [one.labels for family in families for one in family.samples if one.name == name]
 
 
 def test_durations_are_in_buckets():
     metrics = Metrics()
     for seconds in (0.001, 0.005, 0.006, 100.0):
         metrics.count(LIST, 200, seconds, known=True)
-    metrics.count(LIST, 200, None, known=True)  # a watch
-    found, what = samples(metrics), ("LIST", "pods", "v1")
+    found, what = samples(metrics), ("LIST", "apiserver", "cluster", "pods", "v1")
     name = "apiserver_request_duration_seconds"
     assert [found[f"{name}_bucket", *sorted((*what, bound))] for bound in ("0.005", "0.025", "60.0", "+Inf")] == [
         2,
@@ -49,8 +88,15 @@ def test_durations_are_in_buckets():
 
 
 def test_open_watches_are_counted():
-    metrics = Metrics()
-    metrics.watches(1)
-    metrics.watches(1)
-    metrics.watches(-1)
-    assert samples(metrics)["apiserver_longrunning_requests",] == 1
+    metrics, watch = Metrics(), parse_request("GET", "/api/v1/pods", {"watch": "1"})
+    key = ("apiserver_longrunning_requests", "WATCH", "apiserver", "cluster", "pods", "v1")
+    with metrics.long_running(watch):
+        with metrics.long_running(watch):
+            assert samples(metrics)[key] == 2
+        assert samples(metrics)[key] == 1
+    assert samples(metrics)[key] == 0
+
+
+def test_the_page_names_the_version_and_the_process():
+    names = {name for name, *_ in samples(Metrics())}
+    assert {"kubernetes_build_info", "process_resident_memory_bytes", "process_cpu_seconds_total"} <= names

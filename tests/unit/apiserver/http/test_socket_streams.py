@@ -85,7 +85,7 @@ class Socket:
 async def test_a_log_is_sent_in_messages_and_closed(protocol, frames):
     socket, scope = Socket(), {"path": "/x", "state": {"connection": Reader()}}
     response = Response(200, content_type="text/plain", stream=Log())
-    sender = Sender(UnsentBudget(), lambda change: None)
+    sender = Sender(UnsentBudget())
     await send_over_socket(sender, response, protocol, socket.receive, socket.send, scope)
     assert await socket.next() == {"type": "websocket.accept", "subprotocol": protocol}
     for frame in frames:

@@ -1,28 +1,78 @@
-"""Certificates that may access the kubelet's server."""
+"""Who asks a kubelet's server, and for what."""
 
 from __future__ import annotations
 
 import pytest
 
-from bridgehead.kubelet.server.authorization import is_allowed
+from bridgehead.kubelet.server.access_reviews import Client
+from bridgehead.kubelet.server.authorization import bearer_token, owner_of, subresources_for, verb_for
 
 
-def certificate(name, organization=None):
-    subject = [(("commonName", name),)]
-    if organization:
-        subject.insert(0, (("organizationName", organization),))
-    return {"subject": tuple(subject)}
+def certificate(name, *organizations):
+    return {
+        "subject": (
+            *((("organizationName", organization),) for organization in organizations),
+            (("commonName", name),),
+        )
+    }
 
 
 @pytest.mark.parametrize(
-    ("certificate", "allowed"),
+    ("given", "owner"),
     [
-        (None, False),
-        ({}, False),
-        (certificate("system:node:node2", "system:nodes"), False),
-        (certificate("kube-apiserver-kubelet-client"), True),
-        (certificate("somebody", "system:masters"), True),
+        (None, None),
+        ({}, None),
+        ({"subject": ((("organizationName", "system:masters"),),)}, None),
+        (certificate("ann"), Client("ann", groups=("system:authenticated",))),
+        (
+            certificate("system:node:node2", "system:nodes", "more"),
+            Client("system:node:node2", groups=("system:nodes", "more", "system:authenticated")),
+        ),
     ],
 )
-def test_allowed_certificates_are_accepted(certificate, allowed):
-    assert is_allowed(certificate) is allowed
+def test_the_owner_of_a_certificate(given, owner):
+    assert owner_of(given) == owner
+
+
+@pytest.mark.parametrize(
+    ("header", "token"),
+    [
+        ("Bearer abc", "abc"),
+        ("bearer  abc ", "abc"),
+        ("Basic abc", ""),
+        ("", ""),
+        ("Bearer", ""),
+        ("Bearer \udcff", ""),
+    ],
+)
+def test_bearer_tokens(header, token):
+    assert bearer_token(header) == token
+
+
+@pytest.mark.parametrize(
+    ("path", "subresources"),
+    [
+        ("/metrics", ("metrics",)),
+        ("/metrics/cadvisor", ("metrics",)),
+        ("/metricsandmore", ("proxy",)),
+        ("/stats/summary", ("stats",)),
+        ("/logs/", ("log",)),
+        ("/pods", ("pods", "proxy")),
+        ("/runningpods/", ("pods", "proxy")),
+        ("/healthz/syncloop", ("healthz", "proxy")),
+        ("/configz", ("configz", "proxy")),
+        ("/exec/default/web/web", ("proxy",)),
+        ("//metrics", ("proxy",)),
+        ("/", ("proxy",)),
+    ],
+)
+def test_subresources_of_paths(path, subresources):
+    assert subresources_for(path) == subresources
+
+
+@pytest.mark.parametrize(
+    ("method", "verb"),
+    [("GET", "get"), ("POST", "create"), ("PUT", "update"), ("PATCH", "patch"), ("DELETE", "delete"), ("HEAD", "")],
+)
+def test_verbs_of_methods(method, verb):
+    assert verb_for(method) == verb
