@@ -1,4 +1,4 @@
-"""Who asks a kubelet's server, and for what."""
+"""The question of a kubelet's server to the API server about a request."""
 
 from __future__ import annotations
 
