@@ -36,7 +36,7 @@ from bridgehead.yaml_loader import Loader
 
 from . import registry
 from .addressing import API_PORT, api_url
-from .errors import StartFailed
+from .errors import NotRunning, StartFailed
 from .observed import ObservedCluster
 from .plan import CLUSTER_DOMAIN, LabConfig, LabFiles
 from .shipped_objects import ensure
@@ -106,7 +106,7 @@ async def bring_up(config: LabConfig, files: LabFiles, report: Report, *, bound:
     Ready means: every node is Ready, every node's proxy has programmed its kernel, and names are answered, all since
     this start; the state of the previous run does not count.
     """
-    started_at = registry.read_running(files).started_at
+    started_at = _started_at(files)
     waiting = "the API server"
     deadline = time.monotonic() + bound
     report(waiting)
@@ -293,12 +293,24 @@ def _is_since(time_text: str | None, moment: float) -> bool:
     return time_text is not None and parse_time(time_text) >= int(moment)
 
 
+def _started_at(files: LabFiles) -> float:
+    """Return when the lab was started, in seconds since the epoch. Raises `StartFailed` if it has already ended."""
+    try:
+        return registry.read_running(files).started_at
+    except NotRunning:
+        raise _first_process_ended(files) from None
+
+
 def _check_parts(files: LabFiles) -> None:
     if not registry.is_running(files):
-        raise StartFailed(f"the lab's first process ended: {last_log_line(files, 'init')}")
+        raise _first_process_ended(files)
     for part in registry.read_parts(files):
         if part.restarts >= 5 and not part.pid:
             raise StartFailed(f"{part.name} does not start: {last_log_line(files, part.name)}")
+
+
+def _first_process_ended(files: LabFiles) -> StartFailed:
+    return StartFailed(f"the lab's first process ended: {last_log_line(files, 'init')}")
 
 
 def last_log_line(files: LabFiles, part: str) -> str:
