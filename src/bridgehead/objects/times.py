@@ -19,12 +19,17 @@ def format_time(epoch_seconds: float) -> str:
 
 @lru_cache(maxsize=8)  # an API server under load formats the same second thousands of times
 def _format_second(second: int) -> str:
-    return datetime.fromtimestamp(second, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return _format(second, "seconds")
 
 
 def format_micro_time(epoch_seconds: float) -> str:
     """Format a `metav1.MicroTime`: `2026-11-21T02:35:22.000123Z`. Clients require all six digits."""
-    return datetime.fromtimestamp(epoch_seconds, UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    return _format(epoch_seconds, "microseconds")
+
+
+def _format(epoch_seconds: float, precision: str) -> str:
+    # Not strftime, whose years before 1000 have fewer than four digits.
+    return datetime.fromtimestamp(epoch_seconds, UTC).isoformat(timespec=precision).removesuffix("+00:00") + "Z"
 
 
 def parse_time(text: str) -> float:

@@ -189,6 +189,11 @@ def test_times_are_parsed_as_they_were_formatted(moment):
     assert abs(times.parse_time(times.format_micro_time(moment)) - moment) < 1e-5
 
 
+def test_years_have_four_digits():
+    assert times.format_time(-62135596798) == "0001-01-01T00:00:02Z"
+    assert times.format_micro_time(-62135596798) == "0001-01-01T00:00:02.000000Z"
+
+
 def test_times_without_a_zone_are_refused():
     with pytest.raises(ValueError, match="no time zone"):
         times.parse_time("2026-11-21T02:35:22")

@@ -75,12 +75,14 @@ def decode_message_untrusted(raw: bytes, shape: Shape) -> JsonObject:
 def _read_struct(raw: bytes, shape: StructShape, message: str, into: JsonObject, depth: int) -> None:
     if depth > _MAX_DEPTH:
         raise BadPacket("messages are nested too deeply")
-    numbers = fields.fields_of(message)
+    numbers, lists = fields.fields_of(message), fields.LIST_MESSAGES.get(message, ())
     for number, value in split_untrusted(memoryview(raw)):
         name = numbers.names.get(number)
         if name is not None:
             child = shape.fields.get(name)
-            if child is not None:
+            if isinstance(child, ListShape) and name in lists:
+                into[name] = _list_message(value, child, depth)
+            elif child is not None:
                 _read_field(value, child, name, into, depth)
         elif number in numbers.embedded:
             _read_struct(_bytes(value), shape, numbers.embedded[number], into, depth + 1)
@@ -116,14 +118,18 @@ def _map_entry(value: Wire, shape: MapShape, depth: int) -> tuple[str, Any]:
 
 def _map_value(value: Wire, shape: Shape, depth: int) -> Any:
     if isinstance(shape, ListShape):
-        # A list in a map is the first field of a message of its own (`ExtraValue`).
-        return [
-            item
-            for number, part in split_untrusted(memoryview(_bytes(value)))
-            if number == fields.EXTRA_VALUE_ITEMS
-            for item in _list_items(part, shape, depth)
-        ]
+        return _list_message(value, shape, depth)
     return _read_value(value, shape, depth)
+
+
+def _list_message(value: Wire, shape: ListShape, depth: int) -> list[Any]:
+    """Decode a list that is the first field of a message of its own (`ExtraValue`, `Verbs`)."""
+    return [
+        item
+        for number, part in split_untrusted(memoryview(_bytes(value)))
+        if number == fields.LIST_ITEMS
+        for item in _list_items(part, shape, depth)
+    ]
 
 
 def _read_value(value: Wire, shape: Shape, depth: int) -> Any:

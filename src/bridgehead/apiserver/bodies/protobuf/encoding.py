@@ -112,10 +112,13 @@ class Encoder:
         compiled = self._messages.get((shape, message))
         if compiled is None:
             compiled = self._messages[shape, message] = _Message()
-            numbers = fields.fields_of(message)
+            numbers, lists = fields.fields_of(message), fields.LIST_MESSAGES.get(message, ())
             for number, name in numbers.names.items():
                 child = shape.fields.get(name)
-                write = None if child is None else self._writer(number, child)
+                if isinstance(child, ListShape) and name in lists:
+                    write = self._list_message_writer(number, child)
+                else:
+                    write = None if child is None else self._writer(number, child)
                 if write is not None:
                     compiled.writers[name] = write
             for number, inner in numbers.embedded.items():
@@ -214,10 +217,13 @@ class Encoder:
         return write
 
     def _map_value_writer(self, shape: Shape) -> Write | None:
-        if not isinstance(shape, ListShape):
-            return self._writer(fields.MAP_VALUE, shape)
-        # A list in a map is the first field of a message of its own (`ExtraValue`).
-        start, write_items = tag(fields.MAP_VALUE, fields.BYTES), self._writer(fields.EXTRA_VALUE_ITEMS, shape)
+        if isinstance(shape, ListShape):
+            return self._list_message_writer(fields.MAP_VALUE, shape)
+        return self._writer(fields.MAP_VALUE, shape)
+
+    def _list_message_writer(self, number: int, shape: ListShape) -> Write | None:
+        """Return what writes a list that is the first field of a message of its own (`ExtraValue`, `Verbs`)."""
+        start, write_items = tag(number, fields.BYTES), self._writer(fields.LIST_ITEMS, shape)
         if write_items is None:
             return None
 

@@ -10,6 +10,9 @@ from __future__ import annotations
 from functools import lru_cache
 from pathlib import Path
 
+# Fields whose list is a message of its own (`Verbs`), by definition. Their shape is that of any other list.
+LIST_MESSAGES = {"io.k8s.apimachinery.pkg.apis.meta.v1.APIResource": frozenset({"verbs"})}
+
 # The first bytes of every body (runtime/serializer/protobuf).
 MAGIC = b"k8s\x00"
 
@@ -20,7 +23,7 @@ VARINT, FIXED64, BYTES, FIXED32 = 0, 1, 2, 5
 UNKNOWN_TYPE_META, UNKNOWN_RAW = 1, 2
 TYPE_META_API_VERSION, TYPE_META_KIND = 1, 2
 MAP_KEY, MAP_VALUE = 1, 2
-EXTRA_VALUE_ITEMS = 1
+LIST_ITEMS = 1  # of ExtraValue and Verbs, lists that are messages of their own
 TIME_SECONDS, TIME_NANOS = 1, 2
 INT_OR_STRING_TYPE, INT_OR_STRING_INT, INT_OR_STRING_STRING = 1, 2, 3
 TYPE_INT, TYPE_STRING = 0, 1  # of intstr.Type

@@ -40,6 +40,9 @@ ENCODER = Encoder()
 # Kinds that are no resources: their objects are answers.
 OTHERS = [
     ("", "v1", "Status"),
+    ("", "v1", "APIResourceList"),
+    ("", "v1", "APIGroupList"),
+    ("", "v1", "APIVersions"),
     ("", "v1", "Binding"),
     ("autoscaling", "v1", "Scale"),
     ("policy", "v1", "Eviction"),
@@ -180,6 +183,9 @@ def test_every_field_of_every_kind_has_a_number():
         ),
         pytest.param(
             "Pod", {"spec": {"volumes": [{"name": "v", "emptyDir": {}}]}}, "12090a070a017612021200", id="embedded"
+        ),
+        pytest.param(
+            "APIResourceList", {"resources": [{"verbs": ["get"]}]}, "120722050a03676574", id="list that is a message"
         ),
     ],
 )
