@@ -942,6 +942,8 @@ async def test_busybox_has_its_own_tools(world: World) -> None:
     assert await world.sh(client, f"wget -O - -q http://{ip}/hostname.html") == "app\n"
     found = await world.client.exec_in_container(client.id, ("which", "wget"), timeout=DEADLINE)
     assert found.output == b"/usr/lib/busybox/wget\n"
+    refused = await world.client.exec_in_container(client.id, ("/bin/sh", "-c", "echo >/proc/x"), timeout=DEADLINE)
+    assert refused.output.startswith(b"/bin/sh: can't create /proc/x: ")  # BusyBox's words, not those of the host's shell
     # Up to 1.28, nslookup had another output and followed the search domains for all names.
     names = "Server:    127.0.0.1", "Name:      127.0.0.1"
     assert await world.sh(client, "nslookup 127.0.0.1 127.0.0.1") == "\n".join(

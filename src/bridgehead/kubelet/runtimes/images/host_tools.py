@@ -55,12 +55,15 @@ exit 1
 class HostTools(msgspec.Struct, frozen=True, kw_only=True):
     """Directories on the node: links to all applets of BusyBox, and to some; scripts for missing programs.
 
-    "" without BusyBox, or without a missing program.
+    "" without BusyBox, or without a missing program. `program` is BusyBox itself, if it has a shell, and `shell` the
+    file to which the host's /bin/sh leads.
     """
 
     busybox: str = ""
     network: str = ""
     lacking: str = ""
+    program: str = ""
+    shell: str = ""
 
 
 def prepare_tools(directory: str, path: str) -> HostTools:
@@ -76,6 +79,8 @@ def prepare_tools(directory: str, path: str) -> HostTools:
         busybox=_link(os.path.join(directory, "busybox"), applets, program),
         network=_link(os.path.join(directory, "network-tools"), network, program),
         lacking=_write_scripts(os.path.join(directory, "lacking-tools"), lacking),
+        program=program if "sh" in applets else "",
+        shell=os.path.realpath("/bin/sh"),
     )
     if "wget" in applets and "-T" not in _run(program, "wget", "--help"):
         for each in (tools.busybox, tools.network):

@@ -132,6 +132,9 @@ def plan_tools(stand_in: StandIn, tools: HostTools, path: str) -> tuple[list[Mou
         if links:
             mounts.append(Mount(source=links, target=target, read_only=True))
             path = f"{target}:{path}"
+        if stand_in.tools == "busybox" and tools.program:
+            # /bin/sh of these images, whose messages tests compare.
+            mounts.append(Mount(source=tools.program, target=tools.shell, read_only=True))
         if stand_in.programs:
             path = f"{program_scripts.DIRECTORY}:{path}"
         if tools.lacking:

@@ -22,7 +22,12 @@ def test_links_lead_to_busybox(tmp_path: Path) -> None:
         make_program(programs, name)
     for _ in range(2):  # a restarted runtime finds the directories
         tools = prepare_tools(root, str(programs))
-        assert tools == HostTools(busybox=f"{root}/busybox", network=f"{root}/network-tools")
+        assert tools == HostTools(
+            busybox=f"{root}/busybox",
+            network=f"{root}/network-tools",
+            program=str(programs / "busybox"),
+            shell=os.path.realpath("/bin/sh"),
+        )
     assert sorted(os.listdir(tools.busybox)) == ["-T", "nslookup", "ping", "sh", "wget"]
     assert sorted(os.listdir(tools.network)) == ["ping", "wget"]
     assert os.readlink(f"{tools.busybox}/ping") == str(programs / "busybox")
