@@ -955,6 +955,8 @@ async def test_a_changed_image_restarts_its_container(world):
     await world.admin.patch(PODS, "web", "default", patch, type="strategic")
     await world.until("web", lambda pod: is_running(pod) and pod.status.container_statuses[0].restart_count == 1)
     assert world.runtime.specs[-1].image.name == "app:2"
+    await world.until_event("web", "Pulled", '"app:2"')
+    assert "BackOff" not in {event.reason for event in await world.events("web")}  # it has not crashed
 
 
 async def test_the_fallback_message_of_a_failed_container_is_its_log(world):

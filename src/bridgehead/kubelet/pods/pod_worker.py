@@ -207,11 +207,10 @@ class PodWorker:
             self._advance(WorkerEvent.REJECTED)
         while self._sync_status.is_syncing:
             self._wake.clear()
-            now = time.time()
             if self.pod.is_finished:
                 self._advance(WorkerEvent.CONTAINERS_FINISHED)
                 return
-            if self._is_past_deadline(now):
+            if self._is_past_deadline(time.time()):
                 self._advance(WorkerEvent.DEADLINE_EXCEEDED)
                 return
             try:
@@ -219,7 +218,7 @@ class PodWorker:
                 if await self._resize.sync(self._admission.running_others(), self._driver.stop):
                     self._volumes.mark_stale()  # volumes with resources of the pod
                 await self._volumes.refresh()
-                actions = self._compute_actions(now)
+                actions = self._compute_actions(time.time())  # not earlier: what was just stopped waits for nothing
                 if actions.finished:
                     self._advance(WorkerEvent.CONTAINERS_FINISHED)
                     return
