@@ -695,6 +695,12 @@ async def test_agnhost_serves_while_it_asks_and_has_its_commands(world: World) -
         await world.wait_port("q", port)
     assert world.run("curl", "-s", ip) == "plain"
     assert world.run("curl", "-sk", f"https://{ip}") == "encrypted"
+    await world.pod("r")
+    named = await world.start("r", image=image, args=("serve-hostname", "--http=false", "--tcp", "--udp"))
+    await world.wait_port("r", 9376)
+    assert await world.sh(named, "nc -t -w 30 127.0.0.1 9376 </dev/null") == "r"
+    assert (await world.sh(named, "echo x | nc -u -w 1 127.0.0.1 9376")).startswith("r")
+    assert ":9376 " in await world.sh(named, "netstat -na | grep LISTEN")
 
 
 @pytest.mark.parametrize(
@@ -943,7 +949,9 @@ async def test_busybox_has_its_own_tools(world: World) -> None:
     found = await world.client.exec_in_container(client.id, ("which", "wget"), timeout=DEADLINE)
     assert found.output == b"/usr/lib/busybox/wget\n"
     refused = await world.client.exec_in_container(client.id, ("/bin/sh", "-c", "echo >/proc/x"), timeout=DEADLINE)
-    assert refused.output.startswith(b"/bin/sh: can't create /proc/x: ")  # BusyBox's words, not those of the host's shell
+    assert refused.output.startswith(
+        b"/bin/sh: can't create /proc/x: "
+    )  # BusyBox's words, not those of the host's shell
     # Up to 1.28, nslookup had another output and followed the search domains for all names.
     names = "Server:    127.0.0.1", "Name:      127.0.0.1"
     assert await world.sh(client, "nslookup 127.0.0.1 127.0.0.1") == "\n".join(

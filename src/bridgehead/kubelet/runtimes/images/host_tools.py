@@ -18,7 +18,7 @@ import msgspec
 
 LACKING: Final = "/usr/lib/lacking-tools"  # in a container
 # Applets in images that are not BusyBox's own, but get these programs from it (Alpine Linux and images made of it).
-_NETWORK_APPLETS: Final = ("arping", "nc", "ping", "ping6", "telnet", "traceroute", "traceroute6", "wget")
+_NETWORK_APPLETS: Final = ("arping", "nc", "netstat", "ping", "ping6", "telnet", "traceroute", "traceroute6", "wget")
 # Debian packages of the programs that tutorials run in images of tools, where BusyBox is not meant.
 _PACKAGES: Final = {
     "curl": "curl",

@@ -50,6 +50,19 @@ class Session(Protocol):
         ...
 
 
+class Farewell:
+    """The session of a connection that gets `data` and is closed, whatever its client sends."""
+
+    closing = True
+    busy = False
+
+    def __init__(self, data: bytes) -> None:
+        self.data = data
+
+    def receive(self, data: bytes, *, draining: bool) -> bytes:
+        return b""
+
+
 class Peer(NamedTuple):
     """The sender of a connection or datagram. `own` is the local address of the connection, "" for a datagram."""
 
@@ -197,12 +210,14 @@ class StreamServer:
                 accepted.close()
                 continue
             fd = accepted.fileno()
-            connection = _Connection(
-                accepted, factory(Peer(plain_address(address[0]), address[1], plain_address(own))), now
-            )
-            self._connections[fd] = connection
+            session = factory(Peer(plain_address(address[0]), address[1], plain_address(own)))
+            connection = self._connections[fd] = _Connection(accepted, session, now)
             self._epoll.register(fd, select.EPOLLIN)
-            self._receive(fd, connection, now)  # the request is often there with the connection
+            if isinstance(session, Farewell):
+                connection.out = session.data
+                self._flush(fd, connection)
+            else:
+                self._receive(fd, connection, now)  # the request is often there with the connection
 
     def _pause(self, now: float) -> None:
         """Leave new connections in the kernel's queue for a while. The listener stays readable: epoll would return at

@@ -24,7 +24,7 @@ from bridgehead.kubelet.runtimes.standins.http_session import (
 )
 from bridgehead.kubelet.runtimes.standins.sites import file_site
 from bridgehead.kubelet.runtimes.standins.standin import Launch, Setup
-from bridgehead.kubelet.runtimes.standins.stream_server import Peer, StreamServer
+from bridgehead.kubelet.runtimes.standins.stream_server import Farewell, Peer, StreamServer, fail
 
 # porter's variables: the prefix before a port's number, and the protocol on the port.
 _SERVED: Final = {
@@ -33,6 +33,8 @@ _SERVED: Final = {
     "SERVE_TLS_PORT_": "https",
     "SERVE_UDP_PORT_": "udp",
 }
+# serve-hostname's flags and what they are by default.
+_HOSTNAME_PROTOCOLS: Final = (("http", "true"), ("tcp", "false"), ("udp", "false"))
 _HEALTHY_SECONDS: Final = 10.0
 
 
@@ -91,16 +93,20 @@ def _without_variables(setup: Setup, used: tuple[str, ...]) -> Setup:
 
 
 def serve_hostname(launch: Launch, line: CommandLine) -> int:
-    """Serve the host's name over HTTP, or over UDP."""
-    port = line.port("port", 9376)
-    server = StreamServer()
-    is_udp = line.flags.get("udp") == "true"
-    if is_udp:
-        server.listen_datagrams(port, functools.partial(_answer_datagram, launch.hostname.encode()))
-    else:
+    """Serve the host's name over HTTP, or on plain TCP connections, over UDP, or both."""
+    port, name = line.port("port", 9376), launch.hostname.encode()
+    is_http, is_tcp, is_udp = (line.flags.get(flag, default) == "true" for flag, default in _HOSTNAME_PROTOCOLS)
+    if is_http and (is_tcp or is_udp):
+        return fail("Can't server TCP/UDP mode and HTTP mode at the same time")
+    server, ports = StreamServer(), []
+    if is_http or is_tcp:
         response = text(launch.hostname)
-        server.listen(port, sessions(lambda request: response))
-    announce(launch.setup, describe(line, ("port", "udp", "http"), (f"{port}/{'UDP' if is_udp else 'TCP'}",)))
+        server.listen(port, sessions(lambda request: response) if is_http else lambda peer: Farewell(name))
+        ports.append(f"{port}/TCP")
+    if is_udp:
+        server.listen_datagrams(port, functools.partial(_answer_datagram, name))
+        ports.append(f"{port}/UDP")
+    announce(launch.setup, describe(line, ("port", "udp", "tcp", "http"), tuple(ports)))
     return server.serve(launch.started)
 
 
