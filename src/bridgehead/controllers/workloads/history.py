@@ -33,8 +33,12 @@ class History:
 
 
 def revision_data(owner: Versioned) -> dict[str, Any]:
-    """Return the strategic merge patch that gives an owner the present template."""
-    return {"spec": {"template": {**msgspec.to_builtins(owner.spec.template), "$patch": "replace"}}}
+    """Return the strategic merge patch that gives an owner the present template.
+
+    Its keys are sorted, as Go's encoder of maps writes them: clients find the present revision by comparing bytes.
+    """
+    template = msgspec.to_builtins(owner.spec.template, order="sorted")
+    return {"spec": {"template": {"$patch": "replace", **template}}}
 
 
 def sort_history(owner: Versioned, revisions: Iterable[ControllerRevision]) -> History:

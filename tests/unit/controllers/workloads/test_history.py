@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import msgspec
 import pytest
 
@@ -38,6 +40,20 @@ def test_a_revision_is_a_patch_with_the_whole_template() -> None:
     assert made["metadata"]["ownerReferences"][0]["controller"]
     assert (made["revision"], made["data"]["spec"]["template"]["$patch"]) == (3, "replace")
     assert made["data"] == revision_data(daemon_set())
+
+
+def test_the_patch_has_the_order_of_gos_maps() -> None:
+    """`kubectl rollout undo` and others compare it with their own encoding byte by byte."""
+
+    def keys_of(value: object) -> Iterator[list[str]]:
+        if isinstance(value, dict):
+            yield list(value)
+        for child in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
+            yield from keys_of(child)
+
+    found = list(keys_of(revision_data(daemon_set())))
+    assert any(len(keys) > 2 for keys in found)
+    assert all(keys == sorted(keys) for keys in found)
 
 
 @pytest.mark.parametrize(

@@ -276,6 +276,10 @@ def _double_writer(number: int) -> Write:
     return write
 
 
+# Characters that Go's encoder of JSON escapes. Clients compare the bytes of ControllerRevisions with what Go encodes.
+_GO_ESCAPES = tuple(
+    (character.encode(), f"\\u{ord(character):04x}".encode()) for character in ("<", ">", "&", "\u2028", "\u2029")
+)
 _SECONDS, _NANOS = tag(fields.TIME_SECONDS, fields.VARINT), tag(fields.TIME_NANOS, fields.VARINT)
 _INT_VALUE = tag(fields.INT_OR_STRING_INT, fields.VARINT)
 _STRING_TYPE = tag(fields.INT_OR_STRING_TYPE, fields.VARINT) + varint(fields.TYPE_STRING)
@@ -308,4 +312,7 @@ def _quantity(value: str | int) -> bytes:
 
 
 def _json(value: Any) -> bytes:
-    return field(fields.RAW, msgspec.json.encode(value))
+    text = msgspec.json.encode(value)
+    for character, escape in _GO_ESCAPES:
+        text = text.replace(character, escape)
+    return field(fields.RAW, text)
