@@ -5,7 +5,7 @@ LAB ?= bridgehead
 # For `make test`: files, directories, options of pytest. Empty: all of them.
 TESTS ?=
 
-# For `make chaos`: options of `python -m chaos`.
+# For `make chaos` and `make conformance`: options of `python -m chaos`, of `python -m tests.kubernetes_e2e`.
 ARGS ?=
 
 # Options of pytest-xdist. Files go to two workers more than there are cores, because tests of labs mostly wait.
@@ -17,7 +17,7 @@ SLOWEST := --durations 30 --durations-min 1
 # Without compiled files, each of the many programs that the tests start compiles all that it imports.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help up down test unit coverage check bench chaos format clean
+.PHONY: help up down test unit coverage check bench chaos conformance format clean
 
 help:
 	@echo "make up      start a cluster of three nodes on this machine, and wait until it is ready"
@@ -29,6 +29,7 @@ help:
 	@echo "make check   check format, lint, types and the directions of imports"
 	@echo "make bench   measure, print the tables and write them to benchmarks/results/"
 	@echo "make chaos   inject faults in every proxy mode and check what users see of them: half an hour; ARGS='--seed 7 --minutes 2'"
+	@echo "make conformance  run Kubernetes' own conformance tests: half an hour; ARGS='--focus sig-network'"
 	@echo "make format  format the code"
 
 up: .venv/.prepared .venv/.compiled .venv/.tools
@@ -73,12 +74,16 @@ chaos: .venv/.prepared
 	@scripts/system-packages nft iptables-restore ip kubectl ps nsenter tc
 	@$(PYTHON) -m chaos --report benchmarks/results/chaos.md $(ARGS)
 
+conformance: .venv/.prepared .venv/.compiled .venv/.tools
+	@scripts/system-packages nft
+	@$(PYTHON) -m tests.kubernetes_e2e $(ARGS)
+
 format: .venv/.prepared
 	@.venv/bin/ruff format .
 	@.venv/bin/ruff check --fix .
 
 clean:
-	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis dist
+	rm -rf .venv .kubernetes-e2e .mypy_cache .ruff_cache .pytest_cache .hypothesis dist
 
 .venv/.prepared: pyproject.toml constraints.txt
 	@scripts/prepare-venv
