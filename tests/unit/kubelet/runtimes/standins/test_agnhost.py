@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import random
 import re
+import signal
 import socket
 import ssl
 import stat
@@ -348,6 +349,44 @@ def test_commands_print_what_tests_compare(capfd: pytest.CaptureFixture[str]) ->
     for port in ("x", "65536"):
         assert run(Launch(argv=("/agnhost", "netexec", f"--http-port={port}"), tag="", hostname="web-0")) == 1
         assert capfd.readouterr().err.startswith("netexec: ")
+
+
+@pytest.mark.parametrize(
+    ("sent", "code", "told"),
+    [
+        (b"abc", 0, "Received expected client data\nShutting down connection\nDone\n"),
+        (b"abd", 3, "Expect to read 'abc', but got 'abd'. err=<nil>\n"),
+        (b"a", 2, "Expected to read 3 bytes from client, but got 1 instead. err=EOF\n"),
+    ],
+)
+def test_a_port_forward_tester_exchanges_data(
+    sent: bytes, code: int, told: str, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(signal, "signal", lambda *_: None)  # this process goes on
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    environment = {"BIND_PORT": str(port), "EXPECTED_CLIENT_DATA": "abc", "CHUNKS": "2", "CHUNK_SIZE": "3"}
+    environment["CHUNK_INTERVAL"] = "1"
+    received: list[bytes] = []
+
+    def ask() -> None:
+        with socket.create_connection(("127.0.0.1", port)) as client:
+            client.sendall(sent)
+            client.shutdown(socket.SHUT_WR)
+            received.append(client.makefile("rb").read())
+
+    client = threading.Thread(target=ask)
+    argv = ("/agnhost", "port-forward-tester")
+    assert run(Launch(argv=argv, tag="", hostname="p", environment=environment, started=client.start)) == code
+    client.join()
+    assert received == [b"" if code else b"xxxxxx"]
+    assert capfd.readouterr().out == f"Accepted client connection\n{told}"
+
+
+def test_a_port_forward_tester_needs_its_variables(capfd: pytest.CaptureFixture[str]) -> None:
+    assert run(Launch(argv=("/agnhost", "port-forward-tester"), tag="", hostname="p")) == 1
+    assert capfd.readouterr().err == "port-forward-tester: Error parsing BIND_PORT ''\n"
 
 
 def test_settings_of_resolv_conf() -> None:
