@@ -14,6 +14,7 @@ from __future__ import annotations
 import argparse
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -99,6 +100,7 @@ def main() -> int:
     parser.add_argument("--skip", default="", metavar="REGEX", help="names of tests to leave out")
     parser.add_argument("--processes", type=int, default=5, help="tests at the same time")
     options = parser.parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # the lab is deleted, as after Ctrl-C
     if not (PROGRAMS / "e2e.test").exists():
         build()
     with lab() as state:
