@@ -160,6 +160,7 @@ _HOOKS = (
     *(
         f"poststarthook/{hook}"
         for hook in (
+            "start-apiserver-admission-initializer",
             "generic-apiserver-start-informers",
             "priority-and-fairness-config-consumer",
             "priority-and-fairness-filter",
@@ -171,11 +172,17 @@ _HOOKS = (
             "rbac/bootstrap-roles",
             "scheduling/bootstrap-system-priority-classes",
             "priority-and-fairness-config-producer",
+            "bootstrap-controller",
             "start-cluster-authentication-info-controller",
             "start-legacy-token-tracking-controller",
             "start-kube-aggregator-informers",
+            "apiservice-status-local-available-controller",
+            "apiservice-status-remote-available-controller",
             "apiservice-registration-controller",
+            "apiservice-discovery-controller",
             "kube-apiserver-autoregistration",
+            "apiservice-openapi-controller",
+            "apiservice-openapiv3-controller",
         )
     ),
     "autoregister-completion",
