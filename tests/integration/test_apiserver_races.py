@@ -14,7 +14,7 @@ from bridgehead.apiserver.bootstrap import ensure_system_objects
 from bridgehead.apiserver.build import ApiParts, ApiSettings, build_api
 from bridgehead.apiserver.http.user import User
 from bridgehead.apiserver.resources import build_table
-from bridgehead.storage import open_store
+from bridgehead.storage import Key, open_store
 from bridgehead.storage.sqlite import Database
 
 from .api_world import SIGNING_KEY
@@ -24,6 +24,7 @@ pytestmark = pytest.mark.integration
 ADMIN = User("admin", ("system:masters",))
 SERVICES = "/api/v1/namespaces/default/services"
 CONFIG_MAPS = "/api/v1/namespaces/default/configmaps"
+QUOTA = {"hard": {"configmaps": "1"}}
 
 
 @pytest.fixture
@@ -113,3 +114,19 @@ async def test_concurrent_creates_of_one_name_succeed_once(parts):
         *(call(parts, "POST", CONFIG_MAPS, {"metadata": {"name": "one"}}) for _ in range(10))
     )
     assert sorted(status for status, _ in answers) == [201] + [409] * 9
+
+
+async def test_a_quota_that_is_counted_again_has_admitted_objects(parts):
+    """Also those whose admission is written, but not durable yet."""
+    quotas, key = "/api/v1/namespaces/default/resourcequotas", Key("resourcequotas", "default", "q")
+    await call(parts, "POST", quotas, {"metadata": {"name": "q"}, "spec": QUOTA})
+    await parts.quota_usage.count_namespace("default")
+    before = parts.registry.store.get(key)
+    first = asyncio.create_task(call(parts, "POST", CONFIG_MAPS, {"metadata": {"name": "first"}}))
+    while parts.registry.store.latest(key) is before:  # noqa: ASYNC110 - a look at each turn of the loop
+        await asyncio.sleep(0)
+    assert parts.registry.store.get(key) is before
+    await parts.quota_usage.count_namespace("default")
+    assert (await first)[0] == 201
+    status, body = await call(parts, "POST", CONFIG_MAPS, {"metadata": {"name": "second"}})
+    assert (status, body["message"].partition(":")[0]) == (403, 'configmaps "second" is forbidden')

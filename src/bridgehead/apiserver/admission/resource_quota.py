@@ -1,14 +1,14 @@
 """The plug-in ResourceQuota: what a namespace may use, counted before an object is stored.
 
 A quota's status counts an object from the moment of its admission, so that requests at the same time cannot exceed the
-quota together. `Charges` are the objects that are counted and not stored yet; `registry/quota_usage.py` needs them
-to count again. Source: Kubernetes apiserver/pkg/admission/plugin/resourcequota.
+quota together. `Charges` are the new objects that a quota counts and that are not stored yet; `registry/quota_usage.py`
+needs them to count again. Source: Kubernetes apiserver/pkg/admission/plugin/resourcequota.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Final
 
 import msgspec
@@ -32,27 +32,33 @@ _decode = msgspec.json.decode
 
 
 class Charges:
-    """Objects that quotas count and that are not stored yet. `on_charge` is called with the namespace of each."""
+    """New objects that quotas count and that are not stored yet. `on_charge` is called with the namespace of each."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
-        self._objects: dict[str, dict[Key, tuple[JsonObject, float]]] = {}
+        # By the key of a quota, then by that of an object: the object, and until when it is waited for.
+        self._objects: dict[Key, dict[Key, tuple[JsonObject, float]]] = {}
         self.on_charge: Callable[[str], None] = lambda namespace: None
 
-    def add(self, key: Key, obj: JsonObject) -> None:
-        self._objects.setdefault(key.namespace, {})[key] = (obj, self._clock() + SETTLE_SECONDS)
-        self.on_charge(key.namespace)
+    def add(self, quota: Key, key: Key, obj: JsonObject) -> None:
+        """Add an object in the same step as the write of the quota that counts it: nobody counts again in between."""
+        self._objects.setdefault(quota, {})[key] = (obj, self._clock() + SETTLE_SECONDS)
+        self.on_charge(quota.namespace)
 
-    def waiting(self, resource: str, namespace: str, store: Store) -> Iterator[JsonObject]:
-        """Yield the objects of a resource that are not stored yet; forget those that are stored or overdue."""
-        waiting = self._objects.get(namespace, {})
+    def remove(self, quota: Key, key: Key) -> None:
+        self._objects.get(quota, {}).pop(key, None)
+
+    def waiting(self, quota: Key, resource: str, store: Store) -> dict[Key, JsonObject]:
+        """Return the objects of a resource that are not stored yet; forget those that are stored or overdue."""
+        found, waiting = {}, self._objects.get(quota, {})
         for key, (obj, until) in tuple(waiting.items()):
             if until <= self._clock() or store.get(key) is not None:
-                del waiting[key]
+                waiting.pop(key, None)
             elif key.resource == resource:
-                yield obj
+                found[key] = obj
         if not waiting:
-            self._objects.pop(namespace, None)
+            self._objects.pop(quota, None)
+        return found
 
 
 class ResourceQuota(Plugin):
@@ -82,10 +88,7 @@ class ResourceQuota(Plugin):
             return
         for record in charged:
             await self._charge(record, attributes, obj, old)
-        if attributes.operation == CREATE:
-            key = Key(attributes.resource.stored.id, attributes.namespace, obj["metadata"]["name"])
-            self._charges.add(key, obj)
-        else:
+        if attributes.operation != CREATE:
             self._charges.on_charge(attributes.namespace)
 
     def _check(
@@ -102,6 +105,8 @@ class ResourceQuota(Plugin):
 
     async def _charge(self, record: Record, attributes: Attributes, obj: JsonObject, old: JsonObject) -> None:
         """Write what the quota counts. Raises a 403 if other requests were faster, or a 409."""
+        is_new = attributes.operation == CREATE
+        key = Key(attributes.resource.stored.id, attributes.namespace, obj["metadata"]["name"])
         current: Record | None = record
         for _ in range(_ATTEMPTS):
             if current is None:
@@ -111,9 +116,13 @@ class ResourceQuota(Plugin):
                 return
             quota, used = checked
             quota["status"] = {**quota.get("status", {}), "used": used}
+            if is_new:
+                self._charges.add(current.key, key, obj)
             try:
                 await self._store.update(current.key, quota, current.facts, expected=current.revision)
                 return
             except (Conflict, NotFound):
-                current = self._store.get(record.key)
+                if is_new:
+                    self._charges.remove(current.key, key)
+                current = self._store.latest(record.key)
         raise conflict(attributes.resource, attributes.name or shown_name(obj))

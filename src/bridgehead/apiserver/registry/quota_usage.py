@@ -20,7 +20,7 @@ from bridgehead.apiserver.fieldmanagement.managers import Writer
 from bridgehead.apiserver.quotas.checking import count_quota, counted_resources
 from bridgehead.apiserver.quotas.usage import usage_of
 from bridgehead.apiserver.resource import JsonObject
-from bridgehead.storage import Change, Overflow, Record, StorageError, TooOld
+from bridgehead.storage import Change, Key, Overflow, Record, StorageError, TooOld
 
 from .registry import Registry
 
@@ -162,13 +162,14 @@ class QuotaUsage:
             while self._stale:
                 namespace = self._stale.pop()
                 try:
-                    await self._count_namespace(namespace)
+                    await self.count_namespace(namespace)
                 except (ApiStatus, StorageError) as error:
                     log.warning("cannot update the resource quotas of %s: %s", namespace, error)
                     self._stale.add(namespace)
                     await asyncio.sleep(_RETRY_SECONDS)
 
-    async def _count_namespace(self, namespace: str) -> None:
+    async def count_namespace(self, namespace: str) -> None:
+        """Write the status of a namespace's quotas. Raises `ApiStatus` and `StorageError`."""
         resource = self._registry.table.by_id(QUOTAS)
         for record in self._store.list(QUOTAS, namespace):
             try:
@@ -181,18 +182,20 @@ class QuotaUsage:
 
     def _counted_again(self, quota: JsonObject) -> JsonObject:
         """Return the quota with the status of this moment; called again after a lost race with admission."""
-        namespace = quota["metadata"]["namespace"]
+        key = Key(QUOTAS, quota["metadata"]["namespace"], quota["metadata"]["name"])
         objects = {
-            resource: [*self._objects(resource, namespace)]
+            resource: [*self._objects(resource, key)]
             for resource in counted_resources(quota)
             if self._registry.table.versions(resource)
         }
         return {**quota, "status": count_quota(quota, objects, self._registry.clock())}
 
-    def _objects(self, resource: str, namespace: str) -> Iterable[JsonObject]:
-        for record in self._store.list(resource, namespace):
+    def _objects(self, resource: str, quota: Key) -> Iterable[JsonObject]:
+        waiting = self._charges.waiting(quota, resource, self._store)  # first, so that one that is stored now is found
+        for record in self._store.list(resource, quota.namespace):
+            waiting.pop(record.key, None)
             yield _decode(record.value)
-        yield from self._charges.waiting(resource, namespace, self._store)
+        yield from waiting.values()
 
 
 def _scope_may_change(new: Record, old: Record) -> bool:
