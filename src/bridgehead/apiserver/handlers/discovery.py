@@ -7,6 +7,7 @@ Source: Kubernetes API concepts "API Discovery", KEP-3352.
 
 from __future__ import annotations
 
+import base64
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
@@ -231,8 +232,16 @@ def _resource(resource: Resource) -> JsonObject:
         entry["shortNames"] = list(resource.short_names)
     if resource.categories:
         entry["categories"] = list(resource.categories)
-    entry["storageVersionHash"] = hashlib.sha256(resource.id.encode()).hexdigest()[:11] + "="
+    if not resource.is_read_only:
+        entry["storageVersionHash"] = _storage_version_hash(resource)
     return entry
+
+
+def _storage_version_hash(resource: Resource) -> str:
+    """Return the hash of the stored kind and version (apiserver/pkg/endpoints/discovery/storageversionhash.go)."""
+    stored = resource.stored if resource.converter is None else resource.converter.storage
+    digest = hashlib.sha256(f"{stored.group}/{stored.version}/{stored.kind}".encode()).digest()
+    return base64.b64encode(digest[:8]).decode()
 
 
 def _verbs(resource: Resource) -> list[str]:

@@ -64,6 +64,18 @@ async def test_legacy_discovery_lists_groups_and_resources(world):
     assert (await world.get("/apis/apps"))["preferredVersion"]["groupVersion"] == "apps/v1"
 
 
+async def test_hashes_of_stored_versions_are_kubernetes_own(world):
+    """As kube-apiserver prints them; events.k8s.io is stored as core/v1."""
+
+    async def hashes(path: str) -> dict[str, str | None]:
+        return {each["name"]: each.get("storageVersionHash") for each in (await world.get(path))["resources"]}
+
+    core = await hashes("/api/v1")
+    assert (core["pods"], core["configmaps"], core["componentstatuses"]) == ("xPOwRZ+Yhw8=", "qFsyl6wFWjQ=", None)
+    assert core["events"] == (await hashes("/apis/events.k8s.io/v1"))["events"] == "r2yiGXH7wu8="
+    assert (await hashes("/apis/apps/v1"))["deployments"] == "8aSe+NMegvE="
+
+
 @pytest.mark.parametrize("version", ["v2", "v2beta1"])
 async def test_aggregated_discovery_lists_all_resources(world, version):
     accept = AGGREGATED.replace("v=v2", f"v={version}") + ",application/json"
