@@ -237,7 +237,7 @@ def test_an_empty_dir_in_memory_is_a_separate_file_system(tmp_path):
         found = [line.split() for line in open("/proc/mounts") if str(directory) in line]
         assert [line[2] for line in found] == ["tmpfs"], found
         assert "size=8192k" in found[0][3], found
-        assert directory.stat().st_mode & 0o7777 == 0o2777
+        assert directory.stat().st_mode & 0o7777 == 0o3777  # sticky, as in Kubernetes
         try:
             make_open_directory(pod / "volumes/kubernetes.io~empty-dir/other", 9)
             raise AssertionError

@@ -33,7 +33,7 @@ def make_empty_dir(directory: Path, volume: EmptyDirVolume, group: int | None, m
     """Make an open directory; with medium Memory a tmpfs of `memory_size` bytes. Raises OSError, ValueError."""
     make_open_directory(directory, group)
     if volume.medium == "Memory" and not directory.is_mount():
-        options = [f"mode={_open_mode(group):o}", f"size={memory_size}"]
+        options = [f"mode={0o1000 | _open_mode(group):o}", f"size={memory_size}"]  # sticky, as the kernel's default
         if group is not None:
             options.append(f"gid={group}")
         flags = syscalls.MS_NOSUID | syscalls.MS_NODEV
