@@ -42,7 +42,7 @@ async def answer(request):
         case "/here":
             return web.Response(status=302, headers={"Location": "/bad"})
         case "/away":
-            return web.Response(status=302, headers={"Location": "http://elsewhere.invalid/"})
+            return web.Response(status=302, headers={"Location": "http://elsewhere.invalid/"}, text="elsewhere")
         case "/loop":
             return web.Response(status=302, headers={"Location": "/loop"})
         case "/slow":
@@ -91,7 +91,7 @@ async def get(handlers, port, path, *, timeout=PATIENCE, headers=()):
         ("ok", True, ""),
         ("/none", False, "HTTP probe failed with statuscode: 503"),
         ("/here", False, "HTTP probe failed with statuscode: 503"),
-        ("/away", True, "Probe terminated redirects"),
+        ("/away", True, "Probe terminated redirects, Response body: elsewhere"),
         ("/loop", False, "stopped after 10 redirects"),
         ("/abort", False, "EOF"),
     ],
@@ -100,6 +100,7 @@ async def test_http_succeeds_and_fails_by_status(handlers, port, path, success, 
     outcome = await get(handlers, port, path)
     assert outcome.success is success
     assert message in outcome.output
+    assert outcome.is_warning is (path == "/away")
 
 
 @pytest.mark.parametrize(("path", "success"), [("/ok", True), ("/none", True), ("/here", True), ("/abort", False)])

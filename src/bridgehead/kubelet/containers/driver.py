@@ -130,7 +130,7 @@ class ContainerDriver:
             container,
             perform=lambda probe: self._context.node.handlers.perform(probe, target, probe.timeout_seconds),
             changed=self._containers.notify,
-            unhealthy=lambda kind, outcome: self._unhealthy(container, kind, outcome),
+            report=lambda kind, outcome: self._report_probe(container, kind, outcome),
             failed=lambda kind, probe: self._probe_failed(container, kind, probe),
             was_started=before is not None and bool(before.started),
             was_ready=before is not None and before.ready,
@@ -150,7 +150,10 @@ class ContainerDriver:
             if isinstance(result, Exception):
                 log.error("pod %s: probing ended with an error", self._context.pod.key, exc_info=result)
 
-    def _unhealthy(self, container: Container, kind: str, outcome: Outcome) -> None:
+    def _report_probe(self, container: Container, kind: str, outcome: Outcome) -> None:
+        if outcome.is_warning:
+            self._context.record("Warning", "ProbeWarning", f"{kind} probe warning: {outcome.output}", container)
+            return
         result = "failed" if outcome.success is False else "errored and resulted in unknown state"
         message = f"{kind} probe {result}: {outcome.output}"
         self._context.record("Warning", "Unhealthy", message, container)

@@ -29,18 +29,21 @@ from .restart_backoff import format_duration
 
 PROBE_AGENT, HOOK_AGENT = "kube-probe/1.36", "kube-lifecycle/1.36"
 _MAX_REDIRECTS = 10
+_MAX_SHOWN_BODY = 10 << 10  # bytes of an answer in an Event
 _READ_BYTES = 16_384
 
 
 class Outcome(msgspec.Struct, frozen=True):
     """`success` is None when the action could not be performed, so nothing is known about the container.
 
-    `fallback` is the message about a hook that is configured for HTTPS and was answered in HTTP.
+    `is_warning` is a success whose output is an Event. `fallback` is the message about a hook that is configured for
+    HTTPS and was answered in HTTP.
     """
 
     success: bool | None
     output: str = ""
     fallback: str = ""
+    is_warning: bool = False
 
 
 class Target(msgspec.Struct, frozen=True):
@@ -164,18 +167,21 @@ class Handlers:
 async def _probe(session: aiohttp.ClientSession, url: str, headers: Mapping[str, str]) -> Outcome:
     """GET `url`.
 
-    Redirects are followed on the same host only; a redirect to another host is a success, as in Kubernetes.
+    Redirects are followed on the same host only; one to another host is a success with a warning, as in Kubernetes
+    (pkg/probe/http).
     """
     for _ in range(_MAX_REDIRECTS):
         async with session.get(url, headers=headers, allow_redirects=False) as response:
             location = response.headers.get("Location")
             if response.status in (301, 302, 303, 307, 308) and location:
                 target = urljoin(url, location)
-                if urlsplit(target).hostname != urlsplit(url).hostname:
-                    return Outcome(True, "Probe terminated redirects")
-                url = target
-                continue
-            if 200 <= response.status < 400:
+                if urlsplit(target).hostname == urlsplit(url).hostname:
+                    url = target
+                    continue
+            if 300 <= response.status < 400:
+                body = (await response.content.read(_MAX_SHOWN_BODY)).decode("utf-8", "replace")
+                return Outcome(True, f"Probe terminated redirects, Response body: {body}", is_warning=True)
+            if 200 <= response.status < 300:
                 return Outcome(True)
             return Outcome(False, f"HTTP probe failed with statuscode: {response.status}")
     return Outcome(False, f'Get "{url}": stopped after {_MAX_REDIRECTS} redirects')

@@ -23,7 +23,7 @@ Perform = Callable[[Probe], Awaitable[Outcome]]
 class ContainerProbes:
     """Runs the probes of one run of a container until it is cancelled.
 
-    `changed()` is called when `started` or `ready` has changed; `unhealthy(kind, outcome)` after each failed probe;
+    `changed()` is called when `started` or `ready` has changed; `report(kind, outcome)` after each probe that failed or warns;
     `failed(kind, probe)` when a liveness or startup probe has reached its failure threshold.
     """
 
@@ -33,7 +33,7 @@ class ContainerProbes:
         *,
         perform: Perform,
         changed: Callable[[], None],
-        unhealthy: Callable[[str, Outcome], None],
+        report: Callable[[str, Outcome], None],
         failed: Callable[[str, Probe], None],
         was_started: bool = False,
         was_ready: bool = False,
@@ -42,7 +42,7 @@ class ContainerProbes:
         self._container = container
         self._perform = perform
         self._changed = changed
-        self._unhealthy = unhealthy
+        self._report = report
         self._failed = failed
         self._started = asyncio.Event()
         if container.startup_probe is None or was_started:
@@ -135,8 +135,9 @@ class ContainerProbes:
 
     async def _try(self, kind: str, probe: Probe, state: ProbeState) -> bool:
         outcome = await self._perform(probe)
-        if outcome.success is not True and not (self._liveness_stopped and kind != "Readiness"):
-            self._unhealthy(kind, outcome)
+        is_noteworthy = outcome.success is not True or outcome.is_warning
+        if is_noteworthy and not (self._liveness_stopped and kind != "Readiness"):
+            self._report(kind, outcome)
         if outcome.success is None:
             return False  # the probe could not be performed: Kubernetes ignores such a result
         return state.feed(outcome.success)

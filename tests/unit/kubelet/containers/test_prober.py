@@ -48,7 +48,8 @@ class Recorder:
         self.asked.append(kind)
         script = self.scripts[kind]
         answer = script.pop(0) if len(script) > 1 else script[0]
-        return Outcome({"S": True, "F": False, "?": None}[answer], "output")
+        success = {"S": True, "W": True, "F": False, "?": None}[answer]
+        return Outcome(success, "output", is_warning=answer == "W")
 
     def notify(self, *what):
         self.notified.append(what)
@@ -59,7 +60,7 @@ class Recorder:
             self.container,
             perform=self.perform,
             changed=lambda: self.notify("changed"),
-            unhealthy=lambda kind, outcome: self.notify("unhealthy", kind, outcome.output),
+            report=lambda kind, outcome: self.notify("reported", kind, outcome.output),
             failed=lambda kind, probe: self.notify("failed", kind),
             **known,
         )
@@ -93,11 +94,23 @@ async def test_readiness_follows_its_probe():
     await run_until(probes, lambda: len(recorder.notified) >= 4)
     assert recorder.notified[:4] == [
         ("changed",),
-        ("unhealthy", "Readiness", "output"),
-        ("unhealthy", "Readiness", "output"),
+        ("reported", "Readiness", "output"),
+        ("reported", "Readiness", "output"),
         ("changed",),
     ]
     assert not probes.ready
+
+
+async def test_a_warning_is_reported_and_is_a_success():
+    recorder = Recorder(Container(name="c", readiness_probe=QUICK), readiness="W")
+    probes = recorder.probes()
+    await run_until(probes, lambda: len(recorder.notified) >= 3)
+    assert recorder.notified[:3] == [
+        ("reported", "Readiness", "output"),
+        ("changed",),
+        ("reported", "Readiness", "output"),
+    ]
+    assert probes.ready
 
 
 async def test_other_probes_wait_for_the_startup_probe():
@@ -128,7 +141,7 @@ def test_the_startup_probe_runs_more_often_than_its_period():
         await recorder.probes().run(0.0)
         return recorder.notified
 
-    assert run_virtual(main("FFFS")) == [("unhealthy", "Startup", "output"), ("changed",)]
+    assert run_virtual(main("FFFS")) == [("reported", "Startup", "output"), ("changed",)]
     assert asked_at == [0.0, 0.1, 0.14, 0.196]
     asked_at.clear()
     assert ("failed", "startup") in run_virtual(main("F"))

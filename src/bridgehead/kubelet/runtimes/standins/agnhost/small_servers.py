@@ -127,7 +127,8 @@ def liveness_site(clock: Callable[[], float]) -> Handler:
             return text("ok") if age <= _HEALTHY_SECONDS else text(f"error: {age}", 500)
         if request.path == "/redirect":
             location = parse_qs(request.target.partition("?")[2]).get("loc", ["/"])[0]
-            return HttpResponse(b"", 302, headers=(("Location", location),))
+            body = f'<a href="{html.escape(location)}">Found</a>.\n\n'.encode()
+            return HttpResponse(body, 302, content_type="text/html; charset=utf-8", headers=(("Location", location),))
         return not_found()
 
     return answer
