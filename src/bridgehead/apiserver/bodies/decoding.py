@@ -25,11 +25,12 @@ from bridgehead.apiserver.http.request import Request
 from bridgehead.apiserver.http.worker import run_long
 from bridgehead.apiserver.resource import FieldError, JsonObject, Resource
 
+from .conforming import conform
 from .duplicates import duplicate_fields, duplicate_lines, field_problems, problems_in_order
 from .kinds import conversion_problem, custom_kind_errors, missing_kind
 from .protobuf import BadPacket, decode_envelope_untrusted, decode_message_untrusted
 from .serialization import decode_body, unreadable
-from .shapes import Shape, StructShape, conform
+from .shapes import Shape, StructShape
 
 STRICT, WARN, IGNORE = "Strict", "Warn", "Ignore"
 _OLDER = re.compile(r"v\d+(alpha|beta)\d+")
