@@ -6,9 +6,10 @@ Source: apiserver/pkg/endpoints/handlers/patch.go (applyPatcher), apimachinery/p
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from functools import partial
 from typing import Any, TypeVar
+
+from msgspec.structs import replace
 
 from bridgehead.apiserver.access.authorization import Authorizer
 from bridgehead.apiserver.admission.attributes import CREATE, UPDATE
