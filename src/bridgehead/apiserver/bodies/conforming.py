@@ -35,6 +35,7 @@ from .shapes import (
 # objects of most kinds hardly ever.
 _USES_BEFORE_COMPILATION = 8
 
+_encode = msgspec.json.Encoder().encode
 _typed_dict: Any = TypedDict  # of fields that are known only here
 _NOTHING = Annotated[str, msgspec.Meta(min_length=1, max_length=0)]
 _ANYTHING = dict[Any, Any] | list[Any] | str | int | float | bool
@@ -56,10 +57,10 @@ _SCALARS: dict[type[Shape], Any] = {
 def conform(value: JsonObject, shape: Shape) -> tuple[JsonObject, list[str]]:
     """Return `value` without nulls and unknown fields, and the paths of the unknown ones. Raises `SchemaMismatch`."""
     if isinstance(shape, StructShape):
-        if shape.exact is None:
+        if shape.decoder is None:
             shape.uses += 1
             if shape.uses > _USES_BEFORE_COMPILATION:
-                exact_type(shape)
+                shape.decoder = msgspec.json.Decoder(exact_type(shape))
         else:
             try:
                 kept = msgspec.convert(value, shape.exact)
@@ -68,6 +69,20 @@ def conform(value: JsonObject, shape: Shape) -> tuple[JsonObject, list[str]]:
             except (msgspec.ValidationError, RecursionError):
                 pass
     return shapes.conform(value, shape)
+
+
+def decode_exact(body: bytes, shape: Shape) -> JsonObject | None:
+    """Return the object of a JSON body that conforms as it is and has each field once, None for any other body.
+
+    This is known of bodies that equal their own encoding, as those of most programs do.
+    """
+    if not isinstance(shape, StructShape) or shape.decoder is None:
+        return None
+    try:
+        value: JsonObject = shape.decoder.decode(body)
+        return value if _encode(value) == body.rstrip() else None
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
+        return None
 
 
 def exact_type(shape: StructShape) -> Any:

@@ -274,10 +274,10 @@ class MapShape(Shape):
 class StructShape(Shape):
     """An object with named fields. `definition` is its definition's name; zero values of `omitted` are not stored.
 
-    `exact` and `uses` belong to `conforming`.
+    `exact`, `decoder` and `uses` belong to `conforming`.
     """
 
-    __slots__ = ("definition", "exact", "fields", "name", "omitted", "required", "uses")
+    __slots__ = ("decoder", "definition", "exact", "fields", "name", "omitted", "required", "uses")
 
     def __init__(self, definition: str) -> None:
         version, short = definition.split(".")[-2:]
@@ -288,6 +288,7 @@ class StructShape(Shape):
         self.fields: dict[str, Shape] = {}
         self.required: frozenset[str] = frozenset()
         self.exact: Any = None
+        self.decoder: Any = None
         self.uses = 0
 
     def conform(self, value: Any, path: JsonPath, unknown: list[str]) -> Any:
