@@ -27,7 +27,7 @@ class Key(NamedTuple):
 
 # The next three classes are immutable by convention. There are as many of them as objects: as msgspec's structs, they
 # take half the time to make, and none of the garbage collector's, which need not look at them (they have no cycles).
-class Facts(msgspec.Struct, gc=False):
+class Facts(msgspec.Struct, gc=False, omit_defaults=True):
     """Properties of an object that the store reads without decoding it: labels, selectable fields, claims.
 
     A claim is a name that only one stored object may hold at a time, across all resources (`clusterip/10.96.0.9`,
