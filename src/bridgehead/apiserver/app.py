@@ -11,11 +11,11 @@ import logging
 import platform
 import time
 from collections.abc import MutableMapping
-from dataclasses import replace
 from functools import partial
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
 from bridgehead import GIT_VERSION, KUBERNETES_VERSION, architecture
 from bridgehead.storage import StoreBroken

@@ -40,12 +40,6 @@ _BUSY_SECONDS = 5.0
 _VALUE, _FACTS = "value", "facts"
 
 
-class _StoredFacts(msgspec.Struct, omit_defaults=True):
-    labels: dict[str, str] = {}
-    fields: dict[str, str] = {}
-    claims: frozenset[str] = frozenset()
-
-
 class _StoredMetadata(msgspec.Struct, rename="camel"):
     resource_version: str
 
@@ -58,7 +52,7 @@ class _Stored(msgspec.Struct):
 
 _decode_stored = msgspec.json.Decoder(_Stored).decode
 _encode_facts = msgspec.json.Encoder().encode
-_decode_facts = msgspec.json.Decoder(_StoredFacts).decode
+_decode_facts = msgspec.json.Decoder(Facts).decode
 
 
 class Database:
@@ -122,7 +116,7 @@ class Database:
             raise corrupt(self._path, f"{resource} {namespace}/{name}: {error}") from error
         if type(value) is not bytes or version != str(revision):
             raise corrupt(self._path, f"{resource} {namespace}/{name} is not of revision {revision}")
-        return Record(key, revision, value, Facts(stored.labels, stored.fields, stored.claims))
+        return Record(key, revision, value, stored)
 
     def _unsealed(self, key: Key, value: bytes, facts: bytes) -> tuple[bytes, bytes]:
         """Return a stored value and its facts in plain form, and remember whether they are stale."""
@@ -202,9 +196,7 @@ class Database:
             raise StoreBroken(f"{self._path} is no longer at revision {before}: another process wrote to it; restart")
 
     def _row(self, record: Record) -> tuple[str, str, str, int, bytes, bytes]:
-        facts = record.facts
-        stored = _encode_facts(_StoredFacts(dict(facts.labels), dict(facts.fields), facts.claims))
-        value, key = record.value, record.key
+        key, value, stored = record.key, record.value, _encode_facts(record.facts)
         if self._encryption is not None:
             sealing = self._encryption.of(key.resource)
             value, stored = sealing.seal(key, _VALUE, value), sealing.seal(key, _FACTS, stored)

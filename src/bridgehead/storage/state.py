@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right, insort
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 
 import msgspec
 
@@ -19,8 +18,7 @@ _encode = msgspec.json.Encoder().encode
 _decode_fields = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 
 
-@dataclass(slots=True)  # not frozen, as the others: see `store.Facts`
-class Create:
+class Create(msgspec.Struct):
     """A new object. `also`: writes of other objects that are committed with this one, or not at all.
 
     `claim` is for a write in `also`: what the refusal names when the object exists. `max_bytes` bounds the encoded
@@ -35,8 +33,7 @@ class Create:
     max_bytes: int = 0
 
 
-@dataclass(slots=True)
-class Update:
+class Update(msgspec.Struct):
     key: Key
     value: JsonObject
     facts: Facts
@@ -45,8 +42,7 @@ class Update:
     max_bytes: int = 0
 
 
-@dataclass(slots=True)
-class Delete:
+class Delete(msgspec.Struct):
     """The removal of an object. In `also` of another write, an object that does not exist is no error."""
 
     key: Key

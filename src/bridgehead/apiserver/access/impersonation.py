@@ -12,8 +12,10 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from urllib.parse import unquote
+
+from msgspec.structs import replace
 
 from bridgehead.apiserver.errors import ApiStatus, bad_request
 from bridgehead.apiserver.http.paths import RequestInfo

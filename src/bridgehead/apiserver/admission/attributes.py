@@ -5,8 +5,9 @@ Pure: no I/O, no clock, no randomness. Source: apiserver/pkg/admission/attribute
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import Any
+
+import msgspec
 
 from bridgehead.apiserver.http.user import User
 from bridgehead.apiserver.resource import JsonObject, Resource
@@ -14,8 +15,7 @@ from bridgehead.apiserver.resource import JsonObject, Resource
 CREATE, UPDATE, DELETE, CONNECT = "CREATE", "UPDATE", "DELETE", "CONNECT"
 
 
-@dataclass(slots=True)
-class Reinvocation:
+class Reinvocation(msgspec.Struct):
     """State of the two passes that mutating plug-ins may make over one object.
 
     A plug-in that called out to a program sets `is_wanted` when a second pass is due; in this pass, `is_second` is
@@ -25,12 +25,11 @@ class Reinvocation:
 
     is_second: bool = False
     is_wanted: bool = False
-    kept: dict[str, Any] = field(default_factory=dict)
+    kept: dict[str, Any] = {}
     deadline: float = 0.0
 
 
-@dataclass(slots=True, eq=False)  # frozen ones take three times as long to make, and each write makes one
-class Attributes:
+class Attributes(msgspec.Struct, eq=False):  # each write makes one
     """A request, without its object. Plug-ins do not change its fields.
 
     `operation` is CREATE, UPDATE, DELETE or CONNECT. `resource` is the requested one, which may differ from the stored
@@ -50,11 +49,11 @@ class Attributes:
     name: str
     user: User
     dry_run: bool = False
-    options: JsonObject = field(default_factory=dict)
+    options: JsonObject = {}
     kind: tuple[str, str, str] | None = None
-    warnings: list[str] = field(default_factory=list)
-    annotations: dict[str, str] = field(default_factory=dict)
-    reinvocation: Reinvocation = field(default_factory=Reinvocation)
+    warnings: list[str] = []
+    annotations: dict[str, str] = {}
+    reinvocation: Reinvocation = msgspec.field(default_factory=Reinvocation)
     verb: str = ""
 
     @property

@@ -189,7 +189,7 @@ class AuditedRequest(Trail):
         is_needed = shows_objects or response.status >= 300 or described.info.verb.startswith("delete")
         if response.stream is not None and shows_objects and response.is_large:
             self._answer = bytearray()
-            response = replace(response, stream=_Captured(response.stream, self._answer))
+            response = msgspec.structs.replace(response, stream=_Captured(response.stream, self._answer))
         self._moment = replace(self._moment, answer=body if is_needed else None)
         return response
 

@@ -25,11 +25,12 @@ from bridgehead.apiserver.http.request import Request
 from bridgehead.apiserver.http.worker import run_long
 from bridgehead.apiserver.resource import FieldError, JsonObject, Resource
 
+from .conforming import conform, decode_exact
 from .duplicates import duplicate_fields, duplicate_lines, field_problems, problems_in_order
 from .kinds import conversion_problem, custom_kind_errors, missing_kind
 from .protobuf import BadPacket, decode_envelope_untrusted, decode_message_untrusted
 from .serialization import decode_body, unreadable
-from .shapes import Shape, StructShape, conform
+from .shapes import Shape, StructShape
 
 STRICT, WARN, IGNORE = "Strict", "Warn", "Ignore"
 _OLDER = re.compile(r"v\d+(alpha|beta)\d+")
@@ -74,10 +75,13 @@ def _decode_kind(
 ) -> tuple[JsonObject, list[str]]:
     """Return the object and warnings."""
     group, version, kind = wanted
+    api_version = f"{group}/{version}" if group else version
+    exact = decode_exact(body, shape) if media_type_of(content_type) in ("", JSON) else None
+    if exact is not None and exact.get("kind") == kind and exact.get("apiVersion") == api_version:
+        return {"kind": kind, "apiVersion": api_version} | exact, []
     value = decode_value(body, content_type, shape, kind)
     if not isinstance(value, dict):
         raise unreadable(body, kind, "couldn't get version/kind; json parse error: the body is not an object")
-    api_version = f"{group}/{version}" if group else version
     is_typed = isinstance(shape, StructShape)
     given_kind, given_version = (value.get(name) or "" for name in ("kind", "apiVersion"))
     if not isinstance(given_kind, str) or not isinstance(given_version, str):

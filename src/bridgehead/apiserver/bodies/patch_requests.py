@@ -27,12 +27,13 @@ from bridgehead.apiserver.http.request import Request
 from bridgehead.apiserver.http.worker import run_long
 from bridgehead.apiserver.resource import FieldError, JsonObject
 
+from .conforming import conform
 from .decoding import IGNORE, STRICT, parse_field_validation
 from .duplicates import field_problems
 from .kinds import conversion_problem, custom_kind_errors, missing_kind
 from .patch import PATCH_TYPES, STRATEGIC_MERGE_PATCH, apply_patch
 from .patch_decoding import decode_patch
-from .shapes import Shape, StructShape, conform
+from .shapes import Shape, StructShape
 
 
 def patch_type(request: Request, types: Sequence[str] = PATCH_TYPES) -> str:

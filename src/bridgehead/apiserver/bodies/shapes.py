@@ -140,16 +140,16 @@ class BoolShape(Shape):
 
 
 class IntShape(Shape):
-    __slots__ = ("_range",)
+    __slots__ = ("range",)
     zero = 0
 
     def __init__(self, go: str) -> None:
         super().__init__(go)
-        self._range = _INT_RANGES[go]
+        self.range = _INT_RANGES[go]
 
     def conform(self, value: Any, path: JsonPath, unknown: list[str]) -> Any:
         if type(value) is int:
-            if self._range[0] <= value <= self._range[1]:
+            if self.range[0] <= value <= self.range[1]:
                 return value
             raise _Mismatch(f"number {value}", self.go)
         raise _Mismatch(f"number {value}" if type(value) is float else _json_type(value), self.go)
@@ -272,9 +272,12 @@ class MapShape(Shape):
 
 
 class StructShape(Shape):
-    """An object with named fields. `definition` is its definition's name; zero values of `omitted` are not stored."""
+    """An object with named fields. `definition` is its definition's name; zero values of `omitted` are not stored.
 
-    __slots__ = ("definition", "fields", "name", "omitted", "required")
+    `exact`, `decoder` and `uses` belong to `conforming`.
+    """
+
+    __slots__ = ("decoder", "definition", "exact", "fields", "name", "omitted", "required", "uses")
 
     def __init__(self, definition: str) -> None:
         version, short = definition.split(".")[-2:]
@@ -284,6 +287,9 @@ class StructShape(Shape):
         self.omitted: frozenset[str] = frozenset()
         self.fields: dict[str, Shape] = {}
         self.required: frozenset[str] = frozenset()
+        self.exact: Any = None
+        self.decoder: Any = None
+        self.uses = 0
 
     def conform(self, value: Any, path: JsonPath, unknown: list[str]) -> Any:
         if type(value) is not dict:

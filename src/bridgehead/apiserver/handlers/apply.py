@@ -6,14 +6,16 @@ Source: apiserver/pkg/endpoints/handlers/patch.go (applyPatcher), apimachinery/p
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from functools import partial
 from typing import Any, TypeVar
+
+from msgspec.structs import replace
 
 from bridgehead.apiserver.access.authorization import Authorizer
 from bridgehead.apiserver.admission.attributes import CREATE, UPDATE
 from bridgehead.apiserver.bodies.apply_requests import Configuration
-from bridgehead.apiserver.bodies.shapes import Shape, conform
+from bridgehead.apiserver.bodies.conforming import conform
+from bridgehead.apiserver.bodies.shapes import Shape
 from bridgehead.apiserver.errors import ApiStatus, SchemaMismatch, apply_conflict, bad_request, conflict
 from bridgehead.apiserver.fieldmanagement.applying import apply, check_configuration
 from bridgehead.apiserver.fieldmanagement.errors import BadConfiguration, Conflicts

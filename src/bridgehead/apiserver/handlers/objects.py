@@ -7,8 +7,9 @@ object.
 from __future__ import annotations
 
 import asyncio
-from dataclasses import replace
 from functools import partial
+
+from msgspec.structs import replace
 
 from bridgehead.apiserver.access.authorization import Authorizer
 from bridgehead.apiserver.admission.attributes import CREATE, UPDATE

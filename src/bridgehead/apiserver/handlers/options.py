@@ -9,8 +9,9 @@ from collections.abc import Sequence
 from functools import lru_cache
 
 from bridgehead.apiserver.admission.attributes import DELETE, Attributes
+from bridgehead.apiserver.bodies.conforming import conform
 from bridgehead.apiserver.bodies.decoding import decode_value
-from bridgehead.apiserver.bodies.shapes import Shape, conform
+from bridgehead.apiserver.bodies.shapes import Shape
 from bridgehead.apiserver.errors import SchemaMismatch, bad_request, invalid_options
 from bridgehead.apiserver.fieldmanagement.managers import APPLY, MAX_NAME_BYTES, UPDATE, Writer, manager_of
 from bridgehead.apiserver.http.paths import parse_int

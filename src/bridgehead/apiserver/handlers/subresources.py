@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Awaitable, Callable
-from dataclasses import replace
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
 from bridgehead.apiserver.access.tokens import TokenAuthority
 from bridgehead.apiserver.admission.attributes import CREATE, UPDATE

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import AsyncGenerator
-from dataclasses import replace
 from functools import partial
+
+from msgspec.structs import replace
 
 from .request import Response, Stream
 from .worker import LONG_BYTES, run_long

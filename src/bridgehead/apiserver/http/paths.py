@@ -10,8 +10,9 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from urllib.parse import parse_qsl
+
+import msgspec
 
 from bridgehead.apiserver.errors import bad_request
 
@@ -28,8 +29,7 @@ _VERBS = {"GET": "get", "HEAD": "get", "POST": "create", "PUT": "update", "PATCH
 _NAMESPACE_SUBRESOURCES = frozenset({"status", "finalize"})
 
 
-@dataclass(slots=True)  # nobody changes its fields; a frozen one takes 4 µs to make
-class RequestInfo:
+class RequestInfo(msgspec.Struct):  # nobody changes its fields; a frozen dataclass takes 4 µs to make
     """A parsed request. `is_resource` is False for paths such as /healthz or /apis, which only set `verb` and `path`.
 
     `verb` is get, list, watch, create, update, patch, delete or deletecollection; for other paths the method in

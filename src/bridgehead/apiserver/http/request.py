@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, MutableMapping
-from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import msgspec
@@ -33,8 +32,7 @@ _encode = msgspec.json.Encoder().encode
 _NO_SNIFF = (b"x-content-type-options", b"nosniff")
 
 
-@dataclass(slots=True)
-class Request:
+class Request(msgspec.Struct):
     """A request. Names in `headers` are in lower case; the last of several headers with one name wins."""
 
     info: RequestInfo
@@ -44,8 +42,8 @@ class Request:
     user: User
     scope: Scope
     receive: Receive
-    warnings: list[str] = field(default_factory=list)
-    annotations: dict[str, str] = field(default_factory=dict)  # of the request's audit event
+    warnings: list[str] = []
+    annotations: dict[str, str] = {}  # of the request's audit event
     body_size: int = 0  # 0 until `body` has been called
     audit_id: bytes = b""
 
@@ -110,8 +108,7 @@ class Stream(Protocol):
     async def aclose(self) -> None: ...
 
 
-@dataclass(slots=True)
-class Response:
+class Response(msgspec.Struct):
     """A response: `body`, or the pieces of `stream`, each written at once.
 
     `drops_slow`: close the connection when the client reads nothing for long. True for watches, which clients restart;

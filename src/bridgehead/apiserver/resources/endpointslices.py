@@ -81,7 +81,8 @@ def _check_address(address: str, address_type: str) -> Sequence[str]:
         return reasons
     if address_type not in (IPV4, IPV6):
         return []
-    if family_of(address) in (IPV4, IPV6) and family_of(address) != address_type:
+    family = family_of(address)
+    if family != address_type and family in (IPV4, IPV6):
         return [f"must be an {address_type} address"]
     return check_endpoint_ip(address)
 

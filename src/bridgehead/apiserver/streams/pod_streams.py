@@ -7,9 +7,8 @@ Source: Kubernetes pkg/registry/core/pod/rest (subresources.go, authorize.go).
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import msgspec
+from msgspec.structs import replace
 
 from bridgehead.apiserver.access.authorization import Authorizer
 from bridgehead.apiserver.admission.connecting import connect_attributes, connect_options, connect_query

@@ -16,7 +16,7 @@ from bridgehead.apiserver.admission.attributes import Attributes, shown_name
 from bridgehead.apiserver.admission.evaluation import ExpressionFailed, work_size
 from bridgehead.apiserver.admission.forms import Forms
 from bridgehead.apiserver.admission.parts import AdmissionParts
-from bridgehead.apiserver.bodies.shapes import conform
+from bridgehead.apiserver.bodies.conforming import conform
 from bridgehead.apiserver.cel import Budget, BudgetExceeded
 from bridgehead.apiserver.errors import ApiStatus, SchemaMismatch, forbidden
 from bridgehead.apiserver.http.worker import LONG_BYTES, in_loop, run_long

@@ -86,12 +86,12 @@ def validate_signer_name(path: str, name: str) -> list[FieldError]:
     errors = [field.too_long(path, _MAX_DOMAIN)] if len(domain) > _MAX_DOMAIN else []
     labels = domain.split(".")
     for label in labels:
-        reasons = (f'validating label "{label}": {why}' for why in check_dns1123_label(label))
+        reasons = [f'validating label "{label}": {why}' for why in check_dns1123_label(label)]
         errors += field.invalid_for(path, domain, reasons)
     if len(labels) < 2:
         errors.append(field.invalid(path, domain, "should be a domain with at least two segments separated by dots"))
     for label in rest.split("."):
-        reasons = (f'validating label "{label}": {why}' for why in check_dns1123_subdomain(label))
+        reasons = [f'validating label "{label}": {why}' for why in check_dns1123_subdomain(label)]
         errors += field.invalid_for(path, rest, reasons)
     limit = _MAX_DOMAIN + _MAX_PATH + 1
     if len(name) > limit:

@@ -33,6 +33,7 @@ from .service_transitions import HEADLESS, is_headless, is_reachable_from_outsid
 _TYPES = ("ClusterIP", "ExternalName", "LoadBalancer", "NodePort")
 _FAMILIES = (IPV4, IPV6)
 _FAMILY_POLICIES = ("PreferDualStack", "RequireDualStack", "SingleStack")
+_ADDRESS_FIELDS = frozenset({"clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy"})
 _TRAFFIC_POLICIES = ("Cluster", "Local")
 _TRAFFIC_DISTRIBUTIONS = ("PreferClose", "PreferSameNode", "PreferSameZone")
 _IP_MODES = ("Proxy", "VIP")
@@ -178,6 +179,8 @@ def validate_cluster_ips(spec: JsonObject, old: JsonObject | None) -> list[Field
     """
     if spec.get("type") == "ExternalName":
         return []  # _validate_type forbids these fields
+    if _ADDRESS_FIELDS.isdisjoint(spec):
+        return []  # as most clients leave them out
     path, one, many = "spec.clusterIPs", spec.get("clusterIP", ""), spec.get("clusterIPs", [])
     errors = []
     if one and not many:

@@ -41,8 +41,11 @@ def parse_ip(text: str) -> IPv4Address | IPv6Address | None:
         return None
 
 
+@lru_cache(maxsize=_CACHE_SIZE)
 def family_of(text: str) -> str:
     """Return `IPv4`, `IPv6` or `unknown`."""
+    if _is_ipv4(text):
+        return IPV4
     address = parse_ip(text)
     if address is None:
         return "unknown"
@@ -50,6 +53,8 @@ def family_of(text: str) -> str:
 
 
 def check_ip(text: str) -> list[str]:
+    if family_of(text) == IPV4:
+        return []
     address = parse_ip(text)
     if address is None:
         return ["must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)"]
@@ -125,6 +130,8 @@ def validate_new_cidrs(ranges: Iterable[tuple[str, str]], stored: Collection[str
 
 def warn_of_ip(path: str, text: str) -> list[str]:
     """Return warnings about a valid address in a form that is not canonical (Kubernetes' `GetWarningsForIP`)."""
+    if family_of(text) == IPV4:
+        return []
     address = parse_ip(text)
     if isinstance(address, IPv6Address) and str(address) != text:
         return [f'{path}: IPv6 address "{text}" should be in RFC 5952 canonical format ("{address}")']

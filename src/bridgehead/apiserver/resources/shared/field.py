@@ -7,7 +7,7 @@ Source: `k8s.io/apimachinery/pkg/util/validation/field`.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from bridgehead.apiserver.resource import FieldError
@@ -28,12 +28,12 @@ def invalid(path: str, value: Any, detail: str) -> FieldError:
     return FieldError("FieldValueInvalid", path, f"Invalid value: {_value(value)}: {detail}")
 
 
-def invalid_for(path: str, value: Any, reasons: Iterable[str]) -> list[FieldError]:
+def invalid_for(path: str, value: Any, reasons: Sequence[str]) -> list[FieldError]:
     """Return one error for each reason that a `check_x` function returned."""
-    return [invalid(path, value, reason) for reason in reasons]
+    return [invalid(path, value, reason) for reason in reasons] if reasons else []
 
 
-def required_valid(path: str, value: str, check: Callable[[str], Iterable[str]]) -> list[FieldError]:
+def required_valid(path: str, value: str, check: Callable[[str], Sequence[str]]) -> list[FieldError]:
     """Return an error for an absent value, else one for each reason that `check` returns."""
     return invalid_for(path, value, check(value)) if value else [required(path)]
 

@@ -27,15 +27,18 @@ _PLAIN_FINALIZERS = ("kubernetes", "orphan", "foregroundDeletion")
 def validate_metadata(obj: JsonObject, resource: Resource) -> list[FieldError]:
     """Validate the metadata of `obj` by itself."""
     metadata = obj.get("metadata", {})
-    return [
-        *_validate_name(metadata, resource),
-        *_validate_namespace(metadata, resource),
-        *_validate_generation(metadata),
-        *validate_labels("metadata.labels", metadata.get("labels", {})),
-        *validate_annotations("metadata.annotations", metadata.get("annotations", {})),
-        *_validate_owners(metadata.get("ownerReferences", ())),
-        *_validate_finalizers(metadata.get("finalizers", ()), may_be_plain=resource.has_plain_finalizers),
-    ]
+    errors = _validate_name(metadata, resource)
+    errors += _validate_namespace(metadata, resource)
+    errors += _validate_generation(metadata)
+    if labels := metadata.get("labels"):
+        errors += validate_labels("metadata.labels", labels)
+    if annotations := metadata.get("annotations"):
+        errors += validate_annotations("metadata.annotations", annotations)
+    if owners := metadata.get("ownerReferences"):
+        errors += _validate_owners(owners)
+    if finalizers := metadata.get("finalizers"):
+        errors += _validate_finalizers(finalizers, may_be_plain=resource.has_plain_finalizers)
+    return errors
 
 
 def validate_embedded_metadata(path: str, metadata: JsonObject) -> list[FieldError]:
@@ -83,8 +86,12 @@ def _quote(text: str) -> str:
     return f'"{text}"'
 
 
+def _check_nothing(name: str) -> list[str]:
+    return []
+
+
 def _validate_name(metadata: JsonObject, resource: Resource) -> list[FieldError]:
-    check = resource.check_name or (lambda name: [])
+    check = resource.check_name or _check_nothing
     errors = []
     if prefix := metadata.get("generateName"):
         # A suffix will follow the prefix, so a trailing hyphen is allowed.

@@ -1,0 +1,113 @@
+"""Check of a value against its shape: in C for most values, by `shapes` for the others.
+
+msgspec converts a value to a type that accepts less than the shape does: no nulls, no values that are stored in another
+form, no zero values that are left out. If the result equals the value, the value has no unknown fields either, and it
+conforms as it is. For every other value, `shapes` finds out what is different, or the text of the error.
+
+Pure: no I/O, no clock, no randomness.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, TypedDict
+
+import msgspec
+
+from bridgehead.apiserver.resource import JsonObject
+
+from . import shapes
+from .shapes import (
+    BoolShape,
+    IntOrStringShape,
+    IntShape,
+    JsonShape,
+    ListShape,
+    MapShape,
+    NumberShape,
+    QuantityShape,
+    Shape,
+    StringShape,
+    StructShape,
+    TimeShape,
+)
+
+# A kind's type is compiled when so many of its objects have been checked: it has up to some 100 KiB, and a server gets
+# objects of most kinds hardly ever.
+_USES_BEFORE_COMPILATION = 8
+
+_encode = msgspec.json.Encoder().encode
+_typed_dict: Any = TypedDict  # of fields that are known only here
+_NOTHING = Annotated[str, msgspec.Meta(min_length=1, max_length=0)]
+_ANYTHING = dict[Any, Any] | list[Any] | str | int | float | bool
+# Some of the times and quantities that are valid and stored as they are: the last days of months and fractions of
+# seconds are not among them.
+_TIME = r"\A[1-9]\d{3}-(0[1-9]|1[0-2])-(0[1-9]|1\d|2[0-8])T([01]\d|2[0-3]):[0-5]\d:[0-5]\dZ\Z"
+_QUANTITY = r"\A[1-9][0-9]{0,2}(m|Ki|Mi|Gi)?\Z"
+_SCALARS: dict[type[Shape], Any] = {
+    Shape: _ANYTHING,
+    JsonShape: _ANYTHING,
+    BoolShape: bool,
+    NumberShape: int | float,
+    IntOrStringShape: Annotated[int, msgspec.Meta(ge=-(2**31), lt=2**31)] | str,
+    QuantityShape: Annotated[str, msgspec.Meta(pattern=_QUANTITY)],
+    TimeShape: Annotated[str, msgspec.Meta(pattern=_TIME)],
+}
+
+
+def conform(value: JsonObject, shape: Shape) -> tuple[JsonObject, list[str]]:
+    """Return `value` without nulls and unknown fields, and the paths of the unknown ones. Raises `SchemaMismatch`."""
+    if isinstance(shape, StructShape):
+        if shape.decoder is None:
+            shape.uses += 1
+            if shape.uses > _USES_BEFORE_COMPILATION:
+                shape.decoder = msgspec.json.Decoder(exact_type(shape))
+        else:
+            try:
+                kept = msgspec.convert(value, shape.exact)
+                if kept == value:
+                    return kept, []
+            except (msgspec.ValidationError, RecursionError):
+                pass
+    return shapes.conform(value, shape)
+
+
+def decode_exact(body: bytes, shape: Shape) -> JsonObject | None:
+    """Return the object of a JSON body that conforms as it is and has each field once, None for any other body.
+
+    This is known of bodies that equal their own encoding, as those of most programs do.
+    """
+    if not isinstance(shape, StructShape) or shape.decoder is None:
+        return None
+    try:
+        value: JsonObject = shape.decoder.decode(body)
+        return value if _encode(value) == body.rstrip() else None
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
+        return None
+
+
+def exact_type(shape: StructShape) -> Any:
+    """Return a type whose values conform to a shape as they are; not all values that do are of this type."""
+    if shape.exact is None:
+        # What a struct has of itself, or another thread is compiling, is left to `shapes`.
+        shape.exact = _NOTHING
+        fields = {key: _exact(field, is_omitted=key in shape.omitted) for key, field in shape.fields.items()}
+        shape.exact = _typed_dict(shape.name, fields, total=False)
+    return shape.exact
+
+
+def _exact(shape: Shape, *, is_omitted: bool = False) -> Any:
+    """Return a shape's type. `is_omitted`: zero values are not stored."""
+    least = msgspec.Meta(min_length=int(is_omitted))
+    match shape:
+        case StructShape():
+            return exact_type(shape)
+        case ListShape():
+            return Annotated[list[_exact(shape.items)], least]  # type: ignore[misc]
+        case MapShape():
+            return Annotated[dict[str, _exact(shape.values)], least]  # type: ignore[misc]
+        case IntShape():
+            lowest, highest = shape.range
+            return Annotated[int, msgspec.Meta(ge=1 if is_omitted else lowest, le=highest)]
+        case BoolShape() if is_omitted:
+            return _NOTHING
+    return Annotated[str, least] if type(shape) is StringShape else _SCALARS.get(type(shape), _NOTHING)
