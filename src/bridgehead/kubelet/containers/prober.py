@@ -23,8 +23,8 @@ Perform = Callable[[Probe], Awaitable[Outcome]]
 class ContainerProbes:
     """Runs the probes of one run of a container until it is cancelled.
 
-    `changed()` is called when `started` or `ready` has changed; `report(kind, outcome)` after each probe that failed or warns;
-    `failed(kind, probe)` when a liveness or startup probe has reached its failure threshold.
+    `changed()` is called when `started` or `ready` has changed; `report(kind, outcome)` after each probe that failed
+    or warns; `failed(kind, probe)` when a liveness or startup probe has reached its failure threshold.
     """
 
     def __init__(
