@@ -352,7 +352,7 @@ def test_commands_print_what_tests_compare(capfd: pytest.CaptureFixture[str]) ->
 
 
 @pytest.mark.parametrize(
-    ("sent", "code", "told"),
+    ("sent", "code", "printed"),
     [
         (b"abc", 0, "Received expected client data\nShutting down connection\nDone\n"),
         (b"abd", 3, "Expect to read 'abc', but got 'abd'. err=<nil>\n"),
@@ -360,7 +360,7 @@ def test_commands_print_what_tests_compare(capfd: pytest.CaptureFixture[str]) ->
     ],
 )
 def test_a_port_forward_tester_exchanges_data(
-    sent: bytes, code: int, told: str, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    sent: bytes, code: int, printed: str, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(signal, "signal", lambda *_: None)  # this process goes on
     with socket.socket() as free:
@@ -381,7 +381,7 @@ def test_a_port_forward_tester_exchanges_data(
     assert run(Launch(argv=argv, tag="", hostname="p", environment=environment, started=client.start)) == code
     client.join()
     assert received == [b"" if code else b"xxxxxx"]
-    assert capfd.readouterr().out == f"Accepted client connection\n{told}"
+    assert capfd.readouterr().out == f"Accepted client connection\n{printed}"
 
 
 def test_a_port_forward_tester_needs_its_variables(capfd: pytest.CaptureFixture[str]) -> None:

@@ -1,4 +1,4 @@
-"""agnhost's port-forward-tester: one connection on which data is expected and sent, as variables say, then the end."""
+"""agnhost's port-forward-tester: one connection on which data is expected and sent, by environment variables."""
 
 from __future__ import annotations
 
