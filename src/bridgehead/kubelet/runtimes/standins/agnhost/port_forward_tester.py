@@ -20,7 +20,7 @@ _LINGER_SECONDS: Final = 0.5  # for the client to see the end before the connect
 
 
 class Exchange(msgspec.Struct, frozen=True):
-    """What the server does on its connection. `address` is empty for the loopback address."""
+    """The data of the connection. `address` is empty for the loopback address."""
 
     address: str
     port: int
