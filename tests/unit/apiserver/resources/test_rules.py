@@ -161,7 +161,7 @@ def test_size_limits_are_enforced():
         "data: Too long: may not be more than 1048576 bytes"
     ]
     assert steps("configmaps").refusal(with_name({"data": {"a": "x" * (1024 * 1024 + 1)}})) == [
-        ": Too long: may not be more than 1048576 bytes"
+        "[]: Too long: may not be more than 1048576 bytes"
     ]
     many = [{"addresses": [f"10.{i // 256}.{i % 256}.1"]} for i in range(1001)]
     assert steps("endpointslices.discovery.k8s.io").refusal(with_name({"addressType": "IPv4", "endpoints": many})) == [
