@@ -233,6 +233,24 @@ def test_string_data_is_merged_into_data():
     assert "stringData" not in made
 
 
+@pytest.mark.parametrize(
+    ("resource", "spec", "zeros"),
+    [
+        ("resourceclaimtemplates.resource.k8s.io", {"spec": {"devices": {}}}, {"metadata": {}}),
+        (
+            "resourceslices.resource.k8s.io",
+            {"driver": "a.io", "nodeName": "n", "pool": {"name": "p", "resourceSliceCount": 1}},
+            {"pool": {"name": "p", "generation": 0, "resourceSliceCount": 1}},
+        ),
+        ("csidrivers.storage.k8s.io", {"tokenRequests": [{}]}, {"tokenRequests": [{"audience": ""}]}),
+    ],
+)
+def test_zeros_that_go_always_writes_are_no_change(resource, spec, zeros):
+    its = steps(resource)
+    made = its.create(with_name({"spec": spec}))
+    assert its.update(made, {**made, "spec": made["spec"] | zeros}) == made
+
+
 def test_a_namespace_has_a_finalizer_until_it_is_empty():
     namespaces = steps("namespaces")
     made = namespaces.create({"metadata": {"name": "a"}})
