@@ -51,7 +51,7 @@ def read_token(text: str) -> Position:
     except (ValueError, msgspec.DecodeError):
         raise _refused("encountered invalid data") from None
     if token.v != _VERSION:
-        raise _refused(f'server does not recognize this encoded version "{token.v}"')
+        raise _refused(f"server does not recognize this encoded version {token.v}")
     if token.rv == 0:
         raise _refused(f"incorrect encoded start resourceVersion (version {_VERSION})")
     if not token.start:
@@ -61,4 +61,4 @@ def read_token(text: str) -> Position:
 
 
 def _refused(why: str) -> Exception:
-    return bad_request(f"continue key is not valid: {why}")
+    return bad_request(f"invalid continue token: continue key is not valid: {why}")

@@ -25,7 +25,7 @@ class ConfigMapStrategy(Strategy):
             errors.extend(field.invalid_for(f"binaryData[{key}]", key, check_config_key(key)))
         size = sum(len(value.encode()) for value in data.values()) + sum(map(decoded_size, binary.values()))
         if size > MAX_DATA_BYTES:
-            errors.append(field.too_long("", MAX_DATA_BYTES))
+            errors.append(field.too_long("[]", MAX_DATA_BYTES))
         return errors
 
     def validate_update(self, obj: JsonObject, old: JsonObject, subresource: str) -> list[FieldError]:

@@ -216,6 +216,9 @@ def test_schemas_inside_of_schemas_are_checked(schema):
     unknown = f"{base}.additionalProperties.items.additionalProperties.typo"
     assert declared(nested) == ({"additionalProperties": {"items": {"additionalProperties": {}}}}, [unknown])
     assert declared({"additionalProperties": False}) == ({"additionalProperties": False}, [])
+    # encoding/json writes floats so.
+    numbers, _ = declared({"minimum": 5.0, "maximum": 0.5, "multipleOf": 1e300})
+    assert msgspec.json.encode(numbers) == b'{"minimum":5,"maximum":0.5,"multipleOf":1e300}'
     assert (
         shape.child("spec")
         .child("versions")

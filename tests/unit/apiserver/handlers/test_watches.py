@@ -227,7 +227,7 @@ async def test_a_watch_from_a_version_that_was_never_given_ends_at_once(world):
     message = f"too old resource version: 99999 ({world.store.revision})"
     assert await only_event(world, "resourceVersion=99999") == ("ERROR", 410, "Expired", message)
     initial = "resourceVersion=99999&sendInitialEvents=true&resourceVersionMatch=NotOlderThan"
-    message = f"Too large resource version: 99999, current: {world.store.revision}"
+    message = f"Timeout: Too large resource version: 99999, current: {world.store.revision}"
     assert await only_event(world, initial) == ("ERROR", 504, "Timeout", message)
 
 

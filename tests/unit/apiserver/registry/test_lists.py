@@ -150,14 +150,14 @@ def encoded(**token: object) -> str:
     ("token", "why"),
     [
         ("***", "encountered invalid data"),
-        (encoded(v="v9", rv=1, start="a"), 'server does not recognize this encoded version "v9"'),
+        (encoded(v="v9", rv=1, start="a"), "server does not recognize this encoded version v9"),
         (encoded(v="meta.k8s.io/v1", start="a"), "incorrect encoded start resourceVersion (version meta.k8s.io/v1)"),
         (encoded(v="meta.k8s.io/v1", rv=1), "encoded start key empty (version meta.k8s.io/v1)"),
     ],
 )
 async def test_invalid_tokens(world, token, why):
     answer = await world.call("GET", f"{CONFIG_MAPS}?continue={token}")
-    assert (answer.status, answer.json["message"]) == (400, f"continue key is not valid: {why}")
+    assert (answer.status, answer.json["message"]) == (400, f"invalid continue token: continue key is not valid: {why}")
 
 
 async def test_a_token_excludes_a_version(world):

@@ -161,7 +161,7 @@ def test_size_limits_are_enforced():
         "data: Too long: may not be more than 1048576 bytes"
     ]
     assert steps("configmaps").refusal(with_name({"data": {"a": "x" * (1024 * 1024 + 1)}})) == [
-        ": Too long: may not be more than 1048576 bytes"
+        "[]: Too long: may not be more than 1048576 bytes"
     ]
     many = [{"addresses": [f"10.{i // 256}.{i % 256}.1"]} for i in range(1001)]
     assert steps("endpointslices.discovery.k8s.io").refusal(with_name({"addressType": "IPv4", "endpoints": many})) == [
@@ -231,6 +231,24 @@ def test_string_data_is_merged_into_data():
     made = steps("secrets").create(with_name("{data: {a: eA==, b: eA==}, stringData: {a: new}}"))
     assert (made["data"], made["type"]) == ({"a": "bmV3", "b": "eA=="}, "Opaque")
     assert "stringData" not in made
+
+
+@pytest.mark.parametrize(
+    ("resource", "spec", "zeros"),
+    [
+        ("resourceclaimtemplates.resource.k8s.io", {"spec": {"devices": {}}}, {"metadata": {}}),
+        (
+            "resourceslices.resource.k8s.io",
+            {"driver": "a.io", "nodeName": "n", "pool": {"name": "p", "resourceSliceCount": 1}},
+            {"pool": {"name": "p", "generation": 0, "resourceSliceCount": 1}},
+        ),
+        ("csidrivers.storage.k8s.io", {"tokenRequests": [{}]}, {"tokenRequests": [{"audience": ""}]}),
+    ],
+)
+def test_zeros_that_go_always_writes_are_no_change(resource, spec, zeros):
+    its = steps(resource)
+    made = its.create(with_name({"spec": spec}))
+    assert its.update(made, {**made, "spec": made["spec"] | zeros}) == made
 
 
 def test_a_namespace_has_a_finalizer_until_it_is_empty():

@@ -77,7 +77,8 @@ def has_fields(definition: str) -> bool:
 def plain_scalars(definition: str) -> frozenset[str]:
     """Return the fields whose zero value is equivalent to none: in Go no pointers, and omitted from JSON when zero.
 
-    Empty for a definition that is not listed.
+    Fields of embedded messages are among them. Empty for a definition that is not listed.
     """
     entries = _lines().get(definition.removeprefix("io.k8s.api."), "").split()
-    return frozenset(entry.partition("=")[0] for entry in entries if not entry.endswith("*") and entry[0] != "@")
+    own = frozenset(entry.partition("=")[0] for entry in entries if not entry.endswith("*") and entry[0] != "@")
+    return own.union(*map(plain_scalars, fields_of(definition).embedded.values()))

@@ -16,7 +16,9 @@ from .device_rules import set_claim_defaults, validate_claim_spec
 
 class ResourceClaimTemplateStrategy(Strategy):
     def default(self, obj: JsonObject) -> None:
-        set_claim_defaults(obj.setdefault("spec", {}).setdefault("spec", {}))
+        spec = obj.setdefault("spec", {})
+        spec.setdefault("metadata", {})
+        set_claim_defaults(spec.setdefault("spec", {}))
 
     def validate(self, obj: JsonObject) -> list[FieldError]:
         spec = obj.get("spec", {})

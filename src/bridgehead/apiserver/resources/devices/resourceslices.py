@@ -46,6 +46,9 @@ _NO_NODE_FIELD_OF_DEVICE = (
 
 
 class ResourceSliceStrategy(Strategy):
+    def default(self, obj: JsonObject) -> None:
+        obj.setdefault("spec", {}).setdefault("pool", {}).setdefault("generation", 0)
+
     def validate(self, obj: JsonObject) -> list[FieldError]:
         return _validate_spec("spec", obj.get("spec", {}))
 

@@ -7,7 +7,7 @@ Source: Kubernetes `validateContainerCommon` and what it calls.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from bridgehead.apiserver.resource import FieldError, JsonObject
 from bridgehead.apiserver.resources.shared import field
@@ -28,6 +28,7 @@ from .security_validation import validate_security_context
 
 PULL_POLICIES = ("Always", "IfNotPresent", "Never")
 _MESSAGE_POLICIES = ("FallbackToLogsOnError", "File")
+_BLOCK_SOURCES = ("persistentVolumeClaim", "ephemeral")
 _PROPAGATIONS = ("Bidirectional", "HostToContainer", "None")
 _RECURSIVE_READ_ONLY = ("Disabled", "Enabled", "IfPossible")
 _STANDARD_RESOURCES = ("cpu", "memory", "ephemeral-storage")
@@ -77,11 +78,11 @@ _SUBSCRIPT = re.compile(r"(?P<field>.+?)\['(?P<key>.*)'\]", re.DOTALL)
 
 
 def validate_container(
-    path: str, container: JsonObject, volumes: Collection[str], grace_seconds: int, *, host_users: bool
+    path: str, container: JsonObject, volumes: Mapping[str, str], grace_seconds: int, *, host_users: bool
 ) -> list[FieldError]:
     """Validate a container or an init container.
 
-    `volumes` are the names of the pod's valid volumes; `host_users` is the pod's `hostUsers`.
+    `volumes` are the types of the pod's valid volumes by name; `host_users` is the pod's `hostUsers`.
     """
     name = container.get("name", "")
     errors = field.required_valid(f"{path}.name", name, check_dns1123_label)
@@ -95,8 +96,11 @@ def validate_container(
     errors.extend(_validate_env_from(f"{path}.envFrom", container.get("envFrom", ())))
     context = container.get("securityContext", {})
     is_privileged = context.get("privileged", False)
+    points = {mount.get("name", ""): mount.get("mountPath", "") for mount in container.get("volumeMounts", ())}
+    devices = {device.get("name", ""): device.get("devicePath", "") for device in container.get("volumeDevices", ())}
     mounts = container.get("volumeMounts", ())
-    errors.extend(_validate_mounts(f"{path}.volumeMounts", mounts, volumes, is_privileged=is_privileged))
+    errors.extend(_validate_mounts(f"{path}.volumeMounts", mounts, volumes, devices, is_privileged=is_privileged))
+    errors.extend(_validate_devices(f"{path}.volumeDevices", container.get("volumeDevices", ()), volumes, points))
     errors.extend(field.one_of(f"{path}.imagePullPolicy", container.get("imagePullPolicy"), PULL_POLICIES))
     errors.extend(validate_resources(f"{path}.resources", container.get("resources", {})))
     errors.extend(validate_security_context(f"{path}.securityContext", context, host_users=host_users))
@@ -242,8 +246,14 @@ def _validate_env_from(path: str, sources: Sequence[JsonObject]) -> list[FieldEr
 
 
 def _validate_mounts(
-    path: str, mounts: Sequence[JsonObject], volumes: Collection[str], *, is_privileged: bool
+    path: str,
+    mounts: Sequence[JsonObject],
+    volumes: Collection[str],
+    devices: Mapping[str, str],
+    *,
+    is_privileged: bool,
 ) -> list[FieldError]:
+    """Validate mounts. `devices` are the paths of the container's block devices by volume."""
     errors = []
     points: set[str] = set()
     for index, mount in enumerate(mounts):
@@ -258,6 +268,11 @@ def _validate_mounts(
         if point in points:
             errors.append(field.invalid(f"{item}.mountPath", point, "must be unique"))
         points.add(point)
+        if name in devices:
+            errors.append(field.invalid(f"{item}.name", name, "must not already exist in volumeDevices"))
+        if point in devices.values():
+            detail = "must not already exist as a path in volumeDevices"
+            errors.append(field.invalid(f"{item}.mountPath", point, detail))
         # The paths of the errors below lack the mount's index, as in Kubernetes.
         for sub in ("subPath", "subPathExpr"):
             if value := mount.get(sub):
@@ -271,6 +286,43 @@ def _validate_mounts(
                 detail = "Bidirectional mount propagation is available only to privileged containers"
                 errors.append(field.forbidden(f"{path}.mountPropagation", detail))
         errors.extend(_validate_recursive_read_only(f"{path}.recursiveReadOnly", mount))
+    return errors
+
+
+def _validate_devices(
+    path: str, devices: Sequence[JsonObject], volumes: Mapping[str, str], mounts: Mapping[str, str]
+) -> list[FieldError]:
+    """Validate block devices. `mounts` are the paths of the container's mounts by volume."""
+    errors = []
+    names: set[str] = set()
+    points: set[str] = set()
+    for index, device in enumerate(devices):
+        item = f"{path}[{index}]"
+        name, point = device.get("name", ""), device.get("devicePath", "")
+        if not name:
+            errors.append(field.required(f"{item}.name"))
+        if name in names:
+            errors.append(field.invalid(f"{item}.name", name, "must be unique"))
+        if name not in volumes:
+            errors.append(field.not_found(f"{item}.name", name))
+        elif volumes[name] not in _BLOCK_SOURCES:
+            detail = "can only use volume source type of PersistentVolumeClaim or Ephemeral for block mode"
+            errors.append(field.invalid(f"{item}.name", name, detail))
+        if not point:
+            errors.append(field.required(f"{item}.devicePath"))
+        if point in points:
+            errors.append(field.invalid(f"{item}.devicePath", point, "must be unique"))
+        if ".." in point.split("/"):
+            errors.append(field.invalid(f"{item}.devicePath", point, "can not contain backsteps ('..')"))
+        else:
+            points.add(point)
+        if name in mounts:
+            errors.append(field.invalid(f"{item}.name", name, "must not already exist in volumeMounts"))
+        if point in mounts.values():
+            detail = "must not already exist as a path in volumeMounts"
+            errors.append(field.invalid(f"{item}.devicePath", point, detail))
+        if name:
+            names.add(name)
     return errors
 
 

@@ -6,7 +6,7 @@ Source: Kubernetes `validateEphemeralContainers`, `ValidatePodEphemeralContainer
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator, Mapping
 
 from bridgehead.apiserver.resource import FieldError, JsonObject
 from bridgehead.apiserver.resources.shared import field
@@ -31,8 +31,8 @@ _FORBIDDEN = (
 _NOT_ALLOWED = "cannot be set for an Ephemeral Container"
 
 
-def validate_ephemeral_containers(path: str, spec: JsonObject, volumes: Collection[str]) -> list[FieldError]:
-    """Validate the ephemeral containers of a pod spec. `volumes` are the names of its valid volumes."""
+def validate_ephemeral_containers(path: str, spec: JsonObject, volumes: Mapping[str, str]) -> list[FieldError]:
+    """Validate the ephemeral containers of a pod spec. `volumes` are the types of its valid volumes by name."""
     errors: list[FieldError] = []
     others = {one.get("name") for kind in ("containers", "initContainers") for one in spec.get(kind, ())}
     names = set(others)

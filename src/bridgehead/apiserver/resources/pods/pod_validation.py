@@ -6,7 +6,7 @@ Pure: no I/O, no clock, no randomness. Source: Kubernetes `ValidatePodSpec`, `Va
 from __future__ import annotations
 
 import copy
-from collections.abc import Collection, Sequence
+from collections.abc import Mapping, Sequence
 
 from bridgehead.apiserver.resource import FieldError, JsonObject
 from bridgehead.apiserver.resources.shared import field
@@ -104,7 +104,7 @@ def _validate_gates(path: str, spec: JsonObject) -> list[FieldError]:
     return errors
 
 
-def _validate_containers(path: str, spec: JsonObject, volumes: Collection[str]) -> list[FieldError]:
+def _validate_containers(path: str, spec: JsonObject, volumes: Mapping[str, str]) -> list[FieldError]:
     grace = spec.get("terminationGracePeriodSeconds", 0)
     host_users = spec.get("hostUsers", True)
     if not spec.get("containers"):

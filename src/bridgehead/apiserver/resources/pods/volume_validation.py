@@ -45,21 +45,21 @@ _MODE = "must be a number between 0 and 0777 (octal), both inclusive"
 _MIN_TOKEN_SECONDS, _MAX_TOKEN_SECONDS = 600, 2**32
 
 
-def validate_volumes(path: str, volumes: Sequence[JsonObject]) -> tuple[list[FieldError], set[str]]:
-    """Validate a pod's volumes. Return the errors, and the names of the valid ones, which containers may mount."""
+def validate_volumes(path: str, volumes: Sequence[JsonObject]) -> tuple[list[FieldError], dict[str, str]]:
+    """Validate volumes of a pod. Return the errors, and the types of the valid volumes, which containers may use."""
     errors = []
-    names: set[str] = set()
+    types: dict[str, str] = {}
     for index, volume in enumerate(volumes):
         item = f"{path}[{index}]"
         own = _validate_source(item, volume)
         name = volume.get("name", "")
         own.extend(field.required_valid(f"{item}.name", name, check_dns1123_label))
-        if name and name in names:
+        if name and name in types:
             own.append(field.duplicate(f"{item}.name", name))
         if not own:
-            names.add(name)
+            types[name] = next(source for source in _SOURCES if source in volume)
         errors.extend(own)
-    return errors, names
+    return errors, types
 
 
 def _validate_source(path: str, volume: JsonObject) -> list[FieldError]:

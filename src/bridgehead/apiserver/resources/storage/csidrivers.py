@@ -36,6 +36,8 @@ class CSIDriverStrategy(Strategy):
             spec.setdefault(name, value)
         if not spec.get("volumeLifecycleModes"):
             spec["volumeLifecycleModes"] = ["Persistent"]
+        for request in spec.get("tokenRequests", ()):
+            request.setdefault("audience", "")
 
     def validate(self, obj: JsonObject) -> list[FieldError]:
         spec = obj.get("spec", {})

@@ -111,6 +111,12 @@ def test_a_deployment_created_by_kubectl_is_decoded(schema):
             id="times",
         ),
         pytest.param("Pod", field(999, "later") + field(998, 7), {}, id="numbers of later versions"),
+        pytest.param(
+            "Pod",
+            field(2, field(34, field(1, field(1, "debug") + field(14, "") + field(16, 0) + field(18, 0)))),
+            {"spec": {"ephemeralContainers": [{"name": "debug"}]}},
+            id="zeros of a message that is embedded",
+        ),
     ],
 )
 def test_messages_are_decoded(schema, kind, raw, expected):

@@ -364,6 +364,23 @@ CONTAINERS = [
         "{}.volumeMounts.recursiveReadOnly: Forbidden: may only be specified when readOnly is true",
         "{}.volumeMounts.recursiveReadOnly: Forbidden: may only be specified when mountPropagation is None or not "
         "specified"]),
+    ("{volumeDevices: [{name: block, devicePath: /dev/xvda}]}", []),
+    ("{volumeDevices: [{name: '', devicePath: ''}]}", [
+        "{}.volumeDevices[0].name: Required value",
+        '{}.volumeDevices[0].name: Not found: ""',
+        "{}.volumeDevices[0].devicePath: Required value"]),
+    ("{volumeDevices: [{name: v, devicePath: /a/../b}]}", [
+        '{}.volumeDevices[0].name: Invalid value: "v": can only use volume source type of PersistentVolumeClaim or '
+        "Ephemeral for block mode",
+        "{}.volumeDevices[0].devicePath: Invalid value: \"/a/../b\": can not contain backsteps ('..')"]),
+    ("{volumeDevices: [{name: block, devicePath: /x}, {name: block, devicePath: /x}]}", [
+        '{}.volumeDevices[1].name: Invalid value: "block": must be unique',
+        '{}.volumeDevices[1].devicePath: Invalid value: "/x": must be unique']),
+    ("{volumeMounts: [{name: block, mountPath: /x}], volumeDevices: [{name: block, devicePath: /x}]}", [
+        '{}.volumeMounts[0].name: Invalid value: "block": must not already exist in volumeDevices',
+        '{}.volumeMounts[0].mountPath: Invalid value: "/x": must not already exist as a path in volumeDevices',
+        '{}.volumeDevices[0].name: Invalid value: "block": must not already exist in volumeMounts',
+        '{}.volumeDevices[0].devicePath: Invalid value: "/x": must not already exist as a path in volumeMounts']),
     ("{resources: {requests: {cpu: 2}, limits: {cpu: 1}}}", [
         "{}.resources.requests: Invalid value: 2: must be less than or equal to cpu limit of 1"]),
     ("{resources: {limits: {cpu: -1}}}", [
@@ -473,7 +490,8 @@ CONTAINERS = [
 @pytest.mark.parametrize(("fields", "expected"), CONTAINERS, ids=[fields for fields, _ in CONTAINERS])
 def test_invalid_containers_are_refused(pods, fields, expected):
     container = {"name": "a", "image": "b", **from_yaml(fields)}
-    refused = pods.refusal(pod({"containers": [container], "volumes": [{"name": "v"}]}))
+    volumes = [{"name": "v"}, {"name": "block", "persistentVolumeClaim": {"claimName": "c"}}]
+    refused = pods.refusal(pod({"containers": [container], "volumes": volumes}))
     assert refused == [text.replace("{}", "spec.containers[0]", 1) for text in expected]
 
 
