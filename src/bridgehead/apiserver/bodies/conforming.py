@@ -47,7 +47,7 @@ _SCALARS: dict[type[Shape], Any] = {
     Shape: _ANYTHING,
     JsonShape: _ANYTHING,
     BoolShape: bool,
-    NumberShape: int | float,
+    NumberShape: int,  # whole floats are stored in another form
     IntOrStringShape: Annotated[int, msgspec.Meta(ge=-(2**31), lt=2**31)] | str,
     QuantityShape: Annotated[str, msgspec.Meta(pattern=_QUANTITY)],
     TimeShape: Annotated[str, msgspec.Meta(pattern=_TIME)],

