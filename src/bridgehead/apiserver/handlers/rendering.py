@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import chain
@@ -179,6 +179,8 @@ class Rendering:
         else:
             head, key = list_head(resource, meta), "items"
             items = values if resource.stored_form is None else (served_value(resource, value) for value in values)
+            if resource.definition is None:
+                items = _without_types(resource, items)
         if media.type == YAML:
             stream = PiecewiseBody(yaml_document(head, key, items), is_slow=True)
             return Response(200, content_type=YAML, stream=stream, drops_slow=True, is_large=size > THRESHOLD_BYTES)
@@ -239,6 +241,13 @@ def list_head(resource: Resource, meta: JsonObject) -> JsonObject:
     """Return a list without its items."""
     kind = resource.list_kind or f"{resource.kind}List"
     return {"kind": kind, "apiVersion": resource.api_version, "metadata": meta}
+
+
+def _without_types(resource: Resource, values: Iterable[bytes]) -> Iterator[bytes]:
+    """Yield the items of a list without kind and apiVersion: lists of built-in kinds have them once, in Kubernetes."""
+    types = f'{{"kind":"{resource.kind}","apiVersion":"{resource.api_version}",'.encode()
+    for value in values:
+        yield b"{" + value[len(types) :] if value.startswith(types) else value
 
 
 async def _in_yaml(media: MediaType, response: Response) -> Response:
