@@ -42,11 +42,13 @@ PATCHES: tuple[str, ...] = (
     'json-patch+json', 'merge-patch+json', 'strategic-merge-patch+json', 'apply-patch+yaml', 'apply-patch+cbor',
     'x',
 )  # fmt: skip
-# The texts of 5xx answers that Kubernetes gives too: what it calls for the client is not there.
+# The texts of 5xx answers that Kubernetes gives too: what it calls for the client is not there, or a resourceVersion is
+# no number.
 EXPECTED: tuple[str, ...] = (
     'failed calling webhook', 'failed to call webhook', 'conversion webhook', 'no preferred addresses found',
     'service unavailable', 'no endpoints available', 'error trying to reach service', 'error dialing backend',
     'Too large resource version', 'dial tcp', 'connection refused', 'failed to convert',
+    'strconv.ParseUint: ',
 )  # fmt: skip
 # Values of a field by its name, so that more requests come past the first check. Addresses are of this machine.
 NAMED: dict[str, tuple[Any, ...]] = {
