@@ -273,9 +273,9 @@ NAME_RULES = [
         'metadata.finalizers: Invalid value: ["orphan","foregroundDeletion"]: finalizer orphan and foregroundDeletion '
         "cannot be both set"]),
     ("pods", "{name: web, namespace: default, ownerReferences: [{apiVersion: v1, kind: Pod, name: a, uid: ''}]}", [
-        'metadata.ownerReferences[0].uid: Invalid value: "": uid must not be empty']),
+        'metadata.ownerReferences.uid: Invalid value: "": must not be empty']),
     ("pods", "{name: web, namespace: default, ownerReferences: [{apiVersion: '', kind: Pod, name: a, uid: b}]}", [
-        'metadata.ownerReferences[0].apiVersion: Invalid value: "": version must not be empty']),
+        'metadata.ownerReferences.apiVersion: Invalid value: "": version must not be empty']),
     ("services", "{name: 1web, namespace: default}", []),
     ("services", "{name: Web, namespace: default}", ['metadata.name: Invalid value: "Web": a lowercase RFC 1123']),
     ("namespaces", "{name: a.b}", ['metadata.name: Invalid value: "a.b": must not contain dots']),
@@ -296,7 +296,7 @@ def test_an_object_has_at_most_one_managing_owner():
         {"metadata": {**NAMED, "ownerReferences": [owner, {**owner, "name": "b"}]}}, TABLE["pods"]
     )
     assert refused[0].message.endswith(
-        'Only one reference can have Controller set to true. Found "true" in references for a and b'
+        'Only one reference can have Controller set to true. Found "true" in references for ReplicaSet/a and ReplicaSet/b'
     )
 
 

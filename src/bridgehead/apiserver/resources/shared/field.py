@@ -56,7 +56,8 @@ def not_found(path: str, value: Any) -> FieldError:
 
 
 def too_long(path: str, limit: int) -> FieldError:
-    return FieldError("FieldValueTooLong", path, f"Too long: may not be more than {limit} bytes")
+    unit = "byte" if limit == 1 else "bytes"
+    return FieldError("FieldValueTooLong", path, f"Too long: may not be more than {limit} {unit}")
 
 
 def too_many(path: str, actual: int, limit: int) -> FieldError:

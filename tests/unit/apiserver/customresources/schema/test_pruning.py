@@ -136,7 +136,7 @@ def test_decoding_checks_the_metadata_of_embedded_objects() -> None:
     obj = {"spec": {"templates": [pod], "one": {"metadata": None, "z": 1}, "m": {"k": pod}}}
     before = copy.deepcopy(obj)
     assert decoded(obj, **fields) == (
-        {"spec": {"templates": [kept], "one": {"z": 1}, "m": {"k": kept}}},
+        {"spec": {"templates": [kept], "one": {"metadata": {}, "z": 1}, "m": {"k": kept}}},
         ["spec.m.k.metadata.x", "spec.templates[0].metadata.x"],
     )
     assert obj == before

@@ -281,7 +281,7 @@ DECLARED: dict[str, tuple[JsonObject, list[str]]] = {
     "no rule": (ruled(STRING, " "), [".rule: Required value: rule is not specified"]),
     "empty message": (
         ruled(STRING, "true", message=" "),
-        ['.message: Invalid value: " ": message must be non-empty if specified'],
+        ['.message: Invalid value: " ": must be non-empty if specified'],
     ),
     "message of two lines": (
         ruled(STRING, "true", message="a\nb"),
@@ -304,20 +304,20 @@ DECLARED: dict[str, tuple[JsonObject, list[str]]] = {
     ),
     "field path": (
         ruled(SIZES, "true", fieldPath=".none"),
-        ['.fieldPath: Invalid value: ".none": fieldPath must be a valid path'],
+        ['.fieldPath: Invalid value: ".none": must be a valid path'],
     ),
     "empty field path": (
         ruled(SIZES, "true", fieldPath=" "),
         [
-            '.fieldPath: Invalid value: " ": fieldPath must be non-empty if specified',
-            '.fieldPath: Invalid value: " ": fieldPath must be a valid path',
+            '.fieldPath: Invalid value: " ": must be non-empty if specified',
+            '.fieldPath: Invalid value: " ": must be a valid path',
         ],
     ),
     "field path of two lines": (
         ruled(SIZES, "true", fieldPath=".a\n"),
         [
             '.fieldPath: Invalid value: ".a\\n": fieldPath must not contain line breaks',
-            '.fieldPath: Invalid value: ".a\\n": fieldPath must be a valid path',
+            '.fieldPath: Invalid value: ".a\\n": must be a valid path',
         ],
     ),
     "unknown field": (
