@@ -296,7 +296,8 @@ def test_an_object_has_at_most_one_managing_owner():
         {"metadata": {**NAMED, "ownerReferences": [owner, {**owner, "name": "b"}]}}, TABLE["pods"]
     )
     assert refused[0].message.endswith(
-        'Only one reference can have Controller set to true. Found "true" in references for ReplicaSet/a and ReplicaSet/b'
+        'Only one reference can have Controller set to true. Found "true" in references for '
+        "ReplicaSet/a and ReplicaSet/b"
     )
 
 
