@@ -97,7 +97,7 @@ def _validate_spec(crd: JsonObject, old: JsonObject | None, metadata: Shape) -> 
         errors.append(field.invalid("spec.group", group, "should be a domain with at least one dot"))
     errors += _one_of("spec.scope", spec.get("scope", ""), ("Cluster", "Namespaced"))
     errors += [
-        field.required(f"spec.versions[{index}].schema.openAPIV3Schema", "schemas are required")
+        field.required(f"spec.versions[{index}].schema.openAPIV3Schema")
         for index, version in enumerate(versions)
         if schema_of(version) is None
     ]

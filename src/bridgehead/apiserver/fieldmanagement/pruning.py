@@ -35,7 +35,10 @@ def _paths_with_parents(value: dict[str, Any], root: MapType) -> FieldSet:
 
 
 def with_parents(fields: FieldSet, kind: Type) -> FieldSet:
-    """Return the set with every named field that has members below it as a member (EnsureNamedFieldsAreMembers)."""
+    """Return the set with every named field that has members below it as a member (EnsureNamedFieldsAreMembers).
+
+    An object's metadata is none, because it has fields that no manager owns, such as resourceVersion.
+    """
     if not fields or kind.kind in (LEAF, DEDUCED):
         return fields
     node: FieldSet = {}
@@ -46,7 +49,8 @@ def with_parents(fields: FieldSet, kind: Type) -> FieldSet:
             name = step[2:]
             field = kind.child(name)
             inner = child if field is None else with_parents(child, field[1])
-            node[step] = {SELF: MEMBER, **inner} if name in kind.fields else inner
+            is_member = name in kind.fields and not (field and isinstance(field[1], MapType) and field[1].untracked)
+            node[step] = {SELF: MEMBER, **inner} if is_member else inner
         elif isinstance(kind, ListType):
             node[step] = with_parents(child, kind.items)
         else:

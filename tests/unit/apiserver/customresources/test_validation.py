@@ -94,7 +94,7 @@ INVALID = [
     (definition(version(storage=False)), "must have exactly one version marked as storage version"),
     (
         definition({"name": "v1", "served": True, "storage": True}),
-        "spec.versions[0].schema.openAPIV3Schema: Required value: schemas are required",
+        "spec.versions[0].schema.openAPIV3Schema: Required value",
     ),
     (
         definition(version(deprecationWarning="x")),

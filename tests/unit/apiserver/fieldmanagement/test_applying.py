@@ -56,6 +56,17 @@ def test_apply_creates_and_owns():
     assert owned(state, "one") == '.a .items[name="n"] .items[name="n"].name .items[name="n"].x'
 
 
+def test_an_applied_resource_version_stays_when_the_last_owned_metadata_goes():
+    """Otherwise, the version would not be compared with that of the stored object."""
+    kind, writer = kind_of("ConfigMap"), Writer("one", "Apply")
+    configuration = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "c", "labels": {"a": "b"}}}
+    state = apply(kind, {}, [], configuration, writer, T0, force=False)
+    configuration["metadata"] = {"name": "c", "resourceVersion": "1"}
+    state = apply(kind, state.obj, state.entries, configuration, writer, T1, force=False)
+    assert state.obj["metadata"] == {"name": "c", "resourceVersion": "1"}
+    assert state.entries == []
+
+
 def test_what_an_applier_stops_sending_is_removed():
     state = applied(
         NOTHING, "one", configured(a="1", b=1, labels={"x": "1", "y": "2"}, nested={"p": "1", "q": {"k": "v"}})

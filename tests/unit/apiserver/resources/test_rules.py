@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from bridgehead.apiserver.resources.shared import field
 from bridgehead.apiserver.resources.shared.addresses import (
     check_cidr,
     check_ip,
@@ -291,9 +292,9 @@ NAME_RULES = [
         'metadata.finalizers: Invalid value: ["orphan","foregroundDeletion"]: finalizer orphan and foregroundDeletion '
         "cannot be both set"]),
     ("pods", "{name: web, namespace: default, ownerReferences: [{apiVersion: v1, kind: Pod, name: a, uid: ''}]}", [
-        'metadata.ownerReferences[0].uid: Invalid value: "": uid must not be empty']),
+        'metadata.ownerReferences.uid: Invalid value: "": must not be empty']),
     ("pods", "{name: web, namespace: default, ownerReferences: [{apiVersion: '', kind: Pod, name: a, uid: b}]}", [
-        'metadata.ownerReferences[0].apiVersion: Invalid value: "": version must not be empty']),
+        'metadata.ownerReferences.apiVersion: Invalid value: "": version must not be empty']),
     ("services", "{name: 1web, namespace: default}", []),
     ("services", "{name: Web, namespace: default}", ['metadata.name: Invalid value: "Web": a lowercase RFC 1123']),
     ("namespaces", "{name: a.b}", ['metadata.name: Invalid value: "a.b": must not contain dots']),
@@ -314,7 +315,8 @@ def test_an_object_has_at_most_one_managing_owner():
         {"metadata": {**NAMED, "ownerReferences": [owner, {**owner, "name": "b"}]}}, TABLE["pods"]
     )
     assert refused[0].message.endswith(
-        'Only one reference can have Controller set to true. Found "true" in references for a and b'
+        'Only one reference can have Controller set to true. Found "true" in references for '
+        "ReplicaSet/a and ReplicaSet/b"
     )
 
 
@@ -412,3 +414,10 @@ def test_cidrs_are_recognized(text, fine):
 def test_new_cidrs_are_checked_more_strictly(text, reasons):
     assert check_cidr(text) == []
     assert check_strict_cidr(text) == reasons
+
+
+def test_values_in_errors_are_written_as_by_go():
+    assert field.invalid("a", {"x": ["<&>\u2028"]}, "wrong").message == (
+        'Invalid value: {"x":["\\u003c\\u0026\\u003e\\u2028"]}: wrong'
+    )
+    assert field.invalid("a", "<&>", "wrong").message == 'Invalid value: "<&>": wrong'

@@ -51,7 +51,7 @@ def _coerced_object(value: JsonObject, path: Path, metadata: Shape, unknown: lis
         if name in value and type(value[name]) is not str:
             raise _mismatch((path, name), value[name], "must be a string")
     if value.get("metadata") is None:
-        return {name: item for name, item in value.items() if name != "metadata"} if "metadata" in value else value
+        return {**value, "metadata": {}} if "metadata" in value else value
     where: Path = (path, "metadata")
     try:
         meta, not_known = conform(value["metadata"], metadata)
@@ -62,7 +62,7 @@ def _coerced_object(value: JsonObject, path: Path, metadata: Shape, unknown: lis
 
 
 def _mismatch(path: Path, value: Any, detail: str) -> SchemaMismatch:
-    shown = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    shown = json.dumps(value, ensure_ascii=False, separators=(",", ":"), sort_keys=True)
     return SchemaMismatch(f"{dotted(path)}: Invalid value: {shown}: {detail}")
 
 
@@ -94,17 +94,21 @@ def _validate_object(value: JsonObject, path: str) -> list[FieldError]:
     errors: Errors = []
     version, kind, metadata = (value.get(name, "") for name in ("apiVersion", "kind", "metadata"))
     where = child(path, "apiVersion")
-    if not isinstance(version, str):
+    if "apiVersion" not in value:
+        errors.append(field.required(where))
+    elif not isinstance(version, str):
         errors.append(field.invalid(where, version, "must be a string"))
     elif not version:
-        errors.append(field.required(where))
+        errors.append(field.invalid(where, version, "must not be empty"))
     elif version.count("/") > 1:
         errors.append(field.invalid(where, version, f"unexpected GroupVersion string: {version}"))
     where = child(path, "kind")
-    if not isinstance(kind, str):
+    if "kind" not in value:
+        errors.append(field.required(where))
+    elif not isinstance(kind, str):
         errors.append(field.invalid(where, kind, "must be a string"))
     elif not kind:
-        errors.append(field.required(where))
+        errors.append(field.invalid(where, kind, "must not be empty"))
     elif reasons := check_dns1035_label(kind.lower()):
         detail = f"may have mixed case, but should otherwise match: {','.join(reasons)}"
         errors.append(field.invalid(where, kind, detail))

@@ -25,8 +25,9 @@ _CREDIT_CARD = (
 _RGB_PART = r"\s*(0|[1-9]\d?|1\d\d?|2[0-4]\d|25[0-5])\s*"
 _BASE64 = r"^(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=|[A-Za-z0-9+/]{4})$"
 _TIME = re.compile(r"([0-9]{2}):([0-9]{2}):([0-9]{2})(.[0-9]+)?(z|([+-][0-9]{2}:[0-9]{2}))")
-_GO_DURATION = re.compile(r"[+-]?(0|((\d+\.?\d*|\.\d+)(ns|us|µs|μs|ms|s|m|h))+)")
-_SCALA_DURATION = re.compile(r"\s*(?:\d+\s*[A-Za-zµ]+\s*)+")
+# The quantifiers of what a client may repeat are possessive: a long text that does not match takes linear time.
+_GO_DURATION = re.compile(r"[+-]?(0|((\d++\.?\d*+|\.\d++)(ns|us|µs|μs|ms|s|m|h))++)")
+_SCALA_DURATION = re.compile(r"\s*+(?:\d++\s*+[A-Za-zµ]++\s*+)++")
 _SCALA_UNITS = re.compile(r"\d+\s*([A-Za-zµ]+)")
 # Units of a duration: whole words, and prefixes of longer ones.
 _UNITS = frozenset({"ns", "us", "µs", "ms", "s", "m", "h", "hr", "d", "w", "wk"})
@@ -35,10 +36,10 @@ _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
 _AUTHORITY = re.compile(r"(?:[^@\s]*@)?(?:\[[^\[\]\s]*\]|[^\s\[\]<>\"^`{|}\\:]*)(?::\d*)?")
 _BAD_ESCAPE = re.compile(r"%(?![0-9A-Fa-f]{2})")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
-_ATOM = r"[A-Za-z0-9!#$%&'*+/=?^_`{|}~\x80-\U0010ffff-]+"
+_ATOM = r"[A-Za-z0-9!#$%&'*+/=?^_`{|}~\x80-\U0010ffff-]++"
 _QUOTED = r'"(?:[^"\\\r\n]|\\[ -~])*"'
 _ADDRESS = rf"(?:{_ATOM}(?:\.{_ATOM})*|{_QUOTED})@(?:{_ATOM}(?:\.{_ATOM})*|\[[^\[\]\s]*\])"
-_EMAIL = re.compile(rf"\s*(?:{_ADDRESS}|(?:(?:{_ATOM}|{_QUOTED}|\.)\s*)*<\s*{_ADDRESS}\s*>)\s*")
+_EMAIL = re.compile(rf"\s*(?:{_ADDRESS}|(?:(?:{_ATOM}|{_QUOTED}|\.)\s*+)*+<\s*{_ADDRESS}\s*>)\s*")
 # Letters and symbols of any script count as letters.
 _HOSTNAME = re.compile(
     r"[a-z0-9](?:-?[a-z0-9]{0,62})?|(?:[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?\.)+[a-z0-9](?:-?[a-z0-9]){1,62}"

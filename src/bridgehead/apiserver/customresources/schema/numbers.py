@@ -16,6 +16,10 @@ from .errors import Check, Report
 from .paths import Path, dotted
 
 _INT64 = range(-(2**63), 2**63)
+# What whole numbers of a format may be; int64 without a format.
+_WHOLE_RANGES = {"int32": range(-(2**31), 2**31), "uint32": range(2**32), "uint64": range(2**64)}
+_FLOAT32_FORMATS = ("float", "float32")
+_FLOAT32_END = 2.0**128 - 2.0**103  # from here on, rounding gives infinity
 _MAX_WHOLE = 2**53 - 1  # beyond, a float64 is not exact
 _TOLERANCE = 1e-9
 
@@ -40,9 +44,28 @@ def integer_check(wanted: str, got: str) -> Check:
     return step
 
 
+def normalized(value: Any) -> Any:
+    """Return a value with the numbers that Kubernetes would store: `2.0` is 2, what exceeds 64 bits is a float.
+
+    Returns the argument itself if nothing changes; else the result shares parts with it.
+    """
+    kind = type(value)
+    if kind is float:
+        return int(value) if value.is_integer() and -(2.0**63) <= value < 2.0**63 else value
+    if kind is int:
+        return value if value in _INT64 else float(value)
+    if kind is dict:
+        changed = {name: new for name, item in value.items() if (new := normalized(item)) is not item}
+        return {**value, **changed} if changed else value
+    if kind is list:
+        items = [normalized(item) for item in value]
+        return items if any(new is not item for new, item in zip(items, value, strict=True)) else value
+    return value
+
+
 def number_checks(schema: JsonObject, *, is_int: bool) -> list[Check]:
-    """Return the checks of a schema's limits for integers or for other numbers."""
-    steps: list[Check] = []
+    """Return the checks of a schema's format and limits for integers or for other numbers."""
+    steps = _range_checks(schema.get("type", ""), schema.get("format", ""))
     factor, least, most = schema.get("multipleOf"), schema.get("minimum"), schema.get("maximum")
     if factor is not None:
         steps.append(_multiple(factor, is_int=is_int))
@@ -51,6 +74,31 @@ def number_checks(schema: JsonObject, *, is_int: bool) -> list[Check]:
     if most is not None:
         steps.append(_maximum(_limit(most, is_int=is_int), exclusive=bool(schema.get("exclusiveMaximum"))))
     return steps
+
+
+def _range_checks(type: str, format: str) -> list[Check]:
+    """Return the check that a number fits its type and format, if they have a range."""
+    if type == "integer":
+        numbers = _WHOLE_RANGES.get(format, _INT64)
+
+        def fits(value: float) -> bool:
+            return value == int(value) and int(value) in numbers
+
+    elif format in _FLOAT32_FORMATS:
+
+        def fits(value: float) -> bool:
+            return abs(value) < _FLOAT32_END
+
+    else:
+        return []
+    what = f"{type} with format {format}" if format else f"{type} (default format)"
+
+    def step(value: Any, old: Any, path: Path, errors: Report) -> int:
+        if not fits(value):
+            errors.append(field.invalid("", "", f"Checked value must be of type {what} in {dotted(path)}"))
+        return 0
+
+    return [step]
 
 
 def _limit(limit: float, *, is_int: bool) -> float:

@@ -42,7 +42,7 @@ def _validate_fields(rule: JsonObject, schema: JsonObject, path: str) -> list[Fi
     if not expression:
         errors.append(field.required(child(path, "rule"), "rule is not specified"))
     elif message and not message.strip():
-        errors.append(field.invalid(child(path, "message"), message, "message must be non-empty if specified"))
+        errors.append(field.invalid(child(path, "message"), message, "must be non-empty if specified"))
     elif _has_newlines(message.strip()):
         errors.append(field.invalid(child(path, "message"), message, "message must not contain line breaks"))
     elif _has_newlines(expression) and not message:
@@ -56,11 +56,11 @@ def _validate_fields(rule: JsonObject, schema: JsonObject, path: str) -> list[Fi
         errors += field.one_of(child(path, "reason"), rule["reason"], _REASONS)
     where = child(path, "fieldPath")
     if field_path and not field_path.strip():
-        errors.append(field.invalid(where, field_path, "fieldPath must be non-empty if specified"))
+        errors.append(field.invalid(where, field_path, "must be non-empty if specified"))
     if _has_newlines(field_path):
         errors.append(field.invalid(where, field_path, "fieldPath must not contain line breaks"))
     if field_path and not _is_field(field_path, schema):
-        errors.append(field.invalid(where, field_path, "fieldPath must be a valid path"))
+        errors.append(field.invalid(where, field_path, "must be a valid path"))
     return errors
 
 

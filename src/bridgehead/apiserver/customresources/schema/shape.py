@@ -15,6 +15,7 @@ from bridgehead.apiserver.resource import JsonObject
 
 from .embedded import coerced
 from .node import Node
+from .numbers import normalized
 from .pruning import pruned
 from .publishing import OBJECT_META, with_metadata
 
@@ -43,6 +44,7 @@ class CustomShape(Shape):
             kept, not_known = conform(metadata, self._metadata)
             unknown += (f"metadata.{one}" for one in not_known)
             obj = {name: kept if name == "metadata" else item for name, item in value.items()}
+        obj = normalized(obj)
         if not self._keeps_unknown:
             obj, paths = pruned(obj, self._root)
             unknown += paths

@@ -13,11 +13,14 @@ from typing import Any
 from bridgehead.apiserver.resource import FieldError
 
 IMMUTABLE = "field is immutable"
+# Characters that Go's encoder of JSON escapes in texts, so that these can stand in HTML and in JavaScript.
+GO_ESCAPES = {ord(one): f"\\u{ord(one):04x}" for one in "<>&\u2028\u2029"}
 
 
 def _value(value: Any) -> str:
-    """Render a value as the API does: compact JSON."""
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    """Render a value as the API does: a quoted text, or compact JSON as of Go's encoder."""
+    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    return text if isinstance(value, str) else text.translate(GO_ESCAPES)
 
 
 def required(path: str, detail: str = "") -> FieldError:
@@ -56,7 +59,8 @@ def not_found(path: str, value: Any) -> FieldError:
 
 
 def too_long(path: str, limit: int) -> FieldError:
-    return FieldError("FieldValueTooLong", path, f"Too long: may not be more than {limit} bytes")
+    unit = "byte" if limit == 1 else "bytes"
+    return FieldError("FieldValueTooLong", path, f"Too long: may not be more than {limit} {unit}")
 
 
 def too_many(path: str, actual: int, limit: int) -> FieldError:

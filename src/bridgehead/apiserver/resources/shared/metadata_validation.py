@@ -138,13 +138,13 @@ def validate_annotations(path: str, annotations: Mapping[str, str]) -> list[Fiel
 def _validate_owners(owners: Sequence[JsonObject]) -> list[FieldError]:
     errors = []
     controller = ""
-    for index, owner in enumerate(owners):
-        path = f"metadata.ownerReferences[{index}]"
+    path = "metadata.ownerReferences"  # Kubernetes does not name the index
+    for owner in owners:
         api_version = owner.get("apiVersion", "")
         if not api_version or api_version.startswith("/") or api_version.endswith("/") or api_version.count("/") > 1:
             errors.append(field.invalid(f"{path}.apiVersion", api_version, "version must not be empty"))
         errors.extend(
-            field.invalid(f"{path}.{name}", "", f"{name} must not be empty")
+            field.invalid(f"{path}.{name}", "", "must not be empty")
             for name in ("kind", "name", "uid")
             if not owner.get(name)
         )
@@ -152,13 +152,14 @@ def _validate_owners(owners: Sequence[JsonObject]) -> list[FieldError]:
             detail = f"/{api_version}, Kind={owner.get('kind')} is disallowed from being an owner"
             errors.append(field.invalid(path, owner, detail))
         if owner.get("controller"):
+            name = f"{owner.get('kind', '')}/{owner.get('name', '')}"
             if controller:
                 detail = (
                     'Only one reference can have Controller set to true. Found "true" in references for '
-                    f"{controller} and {owner.get('name', '')}"
+                    f"{controller} and {name}"
                 )
-                errors.append(field.invalid("metadata.ownerReferences", list(owners), detail))
-            controller = str(owner.get("name", ""))
+                errors.append(field.invalid(path, list(owners), detail))
+            controller = controller or name
     return errors
 
 

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import time
+
 import pytest
 
 from bridgehead.apiserver.customresources.schema.formats import format_check, unrecognized_format
@@ -106,3 +108,22 @@ def test_patterns_of_other_languages(pattern: str, error: str) -> None:
 def test_patterns_are_searched_in_unicode() -> None:
     assert compile_pattern(r"^\p{Lu}é$")("Éé")
     assert not compile_pattern(r"^\d$")("٣")
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("email", "x" * 50_000),
+        ("email", "a." * 25_000),
+        ("email", "a " * 25_000),
+        ("duration", "1" * 50_000),
+        ("duration", "1h" * 25_000 + "!"),
+        ("duration", "1 day " * 10_000 + "!"),
+    ],
+)
+def test_check_of_a_long_text_takes_linear_time(name: str, text: str) -> None:
+    check = format_check(name)
+    assert check is not None
+    started = time.process_time()
+    assert not check(text)
+    assert time.process_time() - started < 1

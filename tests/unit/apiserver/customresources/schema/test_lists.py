@@ -61,7 +61,7 @@ POD = {"apiVersion": "v1", "kind": "Pod"}
 EMBEDDED: dict[str, tuple[Any, list[str]]] = {
     "fine": ({**POD, "metadata": {"name": "a", "labels": {"a": "b"}}}, []),
     "no version": ({"kind": "Pod"}, ["spec.x.apiVersion: Required value"]),
-    "empty kind": ({**POD, "kind": ""}, ["spec.x.kind: Required value"]),
+    "empty kind": ({**POD, "kind": ""}, ['spec.x.kind: Invalid value: "": must not be empty']),
     "version": (
         {**POD, "apiVersion": "a/b/c"},
         ['spec.x.apiVersion: Invalid value: "a/b/c": unexpected GroupVersion string: a/b/c'],

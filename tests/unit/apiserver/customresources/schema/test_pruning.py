@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import json
 from typing import Any
 
 import pytest
@@ -136,7 +137,7 @@ def test_decoding_checks_the_metadata_of_embedded_objects() -> None:
     obj = {"spec": {"templates": [pod], "one": {"metadata": None, "z": 1}, "m": {"k": pod}}}
     before = copy.deepcopy(obj)
     assert decoded(obj, **fields) == (
-        {"spec": {"templates": [kept], "one": {"z": 1}, "m": {"k": kept}}},
+        {"spec": {"templates": [kept], "one": {"metadata": {}, "z": 1}, "m": {"k": kept}}},
         ["spec.m.k.metadata.x", "spec.templates[0].metadata.x"],
     )
     assert obj == before
@@ -146,6 +147,16 @@ def test_decoding_checks_the_metadata_of_embedded_objects() -> None:
         SchemaMismatch, match=r'^spec.one.metadata: Invalid value: \{"name":5\}: json: cannot unmarshal'
     ):
         decoded({"spec": {"one": {"metadata": {"name": 5}}}}, **fields)
+
+
+def test_decoding_writes_numbers_as_kubernetes_stores_them() -> None:
+    obj = {"spec": {"a": 2.0, "b": [1.5, 1e2, {"c": -0.0}], "d": 2**63, "e": 2**63 - 1, "f": 1e300}}
+    before = copy.deepcopy(obj)
+    kept, _ = decoded(obj, spec=PRESERVED)
+    assert json.dumps(kept["spec"]) == (
+        '{"a": 2, "b": [1.5, 100, {"c": 0}], "d": 9.223372036854776e+18, "e": 9223372036854775807, "f": 1e+300}'
+    )
+    assert obj == before
 
 
 def test_the_shape_knows_the_metadata() -> None:

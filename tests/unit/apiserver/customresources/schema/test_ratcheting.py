@@ -107,7 +107,7 @@ def test_a_write_to_the_status_checks_the_status() -> None:
     assert structural.validate_status({**old}, old) == []
     assert structural.validate_status({"spec": {"name": "abc"}}, old) == []
     (error,) = structural.validate_status({**old, "status": {"phase": "longer"}}, old)
-    assert (error.field, error.message) == ("status.phase", "Too long: may not be more than 1 bytes")
+    assert (error.field, error.message) == ("status.phase", "Too long: may not be more than 1 byte")
     (error,) = structural.validate_status({**old, "status": "x"}, old)
     assert (error.field, error.message) == (
         "status",

@@ -132,6 +132,35 @@ EVALUATED: dict[str, tuple[JsonObject, JsonObject, list[str]]] = {
         ],
     ),
     "null": (struct(a=ruled(STRING | {"nullable": True}, "false")), {"a": None}, []),
+    "null fields are absent": (
+        struct(
+            spec=ruled(
+                struct(
+                    n=STRING | {"nullable": True},
+                    o=struct(n=INTEGER) | {"nullable": True},
+                    m=mapping(STRING | {"nullable": True}),
+                ),
+                "!has(self.n) && !has(self.o) && self.?n.orValue('x') == 'x' && !self.?o.?n.hasValue()",
+            )
+        ),
+        {"spec": {"n": None, "o": None}},
+        [],
+    ),
+    "null entries of maps are present": (
+        struct(spec=ruled(struct(m=mapping(STRING | {"nullable": True})), "has(self.m.k)")),
+        {"spec": {"m": {"k": None}}},
+        [],
+    ),
+    "a field that is null": (
+        struct(spec=ruled(struct(n=STRING | {"nullable": True}), "self.n == 'x'", message="m")),
+        {"spec": {"n": None}},
+        ['spec: Invalid value: "object": no such key: n evaluating rule: m'],
+    ),
+    "a field of a field that is null": (
+        struct(spec=ruled(struct(o=struct(n=INTEGER) | {"nullable": True}), "self.o.n == 1", message="m")),
+        {"spec": {"o": None}},
+        ['spec: Invalid value: "object": no such key: o evaluating rule: m'],
+    ),
     "formats": (
         struct(
             spec=ruled(
@@ -281,7 +310,7 @@ DECLARED: dict[str, tuple[JsonObject, list[str]]] = {
     "no rule": (ruled(STRING, " "), [".rule: Required value: rule is not specified"]),
     "empty message": (
         ruled(STRING, "true", message=" "),
-        ['.message: Invalid value: " ": message must be non-empty if specified'],
+        ['.message: Invalid value: " ": must be non-empty if specified'],
     ),
     "message of two lines": (
         ruled(STRING, "true", message="a\nb"),
@@ -304,20 +333,20 @@ DECLARED: dict[str, tuple[JsonObject, list[str]]] = {
     ),
     "field path": (
         ruled(SIZES, "true", fieldPath=".none"),
-        ['.fieldPath: Invalid value: ".none": fieldPath must be a valid path'],
+        ['.fieldPath: Invalid value: ".none": must be a valid path'],
     ),
     "empty field path": (
         ruled(SIZES, "true", fieldPath=" "),
         [
-            '.fieldPath: Invalid value: " ": fieldPath must be non-empty if specified',
-            '.fieldPath: Invalid value: " ": fieldPath must be a valid path',
+            '.fieldPath: Invalid value: " ": must be non-empty if specified',
+            '.fieldPath: Invalid value: " ": must be a valid path',
         ],
     ),
     "field path of two lines": (
         ruled(SIZES, "true", fieldPath=".a\n"),
         [
             '.fieldPath: Invalid value: ".a\\n": fieldPath must not contain line breaks',
-            '.fieldPath: Invalid value: ".a\\n": fieldPath must be a valid path',
+            '.fieldPath: Invalid value: ".a\\n": must be a valid path',
         ],
     ),
     "unknown field": (
