@@ -22,10 +22,11 @@ from .nodes import (
     Select,
     StructLiteral,
 )
-from .types import BOOL, DYN, ERROR, INT, TYPE_NAMES, Type, list_of, map_of, optional_of, parameter, type_of
+from .types import BOOL, COMPARABLE, DYN, ERROR, INT, TYPE_NAMES, Type, list_of, map_of, optional_of, parameter, type_of
 from .unification import Substitution, assign, most_general, resolve
 
 _LOGICAL = frozenset({"_&&_", "_||_"})
+_UNKNOWN = ("dyn", "param", "error")
 
 
 class Checker:
@@ -325,7 +326,15 @@ class Checker:
                 return list_of(result)
             case "transform_map":
                 return map_of(first, result)
+            case "sort_by":
+                return self._sorted_type(node, source, result)
         return self._entry_type(node, result)
+
+    def _sorted_type(self, node: Comprehension, source: Type, key: Type) -> Type:
+        if source.kind not in ("list", *_UNKNOWN) or key.kind not in (*COMPARABLE, *_UNKNOWN):
+            shown = f"{self._shown(source)}.({self._shown(list_of(key))})"
+            return self._report(node, f"found no matching overload for '@sortByAssociatedKeys' applied to '{shown}'")
+        return source if source.kind == "list" else list_of(DYN)
 
     def _entry_type(self, node: Comprehension, entry: Type) -> Type:
         key, value = self._new_parameter(), self._new_parameter()

@@ -11,8 +11,9 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from .costs import SELF_COMPARISON, SORT_BY_OVERHEAD
 from .errors import CostLimitExceeded, EvaluationError
-from .values import Frame
+from .values import Frame, in_key_order
 
 Step = Callable[[Frame], Any]
 
@@ -24,6 +25,7 @@ ROUND_COSTS = {
     "filter": (1, 12, 1),
     "map": (1, 11, 1),
     "transform_list": (1, 11, 1),
+    "sort_by": (1, 11, 1),
     "transform_map": (1, 2, 1),
     "transform_entry": (1, 1, 1),
 }
@@ -50,6 +52,8 @@ def make_loop(loop: Loop) -> Step:
         return _collector(loop, lambda frame: frame.locals[loop.first])
     if loop.kind in ("map", "transform_list") and loop.result is not None:
         return _collector(loop, loop.result)
+    if loop.kind == "sort_by" and loop.result is not None:
+        return _sorter(loop, loop.result)
     return _mapper(loop)
 
 
@@ -139,6 +143,22 @@ def _collector(loop: Loop, result: Step) -> Step:
                 made.append(result(frame))
         frame.cost += end
         return made
+
+    return run
+
+
+def _sorter(loop: Loop, result: Step) -> Step:
+    """Return a loop that sorts a list by the keys that `result` makes of the elements."""
+    _, more, end = ROUND_COSTS["sort_by"]
+
+    def run(frame: Frame) -> list[Any]:
+        items, keys = [], []
+        for item in _rounds(loop, frame):
+            frame.cost += more
+            items.append(item)
+            keys.append(result(frame))
+        frame.charge(end + SORT_BY_OVERHEAD + SELF_COMPARISON.actual(keys))
+        return in_key_order(items, keys)
 
     return run
 

@@ -55,6 +55,7 @@ class Operand:
     size: Range
     item_size: Range | None = None
     is_list: bool = False
+    number: int | None = None  # the value of a literal, 0 for a negative one
 
 
 Estimate = tuple[Range, Range | None]
@@ -168,6 +169,36 @@ def _added(operands: Sequence[Operand]) -> Range:
     return operands[0].size.plus(operands[1].size)
 
 
+def _new_list(size: Range) -> Estimate:
+    """Return the estimate of a call that makes a list in `size` steps. As in cel-go, this is also the list's size."""
+    return size.plus(exactly(_NEW_LIST)), size
+
+
+def _slice_estimate(operands: Sequence[Operand]) -> Estimate:
+    size, start, end = operands[0].size, operands[1].number or 0, operands[2].number
+    # As in cel-go, whose sizes have no sign, an end before the start is a huge size.
+    return _new_list(exactly(((size.most if end is None else end) - start) % 2**64))
+
+
+def _flatten_estimate(operands: Sequence[Operand]) -> Estimate:
+    size = operands[0].size
+    depth = 1 if len(operands) == 1 else UNBOUNDED if operands[1].number is None else operands[1].number
+    return size.times(exactly(depth)).plus(exactly(_NEW_LIST)), size
+
+
+def _self_comparison_estimate(operands: Sequence[Operand]) -> Estimate:
+    pairs = operands[0].size.times(operands[0].size)
+    return pairs.tenths(20 if operands[0].item_size is None else 21).plus(exactly(_NEW_LIST)), pairs
+
+
+def _self_comparison_cost(items: Any) -> int:
+    factor = 21 if items and isinstance(items[0], str | bytes) else 20
+    return len(items) ** 2 * factor // 10 + _NEW_LIST
+
+
+_NEW_LIST = 11  # a call, and the list that it makes
+# sortBy binds its list to a variable, which it reads twice.
+SORT_BY_OVERHEAD = 2
 NOTHING = fixed(0)
 CONSTANT = fixed(1)
 PARSING = fixed(1, _PARSING_WORK)
@@ -186,6 +217,14 @@ SUBSTRING_SEARCH = Cost(
 REGEX = Cost(_regex_cost, _unsized(_regex_estimate))
 REGEX_FIND = Cost(_regex_cost, lambda operands: (_regex_estimate(operands), Range(0, operands[0].size.most)))
 LIST_TRAVERSAL = Cost(lambda items, *rest: _total_size(items), _unsized(_items_estimate))
+LIST_REVERSAL = Cost(lambda items: len(items) + _NEW_LIST, lambda operands: _new_list(operands[0].size))
+LIST_SLICE = Cost(lambda items, start, end: max(end - start, 0) + _NEW_LIST, _slice_estimate)
+LIST_RANGE = Cost(
+    lambda count: max(count, 0) + _NEW_LIST,
+    lambda operands: _new_list(exactly(UNBOUNDED if operands[0].number is None else operands[0].number)),
+)
+LIST_FLATTENING = Cost(lambda items, depth=1: len(items) * max(depth, 1) + _NEW_LIST, _flatten_estimate)
+SELF_COMPARISON = Cost(_self_comparison_cost, _self_comparison_estimate)
 JOIN = Cost(
     lambda items, separator="": _tenths(
         sum(size_of(item) for item in items) + len(separator) * max(len(items) - 1, 0), 2

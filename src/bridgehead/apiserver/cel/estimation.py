@@ -6,7 +6,7 @@ Pure: no I/O, no clock, no randomness. Source: cel-go `checker/cost.go`.
 from __future__ import annotations
 
 from .comprehensions import ROUND_COSTS
-from .costs import ONE, UNKNOWN, Operand, Range, exactly
+from .costs import ONE, SELF_COMPARISON, SORT_BY_OVERHEAD, UNKNOWN, Operand, Range, exactly
 from .nodes import (
     Call,
     Comprehension,
@@ -102,7 +102,8 @@ class _Estimator:
     def _operand(self, node: Node) -> Operand:
         is_list = node.type.kind == "list"
         has_texts = is_list and node.type.parameters[0].kind in ("string", "bytes")
-        return Operand(self._size(node), self._item_size(node) if has_texts else None, is_list)
+        number = max(node.value, 0) if isinstance(node, Literal) and type(node.value) is int else None
+        return Operand(self._size(node), self._item_size(node) if has_texts else None, is_list, number)
 
     # --- Nodes ------------------------------------------------------------------------------------------------------
 
@@ -182,6 +183,12 @@ class _Estimator:
             step = Range(0, step.most)
         rounds = count.times(condition.plus(step).plus(exactly(base)))
         start = {"filter": 10, "map": 10, "transform_list": 10, "transform_map": 30, "transform_entry": 30}
+        if node.kind == "sort_by" and node.result is not None:
+            is_text = node.result.type.kind in ("string", "bytes")
+            sorting, size = SELF_COMPARISON.estimate([Operand(count, ONE if is_text else None, is_list=True)])
+            self._sizes[id(node)] = count if size is None else size
+            # Beside the keys, the lists that the variable and the keys start with.
+            source = source.plus(sorting).plus(exactly(10 + 10 + SORT_BY_OVERHEAD))
         return source.plus(rounds).plus(exactly(end + start.get(node.kind, 0)))
 
     def _size_in(self, sizes: dict[str, Range | None], node: Node) -> Range:

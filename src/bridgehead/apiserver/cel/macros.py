@@ -1,6 +1,7 @@
 """Macros: calls that bind variables or test for presence.
 
-Pure: no I/O, no clock, no randomness. Source: cel-go `parser/macro.go`, `ext/comprehensions.go`, `cel/library.go`.
+Pure: no I/O, no clock, no randomness. Source: cel-go `parser/macro.go`, `ext/comprehensions.go`, `ext/lists.go`,
+`cel/library.go`.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ _COMPREHENSIONS = {
     ("transformMap", 4): ("transform_map", 2, True, True),
     ("transformMapEntry", 3): ("transform_entry", 2, False, True),
     ("transformMapEntry", 4): ("transform_entry", 2, True, True),
+    ("sortBy", 2): ("sort_by", 1, False, True),
 }
 _OPTIONAL = {"optMap": False, "optFlatMap": True}
 
@@ -49,6 +51,8 @@ def expand_macro(call: Call, issues: list[Issue]) -> Node:
         return call
     kind, count, has_condition, has_result = shape
     problem = "argument must be a simple name" if count == 1 else "argument must be an identifier"
+    if kind in ("map", "filter", "sort_by"):
+        problem = "argument is not an identifier"
     names = [_variable(node, issues, problem) for node in call.args[:count]]
     if count == 2 and names[0] == names[1]:
         issues.append(Issue(call.args[1].offset, f"duplicate variable name: {names[1]}"))

@@ -99,9 +99,9 @@ class StructLiteral(Node):
 class Comprehension(Node):
     """A macro over a list or map.
 
-    `kind` is one of all, exists, exists_one, filter, map, transform_list, transform_map, transform_entry. `second` is
-    the second variable of a macro with two, else "". `condition` is the predicate; None: all elements. `result` is what
-    map and transform macros make of an element.
+    `kind` is one of all, exists, exists_one, filter, map, transform_list, transform_map, transform_entry, sort_by.
+    `second` is the second variable of a macro with two, else "". `condition` is the predicate; None: all elements.
+    `result` is what map and transform macros make of an element, and the key by which sort_by orders it.
     """
 
     kind: str

@@ -13,6 +13,8 @@ from typing import Any
 
 # Sizes of values whose schema states no limit are bounded by this: nothing is known about them.
 UNBOUNDED = 2**64 - 1
+# Kinds of values that have an order, by which lists are sorted.
+COMPARABLE = ("int", "uint", "double", "bool", "duration", "timestamp", "string", "bytes")
 
 
 class Type:

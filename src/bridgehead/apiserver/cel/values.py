@@ -19,6 +19,7 @@ from .errors import CostLimitExceeded, EvaluationError
 from .types import (
     BOOL,
     BYTES,
+    COMPARABLE,
     DOUBLE,
     DURATION,
     DYN,
@@ -108,6 +109,17 @@ class Frame:
         self.work -= work
         if self.work < 0:
             raise CostLimitExceeded
+
+
+def in_key_order(items: list[Any], keys: list[Any]) -> list[Any]:
+    """Return the items in the order of their keys. Raises EvaluationError for keys that have no order."""
+    if not keys:
+        return []
+    if cel_type(keys[0]).kind not in COMPARABLE:
+        raise EvaluationError("list elements must be comparable")
+    if any(type(key) is not type(keys[0]) for key in keys):
+        raise EvaluationError("list elements must have the same type")
+    return [items[index] for index in sorted(range(len(keys)), key=keys.__getitem__)]
 
 
 def cel_type(value: Any) -> Type:

@@ -93,6 +93,14 @@ ESTIMATES: list[tuple[str, int]] = [
     ("(true ? self.text : 'a') == 'abc'", 2 + 1),
     ("self.mode == self.free", 4 + 1),
     ("self.number == 1", 2 + 1),
+    ("self.list.slice(1, 3).size() == 2", 2 + (2 + 11) + 1 + 1),
+    ("self.list.slice(0, self.number).size() == 2", 2 + 2 + (10 + 11) + 1 + 1),
+    ("lists.range(5).size() == 5", (5 + 11) + 1 + 1),
+    ("self.list.reverse() == self.list", 2 + (10 + 11) + 2 + 1),
+    ("self.nested.flatten().size() == 2", 2 + (10 + 11) + 1 + 1),
+    ("self.list.sort().size() == 2", 2 + (2 * 100 + 11) + 1 + 1),
+    ("self.texts.distinct().size() == 2", 2 + (210 + 11) + 1 + 1),
+    ("self.list.sortBy(x, -x).size() == 2", 2 + 10 + 2 + (10 + 10 * (1 + 11 + 1 + 1) + 1) + (2 * 100 + 11) + 1 + 1),
     ("has(self.text) && self.?text.orValue('') == ''", 1 + 3),
 ]
 
@@ -125,6 +133,12 @@ BOMBS = [
     "l.all(a, sets.contains(l, l))",
     "l.transformMap(i, v, l).transformMapEntry(k, v, {k: l}).all(k, l.all(x, true))",
     "l.all(a, s.findAll('a').size() > 0)",
+    "l.sort().size() > 0",
+    "l.distinct().size() > 0",
+    "l.sortBy(a, -a).size() > 0",
+    "lists.range(1000000000000).size() > 0",
+    "l.map(a, l).flatten().size() > 0",
+    "l.all(a, [l, l, l].flatten().size() > 0)",
 ]
 
 

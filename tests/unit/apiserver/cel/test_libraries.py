@@ -83,6 +83,21 @@ VALUES = {
     " && !cidr('10.0.0.0/25').containsCIDR(cidr('10.0.0.0/24'))": True,
     "cidr('192.168.1.5/24').masked() == cidr('192.168.1.0/24') && cidr('10.0.0.1/8').ip() == ip('10.0.0.1')": True,
     "isCIDR('10.0.0.0/8') && !isCIDR('10.0.0.0') && !isCIDR('10.0.0.0/33') && !isCIDR('10.0.0.0/08')": True,
+    # lists
+    "[1, 2, 3, 4].slice(1, 3) + [1].slice(1, 1)": [2, 3],
+    "[[1, 2], [3]].flatten() + [[1], [], [2]].flatten()": [1, 2, 3, 1, 2],
+    "[[[1], [2]], [[3]]].flatten(2) == [1, 2, 3] && [[1]].flatten(0) == [[1]]": True,
+    "[3, 1, 2].sort() + ['b', 'a'].sort().map(x, size(x))": [1, 2, 3, 1, 1],
+    "[true, false].sort() == [false, true] && dyn([2u, 1u]).sort() == [1u, 2u] && [].sort() == []": True,
+    "['ccc', 'a', 'bb'].sortBy(x, size(x)) + [1, 2, 3].sortBy(x, -x).map(x, string(x))": [
+        "a", "bb", "ccc", "3", "2", "1"],
+    "[{'a': 2}, {'a': 1}].sortBy(one, dyn(one).a) == [{'a': 1}, {'a': 2}]": True,
+    "[1, 2, 3].reverse() + lists.range(3) + lists.range(0) + lists.range(-1)": [3, 2, 1, 0, 1, 2],
+    "[2, 1, 2, 1].distinct() + [].distinct()": [2, 1],
+    "[[1], [2], [1]].distinct() == [[1], [2]] && [dyn(1), dyn(1.0), dyn(1u), dyn(2)].distinct().size() == 2": True,
+    "[1, 2].first().value() + [1, 2].last().value() * 10": 21,
+    "[].first().hasValue() || [].last().hasValue()": False,
+    "optional.unwrap([optional.of(1), optional.none()]) + [optional.of(2)].unwrapOpt()": [1, 2],
     # formats
     "format.dns1123Label().validate('my-label').hasValue()": False,
     "format.dns1123Label().validate('My_label').value().size()": 1,
@@ -116,6 +131,13 @@ def test_values(expression, value):
 
 
 FAILURES = {
+    "[1].slice(0, 2)": "cannot slice(0, 2), list is length 1",
+    "[1].slice(1, 0)": "cannot slice(1, 0), start index must be less than or equal to end index",
+    "[1].slice(-1, 1)": "cannot slice(-1, 1), negative indexes not supported",
+    "[[1]].flatten(-1)": "level must be non-negative",
+    "[dyn(1), dyn('a')].sort()": "list elements must have the same type",
+    "dyn([[1], [2]]).sort()": "list elements must be comparable",
+    "[1, 2].sortBy(x, dyn({}))": "list elements must be comparable",
     "[].max()": "max called on empty list",
     "x.list.isSorted()": "no such overload",
     "'a'.charAt(2)": "index out of range: 2",

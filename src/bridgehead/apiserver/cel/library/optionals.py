@@ -23,12 +23,20 @@ def _is_zero(value: Any) -> bool:
     return value is None or (not value and type(value) in (bool, int, float, str, bytes, list, dict))
 
 
+def _present(items: list[Any]) -> list[Any]:
+    return [item.value for item in items if item.is_present]
+
+
 FUNCTIONS: Mapping[str, tuple[Overload, ...]] = {
     "optional.of": (overload("(A) -> optional(A)", Optional),),
     "optional.ofNonZeroValue": (
         overload("(A) -> optional(A)", lambda value: NONE if _is_zero(value) else Optional(value)),
     ),
     "optional.none": (overload("() -> optional(A)", lambda: NONE),),
+    "optional.unwrap": (overload("(list(optional(A))) -> list(A)", _present),),
+    "unwrapOpt": (overload("list(optional(A)).() -> list(A)", _present),),
+    "first": (overload("list(A).() -> optional(A)", lambda items: Optional(items[0]) if items else NONE),),
+    "last": (overload("list(A).() -> optional(A)", lambda items: Optional(items[-1]) if items else NONE),),
     "hasValue": (overload("optional(A).() -> bool", lambda held: held.is_present),),
     "value": (overload("optional(A).() -> A", _value),),
     "or": (
