@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from bridgehead.apiserver.resources.shared import field
 from bridgehead.apiserver.resources.shared.addresses import (
     check_cidr,
     check_ip,
@@ -395,3 +396,10 @@ def test_cidrs_are_recognized(text, fine):
 def test_new_cidrs_are_checked_more_strictly(text, reasons):
     assert check_cidr(text) == []
     assert check_strict_cidr(text) == reasons
+
+
+def test_values_in_errors_are_written_as_by_go():
+    assert field.invalid("a", {"x": ["<&>\u2028"]}, "wrong").message == (
+        'Invalid value: {"x":["\\u003c\\u0026\\u003e\\u2028"]}: wrong'
+    )
+    assert field.invalid("a", "<&>", "wrong").message == 'Invalid value: "<&>": wrong'
