@@ -89,10 +89,12 @@ class Compiler:
         if node.qualified:
             return variable(node.qualified, node.type)
         if node.is_test:
-            return presence(self.compile(node.operand), _json_name(node))
+            return presence(self.compile(node.operand), _json_name(node), in_struct=_is_in_struct(node))
         if node.is_optional or node.operand.type.kind == "optional":
-            return optional_field(self.compile(node.operand), _json_name(node), _decoder(node))
+            operand = self.compile(node.operand)
+            return optional_field(operand, _json_name(node), _decoder(node), in_struct=_is_in_struct(node))
         names: list[str] = []
+        in_structs: list[bool] = []
         root: Node = node
         while (
             isinstance(root, Select)
@@ -101,9 +103,9 @@ class Compiler:
             and (root is node or _decoder(root) is None)
         ):
             names.append(_json_name(root))
+            in_structs.append(_is_in_struct(root))
             root = root.operand
-        names.reverse()
-        return path(self.compile(root), tuple(names), _decoder(node))
+        return path(self.compile(root), tuple(names[::-1]), _decoder(node), tuple(in_structs[::-1]))
 
     # --- Calls ------------------------------------------------------------------------------------------------------
 
@@ -221,6 +223,12 @@ class Compiler:
             return made if is_flat else Optional(made)
 
         return run
+
+
+def _is_in_struct(node: Select) -> bool:
+    """Whether a field is one of an object with properties, in which a null is as good as none."""
+    owner = node.operand.type
+    return (owner.parameters[0] if owner.kind == "optional" else owner).kind == "struct"
 
 
 def _is_present(value: Any) -> bool:

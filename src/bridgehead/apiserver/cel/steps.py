@@ -53,29 +53,48 @@ def _missing(value: Any, name: str) -> EvaluationError:
     return EvaluationError(f"unsupported index type 'string' in {cel_type(value).name}")
 
 
-def path(root: Step, names: tuple[str, ...], decode: Callable[[Any], Any] | None) -> Step:
-    """Return the selection of nested fields."""
+def path(root: Step, names: tuple[str, ...], decode: Callable[[Any], Any] | None, in_structs: tuple[bool, ...]) -> Step:
+    """Return the selection of nested fields. `in_structs`: for each, `in_struct` of `presence`."""
     cost = len(names)
+    fields = tuple(zip(names, in_structs, strict=True))
+    may_be_null = not in_structs[-1]
 
     def select(frame: Frame) -> Any:
         frame.cost += cost
-        value = root(frame)
-        for name in names:
+        value = start = root(frame)
+        for name, in_struct in fields:
             try:
                 value = value[name]
             except (KeyError, TypeError, IndexError, AttributeError):
                 if type(value) is Optional:
-                    value = _of_optional(value, name, None, frame)
+                    value = _of_optional(value, name, None, frame, in_struct=in_struct)
                     continue
-                raise _missing(value, name) from None
-        if decode is None or value is None:
-            return value
-        return _decoded(frame, decode, value)
+                raise (_first_null(start, names, in_structs) if value is None else None) or _missing(
+                    value, name
+                ) from None
+        if value is None:
+            if may_be_null:
+                return None
+            raise _first_null(start, names, in_structs) or _missing({}, names[-1])
+        return value if decode is None else _decoded(frame, decode, value)
 
     return select
 
 
-def presence(operand: Step, name: str) -> Step:
+def _first_null(value: Any, names: tuple[str, ...], in_structs: tuple[bool, ...]) -> EvaluationError | None:
+    """Return the error for the first field of a struct on a path that is null; None if there is none."""
+    for name, in_struct in zip(names, in_structs, strict=True):
+        if not isinstance(value, Mapping):
+            return None
+        value = value[name]
+        if value is None:
+            return _missing({}, name) if in_struct else None
+    return None
+
+
+def presence(operand: Step, name: str, *, in_struct: bool) -> Step:
+    """Return the test for a field. `in_struct`: it is a field of a struct, where null is absent."""
+
     def test(frame: Frame) -> bool:
         value = operand(frame)
         if type(value) is Optional:
@@ -83,14 +102,16 @@ def presence(operand: Step, name: str) -> Step:
                 return False
             value = value.value
         if isinstance(value, Mapping):
-            return name in value
+            return value.get(name) is not None if in_struct else name in value
         raise EvaluationError("no such overload" if value is None or type(value) is not list else "no such key")
 
     return test
 
 
-def _of_optional(value: Any, name: str, decode: Callable[[Any], Any] | None, frame: Frame) -> Optional:
-    """Return the optional field of a map, or of an optional map."""
+def _of_optional(
+    value: Any, name: str, decode: Callable[[Any], Any] | None, frame: Frame, *, in_struct: bool
+) -> Optional:
+    """Return the optional field of a map, or of an optional map. `in_struct`: see `presence`."""
     if type(value) is Optional:
         if not value.is_present:
             return NONE
@@ -100,13 +121,15 @@ def _of_optional(value: Any, name: str, decode: Callable[[Any], Any] | None, fra
     if name not in value:
         return NONE
     found = value[name]
+    if found is None and in_struct:
+        return NONE
     return Optional(found if decode is None or found is None else _decoded(frame, decode, found))
 
 
-def optional_field(operand: Step, name: str, decode: Callable[[Any], Any] | None) -> Step:
+def optional_field(operand: Step, name: str, decode: Callable[[Any], Any] | None, *, in_struct: bool) -> Step:
     def select(frame: Frame) -> Any:
         frame.cost += 1
-        return _of_optional(operand(frame), name, decode, frame)
+        return _of_optional(operand(frame), name, decode, frame, in_struct=in_struct)
 
     return select
 

@@ -294,7 +294,9 @@ REFUSALS = {
     "l.all(1, true)": (7, "argument must be a simple name"),
     "l.map(1, true)": (7, "argument is not an identifier"),
     "l.sortBy(1, true)": (10, "argument is not an identifier"),
-    "l.sortBy(x, [x])": (9, "found no matching overload for '@sortByAssociatedKeys' applied to 'list(int).(list(list(int)))'"),
+    "l.sortBy(x, [x])": (
+        9, "found no matching overload for '@sortByAssociatedKeys' applied to 'list(int).(list(list(int)))'"
+    ),
     "has(s)": (5, "invalid argument to has() macro"),
     "l.map(i, i + s)": (12, "found no matching overload for '_+_' applied to '(int, string)'"),
     "l.filter(x, x)": (9, "found no matching overload for '_?_:_' applied to '(int, dyn, dyn)'"),

@@ -82,7 +82,7 @@ def test_literals_have_no_list_type() -> None:
 
 def test_values_of_other_types() -> None:
     with pytest.raises(EvaluationError, match="no such overload"):
-        evaluate("self.set == oldSelf.set", {"set": None}, {"set": ["a"]})
+        evaluate("self.set == oldSelf.set", {"set": 5}, {"set": ["a"]})
     assert evaluate("self.map + [self.any]", {"map": [A], "any": 5}, {}) == [A, 5]
 
 

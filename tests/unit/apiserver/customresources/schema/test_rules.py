@@ -132,6 +132,35 @@ EVALUATED: dict[str, tuple[JsonObject, JsonObject, list[str]]] = {
         ],
     ),
     "null": (struct(a=ruled(STRING | {"nullable": True}, "false")), {"a": None}, []),
+    "null fields are absent": (
+        struct(
+            spec=ruled(
+                struct(
+                    n=STRING | {"nullable": True},
+                    o=struct(n=INTEGER) | {"nullable": True},
+                    m=mapping(STRING | {"nullable": True}),
+                ),
+                "!has(self.n) && !has(self.o) && self.?n.orValue('x') == 'x' && !self.?o.?n.hasValue()",
+            )
+        ),
+        {"spec": {"n": None, "o": None}},
+        [],
+    ),
+    "null entries of maps are present": (
+        struct(spec=ruled(struct(m=mapping(STRING | {"nullable": True})), "has(self.m.k)")),
+        {"spec": {"m": {"k": None}}},
+        [],
+    ),
+    "a field that is null": (
+        struct(spec=ruled(struct(n=STRING | {"nullable": True}), "self.n == 'x'", message="m")),
+        {"spec": {"n": None}},
+        ['spec: Invalid value: "object": no such key: n evaluating rule: m'],
+    ),
+    "a field of a field that is null": (
+        struct(spec=ruled(struct(o=struct(n=INTEGER) | {"nullable": True}), "self.o.n == 1", message="m")),
+        {"spec": {"o": None}},
+        ['spec: Invalid value: "object": no such key: o evaluating rule: m'],
+    ),
     "formats": (
         struct(
             spec=ruled(
