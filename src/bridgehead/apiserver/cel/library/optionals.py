@@ -10,7 +10,7 @@ from typing import Any
 
 from bridgehead.apiserver.cel.declarations import Overload, overload
 from bridgehead.apiserver.cel.errors import EvaluationError
-from bridgehead.apiserver.cel.values import NONE, Optional
+from bridgehead.apiserver.cel.values import NONE, Optional, Uint
 
 
 def _value(held: Optional) -> Any:
@@ -20,7 +20,7 @@ def _value(held: Optional) -> Any:
 
 
 def _is_zero(value: Any) -> bool:
-    return value is None or (not value and type(value) in (bool, int, float, str, bytes, list, dict))
+    return value is None or (not value and type(value) in (bool, int, Uint, float, str, bytes, list, dict))
 
 
 def _present(items: list[Any]) -> list[Any]:

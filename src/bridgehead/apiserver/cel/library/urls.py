@@ -36,7 +36,10 @@ class Url:
 
 
 def parse_request_uri(text: str) -> Url:
-    """Return an absolute URL or path, as Go's `url.ParseRequestURI`. Raises ValueError with Go's message."""
+    """Return an absolute URL or path that `url.ParseRequestURI` accepts, without its fragment.
+
+    Raises ValueError with Go's message.
+    """
     if not text:
         raise ValueError('parse "": empty url')
     fail = partial("parse {}: {}".format, f'"{text[:200]}"')
@@ -52,14 +55,16 @@ def parse_request_uri(text: str) -> Url:
     except ValueError:
         raise ValueError(fail("invalid URI for request")) from None
     rest = text[len(head) + 1 :] if text[0] != "/" else text
-    if not rest.startswith("/"):
-        raise ValueError(fail("invalid URI for request"))
+    whole = text.partition("#")[0]
+    if not rest.startswith("/"):  # an opaque URL such as mailto:a, which has neither a host nor a path
+        return Url(parts.scheme, "", "", whole.partition("?")[2], text)
     host = parts.netloc.rpartition("@")[2]
     if _HOST.fullmatch(host) is None:
         raise ValueError(fail('invalid character " " in host name' if " " in host else "invalid port after host"))
     wrong = _ESCAPE.search(parts.path)
     if wrong is not None:
         raise ValueError(fail(f'invalid URL escape "{parts.path[wrong.start() : wrong.start() + 3]}"'))
+    parts = urlsplit(whole)
     return Url(parts.scheme, unquote(host), parts.path, parts.query, text)
 
 
