@@ -69,7 +69,7 @@ def typed_cell(value: Any, type: str, now: float) -> Cell:
         case "integer" if _is_number(value):
             return int(value)
         case "number" if _is_number(value):
-            return float(value)
+            return int(value) if value == int(value) else value
         case "boolean" if isinstance(value, bool):
             return value
         case "date" if isinstance(value, str):

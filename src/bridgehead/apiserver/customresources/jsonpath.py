@@ -15,6 +15,8 @@ from typing import Any
 
 import msgspec
 
+from bridgehead.apiserver.resources.shared.field import GO_ESCAPES
+
 # Returns the values at a path, which may be none.
 Find = Callable[[Any], list[Any]]
 _Step = Callable[[Any], Iterable[Any]]
@@ -89,7 +91,7 @@ def as_text(value: Any) -> str:
         return "<nil>"
     if isinstance(value, bool):
         return "true" if value else "false"
-    return msgspec.json.encode(value, order="sorted").decode()
+    return msgspec.json.encode(value, order="sorted").decode().translate(GO_ESCAPES)
 
 
 def _parse(text: str) -> Iterator[_Step]:
