@@ -15,6 +15,8 @@ _TYPES: dict[type, str] = {
     list: "[]interface {}",
     dict: "map[string]interface {}",
 }
+# Characters that Go's encoder of JSON escapes in texts, so that these can stand in HTML and in JavaScript.
+JSON_ESCAPES = {ord(one): f"\\u{ord(one):04x}" for one in "<>&\u2028\u2029"}
 # By their names in errors of Go's package json. A number without a fraction is an integer in unstructured objects.
 _KINDS = {"array": "slice", "object": "map", "number": "int64"}
 

@@ -15,7 +15,7 @@ from typing import Any
 
 import msgspec
 
-from bridgehead.apiserver.resources.shared.field import GO_ESCAPES
+from bridgehead.apiserver.go_values import JSON_ESCAPES
 
 # Returns the values at a path, which may be none.
 Find = Callable[[Any], list[Any]]
@@ -91,7 +91,7 @@ def as_text(value: Any) -> str:
         return "<nil>"
     if isinstance(value, bool):
         return "true" if value else "false"
-    return msgspec.json.encode(value, order="sorted").decode().translate(GO_ESCAPES)
+    return msgspec.json.encode(value, order="sorted").decode().translate(JSON_ESCAPES)
 
 
 def _parse(text: str) -> Iterator[_Step]:

@@ -33,6 +33,7 @@ from bridgehead.apiserver.bodies.shapes import (
     SubschemaShape,
     TimeShape,
 )
+from bridgehead.apiserver.go_values import JSON_ESCAPES
 from bridgehead.apiserver.resource import JsonObject
 
 from . import fields
@@ -276,10 +277,7 @@ def _double_writer(number: int) -> Write:
     return write
 
 
-# Characters that Go's encoder of JSON escapes. Clients compare the bytes of ControllerRevisions with what Go encodes.
-_GO_ESCAPES = tuple(
-    (character.encode(), f"\\u{ord(character):04x}".encode()) for character in ("<", ">", "&", "\u2028", "\u2029")
-)
+_ESCAPED = tuple(chr(character).encode() for character in JSON_ESCAPES)
 _SECONDS, _NANOS = tag(fields.TIME_SECONDS, fields.VARINT), tag(fields.TIME_NANOS, fields.VARINT)
 _INT_VALUE = tag(fields.INT_OR_STRING_INT, fields.VARINT)
 _STRING_TYPE = tag(fields.INT_OR_STRING_TYPE, fields.VARINT) + varint(fields.TYPE_STRING)
@@ -313,6 +311,7 @@ def _quantity(value: str | int) -> bytes:
 
 def _json(value: Any) -> bytes:
     text = msgspec.json.encode(value)
-    for character, escape in _GO_ESCAPES:
-        text = text.replace(character, escape)
+    if any(character in text for character in _ESCAPED):
+        # As Go's encoder, because clients compare the bytes of ControllerRevisions with what that encodes.
+        text = text.decode().translate(JSON_ESCAPES).encode()
     return field(fields.RAW, text)

@@ -10,17 +10,16 @@ import json
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from bridgehead.apiserver.go_values import JSON_ESCAPES
 from bridgehead.apiserver.resource import FieldError
 
 IMMUTABLE = "field is immutable"
-# Characters that Go's encoder of JSON escapes in texts, so that these can stand in HTML and in JavaScript.
-GO_ESCAPES = {ord(one): f"\\u{ord(one):04x}" for one in "<>&\u2028\u2029"}
 
 
 def _value(value: Any) -> str:
     """Render a value as the API does: a quoted text, or compact JSON as of Go's encoder."""
     text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
-    return text if isinstance(value, str) else text.translate(GO_ESCAPES)
+    return text if isinstance(value, str) else text.translate(JSON_ESCAPES)
 
 
 def required(path: str, detail: str = "") -> FieldError:
