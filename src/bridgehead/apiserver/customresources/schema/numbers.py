@@ -6,7 +6,6 @@ Source: kube-openapi/pkg/validation/validate/values.go, go-openapi/swag/convert.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 from bridgehead.apiserver.resource import JsonObject
@@ -65,57 +64,41 @@ def normalized(value: Any) -> Any:
 
 
 def number_checks(schema: JsonObject, *, is_int: bool) -> list[Check]:
-    """Return the checks of a schema's format and limits for integers or for other numbers.
-
-    As in Kubernetes, a limit that does not fit the type and the format is an error of every value.
-    """
-    kind, form = schema.get("type", ""), schema.get("format", "")
-    fits = _range_of(kind, form)
-    what = f"{kind} with format {form}" if form else f"{kind} (default format)"
-    steps: list[Check] = [] if fits is None else [_checked(fits, what)]
+    """Return the checks of a schema's format and limits for integers or for other numbers."""
+    steps = _range_checks(schema.get("type", ""), schema.get("format", ""))
     factor, least, most = schema.get("multipleOf"), schema.get("minimum"), schema.get("maximum")
-    for name, limit in (("MultipleOf", factor), ("Minimum boundary", least), ("Maximum boundary", most)):
-        if limit is not None:
-            is_fit = fits is None or fits(limit)
-            if not is_fit:
-                steps.append(_wrong_limit(f"{name} value must be of type {what}"))
-            steps.append(_limit_check(name, limit, schema, is_int=is_int and is_fit))
+    if factor is not None:
+        steps.append(_multiple(factor, is_int=is_int))
+    if least is not None:
+        steps.append(_minimum(_limit(least, is_int=is_int), exclusive=bool(schema.get("exclusiveMinimum"))))
+    if most is not None:
+        steps.append(_maximum(_limit(most, is_int=is_int), exclusive=bool(schema.get("exclusiveMaximum"))))
     return steps
 
 
-def _limit_check(name: str, limit: float, schema: JsonObject, *, is_int: bool) -> Check:
-    if name == "MultipleOf":
-        return _multiple(limit, is_int=is_int)
-    if name == "Minimum boundary":
-        return _minimum(_limit(limit, is_int=is_int), exclusive=bool(schema.get("exclusiveMinimum")))
-    return _maximum(_limit(limit, is_int=is_int), exclusive=bool(schema.get("exclusiveMaximum")))
-
-
-def _range_of(type: str, format: str) -> Callable[[float], bool] | None:
-    """Return the test whether a number fits a type and a format; None if these have no range."""
+def _range_checks(type: str, format: str) -> list[Check]:
+    """Return the check that a number fits its type and format, if they have a range."""
     if type == "integer":
         numbers = _WHOLE_RANGES.get(format, _INT64)
-        return lambda value: value == int(value) and int(value) in numbers
-    if format in _FLOAT32_FORMATS:
-        return lambda value: abs(value) < _FLOAT32_END
-    return None
 
+        def fits(value: float) -> bool:
+            return value == int(value) and int(value) in numbers
 
-def _checked(fits: Callable[[float], bool], what: str) -> Check:
+    elif format in _FLOAT32_FORMATS:
+
+        def fits(value: float) -> bool:
+            return abs(value) < _FLOAT32_END
+
+    else:
+        return []
+    what = f"{type} with format {format}" if format else f"{type} (default format)"
+
     def step(value: Any, old: Any, path: Path, errors: Report) -> int:
         if not fits(value):
             errors.append(field.invalid("", "", f"Checked value must be of type {what} in {dotted(path)}"))
         return 0
 
-    return step
-
-
-def _wrong_limit(text: str) -> Check:
-    def step(value: Any, old: Any, path: Path, errors: Report) -> int:
-        errors.append(field.invalid("", "", f"{text} in {dotted(path)}"))
-        return 0
-
-    return step
+    return [step]
 
 
 def _limit(limit: float, *, is_int: bool) -> float:
