@@ -41,7 +41,7 @@ _NOTHING = Annotated[str, msgspec.Meta(min_length=1, max_length=0)]
 _ANYTHING = dict[Any, Any] | list[Any] | str | int | float | bool
 # Some of the times and quantities that are valid and stored as they are: the last days of months and fractions of
 # seconds are not among them.
-_TIME = r"\A[1-9]\d{3}-(0[1-9]|1[0-2])-(0[1-9]|1\d|2[0-8])T([01]\d|2[0-3]):[0-5]\d:[0-5]\dZ\Z"
+_TIME = r"\A[1-9][0-9]{3}-(0[1-9]|1[0-2])-(0[1-9]|1[0-9]|2[0-8])T([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9]Z\Z"
 _QUANTITY = r"\A[1-9][0-9]{0,2}(m|Ki|Mi|Gi)?\Z"
 _SCALARS: dict[type[Shape], Any] = {
     Shape: _ANYTHING,
@@ -85,26 +85,31 @@ def decode_exact(body: bytes, shape: Shape) -> JsonObject | None:
         return None
 
 
-def exact_type(shape: StructShape) -> Any:
-    """Return a type whose values conform to a shape as they are; not all values that do are of this type."""
+def exact_type(shape: StructShape, within: frozenset[StructShape] = frozenset()) -> Any:
+    """Return a type whose values conform to a shape as they are; not all values that do are of this type.
+
+    `within` are the structs around the shape. What a struct has of itself is left to `shapes`. A type is stored when it
+    is complete, since other threads may compile at the same time.
+    """
+    if shape in within:
+        return _NOTHING
     if shape.exact is None:
-        # What a struct has of itself, or another thread is compiling, is left to `shapes`.
-        shape.exact = _NOTHING
-        fields = {key: _exact(field, is_omitted=key in shape.omitted) for key, field in shape.fields.items()}
+        inner = within | {shape}
+        fields = {key: _exact(one, inner, is_omitted=key in shape.omitted) for key, one in shape.fields.items()}
         shape.exact = _typed_dict(shape.name, fields, total=False)
     return shape.exact
 
 
-def _exact(shape: Shape, *, is_omitted: bool = False) -> Any:
+def _exact(shape: Shape, within: frozenset[StructShape], *, is_omitted: bool = False) -> Any:
     """Return a shape's type. `is_omitted`: zero values are not stored."""
     least = msgspec.Meta(min_length=int(is_omitted))
     match shape:
         case StructShape():
-            return exact_type(shape)
+            return exact_type(shape, within)
         case ListShape():
-            return Annotated[list[_exact(shape.items)], least]  # type: ignore[misc]
+            return Annotated[list[_exact(shape.items, within)], least]  # type: ignore[misc]
         case MapShape():
-            return Annotated[dict[str, _exact(shape.values)], least]  # type: ignore[misc]
+            return Annotated[dict[str, _exact(shape.values, within)], least]  # type: ignore[misc]
         case IntShape():
             lowest, highest = shape.range
             return Annotated[int, msgspec.Meta(ge=1 if is_omitted else lowest, le=highest)]

@@ -19,7 +19,7 @@ from bridgehead.apiserver.resource import JsonObject
 from bridgehead.objects.quantities import canonical_quantity
 
 _INT_RANGES = {"int32": (-(2**31), 2**31 - 1), "int64": (-(2**63), 2**63 - 1)}
-_EXPONENT_FROM = 1e21  # encoding/json writes floats from here on with an exponent
+EXPONENT_FROM = 1e21  # encoding/json writes floats from here on with an exponent
 _TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d)")
 
 # The path of a value in its document, as a linked list from the inside out: (outer path, step, kind of step).
@@ -163,7 +163,7 @@ class NumberShape(Shape):
     zero = 0
 
     def conform(self, value: Any, path: JsonPath, unknown: list[str]) -> Any:
-        if type(value) is float and value.is_integer() and abs(value) < _EXPONENT_FROM:
+        if type(value) is float and value.is_integer() and abs(value) < EXPONENT_FROM:
             return int(value)
         if type(value) in (int, float):
             return value

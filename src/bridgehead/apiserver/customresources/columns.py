@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from bridgehead.apiserver.bodies.shapes import EXPONENT_FROM
 from bridgehead.apiserver.resource import Cell, Column, JsonObject
 from bridgehead.apiserver.resources.shared.columns import AGE, NAME, since
 
@@ -69,7 +70,7 @@ def typed_cell(value: Any, type: str, now: float) -> Cell:
         case "integer" if _is_number(value):
             return int(value)
         case "number" if _is_number(value):
-            return int(value) if value == int(value) else value
+            return int(value) if abs(value) < EXPONENT_FROM and value == int(value) else value
         case "boolean" if isinstance(value, bool):
             return value
         case "date" if isinstance(value, str):

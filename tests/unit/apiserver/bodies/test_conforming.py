@@ -66,6 +66,7 @@ OTHERS = [
     (pod(tty=False), POD),
     (pod(command=["a", None]), POD),
     ({"metadata": {"creationTimestamp": "2026-02-30T00:00:00Z"}}, POD),
+    ({"metadata": {"creationTimestamp": "2026-02-20T00:00:0\u0663Z"}}, POD),  # a digit, but none of ASCII
     ({"metadata": {"managedFields": [{"fieldsV1": None}]}}, POD),
     ({"spec": {"versions": [{"schema": {"openAPIV3Schema": {"properties": {"a": {"x": 1}}}}}]}}, DEFINITION),
     ({"spec": {"versions": [{"schema": {"openAPIV3Schema": {"items": {"type": "string"}}}}]}}, DEFINITION),

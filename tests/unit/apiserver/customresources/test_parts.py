@@ -197,6 +197,7 @@ def test_paths_of_fields_have_names():
         (3, "number", 3),
         (3.0, "number", 3),
         (3.5, "number", 3.5),
+        (1e300, "number", 1e300),
         (False, "boolean", False),
         ("false", "boolean", None),
         ("2026-11-21T03:47:41Z", "date", "60s"),
