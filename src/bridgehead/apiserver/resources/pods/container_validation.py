@@ -256,6 +256,7 @@ def _validate_mounts(
     """Validate mounts. `devices` are the paths of the container's block devices by volume."""
     errors = []
     points: set[str] = set()
+    device_points = set(devices.values())
     for index, mount in enumerate(mounts):
         item = f"{path}[{index}]"
         name, point = mount.get("name", ""), mount.get("mountPath", "")
@@ -270,7 +271,7 @@ def _validate_mounts(
         points.add(point)
         if name in devices:
             errors.append(field.invalid(f"{item}.name", name, "must not already exist in volumeDevices"))
-        if point in devices.values():
+        if point in device_points:
             detail = "must not already exist as a path in volumeDevices"
             errors.append(field.invalid(f"{item}.mountPath", point, detail))
         # The paths of the errors below lack the mount's index, as in Kubernetes.
@@ -296,6 +297,7 @@ def _validate_devices(
     errors = []
     names: set[str] = set()
     points: set[str] = set()
+    mount_points = set(mounts.values())
     for index, device in enumerate(devices):
         item = f"{path}[{index}]"
         name, point = device.get("name", ""), device.get("devicePath", "")
@@ -318,7 +320,7 @@ def _validate_devices(
             points.add(point)
         if name in mounts:
             errors.append(field.invalid(f"{item}.name", name, "must not already exist in volumeMounts"))
-        if point in mounts.values():
+        if point in mount_points:
             detail = "must not already exist as a path in volumeMounts"
             errors.append(field.invalid(f"{item}.devicePath", point, detail))
         if name:
