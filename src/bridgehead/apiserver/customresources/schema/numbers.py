@@ -6,8 +6,10 @@ Source: kube-openapi/pkg/validation/validate/values.go, go-openapi/swag/convert.
 
 from __future__ import annotations
 
+from math import isfinite
 from typing import Any
 
+from bridgehead.apiserver.errors import SchemaMismatch
 from bridgehead.apiserver.resource import JsonObject
 from bridgehead.apiserver.resources.shared import field
 
@@ -47,13 +49,17 @@ def integer_check(wanted: str, got: str) -> Check:
 def normalized(value: Any) -> Any:
     """Return a value with the numbers that Kubernetes would store: `2.0` is 2, what exceeds 64 bits is a float.
 
-    Returns the argument itself if nothing changes; else the result shares parts with it.
+    Returns the argument itself if nothing changes; else the result shares parts with it. Raises `SchemaMismatch` for a
+    number that no float holds.
     """
     kind = type(value)
     if kind is float:
         return int(value) if value.is_integer() and -(2.0**63) <= value < 2.0**63 else value
     if kind is int:
-        return value if value in _INT64 else float(value)
+        try:
+            return value if value in _INT64 else float(value)
+        except OverflowError:
+            raise SchemaMismatch("json: cannot unmarshal number into Go value of type float64") from None
     if kind is dict:
         changed = {name: new for name, item in value.items() if (new := normalized(item)) is not item}
         return {**value, **changed} if changed else value
@@ -82,7 +88,7 @@ def _range_checks(type: str, format: str) -> list[Check]:
         numbers = _WHOLE_RANGES.get(format, _INT64)
 
         def fits(value: float) -> bool:
-            return value == int(value) and int(value) in numbers
+            return isfinite(value) and value == int(value) and int(value) in numbers
 
     elif format in _FLOAT32_FORMATS:
 

@@ -159,6 +159,11 @@ def test_decoding_writes_numbers_as_kubernetes_stores_them() -> None:
     assert obj == before
 
 
+def test_a_number_beyond_every_float_is_refused() -> None:
+    with pytest.raises(SchemaMismatch, match="cannot unmarshal number"):
+        decoded({"spec": {"a": 10**400}}, spec=PRESERVED)
+
+
 def test_the_shape_knows_the_metadata() -> None:
     shape = Structural.parse(struct()).shape(META)
     assert shape.child("metadata") is META
