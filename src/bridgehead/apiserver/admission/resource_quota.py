@@ -46,7 +46,14 @@ class Charges:
         self.on_charge(quota.namespace)
 
     def remove(self, quota: Key, key: Key) -> None:
-        self._objects.get(quota, {}).pop(key, None)
+        waiting = self._objects.get(quota, {})
+        waiting.pop(key, None)
+        if not waiting:
+            self.forget(quota)
+
+    def forget(self, quota: Key) -> None:
+        """Forget the objects of a quota that is gone."""
+        self._objects.pop(quota, None)
 
     def waiting(self, quota: Key, resource: str, store: Store) -> dict[Key, JsonObject]:
         """Return the objects of a resource that are not stored yet; forget those that are stored or overdue."""
@@ -57,7 +64,7 @@ class Charges:
             elif key.resource == resource:
                 found[key] = obj
         if not waiting:
-            self._objects.pop(quota, None)
+            self.forget(quota)
         return found
 
 

@@ -95,6 +95,7 @@ class QuotaUsage:
         key = change.record.key
         if change.type == "DELETED":
             self._counted.pop((key.namespace, key.name), None)
+            self._charges.forget(key)
         else:
             quota = _decode(change.record.value)
             before = None if change.previous is None else _decode(change.previous.value)
