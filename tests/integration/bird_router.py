@@ -23,6 +23,7 @@ ROUTER4, ROUTER6 = "10.0.0.1", "fd00:a::1"
 _ROOT_NAMESPACE = "nsenter --net=/run/netns/fabric"
 COMMON = """
 log stderr all;
+timeformat protocol "%T";
 router id 10.0.0.1;
 protocol device { scan time 1; }
 """
@@ -126,7 +127,10 @@ class Bird:
         return {row[0]: row[2] for row in rows if len(row) >= 5 and _is_address(row[0])}
 
     def established_since(self) -> dict[str, str]:
-        """Return the time since when each BGP session is established, by the protocol's name."""
+        """Return the time since when each BGP session is established, by the protocol's name.
+
+        In seconds: BIRD reads two clocks for each answer, so that its milliseconds of one moment may differ.
+        """
         rows = [line.split() for line in self.ask("show", "protocols").splitlines()]
         return {row[0]: row[4] for row in rows if row[1:2] == ["BGP"] and row[5:] == ["Established"]}
 
