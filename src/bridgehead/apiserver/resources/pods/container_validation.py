@@ -96,11 +96,11 @@ def validate_container(
     errors.extend(_validate_env_from(f"{path}.envFrom", container.get("envFrom", ())))
     context = container.get("securityContext", {})
     is_privileged = context.get("privileged", False)
-    points = {mount.get("name", ""): mount.get("mountPath", "") for mount in container.get("volumeMounts", ())}
-    devices = {device.get("name", ""): device.get("devicePath", "") for device in container.get("volumeDevices", ())}
-    mounts = container.get("volumeMounts", ())
-    errors.extend(_validate_mounts(f"{path}.volumeMounts", mounts, volumes, devices, is_privileged=is_privileged))
-    errors.extend(_validate_devices(f"{path}.volumeDevices", container.get("volumeDevices", ()), volumes, points))
+    mounts, devices = container.get("volumeMounts", ()), container.get("volumeDevices", ())
+    mounted = {mount.get("name", ""): mount.get("mountPath", "") for mount in mounts}
+    attached = {device.get("name", ""): device.get("devicePath", "") for device in devices}
+    errors.extend(_validate_mounts(f"{path}.volumeMounts", mounts, volumes, attached, is_privileged=is_privileged))
+    errors.extend(_validate_devices(f"{path}.volumeDevices", devices, volumes, mounted))
     errors.extend(field.one_of(f"{path}.imagePullPolicy", container.get("imagePullPolicy"), PULL_POLICIES))
     errors.extend(validate_resources(f"{path}.resources", container.get("resources", {})))
     errors.extend(validate_security_context(f"{path}.securityContext", context, host_users=host_users))
