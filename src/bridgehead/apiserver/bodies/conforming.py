@@ -16,6 +16,7 @@ import msgspec
 from bridgehead.apiserver.resource import JsonObject
 
 from . import shapes
+from .duplicates import is_encoding
 from .shapes import (
     BoolShape,
     IntOrStringShape,
@@ -35,7 +36,6 @@ from .shapes import (
 # objects of most kinds hardly ever.
 _USES_BEFORE_COMPILATION = 8
 
-_encode = msgspec.json.Encoder().encode
 _typed_dict: Any = TypedDict  # of fields that are known only here
 _NOTHING = Annotated[str, msgspec.Meta(min_length=1, max_length=0)]
 _ANYTHING = dict[Any, Any] | list[Any] | str | int | float | bool
@@ -74,13 +74,13 @@ def conform(value: JsonObject, shape: Shape) -> tuple[JsonObject, list[str]]:
 def decode_exact(body: bytes, shape: Shape) -> JsonObject | None:
     """Return the object of a JSON body that conforms as it is and has each field once, None for any other body.
 
-    This is known of bodies that equal their own encoding, as those of most programs do.
+    This is known of bodies that equal their own encoding but for white space, as those of most programs do.
     """
     if not isinstance(shape, StructShape) or shape.decoder is None:
         return None
     try:
         value: JsonObject = shape.decoder.decode(body)
-        return value if _encode(value) == body.rstrip() else None
+        return value if is_encoding(body, value) else None
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
         return None
 

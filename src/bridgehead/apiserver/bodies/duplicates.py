@@ -34,8 +34,7 @@ def duplicate_fields(body: bytes, value: Any) -> list[str]:
     Raises a 400 for too deep nesting.
     """
     try:
-        # Most programs write JSON as this server does, and what it writes has each field once.
-        if _encode(value) == body.rstrip():
+        if is_encoding(body, value):
             return []
         try:
             _check_unique(body.decode(errors="surrogatepass"))
@@ -44,6 +43,15 @@ def duplicate_fields(body: bytes, value: Any) -> list[str]:
             return list(dict.fromkeys(path for _, path in _find_problems(_decode_members(body), "", frozenset())))
     except RecursionError:
         raise bad_request("json: exceeded max depth") from None
+
+
+def is_encoding(body: bytes, value: Any) -> bool:
+    """Whether a body is what this server writes for `value`, but for white space: then it has each field once.
+
+    Most programs write JSON in this way. The body must be valid JSON.
+    """
+    encoded = _encode(value)
+    return encoded == body.rstrip() or encoded == msgspec.json.format(body, indent=-1)
 
 
 def duplicate_lines(body: bytes) -> str:

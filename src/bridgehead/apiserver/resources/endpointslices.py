@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from bridgehead.apiserver.resource import Column, FieldError, JsonObject, Resource, Strategy
 from bridgehead.apiserver.resources.shared import field
-from bridgehead.apiserver.resources.shared.addresses import IPV4, IPV6, check_endpoint_ip, family_of
+from bridgehead.apiserver.resources.shared.addresses import IPV4, IPV6, check_endpoint_ip, family_of, is_ordinary_ipv4
 from bridgehead.apiserver.resources.shared.columns import AGE, NAME, UNSET, shorten, text_column
 from bridgehead.apiserver.resources.shared.ports import validate_endpoint_port
 from bridgehead.objects.names import check_dns1123_label, check_dns1123_subdomain, check_label_value
@@ -74,6 +74,8 @@ def _validate_endpoint(path: str, endpoint: JsonObject, address_type: str) -> li
 
 
 def _check_address(address: str, address_type: str) -> Sequence[str]:
+    if address_type == IPV4 and is_ordinary_ipv4(address):
+        return ()
     if address_type == "FQDN":
         reasons = check_dns1123_subdomain(address)
         if not reasons and "." not in address:
