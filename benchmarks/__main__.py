@@ -22,7 +22,7 @@ MODULES = {
     "datapath": "",
     "dns": "DNS",
     "barrier": "The barrier before SIGTERM",
-    "api": "The API server",
+    "api": "",
     "storage": "Storage",
     "addresses": "Load-balancer addresses",
     "failover": "",

@@ -47,8 +47,11 @@ def encode_request(method: str, path: str, body: bytes = b"", *, content_type: s
     return f"{head}content-length: {len(body)}\r\n\r\n".encode() + body
 
 
+_LAST_CHUNK = b"\r\n0\r\n\r\n"  # nowhere else in an answer of JSON
+
+
 class _Connection(asyncio.Protocol):
-    """Sends the next request when the last one is answered. Answers must have a Content-Length."""
+    """Sends the next request when the last one is answered. Answers have a Content-Length, or are chunked."""
 
     def __init__(self, requests: Iterator[bytes], load: Load, is_done: asyncio.Future[None]) -> None:
         self._requests = requests
@@ -76,8 +79,9 @@ class _Connection(asyncio.Protocol):
         head, ending, body = self._received.partition(b"\r\n\r\n")
         if not ending:
             return
-        length = next(int(line[15:]) for line in head.lower().split(b"\r\n") if line.startswith(b"content-length:"))
-        if len(body) < length:
+        lines = head.lower().split(b"\r\n")
+        length = next((int(line[15:]) for line in lines if line.startswith(b"content-length:")), None)
+        if not body.endswith(_LAST_CHUNK) if length is None else len(body) < length:
             return
         self._load.latencies.append(time.perf_counter() - self._sent_at)
         status = int(head[9:12])

@@ -12,7 +12,6 @@ on two cores. apt-get installs what they need (golang-go, dpkg-dev, etcd-server)
 from __future__ import annotations
 
 import argparse
-import os
 import shutil
 import signal
 import subprocess
@@ -23,14 +22,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from tests import kubernetes_source as source
 from tests.image_files import Entry, archive_of, image_of, layer_of
+from tests.kubernetes_source import BUILD, PROGRAMS, SOURCE
 
-ROOT = Path(__file__).resolve().parent.parent
-BUILD = ROOT / ".kubernetes-e2e"
-SOURCE = BUILD / "go/src/k8s.io/kubernetes"
-PROGRAMS = BUILD / "bin"
-BRIDGEHEAD = ROOT / ".venv/bin/bridgehead"
-PACKAGES = {"go": "golang-go", "dpkg-source": "dpkg-dev", "etcd": "etcd-server"}
+BRIDGEHEAD = Path(__file__).resolve().parent.parent / ".venv/bin/bridgehead"
+CHANGED = BUILD / "changed"
 NODES = 3
 
 # Tests of one process at a time need the cluster for themselves.
@@ -120,62 +117,29 @@ def main() -> int:
 
 
 def build() -> None:
-    """Fetch, change and compile the source. Raises `CalledProcessError`."""
-    missing = [package for program, package in PACKAGES.items() if shutil.which(program) is None]
-    if missing:
-        subprocess.run(("apt-get", "update", "-qq"), check=True)
-        subprocess.run(("apt-get", "install", "-y", "-qq", *missing), check=True)
-    if not SOURCE.exists():
-        fetch()
-    environment = {
-        **os.environ,
-        "GO111MODULE": "off",
-        "GOPROXY": "off",
-        "GOFLAGS": "",
-        "GOPATH": str(BUILD / "go"),
-        "GOCACHE": str(BUILD / "cache"),
-        "CGO_ENABLED": "0",
-    }
-
-    def go(*argv: str) -> None:
-        print("go", *argv, flush=True)
-        subprocess.run(("go", *argv), cwd=SOURCE, env=environment, check=True)
-
-    go("build", "-o", str(PROGRAMS / "go-bindata"), BUILT["go-bindata"])
+    """Change and compile the source. Raises `CalledProcessError`."""
+    source.fetch()
+    change()
+    source.compile_program("go-bindata", BUILT["go-bindata"])
     for package, directories in EMBEDDED.items():
         embed = (PROGRAMS / "go-bindata", "-nometadata", "-o", f"{package}/bindata.go", "-pkg", "generated")
         subprocess.run((*embed, "-ignore", r"BUILD(\.bazel)?", *directories), cwd=SOURCE, check=True)
     for name, package in BUILT.items():
-        go("build", "-o", str(PROGRAMS / name), package)
-    go("test", "-vet=off", "-c", "-o", str(PROGRAMS / "e2e.test"), "./test/e2e")
+        source.compile_program(name, package)
+    source.go("test", "-vet=off", "-c", "-o", str(PROGRAMS / "e2e.test"), "./test/e2e")
 
 
-def fetch() -> None:
-    """Unpack the source package with `CHANGES`, by lists of its own, which leave the machine's alone."""
-    lists = BUILD / "apt"
-    for directory in ("lists/partial", "cache/archives/partial", "sources"):
-        (lists / directory).mkdir(parents=True, exist_ok=True)
-    for name in ("sources.list", "sources.list.d/debian.sources"):
-        path = Path("/etc/apt", name)
-        if path.exists():
-            text = path.read_text().replace("Types: deb\n", "Types: deb-src\n").replace("\ndeb ", "\ndeb-src ")
-            (lists / "sources" / path.name.replace("sources.list", "machine.list")).write_text(text)
-    options = ("Dir::Etc::sourcelist=-", f"Dir::Etc::sourceparts={lists}/sources", f"Dir::State::lists={lists}/lists")
-    apt = ["apt-get", *(word for option in (*options, f"Dir::Cache={lists}/cache") for word in ("-o", option))]
-    subprocess.run((*apt, "update", "-qq"), check=True)
-    subprocess.run((*apt, "source", "-qq", "--download-only", "kubernetes"), cwd=BUILD, check=True)
-    [archive] = BUILD.glob("kubernetes_*.orig.tar.*")
-    unpacked = BUILD / "unpacked"
-    unpacked.mkdir(exist_ok=True)
-    subprocess.run(("tar", "-xf", archive, "--strip-components=1", "-C", unpacked), check=True)
+def change() -> None:
+    """Make `CHANGES` in a source that has none yet."""
+    if CHANGED.exists():
+        return
     for name, old, new in CHANGES:
-        path = unpacked / name
+        path = SOURCE / name
         text = path.read_text()
         if old not in text:
-            raise SystemExit(f"{archive.name} is not the release that this program knows: {name} has no {old!r}")
+            raise SystemExit(f"{SOURCE} is not the release that this program knows: {name} has no {old!r}")
         path.write_text(text.replace(old, new))
-    SOURCE.parent.mkdir(parents=True, exist_ok=True)
-    unpacked.rename(SOURCE)
+    CHANGED.touch()
 
 
 # --- running
