@@ -140,8 +140,12 @@ class Strategy:
         return False
 
     def warnings(self, obj: JsonObject) -> list[str]:
-        """Return texts for `Warning:` headers (RFC 9111, code 299)."""
+        """Return texts for `Warning:` headers (RFC 9111, code 299) of a create."""
         return []
+
+    def update_warnings(self, obj: JsonObject, old: JsonObject) -> list[str]:
+        """Return texts for `Warning:` headers of an update. Writes of subresources have none."""
+        return self.warnings(obj)
 
 
 class StatusStrategy(Strategy):
@@ -268,6 +272,8 @@ class Resource:
     is_read_only: bool = False
     # Whether `metadata.generation` counts changes of the desired state.
     has_generation: bool = False
+    # Whether it counts changes of labels, too.
+    counts_labels: bool = False
     # Whether a delete answers with the object instead of a Status.
     returns_deleted: bool = False
     # Whether a delete without a propagation policy orphans the dependents.

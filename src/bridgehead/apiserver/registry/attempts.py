@@ -155,7 +155,7 @@ class Attempts:
             new["metadata"][FIELD] = draft.after
         # Writes of a status or of another part do not warn of the rest, as the strategies of Kubernetes.
         if not subresource:
-            warnings += resource.strategy.warnings(new)
+            warnings += resource.strategy.update_warnings(new, old)
         return Changed(new, self.facts(resource, new), self.companions(resource, new, old), is_same, warnings)
 
     def default_changed(self, resource: Resource, new: JsonObject, old: JsonObject, subresource: str) -> JsonObject:

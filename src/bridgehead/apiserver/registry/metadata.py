@@ -57,7 +57,10 @@ def count_generation(new: JsonObject, old: JsonObject, resource: Resource) -> No
     # The status of a custom resource without a subresource for it is a field as any other.
     is_status_apart = resource.definition is None or "status" in resource.subresources
     apart = ("metadata", "status") if is_status_apart else ("metadata",)
-    if resource.has_generation and _desired_state(new, apart) != _desired_state(old, apart):
+    if not resource.has_generation:
+        return
+    is_changed = _desired_state(new, apart) != _desired_state(old, apart)
+    if is_changed or (resource.counts_labels and new["metadata"].get("labels") != old["metadata"].get("labels")):
         new["metadata"]["generation"] = old["metadata"].get("generation", 0) + 1
 
 

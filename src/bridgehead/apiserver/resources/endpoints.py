@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from bridgehead.apiserver.resource import Column, FieldError, JsonObject, Resource, Strategy
 from bridgehead.apiserver.resources.shared import field
-from bridgehead.apiserver.resources.shared.addresses import check_endpoint_ip
+from bridgehead.apiserver.resources.shared.addresses import check_endpoint_ip, warn_of_ip
 from bridgehead.apiserver.resources.shared.columns import AGE, NAME, NONE, shorten
 from bridgehead.apiserver.resources.shared.ports import validate_endpoint_port
 from bridgehead.objects.addresses import join_host_port
@@ -28,6 +28,10 @@ def _endpoints_cell(endpoints: JsonObject, now: float) -> str:
     return shorten(shown, empty="")
 
 
+_MANAGED_BY = "endpoints.kubernetes.io/managed-by"
+_CONTROLLER = "endpoint-controller"  # writes addresses in canonical form only
+
+
 class EndpointsStrategy(Strategy):
     def default(self, obj: JsonObject) -> None:
         for subset in obj.get("subsets", ()):
@@ -39,6 +43,17 @@ class EndpointsStrategy(Strategy):
         for index, subset in enumerate(obj.get("subsets", ())):
             errors.extend(_validate_subset(f"subsets[{index}]", subset))
         return errors
+
+    def warnings(self, obj: JsonObject) -> list[str]:
+        if obj.get("metadata", {}).get("labels", {}).get(_MANAGED_BY) == _CONTROLLER:
+            return []
+        return [
+            warning
+            for index, subset in enumerate(obj.get("subsets", ()))
+            for name in ("addresses", "notReadyAddresses")
+            for number, address in enumerate(subset.get(name, ()))
+            for warning in warn_of_ip(f"subsets[{index}].{name}[{number}].ip", address.get("ip", ""))
+        ]
 
 
 def _validate_subset(path: str, subset: JsonObject) -> list[FieldError]:
@@ -61,7 +76,7 @@ def _validate_address(path: str, address: JsonObject) -> list[FieldError]:
     errors = field.invalid_for(f"{path}.ip", ip, check_endpoint_ip(ip))
     if hostname := address.get("hostname"):
         errors.extend(field.invalid_for(f"{path}.hostname", hostname, check_dns1123_label(hostname)))
-    if node := address.get("nodeName"):
+    if (node := address.get("nodeName")) is not None:
         errors.extend(field.invalid_for(f"{path}.nodeName", node, check_dns1123_subdomain(node)))
     return errors
 

@@ -9,7 +9,14 @@ from collections.abc import Sequence
 
 from bridgehead.apiserver.resource import Column, FieldError, JsonObject, Resource, Strategy
 from bridgehead.apiserver.resources.shared import field
-from bridgehead.apiserver.resources.shared.addresses import IPV4, IPV6, check_endpoint_ip, family_of, is_ordinary_ipv4
+from bridgehead.apiserver.resources.shared.addresses import (
+    IPV4,
+    IPV6,
+    check_endpoint_ip,
+    family_of,
+    is_ordinary_ipv4,
+    warn_of_ip,
+)
 from bridgehead.apiserver.resources.shared.columns import AGE, NAME, UNSET, shorten, text_column
 from bridgehead.apiserver.resources.shared.ports import validate_endpoint_port
 from bridgehead.objects.names import check_dns1123_label, check_dns1123_subdomain, check_label_value
@@ -27,6 +34,9 @@ def _endpoints_cell(endpoint_slice: JsonObject, now: float) -> str:
 
 _ADDRESS_TYPES = ("FQDN", IPV4, IPV6)
 _MAX_ENDPOINTS, _MAX_ADDRESSES, _MAX_PORTS, _MAX_HINTS = 1000, 100, 20000, 8
+_MANAGED_BY = "endpointslice.kubernetes.io/managed-by"
+# Controllers that write addresses in canonical form only.
+_CONTROLLERS = ("endpointslice-controller.k8s.io", "endpointslicemirroring-controller.k8s.io")
 
 
 class EndpointSliceStrategy(Strategy):
@@ -35,6 +45,21 @@ class EndpointSliceStrategy(Strategy):
         for port in obj.get("ports", ()):
             port.setdefault("name", "")
             port["protocol"] = port.get("protocol") or "TCP"
+
+    def prepare_create(self, obj: JsonObject) -> None:
+        _drop_topology(obj)
+
+    def prepare_update(self, obj: JsonObject, old: JsonObject, subresource: str) -> None:
+        _drop_topology(obj)
+
+    def warnings(self, obj: JsonObject) -> list[str]:
+        warnings = _warn_of_addresses(obj)
+        if obj.get("addressType") == "FQDN":
+            warnings.insert(0, "spec.addressType: FQDN endpoints are deprecated")
+        return warnings
+
+    def update_warnings(self, obj: JsonObject, old: JsonObject) -> list[str]:
+        return _warn_of_addresses(obj)
 
     def validate(self, obj: JsonObject) -> list[FieldError]:
         type_ = obj.get("addressType", "")
@@ -52,6 +77,25 @@ class EndpointSliceStrategy(Strategy):
         return [field.invalid("addressType", obj.get("addressType"), field.IMMUTABLE)]
 
 
+def _drop_topology(obj: JsonObject) -> None:
+    """Drop the topology of endpoints, which was written with v1beta1 only."""
+    for endpoint in obj.get("endpoints", ()):
+        endpoint.pop("deprecatedTopology", None)
+
+
+def _warn_of_addresses(obj: JsonObject) -> list[str]:
+    labels = obj.get("metadata", {}).get("labels", {})
+    # An IPv4 address that is valid is canonical.
+    if obj.get("addressType") != IPV6 or labels.get(_MANAGED_BY) in _CONTROLLERS:
+        return []
+    return [
+        warning
+        for index, endpoint in enumerate(obj.get("endpoints", ()))
+        for number, address in enumerate(endpoint.get("addresses", ()))
+        for warning in warn_of_ip(f"endpoints[{index}].addresses[{number}]", address)
+    ]
+
+
 def _validate_endpoint(path: str, endpoint: JsonObject, address_type: str) -> list[FieldError]:
     addresses = endpoint.get("addresses", ())
     errors = []
@@ -64,9 +108,9 @@ def _validate_endpoint(path: str, endpoint: JsonObject, address_type: str) -> li
             errors.extend(field.invalid_for(f"{path}.addresses[{index}]", address, reasons))
         if index and address in addresses[:index]:
             errors.append(field.duplicate(f"{path}.addresses[{index}]", address))
-    if (node := endpoint.get("nodeName")) and (reasons := check_dns1123_subdomain(node)):
+    if (node := endpoint.get("nodeName")) is not None and (reasons := check_dns1123_subdomain(node)):
         errors.extend(field.invalid_for(f"{path}.nodeName", node, reasons))
-    if hostname := endpoint.get("hostname"):
+    if (hostname := endpoint.get("hostname")) is not None:
         errors.extend(field.invalid_for(f"{path}.hostname", hostname, check_dns1123_label(hostname)))
     if hints := endpoint.get("hints"):
         errors.extend(_validate_hints(f"{path}.hints", hints))
@@ -136,5 +180,6 @@ RESOURCE = Resource(
         AGE,
     ),
     has_generation=True,
+    counts_labels=True,
     check_name=check_dns1123_subdomain,
 )

@@ -8,9 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from bridgehead.apiserver.registry.metadata import count_generation
 from bridgehead.apiserver.resources.shared import field
 from bridgehead.apiserver.resources.shared.addresses import (
+    check_canonical_cidr,
     check_cidr,
+    check_interface_address,
     check_ip,
     check_strict_cidr,
     family_of,
@@ -18,6 +21,7 @@ from bridgehead.apiserver.resources.shared.addresses import (
     parse_ip,
 )
 from bridgehead.apiserver.resources.shared.metadata_validation import validate_metadata, validate_metadata_update
+from bridgehead.objects.names import check_qualified_name
 from tests.unit.apiserver.resources import refusals
 from tests.unit.apiserver.resources.steps import Steps, from_yaml, table, texts
 
@@ -52,6 +56,10 @@ REFUSALS = {
             "(224.0.0.0/24, ff02::/10)"]),
         ("{subsets: [{addresses: [{ip: '::ffff:10.0.0.1'}]}]}", [
             'subsets[0].addresses[0].ip: Invalid value: "::ffff:10.0.0.1": must not be an IPv4-mapped IPv6 address']),
+        ("{subsets: [{addresses: [{ip: 010.0.0.1}]}]}", [
+            'subsets[0].addresses[0].ip: Invalid value: "010.0.0.1": must not have leading 0s']),
+        ("{subsets: [{addresses: [{ip: 10.0.0.1, nodeName: ''}]}]}", [
+            f'subsets[0].addresses[0].nodeName: Invalid value: "": {refusals.SUBDOMAIN}']),
         ("{subsets: [{addresses: [{ip: 10.0.0.1}], ports: [{port: 80}, {port: 81, name: b}]}]}", [
             "subsets[0].ports[0].name: Required value"]),
         ("{subsets: [{addresses: [{ip: 10.0.0.1}], ports: [{port: 0, protocol: X}]}]}", [
@@ -72,6 +80,11 @@ REFUSALS = {
             "::1/128)"]),
         ("{addressType: IPv4, endpoints: [{addresses: [10.0.0.1, 10.0.0.1]}]}", [
             'endpoints[0].addresses[1]: Duplicate value: "10.0.0.1"']),
+        ("{addressType: IPv4, endpoints: [{addresses: [10.0.0.1], hostname: '', nodeName: ''}]}", [
+            f'endpoints[0].nodeName: Invalid value: "": {refusals.SUBDOMAIN}',
+            f'endpoints[0].hostname: Invalid value: "": {refusals.LABEL}']),
+        ("{addressType: IPv4, ports: [{port: 80, appProtocol: ''}]}", [
+            f'ports[0].appProtocol: Invalid value: "": {reason}' for reason in check_qualified_name("")]),
         ("{addressType: IPv4, endpoints: [{addresses: [10.0.0.1], hints: {forZones: [{name: a}, {name: a}]}}]}", [
             'endpoints[0].hints.forZones[1].name: Duplicate value: "a"']),
         ("{addressType: IPv4, ports: [{port: 80}, {port: 81}]}", ['ports[1].name: Duplicate value: ""']),
@@ -391,6 +404,7 @@ def test_addresses_are_parsed_as_the_standard_library_does(text):
         ("10.0.0.0/", False),
         ("/8", False),
         ("", False),
+        ("010.0.0.0/8", False),
     ],
 )
 def test_cidrs_are_recognized(text, fine):
@@ -414,6 +428,46 @@ def test_cidrs_are_recognized(text, fine):
 def test_new_cidrs_are_checked_more_strictly(text, reasons):
     assert check_cidr(text) == []
     assert check_strict_cidr(text) == reasons
+
+
+@pytest.mark.parametrize(
+    ("text", "reasons"),
+    [
+        ("fd00::/64", []),
+        ("010.0.0.0/8", ["must not have leading 0s in IP or prefix length"]),
+        ("fd00:0::/64", ['must be in canonical form ("fd00::/64")']),
+        ("fd00::1/64", ["must not have bits set beyond the prefix length"]),
+    ],
+)
+def test_newer_fields_have_canonical_cidrs(text, reasons):
+    assert check_canonical_cidr(text) == reasons
+
+
+@pytest.mark.parametrize(
+    ("text", "reasons"),
+    [
+        ("10.9.8.7/24", []),
+        ("fd00:0::1/64", ['must be in canonical form ("fd00::1/64")']),
+        ("10.9.8.7", ["must be a valid address in CIDR form, (e.g. 10.9.8.7/24 or 2001:db8::1/64)"]),
+    ],
+)
+def test_addresses_of_interfaces_have_a_prefix(text, reasons):
+    assert check_interface_address(text) == reasons
+
+
+def test_labels_of_endpoint_slices_are_part_of_what_is_desired():
+    old = {"metadata": {"generation": 1}, "addressType": "IPv4"}
+    for resource, generation in (("endpointslices.discovery.k8s.io", 2), ("ingresses.networking.k8s.io", 1)):
+        new = {**old, "metadata": {"generation": 1, "labels": {"a": "b"}}}
+        count_generation(new, old, TABLE[resource])
+        assert new["metadata"]["generation"] == generation
+
+
+def test_topology_of_older_endpoint_slices_is_dropped():
+    slices = steps("endpointslices.discovery.k8s.io")
+    slice_ = with_name("{addressType: IPv4, endpoints: [{addresses: [10.0.0.1], deprecatedTopology: {a: b}}]}")
+    made = slices.create(slice_)
+    assert made["endpoints"] == slices.update(made, slice_)["endpoints"] == [{"addresses": ["10.0.0.1"]}]
 
 
 def test_values_in_errors_are_written_as_by_go():

@@ -11,7 +11,7 @@ from ipaddress import ip_network
 
 from bridgehead.apiserver.resource import CLIENT_METADATA, Column, FieldError, JsonObject, Resource, StatusStrategy
 from bridgehead.apiserver.resources.shared import field
-from bridgehead.apiserver.resources.shared.addresses import check_cidr, check_strict_cidr, is_cidr, warn_of_cidr
+from bridgehead.apiserver.resources.shared.addresses import check_canonical_cidr, is_cidr, warn_of_cidr
 from bridgehead.apiserver.resources.shared.columns import AGE, NAME, at
 from bridgehead.objects.names import check_dns1123_subdomain
 
@@ -57,7 +57,7 @@ def _validate_cidrs(spec: JsonObject) -> list[FieldError]:
         return [field.invalid(_PATH, spec, "may only hold up to 2 values")]
     errors = []
     for index, cidr in enumerate(cidrs):
-        errors.extend(field.invalid_for(f"{_PATH}[{index}]", cidr, check_cidr(cidr) or check_strict_cidr(cidr)))
+        errors.extend(field.invalid_for(f"{_PATH}[{index}]", cidr, check_canonical_cidr(cidr)))
     versions = [ip_network(cidr, strict=False).version for cidr in cidrs if is_cidr(cidr)]
     if len(versions) == 2 and versions[0] == versions[1]:
         detail = "may specify no more than one IP for each IP family, i.e 192.168.0.0/24 and 2001:db8::/64"

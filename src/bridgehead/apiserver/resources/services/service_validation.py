@@ -149,7 +149,7 @@ def _validate_port(path: str, port: JsonObject, needs_name: bool) -> list[FieldE
     errors.extend(field.invalid_for(f"{path}.port", number, check_port_number(number)))
     errors.extend(field.one_of(f"{path}.protocol", port.get("protocol", ""), PROTOCOLS))
     errors.extend(validate_port_number_or_name(f"{path}.targetPort", port.get("targetPort", 0)))
-    if app_protocol := port.get("appProtocol"):
+    if (app_protocol := port.get("appProtocol")) is not None:
         errors.extend(field.invalid_for(f"{path}.appProtocol", app_protocol, check_qualified_name(app_protocol)))
     return errors
 

@@ -27,6 +27,8 @@ _IPV4 = rf"{_OCTET}(?:\.{_OCTET}){{3}}"
 _is_ipv4 = re.compile(_IPV4).fullmatch
 # Nearly all addresses of endpoints are IPv4 addresses that `check_endpoint_ip` accepts: one pattern knows them.
 is_ordinary_ipv4 = re.compile(rf"(?!0\.0\.0\.0\Z|127\.|169\.254\.|224\.0\.0\.){_IPV4}").fullmatch
+# Leading zeros make octets octal in libc, but decimal in the older Go.
+_is_padded_ipv4 = re.compile(rf"0*{_OCTET}(?:\.0*{_OCTET}){{3}}").fullmatch
 
 
 @lru_cache(maxsize=_CACHE_SIZE)
@@ -60,6 +62,8 @@ def check_ip(text: str) -> list[str]:
         return []
     address = parse_ip(text)
     if address is None:
+        if _is_padded_ipv4(text):
+            return ["must not have leading 0s"]
         return ["must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)"]
     if isinstance(address, IPv6Address) and address.ipv4_mapped is not None:
         return ["must not be an IPv4-mapped IPv6 address"]
@@ -101,7 +105,28 @@ def is_cidr(text: str) -> bool:
 
 
 def check_cidr(text: str) -> list[str]:
-    return [] if is_cidr(text) else ["must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)"]
+    if is_cidr(text):
+        return []
+    address, _, prefix = text.partition("/")
+    if _is_padded_ipv4(address) and prefix.isdecimal() and int(prefix) <= 32:
+        return ["must not have leading 0s in IP or prefix length"]
+    return ["must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)"]
+
+
+def check_canonical_cidr(text: str) -> list[str]:
+    """Check a range of a field that has only canonical ones (Kubernetes' `IsValidCIDR`)."""
+    if reasons := check_cidr(text) or check_strict_cidr(text):
+        return reasons
+    canonical = str(ip_network(text))
+    return [] if canonical == text else [f'must be in canonical form ("{canonical}")']
+
+
+def check_interface_address(text: str) -> list[str]:
+    """Check an address with the length of its prefix in canonical form (Kubernetes' `IsValidInterfaceAddress`)."""
+    if not is_cidr(text):
+        return ["must be a valid address in CIDR form, (e.g. 10.9.8.7/24 or 2001:db8::1/64)"]
+    canonical = str(ip_interface(text))
+    return [] if canonical == text else [f'must be in canonical form ("{canonical}")']
 
 
 def check_strict_cidr(text: str) -> list[str]:

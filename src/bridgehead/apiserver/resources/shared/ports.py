@@ -36,6 +36,6 @@ def validate_endpoint_port(path: str, port: JsonObject, *, needs_name: bool) -> 
     if "port" in port:
         errors.extend(field.invalid_for(f"{path}.port", port["port"], check_port_number(port["port"])))
     errors.extend(field.one_of(f"{path}.protocol", port.get("protocol", ""), PROTOCOLS))
-    if app_protocol := port.get("appProtocol"):
+    if (app_protocol := port.get("appProtocol")) is not None:
         errors.extend(field.invalid_for(f"{path}.appProtocol", app_protocol, check_qualified_name(app_protocol)))
     return errors
