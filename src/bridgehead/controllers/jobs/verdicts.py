@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from bridgehead.objects.batch import Job
-from bridgehead.objects.indexes import known_indexes
+from bridgehead.objects.indexes import count_indexes, known_intervals
 from bridgehead.objects.meta import find_condition
 from bridgehead.objects.times import parse_time
 
@@ -68,9 +68,9 @@ def _success(job: Job, progress: Progress) -> Verdict | None:
     for number, rule in enumerate(rules):
         done = progress.completed_indexes
         if rule.succeeded_indexes is not None:
-            wanted = known_indexes(rule.succeeded_indexes, spec.completions or 0)
-            done &= wanted
-            enough = len(wanted) if rule.succeeded_count is None else rule.succeeded_count
+            wanted = known_intervals(rule.succeeded_indexes, spec.completions or 0)
+            done = frozenset(index for index in done if any(low <= index <= high for low, high in wanted))
+            enough = count_indexes(wanted) if rule.succeeded_count is None else rule.succeeded_count
         else:
             enough = rule.succeeded_count or 0
         if len(done) >= enough:

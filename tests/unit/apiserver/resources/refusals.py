@@ -4,7 +4,7 @@
 Each case is an object in YAML, merged with a name, and the texts of its errors; no text: the object is accepted.
 """
 
-from . import certificate_requests, policy_refusals, webhook_refusals
+from . import certificate_requests, job_refusals, policy_refusals, webhook_refusals
 
 SUBDOMAIN = (
     "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start and "
@@ -172,18 +172,14 @@ CLASSES = {
          "successPolicy: {rules: [{succeededIndexes: 0-1}]}}}", []),
         ("{spec: {parallelism: -1, completionMode: Both, backoffLimitPerIndex: 1, managedBy: me, template: {spec: {containers: [{name: a, image: b}]}}}}", [
             "spec.parallelism: Invalid value: -1: must be greater than or equal to 0",
-            'spec.completionMode: Unsupported value: "Both": supported values: "Indexed", "NonIndexed"',
-            "spec.backoffLimitPerIndex: Invalid value: 1: requires indexed completion mode",
             'spec.managedBy: Invalid value: "me": must be a domain-prefixed path (such as "acme.io/foo")',
+            'spec.completionMode: Unsupported value: "Both": supported values: "NonIndexed", "Indexed"',
             'spec.template.spec.restartPolicy: Required value: valid values: "OnFailure", "Never"']),
         ("{spec: {completionMode: Indexed, parallelism: 100001, template: {spec: {restartPolicy: OnFailure, containers: [{name: a, image: b}]}}}}", [
             "spec.completions: Required value: when completion mode is Indexed",
             "spec.parallelism: Invalid value: 100001: must be less than or equal to 100000 when completion mode is Indexed"]),
-        ("{spec: {podFailurePolicy: {rules: [{action: Ignore}, {action: FailJob, onExitCodes: {operator: In, values: [0]}}]}, "
-         "template: {spec: {restartPolicy: OnFailure, containers: [{name: a, image: b}]}}}}", [
-            'spec.template.spec.restartPolicy: Invalid value: "OnFailure": only "Never" is supported when podFailurePolicy is specified',
-            'spec.podFailurePolicy.rules[0]: Invalid value: {"action":"Ignore"}: specifying one of OnExitCodes and OnPodConditions is required',
-            "spec.podFailurePolicy.rules[1].onExitCodes.values[0]: Invalid value: 0: must not be 0 for the In operator"]),
+        *((f"{{spec: {{{spec}, template: {{spec: {{restartPolicy: {restarts}, containers: [{{name: a, image: b}}]}}}}}}}}", errors)
+          for restarts, spec, errors in job_refusals.SPECS),
     ],
     "cronjobs.batch": [
         ("{spec: {schedule: '*/5 * * * *', timeZone: Asia/Shanghai, jobTemplate: {spec: {template: {spec: {restartPolicy: Never, "
@@ -191,12 +187,13 @@ CLASSES = {
         ("{spec: {schedule: '61 * * * *', timeZone: Nowhere, concurrencyPolicy: Never, startingDeadlineSeconds: -1, "
          "jobTemplate: {spec: {template: {spec: {restartPolicy: Never, containers: [{name: a, image: b}]}}}}}}", [
             'spec.schedule: Invalid value: "61 * * * *": end of range (61) above maximum (59): 61',
-            'spec.timeZone: Invalid value: "Nowhere": unknown time zone Nowhere',
             "spec.startingDeadlineSeconds: Invalid value: -1: must be greater than or equal to 0",
+            'spec.timeZone: Invalid value: "Nowhere": unknown time zone Nowhere',
             'spec.concurrencyPolicy: Unsupported value: "Never": supported values: "Allow", "Forbid", "Replace"']),
         ("{spec: {schedule: 'TZ=UTC * * * * *', jobTemplate: {spec: {template: {spec: {restartPolicy: Never, "
          "containers: [{name: a, image: b}]}}}}}}", [
             'spec.schedule: Invalid value: "TZ=UTC * * * * *": cannot use TZ or CRON_TZ in schedule, use timeZone field instead']),
+        *((f"{{spec: {{schedule: '* * * * *', {spec}}}}}", errors) for spec, errors in job_refusals.CRON_JOBS),
     ],
     "resourcequotas": [
         ("{spec: {hard: {cpu: '1', count/widgets.example.com: 2, requests.example.com/gpu: 1, pods: 3}}}", []),
@@ -656,6 +653,7 @@ UPDATES = [
     *webhook_refusals.UPDATES,
     *certificate_requests.UPDATES,
     *policy_refusals.UPDATES,
+    *job_refusals.UPDATES,
     *(
         (f"{plural}.rbac.authorization.k8s.io", f"{{{_TO_CLUSTER_ROLE}}}", "{roleRef: {kind: ClusterRole, name: b}}", [
             f"roleRef: Invalid value: {_NEW_REFERENCE}: cannot change roleRef"])

@@ -5,8 +5,9 @@ Pure: no I/O, no clock, no randomness. Source: Kubernetes `pkg/registry/batch/cr
 
 from __future__ import annotations
 
+import re
+
 from bridgehead.apiserver.resource import Column, FieldError, JsonObject, Resource, StatusStrategy
-from bridgehead.apiserver.resources.pods import warn_of_pod_spec
 from bridgehead.apiserver.resources.shared import field
 from bridgehead.apiserver.resources.shared.columns import (
     AGE,
@@ -21,11 +22,12 @@ from bridgehead.apiserver.resources.shared.columns import (
 from bridgehead.objects.names import check_dns1123_subdomain
 from bridgehead.objects.schedules import parse_schedule, parse_zone
 
-from .job_spec import set_job_defaults, validate_job_spec
+from .job_spec import set_job_defaults, validate_job_spec, warn_of_job_spec, warn_of_name
 
 _POLICIES = ("Allow", "Forbid", "Replace")
 _LONGEST_NAME = 52  # eleven characters remain for the names of Jobs
 _JOB_SPEC = "spec.jobTemplate.spec"
+_is_zone_part = re.compile(r"[A-Za-z.\-_0-9+]{1,14}").fullmatch
 
 
 class CronJobStrategy(StatusStrategy):
@@ -41,58 +43,89 @@ class CronJobStrategy(StatusStrategy):
     def prepare_create(self, obj: JsonObject) -> None:
         obj["status"] = {}
 
-    def validate(self, obj: JsonObject) -> list[FieldError]:
-        spec = obj.get("spec", {})
-        schedule, zone = spec.get("schedule", ""), spec.get("timeZone")
-        errors = []
-        if len(obj.get("metadata", {}).get("name", "")) > _LONGEST_NAME:
-            detail = f"must be no more than {_LONGEST_NAME} characters"
-            errors.append(field.invalid("metadata.name", obj["metadata"]["name"], detail))
-        errors += _validate_schedule(schedule, zone)
-        if zone is not None:
-            errors += _validate_zone(zone)
-        for name in ("startingDeadlineSeconds", "successfulJobsHistoryLimit", "failedJobsHistoryLimit"):
-            errors += field.non_negative(f"spec.{name}", spec.get(name, 0))
-        errors += field.one_of("spec.concurrencyPolicy", spec.get("concurrencyPolicy"), _POLICIES)
-        job = at(spec, "jobTemplate", "spec") or {}
-        if "manualSelector" in job:
-            errors.append(field.not_supported(f"{_JOB_SPEC}.manualSelector", job["manualSelector"], ("nil",)))
-        return [*errors, *validate_job_spec(_JOB_SPEC, job)]
+    def validate_create(self, obj: JsonObject) -> list[FieldError]:
+        name = obj.get("metadata", {}).get("name", "")
+        errors = _validate_spec(obj.get("spec", {}), {})
+        if len(name) > _LONGEST_NAME:
+            errors.append(field.invalid("metadata.name", name, f"must be no more than {_LONGEST_NAME} characters"))
+        return errors
+
+    def validate_update(self, obj: JsonObject, old: JsonObject, subresource: str) -> list[FieldError]:
+        return [] if subresource == "status" else _validate_spec(obj.get("spec", {}), old.get("spec", {}))
 
     def warnings(self, obj: JsonObject) -> list[str]:
-        pod = at(obj, "spec", "jobTemplate", "spec", "template", "spec") or {}
-        found = warn_of_pod_spec(f"{_JOB_SPEC}.template.spec", pod)
+        return [*warn_of_name(obj.get("metadata", {}).get("name", "")), *warn_of_job_spec(_JOB_SPEC, _job_of(obj))]
+
+    def update_warnings(self, obj: JsonObject, old: JsonObject) -> list[str]:
+        is_same = obj.get("spec") == old.get("spec")
+        found = [] if is_same else warn_of_job_spec(_JOB_SPEC, _job_of(obj))
         if "TZ" in str(at(obj, "spec", "schedule") or ""):
-            found.append("cannot use TZ or CRON_TZ in schedule, use timeZone field instead")
+            found.append(
+                "cannot use TZ or CRON_TZ in spec.spec.schedule, use timeZone instead, see "
+                "https://kubernetes.io/docs/concepts/workloads/controllers/cron-jobs/ for more details"
+            )
         return found
 
 
-def _validate_schedule(schedule: str, zone: str | None) -> list[FieldError]:
+def _job_of(cron_job: JsonObject) -> JsonObject:
+    return at(cron_job, "spec", "jobTemplate", "spec") or {}
+
+
+def _validate_spec(spec: JsonObject, before: JsonObject) -> list[FieldError]:
+    """Validate a spec. `before` is the stored one, {} for a create."""
+    errors = _validate_schedule(spec, before)
+    errors += field.non_negative("spec.startingDeadlineSeconds", spec.get("startingDeadlineSeconds", 0))
+    zone = spec.get("timeZone")
+    if zone is not None and zone != before.get("timeZone"):
+        errors += _validate_zone(zone)
+    errors += field.one_of("spec.concurrencyPolicy", spec.get("concurrencyPolicy"), _POLICIES)
+    job = at(spec, "jobTemplate", "spec") or {}
+    errors += validate_job_spec(_JOB_SPEC, job)
+    if "selector" in job:
+        errors.append(field.invalid(f"{_JOB_SPEC}.selector", job["selector"], "`selector` will be auto-generated"))
+    if job.get("manualSelector"):
+        errors.append(field.not_supported(f"{_JOB_SPEC}.manualSelector", True, ("nil", "false")))
+    for name in ("successfulJobsHistoryLimit", "failedJobsHistoryLimit"):
+        errors += field.non_negative(f"spec.{name}", spec.get(name, 0))
+    return errors
+
+
+def _validate_schedule(spec: JsonObject, before: JsonObject) -> list[FieldError]:
+    """Validate the schedule. A stored one with a time zone in it, as in earlier versions, may stay so."""
+    schedule = spec.get("schedule", "")
     if not schedule:
         return [field.required("spec.schedule")]
-    if "TZ" in schedule:
-        if zone is not None:
-            detail = "cannot use both timeZone field and TZ or CRON_TZ in schedule"
-        else:
-            detail = "cannot use TZ or CRON_TZ in schedule, use timeZone field instead"
-        return [field.invalid("spec.schedule", schedule, detail)]
+    errors = []
     try:
-        parse_schedule(schedule)
+        parse_schedule(_without_zone(schedule))
     except ValueError as error:
-        return [field.invalid("spec.schedule", schedule, str(error))]
-    return []
+        errors.append(field.invalid("spec.schedule", schedule, str(error)))
+    if "TZ" not in schedule:
+        return errors
+    if "TZ" not in before.get("schedule", ""):
+        detail = "cannot use TZ or CRON_TZ in schedule, use timeZone field instead"
+        errors.append(field.invalid("spec.schedule", schedule, detail))
+    elif "timeZone" in spec:
+        detail = "cannot use both timeZone field and TZ or CRON_TZ in schedule"
+        errors.append(field.invalid("spec.schedule", schedule, detail))
+    return errors
+
+
+def _without_zone(schedule: str) -> str:
+    """Return a schedule without the time zone that it may begin with."""
+    return schedule.partition(" ")[2].strip() if schedule.startswith(("TZ=", "CRON_TZ=")) else schedule
 
 
 def _validate_zone(zone: str) -> list[FieldError]:
     path = "spec.timeZone"
     if not zone:
         return [field.invalid(path, zone, "timeZone must be nil or non-empty string")]
+    parts = zone.split("/")
+    if not all(_is_zone_part(part) and part not in (".", "..") and not part.startswith("-") for part in parts):
+        return [field.invalid(path, zone, f"unknown time zone {zone}")]
     if zone.lower() == "local":
-        return [
-            field.invalid(
-                path, zone, "timeZone must be an explicit time zone as defined in https://www.iana.org/time-zones"
-            )
-        ]
+        detail = "timeZone must be an explicit time zone as defined in https://www.iana.org/time-zones"
+        return [field.invalid(path, zone, detail)]
     try:
         parse_zone(zone)
     except ValueError as error:

@@ -5,23 +5,32 @@ Pure: no I/O, no clock, no randomness. Source: Kubernetes `pkg/apis/batch/v1/def
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from bridgehead.apiserver.resource import FieldError, JsonObject
-from bridgehead.apiserver.resources.pods import drop_disabled_fields, set_spec_defaults, validate_template
+from bridgehead.apiserver.resources.pods import (
+    drop_disabled_fields,
+    set_spec_defaults,
+    validate_template,
+    warn_of_pod_spec,
+)
 from bridgehead.apiserver.resources.shared import field
-from bridgehead.objects.indexes import parse_indexes
-from bridgehead.objects.names import check_qualified_name
+from bridgehead.apiserver.resources.shared.domain_paths import validate_domain_path
+from bridgehead.objects.indexes import count_indexes, parse_intervals
+from bridgehead.objects.names import check_dns1123_label, check_qualified_name
 
-MAX_INDEXED = 100_000  # of parallelism and completions, if either counts indexes
+# Limits of parallelism and of failed indexes keep a status short; those for very many completions do so, too.
+_MAX_PARALLELISM = _MAX_FAILED = _MANY_COMPLETIONS = 100_000
+_MAX_PARALLELISM_OF_MANY = _MAX_FAILED_OF_MANY = 10_000
 _UNLIMITED = 2**31 - 1  # the default back-off limit if each index has one of its own
-_MODES = ("Indexed", "NonIndexed")
+_MODES = ("NonIndexed", "Indexed")
 _REPLACEMENTS = ("Failed", "TerminatingOrFailed")
 _ACTIONS = ("Count", "FailIndex", "FailJob", "Ignore")
 _OPERATORS = ("In", "NotIn")
 _STATUSES = ("False", "True", "Unknown")
+_RESTART_POLICIES = ("OnFailure", "Never")
 _MOST_RULES, _MOST_CODES, _MOST_PATTERNS = 20, 255, 20
+_MAX_MANAGER_BYTES, _MAX_INDEXES_BYTES = 63, 64 * 1024
 
 
 def set_job_defaults(spec: JsonObject) -> None:
@@ -40,7 +49,7 @@ def set_job_defaults(spec: JsonObject) -> None:
     spec.setdefault("podReplacementPolicy", "Failed" if policy else "TerminatingOrFailed")
     for rule in (policy or {}).get("rules", ()):
         for pattern in rule.get("onPodConditions", ()):
-            pattern.setdefault("status", "True")
+            pattern["status"] = pattern.get("status") or "True"
 
 
 def validate_job_spec(path: str, spec: JsonObject) -> list[FieldError]:
@@ -56,63 +65,77 @@ def validate_job_spec(path: str, spec: JsonObject) -> list[FieldError]:
         "maxFailedIndexes",
     ):
         errors += field.non_negative(f"{path}.{name}", spec.get(name, 0))
-    mode = spec.get("completionMode")
-    errors += field.one_of(f"{path}.completionMode", mode, _MODES)
-    errors += _validate_indexed(path, spec) if mode == "Indexed" else _validate_not_indexed(path, spec)
-    errors += field.one_of(f"{path}.podReplacementPolicy", spec.get("podReplacementPolicy"), _REPLACEMENTS)
+    if "maxFailedIndexes" in spec and "backoffLimitPerIndex" not in spec:
+        errors.append(field.required(f"{path}.backoffLimitPerIndex", "when maxFailedIndexes is specified"))
     if "managedBy" in spec:
-        errors += field.invalid_for(f"{path}.managedBy", spec["managedBy"], _check_domain_path(spec["managedBy"]))
+        manager = spec["managedBy"]
+        errors += validate_domain_path(f"{path}.managedBy", manager)
+        if len(manager.encode()) > _MAX_MANAGER_BYTES:
+            errors.append(field.too_long(f"{path}.managedBy", _MAX_MANAGER_BYTES))
+    errors += _validate_mode(path, spec)
+    if "podFailurePolicy" in spec:
+        errors += _validate_failure_policy(f"{path}.podFailurePolicy", spec)
+    if "successPolicy" in spec:
+        item, policy = f"{path}.successPolicy", spec["successPolicy"]
+        if spec.get("completionMode") == "Indexed":
+            errors += _validate_success_policy(item, policy, spec.get("completions", 0))
+        else:
+            errors.append(field.invalid(item, policy, "requires indexed completion mode"))
+    supported = ("Failed",) if "podFailurePolicy" in spec else _REPLACEMENTS
+    errors += field.one_of(f"{path}.podReplacementPolicy", spec.get("podReplacementPolicy"), supported)
     template = spec.get("template", {})
     errors += validate_template(f"{path}.template", template)
-    restarts = template.get("spec", {}).get("restartPolicy")
-    if restarts not in ("OnFailure", "Never"):
-        errors.append(field.required(f"{path}.template.spec.restartPolicy", 'valid values: "OnFailure", "Never"'))
-    if "podFailurePolicy" in spec:
-        if restarts != "Never":
-            detail = 'only "Never" is supported when podFailurePolicy is specified'
-            errors.append(field.invalid(f"{path}.template.spec.restartPolicy", restarts, detail))
-        errors += _validate_failure_policy(f"{path}.podFailurePolicy", spec)
-        if spec.get("podReplacementPolicy") == "TerminatingOrFailed":
-            errors.append(
-                field.not_supported(f"{path}.podReplacementPolicy", spec.get("podReplacementPolicy"), ("Failed",))
-            )
+    return errors + _validate_restarts(f"{path}.template.spec.restartPolicy", spec)
+
+
+def _validate_restarts(path: str, spec: JsonObject) -> list[FieldError]:
+    policy = spec.get("template", {}).get("spec", {}).get("restartPolicy") or "Always"
+    if policy == "Always":
+        return [field.required(path, 'valid values: "OnFailure", "Never"')]
+    errors = field.one_of(path, policy, _RESTART_POLICIES)
+    if not errors and "podFailurePolicy" in spec and policy != "Never":
+        errors.append(field.invalid(path, policy, 'only "Never" is supported when podFailurePolicy is specified'))
     return errors
 
 
-def _check_domain_path(text: str) -> list[str]:
-    domain, slash, _ = text.partition("/")
-    if not domain or not slash:
-        return ['must be a domain-prefixed path (such as "acme.io/foo")']
-    return check_qualified_name(text)
+def _validate_mode(path: str, spec: JsonObject) -> list[FieldError]:
+    """Validate `completionMode`, and fields that depend on it."""
+    mode = spec.get("completionMode")
+    if mode == "Indexed":
+        return _validate_indexed(path, spec)
+    errors = field.one_of(f"{path}.completionMode", mode, _MODES)
+    if errors:
+        return errors
+    return [
+        field.invalid(f"{path}.{name}", spec[name], "requires indexed completion mode")
+        for name in ("backoffLimitPerIndex", "maxFailedIndexes")
+        if name in spec
+    ]
 
 
 def _validate_indexed(path: str, spec: JsonObject) -> list[FieldError]:
-    errors: list[FieldError] = []
     when = "when completion mode is Indexed"
-    if "completions" not in spec:
-        errors.append(field.required(f"{path}.completions", when))
-    for name in ("parallelism", "completions"):
-        if spec.get(name, 0) > MAX_INDEXED:
-            detail = f"must be less than or equal to {MAX_INDEXED} {when}"
-            errors.append(field.invalid(f"{path}.{name}", spec[name], detail))
-    most, completions = spec.get("maxFailedIndexes"), spec.get("completions", 0)
-    if most is not None and most > completions:
+    completions, parallelism, most = (spec.get(name) for name in ("completions", "parallelism", "maxFailedIndexes"))
+    errors = [] if completions is not None else [field.required(f"{path}.completions", when)]
+    errors += _validate_most(f"{path}.parallelism", parallelism, _MAX_PARALLELISM, f" {when}")
+    if completions is not None and most is not None and most > completions:
         detail = "must be less than or equal to completions"
         errors.append(field.invalid(f"{path}.maxFailedIndexes", most, detail))
-    if most is not None and "backoffLimitPerIndex" not in spec:
-        errors.append(field.required(f"{path}.backoffLimitPerIndex", "when maxFailedIndexes is specified"))
-    policy = spec.get("successPolicy")
-    if policy is not None:
-        errors += _validate_success_policy(f"{path}.successPolicy", policy, completions)
+    errors += _validate_most(f"{path}.maxFailedIndexes", most, _MAX_FAILED)
+    if (completions or 0) > _MANY_COMPLETIONS and "backoffLimitPerIndex" in spec:
+        item = f"{path}.maxFailedIndexes"
+        if most is None:
+            errors.append(field.required(item, f"must be specified when completions is above {_MANY_COMPLETIONS}"))
+        when = f" when completions are above {_MANY_COMPLETIONS} and used with backoff limit per index"
+        errors += _validate_most(f"{path}.parallelism", parallelism, _MAX_PARALLELISM_OF_MANY, when)
+        errors += _validate_most(item, most, _MAX_FAILED_OF_MANY, when)
     return errors
 
 
-def _validate_not_indexed(path: str, spec: JsonObject) -> list[FieldError]:
-    return [
-        field.invalid(f"{path}.{name}", spec[name], "requires indexed completion mode")
-        for name in ("backoffLimitPerIndex", "maxFailedIndexes", "successPolicy")
-        if name in spec
-    ]
+def _validate_most(path: str, value: int | None, limit: int, when: str = "") -> list[FieldError]:
+    if value is None or value <= limit:
+        return []
+    return [field.invalid(path, value, f"must be less than or equal to {limit}{when}")]
 
 
 def _validate_success_policy(path: str, policy: JsonObject, completions: int) -> list[FieldError]:
@@ -123,23 +146,36 @@ def _validate_success_policy(path: str, policy: JsonObject, completions: int) ->
         ]
     errors = [] if len(rules) <= _MOST_RULES else [field.too_many(f"{path}.rules", len(rules), _MOST_RULES)]
     for index, rule in enumerate(rules):
-        item = f"{path}.rules[{index}]"
-        indexes, count = rule.get("succeededIndexes"), rule.get("succeededCount")
-        if indexes is None and count is None:
-            detail = "at least one of succeededCount or succeededIndexes must be specified"
-            errors.append(field.required(item, detail))
-        total = completions
-        if indexes is not None:
-            try:
-                total = len(parse_indexes(indexes, completions))
-            except ValueError as error:
-                detail = f"error parsing succeededIndexes: {error}"
-                errors.append(field.invalid(f"{item}.succeededIndexes", indexes, detail))
-        if count is not None:
-            errors += field.non_negative(f"{item}.succeededCount", count)
-            if count > total:
-                detail = f"must be less than or equal to {total} (the number of the specified indexes)"
-                errors.append(field.invalid(f"{item}.succeededCount", count, detail))
+        errors += _validate_success_rule(f"{path}.rules[{index}]", rule, completions)
+    return errors
+
+
+def _validate_success_rule(path: str, rule: JsonObject, completions: int) -> list[FieldError]:
+    indexes, count = rule.get("succeededIndexes"), rule.get("succeededCount")
+    errors: list[FieldError] = []
+    if indexes is None and count is None:
+        detail = "at least one of succeededCount or succeededIndexes must be specified"
+        errors.append(field.required(path, detail))
+    total = 0
+    if indexes is not None:
+        item = f"{path}.succeededIndexes"
+        if len(indexes.encode()) > _MAX_INDEXES_BYTES:
+            errors.append(field.too_long(item, _MAX_INDEXES_BYTES))
+        try:
+            total = count_indexes(parse_intervals(indexes, completions))
+        except ValueError as error:
+            errors.append(field.invalid(item, indexes, f"error parsing succeededIndexes: {error}"))
+    if count is not None:
+        item = f"{path}.succeededCount"
+        errors += field.non_negative(item, count)
+        if count > completions:
+            detail = f"must be less than or equal to {completions} (the number of specified completions)"
+            errors.append(field.invalid(item, count, detail))
+        if indexes is not None and count > total:
+            detail = (
+                f"must be less than or equal to {total} (the number of indexes in the specified succeededIndexes field)"
+            )
+            errors.append(field.invalid(item, count, detail))
     return errors
 
 
@@ -149,33 +185,40 @@ def _validate_failure_policy(path: str, spec: JsonObject) -> list[FieldError]:
     pod = spec.get("template", {}).get("spec", {})
     names = {container.get("name") for kind in ("initContainers", "containers") for container in pod.get(kind, ())}
     for index, rule in enumerate(rules):
-        item = f"{path}.rules[{index}]"
-        errors += field.one_of(f"{item}.action", rule.get("action"), _ACTIONS)
-        if rule.get("action") == "FailIndex" and "backoffLimitPerIndex" not in spec:
+        item, action = f"{path}.rules[{index}]", rule.get("action", "")
+        if action == "FailIndex" and "backoffLimitPerIndex" not in spec:
             detail = "requires the backoffLimitPerIndex to be set"
             errors.append(field.invalid(f"{item}.action", "FailIndex", detail))
+        errors += _validate_choice(f"{item}.action", action, _ACTIONS)
         codes, patterns = rule.get("onExitCodes"), rule.get("onPodConditions", ())
-        if codes is None and not patterns:
-            detail = "specifying one of OnExitCodes and OnPodConditions is required"
-            errors.append(field.invalid(item, rule, detail))
-        if codes is not None and patterns:
-            detail = "specifying both OnExitCodes and OnPodConditions is not supported"
-            errors.append(field.invalid(item, rule, detail))
         if codes is not None:
             errors += _validate_exit_codes(f"{item}.onExitCodes", codes, names)
         if len(patterns) > _MOST_PATTERNS:
             errors.append(field.too_many(f"{item}.onPodConditions", len(patterns), _MOST_PATTERNS))
         for number, pattern in enumerate(patterns):
-            where = f"{item}.onPodConditions[{number}]"
-            kind = pattern.get("type", "")
+            where, kind = f"{item}.onPodConditions[{number}]", pattern.get("type", "")
             errors += field.invalid_for(f"{where}.type", kind, check_qualified_name(kind))
-            errors += field.one_of(f"{where}.status", pattern.get("status"), _STATUSES)
+            errors += _validate_choice(f"{where}.status", pattern.get("status", ""), _STATUSES)
+        if codes is not None and patterns:
+            detail = "specifying both OnExitCodes and OnPodConditions is not supported"
+            errors.append(field.invalid_as_whole(item, detail))
+        if codes is None and not patterns:
+            detail = "specifying one of OnExitCodes and OnPodConditions is required"
+            errors.append(field.invalid_as_whole(item, detail))
     return errors
 
 
+def _validate_choice(path: str, value: str, supported: Iterable[str]) -> list[FieldError]:
+    supported = tuple(supported)
+    if value:
+        return field.one_of(path, value, supported)
+    values = " ".join(f'"{one}"' for one in supported)
+    return [field.required(path, f"valid values: [{values}]")]
+
+
 def _validate_exit_codes(path: str, codes: JsonObject, containers: set[str | None]) -> list[FieldError]:
-    operator, values = codes.get("operator"), codes.get("values", ())
-    errors = field.one_of(f"{path}.operator", operator, _OPERATORS)
+    operator, values = codes.get("operator", ""), codes.get("values", [])
+    errors = _validate_choice(f"{path}.operator", operator, _OPERATORS)
     name = codes.get("containerName")
     if name is not None and name not in containers:
         detail = "must be one of the container or initContainer names in the pod template"
@@ -184,9 +227,35 @@ def _validate_exit_codes(path: str, codes: JsonObject, containers: set[str | Non
         errors.append(field.invalid(f"{path}.values", values, "at least one value is required"))
     elif len(values) > _MOST_CODES:
         errors.append(field.too_many(f"{path}.values", len(values), _MOST_CODES))
-    elif any(one >= other for one, other in itertools.pairwise(values)):
-        errors.append(field.invalid(f"{path}.values", values, "must be ordered and without duplicates"))
+    seen: set[int] = set()
     for index, value in enumerate(values):
         if value == 0 and operator == "In":
             errors.append(field.invalid(f"{path}.values[{index}]", 0, "must not be 0 for the In operator"))
+        if value in seen:
+            errors.append(field.duplicate(f"{path}.values[{index}]", value))
+        seen.add(value)
+    if sorted(values) != values:
+        errors.append(field.invalid(f"{path}.values", values, "must be ordered"))
     return errors
+
+
+def warn_of_job_spec(path: str, spec: JsonObject) -> list[str]:
+    """Return warnings about the spec of a job that is new or has changed."""
+    warnings = []
+    is_large = spec.get("completions", 0) > _MANY_COMPLETIONS and spec.get("parallelism", 0) > _MAX_PARALLELISM_OF_MANY
+    if is_large and spec.get("completionMode") == "Indexed":
+        warnings.append(
+            f"{path}: In Indexed Jobs with a number of completions higher than 10^5 and a parallelism higher than 10^4, "
+            "Kubernetes might not be able to track completedIndexes when a big number of indexes fail"
+        )
+    return [*warnings, *warn_of_pod_spec(f"{path}.template.spec", spec.get("template", {}).get("spec", {}))]
+
+
+def warn_of_name(name: str) -> list[str]:
+    """Return a warning if a job's name cannot be part of the names of its pods."""
+    if reasons := check_dns1123_label(name):
+        return [
+            "metadata.name: this is used in Pod names and hostnames, which can result in surprising behavior; a DNS "
+            f"label is recommended: [{' '.join(reasons)}]"
+        ]
+    return []

@@ -8,7 +8,6 @@ from __future__ import annotations
 import msgspec
 
 from bridgehead.apiserver.resource import Column, FieldError, JsonObject, Resource, StatusStrategy
-from bridgehead.apiserver.resources.pods import warn_of_pod_spec
 from bridgehead.apiserver.resources.shared import field
 from bridgehead.apiserver.resources.shared.columns import (
     AGE,
@@ -25,13 +24,14 @@ from bridgehead.objects.meta import LabelSelector
 from bridgehead.objects.names import check_dns1123_label, check_dns1123_subdomain
 from bridgehead.objects.selectors import compile_selector
 
-from .job_spec import set_job_defaults, validate_job_spec
+from .job_spec import set_job_defaults, validate_job_spec, warn_of_job_spec, warn_of_name
+from .job_status import validate_job_status
 
 CONTROLLER_UID = "batch.kubernetes.io/controller-uid"
 JOB_NAME = "batch.kubernetes.io/job-name"
 _OLD_LABELS = {"controller-uid": CONTROLLER_UID, "job-name": JOB_NAME}
 # Fields of the pod's spec that may change while the job is suspended and has no pods.
-_SCHEDULING = ("nodeSelector", "tolerations", "schedulingGates", "affinity")
+_SCHEDULING = ("nodeSelector", "tolerations", "schedulingGates")
 
 
 class JobStrategy(StatusStrategy):
@@ -58,11 +58,16 @@ class JobStrategy(StatusStrategy):
 
     def validate(self, obj: JsonObject) -> list[FieldError]:
         spec = obj.get("spec", {})
-        return [*_validate_generated(obj), *_validate_selector(spec), *validate_job_spec("spec", spec)]
+        return [
+            *_validate_generated(obj),
+            *validate_job_spec("spec", spec),
+            *_validate_selector(spec),
+            *_validate_hostnames(obj),
+        ]
 
     def validate_update(self, obj: JsonObject, old: JsonObject, subresource: str) -> list[FieldError]:
         if subresource == "status":
-            return []
+            return validate_job_status(obj, old)
         spec, before = obj.get("spec", {}), old.get("spec", {})
         errors = [
             field.invalid(f"spec.{name}", spec.get(name), field.IMMUTABLE)
@@ -77,7 +82,7 @@ class JobStrategy(StatusStrategy):
             if spec.get(name) != before.get(name)
         ]
         if spec.get("completions") != before.get("completions"):
-            errors += _validate_elastic(spec, before)
+            errors += _validate_elastic(spec)
         may_reschedule = _is_at_rest(old)
         if _fixed(spec, may_reschedule) != _fixed(before, may_reschedule):
             errors.append(field.invalid("spec.template", spec.get("template"), field.IMMUTABLE))
@@ -85,32 +90,44 @@ class JobStrategy(StatusStrategy):
 
     def warnings(self, obj: JsonObject) -> list[str]:
         name = obj.get("metadata", {}).get("name", "")
-        found = []
-        if reasons := check_dns1123_label(name):
-            found.append(
-                "metadata.name: this is used in Pod names and hostnames, which can result in surprising behavior; a"
-                f" DNS label is recommended: {reasons}"
-            )
-        return [*found, *warn_of_pod_spec("spec.template.spec", at(obj, "spec", "template", "spec") or {})]
+        return [*warn_of_name(name), *warn_of_job_spec("spec", obj.get("spec", {}))]
+
+    def update_warnings(self, obj: JsonObject, old: JsonObject) -> list[str]:
+        return [] if obj.get("spec") == old.get("spec") else warn_of_job_spec("spec", obj.get("spec", {}))
 
 
 def _validate_generated(obj: JsonObject) -> list[FieldError]:
     """Validate the labels of the generated selector, which nobody else may use."""
     spec = obj.get("spec", {})
-    if spec.get("manualSelector") or "uid" not in obj.get("metadata", {}):
+    if spec.get("manualSelector") or "uid" not in obj.get("metadata", {}) or "selector" not in spec:
         return []
     metadata = obj["metadata"]
-    expected = {CONTROLLER_UID: metadata["uid"], JOB_NAME: metadata.get("name")}
+    values = {CONTROLLER_UID: metadata["uid"], JOB_NAME: metadata.get("name")}
+    expected = {label: values[new] for old, new in _OLD_LABELS.items() for label in (old, new)}
     labels = at(spec, "template", "metadata", "labels") or {}
     errors = []
-    for old, new in _OLD_LABELS.items():
-        for label in (old, new):
-            if labels.get(label) != expected[new]:
-                path = "spec.template.metadata.labels"
-                errors.append(field.invalid(path, labels, f"must be '{expected[new]}'"))
-    if (at(spec, "selector", "matchLabels") or {}).get(CONTROLLER_UID) != expected[CONTROLLER_UID]:
-        errors.append(field.invalid("spec.selector", spec.get("selector"), "`selector` not auto-generated"))
+    for label in (*_OLD_LABELS, *_OLD_LABELS.values()):
+        item, detail = f"spec.template.metadata.labels[{label}]", f"must be '{expected[label]}'"
+        if label not in labels:
+            errors.append(field.required(item, detail))
+        elif labels[label] != expected[label]:
+            errors.append(field.invalid(item, labels, detail))
+    if validate_label_selector("spec.selector", spec["selector"]):
+        return errors
+    if not compile_selector(msgspec.convert(spec["selector"], LabelSelector)).matches(expected):
+        errors.append(field.invalid("spec.selector", spec["selector"], "`selector` not auto-generated"))
     return errors
+
+
+def _validate_hostnames(obj: JsonObject) -> list[FieldError]:
+    """Validate the name of an indexed job, of which the hostnames of its pods are made."""
+    spec, name = obj.get("spec", {}), obj.get("metadata", {}).get("name", "")
+    if spec.get("completionMode") != "Indexed" or spec.get("completions", 0) <= 0:
+        return []
+    longest = f"{name}-{spec['completions'] - 1}"
+    if not check_dns1123_label(longest):
+        return []
+    return [field.invalid("metadata.name", name, f"will not able to create pod with invalid DNS label: {longest}")]
 
 
 def _validate_selector(spec: JsonObject) -> list[FieldError]:
@@ -126,12 +143,14 @@ def _validate_selector(spec: JsonObject) -> list[FieldError]:
     return []
 
 
-def _validate_elastic(spec: JsonObject, before: JsonObject) -> list[FieldError]:
+def _validate_elastic(spec: JsonObject) -> list[FieldError]:
     """Validate a change of `completions`: of indexed jobs, together with an equal parallelism."""
-    if spec.get("completionMode") != "Indexed" or "completions" not in spec or "completions" not in before:
+    if "completions" not in spec and spec.get("completionMode") == "Indexed":
+        return []  # `validate_job_spec` reports this
+    if spec.get("completionMode") != "Indexed":
         return [field.invalid("spec.completions", spec.get("completions"), field.IMMUTABLE)]
     if spec["completions"] != spec.get("parallelism"):
-        detail = f"can only be modified in tandem with {'spec.parallelism'}"
+        detail = "can only be modified in tandem with spec.parallelism"
         return [field.invalid("spec.completions", spec["completions"], detail)]
     return []
 
@@ -158,7 +177,10 @@ def _fixed(spec: JsonObject, may_reschedule: bool) -> JsonObject:
     for kind in ("containers", "initContainers"):
         if kind in pod:
             pod[kind] = [{k: v for k, v in container.items() if k != "resources"} for container in pod[kind]]
-    return {"spec": pod}
+    # Of the affinity, only that for nodes may change.
+    affinity = {name: value for name, value in pod.pop("affinity", {}).items() if name != "nodeAffinity"}
+    metadata = {k: v for k, v in template.get("metadata", {}).items() if k not in ("labels", "annotations")}
+    return {"metadata": metadata, "spec": {**pod, "affinity": affinity}}
 
 
 def _status_cell(job: JsonObject, now: float) -> str:

@@ -5,11 +5,10 @@ Pure: no I/O, no clock, no randomness. Source: Kubernetes `ValidateIngressClass`
 
 from __future__ import annotations
 
-import re
-
 from bridgehead.apiserver.resource import Column, FieldError, JsonObject, Resource, Strategy
 from bridgehead.apiserver.resources.shared import field
 from bridgehead.apiserver.resources.shared.columns import AGE, NAME, NONE, at, text_column
+from bridgehead.apiserver.resources.shared.domain_paths import validate_domain_path
 from bridgehead.objects.names import check_dns1123_label, check_dns1123_subdomain
 
 from .ingresses import validate_local_reference
@@ -18,7 +17,6 @@ _DEFAULT_ANNOTATION = "ingressclass.kubernetes.io/is-default-class"
 
 _MAX_CONTROLLER_BYTES = 250
 _SCOPES = ("Cluster", "Namespace")
-_HTTP_PATH = r"[A-Za-z0-9/\-._~%!$&'()*+,;=:]+"
 
 
 class IngressClassStrategy(Strategy):
@@ -46,20 +44,10 @@ def is_default(ingress_class: JsonObject) -> bool:
 
 
 def _validate_controller(path: str, controller: str) -> list[FieldError]:
-    """Validate a domain-prefixed path, such as `example.com/ingress-controller`."""
-    if not controller:
-        return [field.required(path)]
     errors = []
     if len(controller.encode()) > _MAX_CONTROLLER_BYTES:
         errors.append(field.too_long(path, _MAX_CONTROLLER_BYTES))
-    host, _, rest = controller.partition("/")
-    if not host or not rest:
-        detail = 'must be a domain-prefixed path (such as "acme.io/foo")'
-        return [*errors, field.invalid(path, controller, detail)]
-    errors.extend(field.invalid_for(path, host, check_dns1123_subdomain(host)))
-    if not re.fullmatch(_HTTP_PATH, rest):
-        errors.append(field.invalid(path, rest, f"Invalid path (regex used for validation is '{_HTTP_PATH}')"))
-    return errors
+    return [*errors, *validate_domain_path(path, controller)]
 
 
 def _validate_parameters(path: str, parameters: JsonObject) -> list[FieldError]:

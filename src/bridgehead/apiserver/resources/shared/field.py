@@ -30,6 +30,11 @@ def invalid(path: str, value: Any, detail: str) -> FieldError:
     return FieldError("FieldValueInvalid", path, f"Invalid value: {_value(value)}: {detail}")
 
 
+def invalid_as_whole(path: str, detail: str) -> FieldError:
+    """Return an error about a value that is not shown."""
+    return FieldError("FieldValueInvalid", path, f"Invalid value: {detail}")
+
+
 def invalid_for(path: str, value: Any, reasons: Sequence[str]) -> list[FieldError]:
     """Return one error for each reason that a `check_x` function returned."""
     return [invalid(path, value, reason) for reason in reasons] if reasons else []
