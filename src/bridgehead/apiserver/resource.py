@@ -272,8 +272,8 @@ class Resource:
     is_read_only: bool = False
     # Whether `metadata.generation` counts changes of the desired state.
     has_generation: bool = False
-    # Whether it counts changes of labels, too.
-    counts_labels: bool = False
+    # The metadata whose changes it counts, too.
+    counted_metadata: tuple[str, ...] = ()
     # Whether a delete answers with the object instead of a Status.
     returns_deleted: bool = False
     # Whether a delete without a propagation policy orphans the dependents.

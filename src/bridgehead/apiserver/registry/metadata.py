@@ -59,8 +59,10 @@ def count_generation(new: JsonObject, old: JsonObject, resource: Resource) -> No
     apart = ("metadata", "status") if is_status_apart else ("metadata",)
     if not resource.has_generation:
         return
-    is_changed = _desired_state(new, apart) != _desired_state(old, apart)
-    if is_changed or (resource.counts_labels and new["metadata"].get("labels") != old["metadata"].get("labels")):
+    meta, before = new["metadata"], old["metadata"]
+    if _desired_state(new, apart) != _desired_state(old, apart) or any(
+        meta.get(name) != before.get(name) for name in resource.counted_metadata
+    ):
         new["metadata"]["generation"] = old["metadata"].get("generation", 0) + 1
 
 

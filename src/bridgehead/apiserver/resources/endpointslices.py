@@ -180,6 +180,6 @@ RESOURCE = Resource(
         AGE,
     ),
     has_generation=True,
-    counts_labels=True,
+    counted_metadata=("labels",),
     check_name=check_dns1123_subdomain,
 )

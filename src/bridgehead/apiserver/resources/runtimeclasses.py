@@ -10,6 +10,7 @@ from bridgehead.apiserver.resources.pods import validate_tolerations
 from bridgehead.apiserver.resources.shared import field
 from bridgehead.apiserver.resources.shared.columns import AGE, NAME, at, text_column
 from bridgehead.apiserver.resources.shared.metadata_validation import validate_labels
+from bridgehead.apiserver.resources.shared.node_labels import warn_of_label
 from bridgehead.apiserver.resources.shared.quantities import validate_quantity
 from bridgehead.objects.names import check_dns1123_label, check_dns1123_subdomain
 
@@ -35,6 +36,10 @@ class RuntimeClassStrategy(Strategy):
         if obj.get("handler") == old.get("handler"):
             return []
         return [field.invalid("handler", obj.get("handler"), field.IMMUTABLE)]
+
+    def warnings(self, obj: JsonObject) -> list[str]:
+        labels = at(obj, "scheduling", "nodeSelector") or {}
+        return [warning for label in labels for warning in warn_of_label("scheduling.nodeSelector", label)]
 
 
 RESOURCE = Resource(

@@ -414,6 +414,12 @@ STORAGE = {
         (f"{{spec: {{{VOLUME}, hostPath: {{path: /}}, persistentVolumeReclaimPolicy: Recycle, volumeMode: Tape}}}}", [
             "spec.persistentVolumeReclaimPolicy: Forbidden: may not be 'recycle' for a hostPath mount of '/'",
             'spec.volumeMode: Unsupported value: "Tape": supported values: "Block", "Filesystem"']),
+        (f"{{spec: {{{VOLUME}, csi: {{driver: a.io, volumeHandle: b, nodeExpandSecretRef: {{name: A, namespace: a.b}}, "
+         "controllerExpandSecretRef: {}, nodeStageSecretRef: {}}}}", [
+            "spec.csi.controllerExpandSecretRef.name: Required value",
+            "spec.csi.controllerExpandSecretRef.namespace: Required value",
+            f'spec.csi.nodeExpandSecretRef.name: Invalid value: "A": {SUBDOMAIN}',
+            'spec.csi.nodeExpandSecretRef.namespace: Invalid value: "a.b": must not contain dots']),
     ],
     "persistentvolumeclaims": [
         ("{spec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Gi}}}}", []),
@@ -423,7 +429,10 @@ STORAGE = {
         ("{spec: {accessModes: [ReadWriteOncePod, ReadOnlyMany], resources: {requests: {storage: '0'}}}}", [
             "spec.accessModes: Forbidden: may not use ReadWriteOncePod with other access modes",
             'spec.resources[storage]: Invalid value: "0": must be greater than zero']),
-        ("{spec: {accessModes: [RW], resources: {requests: {storage: 1Gi}}, dataSource: {kind: Pod, name: a}}}", [
+        ("{spec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Gi}}, dataSource: {kind: Pod, name: a}}}", []),  # dropped
+        ("{spec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Gi}}, dataSource: {kind: PersistentVolumeClaim, name: a}, "
+         "dataSourceRef: {kind: PersistentVolumeClaim, name: b}}}", ["spec: Invalid value: {}: must match dataSourceRef"]),
+        ("{spec: {accessModes: [RW], resources: {requests: {storage: 1Gi}}, dataSourceRef: {kind: Pod, name: a}}}", [
             'spec.accessModes: Unsupported value: "RW": supported values: "ReadOnlyMany", "ReadWriteMany", '
             '"ReadWriteOnce", "ReadWriteOncePod"',
             "spec.dataSource: Invalid value: \"Pod\": must be 'PersistentVolumeClaim' when referencing the default "
@@ -444,6 +453,10 @@ STORAGE = {
         ("{spec: {attacher: a.io, nodeName: n, source: {persistentVolumeName: v}}}", []),
         ("{spec: {attacher: a.io, nodeName: n}}", [
             "spec.source: Required value: must specify exactly one of inlineVolumeSpec and persistentVolumeName"]),
+        ("{spec: {attacher: a.io, nodeName: n, source: {inlineVolumeSpec: {accessModes: [ReadWriteOnce], capacity: {storage: 1Gi}, "
+         "hostPath: {path: /a}}}}}", [
+            "spec.source.inlineVolumeSpec.capacity: Forbidden: may not be specified in the context of inline volumes",
+            "spec.source.inlineVolumeSpec.csi: Required value: has to be specified in the context of inline volumes"]),
     ],
     "volumeattributesclasses.storage.k8s.io": [
         ("{driverName: a.io, parameters: {iops: '1'}}", []),
@@ -451,6 +464,10 @@ STORAGE = {
     ],
     "csidrivers.storage.k8s.io": [
         ("{}", []),
+        ("{spec: {serviceAccountTokenInSecrets: true, tokenRequests: [{}]}}", []),
+        ("{spec: {serviceAccountTokenInSecrets: false}}", [
+            "spec.serviceAccountTokenInSecrets: Invalid value: false: serviceAccountTokenInSecrets is set but no tokenRequests are "
+            "specified"]),
         ("{spec: {fsGroupPolicy: A, volumeLifecycleModes: [B], tokenRequests: [{audience: a}, {audience: a}]}}", [
             'spec.fsGroupPolicy: Unsupported value: "A": supported values: "File", "None", "ReadWriteOnceWithFSType"',
             'spec.tokenRequests[1].audience: Duplicate value: "a"',
@@ -649,6 +666,7 @@ ALL = (
 
 _INGRESS_CLASS = ["{spec: {controller: a/b}}", "{spec: {controller: a/c}}"]
 _NEW_REFERENCE = '{"APIGroup":"rbac.authorization.k8s.io","Kind":"ClusterRole","Name":"b"}'
+_AFFINITY = "nodeAffinity: {required: {nodeSelectorTerms: [{matchExpressions: [{key: %s, operator: Exists}]}]}}"
 UPDATES = [
     *webhook_refusals.UPDATES,
     *certificate_requests.UPDATES,
@@ -693,6 +711,13 @@ UPDATES = [
     ("persistentvolumes", f"{{spec: {{{VOLUME}, hostPath: {{path: /a}}}}}}",
      f"{{spec: {{{VOLUME}, hostPath: {{path: /b}}}}}}", [
         "spec.persistentvolumesource: Forbidden: spec.persistentvolumesource is immutable after creation"]),
+    ("persistentvolumes", f"{{spec: {{{VOLUME}, hostPath: {{path: /a}}, {_AFFINITY % 'beta.kubernetes.io/os'}}}}}",
+     f"{{spec: {{{VOLUME}, hostPath: {{path: /a}}, {_AFFINITY % 'kubernetes.io/os'}}}}}", []),
+    ("persistentvolumes", f"{{spec: {{{VOLUME}, hostPath: {{path: /a}}, {_AFFINITY % 'a'}}}}}", f"{{spec: {{{VOLUME}, hostPath: {{path: /a}}}}}}", [
+        "nodeAffinity: Invalid value: null: field is immutable, except for updating from beta label to GA"]),
+    ("persistentvolumeclaims", f"{{{CLAIM}}}", f"{{{CLAIM.replace('spec: {', 'spec: {volumeAttributesClassName: gold, ')}}}", [
+        "spec: Forbidden: spec is immutable after creation except resources.requests and volumeAttributesClassName for "
+        "bound claims"]),
     ("persistentvolumeclaims", "{spec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Gi}}}}",
      "{spec: {accessModes: [ReadOnlyMany], resources: {requests: {storage: 1Gi}}}}", [
         "spec: Forbidden: spec is immutable after creation except resources.requests and volumeAttributesClassName for "

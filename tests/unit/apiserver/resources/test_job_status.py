@@ -1,3 +1,4 @@
+# ruff: noqa: E501
 """Writes of the status of Jobs, and the other changes of stored Jobs that depend on it."""
 
 import copy

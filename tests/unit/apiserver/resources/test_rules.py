@@ -455,12 +455,20 @@ def test_addresses_of_interfaces_have_a_prefix(text, reasons):
     assert check_interface_address(text) == reasons
 
 
-def test_labels_of_endpoint_slices_are_part_of_what_is_desired():
-    old = {"metadata": {"generation": 1}, "addressType": "IPv4"}
-    for resource, generation in (("endpointslices.discovery.k8s.io", 2), ("ingresses.networking.k8s.io", 1)):
-        new = {**old, "metadata": {"generation": 1, "labels": {"a": "b"}}}
-        count_generation(new, old, TABLE[resource])
-        assert new["metadata"]["generation"] == generation
+@pytest.mark.parametrize(
+    ("resource", "metadata", "generation"),
+    [
+        ("endpointslices.discovery.k8s.io", "labels", 2),
+        ("endpointslices.discovery.k8s.io", "annotations", 1),
+        ("deployments.apps", "annotations", 2),
+        ("replicasets.apps", "annotations", 1),
+    ],
+)
+def test_some_metadata_are_part_of_what_is_desired(resource, metadata, generation):
+    old = {"metadata": {"generation": 1}}
+    new = {"metadata": {"generation": 1, metadata: {"a": "b"}}}
+    count_generation(new, old, TABLE[resource])
+    assert new["metadata"]["generation"] == generation
 
 
 def test_topology_of_older_endpoint_slices_is_dropped():

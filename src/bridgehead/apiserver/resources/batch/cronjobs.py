@@ -19,10 +19,11 @@ from bridgehead.apiserver.resources.shared.columns import (
     template_columns,
     text_column,
 )
+from bridgehead.apiserver.resources.shared.pod_names import warn_of_pod_names
 from bridgehead.objects.names import check_dns1123_subdomain
 from bridgehead.objects.schedules import parse_schedule, parse_zone
 
-from .job_spec import set_job_defaults, validate_job_spec, warn_of_job_spec, warn_of_name
+from .job_spec import set_job_defaults, validate_job_spec, warn_of_job_spec
 
 _POLICIES = ("Allow", "Forbid", "Replace")
 _LONGEST_NAME = 52  # eleven characters remain for the names of Jobs
@@ -54,7 +55,7 @@ class CronJobStrategy(StatusStrategy):
         return [] if subresource == "status" else _validate_spec(obj.get("spec", {}), old.get("spec", {}))
 
     def warnings(self, obj: JsonObject) -> list[str]:
-        return [*warn_of_name(obj.get("metadata", {}).get("name", "")), *warn_of_job_spec(_JOB_SPEC, _job_of(obj))]
+        return [*warn_of_pod_names(obj.get("metadata", {}).get("name", "")), *warn_of_job_spec(_JOB_SPEC, _job_of(obj))]
 
     def update_warnings(self, obj: JsonObject, old: JsonObject) -> list[str]:
         is_same = obj.get("spec") == old.get("spec")

@@ -17,7 +17,7 @@ from bridgehead.apiserver.resources.pods import (
 from bridgehead.apiserver.resources.shared import field
 from bridgehead.apiserver.resources.shared.domain_paths import validate_domain_path
 from bridgehead.objects.indexes import count_indexes, parse_intervals
-from bridgehead.objects.names import check_dns1123_label, check_qualified_name
+from bridgehead.objects.names import check_qualified_name
 
 # Limits of parallelism and of failed indexes keep a status short; those for very many completions do so, too.
 _MAX_PARALLELISM = _MAX_FAILED = _MANY_COMPLETIONS = 100_000
@@ -245,17 +245,7 @@ def warn_of_job_spec(path: str, spec: JsonObject) -> list[str]:
     is_large = spec.get("completions", 0) > _MANY_COMPLETIONS and spec.get("parallelism", 0) > _MAX_PARALLELISM_OF_MANY
     if is_large and spec.get("completionMode") == "Indexed":
         warnings.append(
-            f"{path}: In Indexed Jobs with a number of completions higher than 10^5 and a parallelism higher than 10^4, "
-            "Kubernetes might not be able to track completedIndexes when a big number of indexes fail"
+            f"{path}: In Indexed Jobs with a number of completions higher than 10^5 and a parallelism higher "
+            "than 10^4, Kubernetes might not be able to track completedIndexes when a big number of indexes fail"
         )
     return [*warnings, *warn_of_pod_spec(f"{path}.template.spec", spec.get("template", {}).get("spec", {}))]
-
-
-def warn_of_name(name: str) -> list[str]:
-    """Return a warning if a job's name cannot be part of the names of its pods."""
-    if reasons := check_dns1123_label(name):
-        return [
-            "metadata.name: this is used in Pod names and hostnames, which can result in surprising behavior; a DNS "
-            f"label is recommended: [{' '.join(reasons)}]"
-        ]
-    return []

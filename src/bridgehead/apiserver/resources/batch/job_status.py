@@ -187,9 +187,11 @@ def _validate_changes(write: _Write) -> list[FieldError]:
     ]
     # An indexed job with as many pods as indexes may shrink.
     may_shrink = spec.get("completionMode") == "Indexed" and spec.get("completions") == spec.get("parallelism")
-    for name in ("failed",) if may_shrink else ("failed", "succeeded"):
-        if status.get(name, 0) < before.get(name, 0):
-            errors.append(_invalid(name, status.get(name, 0), f"cannot decrease the {name} counter"))
+    errors.extend(
+        _invalid(name, status.get(name, 0), f"cannot decrease the {name} counter")
+        for name in (("failed",) if may_shrink else ("failed", "succeeded"))
+        if status.get(name, 0) < before.get(name, 0)
+    )
     ended, ended_before = status.get("completionTime"), before.get("completionTime")
     if ended is not None and ended_before is not None and ended != ended_before:
         errors.append(_invalid("completionTime", ended, "completionTime cannot be mutated"))

@@ -20,11 +20,12 @@ from bridgehead.apiserver.resources.shared.columns import (
     template_columns,
 )
 from bridgehead.apiserver.resources.shared.metadata_validation import validate_label_selector
+from bridgehead.apiserver.resources.shared.pod_names import warn_of_pod_names
 from bridgehead.objects.meta import LabelSelector
 from bridgehead.objects.names import check_dns1123_label, check_dns1123_subdomain
 from bridgehead.objects.selectors import compile_selector
 
-from .job_spec import set_job_defaults, validate_job_spec, warn_of_job_spec, warn_of_name
+from .job_spec import set_job_defaults, validate_job_spec, warn_of_job_spec
 from .job_status import validate_job_status
 
 CONTROLLER_UID = "batch.kubernetes.io/controller-uid"
@@ -90,7 +91,7 @@ class JobStrategy(StatusStrategy):
 
     def warnings(self, obj: JsonObject) -> list[str]:
         name = obj.get("metadata", {}).get("name", "")
-        return [*warn_of_name(name), *warn_of_job_spec("spec", obj.get("spec", {}))]
+        return [*warn_of_pod_names(name), *warn_of_job_spec("spec", obj.get("spec", {}))]
 
     def update_warnings(self, obj: JsonObject, old: JsonObject) -> list[str]:
         return [] if obj.get("spec") == old.get("spec") else warn_of_job_spec("spec", obj.get("spec", {}))

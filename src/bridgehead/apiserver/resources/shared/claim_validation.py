@@ -11,8 +11,11 @@ from bridgehead.objects.names import check_dns1123_label, check_dns1123_subdomai
 from . import field
 from .columns import at
 from .metadata_validation import validate_label_selector
-from .quantities import validate_quantity
+from .quantities import amount_of, validate_quantity
 from .storage_rules import VOLUME_MODES, validate_access_modes, validate_class_name, validate_positive_quantity
+
+# How Kubernetes shows a path of a field where it means the field's value.
+_A_PATH: JsonObject = {}
 
 
 def validate_claim_spec(path: str, spec: JsonObject) -> list[FieldError]:
@@ -34,9 +37,9 @@ def validate_claim_spec(path: str, spec: JsonObject) -> list[FieldError]:
     if source is not None and reference is not None:
         if reference.get("namespace"):
             detail = "may not be specified when dataSourceRef.namespace is specified"
-            errors.append(field.invalid(path, f"{path}.dataSource", detail))
+            errors.append(field.invalid(path, _A_PATH, detail))
         elif any(source.get(name) != reference.get(name) for name in ("apiGroup", "kind", "name")):
-            errors.append(field.invalid(path, f"{path}.dataSource", "must match dataSourceRef"))
+            errors.append(field.invalid(path, _A_PATH, "must match dataSourceRef"))
     return [*errors, *validate_class_name(path, spec, "volumeAttributesClassName")]
 
 
@@ -51,3 +54,15 @@ def _validate_data_source(path: str, source: JsonObject) -> list[FieldError]:
     if namespace := source.get("namespace"):
         errors.extend(field.invalid_for(f"{path}.namespace", namespace, check_dns1123_label(namespace)))
     return errors
+
+
+def warn_of_claim_spec(path: str, spec: JsonObject) -> list[str]:
+    """Return warnings about the spec of a claim, or of a template of claims."""
+    warnings = []
+    for kind in ("requests", "limits"):
+        size = at(spec, "resources", kind, "storage")
+        amount = None if size is None else amount_of(size)
+        if amount is not None and amount % 1:
+            item = f"{path}.resources.{kind}[storage]"
+            warnings.append(f'{item}: fractional byte value "{size}" is invalid, must be an integer')
+    return warnings

@@ -14,6 +14,9 @@ from bridgehead.apiserver.resources.shared.quantities import amount_of
 from bridgehead.objects.names import check_dns1123_subdomain, check_qualified_name
 
 BETA_CLASS_ANNOTATION = "volume.beta.kubernetes.io/storage-class"
+CLASS_ANNOTATION_WARNING = (
+    f'metadata.annotations[{BETA_CLASS_ANNOTATION}]: deprecated since v1.8; use "storageClassName" attribute instead'
+)
 VOLUME_MODES = ("Block", "Filesystem")
 
 _ACCESS_MODES = ("ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod")

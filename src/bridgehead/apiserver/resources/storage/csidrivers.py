@@ -49,6 +49,10 @@ class CSIDriverStrategy(Strategy):
         if seconds is not None and seconds < _LEAST_UPDATE_SECONDS:
             detail = f"must be greater than or equal to {_LEAST_UPDATE_SECONDS} seconds"
             errors.append(field.invalid("spec.nodeAllocatableUpdatePeriodSeconds", seconds, detail))
+        if "serviceAccountTokenInSecrets" in spec and not spec.get("tokenRequests"):
+            detail = "serviceAccountTokenInSecrets is set but no tokenRequests are specified"
+            value = spec["serviceAccountTokenInSecrets"]
+            errors.append(field.invalid("spec.serviceAccountTokenInSecrets", value, detail))
         return errors
 
     def validate_update(self, obj: JsonObject, old: JsonObject, subresource: str) -> list[FieldError]:

@@ -9,10 +9,10 @@ from bridgehead.apiserver.resource import FieldError, JsonObject, Resource, Stra
 from bridgehead.apiserver.resources.shared import field
 from bridgehead.apiserver.resources.shared.columns import NAME, text_column
 from bridgehead.apiserver.resources.shared.metadata_validation import validate_label_selector
+from bridgehead.apiserver.resources.shared.node_labels import warn_of_expressions, warn_of_label
 from bridgehead.apiserver.resources.shared.quantities import validate_quantity
 from bridgehead.objects.names import check_dns1123_subdomain
 
-_QUANTITIES = ("capacity", "maximumVolumeSize")
 # The input of a driver's GetCapacity call.
 _IMMUTABLE = ("nodeTopology", "storageClassName")
 
@@ -22,15 +22,19 @@ class CSIStorageCapacityStrategy(Strategy):
         errors = validate_label_selector("nodeTopology", obj.get("nodeTopology", {}))
         name = obj.get("storageClassName", "")
         errors.extend(field.invalid_for("storageClassName", name, check_dns1123_subdomain(name)))
-        for quantity in _QUANTITIES:
-            if quantity in obj:
-                errors.extend(validate_quantity(quantity, obj[quantity]))
-        return errors
+        return [*errors, *validate_quantity("capacity", obj.get("capacity", "0"))]
 
     def validate_update(self, obj: JsonObject, old: JsonObject, subresource: str) -> list[FieldError]:
         return [
             field.invalid(name, obj.get(name), field.IMMUTABLE) for name in _IMMUTABLE if obj.get(name) != old.get(name)
         ]
+
+    def warnings(self, obj: JsonObject) -> list[str]:
+        topology = obj.get("nodeTopology", {})
+        warnings = warn_of_expressions("nodeTopology", topology.get("matchExpressions", ()))
+        for label in topology.get("matchLabels", {}):
+            warnings.extend(warn_of_label(f"nodeTopology.matchLabels.{label}", label))
+        return warnings
 
 
 RESOURCE = Resource(

@@ -6,40 +6,50 @@ Source: Kubernetes `ValidatePersistentVolumeClaimSpec`, `ValidatePersistentVolum
 
 from __future__ import annotations
 
+import math
+
 from bridgehead.apiserver.resource import Column, FieldError, JsonObject, Resource, StatusStrategy, copied
 from bridgehead.apiserver.resources.shared import field
-from bridgehead.apiserver.resources.shared.claim_validation import validate_claim_spec
+from bridgehead.apiserver.resources.shared.claim_validation import validate_claim_spec, warn_of_claim_spec
 from bridgehead.apiserver.resources.shared.columns import AGE, NAME, UNSET, at, text_column
-from bridgehead.apiserver.resources.shared.quantities import amount_of
+from bridgehead.apiserver.resources.shared.quantities import amount_of, validate_quantity
 from bridgehead.apiserver.resources.shared.storage_rules import (
     BETA_CLASS_ANNOTATION,
+    CLASS_ANNOTATION_WARNING,
     access_modes_text,
     class_of,
     phase_of,
 )
-from bridgehead.objects.names import check_dns1123_subdomain
+from bridgehead.objects.names import check_dns1123_subdomain, check_qualified_name
 
+# The groups and kinds that the older field for sources may have.
+_OLDER_SOURCES = (("", "PersistentVolumeClaim"), ("snapshot.storage.k8s.io", "VolumeSnapshot"))
+_RESIZE_STATUSES = (
+    *("ControllerResizeInProgress", "ControllerResizeInfeasible", "NodeResizeInProgress", "NodeResizeInfeasible"),
+    "NodeResizePending",
+)
 _IMMUTABLE = "spec is immutable after creation except resources.requests and volumeAttributesClassName for bound claims"
 
 
 class PersistentVolumeClaimStrategy(StatusStrategy):
     def default(self, obj: JsonObject) -> None:
         set_claim_defaults(obj)
-        spec = obj["spec"]
-        source, reference = spec.get("dataSource"), spec.get("dataSourceRef")
-        # The older field and the newer one mean the same, but for references to other namespaces.
-        if source and not reference:
-            spec["dataSourceRef"] = dict(source)
-        elif reference and not source and not reference.get("namespace"):
-            spec["dataSource"] = dict(reference)
 
     def prepare_create(self, obj: JsonObject) -> None:
         obj["status"] = {"phase": "Pending"}
+        _set_sources(obj["spec"], {})
+
+    def prepare_update(self, obj: JsonObject, old: JsonObject, subresource: str) -> None:
+        super().prepare_update(obj, old, subresource)
+        if subresource != "status":
+            _set_sources(obj["spec"], old.get("spec", {}))
 
     def validate(self, obj: JsonObject) -> list[FieldError]:
         return validate_claim_spec("spec", obj.get("spec", {}))
 
     def validate_update(self, obj: JsonObject, old: JsonObject, subresource: str) -> list[FieldError]:
+        if subresource == "status":
+            return _validate_status(obj.get("status", {}))
         spec, before = obj.get("spec", {}), old.get("spec", {})
         errors = []
         if _fixed(obj, obj, old) != _fixed(old, obj, old):
@@ -58,14 +68,70 @@ class PersistentVolumeClaimStrategy(StatusStrategy):
                 errors.append(field.forbidden("spec.volumeAttributesClassName", detail))
         return errors
 
+    def warnings(self, obj: JsonObject) -> list[str]:
+        has_annotation = BETA_CLASS_ANNOTATION in obj["metadata"].get("annotations", {})
+        warnings = [CLASS_ANNOTATION_WARNING] if has_annotation else []
+        return [*warnings, *warn_of_claim_spec("spec", obj.get("spec", {}))]
+
+
+def _set_sources(spec: JsonObject, before: JsonObject) -> None:
+    """Set `dataSource` from `dataSourceRef` or the reverse, which mean the same within a namespace.
+
+    What older versions ignored is dropped: other sources than claims and snapshots in the older field. References to
+    other namespaces need a feature gate that is off.
+    """
+    if "dataSourceRef" not in before and spec.get("dataSourceRef", {}).get("namespace"):
+        del spec["dataSourceRef"]
+    source, reference = spec.get("dataSource"), spec.get("dataSourceRef")
+    is_new = "dataSource" not in before and "dataSourceRef" not in before
+    if source is not None and reference is None:
+        if is_new and (source.get("apiGroup", ""), source.get("kind")) not in _OLDER_SOURCES:
+            del spec["dataSource"]
+        else:
+            spec["dataSourceRef"] = dict(source)
+    elif reference is not None and source is None and not reference.get("namespace"):
+        spec["dataSource"] = {name: value for name, value in reference.items() if name != "namespace"}
+
+
+def _validate_status(status: JsonObject) -> list[FieldError]:
+    errors = []
+    for name, size in status.get("capacity", {}).items():
+        errors.extend(_validate_size(f"status.capacity[{name}]", size))
+    for name, progress in status.get("allocatedResourceStatuses", {}).items():
+        path = "status.allocatedResourceStatus"
+        errors.extend(_validate_resource(path, name))
+        if progress not in _RESIZE_STATUSES:
+            errors.append(field.not_supported(path, name, _RESIZE_STATUSES))
+    for name, size in status.get("allocatedResources", {}).items():
+        if wrong := _validate_resource("status.allocatedResources", name):
+            errors.extend(wrong)
+            continue
+        path = f"status.allocatedResources[{name}]"
+        errors.extend(_validate_size(path, size) or validate_quantity(path, size))
+    return errors
+
+
+def _validate_size(path: str, size: str) -> list[FieldError]:
+    whole = math.ceil(amount_of(size) or 0)
+    return [] if whole >= 0 else [field.invalid(path, whole, "must be a valid resource quantity")]
+
+
+def _validate_resource(path: str, name: str) -> list[FieldError]:
+    if errors := field.invalid_for(path, name, check_qualified_name(name)):
+        return errors
+    is_native = "/" not in name or "kubernetes.io/" in name
+    return [field.not_supported(path, name, ("storage",))] if is_native and name != "storage" else []
+
 
 def _fixed(claim: JsonObject, new: JsonObject, old: JsonObject) -> JsonObject:
     """Return the part of the claim's spec that the change from `old` to `new` may not touch."""
     spec: JsonObject = copied(claim.get("spec", {}))
-    spec.pop("volumeAttributesClassName", None)
+    is_bound = at(new, "status", "phase") == "Bound"
+    if is_bound and at(new, "spec", "volumeAttributesClassName") is not None:
+        spec.pop("volumeAttributesClassName", None)
     if not at(old, "spec", "volumeName"):
         spec.pop("volumeName", None)  # set once
-    if at(new, "status", "phase") == "Bound":
+    if is_bound:
         (at(spec, "resources", "requests") or {}).pop("storage", None)
     annotation = (at(old, "metadata", "annotations") or {}).get(BETA_CLASS_ANNOTATION)
     chosen = at(new, "spec", "storageClassName")

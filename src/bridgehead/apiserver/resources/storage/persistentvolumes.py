@@ -12,8 +12,11 @@ from bridgehead.apiserver.resource import Column, FieldError, JsonObject, Resour
 from bridgehead.apiserver.resources.pods import validate_node_selector
 from bridgehead.apiserver.resources.shared import field
 from bridgehead.apiserver.resources.shared.columns import AGE, NAME, UNSET, at, text_column
+from bridgehead.apiserver.resources.shared.node_labels import newer_name, warn_of_expressions
 from bridgehead.apiserver.resources.shared.quantities import validate_quantity
 from bridgehead.apiserver.resources.shared.storage_rules import (
+    BETA_CLASS_ANNOTATION,
+    CLASS_ANNOTATION_WARNING,
     VOLUME_MODES,
     access_modes_text,
     class_of,
@@ -23,7 +26,7 @@ from bridgehead.apiserver.resources.shared.storage_rules import (
     validate_driver_name,
     validate_positive_quantity,
 )
-from bridgehead.objects.names import check_dns1123_subdomain
+from bridgehead.objects.names import check_dns1123_label, check_dns1123_subdomain
 
 _SOURCES = (
     *("hostPath", "gcePersistentDisk", "awsElasticBlockStore", "glusterfs", "flocker", "nfs", "rbd", "quobyte"),
@@ -36,8 +39,17 @@ _HOST_PATH_TYPES = (
 )
 _SECRETS = (
     *("controllerPublishSecretRef", "controllerExpandSecretRef", "nodePublishSecretRef", "nodeExpandSecretRef"),
-    "nodeStageSecretRef",
 )
+_NOT_INLINE = ("claimRef", "capacity")
+# Sources without a plug-in: the release that deprecated them, and that from which they have no function.
+_REMOVED = {
+    "cephfs": ("cephfs", "v1.28", "v1.31"),
+    "photonPersistentDisk": ("photonPersistentDisk", "v1.11", "v1.16"),
+    "scaleIO": ("scaleIO", "v1.16", "v1.22"),
+    "storageos": ("storageOS", "v1.22", "v1.25"),
+    "glusterfs": ("glusterfs", "v1.25", "v1.26"),
+    "rbd": ("rbd", "v1.28", "v1.31"),
+}
 
 
 class PersistentVolumeStrategy(StatusStrategy):
@@ -67,12 +79,53 @@ class PersistentVolumeStrategy(StatusStrategy):
         if spec.get("volumeMode") != before.get("volumeMode"):
             errors.append(field.invalid("volumeMode", spec.get("volumeMode"), field.IMMUTABLE))
         affinity = before.get("nodeAffinity")
-        if affinity is not None and spec.get("nodeAffinity") != affinity:
-            errors.append(field.invalid("nodeAffinity", spec.get("nodeAffinity"), field.IMMUTABLE))
+        if affinity is not None and not _is_same_affinity(spec.get("nodeAffinity"), affinity):
+            detail = f"{field.IMMUTABLE}, except for updating from beta label to GA"
+            errors.append(field.invalid("nodeAffinity", spec.get("nodeAffinity"), detail))
         if "volumeAttributesClassName" in before and "volumeAttributesClassName" not in spec:
             detail = "update from non-nil value to nil is forbidden"
             errors.append(field.forbidden("spec.volumeAttributesClassName", detail))
         return errors
+
+    def warnings(self, obj: JsonObject) -> list[str]:
+        spec = obj.get("spec", {})
+        has_annotation = BETA_CLASS_ANNOTATION in obj["metadata"].get("annotations", {})
+        warnings = [CLASS_ANNOTATION_WARNING] if has_annotation else []
+        if spec.get("persistentVolumeReclaimPolicy") == "Recycle":
+            warnings.append(
+                "spec.persistentVolumeReclaimPolicy: The Recycle reclaim policy is deprecated. Instead, the "
+                "recommended approach is to use dynamic provisioning."
+            )
+        terms = at(spec, "nodeAffinity", "required", "nodeSelectorTerms") or ()
+        for index, term in enumerate(terms):
+            path = f"spec.nodeAffinity.required.nodeSelectorTerms[{index}]"
+            warnings.extend(warn_of_expressions(path, term.get("matchExpressions", ())))
+        warnings.extend(
+            f"spec.{shown}: deprecated in {deprecated}, non-functional in {removed}+"
+            for name, (shown, deprecated, removed) in _REMOVED.items()
+            if name in spec
+        )
+        return warnings
+
+
+def _is_same_affinity(affinity: JsonObject | None, before: JsonObject) -> bool:
+    """Whether two affinities are equal but for newer names of labels."""
+    if affinity == before:
+        return True
+    new, old = (at(one, "required", "nodeSelectorTerms") or () for one in (affinity, before))
+    return len(new) == len(old) and all(map(_is_same_term, new, old))
+
+
+def _is_same_term(term: JsonObject, before: JsonObject) -> bool:
+    new, old = term.get("matchExpressions", ()), before.get("matchExpressions", ())
+    return (
+        len(new) == len(old)
+        and term.get("matchFields") == before.get("matchFields")
+        and all(
+            one == other or one == {**other, "key": newer_name(other.get("key", ""))}
+            for one, other in zip(new, old, strict=True)
+        )
+    )
 
 
 def _source(spec: JsonObject, before: JsonObject) -> JsonObject:
@@ -126,7 +179,11 @@ def _validate_volume(path: str, spec: JsonObject) -> list[FieldError]:
 
 def _validate_inline(path: str, spec: JsonObject) -> list[FieldError]:
     context = "in the context of inline volumes"
-    errors = []
+    errors = [
+        field.forbidden(f"{path}.{name}", f"may not be specified {context}") for name in _NOT_INLINE if name in spec
+    ]
+    if "csi" not in spec:
+        errors.append(field.required(f"{path}.csi", f"has to be specified {context}"))
     if spec.get("persistentVolumeReclaimPolicy", "Retain") not in ("", "Retain"):
         errors.append(field.forbidden(f"{path}.persistentVolumeReclaimPolicy", f"may only be Retain {context}"))
     errors.extend(
@@ -165,11 +222,9 @@ def _validate_source(path: str, spec: JsonObject) -> list[FieldError]:
                 errors.append(field.required(f"{item}.volumeHandle"))
             for secret in _SECRETS:
                 if secret in source:
-                    errors.extend(
-                        field.required(f"{item}.{secret}.{name}")
-                        for name in ("name", "namespace")
-                        if not source[secret].get(name)
-                    )
+                    name, namespace = (source[secret].get(part, "") for part in ("name", "namespace"))
+                    errors.extend(field.required_valid(f"{item}.{secret}.name", name, check_dns1123_subdomain))
+                    errors.extend(field.required_valid(f"{item}.{secret}.namespace", namespace, check_dns1123_label))
     return errors
 
 

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from bridgehead.apiserver.resource import Column, FieldError, JsonObject, Resource, Strategy
 from bridgehead.apiserver.resources.shared import field
 from bridgehead.apiserver.resources.shared.columns import AGE, NAME, at, text_column
+from bridgehead.apiserver.resources.shared.node_labels import warn_of_label
 from bridgehead.apiserver.resources.shared.storage_rules import validate_parameters, validate_provisioner
 from bridgehead.objects.names import check_dns1123_subdomain, check_qualified_name
 
@@ -40,6 +41,16 @@ class StorageClassStrategy(Strategy):
         if obj.get("volumeBindingMode") != old.get("volumeBindingMode"):
             errors.append(field.invalid("volumeBindingMode", obj.get("volumeBindingMode"), field.IMMUTABLE))
         return errors
+
+    def warnings(self, obj: JsonObject) -> list[str]:
+        return [
+            warning
+            for index, term in enumerate(obj.get("allowedTopologies", ()))
+            for number, expression in enumerate(term.get("matchLabelExpressions", ()))
+            for warning in warn_of_label(
+                f"allowedTopologies[{index}].matchLabelExpressions[{number}].key", expression.get("key", "")
+            )
+        ]
 
 
 def _validate_topologies(path: str, terms: Sequence[JsonObject]) -> list[FieldError]:

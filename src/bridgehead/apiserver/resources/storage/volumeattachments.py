@@ -65,11 +65,15 @@ def _validate_status(status: JsonObject) -> list[FieldError]:
     metadata = status.get("attachmentMetadata", {})
     if sum(len(key.encode()) + len(value.encode()) for key, value in metadata.items()) > _MAX_METADATA_BYTES:
         errors.append(field.too_long("status.attachmentMetadata", _MAX_METADATA_BYTES))
-    errors.extend(
-        field.too_long(f"status.{name}.message", _MAX_MESSAGE_BYTES)
-        for name in ("attachError", "detachError")
-        if len((at(status, name, "message") or "").encode()) > _MAX_MESSAGE_BYTES
-    )
+    for name in ("attachError", "detachError"):
+        error = status.get(name, {})
+        if len(error.get("message", "").encode()) > _MAX_MESSAGE_BYTES:
+            # Kubernetes names the other limit.
+            errors.append(field.too_long(f"status.{name}.message", _MAX_METADATA_BYTES))
+        if (code := error.get("errorCode", 0)) < 0:
+            errors.append(
+                field.invalid(f"status.{name}.errorCode", code, "must be between 0 and 2147483647, inclusive")
+            )
     return errors
 
 

@@ -30,6 +30,7 @@ _STRATEGIES = ("Recreate", "RollingUpdate")
 
 class DeploymentStrategy(WorkloadStrategy):
     kind = "deployment"
+    names_pods = True
 
     def default(self, obj: JsonObject) -> None:
         super().default(obj)
@@ -86,6 +87,7 @@ RESOURCE = Resource(
         *template_columns(lambda deployment: format_label_selector(at(deployment, "spec", "selector"))),
     ),
     has_generation=True,
+    counted_metadata=("annotations",),
     check_name=check_dns1123_subdomain,
     kept_by_status=("labels",),
 )

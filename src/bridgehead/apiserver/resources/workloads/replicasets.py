@@ -22,6 +22,7 @@ from .workload_strategy import WorkloadStrategy
 
 class ReplicaSetStrategy(WorkloadStrategy):
     kind = "deployment"  # Kubernetes' texts say "deployment" for both
+    names_pods = True
 
     def default(self, obj: JsonObject) -> None:
         super().default(obj)

@@ -27,6 +27,7 @@ from .workload_strategy import WorkloadStrategy
 
 class ReplicationControllerStrategy(WorkloadStrategy):
     owner = "ReplicationController"
+    names_pods = True
 
     def default(self, obj: JsonObject) -> None:
         has_template = "template" in obj.get("spec", {})

@@ -12,7 +12,7 @@ from bridgehead.apiserver.resource import Column, FieldError, JsonObject, Resour
 from bridgehead.apiserver.resources.pods import validate_template
 from bridgehead.apiserver.resources.shared import field
 from bridgehead.apiserver.resources.shared.amounts import is_zero, validate_share
-from bridgehead.apiserver.resources.shared.claim_validation import validate_claim_spec
+from bridgehead.apiserver.resources.shared.claim_validation import validate_claim_spec, warn_of_claim_spec
 from bridgehead.apiserver.resources.shared.columns import AGE, NAME, at, template_columns
 from bridgehead.apiserver.resources.storage import set_claim_defaults
 from bridgehead.objects.names import check_dns1123_label
@@ -35,6 +35,7 @@ _CLAIMS = "spec.volumeClaimTemplates"
 class StatefulSetStrategy(WorkloadStrategy):
     kind = "statefulset"
     owner = "StatefulSet"
+    counts = ("replicas", "minReadySeconds")
 
     def default(self, obj: JsonObject) -> None:
         super().default(obj)
@@ -91,6 +92,13 @@ class StatefulSetStrategy(WorkloadStrategy):
             errors.append(field.forbidden("spec", _FIXED))
         return errors
 
+    def warnings(self, obj: JsonObject) -> list[str]:
+        return [*super().warnings(obj), *_warn_of_spec(obj.get("spec", {}), "")]
+
+    def update_warnings(self, obj: JsonObject, old: JsonObject) -> list[str]:
+        # Kubernetes names these paths differently.
+        return [*super().update_warnings(obj, old), *_warn_of_spec(obj.get("spec", {}), ".Spec")]
+
     def _validate_template(self, spec: JsonObject) -> list[FieldError]:
         """Validate the template with the volumes that the pods will get from the templates of claims."""
         template = spec.get("template", {})
@@ -100,6 +108,19 @@ class StatefulSetStrategy(WorkloadStrategy):
         kept = [volume for volume in pod.get("volumes", ()) if volume.get("name") not in claims]
         made = [{"name": name, "persistentVolumeClaim": {"claimName": name}} for name in claims]
         return validate_template(TEMPLATE, {**template, "spec": {**pod, "volumes": [*kept, *made]}})
+
+
+def _warn_of_spec(spec: JsonObject, suffix: str) -> list[str]:
+    warnings = [
+        warning
+        for index, claim in enumerate(spec.get("volumeClaimTemplates", ()))
+        for warning in warn_of_claim_spec(f"{_CLAIMS}[{index}]{suffix}", claim.get("spec", {}))
+    ]
+    if spec.get("revisionHistoryLimit", 0) < 0:
+        warnings.append(
+            "spec.revisionHistoryLimit: a negative value retains all historical revisions; a value >= 0 is recommended"
+        )
+    return warnings
 
 
 def _validate_update_strategy(path: str, strategy: JsonObject) -> list[FieldError]:

@@ -16,6 +16,7 @@ from bridgehead.apiserver.resources.pods import (
 )
 from bridgehead.apiserver.resources.shared import field
 from bridgehead.apiserver.resources.shared.metadata_validation import validate_label_selector
+from bridgehead.apiserver.resources.shared.pod_names import warn_of_pod_names
 from bridgehead.objects.meta import LabelSelector
 from bridgehead.objects.selectors import compile_selector
 
@@ -27,6 +28,10 @@ class WorkloadStrategy(StatusStrategy):
 
     kind = ""
     owner = "ReplicaSet"
+    # The numbers of its spec that may not be negative.
+    counts: tuple[str, ...] = ("replicas", "minReadySeconds", "revisionHistoryLimit", "progressDeadlineSeconds")
+    # Whether the names of its pods begin with its own.
+    names_pods = False
 
     def default(self, obj: JsonObject) -> None:
         template: JsonObject = obj.setdefault("spec", {}).setdefault("template", {})
@@ -40,7 +45,7 @@ class WorkloadStrategy(StatusStrategy):
     def validate(self, obj: JsonObject) -> list[FieldError]:
         spec = obj.get("spec", {})
         errors = []
-        for name in ("replicas", "minReadySeconds", "revisionHistoryLimit", "progressDeadlineSeconds"):
+        for name in self.counts:
             errors.extend(field.non_negative(f"spec.{name}", spec.get(name, 0)))
         errors.extend(self._validate_selector(spec))
         errors.extend(self._validate_template(spec))
@@ -53,7 +58,11 @@ class WorkloadStrategy(StatusStrategy):
         return [field.invalid("spec.selector", selector, field.IMMUTABLE)]
 
     def warnings(self, obj: JsonObject) -> list[str]:
-        return warn_of_pod_spec(f"{TEMPLATE}.spec", obj.get("spec", {}).get("template", {}).get("spec", {}))
+        name = obj.get("metadata", {}).get("name", "")
+        return [*(warn_of_pod_names(name) if self.names_pods else ()), *_warn_of_template(obj)]
+
+    def update_warnings(self, obj: JsonObject, old: JsonObject) -> list[str]:
+        return [] if obj.get("spec") == old.get("spec") else _warn_of_template(obj)
 
     def _validate_selector(self, spec: JsonObject) -> list[FieldError]:
         path = "spec.selector"
@@ -81,6 +90,10 @@ class WorkloadStrategy(StatusStrategy):
             detail = f"activeDeadlineSeconds in {self.owner} is not Supported"
             errors.append(field.forbidden(f"{TEMPLATE}.spec.activeDeadlineSeconds", detail))
         return errors
+
+
+def _warn_of_template(obj: JsonObject) -> list[str]:
+    return warn_of_pod_spec(f"{TEMPLATE}.spec", obj.get("spec", {}).get("template", {}).get("spec", {}))
 
 
 def set_rolling_update(strategy: JsonObject, unavailable: int | str, surge: int | str) -> None:

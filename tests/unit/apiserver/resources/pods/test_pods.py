@@ -781,7 +781,7 @@ WARNINGS = [
 @pytest.mark.parametrize(("spec", "expected"), WARNINGS)
 def test_warnings_of_a_pod(pods, spec, expected):
     assert pods.resource.strategy.warnings(pods.create(pod(spec))) == expected
-    template = {"spec": {"template": {"spec": from_yaml(spec)}}}
+    template = {"metadata": {"name": "web"}, "spec": {"template": {"spec": from_yaml(spec)}}}
     workload_warnings = table()["deployments.apps"].strategy.warnings(template)
     assert workload_warnings == [text.replace("spec.", "spec.template.spec.") for text in expected]
 
