@@ -4,7 +4,7 @@
 Each case is an object in YAML, merged with a name, and the texts of its errors; no text: the object is accepted.
 """
 
-from . import certificate_requests, job_refusals, policy_refusals, webhook_refusals
+from . import certificate_requests, device_refusals, job_refusals, policy_refusals, webhook_refusals
 
 SUBDOMAIN = (
     "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start and "
@@ -294,6 +294,9 @@ CLASSES = {
             "spec.metrics[0].external.target.averageValue: Required value: must set either a target value for metric or "
             "a per-pod target",
             "spec.metrics[1].pods.target.averageValue: Required value: must specify a positive target averageValue"]),
+        (f"{{spec: {{{WEB}, maxReplicas: 3, metrics: [{{type: ContainerResource, containerResource: {{name: pods, "
+         "container: a, target: {type: AverageValue, averageValue: 1}}}]}}", [
+            'spec.metrics[0].containerResource.name: Invalid value: "pods": must be a standard resource for containers']),
         (f"{{spec: {{{WEB}, maxReplicas: 3, metrics: [{{type: ContainerResource, containerResource: {{target: "
          "{type: Utilization, averageUtilization: 0, averageValue: 1}}}]}}", [
             "spec.metrics[0].containerResource.name: Required value: must specify a resource name",
@@ -496,6 +499,7 @@ DEVICES = {
     "resourceclaims.resource.k8s.io": [
         (f"{{spec: {{devices: {{requests: [{{name: a, {REQUEST}}}]}}}}}}", []),
         ("{}", []),
+        *device_refusals.CLAIMS,
         (f"{{spec: {{devices: {{requests: [{{name: a}}, {{name: a, {REQUEST}}}]}}}}}}", [
             "spec.devices.requests[0]: Required value: exactly one of `exactly` or `firstAvailable` is required",
             'spec.devices.requests[1]: Duplicate value: "a"']),
@@ -526,11 +530,12 @@ DEVICES = {
             'spec: Invalid value: "": only one of `sharedCounters` or `devices` is allowed',
             "spec.sharedCounters[0].counters: Required value"]),
         (f"{{spec: {{{POOL}, nodeName: n, devices: [{{name: d, attributes: {{a-b: {{version: x}}}}}}]}}}}", [
-            'spec.devices[0].attributes: Invalid value: "a-b": a valid C identifier must start with alphabetic character '
+            'spec.devices[0].attributes[a-b]: Invalid value: "a-b": a valid C identifier must start with alphabetic character '
             "or '_', followed by a string of alphanumeric characters or '_' (e.g. 'my_name',  or 'MY_NAME',  or "
             "'MyName', regex used for validation is '[A-Za-z_][A-Za-z0-9_]*')",
             'spec.devices[0].attributes[a-b].version: Invalid value: "x": must be a string compatible with semver.org '
             "spec 2.0.0"]),
+        *device_refusals.SLICES,
     ],
 }  # fmt: skip
 

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from bridgehead.apiserver.resource import FieldError, JsonObject
 from bridgehead.apiserver.resources.shared import field
 from bridgehead.apiserver.resources.shared.quantities import amount_of
+from bridgehead.apiserver.resources.shared.resource_names import validate_container_name
 from bridgehead.objects.names import check_dns1123_label, check_path_segment
 
 # The type of a metric -> the field with its source, in the order in which sources are validated.
@@ -98,7 +99,10 @@ def _validate_resource(path: str, source: JsonObject) -> list[FieldError]:
 
 
 def _validate_container_resource(path: str, source: JsonObject) -> list[FieldError]:
-    errors = [] if source.get("name") else [field.required(f"{path}.name", "must specify a resource name")]
+    if name := source.get("name"):
+        errors = validate_container_name(f"{path}.name", name)
+    else:
+        errors = [field.required(f"{path}.name", "must specify a resource name")]
     if container := source.get("container"):
         errors.extend(field.invalid_for(f"{path}.container", container, check_dns1123_label(container)))
     else:

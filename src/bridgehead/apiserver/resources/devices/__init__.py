@@ -1,7 +1,9 @@
 """DeviceClass, ResourceClaim, ResourceClaimTemplate and ResourceSlice (resource.k8s.io/v1): one module for each kind.
 
-`device_rules` has their common rules. The scheduler of this project allocates no devices: these objects are for other
-people's drivers and schedulers. CEL expressions are stored without being compiled.
+`device_rules` has their common rules, `qualified_names` those of names of attributes and capacities, `request_policies`
+those for parts of a capacity, `device_states` those of devices in the status of a claim. The scheduler of this project
+allocates no devices: these objects are for other people's drivers and schedulers. CEL expressions are stored without
+being compiled.
 
 Other packages import from here.
 """

@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+import msgspec
+
 from bridgehead.apiserver.resource import FieldError, JsonObject
 from bridgehead.apiserver.resources.shared import field
 from bridgehead.objects.names import (
@@ -17,10 +19,14 @@ from bridgehead.objects.names import (
     check_qualified_name,
 )
 
-_MAX_REQUESTS = _MAX_CONSTRAINTS = _MAX_CONFIGS = _MAX_SELECTORS = 32
+from .qualified_names import validate_driver, validate_full_name
+
+MAX_CONFIGS = _MAX_REQUESTS = _MAX_CONSTRAINTS = _MAX_SELECTORS = 32
 _MAX_SUBREQUESTS = 8
-_MAX_DRIVER, _MAX_POOL, _MAX_EXPRESSION, _MAX_PARAMETERS = 63, 253, 10 * 1024, 10 * 1024
+_MAX_POOL, _MAX_EXPRESSION, _MAX_PARAMETERS = 253, 10 * 1024, 10 * 1024
 _ALLOCATION_MODES = ("All", "ExactCount")
+_MAX_BINDING_CONDITIONS = 4
+_BINDING_CONDITIONS = ("bindingConditions", "bindingFailureConditions")
 _TOLERATION_OPERATORS = ("Equal", "Exists")
 _EFFECTS = ("NoExecute", "NoSchedule", "None")
 _UNKNOWN_REQUEST = (
@@ -37,14 +43,16 @@ def validate_items(
     validate: Callable[[str, Any], list[FieldError]],
     key: Callable[[Any], Any] | None = None,
 ) -> list[FieldError]:
-    """Validate a list of at most `limit` items (-1: any number). With a `key`, items must be unique by it."""
-    errors = []
+    """Validate a list of at most `limit` items (-1: any number). With a `key`, items must be unique by it.
+
+    Of a list that is too long, no item is looked at.
+    """
     if 0 <= limit < len(items):
-        errors.append(field.too_many(path, len(items), limit))
-    seen: set[Any] = set()
-    for index, item in enumerate(items):
-        errors.extend(validate(f"{path}[{index}]", item))
-        if key is not None:
+        return [field.too_many(path, len(items), limit)]
+    errors = [error for index, item in enumerate(items) for error in validate(f"{path}[{index}]", item)]
+    if key is not None:
+        seen: set[Any] = set()
+        for index, item in enumerate(items):
             name = key(item)
             if name in seen:
                 errors.append(field.duplicate(f"{path}[{index}]", name))
@@ -54,13 +62,6 @@ def validate_items(
 
 def name_of(item: JsonObject) -> str:
     return str(item.get("name", ""))
-
-
-def validate_driver(path: str, name: str) -> list[FieldError]:
-    errors = [] if name else [field.required(path)]
-    if len(name) > _MAX_DRIVER:
-        errors.append(field.too_long(path, _MAX_DRIVER))
-    return [*errors, *field.invalid_for(path, name, check_dns1123_subdomain(name.lower()))]
 
 
 def validate_label_name(path: str, name: str) -> list[FieldError]:
@@ -91,23 +92,50 @@ def validate_selectors(path: str, selectors: Sequence[JsonObject]) -> list[Field
     return validate_items(path, selectors, _MAX_SELECTORS, validate)
 
 
-def validate_configuration(path: str, config: JsonObject) -> list[FieldError]:
+def validate_raw_object(path: str, value: Any, *, is_stored: bool = False) -> list[FieldError]:
+    """Validate an object of a driver's own. An object that `is_stored` already may be of any size."""
+    if value is None:
+        return [field.required(path)]
+    if not is_stored and len(msgspec.json.encode(value)) > _MAX_PARAMETERS:
+        return [field.too_long(path, _MAX_PARAMETERS)]
+    return [] if isinstance(value, dict) else [field.invalid(path, "<value omitted>", "must be a valid JSON object")]
+
+
+def validate_configuration(path: str, config: JsonObject, *, is_stored: bool = False) -> list[FieldError]:
     """Validate a configuration for a driver, whose parameters are an object of the driver's own."""
     if "opaque" not in config:
         return [field.required(f"{path}.opaque")]
     opaque = config["opaque"]
     errors = validate_driver(f"{path}.opaque.driver", opaque.get("driver", ""))
-    parameters = opaque.get("parameters")
-    if parameters is None:
-        errors.append(field.required(f"{path}.opaque.parameters"))
-    elif not isinstance(parameters, dict):
-        detail = "parameters must be a valid JSON object"
-        errors.append(field.invalid(f"{path}.opaque.parameters", "<value omitted>", detail))
+    return errors + validate_raw_object(f"{path}.opaque.parameters", opaque.get("parameters"), is_stored=is_stored)
+
+
+def validate_binding_conditions(path: str, owner: JsonObject) -> list[FieldError]:
+    """Validate the types of conditions that a device needs before a pod is bound, and of those that prevent that."""
+    wanted, failures = (owner.get(name, ()) for name in _BINDING_CONDITIONS)
+    if not wanted and not failures:
+        return []
+    errors = []
+    here, there = (f"{path}.{name}" for name in _BINDING_CONDITIONS)
+    for item, types in ((here, wanted), (there, failures)):
+        errors.extend(validate_items(item, types, _MAX_BINDING_CONDITIONS, _validate_condition_type))
+    errors.extend(field.duplicate(f"{here}[{i}]", type_) for i, type_ in enumerate(wanted) if type_ in wanted[:i])
+    for index, type_ in enumerate(failures):
+        item = f"{there}[{index}]"
+        if type_ in failures[:index]:
+            errors.append(field.duplicate(item, type_))
+        if type_ in wanted:
+            detail = "bindingFailureConditions must not overlap with bindingConditions"
+            errors.append(field.invalid(item, type_, detail))
+    if not wanted:
+        errors.append(field.invalid(here, None, "bindingConditions are required to use bindingFailureConditions"))
+    if not failures:
+        errors.append(field.invalid(there, None, "bindingFailureConditions are required to use bindingConditions"))
     return errors
 
 
-def validate_configurations(path: str, configs: Sequence[JsonObject]) -> list[FieldError]:
-    return validate_items(path, configs, _MAX_CONFIGS, validate_configuration)
+def _validate_condition_type(path: str, type_: str) -> list[FieldError]:
+    return field.invalid_for(path, type_, check_qualified_name(type_))
 
 
 def validate_toleration(path: str, toleration: JsonObject) -> list[FieldError]:
@@ -119,12 +147,8 @@ def validate_toleration(path: str, toleration: JsonObject) -> list[FieldError]:
         case "Exists":
             if value:
                 errors.append(field.invalid(f"{path}.value", value, "must be empty for operator `Exists`"))
-            if not key and "effect" not in toleration and value:
-                errors.append(field.required(f"{path}.key"))
         case "Equal":
             errors.extend(field.invalid_for(f"{path}.value", value, check_label_value(value)))
-            if not key:
-                errors.append(field.required(f"{path}.key"))
         case "":
             errors.append(field.required(f"{path}.operator"))
         case _:
@@ -184,7 +208,7 @@ def validate_claim_spec(path: str, spec: JsonObject) -> list[FieldError]:
         errors = validate_references(item, constraint.get("requests", ()))
         for name in ("matchAttribute", "distinctAttribute"):
             if name in constraint:
-                return [*errors, *_validate_full_name(f"{item}.{name}", constraint[name])]
+                return [*errors, *validate_full_name(f"{item}.{name}", constraint[name])]
         detail = 'exactly one of "matchAttribute" or "distinctAttribute" is required, but multiple fields are set'
         return [*errors, field.required(item, detail)]
 
@@ -195,7 +219,7 @@ def validate_claim_spec(path: str, spec: JsonObject) -> list[FieldError]:
     return [
         *validate_items(f"{here}.requests", devices.get("requests", ()), _MAX_REQUESTS, _validate_request, name_of),
         *validate_items(f"{here}.constraints", devices.get("constraints", ()), _MAX_CONSTRAINTS, validate_constraint),
-        *validate_items(f"{here}.config", devices.get("config", ()), _MAX_CONFIGS, validate_config),
+        *validate_items(f"{here}.config", devices.get("config", ()), MAX_CONFIGS, validate_config),
     ]
 
 
@@ -238,35 +262,4 @@ def _validate_exact(path: str, request: JsonObject) -> list[FieldError]:
         errors.append(field.not_supported(f"{path}.allocationMode", mode, _ALLOCATION_MODES))
     for index, toleration in enumerate(request.get("tolerations", ())):
         errors.extend(validate_toleration(f"{path}.tolerations[{index}]", toleration))
-    return errors
-
-
-def validate_qualified(path: str, name: str) -> list[FieldError]:
-    """Validate the name of an attribute or a capacity: a C identifier, with a domain and a slash before it or not."""
-    domain, slash, identifier = name.rpartition("/")
-    if "/" in domain:
-        return [field.invalid(path, name, "a valid name must be a C identifier with an optional domain and '/'")]
-    errors = []
-    if slash:
-        errors.extend(
-            field.invalid_for(path, domain, check_dns1123_subdomain(domain))
-            if domain
-            else [field.required(path, "the domain must not be empty")]
-        )
-    if not identifier:
-        return [*errors, field.required(path, "the name must not be empty")]
-    if not (identifier.isascii() and identifier.isidentifier()):
-        detail = (
-            "a valid C identifier must start with alphabetic character or '_', followed by a string of alphanumeric "
-            "characters or '_' (e.g. 'my_name',  or 'MY_NAME',  or 'MyName', regex used for validation is "
-            "'[A-Za-z_][A-Za-z0-9_]*')"
-        )
-        errors.append(field.invalid(path, identifier, detail))
-    return errors
-
-
-def _validate_full_name(path: str, name: str) -> list[FieldError]:
-    errors = validate_qualified(path, name)
-    if not errors and "/" not in name:
-        errors.append(field.invalid(path, name, "must include a domain"))
     return errors

@@ -17,15 +17,16 @@ from .device_rules import (
     Names,
     request_names,
     set_claim_defaults,
+    validate_binding_conditions,
     validate_claim_spec,
     validate_configuration,
-    validate_driver,
     validate_items,
     validate_label_name,
     validate_pool,
     validate_request_reference,
-    validate_toleration,
 )
+from .device_states import validate_device_state, validate_share_id
+from .qualified_names import validate_driver
 
 _MAX_CONSUMERS, _MAX_RESULTS, _MAX_CONFIGS, _MAX_REQUESTS = 256, 32, 64, 32
 _CONFIG_SOURCES = ("FromClaim", "FromClass")
@@ -100,11 +101,12 @@ def _validate_status(path: str, claim: JsonObject, old: JsonObject) -> list[Fiel
         found = validate_driver(f"{item}.driver", device.get("driver", ""))
         found.extend(validate_pool(f"{item}.pool", device.get("pool", "")))
         found.extend(validate_label_name(f"{item}.device", device.get("device", "")))
+        found.extend(validate_share_id(f"{item}.shareID", device.get("shareID")))
         if _device(device) not in allocated:
             found.append(
                 field.invalid(item, "/".join(map(str, _key(device))), "must be an allocated device in the claim")
             )
-        return found
+        return found + validate_device_state(item, device)
 
     errors.extend(validate_items(f"{path}.devices", status.get("devices", ()), -1, validate_device, _device))
     if consumers and allocation is None:
@@ -138,9 +140,8 @@ def _validate_allocation(path: str, allocation: JsonObject, names: Names) -> lis
         errors.extend(validate_driver(f"{item}.driver", result.get("driver", "")))
         errors.extend(validate_pool(f"{item}.pool", result.get("pool", "")))
         errors.extend(validate_label_name(f"{item}.device", result.get("device", "")))
-        for index, toleration in enumerate(result.get("tolerations", ())):
-            errors.extend(validate_toleration(f"{item}.tolerations[{index}]", toleration))
-        return errors
+        errors.extend(validate_binding_conditions(item, result))
+        return errors + validate_share_id(f"{item}.shareID", result.get("shareID"))
 
     def validate_config(item: str, config: JsonObject) -> list[FieldError]:
         source = config.get("source", "")

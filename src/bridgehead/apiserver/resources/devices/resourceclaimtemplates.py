@@ -20,7 +20,7 @@ class ResourceClaimTemplateStrategy(Strategy):
         spec.setdefault("metadata", {})
         set_claim_defaults(spec.setdefault("spec", {}))
 
-    def validate(self, obj: JsonObject) -> list[FieldError]:
+    def validate_create(self, obj: JsonObject) -> list[FieldError]:
         spec = obj.get("spec", {})
         metadata = spec.get("metadata", {})
         return [

@@ -6,7 +6,7 @@ Pure: no I/O, no clock, no randomness. Source: Kubernetes `ValidateResourceSlice
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from bridgehead.apiserver.resource import FieldError, JsonObject, Resource, Strategy
@@ -17,17 +17,19 @@ from bridgehead.objects.names import check_dns1123_subdomain, check_label_value,
 
 from .device_rules import (
     name_of,
-    validate_driver,
+    validate_binding_conditions,
     validate_items,
     validate_label_name,
     validate_pool,
-    validate_qualified,
 )
+from .qualified_names import MAX_QUALIFIED_NAME, shorten_key, validate_driver, validate_qualified
+from .request_policies import validate_request_policy
 
 _MAX_DEVICES, _MAX_TAINTED_DEVICES, _MAX_ATTRIBUTES, _MAX_COUNTER_SETS, _MAX_COUNTERS = 128, 64, 32, 8, 32
 _MAX_CONSUMPTIONS, _MAX_TAINTS = 2, 16
-_MAX_VALUE = 64
+_MAX_VALUE, _MAX_LABEL = 64, 63
 _TAINT_EFFECTS = ("NoExecute", "NoSchedule", "None")
+_LISTS = {"bools", "ints", "strings", "versions"}
 _VALUES = ("bool", "int", "string", "version", "bools", "ints", "strings", "versions")
 _NUMBER, _PRE_RELEASE = r"(0|[1-9]\d*)", r"(0|[1-9]\d*|\d*[a-zA-Z-][0-9a-zA-Z-]*)"
 _SEMANTIC_VERSION = re.compile(
@@ -49,19 +51,39 @@ class ResourceSliceStrategy(Strategy):
     def default(self, obj: JsonObject) -> None:
         obj.setdefault("spec", {}).setdefault("pool", {}).setdefault("generation", 0)
 
-    def validate(self, obj: JsonObject) -> list[FieldError]:
-        return _validate_spec("spec", obj.get("spec", {}))
+    def prepare_create(self, obj: JsonObject) -> None:
+        _drop_lists(obj, {})
+
+    def prepare_update(self, obj: JsonObject, old: JsonObject, subresource: str) -> None:
+        _drop_lists(obj, old)
+
+    def validate_create(self, obj: JsonObject) -> list[FieldError]:
+        return _validate_spec("spec", obj.get("spec", {}), {})
 
     def validate_update(self, obj: JsonObject, old: JsonObject, subresource: str) -> list[FieldError]:
         paths = (("pool", "name"), ("driver",), ("nodeName",))
-        return [
+        return _validate_spec("spec", obj.get("spec", {}), old.get("spec", {})) + [
             field.invalid(".".join(("spec", *path)), at(obj, "spec", *path), field.IMMUTABLE)
             for path in paths
             if at(obj, "spec", *path) != at(old, "spec", *path)
         ]
 
 
-def _validate_spec(path: str, spec: JsonObject) -> list[FieldError]:
+def _attributes(obj: JsonObject) -> Iterator[JsonObject]:
+    for device in at(obj, "spec", "devices") or ():
+        yield from device.get("attributes", {}).values()
+
+
+def _drop_lists(obj: JsonObject, old: JsonObject) -> None:
+    """Remove lists of values, whose gate DRAListTypeAttributes is off, unless `old` has some."""
+    having = [one for one in _attributes(obj) if not one.keys().isdisjoint(_LISTS)]
+    if having and all(one.keys().isdisjoint(_LISTS) for one in _attributes(old)):
+        for attribute in having:
+            for name in _LISTS & attribute.keys():
+                del attribute[name]
+
+
+def _validate_spec(path: str, spec: JsonObject, before: JsonObject) -> list[FieldError]:
     pool, devices = spec.get("pool", {}), spec.get("devices", ())
     errors = validate_driver(f"{path}.driver", spec.get("driver", ""))
     errors.extend(validate_pool(f"{path}.pool.name", pool.get("name", "")))
@@ -77,12 +99,13 @@ def _validate_spec(path: str, spec: JsonObject) -> list[FieldError]:
     per_device = spec.get("perDeviceNodeSelection", False)
     has_more = any(device.get("taints") or device.get("consumesCounters") for device in devices)
     limit = _MAX_TAINTED_DEVICES if has_more else _MAX_DEVICES
+    old = {name_of(device): device for device in before.get("devices", ())}
     errors.extend(
         validate_items(
             f"{path}.devices",
             devices,
             limit,
-            lambda item, device: _validate_device(item, device, per_device=per_device),
+            lambda item, device: _validate_device(item, device, old.get(name_of(device)), per_device=per_device),
             name_of,
         )
     )
@@ -121,7 +144,7 @@ def _validate_node_name(path: str, name: str, when_empty: str) -> list[FieldErro
     return field.invalid_for(f"{path}.nodeName", name, check_dns1123_subdomain(name))
 
 
-def _validate_device(path: str, device: JsonObject, *, per_device: bool) -> list[FieldError]:
+def _validate_device(path: str, device: JsonObject, old: JsonObject | None, *, per_device: bool) -> list[FieldError]:
     attributes, capacity = device.get("attributes", {}), device.get("capacity", {})
     errors = validate_label_name(f"{path}.name", name_of(device))
     total = len(attributes) + len(capacity)
@@ -129,14 +152,21 @@ def _validate_device(path: str, device: JsonObject, *, per_device: bool) -> list
         detail = f"the total number of attributes and capacities must not exceed {_MAX_ATTRIBUTES}"
         errors.append(field.invalid(path, total, detail))
     for name, attribute in attributes.items():
-        errors.extend(validate_qualified(f"{path}.attributes", name))
-        errors.extend(_validate_attribute(f"{path}.attributes[{name}]", attribute))
+        item = f"{path}.attributes[{shorten_key(name, MAX_QUALIFIED_NAME)}]"
+        errors.extend(validate_qualified(item, name))
+        errors.extend(_validate_attribute(item, attribute))
     for name, one in capacity.items():
-        errors.extend(validate_qualified(f"{path}.capacity", name))
-        if "requestPolicy" in one and not device.get("allowMultipleAllocations"):
-            item = f"{path}.capacity[{name}].requestPolicy"
-            errors.append(field.forbidden(item, "allowMultipleAllocations must be true"))
-    errors.extend(validate_items(f"{path}.taints", device.get("taints", ()), _MAX_TAINTS, _validate_taint))
+        item = f"{path}.capacity[{shorten_key(name, MAX_QUALIFIED_NAME)}]"
+        errors.extend(validate_qualified(item, name))
+        if "requestPolicy" not in one:
+            continue
+        if device.get("allowMultipleAllocations"):
+            errors.extend(validate_request_policy(f"{item}.requestPolicy", one.get("value", "0"), one["requestPolicy"]))
+        else:
+            errors.append(field.forbidden(f"{item}.requestPolicy", "allowMultipleAllocations must be true"))
+    taints = device.get("taints", ())
+    if taints and (old is None or taints != old.get("taints", ())):
+        errors.extend(validate_items(f"{path}.taints", taints, _MAX_TAINTS, _validate_taint))
     errors.extend(
         validate_items(
             f"{path}.consumesCounters",
@@ -146,7 +176,8 @@ def _validate_device(path: str, device: JsonObject, *, per_device: bool) -> list
             lambda one: one.get("counterSet", ""),
         )
     )
-    return [*errors, *_validate_device_nodes(path, device, per_device=per_device)]
+    errors.extend(_validate_device_nodes(path, device, per_device=per_device))
+    return errors + validate_binding_conditions(path, device)
 
 
 def _validate_device_nodes(path: str, device: JsonObject, *, per_device: bool) -> list[FieldError]:
@@ -207,8 +238,10 @@ def _validate_taint(path: str, taint: JsonObject) -> list[FieldError]:
 def _validate_counters(path: str, counters: Mapping[str, JsonObject]) -> list[FieldError]:
     if not counters:
         return [field.required(path)]
-    errors = [field.too_many(path, len(counters), _MAX_COUNTERS)] if len(counters) > _MAX_COUNTERS else []
-    return errors + [error for name in counters for error in validate_label_name(path, name)]
+    if len(counters) > _MAX_COUNTERS:
+        return [field.too_many(path, len(counters), _MAX_COUNTERS)]
+    names = ((f"{path}[{shorten_key(name, _MAX_LABEL)}]", name) for name in counters)
+    return [error for item, name in names for error in validate_label_name(item, name)]
 
 
 def _validate_counter_set(path: str, one: JsonObject) -> list[FieldError]:

@@ -2,7 +2,6 @@
 
     resourcequotas    the entry of ResourceQuota, its rules and columns
     limitranges       the entry of LimitRange, its defaults, rules and columns
-    resource_names    names of resources that quotas and limits may have
 
 What quotas count, and what admission does with both kinds, is in `apiserver/quotas`.
 """

@@ -12,9 +12,8 @@ from bridgehead.apiserver.resource import Column, FieldError, JsonObject, Resour
 from bridgehead.apiserver.resources.shared import field
 from bridgehead.apiserver.resources.shared.columns import NAME, at
 from bridgehead.apiserver.resources.shared.quantities import amount_of
+from bridgehead.apiserver.resources.shared.resource_names import validate_container_name, validate_resource_name
 from bridgehead.objects.names import check_dns1123_subdomain, check_qualified_name
-
-from .resource_names import validate_container_name, validate_resource_name
 
 _TYPES = ("Pod", "Container", "PersistentVolumeClaim")
 _FIELDS = ("max", "min", "default", "defaultRequest", "maxLimitRequestRatio")

@@ -12,9 +12,13 @@ from bridgehead.apiserver.resource import Column, FieldError, JsonObject, Resour
 from bridgehead.apiserver.resources.shared import field
 from bridgehead.apiserver.resources.shared.columns import AGE, NAME, at
 from bridgehead.apiserver.resources.shared.quantities import amount_of, validate_quantity
+from bridgehead.apiserver.resources.shared.resource_names import (
+    OBJECT_COUNTS,
+    POD_COMPUTE,
+    is_standard_quota_name,
+    validate_quota_name,
+)
 from bridgehead.objects.names import check_dns1123_subdomain
-
-from .resource_names import OBJECT_COUNTS, POD_COMPUTE, is_standard_quota_name, validate_quota_name
 
 _OF_PODS = frozenset({"pods"}) | POD_COMPUTE
 _OF_CLAIMS = frozenset({"persistentvolumeclaims", "requests.storage"})

@@ -6,8 +6,9 @@ Pure: no I/O, no clock, no randomness. Source: Kubernetes `pkg/apis/core/helper`
 from __future__ import annotations
 
 from bridgehead.apiserver.resource import FieldError
-from bridgehead.apiserver.resources.shared import field
 from bridgehead.objects.names import check_qualified_name
+
+from . import field
 
 HUGE_PAGES = ("hugepages-", "requests.hugepages-")
 POD_COMPUTE = frozenset({"cpu", "memory", "limits.cpu", "limits.memory", "requests.cpu", "requests.memory"})
