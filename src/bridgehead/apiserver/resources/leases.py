@@ -20,6 +20,20 @@ class LeaseStrategy(Strategy):
             errors.append(field.invalid("spec.leaseDurationSeconds", seconds, "must be greater than 0"))
         return errors
 
+    def prepare_create(self, obj: JsonObject) -> None:
+        _drop_election(obj, {})
+
+    def prepare_update(self, obj: JsonObject, old: JsonObject, subresource: str) -> None:
+        _drop_election(obj, old.get("spec", {}))
+
+
+def _drop_election(obj: JsonObject, before: JsonObject) -> None:
+    """Remove the fields of CoordinatedLeaderElection, a feature that is off, unless they were set before."""
+    spec = obj.get("spec", {})
+    for name in ("strategy", "preferredHolder"):
+        if name in spec and name not in before:
+            del spec[name]
+
 
 RESOURCE = Resource(
     group="coordination.k8s.io",

@@ -5,6 +5,7 @@ Pure: no I/O, no clock, no randomness.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 
 from bridgehead.apiserver.resource import Column, FieldError, JsonObject, Resource, StatusStrategy
@@ -22,6 +23,12 @@ from bridgehead.apiserver.resources.shared.quantities import validate_quantity
 from bridgehead.objects.names import check_dns1123_subdomain, check_label_value, check_qualified_name
 
 _EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
+_MAX_FEATURE = 253
+_is_feature = re.compile(r"[A-Z][a-zA-Z0-9]*(/[a-zA-Z][a-zA-Z0-9]*)*").fullmatch
+_NOT_A_FEATURE = (
+    "must start with an UpperCamelCase segment, with subsequent segments separated by '/' (e.g., MyFeature or "
+    "MyFeature/mySubFeature), and contain only alphanumeric characters and slashes"
+)
 _ROLE_PREFIX = "node-role.kubernetes.io/"
 
 
@@ -57,16 +64,27 @@ class NodeStrategy(StatusStrategy):
         if "capacity" in status and "allocatable" not in status:
             status["allocatable"] = dict(status["capacity"])
 
+    def prepare_create(self, obj: JsonObject) -> None:
+        obj.get("spec", {}).pop("configSource", None)
+        obj.get("status", {}).pop("config", None)
+
+    def prepare_update(self, obj: JsonObject, old: JsonObject, subresource: str) -> None:
+        super().prepare_update(obj, old, subresource)
+        # The kubelet's dynamic configuration is gone.
+        kind, name = ("status", "config") if subresource == "status" else ("spec", "configSource")
+        if name not in old.get(kind, {}):
+            obj.get(kind, {}).pop(name, None)
+
     def validate(self, obj: JsonObject) -> list[FieldError]:
         errors = _validate_taints(at(obj, "spec", "taints") or ())
         errors.extend(_validate_cidrs(at(obj, "spec", "podCIDRs") or []))
         for kind in ("capacity", "allocatable"):
             for name, quantity in (at(obj, "status", kind) or {}).items():
                 errors.extend(validate_quantity(f"status.{kind}.{name}", quantity))
-        return errors
+        return errors + _validate_features(at(obj, "status", "declaredFeatures") or ())
 
     def validate_create(self, obj: JsonObject) -> list[FieldError]:
-        return validate_new_cidrs(_valid_cidrs(obj), ())
+        return validate_new_cidrs(_valid_cidrs(obj), ()) + _validate_swap(obj)
 
     def validate_update(self, obj: JsonObject, old: JsonObject, subresource: str) -> list[FieldError]:
         errors = validate_new_cidrs(_valid_cidrs(obj), at(old, "spec", "podCIDRs") or ())
@@ -85,7 +103,10 @@ class NodeStrategy(StatusStrategy):
         return errors
 
     def warnings(self, obj: JsonObject) -> list[str]:
-        return [text for path, cidr in _valid_cidrs(obj) for text in warn_of_cidr(path, cidr)]
+        texts = [text for path, cidr in _valid_cidrs(obj) for text in warn_of_cidr(path, cidr)]
+        if at(obj, "spec", "externalID"):
+            texts.append("spec.externalID: this field is deprecated, and is unused by Kubernetes")
+        return texts
 
 
 def _validate_taints(taints: Sequence[JsonObject]) -> list[FieldError]:
@@ -118,6 +139,28 @@ def _validate_cidrs(cidrs: list[str]) -> list[FieldError]:
     if len(set(families)) < len(families):
         return [field.invalid(path, cidrs, "may specify no more than one CIDR for each IP family")]
     return []
+
+
+def _validate_swap(node: JsonObject) -> list[FieldError]:
+    capacity = at(node, "status", "nodeInfo", "swap", "capacity")
+    if capacity is None or capacity > 0:
+        return []
+    # the path in Kubernetes' error texts
+    return [field.invalid("metadata.nodeSwapStatus.capacity", capacity, "must be greater than zero")]
+
+
+def _validate_features(features: Sequence[str]) -> list[FieldError]:
+    errors = []
+    for index, name in enumerate(features):
+        path, before = f"status.declaredFeatures[{index}]", features[index - 1] if index else ""
+        if name == before:
+            errors.append(field.duplicate(path, name))
+        elif name < before:
+            errors.append(field.invalid(path, name, "list must be sorted alphabetically"))
+        if len(name) > _MAX_FEATURE or not _is_feature(name):
+            why = f"must be no more than {_MAX_FEATURE} characters" if len(name) > _MAX_FEATURE else _NOT_A_FEATURE
+            errors.append(field.invalid(path, name, f'invalid feature name "{name}": {why}'))
+    return errors
 
 
 def _valid_cidrs(node: JsonObject) -> Iterator[tuple[str, str]]:

@@ -10,6 +10,7 @@ from bridgehead.apiserver.resource import Column, FieldError, JsonObject, Resour
 from bridgehead.apiserver.resources.shared import field
 from bridgehead.apiserver.resources.shared.amounts import validate_share
 from bridgehead.apiserver.resources.shared.columns import AGE, NAME, at, number_column
+from bridgehead.apiserver.resources.shared.conditions import validate_conditions
 from bridgehead.apiserver.resources.shared.metadata_validation import validate_label_selector
 from bridgehead.objects.names import check_path_segment
 
@@ -45,7 +46,10 @@ class PodDisruptionBudgetStrategy(StatusStrategy):
         if subresource != "status":
             return []
         status = obj.get("status", {})
-        return [error for name in _COUNTS for error in field.non_negative(f"status.{name}", status.get(name, 0))]
+        errors = validate_conditions("status.conditions", status.get("conditions", ()))
+        for name in _COUNTS:
+            errors.extend(field.non_negative(f"status.{name}", status.get(name, 0)))
+        return errors
 
 
 def _amount_column(name: str, spec_field: str) -> Column:

@@ -13,8 +13,9 @@ NAMESPACE = "/api/v1/namespaces/default"
 PODS = f"{NAMESPACE}/pods"
 BUDGETS = "/apis/policy/v1/namespaces/default/poddisruptionbudgets"
 REFUSED = "Cannot evict pod as it would violate the pod's disruption budget."
-ALLOWED = {"type": "DisruptionAllowed", "status": "True", "reason": "SufficientPods"}
-FAILED = {"type": "DisruptionAllowed", "status": "False", "reason": "SyncFailed", "message": "no scale"}
+WHEN = "2026-01-01T00:00:00Z"
+ALLOWED = {"type": "DisruptionAllowed", "status": "True", "reason": "SufficientPods", "lastTransitionTime": WHEN}
+FAILED = {**ALLOWED, "status": "False", "reason": "SyncFailed", "message": "no scale"}
 
 
 @pytest.fixture

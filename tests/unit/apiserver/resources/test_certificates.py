@@ -36,9 +36,9 @@ EXCLUSIVE = "Approved and Denied conditions are mutually exclusive"
     [
         ("approval", request(), request(APPROVED), []),
         ("approval", request(), request(APPROVED, DENIED), [
-            f'status.conditions[1].type: Invalid value: "Denied": {EXCLUSIVE}']),
+            f'status.conditions: Invalid value: "Denied": {EXCLUSIVE}']),
         ("approval", request(), request(DENIED, APPROVED), [
-            f'status.conditions[1].type: Invalid value: "Approved": {EXCLUSIVE}']),
+            f'status.conditions: Invalid value: "Approved": {EXCLUSIVE}']),
         ("approval", request(APPROVED), request(), [
             'status.conditions: Forbidden: updates may not remove a condition of type "Approved"']),
         ("approval", request(), request({"type": "Approved", "status": "False"}), [

@@ -115,6 +115,13 @@ REFUSALS = {
             'data[a]: Invalid value: "a": duplicate of key present in binaryData']),
     ],
     "nodes": [
+        ("{status: {nodeInfo: {swap: {capacity: 0}}, declaredFeatures: [B/c, A, A, a]}}", [
+            'status.declaredFeatures[1]: Invalid value: "A": list must be sorted alphabetically',
+            'status.declaredFeatures[2]: Duplicate value: "A"',
+            'status.declaredFeatures[3]: Invalid value: "a": invalid feature name "a": must start with an UpperCamel'
+            "Case segment, with subsequent segments separated by '/' (e.g., MyFeature or MyFeature/mySubFeature), and "
+            "contain only alphanumeric characters and slashes",
+            'metadata.nodeSwapStatus.capacity: Invalid value: 0: must be greater than zero']),
         ("{spec: {podCIDR: 10.244.1.0/24}}", []),
         ("{spec: {podCIDRs: [x]}}", [
             'spec.podCIDRs[0]: Invalid value: "x": must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)']),
@@ -277,6 +284,13 @@ def test_a_namespace_has_a_finalizer_until_it_is_empty():
 
 def test_a_node_update_keeps_its_status():
     nodes = steps("nodes")
+    configured = {"spec": {"configSource": {"configMap": {}}}, "status": {"config": {"error": "a"}}}
+    made = nodes.create({"metadata": {"name": "node1"}, **configured})
+    assert "configSource" not in made["spec"]
+    assert "config" not in made["status"]
+    assert "configSource" not in nodes.update(made, {**made, **configured})["spec"]
+    assert "config" not in nodes.update(made, {**made, **configured}, "status")["status"]
+    assert "configSource" in nodes.update({**made, **configured}, {**made, **configured})["spec"]
     made = nodes.create({"metadata": {"name": "node1"}, "status": {"capacity": {"cpu": "2"}}})
     assert made["status"] == {"capacity": {"cpu": "2"}, "allocatable": {"cpu": "2"}}
     assert (

@@ -36,6 +36,7 @@ DUPLICATES = "spec.template.spec.containers[0].ports[1]: duplicate port definiti
 STATEFUL_SET = f"{SELECTOR}, {DUPLICATE}, volumeClaimTemplates: [{CLAIM % '100m'}]"
 # The resource, the object, and the warnings of a create.
 CREATES = [
+    ("nodes", "{spec: {externalID: a}}", ["spec.externalID: this field is deprecated, and is unused by Kubernetes"]),
     (SLICE, "{addressType: FQDN, endpoints: [{addresses: [a.example.com]}]}", [
         "spec.addressType: FQDN endpoints are deprecated"]),
     (SLICE, f"{{addressType: IPv6, endpoints: [{{addresses: ['fd00::2', '{LONG}']}}]}}", [

@@ -24,7 +24,7 @@ from bridgehead.objects.names import check_dns1123_subdomain, check_qualified_na
 from .expressions import Expressions
 from .policy_rules import default_match_resources, validate_spec, validate_variables
 
-_REASONS = ("Forbidden", "Invalid", "RequestEntityTooLarge", "Unauthorized")
+_REASONS = ("Forbidden", "Invalid", "RequestEntityTooLarge")
 _MOST_AUDIT_ANNOTATIONS = 20
 _MOST_ANNOTATION_BYTES = 5 * 1024
 _NEWLINE = re.compile(r"[\n\r]")

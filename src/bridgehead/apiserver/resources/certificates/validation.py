@@ -115,7 +115,7 @@ def validate_conditions(conditions: Sequence[JsonObject]) -> list[FieldError]:
             errors += field.one_of(f"{path}.status", status, allowed)
         if {APPROVED: DENIED, DENIED: APPROVED}.get(type_) in types:
             why = "Approved and Denied conditions are mutually exclusive"
-            errors.append(field.invalid(f"{path}.type", type_, why))
+            errors.append(field.invalid("status.conditions", type_, why))
         if type_ in types:
             errors.append(field.duplicate(f"{path}.type", type_))
         types.append(type_)

@@ -19,7 +19,7 @@ _DEFAULT_PRECEDENCE, _MAX_PRECEDENCE = 1000, 10000
 _METHODS = ("ByNamespace", "ByUser")
 _VERBS = ("create", "delete", "deletecollection", "get", "list", "patch", "proxy", "update", "watch")
 # The kinds of subjects, and the field of each.
-_SUBJECTS = {"Group": "group", "ServiceAccount": "serviceAccount", "User": "user"}
+_SUBJECTS = {"ServiceAccount": "serviceAccount", "User": "user", "Group": "group"}
 _NAMESPACE = "each member of this list must be '*' or a DNS-1123 label; "
 
 
@@ -97,7 +97,7 @@ def _validate_rule(path: str, rule: JsonObject) -> list[FieldError]:
 def _validate_subject(path: str, subject: JsonObject) -> list[FieldError]:
     kind = subject.get("kind", "")
     if kind not in _SUBJECTS:
-        return [field.not_supported(f"{path}.kind", kind, tuple(_SUBJECTS))]
+        return [field.not_supported(f"{path}.kind", kind, sorted(_SUBJECTS))]
     name = _SUBJECTS[kind]
     item, one = f"{path}.{name}", subject.get(name)
     if one is None:
