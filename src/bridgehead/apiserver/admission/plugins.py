@@ -17,7 +17,7 @@ from .podsecurity.plugin import PodSecurity
 from .policies.plugins import MutatingPolicies, ParameterRights, ValidatingPolicies
 from .resource_quota import ResourceQuota
 from .service_accounts import ServiceAccounts
-from .volumes import ClaimResize, StorageProtection
+from .volumes import ClaimResize, StorageProtection, VolumePhases
 from .webhooks.plugins import MutatingWebhooks, ValidatingWebhooks, Webhooks
 
 
@@ -41,6 +41,7 @@ def build_chain(parts: AdmissionParts) -> Chain:
             MutatingPolicies(parts),
             MutatingWebhooks(webhooks),
             CertificateRequests(parts.clock),
+            VolumePhases(parts.clock),
             NodeAddresses(store),
             RoleEscalation(authorizer),
             CertificateApproval(authorizer),

@@ -1,9 +1,11 @@
-"""Admission of claims and volumes: protection of those that are used, and expansion.
+"""Admission of claims and volumes: protection of those that are used, expansion, times of phases.
 
 Source: Kubernetes admission plug-ins StorageObjectInUseProtection and PersistentVolumeClaimResize.
 """
 
 from __future__ import annotations
+
+from collections.abc import Callable
 
 import msgspec
 
@@ -12,13 +14,16 @@ from bridgehead.apiserver.resource import JsonObject
 from bridgehead.apiserver.resources.shared.columns import at
 from bridgehead.apiserver.resources.shared.quantities import amount_of
 from bridgehead.apiserver.resources.storage import class_of
+from bridgehead.objects.times import format_time
 from bridgehead.storage import Key, Store
 
 from .attributes import CREATE, UPDATE, Attributes
 from .chain import Plugin
 
 _CLAIMS = "persistentvolumeclaims"
-_FINALIZERS = {_CLAIMS: "kubernetes.io/pvc-protection", "persistentvolumes": "kubernetes.io/pv-protection"}
+_VOLUMES = "persistentvolumes"
+_FINALIZERS = {_CLAIMS: "kubernetes.io/pvc-protection", _VOLUMES: "kubernetes.io/pv-protection"}
+_CHANGED = "lastPhaseTransitionTime"
 _NOT_EXPANDABLE = (
     "only dynamically provisioned pvc can be resized and the storageclass that provisions the pvc must support resize"
 )
@@ -62,3 +67,26 @@ class ClaimResize(Plugin):
         allows = record is not None and msgspec.json.decode(record.value).get("allowVolumeExpansion")
         if not allows or name != class_of(old):
             raise forbidden(attributes.resource, attributes.name, _NOT_EXPANDABLE)
+
+
+class VolumePhases(Plugin):
+    """Sets when the phase of a volume changed; Kubernetes does it in the storage of the kind.
+
+    `clock` returns seconds since the epoch.
+    """
+
+    is_static = True
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+
+    def handles(self, attributes: Attributes) -> bool:
+        return (
+            attributes.operation == UPDATE and attributes.resource.id == _VOLUMES and attributes.subresource == "status"
+        )
+
+    async def mutate(self, attributes: Attributes, obj: JsonObject, old: JsonObject) -> JsonObject:
+        status, before = obj.get("status", {}), old.get("status", {})
+        if status.get("phase") != before.get("phase") and status.get(_CHANGED) in (None, before.get(_CHANGED)):
+            status[_CHANGED] = format_time(self._clock())
+        return obj

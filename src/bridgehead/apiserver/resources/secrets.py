@@ -14,8 +14,10 @@ from bridgehead.apiserver.resources.shared import field
 from bridgehead.apiserver.resources.shared.columns import AGE, NAME, selectable, text_column
 from bridgehead.apiserver.resources.shared.config_data import MAX_DATA_BYTES, decoded, decoded_size, validate_frozen
 from bridgehead.apiserver.resources.shared.keys import check_config_key
+from bridgehead.apiserver.resources.shared.pem import check_key_pair
 from bridgehead.objects.names import check_dns1123_subdomain
 
+_TLS = "kubernetes.io/tls"
 _ACCOUNT_ANNOTATION = "kubernetes.io/service-account.name"
 # The keys that a Secret of a type must have: all keys of at least one group.
 _NEEDED_KEYS: Mapping[str, tuple[tuple[str, ...], ...]] = {
@@ -23,7 +25,7 @@ _NEEDED_KEYS: Mapping[str, tuple[tuple[str, ...], ...]] = {
     "kubernetes.io/dockerconfigjson": ((".dockerconfigjson",),),
     "kubernetes.io/basic-auth": (("username",), ("password",)),
     "kubernetes.io/ssh-auth": (("ssh-privatekey",),),
-    "kubernetes.io/tls": (("tls.crt", "tls.key"),),
+    _TLS: (("tls.crt", "tls.key"),),
 }
 _JSON_KEYS = (".dockercfg", ".dockerconfigjson")
 
@@ -49,6 +51,13 @@ class SecretStrategy(Strategy):
         if obj.get("type") != old.get("type"):
             errors.append(field.invalid("type", obj.get("type"), field.IMMUTABLE))
         return errors
+
+    def warnings(self, obj: JsonObject) -> list[str]:
+        if obj.get("type") != _TLS:
+            return []
+        data = obj.get("data", {})
+        why = check_key_pair(data.get("tls.crt", ""), data.get("tls.key", ""))
+        return [why] if why else []
 
 
 def _validate_secret_type(obj: JsonObject) -> list[FieldError]:

@@ -1,13 +1,39 @@
-"""ServiceAccount (core/v1): its entry in the table.
+"""ServiceAccount (core/v1): its entry in the table, its hooks and its warnings.
 
 Pure: no I/O, no clock, no randomness.
 """
 
 from __future__ import annotations
 
-from bridgehead.apiserver.resource import Column, Resource
-from bridgehead.apiserver.resources.shared.columns import AGE, NAME
+from bridgehead.apiserver.resource import Column, JsonObject, Resource, Strategy
+from bridgehead.apiserver.resources.shared.columns import AGE, NAME, at
 from bridgehead.objects.names import check_dns1123_subdomain
+
+_ENFORCES = "kubernetes.io/enforce-mountable-secrets"
+
+
+class ServiceAccountStrategy(Strategy):
+    def prepare_create(self, obj: JsonObject) -> None:
+        _keep_names(obj)
+
+    def prepare_update(self, obj: JsonObject, old: JsonObject, subresource: str) -> None:
+        _keep_names(obj)
+
+    def warnings(self, obj: JsonObject) -> list[str]:
+        if _ENFORCES not in (at(obj, "metadata", "annotations") or ()):
+            return []
+        detail = "deprecated in v1.32+; prefer separate namespaces to isolate access to mounted secrets"
+        return [f"metadata.annotations[{_ENFORCES}]: {detail}"]
+
+    def update_warnings(self, obj: JsonObject, old: JsonObject) -> list[str]:
+        return [] if _ENFORCES in (at(old, "metadata", "annotations") or ()) else self.warnings(obj)
+
+
+def _keep_names(account: JsonObject) -> None:
+    """Remove all but the names of Secrets: they are in the account's namespace."""
+    if secrets := account.get("secrets"):
+        account["secrets"] = [{"name": one["name"]} if "name" in one else {} for one in secrets]
+
 
 RESOURCE = Resource(
     group="",
@@ -18,6 +44,7 @@ RESOURCE = Resource(
     namespaced=True,
     short_names=("sa",),
     subresources=("token",),
+    strategy=ServiceAccountStrategy(),
     columns=(NAME, Column("Secrets", lambda account, now: len(account.get("secrets", ()))), AGE),
     returns_deleted=True,
     check_name=check_dns1123_subdomain,

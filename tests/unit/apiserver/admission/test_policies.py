@@ -104,7 +104,12 @@ async def test_a_policy_counts_while_it_is_bound(world):
         ({"expression": "false", "messageExpression": "object.x", "message": "m"}, 422, "Invalid", "m"),
         ({"expression": "false", "messageExpression": "'a\\nb'"}, 422, "Invalid", "failed expression: false"),
         ({"expression": "false", "reason": "Forbidden"}, 403, "Forbidden", "failed expression: false"),
-        ({"expression": "false", "reason": "Unauthorized"}, 401, "Unauthorized", "failed expression: false"),
+        (
+            {"expression": "false", "reason": "RequestEntityTooLarge"},
+            413,
+            "RequestEntityTooLarge",
+            "failed expression: false",
+        ),
         (
             {"expression": "object.x == 1"},
             422,

@@ -209,7 +209,7 @@ CLASSES = {
             'spec.scopes: Invalid value: ["BestEffort","NotBestEffort"]: unsupported scope applied to resource',
             'spec.scopes: Invalid value: ["BestEffort","NotBestEffort"]: unsupported scope applied to resource',
             'spec.scopes: Invalid value: ["BestEffort","NotBestEffort"]: conflicting scopes']),
-        ("{spec: {scopes: [Sometimes]}}", ['spec.scopes: Invalid value: ["Sometimes"]: unsupported scope']),
+        ("{spec: {hard: {pods: 1}, scopes: [Sometimes]}}", ['spec.scopes: Invalid value: ["Sometimes"]: unsupported scope']),
         ("{spec: {scopeSelector: {matchExpressions: [{scopeName: PriorityClass, operator: In}]}}}", [
             "spec.scopeSelector.matchExpressions.values: Required value: must be at least one value when `operator` is "
             "'In' or 'NotIn' for scope selector"]),

@@ -27,3 +27,10 @@ def test_leases_lose_the_fields_of_coordinated_elections():
     assert made["spec"] == {"holderIdentity": "a"}
     assert steps.update(made, elected)["spec"] == {"holderIdentity": "a"}
     assert steps.update(elected, elected)["spec"] == elected["spec"]
+
+
+def test_service_accounts_keep_only_names_of_secrets():
+    steps = Steps(TABLE["serviceaccounts"])
+    account = {"metadata": {"name": "x"}, "secrets": [{"name": "a", "namespace": "b", "kind": "Secret"}, {"uid": "c"}]}
+    made = steps.create(account)
+    assert made["secrets"] == steps.update(made, account)["secrets"] == [{"name": "a"}, {}]

@@ -31,11 +31,17 @@ HISTORY = "spec.revisionHistoryLimit: a negative value retains all historical re
 OLD_CLASS = 'metadata.annotations[volume.beta.kubernetes.io/storage-class]: deprecated since v1.8; use "storageClassName" attribute instead'
 ZONE = "failure-domain.beta.kubernetes.io/zone"
 ZONES = 'deprecated since v1.17; use "topology.kubernetes.io/zone" instead'
+ENFORCED = "{metadata: {annotations: {kubernetes.io/enforce-mountable-secrets: a}}}"
+ENFORCES = (
+    "metadata.annotations[kubernetes.io/enforce-mountable-secrets]: deprecated in v1.32+; prefer separate namespaces to "
+    "isolate access to mounted secrets"
+)
 DUPLICATE = TEMPLATE.replace("{name: a, image: b}", CONTAINER)
 DUPLICATES = "spec.template.spec.containers[0].ports[1]: duplicate port definition with spec.template.spec.containers[0].ports[0]"
 STATEFUL_SET = f"{SELECTOR}, {DUPLICATE}, volumeClaimTemplates: [{CLAIM % '100m'}]"
 # The resource, the object, and the warnings of a create.
 CREATES = [
+    ("serviceaccounts", ENFORCED, [ENFORCES]),
     ("nodes", "{spec: {externalID: a}}", ["spec.externalID: this field is deprecated, and is unused by Kubernetes"]),
     (SLICE, "{addressType: FQDN, endpoints: [{addresses: [a.example.com]}]}", [
         "spec.addressType: FQDN endpoints are deprecated"]),
@@ -75,6 +81,8 @@ CREATES = [
 ]  # fmt: skip
 # The resource, the stored object, the new one, and the warnings of the update.
 UPDATES = [
+    ("serviceaccounts", "{}", ENFORCED, [ENFORCES]),
+    ("serviceaccounts", ENFORCED, ENFORCED, []),
     (SLICE, "{addressType: FQDN}", "{addressType: FQDN, endpoints: [{addresses: [a.example.com]}]}", []),
     (
         "jobs.batch",

@@ -1,31 +1,17 @@
 """Parsing of requests for certificates and of certificates, which are PEM in base64.
 
 `cryptography.x509` is imported for the first one. Pure: no I/O, no clock, no randomness.
-Source: Kubernetes pkg/apis/certificates/helpers.go, Go's encoding/pem.
+Source: Kubernetes pkg/apis/certificates/helpers.go.
 """
 
 from __future__ import annotations
 
-import base64
-import binascii
-import re
 from typing import TYPE_CHECKING
+
+from bridgehead.apiserver.resources.shared.pem import blocks_of
 
 if TYPE_CHECKING:
     from cryptography.x509 import CertificateSigningRequest
-
-_BLOCK = re.compile(
-    rb"^-----BEGIN ([^\r\n]*?)-----[ \t]*\r?\n(.*?)^-----END \1-----[ \t]*\r?$", re.MULTILINE | re.DOTALL
-)
-
-
-def blocks_of(data: str) -> list[tuple[str, bool, bytes]]:
-    """Return the PEM blocks in base64 `data`: their type, whether they have headers, the whole text."""
-    try:
-        pem = base64.b64decode(data)
-    except (binascii.Error, ValueError):
-        return []
-    return [(match[1].decode("latin-1"), b":" in match[2], match[0] + b"\n") for match in _BLOCK.finditer(pem)]
 
 
 def parse_request(data: str) -> CertificateSigningRequest:

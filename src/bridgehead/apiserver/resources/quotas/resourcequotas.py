@@ -108,7 +108,9 @@ def _validate_scope_selector(spec: JsonObject) -> list[FieldError]:
 
 def _misfits(scope: str, spec: JsonObject) -> int:
     """Return the number of limited resources that the scope does not apply to."""
-    fitting = _RESOURCES_OF_SCOPES.get(scope, frozenset())
+    fitting = _RESOURCES_OF_SCOPES.get(scope)
+    if fitting is None:
+        return 0
     return sum(is_standard_quota_name(name) and name not in fitting for name in spec.get("hard", {}))
 
 

@@ -67,6 +67,17 @@ class PersistentVolumeStrategy(StatusStrategy):
         if created := at(obj, "metadata", "creationTimestamp"):
             obj["status"]["lastPhaseTransitionTime"] = created
 
+    def prepare_update(self, obj: JsonObject, old: JsonObject, subresource: str) -> None:
+        super().prepare_update(obj, old, subresource)
+        # Of a changed phase, admission sets the time.
+        status, before = obj.setdefault("status", {}), old.get("status", {})
+        if (
+            subresource == "status"
+            and "lastPhaseTransitionTime" in before
+            and status.get("phase") == before.get("phase")
+        ):
+            status.setdefault("lastPhaseTransitionTime", before["lastPhaseTransitionTime"])
+
     def validate(self, obj: JsonObject) -> list[FieldError]:
         return validate_volume_spec("spec", obj.get("spec", {}))
 
