@@ -30,9 +30,9 @@ class ServiceAccountStrategy(Strategy):
 
 
 def _keep_names(account: JsonObject) -> None:
-    """Remove all but the names of Secrets: they are in the account's namespace."""
-    if secrets := account.get("secrets"):
-        account["secrets"] = [{"name": one["name"]} if "name" in one else {} for one in secrets]
+    """Reduce the references to Secrets to their names: all are Secrets of the account's namespace."""
+    if "secrets" in account:
+        account["secrets"] = [{k: v for k, v in secret.items() if k == "name"} for secret in account["secrets"]]
 
 
 RESOURCE = Resource(

@@ -7,6 +7,7 @@ Source: Kubernetes `pkg/apis/admissionregistration/v1/defaults.go`, `pkg/apis/ad
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
 from bridgehead.apiserver.resource import (
     CLIENT_METADATA,
@@ -18,7 +19,8 @@ from bridgehead.apiserver.resource import (
     Strategy,
 )
 from bridgehead.apiserver.resources.shared import field
-from bridgehead.apiserver.resources.shared.columns import AGE, NAME
+from bridgehead.apiserver.resources.shared.columns import AGE, NAME, at
+from bridgehead.apiserver.resources.shared.conditions import validate_conditions
 from bridgehead.objects.names import check_dns1123_subdomain, check_qualified_name
 
 from .expressions import Expressions
@@ -46,7 +48,9 @@ class ValidatingPolicyStrategy(StatusStrategy):
         return _validate_validating(obj)
 
     def validate_update(self, obj: JsonObject, old: JsonObject, subresource: str) -> list[FieldError]:
-        return [] if subresource or obj["spec"] == old.get("spec") else _validate_validating(obj)
+        if subresource:
+            return _validate_status("status", obj.get("status", {}))
+        return [] if obj["spec"] == old.get("spec") else _validate_validating(obj)
 
 
 class MutatingPolicyStrategy(Strategy):
@@ -132,6 +136,18 @@ def _validate_annotations(
             errors.append(field.duplicate(f"{item}.key", key))
         keys.add(key)
     return errors
+
+
+def _validate_status(path: str, status: JsonObject) -> list[FieldError]:
+    warnings: Sequence[JsonObject] = at(status, "typeChecking", "expressionWarnings") or ()
+    errors: list[FieldError] = []
+    for index, warning in enumerate(warnings):
+        item = f"{path}.typeChecking.expressionWarnings[{index}]"
+        if not warning.get("warning"):
+            errors.append(field.required(f"{item}.warning"))
+        if not warning.get("fieldRef", "").strip():
+            errors.append(field.required(f"{item}.fieldRef"))
+    return errors + validate_conditions(f"{path}.conditions", status.get("conditions", ()))
 
 
 # --- Mutating ---------------------------------------------------------------------------------------------------------

@@ -31,6 +31,11 @@ class DaemonSetStrategy(WorkloadStrategy):
     kind = "daemonset"
     owner = "DaemonSet"
 
+    status_counts = (
+        *("currentNumberScheduled", "numberMisscheduled", "desiredNumberScheduled", "numberReady"),
+        *("observedGeneration", "updatedNumberScheduled", "numberAvailable", "numberUnavailable", "collisionCount"),
+    )
+
     def default(self, obj: JsonObject) -> None:
         super().default(obj)
         spec = obj["spec"]

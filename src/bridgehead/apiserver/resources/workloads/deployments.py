@@ -31,6 +31,11 @@ _STRATEGIES = ("Recreate", "RollingUpdate")
 class DeploymentStrategy(WorkloadStrategy):
     kind = "deployment"
     names_pods = True
+    status_counts = (
+        *("observedGeneration", "replicas", "updatedReplicas", "readyReplicas", "availableReplicas"),
+        *("unavailableReplicas", "terminatingReplicas", "collisionCount"),
+    )
+    status_parts = ("updatedReplicas", "readyReplicas", "availableReplicas")
 
     def default(self, obj: JsonObject) -> None:
         super().default(obj)

@@ -23,6 +23,11 @@ from .workload_strategy import WorkloadStrategy
 class ReplicaSetStrategy(WorkloadStrategy):
     kind = "deployment"  # Kubernetes' texts say "deployment" for both
     names_pods = True
+    status_counts = (
+        *("replicas", "fullyLabeledReplicas", "readyReplicas", "availableReplicas"),
+        *("terminatingReplicas", "observedGeneration"),
+    )
+    status_parts = ("fullyLabeledReplicas", "readyReplicas", "availableReplicas")
 
     def default(self, obj: JsonObject) -> None:
         super().default(obj)

@@ -28,6 +28,8 @@ from .workload_strategy import WorkloadStrategy
 class ReplicationControllerStrategy(WorkloadStrategy):
     owner = "ReplicationController"
     names_pods = True
+    status_counts = ("replicas", "fullyLabeledReplicas", "readyReplicas", "availableReplicas", "observedGeneration")
+    status_parts = ("fullyLabeledReplicas", "readyReplicas", "availableReplicas")
 
     def default(self, obj: JsonObject) -> None:
         has_template = "template" in obj.get("spec", {})
@@ -65,7 +67,8 @@ class ReplicationControllerStrategy(WorkloadStrategy):
         return errors + self._validate_pod(template.get("spec", {}))
 
     def validate_update(self, obj: JsonObject, old: JsonObject, subresource: str) -> list[FieldError]:
-        return []  # its selector may change
+        # Its selector may change.
+        return self.validate_status(obj.get("status", {}), old.get("status", {})) if subresource == "status" else []
 
 
 RESOURCE = Resource(

@@ -20,6 +20,8 @@ from bridgehead.apiserver.resources.shared.pod_names import warn_of_pod_names
 from bridgehead.objects.meta import LabelSelector
 from bridgehead.objects.selectors import compile_selector
 
+from .status_rules import validate_collisions, validate_counts
+
 TEMPLATE = "spec.template"
 
 
@@ -32,6 +34,9 @@ class WorkloadStrategy(StatusStrategy):
     counts: tuple[str, ...] = ("replicas", "minReadySeconds", "revisionHistoryLimit", "progressDeadlineSeconds")
     # Whether the names of its pods begin with its own.
     names_pods = False
+    # The numbers of its status that may not be negative, and those that may not be more than its replicas.
+    status_counts: tuple[str, ...] = ()
+    status_parts: tuple[str, ...] = ()
 
     def default(self, obj: JsonObject) -> None:
         template: JsonObject = obj.setdefault("spec", {}).setdefault("template", {})
@@ -52,10 +57,18 @@ class WorkloadStrategy(StatusStrategy):
         return [*errors, *self._validate_pod(spec.get("template", {}).get("spec", {}))]
 
     def validate_update(self, obj: JsonObject, old: JsonObject, subresource: str) -> list[FieldError]:
+        if subresource == "status":
+            return self.validate_status(obj.get("status", {}), old.get("status", {}))
         selector = obj.get("spec", {}).get("selector")
         if selector == old.get("spec", {}).get("selector"):
             return []
         return [field.invalid("spec.selector", selector, field.IMMUTABLE)]
+
+    def validate_status(self, status: JsonObject, before: JsonObject) -> list[FieldError]:
+        return [
+            *validate_counts(status, self.status_counts, self.status_parts),
+            *validate_collisions(status, before),
+        ]
 
     def warnings(self, obj: JsonObject) -> list[str]:
         name = obj.get("metadata", {}).get("name", "")
