@@ -57,7 +57,7 @@ def small_slice(version: str, number: int) -> dict[str, object]:
 
 
 def big_slice(version: str, index: int, mark: str) -> dict[str, object]:
-    """One of the EndpointSlices of a large Service; each has a hundred endpoints."""
+    """An EndpointSlice of a large Service, with a hundred endpoints."""
     labels = {"bench": "big", "kubernetes.io/service-name": "big"}
     return _endpoint_slice(version, f"big-{index}", labels, range(100 * index, 100 * index + 100), mark)
 
