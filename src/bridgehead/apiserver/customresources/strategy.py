@@ -16,11 +16,8 @@ from bridgehead.objects.names import check_qualified_name
 
 from .schema import Structural, stored
 
-_STANDARD_FINALIZERS = frozenset({"orphan", "foregroundDeletion"})
-_PLAIN_FINALIZER = (
-    "prefer a domain-qualified finalizer name including a path (/) to avoid accidental conflicts with other "
-    "finalizer writers"
-)
+_STANDARD_FINALIZERS = frozenset({"orphan", "foregroundDeletion", "kubernetes"})
+_PLAIN_FINALIZER = "prefer a domain-qualified finalizer name{} to avoid accidental conflicts with other finalizer writers"
 _MAX_REPLICAS = 2**31 - 1
 
 
@@ -92,7 +89,7 @@ def _warn_of_finalizers(obj: JsonObject, old: JsonObject) -> list[FieldError]:
     for name in sorted(added):
         texts = check_qualified_name(name)
         if "/" not in name and name not in _STANDARD_FINALIZERS:
-            texts.append(_PLAIN_FINALIZER)
+            texts.append(_PLAIN_FINALIZER.format(" including a path (/)" if "." in name else ""))
         warnings += [FieldError("", "metadata.finalizers", f'"{name}": {text}', is_warning=True) for text in texts]
     return warnings
 
