@@ -17,7 +17,9 @@ from bridgehead.objects.names import check_qualified_name
 from .schema import Structural, stored
 
 _STANDARD_FINALIZERS = frozenset({"orphan", "foregroundDeletion", "kubernetes"})
-_PLAIN_FINALIZER = "prefer a domain-qualified finalizer name{} to avoid accidental conflicts with other finalizer writers"
+_PLAIN_FINALIZER = (
+    "prefer a domain-qualified finalizer name{} to avoid accidental conflicts with other finalizer writers"
+)
 _MAX_REPLICAS = 2**31 - 1
 
 

@@ -95,9 +95,10 @@ def _replaced(value: Any, replacement: Callable[[float], float]) -> Any:
 
 def number_checks(schema: JsonObject, *, is_int: bool) -> list[Check]:
     """Return the checks of a schema's type, format and limits, for integers or for other numbers."""
-    kind, format = schema.get("type", ""), schema.get("format", "")
-    fits = _range(kind, format if format in _FORMATS.get(kind, ()) else "")
-    what = f"{kind} with format {format}" if format in _FORMATS.get(kind, ()) else f"{kind} (default format)"
+    kind, form = schema.get("type", ""), schema.get("format", "")
+    form = form if form in _FORMATS.get(kind, ()) else ""
+    fits = _range(kind, form)
+    what = f"{kind} with format {form}" if form else f"{kind} (default format)"
     steps: list[Check] = [] if fits is None else [_checked(fits, what)]
     for name, title, make in (
         ("multipleOf", "MultipleOf", _multiple),
@@ -119,13 +120,13 @@ def number_checks(schema: JsonObject, *, is_int: bool) -> list[Check]:
     return steps
 
 
-def _range(kind: str, format: str) -> Callable[[float], bool] | None:
+def _range(kind: str, form: str) -> Callable[[float], bool] | None:
     """Return whether a number fits a type and format, if they have a range."""
     if kind == "integer":
-        numbers = _WHOLE_RANGES[format]
+        numbers = _WHOLE_RANGES[form]
         # A range searches for what is no int.
         return lambda value: (whole := _written(value)) is not None and whole in numbers
-    return (lambda value: abs(value) < _FLOAT32_END) if format == "float" else None
+    return (lambda value: abs(value) < _FLOAT32_END) if form == "float" else None
 
 
 def _written(value: float) -> int | None:
