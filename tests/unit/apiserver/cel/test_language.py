@@ -166,6 +166,7 @@ VALUES = {
     # times
     "string(timestamp('2009-02-13T23:31:30.25+01:00'))": "2009-02-13T23:31:30.25+01:00",
     "string(timestamp('2009-02-13T23:31:30-08:30') + duration('1h'))": "2009-02-14T00:31:30-08:30",
+    "type(ip('::1')) == net.IP && type(cidr('::/0')) == net.CIDR": True,
     "timestamp('2009-02-13T23:31:30+01:00').getHours()": 23,
     "timestamp('2009-02-13T23:31:30+01:00').getHours('UTC')": 22,
     "timestamp('2009-02-13T23:31:30+01:00') == timestamp('2009-02-13T22:31:30Z')": True,
