@@ -284,14 +284,9 @@ def unsupported_media_type(given: str, accepted: Sequence[str]) -> ApiStatus:
     )
 
 
-def unprocessable(cause: str) -> ApiStatus:
-    """A patch that is well formed but does not fit the object."""
-    return ApiStatus(
-        422,
-        "Invalid",
-        "the server rejected our request due to an error in our request",
-        {"causes": [{"message": cause, "field": "patch"}]},
-    )
+def unprocessable() -> ApiStatus:
+    """A patch that is well formed but does not fit the object. Kubernetes does not tell what is wrong."""
+    return ApiStatus(422, "Invalid", "the server rejected our request due to an error in our request", {})
 
 
 def invalid(group: str, kind: str, name: str, errors: Sequence[FieldError]) -> ApiStatus:

@@ -5,6 +5,8 @@ Pure: no I/O, no clock, no randomness. Source: Go's package fmt (`%v`), apimachi
 
 from __future__ import annotations
 
+from decimal import Decimal
+from math import isfinite
 from typing import Any
 
 _TYPES: dict[type, str] = {
@@ -17,8 +19,37 @@ _TYPES: dict[type, str] = {
 }
 # Characters that Go's encoder of JSON escapes in texts, so that these can stand in HTML and in JavaScript.
 JSON_ESCAPES = {ord(one): f"\\u{ord(one):04x}" for one in "<>&\u2028\u2029"}
+# Characters that Go quotes by a letter of their own.
+_ESCAPES = {"\a": "\\a", "\b": "\\b", "\f": "\\f", "\n": "\\n", "\r": "\\r", "\t": "\\t", "\v": "\\v"}
+_ESCAPES |= {"\\": "\\\\", '"': '\\"'}
 # By their names in errors of Go's package json. A number without a fraction is an integer in unstructured objects.
 _KINDS = {"array": "slice", "object": "map", "number": "int64"}
+
+
+def quoted(text: str) -> str:
+    """Return a text as Go's `%q` prints it."""
+    return f'"{"".join(_ESCAPES.get(character) or _printable(character) for character in text)}"'
+
+
+def _printable(character: str) -> str:
+    if character.isprintable():
+        return character
+    code = ord(character)
+    return f"\\x{code:02x}" if code < 0x80 else f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
+
+
+def number_text(value: float) -> str:
+    """Render a number as Go's %v: `5`, `0.5`, `1e+06`."""
+    if isinstance(value, int) or not isfinite(value):
+        return str(value)
+    number = Decimal(repr(value)).normalize()
+    sign, digits, _ = number.as_tuple()
+    power = number.adjusted()
+    if -4 <= power < 6:
+        return f"{number:f}"
+    fraction = "".join(map(str, digits[1:]))
+    mantissa = f"{digits[0]}.{fraction}" if fraction else str(digits[0])
+    return f"{'-' if sign else ''}{mantissa}e{power:+03d}"
 
 
 def go_type(value: Any) -> str:
@@ -32,6 +63,8 @@ def go_value(value: Any) -> str:
             return "<nil>"
         case bool():
             return str(value).lower()
+        case float():
+            return number_text(value)
         case dict():
             return f"map[{' '.join(f'{name}:{go_value(item)}' for name, item in sorted(value.items()))}]"
         case list():

@@ -480,6 +480,14 @@ async def test_an_update_from_an_old_version_is_a_conflict(world):
         "Key: /registry/configmaps/default/one, ResourceVersion: 0, AdditionalErrorMsg: "
         f"Precondition failed: UID in precondition: other, UID in object meta: {uid}"
     )
+    # The uid is a precondition of an update, which comes before all checks; in a patch it is an immutable field.
+    answer = await world.patch(f"{CONFIG_MAPS}/one", {"metadata": {"uid": "other"}})
+    assert answer.status == 422
+    assert 'metadata.uid: Invalid value: "other": field is immutable' in answer.json["message"]
+    times = {"deletionTimestamp": "2026-01-01T00:00:00Z", "deletionGracePeriodSeconds": 5}
+    for name, value in times.items():
+        answer = await world.patch(f"{CONFIG_MAPS}/one", {"metadata": {name: value}})
+        assert (answer.status, answer.json["details"]["causes"][0]["field"]) == (422, f"metadata.{name}")
     created["metadata"]["uid"] = uid
     del created["metadata"]["resourceVersion"]
     assert (await world.call("PUT", f"{CONFIG_MAPS}/one", created)).status == 200

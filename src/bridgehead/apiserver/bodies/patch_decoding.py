@@ -13,6 +13,7 @@ import msgspec
 from bridgehead.apiserver.errors import SchemaMismatch, bad_request
 
 from .duplicates import duplicate_fields, field_problems, problems_in_order
+from .json_errors import json_error
 from .patch import JSON_PATCH, MERGE_PATCH, STRATEGIC_MERGE_PATCH
 from .shapes import ANYTHING, ListShape, MapShape, Shape, StringShape, StructShape, conform
 
@@ -32,7 +33,8 @@ def decode_patch(media: str, body: bytes, *, is_checked: bool) -> tuple[Any, lis
         patch = msgspec.json.decode(body)
         _, unknown = conform(patch, _FORMS[media])
     except (SchemaMismatch, msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
-        raise bad_request(f"{prefix}{error}") from None
+        why = "" if isinstance(error, SchemaMismatch) else json_error(body)
+        raise bad_request(f"{prefix}{why or error}") from None
     if not is_checked:
         return patch, []
     duplicates = duplicate_fields(body, patch)

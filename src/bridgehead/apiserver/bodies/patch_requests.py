@@ -92,7 +92,7 @@ def _apply(media: str, old: JsonObject, patch: Any, shape: Shape) -> JsonObject:
                 error.message = str(refused)
                 raise error from None
             case 422:
-                raise unprocessable(str(refused)) from None
+                raise unprocessable() from None
         raise bad_request(str(refused)) from None
     return result
 

@@ -13,6 +13,8 @@ import msgspec
 from bridgehead.apiserver.errors import ApiStatus, bad_request, unsupported_media_type
 from bridgehead.apiserver.http.negotiation import JSON, YAML, media_type_of
 
+from .json_errors import json_error
+
 
 def decode_body(body: bytes, content_type: str, accepted: Sequence[str] = (JSON, YAML), kind: str = "") -> Any:
     """Decode a body of `kind`. Raises a 415 for other media types and a 400 for a syntax error."""
@@ -26,7 +28,8 @@ def decode_json(body: bytes, kind: str = "") -> Any:
     try:
         return msgspec.json.decode(body)
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
-        raise unreadable(body, kind, f"couldn't get version/kind; json parse error: {error}") from None
+        why = json_error(body) or str(error)
+        raise unreadable(body, kind, f"couldn't get version/kind; json parse error: {why}") from None
 
 
 def unreadable(body: bytes, kind: str, why: str) -> ApiStatus:

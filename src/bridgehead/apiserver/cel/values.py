@@ -49,9 +49,13 @@ class Uint(int):
 
 
 class Timestamp(int):
-    """Nanoseconds since the epoch."""
+    """Nanoseconds since the epoch.
 
-    __slots__ = ()
+    `offset` is the offset from UTC in seconds that the text of the timestamp had: it is in the timestamp's own text and
+    fields, but does not count in comparisons.
+    """
+
+    offset = 0
     cel_type = TIMESTAMP
 
 

@@ -47,12 +47,16 @@ class DefinitionStrategy(Strategy):
         if not names.get("listKind") and kind:
             names["listKind"] = f"{kind}List"
         conversion = spec.setdefault("conversion", {"strategy": "None"})
-        service = ((conversion.get("webhook") or {}).get("clientConfig") or {}).get("service")
-        if service is not None and not service.get("port"):
+        webhook = conversion.get("webhook") or {}
+        # Kubernetes has no place for a webhook of which nothing is given.
+        if webhook.get("clientConfig") is None and webhook.get("conversionReviewVersions") is None:
+            conversion.pop("webhook", None)
+        service = (webhook.get("clientConfig") or {}).get("service")
+        if service is not None and service.get("port") is None:
             service["port"] = _WEBHOOK_PORT
 
     def prepare_create(self, obj: JsonObject) -> None:
-        obj["status"] = {"acceptedNames": {"plural": "", "kind": ""}, "conditions": []}
+        obj["status"] = {"acceptedNames": {"plural": "", "kind": ""}, "conditions": None}
         _add_stored_version(obj)
 
     def prepare_update(self, obj: JsonObject, old: JsonObject, subresource: str) -> None:

@@ -70,11 +70,16 @@ def validate_columns(path: str, columns: Sequence[JsonObject]) -> list[FieldErro
 
 
 def validate_selectable_fields(path: str, fields: Sequence[JsonObject], schema: JsonObject | None) -> list[FieldError]:
-    """Validate selectable fields, each of which must be a field of the schema."""
+    """Validate selectable fields, each of which must be a field of the schema.
+
+    Without a schema at the level of the fields (the versions or the whole definition), none are accepted.
+    """
     if not fields:
         return []
     if schema is None:
-        why = "selectableFields may only be set when version.schema.openAPIV3Schema is not included"
+        of_version = "`version.schema.openAPIV3Schema` is not included"
+        of_all = "validations.schema is included"
+        why = f"may only be set when {of_all if path == 'spec.selectableFields' else of_version}"
         return [field.invalid(path, "", why)]
     errors = []
     seen: set[str] = set()

@@ -9,17 +9,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from bridgehead.apiserver.go_values import go_type
+from bridgehead.apiserver.go_values import go_type, go_value
 from bridgehead.apiserver.resource import FieldError, JsonObject, ScalePaths, Strategy
 from bridgehead.apiserver.resources.shared import field
 from bridgehead.objects.names import check_qualified_name
 
-from .schema import Structural
+from .schema import Structural, stored
 
-_STANDARD_FINALIZERS = frozenset({"orphan", "foregroundDeletion"})
+_STANDARD_FINALIZERS = frozenset({"orphan", "foregroundDeletion", "kubernetes"})
 _PLAIN_FINALIZER = (
-    "prefer a domain-qualified finalizer name including a path (/) to avoid accidental conflicts with other "
-    "finalizer writers"
+    "prefer a domain-qualified finalizer name{} to avoid accidental conflicts with other finalizer writers"
 )
 _MAX_REPLICAS = 2**31 - 1
 
@@ -48,14 +47,19 @@ class CustomResourceStrategy(Strategy):
 
     def validate_create(self, obj: JsonObject) -> list[FieldError]:
         errors = [] if self._structural is None else self._structural().validate(obj)
-        return errors + self._validate_scale(obj, "spec", "status") + _warn_of_finalizers(obj, {})
+        errors += self._validate_scale(obj, "spec", "status") + _warn_of_finalizers(obj, {})
+        _store_numbers(obj)
+        return errors
 
     def validate_update(self, obj: JsonObject, old: JsonObject, subresource: str) -> list[FieldError]:
         if subresource == "status":
             errors = [] if self._structural is None else self._structural().validate_status(obj, old)
-            return errors + self._validate_scale(obj, "status")
-        errors = [] if self._structural is None else self._structural().validate(obj, old)
-        return errors + self._validate_scale(obj, "spec", "status") + _warn_of_finalizers(obj, old)
+            errors += self._validate_scale(obj, "status")
+        else:
+            errors = [] if self._structural is None else self._structural().validate(obj, old)
+            errors += self._validate_scale(obj, "spec", "status") + _warn_of_finalizers(obj, old)
+        _store_numbers(obj)
+        return errors
 
     def _validate_scale(self, obj: JsonObject, *roots: str) -> list[FieldError]:
         """Validate the fields that the Scale shows, of those that are in one of the roots."""
@@ -73,6 +77,13 @@ class CustomResourceStrategy(Strategy):
         return errors
 
 
+def _store_numbers(obj: JsonObject) -> None:
+    """Give a validated object the numbers that are read back after Go has stored it. `metadata` has no floats."""
+    for name, item in obj.items():
+        if name != "metadata" and (new := stored(item)) is not item:
+            obj[name] = new
+
+
 def _warn_of_finalizers(obj: JsonObject, old: JsonObject) -> list[FieldError]:
     """Warn of new finalizers with names that other programs may use, too."""
     added = set(obj.get("metadata", {}).get("finalizers") or ()) - set(old.get("metadata", {}).get("finalizers") or ())
@@ -80,7 +91,7 @@ def _warn_of_finalizers(obj: JsonObject, old: JsonObject) -> list[FieldError]:
     for name in sorted(added):
         texts = check_qualified_name(name)
         if "/" not in name and name not in _STANDARD_FINALIZERS:
-            texts.append(_PLAIN_FINALIZER)
+            texts.append(_PLAIN_FINALIZER.format(" including a path (/)" if "." in name else ""))
         warnings += [FieldError("", "metadata.finalizers", f'"{name}": {text}', is_warning=True) for text in texts]
     return warnings
 
@@ -111,4 +122,4 @@ def _path(names: tuple[str, ...]) -> str:
 
 
 def _accessor_error(names: tuple[str, ...], value: Any, wanted: str) -> str:
-    return f"{_path(names)} accessor error: {value} is of the type {go_type(value)}, expected {wanted}"
+    return f"{_path(names)} accessor error: {go_value(value)} is of the type {go_type(value)}, expected {wanted}"

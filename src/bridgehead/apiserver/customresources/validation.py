@@ -24,7 +24,6 @@ from .definitions import (
     is_true,
     preserves_unknown_fields,
     schema_of,
-    storage_version,
     versions_of,
 )
 from .names_validation import joined, validate_names, validate_required_names
@@ -101,7 +100,7 @@ def _validate_spec(crd: JsonObject, old: JsonObject | None, metadata: Shape) -> 
         for index, version in enumerate(versions)
         if schema_of(version) is None
     ]
-    errors += _validate_versions(versions, metadata)
+    errors += _validate_versions(spec, versions, metadata)
     errors += validate_required_names(spec["names"]) + validate_names("spec.names", spec["names"])
     errors += _validate_common(versions, metadata)
     conversion = spec.get("conversion")
@@ -115,8 +114,9 @@ def _one_of(path: str, value: str, accepted: tuple[str, ...]) -> list[FieldError
     return field.one_of(path, value, accepted) if value else [field.required(path)]
 
 
-def _validate_versions(versions: list[JsonObject], metadata: Shape) -> list[FieldError]:
+def _validate_versions(spec: JsonObject, versions: list[JsonObject], metadata: Shape) -> list[FieldError]:
     errors: list[FieldError] = []
+    is_schema_apart = _is_common(versions, "schema")
     for index, version in enumerate(versions):
         path, name = f"spec.versions[{index}]", version.get("name", "")
         if reasons := check_dns1035_label(name):
@@ -124,13 +124,23 @@ def _validate_versions(versions: list[JsonObject], metadata: Shape) -> list[Fiel
         errors += _validate_deprecation(path, version)
         for part in _PARTS:
             if not _is_common(versions, part):
-                errors += _validate_part(f"{path}.{part}", part, version, metadata, has_status=_has_status(version))
-    names = [version.get("name", "") for version in versions]
+                errors += _validate_part(
+                    f"{path}.{part}",
+                    part,
+                    version,
+                    metadata,
+                    has_status=_has_status(version),
+                    is_schema_apart=is_schema_apart,
+                )
+    shown, names = spec.get("versions"), [version.get("name", "") for version in versions]
     if len(set(names)) < len(names):
-        errors.append(field.invalid("spec.versions", versions, "must contain unique version names"))
+        errors.append(field.invalid("spec.versions", shown, "must contain unique version names"))
     if sum(bool(version.get("storage")) for version in versions) != 1:
         why = "must have exactly one version marked as storage version"
-        errors.append(field.invalid("spec.versions", versions, why))
+        errors.append(field.invalid("spec.versions", shown, why))
+    # An older version of the API had `spec.version`, which is the name of the first version.
+    if names and names[0] and (reasons := check_dns1035_label(names[0])):
+        errors.append(field.invalid("spec.version", names[0], joined(reasons)))
     return errors
 
 
@@ -138,10 +148,13 @@ def _validate_common(versions: list[JsonObject], metadata: Shape) -> list[FieldE
     """Validate what all versions have in common."""
     errors: list[FieldError] = []
     has_status = any(map(_has_status, versions))
+    is_schema_apart = not _is_common(versions, "schema")
     for part in _PARTS:
         if _is_common(versions, part):
             path = "spec.validation" if part == "schema" else f"spec.{part}"
-            errors += _validate_part(path, part, versions[0], metadata, has_status=has_status)
+            errors += _validate_part(
+                path, part, versions[0], metadata, has_status=has_status, is_schema_apart=is_schema_apart
+            )
     return errors
 
 
@@ -153,8 +166,10 @@ def _has_status(version: JsonObject) -> bool:
     return (version.get("subresources") or {}).get("status") is not None
 
 
-def _validate_part(path: str, part: str, version: JsonObject, metadata: Shape, *, has_status: bool) -> list[FieldError]:
-    """Validate a part of a version, which is at `path`."""
+def _validate_part(
+    path: str, part: str, version: JsonObject, metadata: Shape, *, has_status: bool, is_schema_apart: bool
+) -> list[FieldError]:
+    """Validate a part of a version, which is at `path`. `is_schema_apart`: the schema is not at the same level."""
     schema, value = schema_of(version), version.get(part)
     match part:
         case "schema" if schema is not None:
@@ -164,7 +179,7 @@ def _validate_part(path: str, part: str, version: JsonObject, metadata: Shape, *
         case "additionalPrinterColumns":
             return validate_columns(path, value or ())
         case "selectableFields":
-            return validate_selectable_fields(path, value or (), schema)
+            return validate_selectable_fields(path, value or (), None if is_schema_apart else schema)
     return []
 
 
@@ -188,21 +203,22 @@ def _validate_deprecation(path: str, version: JsonObject) -> list[FieldError]:
 
 
 def _validate_stored_versions(crd: JsonObject) -> list[FieldError]:
-    path, stored = "status.storedVersions", crd.get("status", {}).get("storedVersions") or []
+    path, stored = "status.storedVersions", crd.get("status", {}).get("storedVersions")
     if not stored:
         return [field.invalid(path, stored, "must have at least one stored version")]
     errors = []
-    current, names = storage_version(crd), {version.get("name") for version in versions_of(crd)}
-    if current and current not in stored:
-        errors.append(field.invalid(path, stored, f"must have the storage version {current}"))
-    for index, name in enumerate(stored):
-        if name not in names:
-            why = (
-                f"missing from spec.versions; {name} was previously a storage version, and must remain in "
-                f"spec.versions until a storage migration ensures no data remains persisted in {name} and removes "
-                f"{name} from status.storedVersions"
-            )
-            errors.append(field.invalid(f"{path}[{index}]", name, why))
+    left = {name: index for index, name in enumerate(stored)}
+    for version in versions_of(crd):
+        name = version.get("name", "")
+        if left.pop(name, None) is None and version.get("storage"):
+            errors.append(field.invalid(path, stored, f"must have the storage version {name}"))
+    for name, index in left.items():
+        why = (
+            f"missing from spec.versions; {name} was previously a storage version, and must remain in "
+            f"spec.versions until a storage migration ensures no data remains persisted in {name} and removes "
+            f"{name} from status.storedVersions"
+        )
+        errors.append(field.invalid(f"{path}[{index}]", name, why))
     return errors
 
 

@@ -38,7 +38,7 @@ from bridgehead.apiserver.registry.deletion import DeleteOptions
 from bridgehead.apiserver.registry.list_options import check_get_options
 from bridgehead.apiserver.registry.owner_references import with_unique_owners
 from bridgehead.apiserver.registry.registry import Registry
-from bridgehead.apiserver.registry.request_checks import check_resource_version, check_url
+from bridgehead.apiserver.registry.request_checks import check_url, replacement
 from bridgehead.apiserver.registry.watching import OpenWatches, WatchStream, parse_watch_options
 from bridgehead.apiserver.resource import Change, JsonObject, Resource
 from bridgehead.storage import Record, Store
@@ -188,8 +188,6 @@ class Handlers:
         status = 200
         key = self._registry.key(resource, info.namespace, info.name)
         missing = self._registry.store.get(key) is None
-        if not missing and not resource.allows_unconditional_update:
-            check_resource_version(resource, obj, info.name)
         if missing and resource.is_created_by_update and not info.subresource:
             if obj.get("metadata", {}).get("resourceVersion"):
                 raise conflict(resource, info.name)
@@ -198,7 +196,8 @@ class Handlers:
             record = await self._store_new(request, resource, obj, writer)
             status = 201
         else:
-            record = await self._change(request, resource, lambda _: obj, writer)
+            change = partial(replacement, resource, info.namespace, info.name, obj)
+            record = await self._change(request, resource, change, writer)
         return await self._rendering.record(request, resource, record, status)
 
     async def _patch(self, request: Request, resource: Resource) -> Response:

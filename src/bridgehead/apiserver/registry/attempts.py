@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import msgspec
 
-from bridgehead.apiserver.errors import failed_precondition, invalid
+from bridgehead.apiserver.errors import invalid
 from bridgehead.apiserver.fieldmanagement.managers import Entries, Writer, same_but_times
 from bridgehead.apiserver.resource import Change, Companion, FieldError, JsonObject, Resource, Strategy, copied
 from bridgehead.apiserver.resources.shared.generated_names import generate_name
@@ -85,6 +85,7 @@ class Attempts:
 
         Managers own what they sent and its defaults, but not what admission and the other hooks add.
         """
+        metadata.forget_server_fields(obj)
         resource.stored.strategy.default(obj)
         return self._ownership.created(resource, obj, obj["metadata"].get(FIELD), writer, self.now())
 
@@ -126,8 +127,6 @@ class Attempts:
         wanted = change(old)
         meta = wanted.setdefault("metadata", {})
         check_url(resource, namespace, name, meta)
-        if meta.get("uid") and meta["uid"] != old["metadata"]["uid"]:
-            raise failed_precondition(resource, namespace, name, meta["uid"], old["metadata"]["uid"])
         check_expected_version(resource, name, meta, current.revision)
         sent = meta.get(FIELD)
         # The hooks work without the managers of fields, which may be larger than the object.

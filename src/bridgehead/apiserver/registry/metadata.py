@@ -16,6 +16,12 @@ _SERVER_OWNED = ("uid", "creationTimestamp", "deletionTimestamp", "deletionGrace
 _NEVER_KEPT = ("selfLink", "managedFields")
 
 
+def forget_server_fields(obj: JsonObject) -> None:
+    """Drop what the client wrote into the server's fields of a new object, so that nobody owns them."""
+    for field in ("uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "selfLink"):
+        obj["metadata"].pop(field, None)
+
+
 def initialize(obj: JsonObject, resource: Resource, namespace: str, now: str) -> None:
     """Set the server's fields in a new object and drop what the client wrote there."""
     metadata = obj["metadata"]
@@ -42,13 +48,21 @@ def random_uuid() -> str:
 
 
 def carry_over(new: JsonObject, old: JsonObject) -> None:
-    """Copy the server's fields from `old`: an update can't change them."""
+    """Copy the server's fields from `old`: an update can't change them.
+
+    A uid, a deletion time and a grace period that the client invents stay, for validation to reject.
+    """
     metadata, before = new["metadata"], old["metadata"]
-    for field in (*_SERVER_OWNED, "name", "namespace", "generateName", "resourceVersion"):
+    for field in ("creationTimestamp", "generation", "name", "namespace", "resourceVersion"):
         if field in before:
             metadata[field] = before[field]
         else:
             metadata.pop(field, None)
+    for field in ("uid", "deletionGracePeriodSeconds"):
+        if field in before and metadata.get(field) in (None, ""):
+            metadata[field] = before[field]
+    if "deletionTimestamp" in before:
+        metadata["deletionTimestamp"] = before["deletionTimestamp"]
     for field in _NEVER_KEPT:
         metadata.pop(field, None)
 

@@ -7,7 +7,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from bridgehead.apiserver.errors import bad_request, conflict, failed_delete, invalid, malformed_resource_version
+from bridgehead.apiserver.errors import (
+    bad_request,
+    conflict,
+    failed_delete,
+    failed_precondition,
+    invalid,
+    malformed_resource_version,
+)
 from bridgehead.apiserver.http.paths import parse_uint
 from bridgehead.apiserver.resource import JsonObject, Resource
 from bridgehead.apiserver.resources.shared import field
@@ -48,6 +55,20 @@ def check_resource_version(resource: Resource, obj: JsonObject, name: str) -> No
     if obj.get("metadata", {}).get("resourceVersion") in (None, "", "0"):
         error = field.invalid("metadata.resourceVersion", 0, "must be specified for an update")
         raise invalid(resource.group, resource.plural, name, [error])
+
+
+def replacement(resource: Resource, namespace: str, name: str, new: JsonObject, old: JsonObject) -> JsonObject:
+    """Return `new`, which replaces the stored object `old` as a whole.
+
+    Raises a 409 if `new` has the uid of another object, and a 422 if it lacks a resourceVersion that it needs. The uid
+    is a precondition of such an update only: in a patch, another uid is the change of an immutable field.
+    """
+    wanted, actual = new["metadata"].get("uid"), old["metadata"]["uid"]
+    if wanted and wanted != actual:
+        raise failed_precondition(resource, namespace, name, wanted, actual)
+    if not resource.allows_unconditional_update:
+        check_resource_version(resource, new, name)
+    return new
 
 
 def check_expected_version(resource: Resource, name: str, meta: JsonObject, revision: int) -> None:

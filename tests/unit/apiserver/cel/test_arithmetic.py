@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from bridgehead.apiserver.cel import INT, Budget, Environment, EvaluationError
 from bridgehead.apiserver.cel.library.conversions import format_double
 from bridgehead.apiserver.cel.library.times import format_timestamp, parse_duration, parse_timestamp
+from bridgehead.apiserver.cel.values import Timestamp
 
 INTS = st.integers(-(2**63), 2**63 - 1) | st.integers(-10, 10) | st.sampled_from([-(2**63), 2**63 - 1])
 _ENVIRONMENT = Environment({"a": INT, "b": INT})
@@ -51,7 +52,7 @@ def test_a_double_keeps_its_value_as_text(number):
 
 @given(st.integers(-62135596800 * 10**9, 253402300799 * 10**9))
 def test_timestamps_keep_their_value_as_text(nanoseconds):
-    assert parse_timestamp(format_timestamp(nanoseconds)) == nanoseconds
+    assert parse_timestamp(format_timestamp(Timestamp(nanoseconds))) == nanoseconds
 
 
 @given(st.integers(0, 2**62))

@@ -164,7 +164,12 @@ VALUES = {
     "type(x.a) == int && type(x.list[2]) == double": True,
     "size('é') + 'ab'.size() + size([1]) + {'a': 1}.size() + size(b'abc')": 8,
     # times
-    "string(timestamp('2009-02-13T23:31:30.25+01:00'))": "2009-02-13T22:31:30.25Z",
+    "string(timestamp('2009-02-13T23:31:30.25+01:00'))": "2009-02-13T23:31:30.25+01:00",
+    "string(timestamp('2009-02-13T23:31:30-08:30') + duration('1h'))": "2009-02-14T00:31:30-08:30",
+    "type(ip('::1')) == net.IP && type(cidr('::/0')) == net.CIDR": True,
+    "timestamp('2009-02-13T23:31:30+01:00').getHours()": 23,
+    "timestamp('2009-02-13T23:31:30+01:00').getHours('UTC')": 22,
+    "timestamp('2009-02-13T23:31:30+01:00') == timestamp('2009-02-13T22:31:30Z')": True,
     "string(duration('1h30m') + duration('-1500ms'))": "5398.5s",
     "timestamp('2020-01-01T00:00:00Z') + duration('24h') == timestamp('2020-01-02T00:00:00Z')": True,
     "timestamp('2020-01-02T00:00:00Z') - timestamp('2020-01-01T00:00:00Z') == duration('86400s')": True,

@@ -135,6 +135,7 @@ def test_values(expression, value):
         assert evaluate(expression) == value
 
 
+_CIDR = "network address parse error during conversion from string: "
 FAILURES = {
     "[1].slice(0, 2)": "cannot slice(0, 2), list is length 1",
     "[1].slice(1, 0)": "cannot slice(1, 0), start index must be less than or equal to end index",
@@ -170,14 +171,33 @@ FAILURES = {
     "ip('1'.replace('1', '11111111111111111111111111111111111111111111111111111111111111111'))": "IP Address "
     '"11111111111111111111111111111111111111111111111111111111111111111" parse error during conversion from string: '
     'ParseAddr("11111111111111111111111111111111111111111111111111111111111111111"): unable to parse IP',
-    "semver('1.0.0-01')": "Numeric PreRelease version must not contain leading zeroes",
-    "'a'.matches('a' + '(')": "error parsing regexp: missing ): a(",
+    "semver('1.0.0-01')": 'Numeric PreRelease version must not contain leading zeroes "01"',
+    "'a'.matches('a' + '(')": "error parsing regexp: missing closing ): `a(`",
     "url('../x')": 'URL parse error during conversion from string: parse "../x": invalid URI for request',
     "url('')": 'URL parse error during conversion from string: parse "": empty url',
     "quantity('200K')": "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'",
     "quantity('0.5').asInteger()": "cannot convert value to integer",
     "ip('1.2.3')": 'IP Address "1.2.3" parse error during conversion from string: '
-    'ParseAddr("1.2.3"): unable to parse IP',
+    'ParseAddr("1.2.3"): IPv4 address too short',
+    "ip('fe80::1%eth0')": 'IP address "fe80::1%eth0" with zone value is not allowed',
+    "ip('::ffff:1.2.3.4')": 'IPv4-mapped IPv6 address "::ffff:1.2.3.4" is not allowed',
+    "cidr('1.2.3.4')": f"{_CIDR}{_CIDR}netip.ParsePrefix(\"1.2.3.4\"): no '/'",
+    "cidr('1.2.3.4/08')": f'{_CIDR}{_CIDR}netip.ParsePrefix("1.2.3.4/08"): bad bits after slash: "08"',
+    "cidr('1.2.3.4/33')": f'{_CIDR}{_CIDR}netip.ParsePrefix("1.2.3.4/33"): prefix length out of range',
+    "cidr('fe80::1%a/64')": f'{_CIDR}{_CIDR}netip.ParsePrefix("fe80::1%a/64"): '
+    "IPv6 zones cannot be present in a prefix",
+    "cidr('::ffff:1.2.3.4/120')": f'{_CIDR}IPv4-mapped IPv6 address "::ffff:1.2.3.4/120" is not allowed',
+    "'a'.find('(' + 'a')": "Illegal regex: error parsing regexp: missing closing ): `(a`",
+    "'a'.findAll('[' + 'a')": "Illegal regex: error parsing regexp: missing closing ]: `[a`",
+    "'a'.matches('a' + r'\\C')": "error parsing regexp: invalid escape sequence: `\\C`",
+    "semver('')": "Version string empty",
+    "semver('a.2.3')": 'Invalid character(s) found in major number "a"',
+    "semver('1.2.')": 'strconv.ParseUint: parsing "": invalid syntax',
+    "semver('1.2.3-')": "Prerelease is empty",
+    "semver('1.2.3-a_b')": 'Invalid character(s) found in prerelease "a_b"',
+    "semver('1.2.3+')": "Build meta data is empty",
+    "semver('1.2.3+a_b')": 'Invalid character(s) found in build meta data "a_b"',
+    "semver('1.2.99999999999999999999')": 'strconv.ParseUint: parsing "99999999999999999999": value out of range',
     "semver('1')": "No Major.Minor.Patch elements found",
     "semver('1-rc', true)": "short version cannot contain PreRelease/Build meta data",
 }

@@ -71,7 +71,7 @@ def crontab(name: str = "a", version: str = "v1", **fields: Any) -> dict[str, An
 async def conditions(world: World, name: str = NAME) -> dict[str, tuple[str, str]]:
     """Status and reason of a definition's conditions."""
     status = (await world.get(f"{DEFINITIONS}/{name}"))["status"]
-    return {one["type"]: (one["status"], one["reason"]) for one in status.get("conditions", ())}
+    return {one["type"]: (one["status"], one["reason"]) for one in status.get("conditions") or ()}
 
 
 async def until(check: Any) -> Any:

@@ -120,7 +120,7 @@ async def test_clients_are_warned_of_tolerated_errors(world):
     assert refused.status == 422
     await world.patch(url(name="a"), {"spec": {"image": "new"}})
     texts = (
-        'metadata.finalizers: "plain": prefer a domain-qualified finalizer name including a path (/) to avoid '
+        'metadata.finalizers: "plain": prefer a domain-qualified finalizer name to avoid '
         "accidental conflicts with other finalizer writers",
     )
     headers = ['299 - "' + text.replace('"', '\\"') + '"' for text in texts]

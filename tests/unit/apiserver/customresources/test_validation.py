@@ -148,7 +148,7 @@ INVALID = [
     ),
     (
         definition({"name": "v1", "storage": True, "selectableFields": [{"jsonPath": ".a"}]}),
-        "selectableFields may only be set when version.schema.openAPIV3Schema is not included",
+        'spec.selectableFields: Invalid value: "": may only be set when validations.schema is included',
     ),
     (definition(conversion={"strategy": ""}), "spec.conversion.strategy: Required value"),
     (definition(conversion={"strategy": "X"}), 'Unsupported value: "X": supported values: "None", "Webhook"'),
@@ -189,9 +189,25 @@ INVALID = [
     (definition(conversion=webhook(clientConfig={"url": "https://b?a"})), "query parameters are not permitted"),
     (
         definition(conversion=webhook(clientConfig={"service": {}})),
-        "spec.conversion.webhookClientConfig.service.name: Required value: service name is required",
+        "spec.conversion.webhookClientConfig.service.name: Required value",
     ),
-    (definition(conversion=webhook(clientConfig={"service": {}})), "service namespace is required"),
+    (
+        definition(conversion=webhook(clientConfig={"service": {}})),
+        "webhookClientConfig.service.namespace: Required value",
+    ),
+    # Kubernetes reports a missing name at `namespace`.
+    (
+        definition(conversion=webhook(clientConfig={"service": {"namespace": "b"}})),
+        "spec.conversion.webhookClientConfig.service.namespace: Required value",
+    ),
+    (
+        definition(conversion=webhook(clientConfig={"service": {"name": "a", "namespace": "b", "port": 0}})),
+        "service.port: Invalid value: 0: port is not valid: must be between 1 and 65535, inclusive",
+    ),
+    (
+        definition({"name": "1a", "storage": True}),
+        'spec.version: Invalid value: "1a": a DNS-1035 label must consist of',
+    ),
     (
         definition(conversion=webhook(clientConfig={"service": {"name": "a", "namespace": "b", "port": 70000}})),
         "service.port: Invalid value: 70000: port is not valid: must be between 1 and 65535, inclusive",

@@ -132,5 +132,5 @@ FUNCTIONS: Mapping[str, tuple[Overload, ...]] = {
         overload("(int) -> duration", lambda value: parse_duration(f"{value}ns")),
     ),
     "dyn": (overload("(A) -> dyn", _same),),
-    "type": (overload("(A) -> type", _type),),
+    "type": (overload("(A) -> type(A)", _type),),
 }

@@ -14,9 +14,14 @@ from bridgehead.apiserver.cel.costs import CONSTANT, Cost, exactly, traversal
 from bridgehead.apiserver.cel.declarations import Overload, overload
 from bridgehead.apiserver.cel.errors import EvaluationError
 from bridgehead.apiserver.cel.types import opaque
+from bridgehead.apiserver.go_values import quoted
+
+from .address_errors import address_error
 
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 _MOST_CHARACTERS = 64
+_INT64_DIGITS = 19
+_CIDR_PROBLEM = "network address parse error during conversion from string: "
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,45 +52,69 @@ class Cidr:
 
 
 def _address(text: str) -> Address:
-    """Raises ValueError."""
-    if len(text) > _MOST_CHARACTERS:
-        raise ValueError("unable to parse IP")
-    address = ipaddress.ip_address(text)
-    if isinstance(address, ipaddress.IPv6Address):
-        if address.scope_id is not None:
-            raise ValueError("IP address with zone value is not allowed")
-        if address.ipv4_mapped is not None:
-            raise ValueError("IPv4-mapped IPv6 address is not allowed")
+    """Raises ValueError, with the text of Kubernetes."""
+    try:
+        address, has_zone = _address_and_zone(text)
+    except ValueError:
+        why = f"IP Address {quoted(text)} parse error during conversion from string: {address_error(text)}"
+        raise ValueError(why) from None
+    if has_zone:
+        raise ValueError(f"IP address {quoted(text)} with zone value is not allowed")
+    if _is_mapped(address):
+        raise ValueError(f"IPv4-mapped IPv6 address {quoted(text)} is not allowed")
     return address
+
+
+def _address_and_zone(text: str) -> tuple[Address, bool]:
+    """Return an address, and whether the text also has an IPv6 zone. Raises ValueError."""
+    head, _, zone = text.partition("%")
+    has_zone = bool(zone) and ":" in head
+    number = head if has_zone else text
+    # A long text is no address, and `ipaddress` takes long to say so.
+    return ipaddress.ip_address(number if len(number) <= _MOST_CHARACTERS else ""), has_zone
+
+
+def _is_mapped(address: Address) -> bool:
+    return isinstance(address, ipaddress.IPv6Address) and address.ipv4_mapped is not None
 
 
 def _ip(text: str) -> Ip:
     try:
         return Ip(_address(text))
     except ValueError as error:
-        detail = str(error) if "not allowed" in str(error) else f'ParseAddr("{text[:100]}"): unable to parse IP'
-        raise EvaluationError(
-            f'IP Address "{text[:100]}" parse error during conversion from string: {detail}'
-        ) from None
+        raise EvaluationError(str(error)) from None
 
 
 def _parse_cidr(text: str) -> Cidr:
-    """Raises ValueError."""
-    address_text, slash, length = text.partition("/")
-    address = _address(address_text)
-    if not slash or not length.isdecimal() or not length.isascii() or (len(length) > 1 and length[0] == "0"):
-        raise ValueError("invalid prefix length")
-    if len(length) > 3 or int(length) > address.max_prefixlen:
-        raise ValueError("prefix length out of range")
+    """Raises ValueError, with the text of Kubernetes."""
+    address_text, slash, length = text.rpartition("/")
+    if not slash:
+        raise _bad_prefix(text, "no '/'")
+    try:
+        address, has_zone = _address_and_zone(address_text)
+    except ValueError:
+        raise _bad_prefix(text, address_error(address_text)) from None
+    if has_zone:
+        raise _bad_prefix(text, "IPv6 zones cannot be present in a prefix")
+    is_number = length.isdecimal() and length.isascii() and (length == "0" or length[0] != "0")
+    if not is_number or len(length) >= _INT64_DIGITS:
+        raise _bad_prefix(text, f"bad bits after slash: {quoted(length)}")
+    if int(length) > address.max_prefixlen:
+        raise _bad_prefix(text, "prefix length out of range")
+    if _is_mapped(address):
+        raise ValueError(f"IPv4-mapped IPv6 address {quoted(text)} is not allowed")
     return Cidr(address, int(length))
+
+
+def _bad_prefix(text: str, why: str) -> ValueError:
+    return ValueError(f"{_CIDR_PROBLEM}netip.ParsePrefix({quoted(text)}): {why}")
 
 
 def _cidr(text: str) -> Cidr:
     try:
         return _parse_cidr(text)
-    except ValueError:
-        problem = f'network address parse error during conversion from string: netip.ParsePrefix("{text[:100]}")'
-        raise EvaluationError(f"{problem}: invalid CIDR") from None
+    except ValueError as error:
+        raise EvaluationError(f"{_CIDR_PROBLEM}{error}") from None
 
 
 def _is_valid(parse: Callable[[str], Any]) -> Callable[[str], bool]:

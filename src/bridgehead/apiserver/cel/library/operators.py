@@ -16,6 +16,7 @@ from bridgehead.apiserver.cel.errors import EvaluationError
 from bridgehead.apiserver.cel.values import (
     Duration,
     Frame,
+    Timestamp,
     Uint,
     cel_type,
     check_int,
@@ -70,6 +71,10 @@ def _multiply_doubles(one: float, other: float) -> float:
     return one * other
 
 
+def _moved(moment: Timestamp, by: int) -> Timestamp:
+    return check_timestamp(int(moment) + by, moment.offset)
+
+
 def _comparisons(compare: Callable[[Any, Any], bool]) -> tuple[Overload, ...]:
     numbers = ("int", "uint", "double")
     mixed = [overload(f"({one}, {other}) -> bool", compare) for one in numbers for other in numbers]
@@ -95,15 +100,15 @@ FUNCTIONS: Mapping[str, tuple[Overload, ...]] = {
         overload("(bytes, bytes) -> bytes", operator.add, CONCATENATION),
         overload("(list(A), list(A)) -> list(A)", _add_lists, LIST_CONCATENATION, needs_frame=True),
         overload("(duration, duration) -> duration", lambda one, other: check_duration(int(one) + other)),
-        overload("(timestamp, duration) -> timestamp", lambda one, other: check_timestamp(int(one) + other)),
-        overload("(duration, timestamp) -> timestamp", lambda one, other: check_timestamp(int(one) + other)),
+        overload("(timestamp, duration) -> timestamp", _moved),
+        overload("(duration, timestamp) -> timestamp", lambda one, other: _moved(other, one)),
     ),
     "_-_": (
         overload("(int, int) -> int", lambda one, other: check_int(one - other)),
         overload("(uint, uint) -> uint", lambda one, other: check_uint(int(one) - other)),
         overload("(double, double) -> double", operator.sub),
         overload("(duration, duration) -> duration", lambda one, other: check_duration(int(one) - other)),
-        overload("(timestamp, duration) -> timestamp", lambda one, other: check_timestamp(int(one) - other)),
+        overload("(timestamp, duration) -> timestamp", lambda one, other: _moved(one, -other)),
         overload("(timestamp, timestamp) -> duration", lambda one, other: check_duration(int(one) - other)),
     ),
     "_*_": (

@@ -7,11 +7,9 @@ Source: cel-go `common/types/string.go`, Kubernetes `apiserver/pkg/cel/library/r
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import lru_cache
 from typing import Any
 
-import re2
-
+from bridgehead.apiserver import go_patterns
 from bridgehead.apiserver.cel.costs import REGEX, REGEX_FIND
 from bridgehead.apiserver.cel.declarations import Overload, overload
 from bridgehead.apiserver.cel.errors import EvaluationError
@@ -19,35 +17,36 @@ from bridgehead.apiserver.cel.values import Frame
 
 # The work of one match (`values.Frame.do`).
 _MATCH_WORK = 100
-_OPTIONS = re2.Options()
-_OPTIONS.log_errors = False
-_OPTIONS.max_mem = 8 << 20
 
 
-@lru_cache(maxsize=512)
 def compile_pattern(pattern: str) -> Any:
     """Return a compiled pattern, with `search` and `finditer`. Raises EvaluationError for an invalid pattern."""
     try:
-        return re2.compile(pattern, _OPTIONS)
-    except re2.error as error:
-        detail = error.args[0]
-        text = detail.decode(errors="replace") if isinstance(detail, bytes) else str(detail)
-        raise EvaluationError(f"error parsing regexp: {text}") from None
+        return go_patterns.compile_pattern(pattern)
+    except go_patterns.BadPattern as error:
+        raise EvaluationError(str(error)) from None
 
 
 def matches(text: str, pattern: str) -> bool:
     return compile_pattern(pattern).search(text) is not None
 
 
+def _searched(pattern: str) -> Any:
+    try:
+        return compile_pattern(pattern)
+    except EvaluationError as error:
+        raise EvaluationError(f"Illegal regex: {error}") from None
+
+
 def _find(text: str, pattern: str) -> str:
-    match = compile_pattern(pattern).search(text)
+    match = _searched(pattern).search(text)
     return "" if match is None else str(match.group())
 
 
 def _find_all(frame: Frame, text: str, pattern: str, limit: int = -1) -> list[str]:
     found: list[str] = []
     frame.do(len(text) // 8)
-    for match in compile_pattern(pattern).finditer(text):
+    for match in _searched(pattern).finditer(text):
         if 0 <= limit <= len(found):
             break
         frame.do(_MATCH_WORK)

@@ -33,11 +33,14 @@ _UNITS = {
 _PART = re.compile(r"(\d*)(?:\.(\d*))?(h|ms|us|µs|μs|ns|m|s)", re.ASCII)
 
 
-def check_timestamp(nanoseconds: int) -> Timestamp:
+def check_timestamp(nanoseconds: int, offset: int = 0) -> Timestamp:
     """Return a timestamp. Raises EvaluationError outside of the years 1 to 9999."""
-    if _FIRST * SECOND <= nanoseconds < (_LAST + 1) * SECOND:
-        return Timestamp(nanoseconds)
-    raise EvaluationError("timestamp overflow")
+    if not _FIRST * SECOND <= nanoseconds < (_LAST + 1) * SECOND:
+        raise EvaluationError("timestamp overflow")
+    timestamp = Timestamp(nanoseconds)
+    if offset:
+        timestamp.offset = offset
+    return timestamp
 
 
 def check_duration(nanoseconds: int) -> Duration:
@@ -58,7 +61,8 @@ def parse_timestamp(text: str) -> Timestamp:
         seconds = (moment - _EPOCH) // timedelta(seconds=1)
     except (ValueError, OverflowError):
         raise EvaluationError(problem) from None
-    return check_timestamp(seconds * SECOND + int((match[2] or "0").ljust(9, "0")))
+    offset = moment.utcoffset() or timedelta()
+    return check_timestamp(seconds * SECOND + int((match[2] or "0").ljust(9, "0")), offset // timedelta(seconds=1))
 
 
 def parse_duration(text: str) -> Duration:
@@ -81,12 +85,22 @@ def parse_duration(text: str) -> Duration:
     return check_duration(-total if text[0] == "-" else total)
 
 
-def format_timestamp(value: int) -> str:
+def format_timestamp(value: Timestamp) -> str:
     """Return RFC 3339 text, with the digits of a fraction that are needed."""
     seconds, nanoseconds = divmod(int(value), SECOND)
-    text = (_EPOCH + timedelta(seconds=seconds)).strftime("%Y-%m-%dT%H:%M:%S").rjust(19, "0")
+    text = _local(seconds + value.offset).strftime("%Y-%m-%dT%H:%M:%S").rjust(19, "0")
     fraction = f".{nanoseconds:09d}".rstrip("0") if nanoseconds else ""
-    return f"{text}{fraction}Z"
+    if not value.offset:
+        return f"{text}{fraction}Z"
+    hours, minutes = divmod(abs(value.offset) // 60, 60)
+    return f"{text}{fraction}{'-' if value.offset < 0 else '+'}{hours:02}:{minutes:02}"
+
+
+def _local(seconds: int) -> datetime:
+    try:
+        return _EPOCH + timedelta(seconds=seconds)
+    except OverflowError:
+        raise EvaluationError("timestamp overflow") from None
 
 
 def format_duration(value: int) -> str:
@@ -115,9 +129,10 @@ def _zone(name: str) -> tzinfo:
 
 
 def _part(read: Callable[[datetime], int]) -> tuple[Overload, ...]:
-    def run(value: int, zone: str = "") -> int:
+    def run(value: Timestamp, zone: str | None = None) -> int:
         try:
-            return read((_EPOCH + timedelta(microseconds=int(value) // 1000)).astimezone(_zone(zone)))
+            there = timezone(timedelta(seconds=value.offset)) if zone is None else _zone(zone)
+            return read((_EPOCH + timedelta(microseconds=int(value) // 1000)).astimezone(there))
         except OverflowError:
             raise EvaluationError("timestamp overflow") from None
 

@@ -21,6 +21,7 @@ The package is imported when the first CustomResourceDefinition is served.
 
 from .declaration import format_warnings, validate_schema
 from .field_paths import BadFieldPath, resolve
+from .numbers import stored
 from .structural import Structural
 
-__all__ = ["BadFieldPath", "Structural", "format_warnings", "resolve", "validate_schema"]
+__all__ = ["BadFieldPath", "Structural", "format_warnings", "resolve", "stored", "validate_schema"]

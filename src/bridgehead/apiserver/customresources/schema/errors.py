@@ -11,9 +11,9 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
-from decimal import Decimal
 from typing import Any
 
+from bridgehead.apiserver.go_values import number_text
 from bridgehead.apiserver.resource import FieldError
 from bridgehead.apiserver.resources.shared import field
 
@@ -69,27 +69,6 @@ def quote(text: str) -> str:
     return json.dumps(text, ensure_ascii=False)
 
 
-def number_text(value: float) -> str:
-    """Render a number as Go's %v: `5`, `0.5`, `1e+06`."""
-    if isinstance(value, int):
-        return str(value)
-    number = Decimal(repr(value)).normalize()
-    sign, digits, _ = number.as_tuple()
-    power = number.adjusted()
-    if -4 <= power < 6:
-        return f"{number:f}"
-    fraction = "".join(map(str, digits[1:]))
-    mantissa = f"{digits[0]}.{fraction}" if fraction else str(digits[0])
-    return f"{'-' if sign else ''}{mantissa}e{power:+03d}"
-
-
-def shown(value: Any) -> Any:
-    """Return a value as messages show it: whole numbers without a fraction."""
-    if type(value) is float and value.is_integer() and abs(value) < 1e21:
-        return int(value)
-    return value
-
-
 def wrong_type(name: str, wanted: str, got: str) -> FieldError:
     """A value of another type. `got` is the type's name, or the value itself if it does not have the wanted format."""
     text = f"{name} in body must be of type {wanted}: {quote(got)}"
@@ -97,13 +76,23 @@ def wrong_type(name: str, wanted: str, got: str) -> FieldError:
 
 
 def failed(name: str, value: Any, text: str) -> FieldError:
-    return field.invalid(name, shown(value), f"{name} in body {text}")
+    return invalid(name, value, f"{name} in body {text}")
+
+
+def invalid(name: str, value: Any, text: str) -> FieldError:
+    if type(value) is float:
+        return FieldError("FieldValueInvalid", name, f"Invalid value: {number_text(value)}: {text}")
+    return field.invalid(name, value, text)
 
 
 def unsupported(name: str, value: Any, supported: Sequence[Any]) -> FieldError:
     """A value that is not in `enum`."""
     texts = [one if isinstance(one, str) else json.dumps(one, separators=(",", ":")) for one in supported]
-    return field.not_supported(name, shown(value), texts)
+    error = field.not_supported(name, value, texts)
+    if type(value) is not float:
+        return error
+    _, _, rest = error.message.partition(": supported values: ")
+    return replace(error, message=f"Unsupported value: {number_text(value)}: supported values: {rest}")
 
 
 def failed_choice(name: str, text: str) -> FieldError:

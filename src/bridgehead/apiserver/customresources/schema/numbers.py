@@ -6,10 +6,12 @@ Source: kube-openapi/pkg/validation/validate/values.go, go-openapi/swag/convert.
 
 from __future__ import annotations
 
-from math import isfinite
+from collections.abc import Callable
+from decimal import Decimal
 from typing import Any
 
 from bridgehead.apiserver.errors import SchemaMismatch
+from bridgehead.apiserver.go_values import number_text
 from bridgehead.apiserver.resource import JsonObject
 from bridgehead.apiserver.resources.shared import field
 
@@ -18,9 +20,10 @@ from .errors import Check, Report
 from .paths import Path, dotted
 
 _INT64 = range(-(2**63), 2**63)
-# What whole numbers of a format may be; int64 without a format.
-_WHOLE_RANGES = {"int32": range(-(2**31), 2**31), "uint32": range(2**32), "uint64": range(2**64)}
-_FLOAT32_FORMATS = ("float", "float32")
+# What whole numbers may be, by format.
+_WHOLE_RANGES = {"": _INT64, "int64": _INT64, "int32": range(-(2**31), 2**31)}
+# The formats that count, by type.
+_FORMATS = {"integer": ("int32", "int64"), "number": ("float", "double")}
 _FLOAT32_END = 2.0**128 - 2.0**103  # from here on, rounding gives infinity
 _MAX_WHOLE = 2**53 - 1  # beyond, a float64 is not exact
 _TOLERANCE = 1e-9
@@ -46,105 +49,148 @@ def integer_check(wanted: str, got: str) -> Check:
     return step
 
 
-def normalized(value: Any) -> Any:
-    """Return a value with the numbers that Kubernetes would store: `2.0` is 2, what exceeds 64 bits is a float.
+def decoded(value: Any) -> Any:
+    """Return a value with the numbers of Go's decoding: what exceeds 64 bits is a float.
 
     Returns the argument itself if nothing changes; else the result shares parts with it. Raises `SchemaMismatch` for a
     number that no float holds.
     """
+    return _replaced(value, _decoded)
+
+
+def stored(value: Any) -> Any:
+    """Return a value with the numbers that are read back after Go has stored it: `2.0` is 2.
+
+    Before, that is, in validation, `2.0` is no integer. Results as those of `decoded`.
+    """
+    return _replaced(value, _stored)
+
+
+def _decoded(value: float) -> float:
+    try:
+        return float(value) if type(value) is int and value not in _INT64 else value
+    except OverflowError:
+        raise SchemaMismatch("json: cannot unmarshal number into Go value of type float64") from None
+
+
+def _stored(value: float) -> float:
+    if type(value) is not float:
+        return value
+    whole = _written(value)
+    return value if whole is None or whole not in _INT64 else whole
+
+
+def _replaced(value: Any, replacement: Callable[[float], float]) -> Any:
     kind = type(value)
-    if kind is float:
-        return int(value) if value.is_integer() and -(2.0**63) <= value < 2.0**63 else value
-    if kind is int:
-        try:
-            return value if value in _INT64 else float(value)
-        except OverflowError:
-            raise SchemaMismatch("json: cannot unmarshal number into Go value of type float64") from None
+    if kind is str:
+        return value
     if kind is dict:
-        changed = {name: new for name, item in value.items() if (new := normalized(item)) is not item}
+        changed = {name: new for name, item in value.items() if (new := _replaced(item, replacement)) is not item}
         return {**value, **changed} if changed else value
     if kind is list:
-        items = [normalized(item) for item in value]
+        items = [_replaced(item, replacement) for item in value]
         return items if any(new is not item for new, item in zip(items, value, strict=True)) else value
-    return value
+    return replacement(value) if kind is int or kind is float else value
 
 
 def number_checks(schema: JsonObject, *, is_int: bool) -> list[Check]:
-    """Return the checks of a schema's format and limits for integers or for other numbers."""
-    steps = _range_checks(schema.get("type", ""), schema.get("format", ""))
-    factor, least, most = schema.get("multipleOf"), schema.get("minimum"), schema.get("maximum")
-    if factor is not None:
-        steps.append(_multiple(factor, is_int=is_int))
-    if least is not None:
-        steps.append(_minimum(_limit(least, is_int=is_int), exclusive=bool(schema.get("exclusiveMinimum"))))
-    if most is not None:
-        steps.append(_maximum(_limit(most, is_int=is_int), exclusive=bool(schema.get("exclusiveMaximum"))))
+    """Return the checks of a schema's type, format and limits, for integers or for other numbers."""
+    kind, form = schema.get("type", ""), schema.get("format", "")
+    form = form if form in _FORMATS.get(kind, ()) else ""
+    fits = _range(kind, form)
+    what = f"{kind} with format {form}" if form else f"{kind} (default format)"
+    steps: list[Check] = [] if fits is None else [_checked(fits, what)]
+    for name, title, make in (
+        ("multipleOf", "MultipleOf", _multiple),
+        ("maximum", "Maximum boundary", _maximum),
+        ("minimum", "Minimum boundary", _minimum),
+    ):
+        limit = schema.get(name)
+        if limit is None:
+            continue
+        # Go keeps limits as float64. As a limit of whole numbers it is cut to a whole number, unless the type has no
+        # such number: then this is an error of each value, which is also compared as a float.
+        limit = float(limit)
+        has_whole_limit = fits is None or fits(limit)
+        if not has_whole_limit:
+            steps.append(_bad_limit(title, what))
+        as_int = is_int and has_whole_limit
+        exclusive = bool(schema.get(f"exclusive{name.capitalize()}"))
+        steps.append(make(_saturated(limit) if as_int else limit, as_int, exclusive))
     return steps
 
 
-def _range_checks(type: str, format: str) -> list[Check]:
-    """Return the check that a number fits its type and format, if they have a range."""
-    if type == "integer":
-        numbers = _WHOLE_RANGES.get(format, _INT64)
+def _range(kind: str, form: str) -> Callable[[float], bool] | None:
+    """Return whether a number fits a type and format, if they have a range."""
+    if kind == "integer":
+        numbers = _WHOLE_RANGES[form]
+        # A range searches for what is no int.
+        return lambda value: (whole := _written(value)) is not None and whole in numbers
+    return (lambda value: abs(value) < _FLOAT32_END) if form == "float" else None
 
-        def fits(value: float) -> bool:
-            return isfinite(value) and value == int(value) and int(value) in numbers
 
-    elif format in _FLOAT32_FORMATS:
+def _written(value: float) -> int | None:
+    """Return the whole number with the digits that Go prints of a value; None for another number."""
+    if type(value) is int:
+        return value
+    return int(Decimal(repr(value))) if value.is_integer() else None
 
-        def fits(value: float) -> bool:
-            return abs(value) < _FLOAT32_END
 
-    else:
-        return []
-    what = f"{type} with format {format}" if format else f"{type} (default format)"
+def _saturated(limit: float) -> int:
+    return max(_INT64[0], min(int(limit), _INT64[-1]))
 
+
+def _checked(fits: Callable[[float], bool], what: str) -> Check:
     def step(value: Any, old: Any, path: Path, errors: Report) -> int:
         if not fits(value):
             errors.append(field.invalid("", "", f"Checked value must be of type {what} in {dotted(path)}"))
         return 0
 
-    return [step]
+    return step
 
 
-def _limit(limit: float, *, is_int: bool) -> float:
-    # As in Go, a limit is cut to a whole number for whole numbers: with maximum 1.5, 1 passes and 2 does not.
-    return int(limit) if is_int else float(limit)
-
-
-def _minimum(limit: float, *, exclusive: bool) -> Check:
-    text = f"should be greater than {'' if exclusive else 'or equal to '}{words.number_text(limit)}"
-
+def _bad_limit(title: str, what: str) -> Check:
     def step(value: Any, old: Any, path: Path, errors: Report) -> int:
-        if value < limit or (exclusive and value == limit):
-            errors.append(words.failed(dotted(path), value, text))
+        errors.append(field.invalid("", "", f"{title} value must be of type {what} in {dotted(path)}"))
         return 0
 
     return step
 
 
-def _maximum(limit: float, *, exclusive: bool) -> Check:
-    text = f"should be less than {'' if exclusive else 'or equal to '}{words.number_text(limit)}"
+def _minimum(limit: float, as_int: bool, exclusive: bool) -> Check:
+    text = f"should be greater than {'' if exclusive else 'or equal to '}{number_text(limit)}"
 
     def step(value: Any, old: Any, path: Path, errors: Report) -> int:
-        if value > limit or (exclusive and value == limit):
-            errors.append(words.failed(dotted(path), value, text))
+        number = value if as_int else float(value)
+        if number < limit or (exclusive and number == limit):
+            errors.append(words.failed(dotted(path), number, text))
         return 0
 
     return step
 
 
-def _multiple(factor: float, *, is_int: bool) -> Check:
-    whole = int(factor)
-    text = f"should be a multiple of {words.number_text(whole if is_int and whole else float(factor))}"
+def _maximum(limit: float, as_int: bool, exclusive: bool) -> Check:
+    text = f"should be less than {'' if exclusive else 'or equal to '}{number_text(limit)}"
 
     def step(value: Any, old: Any, path: Path, errors: Report) -> int:
-        if factor < 0:
-            name = dotted(path)
-            detail = f"factor MultipleOf declared for {name} must be positive: {words.number_text(factor)}"
-            errors.append(field.invalid(name, words.shown(factor), detail))
-        elif not (value % whole == 0 if is_int and whole else factor and is_whole(_quotient(value, factor))):
-            errors.append(words.failed(dotted(path), value, text))
+        number = value if as_int else float(value)
+        if number > limit or (exclusive and number == limit):
+            errors.append(words.failed(dotted(path), number, text))
+        return 0
+
+    return step
+
+
+def _multiple(factor: float, as_int: bool, exclusive: bool) -> Check:
+    text = f"should be a multiple of {number_text(factor)}"
+
+    def step(value: Any, old: Any, path: Path, errors: Report) -> int:
+        name, number = dotted(path), value if as_int else float(value)
+        if factor <= 0:
+            detail = f"factor MultipleOf declared for {name} must be positive: {number_text(factor)}"
+            errors.append(words.invalid(name, factor, detail))
+        elif number % factor if as_int else not is_whole(_quotient(number, factor)):
+            errors.append(words.failed(name, number, text))
         return 0
 
     return step

@@ -15,7 +15,7 @@ from bridgehead.apiserver.resource import JsonObject
 
 from .embedded import coerced
 from .node import Node
-from .numbers import normalized
+from .numbers import decoded
 from .pruning import pruned
 from .publishing import OBJECT_META, with_metadata
 
@@ -37,14 +37,14 @@ class CustomShape(Shape):
     def conform(self, value: Any, path: JsonPath, unknown: list[str]) -> Any:
         if type(value) is not dict:
             raise SchemaMismatch("json: cannot unmarshal value into an object")
-        obj = {name: item for name, item in value.items() if name != "metadata"}
         metadata = value.get("metadata")
-        if metadata is not None:
+        if metadata is None:
+            obj = {name: decoded(item) for name, item in value.items() if name != "metadata"}
+        else:
             # Between kind and spec, where people expect it.
             kept, not_known = conform(metadata, self._metadata)
             unknown += (f"metadata.{one}" for one in not_known)
-            obj = {name: kept if name == "metadata" else item for name, item in value.items()}
-        obj = normalized(obj)
+            obj = {name: kept if name == "metadata" else decoded(item) for name, item in value.items()}
         if not self._keeps_unknown:
             obj, paths = pruned(obj, self._root)
             unknown += paths

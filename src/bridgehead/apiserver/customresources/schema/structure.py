@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from bridgehead.apiserver.go_patterns import BadPattern
 from bridgehead.apiserver.resource import FieldError, JsonObject
 from bridgehead.apiserver.resources.shared import field
 
@@ -26,7 +27,7 @@ from .node import (
     subschema,
 )
 from .paths import child, key
-from .patterns import BadPattern, compile_pattern
+from .patterns import compile_pattern
 
 # Recursion over schemas and objects must not end the interpreter's stack. Kubernetes has no limit; published
 # definitions have at most 40 levels.

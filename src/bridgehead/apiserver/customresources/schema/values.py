@@ -12,6 +12,7 @@ apiextensions-apiserver/pkg/apiserver/validation/ratcheting.go.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from math import isfinite
 from typing import Any
 
 from bridgehead.apiserver.resource import JsonObject
@@ -175,12 +176,14 @@ def _enum(values: list[Any] | None) -> Check | None:
     if not values:
         return None
     known = [(type(value), value) for value in values]
+    integers = {value for value in values if type(value) is int}
     numbers = {value for value in values if type(value) in (int, float)}
 
     def step(value: Any, old: Any, path: Path, errors: Report) -> int:
         kind = type(value)
-        if kind in (int, float):
-            if value in numbers:
+        if kind is int or kind is float:
+            # As in Go, a number is also converted to the type of the other one: 2.5 is the integer 2.
+            if value in numbers or (kind is float and isfinite(value) and int(value) in integers):
                 return 0
         elif value is not None and (kind, value) in known:
             return 0
@@ -272,10 +275,8 @@ def _object_steps(schema: JsonObject, node: Node | None) -> list[Check]:
     def step(value: Any, old: Any, path: Path, errors: Report) -> int:
         if least is not None and len(value) < least:
             errors.append(words.failed(dotted(path), len(value), f"should have at least {least} properties"))
-            return 0
         if most is not None and len(value) > most:
             errors.append(field.too_many(dotted(path), len(value), most))
-            return 0
         count = 0
         olds = old if type(old) is dict else _EMPTY
         for name, item in value.items():

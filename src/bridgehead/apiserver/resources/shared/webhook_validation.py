@@ -52,13 +52,14 @@ def validate_webhook_url(path: str, url: str) -> list[FieldError]:
 
 def validate_webhook_service(path: str, service: JsonObject) -> list[FieldError]:
     errors = []
-    if not service.get("name"):
-        errors.append(field.required(f"{path}.name", "service name is required"))
+    # As in Kubernetes, which mixes up two arguments: a missing name is reported at `namespace`, and the reverse.
     if not service.get("namespace"):
-        errors.append(field.required(f"{path}.namespace", "service namespace is required"))
+        errors.append(field.required(f"{path}.name"))
+    if not service.get("name"):
+        errors.append(field.required(f"{path}.namespace"))
     port = service.get("port", 443)
     if reasons := check_port_number(port):
-        errors.append(field.invalid(f"{path}.port", port, f"port is not valid: {','.join(reasons)}"))
+        errors.append(field.invalid(f"{path}.port", port, f"port is not valid: {', '.join(reasons)}"))
     return errors + _validate_path(f"{path}.path", service.get("path") or "/")
 
 

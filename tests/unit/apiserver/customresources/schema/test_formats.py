@@ -5,7 +5,8 @@ import time
 import pytest
 
 from bridgehead.apiserver.customresources.schema.formats import format_check, unrecognized_format
-from bridgehead.apiserver.customresources.schema.patterns import BadPattern, compile_pattern
+from bridgehead.apiserver.customresources.schema.patterns import compile_pattern
+from bridgehead.apiserver.go_patterns import BadPattern
 
 FORMATS: dict[str, tuple[list[str], list[str]]] = {
     "bsonobjectid": (["507f1f77bcf86cd799439011"], ["507f", "z07f1f77bcf86cd799439011"]),

@@ -55,10 +55,22 @@ REFUSED: dict[str, tuple[dict[str, Any], Any, str]] = {
     "pattern": (STRING | {"pattern": "^[a-z]+$"}, "A", "Invalid value: \"A\": spec.x in body should match '^[a-z]+$'"),
     "maximum": (INTEGER | {"maximum": 5}, 6, "Invalid value: 6: spec.x in body should be less than or equal to 5"),
     "maximum that is cut": (
-        INTEGER | {"maximum": 5.5},
+        {"maximum": 5.5},
         6,
         "Invalid value: 6: spec.x in body should be less than or equal to 5",
     ),
+    "maximum of a large number": (
+        INTEGER | {"maximum": 2**53 + 1},
+        2**53 + 1,
+        "Invalid value: 9007199254740993: spec.x in body should be less than or equal to 9007199254740992",
+    ),
+    "large float": (
+        NUMBER | {"maximum": 5},
+        1e20,
+        "Invalid value: 1e+20: spec.x in body should be less than or equal to 5",
+    ),
+    "number in an enum": (NUMBER | {"enum": [1]}, 1e20, 'Unsupported value: 1e+20: supported values: "1"'),
+    "float for string": (STRING, 2.0, 'Invalid value: "number": spec.x in body must be of type string: "number"'),
     "maximum of a whole float": (
         NUMBER | {"maximum": 5},
         6.0,
@@ -88,7 +100,7 @@ REFUSED: dict[str, tuple[dict[str, Any], Any, str]] = {
     "multipleOf of nothing": (
         INTEGER | {"multipleOf": 0},
         7,
-        "Invalid value: 7: spec.x in body should be a multiple of 0",
+        "Invalid value: 0: factor MultipleOf declared for spec.x must be positive: 0",
     ),
     "negative multipleOf": (
         INTEGER | {"multipleOf": -5},
@@ -146,6 +158,50 @@ def test_a_number_out_of_the_range_of_its_format_is_refused(
     ]
 
 
+@pytest.mark.parametrize(
+    ("schema", "value", "messages"),
+    [
+        (
+            INTEGER | {"maximum": 5.5},
+            6,
+            [
+                '<nil>: Invalid value: "": Maximum boundary value must be of type integer (default format) in spec.x',
+                f"{X}: Invalid value: 6: spec.x in body should be less than or equal to 5.5",
+            ],
+        ),
+        (
+            INTEGER | {"format": "int32", "maximum": 2**32 - 1},
+            5,
+            [
+                '<nil>: Invalid value: "": Maximum boundary value must be of type integer with format int32 in spec.x',
+            ],
+        ),
+        (
+            INTEGER | {"minimum": -1e30},
+            5,
+            ['<nil>: Invalid value: "": Minimum boundary value must be of type integer (default format) in spec.x'],
+        ),
+        (
+            INTEGER | {"multipleOf": 0.5},
+            7,
+            ['<nil>: Invalid value: "": MultipleOf value must be of type integer (default format) in spec.x'],
+        ),
+    ],
+)
+def test_a_limit_out_of_the_range_of_the_type_refuses_all_values(
+    schema: dict[str, Any], value: float, messages: list[str]
+) -> None:
+    assert about(schema, value) == messages
+
+
+def test_the_fields_of_an_object_with_too_many_are_validated() -> None:
+    schema = struct(a=INTEGER) | {"maxProperties": 0}
+    assert about(schema, {"a": "b"}) == [
+        f"{X}: Too many: 1: must have at most 0 items",
+        f'{X}.a: Invalid value: "string": spec.x.a in body must be of type integer: "string"',
+    ]
+
+
 ACCEPTED: dict[str, tuple[dict[str, Any], Any]] = {
     "whole float for integer": (INTEGER, 5.0),
     "integer for number": (NUMBER, 5),
@@ -161,9 +217,10 @@ ACCEPTED: dict[str, tuple[dict[str, Any], Any]] = {
     "list for a formatted string": (STRING | {"format": "date"}, []),  # as in Kubernetes
     "enum across number types": (NUMBER | {"enum": [1, 2.0]}, 2),
     "enum of objects": (struct() | {"enum": [{"a": 1}]}, {"a": 1}),
-    "maximum that is cut": (INTEGER | {"maximum": 5.5}, 5),
+    "maximum that is cut": ({"maximum": 5.5}, 5),
+    "number that is cut to one in an enum": ({"enum": [2]}, 2.5),
     "multipleOf with rounding": (NUMBER | {"multipleOf": 0.1}, 0.3),
-    "multipleOf a fraction": (INTEGER | {"multipleOf": 0.5}, 7),
+    "multipleOf a fraction": (NUMBER | {"multipleOf": 0.5}, 7.5),
     "pattern is searched": (STRING | {"pattern": "b"}, "abc"),
     "length in characters": (STRING | {"maxLength": 2}, "éé"),
     "nullable": (STRING | {"nullable": True}, None),

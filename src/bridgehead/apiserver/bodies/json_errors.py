@@ -1,0 +1,168 @@
+"""Reasons why a body is no JSON, in the words of Go's package encoding/json.
+
+They are only looked for after msgspec has rejected a body.
+
+Pure: no I/O, no clock, no randomness. Source: Go's encoding/json, scanner.go.
+"""
+
+from __future__ import annotations
+
+import re
+
+from bridgehead.apiserver.go_values import quoted
+
+_SPACE = re.compile(rb"[ \t\r\n]*")
+_TEXT = re.compile(rb'[^"\\\x00-\x1f]*')
+_DIGITS = re.compile(rb"[0-9]*")
+_LITERALS = {b"t": b"true", b"f": b"false", b"n": b"null"}
+_HEX = b"0123456789abcdefABCDEF"
+_MOST_DEPTH = 10_000
+
+# What stands before the end of a value, and what may follow there.
+_AFTER_ITEM = {b"{": ("after object key:value pair", b"}"), b"[": ("after array element", b"]")}
+
+
+class _Problem(Exception):
+    """The first character that cannot stand where it does, or the end of the body."""
+
+
+def json_error(body: bytes) -> str:
+    """Return the error of a body that is no JSON; "" if its syntax is right."""
+    try:
+        _Scanner(body).scan()
+    except _Problem as problem:
+        return str(problem)
+    return ""
+
+
+class _Scanner:
+    def __init__(self, body: bytes) -> None:
+        self._body = body
+        self._at = 0
+
+    def scan(self) -> None:
+        """Read the whole body. Raises _Problem."""
+        opened: list[bytes] = []
+        while True:
+            if self._begin_value(opened):
+                continue
+            while opened:
+                where, end = _AFTER_ITEM[opened[-1]]
+                found = self._next()
+                if found == end:
+                    opened.pop()
+                elif found != b",":
+                    raise self._wrong(where)
+                else:
+                    break
+            if not opened:
+                break
+            if opened[-1] == b"{":
+                self._key()
+        self._space()
+        if self._at < len(self._body):
+            self._at += 1
+            raise self._wrong("after top-level value")
+
+    def _begin_value(self, opened: list[bytes]) -> bool:
+        """Read a scalar or the start of an object or list. Returns whether a value inside of it follows."""
+        found = self._next()
+        if found in (b"{", b"["):
+            if len(opened) >= _MOST_DEPTH:
+                raise _Problem("exceeded max depth")
+            self._space()
+            if self._body[self._at : self._at + 1] == _AFTER_ITEM[found][1]:
+                self._at += 1
+                return False
+            opened.append(found)
+            if found == b"{":
+                self._key()
+            return True
+        if found == b'"':
+            self._string()
+        elif found in _LITERALS:
+            self._literal(_LITERALS[found])
+        elif found == b"-" or found.isdigit():
+            self._number(found)
+        else:
+            raise self._wrong("looking for beginning of value")
+        return False
+
+    def _key(self) -> None:
+        if self._next() != b'"':
+            raise self._wrong("looking for beginning of object key string")
+        self._string()
+        if self._next() != b":":
+            raise self._wrong("after object key")
+
+    def _string(self) -> None:
+        while True:
+            self._at = _end(_TEXT, self._body, self._at)
+            found = self._take()
+            if found == b'"':
+                return
+            if found != b"\\":
+                raise self._wrong("in string literal")
+            escape = self._inside()
+            if escape == b"u":
+                for _ in range(4):
+                    if self._inside() not in _HEX:
+                        raise self._wrong("in \\u hexadecimal character escape")
+            elif escape not in b'bfnrt\\/"':
+                raise self._wrong("in string escape code")
+
+    def _literal(self, literal: bytes) -> None:
+        for expected in literal[1:].decode():
+            if self._inside() != expected.encode():
+                raise self._wrong(f"in literal {literal.decode()} (expecting '{expected}')")
+
+    def _number(self, first: bytes) -> None:
+        if first == b"-" and not (first := self._inside()).isdigit():
+            raise self._wrong("in numeric literal")
+        if first != b"0":
+            self._at = _end(_DIGITS, self._body, self._at)
+        if self._body[self._at : self._at + 1] == b".":
+            self._at += 1
+            self._one_digit("after decimal point in numeric literal")
+        if self._body[self._at : self._at + 1] in (b"e", b"E"):
+            self._at += 1
+            if self._body[self._at : self._at + 1] in (b"+", b"-"):
+                self._at += 1
+            self._one_digit("in exponent of numeric literal")
+
+    def _one_digit(self, where: str) -> None:
+        if not self._inside().isdigit():
+            raise self._wrong(where)
+        self._at = _end(_DIGITS, self._body, self._at)
+
+    def _space(self) -> None:
+        self._at = _end(_SPACE, self._body, self._at)
+
+    def _next(self) -> bytes:
+        self._space()
+        return self._take()
+
+    def _take(self) -> bytes:
+        """Return the next byte. Raises _Problem at the end of the body."""
+        if self._at >= len(self._body):
+            raise _Problem("unexpected end of JSON input")
+        self._at += 1
+        return self._body[self._at - 1 : self._at]
+
+    def _inside(self) -> bytes:
+        """Return the next byte of a literal, number or escape. As in Go, a space stands for the end of the body."""
+        if self._at < len(self._body):
+            return self._take()
+        self._body, self._at = b" ", 1
+        return b" "
+
+    def _wrong(self, where: str) -> _Problem:
+        """Return the error of the byte that was read last."""
+        character = chr(self._body[self._at - 1])
+        shown = {"'": "\\'", '"': '"'}.get(character, quoted(character)[1:-1])
+        return _Problem(f"invalid character '{shown}' {where}")
+
+
+def _end(pattern: re.Pattern[bytes], body: bytes, start: int) -> int:
+    found = pattern.match(body, start)
+    return start if found is None else found.end()
