@@ -4,7 +4,11 @@
     pod_defaults      values for fields that a pod spec leaves out
     disabled_fields   fields whose feature gates are off by default
     pod_validation    the spec as a whole, templates, and which fields of a pod may change; calls the validation of
-                      parts: container_, ephemeral_, probe_, volume_, security_, affinity_ and resize_validation
+                      parts: container_, ephemeral_, probe_, volume_, security_, affinity_, spread_, claims_,
+                      resource_, windows_, annotation_, gated_ and resize_validation
+    pod_only_validation  rules that templates need not follow
+    status_validation    writes of the status
+    label_keys        selectors with values of the pod's own labels
     pod_columns       the columns of `kubectl get pods`
     pod_qos           the quality-of-service class
     pod_resources     what a pod requests as a whole, and its limits

@@ -149,13 +149,6 @@ async def test_resize_policies(world: World, more: dict[str, Any], text: str) ->
     assert text in answer.json["message"]
 
 
-async def test_init_containers_have_no_resize_policy(world: World) -> None:
-    policy = [{"resourceName": "cpu", "restartPolicy": "NotRequired"}]
-    spec = {"initContainers": [container("setup", resizePolicy=policy)], "containers": [container()]}
-    answer = await world.call("POST", PODS, {"metadata": {"name": "b"}, "spec": spec})
-    assert "resizePolicy: Invalid value" in answer.json["message"]
-
-
 async def test_a_resize_counts_in_the_quota(world: World) -> None:
     quota = {"metadata": {"name": "q"}, "spec": {"hard": {"requests.cpu": "500m"}}}
     await world.create("/api/v1/namespaces/default/resourcequotas", quota)
