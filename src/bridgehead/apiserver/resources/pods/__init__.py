@@ -12,7 +12,7 @@
     pod_columns       the columns of `kubectl get pods`
     pod_qos           the quality-of-service class
     pod_resources     what a pod requests as a whole, and its limits
-    pod_warnings      Warning headers
+    pod_warnings      Warning headers; calls volume_warnings and node_label_warnings
     pod_references    the ConfigMaps and Secrets that a pod refers to, for access control and admission
 
 Other packages import from here.
@@ -25,7 +25,7 @@ from .pod_qos import qos_class
 from .pod_references import references
 from .pod_resources import ONE, ZERO, Amount, Amounts, add, parse_amounts, pod_amounts
 from .pod_validation import validate_template, validate_tolerations
-from .pod_warnings import warn_of_pod_spec
+from .pod_warnings import warn_of_template
 from .pods import RESOURCE
 
 __all__ = [
@@ -44,5 +44,5 @@ __all__ = [
     "validate_node_selector",
     "validate_template",
     "validate_tolerations",
-    "warn_of_pod_spec",
+    "warn_of_template",
 ]

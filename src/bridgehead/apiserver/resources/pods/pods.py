@@ -21,7 +21,7 @@ from .pod_defaults import set_pod_defaults, set_spec_defaults
 from .pod_only_validation import validate_created_pod, validate_pod
 from .pod_qos import qos_class
 from .pod_validation import validate_pod_update
-from .pod_warnings import warn_of_pod_spec
+from .pod_warnings import warn_of_pod
 from .resize_validation import RESIZE, validate_resize, with_resources_only
 from .status_validation import keep_generations, validate_status_update
 
@@ -89,7 +89,10 @@ class PodStrategy(Strategy):
         return [*errors, *validate_pod_update(obj.get("spec", {}), old.get("spec", {}))]
 
     def warnings(self, obj: JsonObject) -> list[str]:
-        return warn_of_pod_spec("spec", obj.get("spec", {}))
+        return warn_of_pod(obj)
+
+    def update_warnings(self, obj: JsonObject, old: JsonObject) -> list[str]:
+        return []
 
 
 def _annotations(pod: JsonObject) -> Mapping[str, str]:
