@@ -80,7 +80,7 @@ _SUBSCRIPT = re.compile(r"(?P<field>.+?)\['(?P<key>.*)'\]", re.DOTALL)
 
 @dataclass(slots=True, frozen=True)
 class OfPod:
-    """What the validation of a container needs of its pod. `volumes` are the types of its valid volumes by name."""
+    """Facts about the pod of a container that is validated. `volumes` are the types of its valid volumes by name."""
 
     volumes: Mapping[str, str]
     claims: Collection[str]

@@ -1,4 +1,4 @@
-"""What may change in a pod that waits for its scheduling gates: it may be limited to fewer nodes.
+"""Changes of a pod that waits for its scheduling gates: it may be limited to fewer nodes.
 
 Called by `pod_validation`. Pure: no I/O, no clock, no randomness. Source: Kubernetes `validateNodeSelectorMutation`,
 `validateNodeAffinityMutation`.

@@ -74,7 +74,7 @@ def _validate_keys(path: str, keys: Sequence[str], selector: JsonObject | None) 
 
 
 def _validate_unselected(path: str, keys: Sequence[str], selector: JsonObject | None) -> list[FieldError]:
-    """Validate that the selector itself does not have the keys. It has each of them once, from `merge_label_keys`.
+    """Validate that the selector itself does not have the keys; `merge_label_keys` has added each once.
 
     The paths of the errors lack the name of the list, as in Kubernetes.
     """

@@ -59,10 +59,13 @@ def warn_of_name(name: str, use: str) -> list[str]:
 def _warn(annotations: Mapping[str, str], metadata: str, path: str, spec: JsonObject) -> list[str]:
     """`metadata` and `path` are the paths of the metadata and of the spec."""
     warnings = warn_of_node_labels(path, spec)
-    warnings += [f"{metadata}.annotations[{key}]: {what}" for key, what in _ANNOTATIONS.items() if key in annotations]
+    if annotations:
+        found = [key for key in _ANNOTATIONS if key in annotations]
+        warnings += [f"{metadata}.annotations[{key}]: {_ANNOTATIONS[key]}" for key in found]
     if volumes := spec.get("volumes"):
         warnings += warn_of_volumes(f"{path}.volumes", volumes)
-    warnings += _warn_of_lists(path, spec)
+    if "hostAliases" in spec or "imagePullSecrets" in spec:
+        warnings += _warn_of_lists(path, spec)
     if overhead := spec.get("overhead"):
         warnings += _warn_of_fractions(f"{path}.overhead", overhead)
     if SECCOMP_POD in annotations and "seccompProfile" not in spec.get("securityContext", {}):
@@ -78,22 +81,24 @@ def _warn(annotations: Mapping[str, str], metadata: str, path: str, spec: JsonOb
                 warnings += _warn_of_fractions(f"{item}.resources.{kind}", resources.get(kind, {}))
         if len(variables := container.get("env", ())) > 1:
             warnings += _warn_of_env(f"{item}.env", variables)
-    warnings += _warn_of_ports(containers)
+    if has_ports := any(container.get("ports") for _, container in containers):
+        warnings += _warn_of_ports(containers)
     if spec.get("terminationGracePeriodSeconds", 0) < 0:
         warnings.append(
             f"{path}.terminationGracePeriodSeconds: must be >= 0; negative values are invalid and will be treated as 1"
         )
     if affinity := spec.get("affinity"):
         warnings += _warn_of_affinity(f"{path}.affinity", affinity)
-    for index, server in enumerate(spec.get("dnsConfig", {}).get("nameservers", ())):
-        warnings += warn_of_ip(f"{path}.dnsConfig.nameservers[{index}]", server)
+    if "dnsConfig" in spec:
+        for index, server in enumerate(spec["dnsConfig"].get("nameservers", ())):
+            warnings += warn_of_ip(f"{path}.dnsConfig.nameservers[{index}]", server)
     for index, alias in enumerate(spec.get("hostAliases", ())):
         warnings += warn_of_ip(f"{path}.hostAliases[{index}].ip", alias.get("ip", ""))
-    return [*warnings, *_warn_of_port_names(containers)]
+    return [*warnings, *_warn_of_port_names(containers)] if has_ports else warnings
 
 
 def _warn_of_lists(path: str, spec: JsonObject) -> list[str]:
-    """Warn of elements that server-side apply cannot tell apart."""
+    """Warn of elements that are the same one for server-side apply."""
     warnings = []
     seen: set[str] = set()
     for index, alias in enumerate(spec.get("hostAliases", ())):

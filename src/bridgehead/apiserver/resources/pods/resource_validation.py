@@ -73,7 +73,7 @@ def _validate_requirements(path: str, resources: JsonObject, check_name: CheckNa
 
 
 def _validate_request(path: str, name: str, quantity: Any, limits: JsonObject) -> list[FieldError]:
-    """Validate a request against its limit. What is not native cannot be overcommitted, and nor can huge pages."""
+    """Validate a request against its limit. Resources of devices and huge pages cannot be overcommitted."""
     can_overcommit = _is_native(name) and not name.startswith(HUGE_PAGES)
     if name not in limits:
         if can_overcommit:

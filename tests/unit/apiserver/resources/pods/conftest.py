@@ -21,7 +21,7 @@ def pods() -> Steps:
 def refusal_of(pods: Steps) -> Check:
     """Return a function from the fields of a pod to the reasons why it can't be created.
 
-    The pod has one container, `a`, and a node, unless the fields say otherwise.
+    The pod has one container, `a`, unless the fields have others.
     """
 
     def check(text: str) -> list[str]:
