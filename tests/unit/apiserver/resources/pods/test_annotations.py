@@ -123,6 +123,14 @@ def test_a_new_pod_gets_the_fields(pods: Steps) -> None:
     assert made["spec"]["containers"][0]["securityContext"] == {"appArmorProfile": {"type": "Unconfined"}}
 
 
+def test_stop_signals_and_groups_of_pods_are_dropped(pods: Steps) -> None:
+    hooks = "containers: [{name: a, image: b, lifecycle: {stopSignal: SIGTERM}}, "
+    hooks += "{name: c, image: d, lifecycle: {stopSignal: X, preStop: {sleep: {seconds: 1}}}}]"
+    spec = pods.create(pod_with(from_yaml(f"{{schedulingGroup: {{podGroupName: g}}, {hooks}}}")))["spec"]
+    assert "schedulingGroup" not in spec
+    assert [one.get("lifecycle") for one in spec["containers"]] == [None, {"preStop": {"sleep": {"seconds": 1}}}]
+
+
 @pytest.mark.parametrize(
     ("old", "new", "text"),
     [
