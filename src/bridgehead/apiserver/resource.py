@@ -99,8 +99,8 @@ class Strategy:
     def default(self, obj: JsonObject) -> None:
         """Set Kubernetes' default values for fields that are left out."""
 
-    def prepare_create(self, obj: JsonObject) -> None:
-        """Drop fields that a creator may not set (such as `status`) and set initial values."""
+    def prepare_create(self, obj: JsonObject) -> list[FieldError] | None:
+        """Drop fields that a creator may not set (such as `status`) and set initial values. May return warnings."""
 
     def prepare_update(self, obj: JsonObject, old: JsonObject, subresource: str) -> None:
         """Copy from `old` what this request may not change: `status` for subresource "", `spec` for "status"."""

@@ -206,12 +206,12 @@ class Attempts:
     def _prepare_create(self, resource: Resource, obj: JsonObject, refused: AbstractSet[str]) -> list[str]:
         """Apply the hooks for a create to `obj`, which has its default values; return warnings. Raises a 422."""
         strategy = resource.stored.strategy
-        strategy.prepare_create(obj)
+        prepared = strategy.prepare_create(obj)
         name = obj["metadata"].get("name", "")
         errors = validate_metadata(obj, resource)
         errors += strategy.allocate(obj, None, self._is_taken(refused))
         errors += strategy.validate(obj) + strategy.validate_create(obj)
-        return _check(resource, name, errors)
+        return _check(resource, name, prepared + errors if prepared else errors)
 
     def _prepare_update(
         self, resource: Resource, new: JsonObject, old: JsonObject, subresource: str, refused: AbstractSet[str]

@@ -12,7 +12,7 @@ from bridgehead.apiserver.resources.pods import (
     drop_disabled_fields,
     set_spec_defaults,
     validate_template,
-    warn_of_pod_spec,
+    warn_of_template,
 )
 from bridgehead.apiserver.resources.shared import field
 from bridgehead.apiserver.resources.shared.domain_paths import validate_domain_path
@@ -248,4 +248,4 @@ def warn_of_job_spec(path: str, spec: JsonObject) -> list[str]:
             f"{path}: In Indexed Jobs with a number of completions higher than 10^5 and a parallelism higher "
             "than 10^4, Kubernetes might not be able to track completedIndexes when a big number of indexes fail"
         )
-    return [*warnings, *warn_of_pod_spec(f"{path}.template.spec", spec.get("template", {}).get("spec", {}))]
+    return [*warnings, *warn_of_template(f"{path}.template", spec.get("template", {}))]

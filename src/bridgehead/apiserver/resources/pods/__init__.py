@@ -4,11 +4,15 @@
     pod_defaults      values for fields that a pod spec leaves out
     disabled_fields   fields whose feature gates are off by default
     pod_validation    the spec as a whole, templates, and which fields of a pod may change; calls the validation of
-                      parts: container_, ephemeral_, probe_, volume_, security_, affinity_ and resize_validation
+                      parts: container_, ephemeral_, probe_, volume_, security_, affinity_, spread_, claims_,
+                      resource_, windows_, annotation_, gated_ and resize_validation
+    pod_only_validation  rules that templates need not follow
+    status_validation    writes of the status
+    label_keys        selectors with values of the pod's own labels
     pod_columns       the columns of `kubectl get pods`
     pod_qos           the quality-of-service class
     pod_resources     what a pod requests as a whole, and its limits
-    pod_warnings      Warning headers
+    pod_warnings      Warning headers; calls volume_warnings and node_label_warnings
     pod_references    the ConfigMaps and Secrets that a pod refers to, for access control and admission
 
 Other packages import from here.
@@ -21,7 +25,7 @@ from .pod_qos import qos_class
 from .pod_references import references
 from .pod_resources import ONE, ZERO, Amount, Amounts, add, parse_amounts, pod_amounts
 from .pod_validation import validate_template, validate_tolerations
-from .pod_warnings import warn_of_pod_spec
+from .pod_warnings import warn_of_template
 from .pods import RESOURCE
 
 __all__ = [
@@ -40,5 +44,5 @@ __all__ = [
     "validate_node_selector",
     "validate_template",
     "validate_tolerations",
-    "warn_of_pod_spec",
+    "warn_of_template",
 ]

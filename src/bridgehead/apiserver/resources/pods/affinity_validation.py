@@ -5,6 +5,7 @@ Called by `pod_validation`. Pure: no I/O, no clock, no randomness. Source: Kuber
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 from bridgehead.apiserver.resource import FieldError, JsonObject
@@ -17,7 +18,10 @@ from bridgehead.objects.names import (
     check_qualified_name,
 )
 
+from .label_keys import validate_label_keys
+
 _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
+_LABEL_VALUE = re.compile(r"matchExpressions\[\d+\]\.values\[")
 _PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
 
 
@@ -38,7 +42,9 @@ def _validate_node_affinity(path: str, affinity: JsonObject) -> list[FieldError]
     for index, preference in enumerate(affinity.get(_PREFERRED, ())):
         item = f"{path}.{_PREFERRED}[{index}]"
         errors.extend(_validate_weight(item, preference))
-        errors.extend(_validate_node_selector_term(f"{item}.preference", preference.get("preference", {})))
+        found = _validate_node_selector_term(f"{item}.preference", preference.get("preference", {}))
+        # Values that no node can have do no harm here. Clients get warnings of them.
+        errors.extend(error for error in found if not _LABEL_VALUE.search(error.field))
     return errors
 
 
@@ -108,6 +114,7 @@ def _validate_pod_term(path: str, term: JsonObject) -> list[FieldError]:
         errors.extend(validate_label_selector(f"{path}.{name}", term.get(name, {})))
     for namespace in term.get("namespaces", ()):
         errors.extend(field.invalid_for(f"{path}.namespace", namespace, check_dns1123_label(namespace)))
+    errors.extend(validate_label_keys(path, term))
     if not (key := term.get("topologyKey", "")):
         errors.append(field.required(f"{path}.topologyKey", "can not be empty"))
     return [*errors, *field.invalid_for(f"{path}.topologyKey", key, check_qualified_name(key))]

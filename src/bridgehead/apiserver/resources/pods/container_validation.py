@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 
 from bridgehead.apiserver.resource import FieldError, JsonObject
 from bridgehead.apiserver.resources.shared import field
 from bridgehead.apiserver.resources.shared.keys import check_config_key, check_env_name, check_local_path
 from bridgehead.apiserver.resources.shared.ports import PROTOCOLS
-from bridgehead.apiserver.resources.shared.quantities import amount_of, validate_quantity
+from bridgehead.apiserver.resources.shared.quantities import amount_of
 from bridgehead.objects.names import (
     check_dns1123_label,
     check_dns1123_subdomain,
@@ -24,6 +25,7 @@ from bridgehead.objects.names import (
 from bridgehead.objects.quantities import canonical_quantity
 
 from .probe_validation import validate_handler, validate_probe
+from .resource_validation import validate_resources
 from .security_validation import validate_security_context
 
 PULL_POLICIES = ("Always", "IfNotPresent", "Never")
@@ -31,7 +33,6 @@ _MESSAGE_POLICIES = ("FallbackToLogsOnError", "File")
 _BLOCK_SOURCES = ("persistentVolumeClaim", "ephemeral")
 _PROPAGATIONS = ("Bidirectional", "HostToContainer", "None")
 _RECURSIVE_READ_ONLY = ("Disabled", "Enabled", "IfPossible")
-_STANDARD_RESOURCES = ("cpu", "memory", "ephemeral-storage")
 _POD_FIELDS = (
     "metadata.name",
     "metadata.namespace",
@@ -77,22 +78,27 @@ _ENV_SOURCES = ("fieldRef", "resourceFieldRef", "configMapKeyRef", "secretKeyRef
 _SUBSCRIPT = re.compile(r"(?P<field>.+?)\['(?P<key>.*)'\]", re.DOTALL)
 
 
-def validate_container(
-    path: str, container: JsonObject, volumes: Mapping[str, str], grace_seconds: int, *, host_users: bool
-) -> list[FieldError]:
-    """Validate a container or an init container.
+@dataclass(slots=True, frozen=True)
+class OfPod:
+    """Facts about the pod of a container that is validated. `volumes` are the types of its valid volumes by name."""
 
-    `volumes` are the types of the pod's valid volumes by name; `host_users` is the pod's `hostUsers`.
-    """
+    volumes: Mapping[str, str]
+    claims: Collection[str]
+    host_users: bool
+    grace_seconds: int
+
+
+def validate_container(path: str, container: JsonObject, pod: OfPod) -> list[FieldError]:
+    """Validate a container of any kind."""
+    volumes, grace_seconds = pod.volumes, pod.grace_seconds
     name = container.get("name", "")
     errors = field.required_valid(f"{path}.name", name, check_dns1123_label)
-    image = container.get("image", "")
-    if image != image.strip():
-        errors.append(field.invalid(f"{path}.image", image, "must not have leading or trailing whitespace"))
+    if not container.get("image"):
+        errors.append(field.required(f"{path}.image"))
     policy = container.get("terminationMessagePolicy")
     errors.extend(field.one_of(f"{path}.terminationMessagePolicy", policy, _MESSAGE_POLICIES))
     errors.extend(_validate_ports(f"{path}.ports", container.get("ports", ())))
-    errors.extend(_validate_env(f"{path}.env", container.get("env", ())))
+    errors.extend(_validate_env(f"{path}.env", container.get("env", ()), volumes))
     errors.extend(_validate_env_from(f"{path}.envFrom", container.get("envFrom", ())))
     context = container.get("securityContext", {})
     is_privileged = context.get("privileged", False)
@@ -102,8 +108,8 @@ def validate_container(
     errors.extend(_validate_mounts(f"{path}.volumeMounts", mounts, volumes, attached, is_privileged=is_privileged))
     errors.extend(_validate_devices(f"{path}.volumeDevices", devices, volumes, mounted))
     errors.extend(field.one_of(f"{path}.imagePullPolicy", container.get("imagePullPolicy"), PULL_POLICIES))
-    errors.extend(validate_resources(f"{path}.resources", container.get("resources", {})))
-    errors.extend(validate_security_context(f"{path}.securityContext", context, host_users=host_users))
+    errors.extend(validate_resources(f"{path}.resources", container.get("resources", {}), pod.claims))
+    errors.extend(validate_security_context(f"{path}.securityContext", context, host_users=pod.host_users))
     for hook, handler in container.get("lifecycle", {}).items():
         if isinstance(handler, dict):
             errors.extend(validate_handler(f"{path}.lifecycle.{hook}", handler, grace_seconds))
@@ -137,13 +143,16 @@ def _validate_ports(path: str, ports: Sequence[JsonObject]) -> list[FieldError]:
 # --- Environment -----------------------------------------------------------------------------------------
 
 
-def _validate_env(path: str, variables: Sequence[JsonObject]) -> list[FieldError]:
+def _validate_env(path: str, variables: Sequence[JsonObject], volumes: Mapping[str, str]) -> list[FieldError]:
     errors = []
     for index, variable in enumerate(variables):
         item = f"{path}[{index}]"
         errors.extend(field.required_valid(f"{item}.name", variable.get("name", ""), check_env_name))
         if "valueFrom" in variable:
-            errors.extend(_validate_env_source(f"{item}.valueFrom", variable["valueFrom"], variable.get("value", "")))
+            source = variable["valueFrom"]
+            errors.extend(_validate_env_source(f"{item}.valueFrom", source, variable.get("value", "")))
+            if "fileKeyRef" in source:
+                errors.extend(_validate_file_key_ref(f"{item}.valueFrom.fileKeyRef", source["fileKeyRef"], volumes))
     return errors
 
 
@@ -165,8 +174,6 @@ def _validate_env_source(path: str, source: JsonObject, value: str) -> list[Fiel
             referent, key = reference.get("name", ""), reference.get("key", "")
             errors.extend(field.invalid_for(f"{path}.{name}.name", referent, check_dns1123_subdomain(referent)))
             errors.extend(field.required_valid(f"{path}.{name}.key", key, check_config_key))
-    if "fileKeyRef" in source:
-        errors.extend(_validate_file_key_ref(f"{path}.fileKeyRef", source["fileKeyRef"]))
     if value:
         errors.append(field.invalid(path, "", "may not be specified when `value` is not empty"))
     elif len(given) > 1:
@@ -174,10 +181,16 @@ def _validate_env_source(path: str, source: JsonObject, value: str) -> list[Fiel
     return errors
 
 
-def _validate_file_key_ref(path: str, reference: JsonObject) -> list[FieldError]:
+def _validate_file_key_ref(path: str, reference: JsonObject, volumes: Mapping[str, str]) -> list[FieldError]:
     errors = [field.required(f"{path}.{name}") for name in ("key", "volumeName") if not reference.get(name)]
     file = reference.get("path", "")
     errors.extend(field.required_valid(f"{path}.path", file, check_local_path))
+    if volume := reference.get("volumeName", ""):
+        item = f"{path}.volumeName"
+        if volume not in volumes:
+            errors.append(field.not_found(item, volume))
+        elif volumes[volume] != "emptyDir":
+            errors.append(field.invalid(item, volume, "referenced volume must be of type emptyDir"))
     return errors
 
 
@@ -242,7 +255,7 @@ def _validate_env_from(path: str, sources: Sequence[JsonObject]) -> list[FieldEr
     return errors
 
 
-# --- Mounts and resources --------------------------------------------------------------------------------
+# --- Mounts --------------------------------------------------------------------------------
 
 
 def _validate_mounts(
@@ -338,29 +351,4 @@ def _validate_recursive_read_only(path: str, mount: JsonObject) -> list[FieldErr
     if mount.get("mountPropagation", "None") != "None":
         detail = "may only be specified when mountPropagation is None or not specified"
         errors.append(field.forbidden(path, detail))
-    return errors
-
-
-def validate_resources(path: str, resources: JsonObject) -> list[FieldError]:
-    errors = []
-    limits, requests = resources.get("limits", {}), resources.get("requests", {})
-    for kind, quantities in (("limits", limits), ("requests", requests)):
-        for name, quantity in quantities.items():
-            errors.extend(_validate_resource_name(f"{path}.{kind}[{name}]", name))
-            errors.extend(validate_quantity(f"{path}.{kind}[{name}]", quantity))
-    for name, requested in requests.items():
-        amount, limit = amount_of(requested), amount_of(limits.get(name, ""))
-        if amount is not None and limit is not None and amount > limit:
-            detail = f"must be less than or equal to {name} limit of {limits[name]}"
-            errors.append(field.invalid(f"{path}.requests", requested, detail))
-    return errors
-
-
-def _validate_resource_name(path: str, name: str) -> list[FieldError]:
-    errors = field.invalid_for(path, name, check_qualified_name(name))
-    if not errors and "/" not in name and name not in _STANDARD_RESOURCES and not name.startswith("hugepages-"):
-        errors = [
-            field.invalid(path, name, "must be a standard resource type or fully qualified"),
-            field.invalid(path, name, "must be a standard resource for containers"),
-        ]
     return errors

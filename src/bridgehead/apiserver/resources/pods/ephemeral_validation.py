@@ -6,13 +6,13 @@ Source: Kubernetes `validateEphemeralContainers`, `ValidatePodEphemeralContainer
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
 from bridgehead.apiserver.resource import FieldError, JsonObject
 from bridgehead.apiserver.resources.shared import field
 from bridgehead.objects.critical_pods import MIRROR_POD
 
-from .container_validation import validate_container
+from .container_validation import OfPod, validate_container
 
 SUBRESOURCE = "ephemeralcontainers"
 
@@ -31,17 +31,16 @@ _FORBIDDEN = (
 _NOT_ALLOWED = "cannot be set for an Ephemeral Container"
 
 
-def validate_ephemeral_containers(path: str, spec: JsonObject, volumes: Mapping[str, str]) -> list[FieldError]:
-    """Validate the ephemeral containers of a pod spec. `volumes` are the types of its valid volumes by name."""
+def validate_ephemeral_containers(path: str, spec: JsonObject, pod: OfPod) -> list[FieldError]:
+    """Validate the ephemeral containers of a pod spec."""
+    if not spec.get("ephemeralContainers"):
+        return []
     errors: list[FieldError] = []
     others = {one.get("name") for kind in ("containers", "initContainers") for one in spec.get(kind, ())}
     names = set(others)
-    host_users = spec.get("hostUsers", True)
-    for index, container in enumerate(spec.get("ephemeralContainers", ())):
+    for index, container in enumerate(spec["ephemeralContainers"]):
         item, name = f"{path}[{index}]", container.get("name", "")
-        errors += validate_container(item, container, volumes, 0, host_users=host_users)
-        if not container.get("image"):
-            errors.append(field.required(f"{item}.image"))
+        errors += validate_container(item, container, pod)
         if name in names:
             errors.append(field.duplicate(f"{item}.name", name))
         names.add(name)

@@ -18,6 +18,7 @@ _FILE_MODE = 0o644
 _TOKEN_SECONDS = 3600
 _PROBES = ("livenessProbe", "readinessProbe", "startupProbe")
 _POD_LEVEL = ("cpu", "memory")  # of which a pod as a whole may have requests and limits
+_HUGE_PAGES = "hugepages-"
 _HOOKS = ("postStart", "preStop")
 
 
@@ -48,21 +49,30 @@ def set_pod_defaults(spec: JsonObject) -> None:
             for port in container.get("ports", ()):
                 if not port.get("hostPort"):
                     port["hostPort"] = port.get("containerPort", 0)
-    _set_request_defaults(spec)
+    if spec.get("resources"):
+        _set_resource_defaults(spec)
 
 
-def _set_request_defaults(spec: JsonObject) -> None:
-    """Set the requests of the pod as a whole, if it has limits: those of its containers, else its limits."""
-    limits = spec.get("resources", {}).get("limits", {})
-    if not limits:
-        return
-    requests = spec["resources"].setdefault("requests", {})
+def _set_resource_defaults(spec: JsonObject) -> None:
+    """Set limits of huge pages and requests of the pod as a whole, if it has resources.
+
+    Huge pages cannot be overcommitted, so a pod's are those of its containers and its request is its limit. Other
+    requests are those of the containers, else the limits.
+    """
+    resources = spec["resources"]
     of_containers: JsonObject = {name: spec[name] for name in ("containers", "initContainers") if name in spec}
+    for name, amount in pod_amounts(of_containers, "limits").items():
+        if name.startswith(_HUGE_PAGES):
+            limit = format_quantity(amount.value, is_binary=amount.is_binary)
+            resources.setdefault("limits", {}).setdefault(name, limit)
+    if not (limits := resources.get("limits")):
+        return
+    requests = resources.setdefault("requests", {})
     for name, amount in pod_amounts(of_containers, "requests").items():
-        if name in _POD_LEVEL or name.startswith("hugepages-"):
+        if name in _POD_LEVEL:
             requests.setdefault(name, format_quantity(amount.value, is_binary=amount.is_binary))
     for name, limit in limits.items():
-        if name in _POD_LEVEL or name.startswith("hugepages-"):
+        if name in _POD_LEVEL or name.startswith(_HUGE_PAGES):
             requests.setdefault(name, limit)
 
 

@@ -11,10 +11,8 @@ from bridgehead.apiserver.resources.shared import field
 from bridgehead.apiserver.resources.shared.quantities import amount_of
 from bridgehead.objects.quantities import format_quantity
 
-from .container_validation import validate_resources
 from .pod_resources import pod_amounts
-
-_SUPPORTED = ("cpu", "hugepages-", "memory")
+from .resource_validation import HUGE_PAGES, quantity_text, validate_pod_requirements
 
 
 def validate_pod_level_resources(path: str, spec: JsonObject) -> list[FieldError]:
@@ -23,38 +21,40 @@ def validate_pod_level_resources(path: str, spec: JsonObject) -> list[FieldError
     if resources is None:
         return []
     item = f"{path}.resources"
-    errors = [
-        field.not_supported(f"{item}.{kind}[{name}]", name, _SUPPORTED)
-        for kind in ("limits", "requests")
-        for name in resources.get(kind, {})
-        if name not in ("cpu", "memory") and not name.startswith("hugepages-")
-    ]
-    errors.extend(validate_resources(item, resources))
-    return [*errors, *_validate_requests(item, spec), *_validate_limits(path, spec)]
-
-
-def _validate_requests(path: str, spec: JsonObject) -> list[FieldError]:
-    """Validate that the requests of the containers fit into those of the pod."""
-    containers: JsonObject = {name: spec[name] for name in ("containers", "initContainers") if name in spec}
-    requests = spec["resources"].get("requests", {})
+    if spec.get("os", {}).get("name") == "windows":
+        return [field.forbidden(item, "may not be set for a windows pod")]
     errors = []
-    for name, amount in sorted(pod_amounts(containers, "requests").items()):
-        own = amount_of(requests.get(name, ""))
-        if own is not None and amount.value > own:
-            text = format_quantity(amount.value, is_binary=amount.is_binary)
-            detail = f"must be greater than or equal to aggregate container requests of {text}"
-            errors.append(field.invalid(f"{path}.requests[{name}]", requests[name], detail))
+    if resources.get("claims"):
+        errors.append(field.forbidden(f"{item}.claims", "claims cannot be set for Resources at pod-level"))
+    errors.extend(validate_pod_requirements(item, resources))
+    return [*errors, *_validate_aggregates(item, spec), *_validate_limits(item, spec)]
+
+
+def _validate_aggregates(path: str, spec: JsonObject) -> list[FieldError]:
+    """Validate that what the containers request fits into the pod, and their limits of huge pages too."""
+    containers: JsonObject = {name: spec[name] for name in ("containers", "initContainers") if name in spec}
+    errors = []
+    for kind in ("requests", "limits"):
+        given = spec["resources"].get(kind, {})
+        for name, amount in sorted(pod_amounts(containers, kind).items()):
+            own = amount_of(given.get(name, ""))
+            is_checked = kind == "requests" or name.startswith(HUGE_PAGES)
+            if is_checked and own is not None and amount.value > own:
+                text = format_quantity(amount.value, is_binary=amount.is_binary)
+                detail = f"must be greater than or equal to aggregate container {kind} of {text}"
+                errors.append(field.invalid(f"{path}.{kind}[{name}]", quantity_text(given[name]), detail))
     return errors
 
 
 def _validate_limits(path: str, spec: JsonObject) -> list[FieldError]:
-    """Validate that no container has a higher limit than its pod."""
+    """Validate that no container has a higher limit than its pod. The paths are those of Kubernetes."""
     limits = spec["resources"].get("limits", {})
     errors = []
     for index, container in enumerate(spec.get("containers", ())):
         for name, limit in sorted(container.get("resources", {}).get("limits", {}).items()):
             own, whole = amount_of(limit), amount_of(limits.get(name, ""))
             if own is not None and whole is not None and own > whole:
-                item = f"{path}.containers[{index}].resources.limits[{name}]"
-                errors.append(field.invalid(item, limit, f"must be less than or equal to pod limits of {limits[name]}"))
+                item = f"{path}.containers[{index}][{name}].limits"
+                detail = f"must be less than or equal to pod limits of {quantity_text(limits[name])}"
+                errors.append(field.invalid(item, quantity_text(limit), detail))
     return errors

@@ -6,14 +6,13 @@ Pure: no I/O, no clock, no randomness. Source: Kubernetes `ValidatePodSpec`, `Va
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from bridgehead.apiserver.resource import FieldError, JsonObject
 from bridgehead.apiserver.resources.shared import field
 from bridgehead.apiserver.resources.shared.addresses import check_ip
 from bridgehead.apiserver.resources.shared.metadata_validation import (
     validate_annotations,
-    validate_label_selector,
     validate_labels,
 )
 from bridgehead.objects.names import (
@@ -24,20 +23,24 @@ from bridgehead.objects.names import (
 )
 
 from .affinity_validation import validate_affinity
-from .container_validation import validate_container
+from .annotation_validation import validate_pod_annotations, validate_profile_annotations
+from .claims_validation import claim_names, validate_claims
+from .container_validation import OfPod, validate_container
 from .ephemeral_validation import validate_ephemeral_containers
+from .gated_validation import validate_gated_changes, without_node_limits
 from .pod_level_resources import validate_pod_level_resources
-from .pod_qos import qos_class
-from .probe_validation import validate_stop_signal
 from .resize_validation import validate_resize_policies
+from .resource_validation import validate_overhead
 from .restart_validation import RESTART_POLICIES, validate_restarts
-from .security_validation import validate_pod_security_context
+from .security_validation import validate_host_users, validate_pod_security_context
+from .spread_validation import validate_spread
 from .volume_validation import validate_volumes
+from .windows_validation import validate_host_process, validate_os
 
 _DNS_POLICIES = ("ClusterFirstWithHostNet", "ClusterFirst", "Default", "None")
 _TOLERATION_OPERATORS = ("Equal", "Exists")
 _EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
-_UNSATISFIABLE = ("DoNotSchedule", "ScheduleAnyway")
+_PREEMPTION_POLICIES = ("Never", "PreemptLowerPriority")
 _CONTAINER_LISTS = ("initContainers", "containers")
 _CHANGEABLE = (
     "`spec.containers[*].image`",
@@ -47,16 +50,20 @@ _CHANGEABLE = (
     "`spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was previously negative)",
 )
 _MAX_NAMESERVERS, _MAX_SEARCHES, _MAX_SEARCH_CHARACTERS = 3, 32, 2048
+_HIGHEST = 2**31 - 1
 _MAX_HOST_NAME_CHARACTERS = 64  # HOST_NAME_MAX of the kernel
 
 
 def validate_template(path: str, template: JsonObject) -> list[FieldError]:
     """Validate a pod template at `path`."""
-    metadata = template.get("metadata", {})
+    metadata, spec = template.get("metadata", {}), template.get("spec", {})
     errors = validate_labels(f"{path}.labels", metadata.get("labels", {}))
-    errors.extend(validate_annotations(f"{path}.annotations", metadata.get("annotations", {})))
-    spec = template.get("spec", {})
+    if annotations := metadata.get("annotations"):
+        errors.extend(validate_annotations(f"{path}.annotations", annotations))
+        errors.extend(validate_pod_annotations(f"{path}.annotations", annotations, spec))
     errors.extend(validate_pod_spec(f"{path}.spec", spec))
+    if annotations:
+        errors.extend(validate_profile_annotations(f"{path}.spec", annotations, spec))
     if spec.get("ephemeralContainers"):
         detail = "ephemeral containers not allowed in pod template"
         errors.append(field.forbidden(f"{path}.spec.ephemeralContainers", detail))
@@ -65,48 +72,60 @@ def validate_template(path: str, template: JsonObject) -> list[FieldError]:
 
 def validate_pod_spec(path: str, spec: JsonObject) -> list[FieldError]:
     errors, volumes = validate_volumes(f"{path}.volumes", spec.get("volumes", ()))
-    errors.extend(_validate_containers(path, spec, volumes))
-    errors.extend(validate_ephemeral_containers(f"{path}.ephemeralContainers", spec, volumes))
+    claims = spec.get("resourceClaims")
+    if claims:
+        errors.extend(validate_claims(f"{path}.resourceClaims", claims))
+    grace = spec.get("terminationGracePeriodSeconds", 0)
+    pod = OfPod(volumes, claim_names(spec) if claims else (), spec.get("hostUsers", True), grace)
+    errors.extend(_validate_containers(path, spec, pod))
+    errors.extend(validate_ephemeral_containers(f"{path}.ephemeralContainers", spec, pod))
     errors.extend(validate_pod_level_resources(path, spec))
+    if spec.get("hostNetwork"):
+        errors.extend(_validate_host_network_ports(path, spec))
     errors.extend(field.one_of(f"{path}.restartPolicy", spec.get("restartPolicy"), RESTART_POLICIES))
     errors.extend(_validate_dns(path, spec))
     errors.extend(validate_labels(f"{path}.nodeSelector", spec.get("nodeSelector", {})))
     errors.extend(validate_pod_security_context(path, spec))
-    for name in ("serviceAccountName", "nodeName", "priorityClassName"):
-        if value := spec.get(name):
-            errors.extend(field.invalid_for(f"{path}.{name}", value, check_dns1123_subdomain(value)))
-    errors.extend(_validate_host_name(path, spec))
-    if "activeDeadlineSeconds" in spec:
-        seconds = spec["activeDeadlineSeconds"]
-        errors.extend(field.within(f"{path}.activeDeadlineSeconds", seconds, 1, 2**31 - 1))
-    errors.extend(validate_tolerations(f"{path}.tolerations", spec.get("tolerations", ())))
     errors.extend(validate_affinity(f"{path}.affinity", spec.get("affinity", {})))
-    errors.extend(_validate_host_aliases(f"{path}.hostAliases", spec.get("hostAliases", ())))
-    errors.extend(_validate_spread(f"{path}.topologySpreadConstraints", spec.get("topologySpreadConstraints", ())))
     for index, gate in enumerate(spec.get("readinessGates", ())):
         name = gate.get("conditionType", "")
         item = f"{path}.readinessGates[{index}].conditionType"
         errors.extend(field.invalid_for(item, name, check_qualified_name(name)))
-    return [*errors, *_validate_gates(path, spec)]
+    errors.extend(_validate_gates(f"{path}.schedulingGates", spec.get("schedulingGates", ())))
+    errors.extend(validate_spread(f"{path}.topologySpreadConstraints", spec.get("topologySpreadConstraints", ())))
+    errors.extend(validate_host_process(path, spec))
+    errors.extend(validate_host_users(path, spec))
+    for name in ("serviceAccountName", "nodeName"):
+        if value := spec.get(name):
+            errors.extend(field.invalid_for(f"{path}.{name}", value, check_dns1123_subdomain(value)))
+    if "activeDeadlineSeconds" in spec:
+        seconds = spec["activeDeadlineSeconds"]
+        errors.extend(field.within(f"{path}.activeDeadlineSeconds", seconds, 1, _HIGHEST))
+    errors.extend(_validate_host_name(path, spec))
+    errors.extend(validate_tolerations(f"{path}.tolerations", spec.get("tolerations", ())))
+    errors.extend(_validate_host_aliases(f"{path}.hostAliases", spec.get("hostAliases", ())))
+    for name in ("priorityClassName", "runtimeClassName"):
+        if value := spec.get(name):
+            errors.extend(field.invalid_for(f"{path}.{name}", value, check_dns1123_subdomain(value)))
+    if "preemptionPolicy" in spec:
+        errors.extend(field.one_of(f"{path}.preemptionPolicy", spec["preemptionPolicy"], _PREEMPTION_POLICIES))
+    if overhead := spec.get("overhead"):
+        errors.extend(validate_overhead(f"{path}.overhead", overhead))
+    return [*errors, *validate_os(path, spec)]
 
 
-def _validate_gates(path: str, spec: JsonObject) -> list[FieldError]:
+def _validate_gates(path: str, gates: Sequence[JsonObject]) -> list[FieldError]:
     errors = []
-    names = [gate.get("name", "") for gate in spec.get("schedulingGates", ())]
+    names = [gate.get("name", "") for gate in gates]
     for index, name in enumerate(names):
-        item = f"{path}.schedulingGates[{index}]"
+        item = f"{path}[{index}]"
         errors.extend(field.invalid_for(item, name, check_qualified_name(name)))
         if name in names[:index]:
             errors.append(field.duplicate(item, name))
-    if names and spec.get("nodeName"):
-        detail = "cannot be set until all schedulingGates have been cleared"
-        errors.append(field.forbidden(f"{path}.nodeName", detail))
     return errors
 
 
-def _validate_containers(path: str, spec: JsonObject, volumes: Mapping[str, str]) -> list[FieldError]:
-    grace = spec.get("terminationGracePeriodSeconds", 0)
-    host_users = spec.get("hostUsers", True)
+def _validate_containers(path: str, spec: JsonObject, pod: OfPod) -> list[FieldError]:
     if not spec.get("containers"):
         return [field.required(f"{path}.containers")]
     errors = []
@@ -115,38 +134,32 @@ def _validate_containers(path: str, spec: JsonObject, volumes: Mapping[str, str]
     for kind in ("containers", "initContainers"):
         for index, container in enumerate(spec.get(kind, ())):
             item = f"{path}.{kind}[{index}]"
-            errors.extend(validate_container(item, container, volumes, grace, host_users=host_users))
-            errors.extend(validate_stop_signal(f"{item}.lifecycle.stopSignal", container, spec.get("os", {})))
+            errors.extend(validate_container(item, container, pod))
             name = container.get("name", "")
             if name and name in names:
                 errors.append(field.duplicate(f"{item}.name", name))
             names.add(name)
-            if not container.get("image"):
-                errors.append(field.required(f"{item}.image"))
             policies = container.get("resizePolicy", ())
             errors.extend(validate_resize_policies(f"{item}.resizePolicy", policies, spec.get("restartPolicy", "")))
             errors.extend(validate_restarts(item, container))
+            ports = container.get("ports", ())
             if kind == "initContainers":
                 errors.extend(_validate_init_container(item, container))
+                # These run one after the other. Kubernetes names the first one, whichever has the conflict.
+                errors.extend(_validate_host_ports(f"{path}.{kind}[0].ports", ports, set()))
             else:
-                errors.extend(_validate_host_ports(f"{item}.ports", container.get("ports", ()), host_ports))
-            if spec.get("hostNetwork"):
-                errors.extend(_validate_host_network_ports(f"{item}.ports", container.get("ports", ())))
+                errors.extend(_validate_host_ports(f"{item}.ports", ports, host_ports))
     return errors
 
 
 def _validate_init_container(path: str, container: JsonObject) -> list[FieldError]:
-    policy = container.get("restartPolicy")
-    if policy == "Always":
+    if container.get("restartPolicy") == "Always":
         return []  # a sidecar may have probes and hooks
-    errors = [
+    return [
         field.forbidden(f"{path}.{name}", "may not be set for init containers without restartPolicy=Always")
         for name in ("lifecycle", "livenessProbe", "readinessProbe", "startupProbe")
         if name in container
     ]
-    if resize := container.get("resizePolicy"):
-        errors.append(field.invalid(f"{path}.resizePolicy", resize, "must not be set for init containers"))
-    return errors
 
 
 def _validate_host_ports(path: str, ports: Sequence[JsonObject], taken: set[tuple[str, str, int]]) -> list[FieldError]:
@@ -161,14 +174,12 @@ def _validate_host_ports(path: str, ports: Sequence[JsonObject], taken: set[tupl
     return errors
 
 
-def _validate_host_network_ports(path: str, ports: Sequence[JsonObject]) -> list[FieldError]:
+def _validate_host_network_ports(path: str, spec: JsonObject) -> list[FieldError]:
+    detail = "must match `containerPort` when `hostNetwork` is true"
     return [
-        field.invalid(
-            f"{path}[{index}].containerPort",
-            port.get("containerPort"),
-            "must match `hostPort` when `hostNetwork` is true",
-        )
-        for index, port in enumerate(ports)
+        field.invalid(f"{path}.containers[{index}].ports[{position}].hostPort", port["hostPort"], detail)
+        for index, container in enumerate(spec.get("containers", ()))
+        for position, port in enumerate(container.get("ports", ()))
         if port.get("hostPort") and port["hostPort"] != port.get("containerPort")
     ]
 
@@ -250,25 +261,9 @@ def _validate_host_aliases(path: str, aliases: Sequence[JsonObject]) -> list[Fie
     for index, alias in enumerate(aliases):
         address = alias.get("ip", "")
         errors.extend(field.invalid_for(f"{path}[{index}].ip", address, check_ip(address)))
-        for hostname in alias.get("hostnames", ()):
-            errors.extend(field.invalid_for(f"{path}[{index}].hostnames", hostname, check_dns1123_subdomain(hostname)))
-    return errors
-
-
-def _validate_spread(path: str, constraints: Sequence[JsonObject]) -> list[FieldError]:
-    errors = []
-    for index, constraint in enumerate(constraints):
-        item = f"{path}[{index}]"
-        skew = constraint.get("maxSkew", 0)
-        if skew <= 0:
-            errors.append(field.invalid(f"{item}.maxSkew", skew, "must be greater than zero"))
-        if not (key := constraint.get("topologyKey", "")):
-            errors.append(field.required(f"{item}.topologyKey", "can not be empty"))
-        else:
-            errors.extend(field.invalid_for(f"{item}.topologyKey", key, check_qualified_name(key)))
-        action = constraint.get("whenUnsatisfiable", "")
-        errors.extend(field.one_of(f"{item}.whenUnsatisfiable", action, _UNSATISFIABLE))
-        errors.extend(validate_label_selector(f"{item}.labelSelector", constraint.get("labelSelector", {})))
+        for position, hostname in enumerate(alias.get("hostnames", ())):
+            item = f"{path}[{index}].hostnames[{position}]"
+            errors.extend(field.invalid_for(item, hostname, check_dns1123_subdomain(hostname)))
     return errors
 
 
@@ -279,13 +274,13 @@ def validate_pod_update(spec: JsonObject, old: JsonObject, *, binds: bool = Fals
     """Validate an update of a pod: only a few fields may change. With `binds`, `nodeName` may be set once."""
     if spec == old:
         return []
-    errors = []
+    errors: list[FieldError] = []
     for kind in _CONTAINER_LISTS:
         if len(spec.get(kind, ())) != len(old.get(kind, ())):
             return [field.forbidden(f"spec.{kind}", "pod updates may not add or remove containers")]
-        for index, container in enumerate(spec.get(kind, ())):
-            if not container.get("image", "").strip():
-                errors.append(field.required(f"spec.{kind}[{index}].image"))
+    deadline = spec.get("activeDeadlineSeconds", 0)
+    if found := field.within("spec.activeDeadlineSeconds", deadline, 0, _HIGHEST):
+        return [*errors, *found]
     errors.extend(_validate_deadline_update(spec.get("activeDeadlineSeconds"), old.get("activeDeadlineSeconds")))
     tolerations, before = spec.get("tolerations", []), old.get("tolerations", [])
     if any(_without_seconds(one) not in map(_without_seconds, tolerations) for one in before):
@@ -296,9 +291,11 @@ def validate_pod_update(spec: JsonObject, old: JsonObject, *, binds: bool = Fals
         if gate.get("name") not in gates:
             detail = f"only deletion is allowed, but found new scheduling gate '{gate.get('name')}'"
             errors.append(field.forbidden(f"spec.schedulingGates[{index}].name", detail))
-    if qos_class(spec) != qos_class(old):
-        errors.append(field.invalid("metadata", qos_class(spec), "Pod QoS is immutable"))
-    changed = _changed_fields(spec, old)
+    unlimited = spec
+    if gates:
+        errors.extend(validate_gated_changes(spec, old))
+        unlimited = without_node_limits(spec, old)
+    changed = _changed_fields(unlimited, old)
     if binds and not old.get("nodeName"):
         changed = [name for name in changed if name != "spec.nodeName"]
     if changed:

@@ -1,56 +1,171 @@
-"""Warnings about a pod spec: values that are valid but probably not intended. kubectl prints them.
+"""Warnings about pods and pod templates: values that are valid but probably not intended. kubectl prints them.
 
 Pure: no I/O, no clock, no randomness. Source: Kubernetes `pkg/api/pod/warnings.go`.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+
 from bridgehead.apiserver.resource import JsonObject
+from bridgehead.apiserver.resources.shared.addresses import warn_of_ip
+from bridgehead.apiserver.resources.shared.quantities import amount_of
+from bridgehead.objects.names import check_dns1123_label
+from bridgehead.objects.quantities import milli_value
+
+from .annotation_validation import APP_ARMOR, DEPRECATED_APP_ARMOR, SECCOMP_CONTAINER, SECCOMP_POD
+from .node_label_warnings import warn_of_node_labels
+from .pod_containers import visit_containers
+from .resource_validation import quantity_text
+from .volume_warnings import warn_of_volumes
+
+_REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
+_PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
+_NULL_SELECTOR = "a null labelSelector results in matching no pod"
+_WITHOUT_EFFECT = 'non-functional in {}; use the "{}" field instead'
+_SECCOMP = _WITHOUT_EFFECT.format("v1.27+", "seccompProfile")
+_ANNOTATIONS = {
+    "scheduler.alpha.kubernetes.io/critical-pod": _WITHOUT_EFFECT.format("v1.16+", "priorityClassName"),
+    "security.alpha.kubernetes.io/sysctls": _WITHOUT_EFFECT.format("v1.11+", "sysctls"),
+    "security.alpha.kubernetes.io/unsafe-sysctls": _WITHOUT_EFFECT.format("v1.11+", "sysctls"),
+}
+_BYTES = ("memory", "ephemeral-storage")
+
+Ports = dict[tuple[int, str], list[tuple[str, JsonObject]]]
 
 
-def warn_of_pod_spec(path: str, spec: JsonObject) -> list[str]:
-    """Return warnings about the pod spec at `path`: `spec` or `spec.template.spec`."""
-    warnings = []
-    ports: dict[tuple[int, str], list[tuple[str, JsonObject]]] = {}
-    for kind in ("initContainers", "containers"):
-        for index, container in enumerate(spec.get(kind, ())):
-            item = f"{path}.{kind}[{index}]"
-            warnings.extend(_warn_of_env(f"{item}.env", container))
-            # Init containers end before other containers listen, but sidecars do not.
-            if kind == "containers" or container.get("restartPolicy") == "Always":
-                warnings.extend(_warn_of_ports(f"{item}.ports", container, ports))
+def warn_of_pod(pod: JsonObject) -> list[str]:
+    metadata = pod.get("metadata", {})
+    warnings = warn_of_name(metadata.get("name", ""), "the Pod's hostname")
+    return [*warnings, *_warn(metadata.get("annotations", {}), "metadata", "spec", pod.get("spec", {}))]
+
+
+def warn_of_template(path: str, template: JsonObject) -> list[str]:
+    """Return warnings about the template at `path`."""
+    annotations = template.get("metadata", {}).get("annotations", {})
+    return _warn(annotations, f"{path}.metadata", f"{path}.spec", template.get("spec", {}))
+
+
+def warn_of_name(name: str, use: str) -> list[str]:
+    """Return a warning about a name of an object that is no good host name. `use` is what it is used in."""
+    if not (reasons := check_dns1123_label(name)):
+        return []
+    return [
+        f"metadata.name: this is used in {use}, which can result in surprising behavior; a DNS label is recommended: "
+        f"[{' '.join(reasons)}]"
+    ]
+
+
+def _warn(annotations: Mapping[str, str], metadata: str, path: str, spec: JsonObject) -> list[str]:
+    """`metadata` and `path` are the paths of the metadata and of the spec."""
+    warnings = warn_of_node_labels(path, spec)
+    if annotations:
+        found = [key for key in _ANNOTATIONS if key in annotations]
+        warnings += [f"{metadata}.annotations[{key}]: {_ANNOTATIONS[key]}" for key in found]
+    if volumes := spec.get("volumes"):
+        warnings += warn_of_volumes(f"{path}.volumes", volumes)
+    if "hostAliases" in spec or "imagePullSecrets" in spec:
+        warnings += _warn_of_lists(path, spec)
+    if overhead := spec.get("overhead"):
+        warnings += _warn_of_fractions(f"{path}.overhead", overhead)
+    if SECCOMP_POD in annotations and "seccompProfile" not in spec.get("securityContext", {}):
+        warnings.append(f"{metadata}.annotations[{SECCOMP_POD}]: {_SECCOMP}")
+    containers = list(visit_containers(path, spec))
+    for item, container in containers:
+        if annotations:
+            # The server itself makes fields of such annotations of new pods.
+            is_template = metadata != "metadata"
+            warnings += _warn_of_profiles(annotations, f"{metadata}.annotations", container, is_template=is_template)
+        if resources := container.get("resources"):
+            for kind in ("limits", "requests"):
+                warnings += _warn_of_fractions(f"{item}.resources.{kind}", resources.get(kind, {}))
+        if len(variables := container.get("env", ())) > 1:
+            warnings += _warn_of_env(f"{item}.env", variables)
+    if has_ports := any(container.get("ports") for _, container in containers):
+        warnings += _warn_of_ports(containers)
     if spec.get("terminationGracePeriodSeconds", 0) < 0:
         warnings.append(
             f"{path}.terminationGracePeriodSeconds: must be >= 0; negative values are invalid and will be treated as 1"
         )
+    if affinity := spec.get("affinity"):
+        warnings += _warn_of_affinity(f"{path}.affinity", affinity)
+    if "dnsConfig" in spec:
+        for index, server in enumerate(spec["dnsConfig"].get("nameservers", ())):
+            warnings += warn_of_ip(f"{path}.dnsConfig.nameservers[{index}]", server)
+    for index, alias in enumerate(spec.get("hostAliases", ())):
+        warnings += warn_of_ip(f"{path}.hostAliases[{index}].ip", alias.get("ip", ""))
+    return [*warnings, *_warn_of_port_names(containers)] if has_ports else warnings
+
+
+def _warn_of_lists(path: str, spec: JsonObject) -> list[str]:
+    """Warn of elements that are the same one for server-side apply."""
+    warnings = []
+    seen: set[str] = set()
+    for index, alias in enumerate(spec.get("hostAliases", ())):
+        address = alias.get("ip", "")
+        if address in seen:
+            warnings.append(f'{path}.hostAliases[{index}].ip: duplicate ip "{address}"')
+        seen.add(address)
+    seen = set()
+    for index, secret in enumerate(spec.get("imagePullSecrets", ())):
+        name = secret.get("name", "")
+        if not name:
+            warnings.append(f'{path}.imagePullSecrets[{index}].name: invalid empty name ""')
+        elif name in seen:
+            warnings.append(f'{path}.imagePullSecrets[{index}].name: duplicate name "{name}"')
+        seen.add(name)
     return warnings
 
 
-def _warn_of_env(path: str, container: JsonObject) -> list[str]:
+def _warn_of_fractions(path: str, quantities: JsonObject) -> list[str]:
+    return [
+        f'{path}[{name}]: fractional byte value "{quantity_text(quantities[name])}" is invalid, must be an integer'
+        for name in _BYTES
+        if name in quantities and amount_of(quantities[name]) is not None and milli_value(quantities[name]) % 1000
+    ]
+
+
+def _warn_of_profiles(
+    annotations: Mapping[str, str], path: str, container: JsonObject, *, is_template: bool
+) -> list[str]:
+    name, context = container.get("name", ""), container.get("securityContext", {})
     warnings = []
-    seen: dict[str, int] = {}
-    for index, variable in enumerate(container.get("env", ())):
-        name = variable.get("name", "")
+    if SECCOMP_CONTAINER + name in annotations and "seccompProfile" not in context:
+        warnings.append(f"{path}[{SECCOMP_CONTAINER}{name}]: {_SECCOMP}")
+    if is_template and APP_ARMOR + name in annotations and "appArmorProfile" not in context:
+        warnings.append(f"{path}[{APP_ARMOR}{name}]: {DEPRECATED_APP_ARMOR}")
+    return warnings
+
+
+def _warn_of_env(path: str, variables: Sequence[JsonObject]) -> list[str]:
+    warnings = []
+    seen: set[str] = set()
+    for index, variable in enumerate(variables):
+        name, value = variable.get("name", ""), variable.get("value", "")
+        reference = f"$({name})"
         # A redefinition that uses the variable's old value extends it on purpose.
-        if name in seen and f"$({name})" not in variable.get("value", ""):
+        if name in seen and ("valueFrom" in variable or value == reference or reference not in value):
             warnings.append(
                 f'{path}[{index}]: hides previous definition of "{name}", which may be dropped when using apply'
             )
-        seen.setdefault(name, index)
+        seen.add(name)
     return warnings
 
 
-def _warn_of_ports(
-    path: str, container: JsonObject, ports: dict[tuple[int, str], list[tuple[str, JsonObject]]]
-) -> list[str]:
+def _warn_of_ports(containers: Sequence[tuple[str, JsonObject]]) -> list[str]:
     warnings = []
-    for index, port in enumerate(container.get("ports", ())):
-        item = f"{path}[{index}]"
-        same = ports.setdefault((port.get("containerPort", 0), port.get("protocol", "TCP")), [])
-        for other_item, other in same:
-            if conflict := _overlap(port, other):
-                warnings.append(f"{item}: {conflict} port definition with {other_item}")
-        same.append((item, port))
+    ports: Ports = {}
+    for path, container in containers:
+        for index, port in enumerate(container.get("ports", ())):
+            item, number, protocol = f"{path}.ports[{index}]", port.get("containerPort", 0), port.get("protocol", "TCP")
+            if port.get("hostIP") and not port.get("hostPort"):
+                shown = f"Name:{port.get('name', '')} HostPort:0 ContainerPort:{number} Protocol:{protocol}"
+                warnings.append(f"{item}: hostIP set without hostPort: {{{shown} HostIP:{port['hostIP']}}}")
+            same = ports.setdefault((number, protocol), [])
+            for other_item, other in same:
+                if conflict := _overlap(port, other):
+                    warnings.append(f"{item}: {conflict} port definition with {other_item}")
+            same.append((item, port))
     return warnings
 
 
@@ -65,3 +180,36 @@ def _overlap(port: JsonObject, other: JsonObject) -> str:
     if host_ports[0] == host_ports[1] and not all(host_ips):
         return "dangerously ambiguous"
     return ""
+
+
+def _warn_of_port_names(containers: Sequence[tuple[str, JsonObject]]) -> list[str]:
+    warnings = []
+    names: dict[str, str] = {}
+    for path, container in containers:
+        if ".initContainers[" in path and container.get("restartPolicy") != "Always":
+            break  # Kubernetes looks no further
+        for index, port in enumerate(container.get("ports", ())):
+            if name := port.get("name"):
+                item = f"{path}.ports[{index}]"
+                if other := names.get(name):
+                    warnings.append(
+                        f'{item}: duplicate port name "{name}" with {other}, services and probes that select ports by '
+                        f"name will use {other}"
+                    )
+                names.setdefault(name, item)
+    return warnings
+
+
+def _warn_of_affinity(path: str, affinity: JsonObject) -> list[str]:
+    warnings = []
+    for kind in ("podAffinity", "podAntiAffinity"):
+        own = affinity.get(kind, {})
+        terms = [(f"{_REQUIRED}[{index}]", term) for index, term in enumerate(own.get(_REQUIRED, ()))]
+        for index, weighted in enumerate(own.get(_PREFERRED, ())):
+            terms.append((f"{_PREFERRED}[{index}].podAffinityTerm", weighted.get("podAffinityTerm", {})))
+        warnings += [
+            f"{path}.{kind}.{item}.labelSelector: {_NULL_SELECTOR}"
+            for item, term in terms
+            if "labelSelector" not in term
+        ]
+    return warnings

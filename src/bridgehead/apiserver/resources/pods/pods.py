@@ -8,21 +8,22 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from bridgehead.apiserver.resource import FieldError, JsonObject, Resource, Strategy
-from bridgehead.apiserver.resources.shared import field
 from bridgehead.apiserver.resources.shared.columns import selectable
-from bridgehead.objects.critical_pods import MIRROR_POD
 from bridgehead.objects.names import check_dns1123_subdomain
 from bridgehead.objects.taints import NOT_READY, UNREACHABLE
 
-from .disabled_fields import drop_disabled_fields
-from .ephemeral_validation import SUBRESOURCE, validate_added, validate_new_pod, with_ephemeral_only
+from .annotation_validation import set_app_armor_fields, validate_annotation_changes
+from .disabled_fields import drop_disabled_fields, drop_disabled_status_fields
+from .ephemeral_validation import SUBRESOURCE, validate_added, with_ephemeral_only
+from .label_keys import merge_label_keys
 from .pod_columns import POD_COLUMNS
 from .pod_defaults import set_pod_defaults, set_spec_defaults
+from .pod_only_validation import validate_created_pod, validate_pod
 from .pod_qos import qos_class
-from .pod_validation import validate_pod_spec, validate_pod_update
-from .pod_warnings import warn_of_pod_spec
+from .pod_validation import validate_pod_update
+from .pod_warnings import warn_of_pod
 from .resize_validation import RESIZE, validate_resize, with_resources_only
-from .volume_validation import validate_image_references
+from .status_validation import keep_generations, validate_status_update
 
 _EVICTION_SECONDS = 300
 _TOLERATED_TAINTS = (NOT_READY, UNREACHABLE)
@@ -40,19 +41,25 @@ class PodStrategy(Strategy):
         set_spec_defaults(spec)
         set_pod_defaults(spec)
 
-    def prepare_create(self, obj: JsonObject) -> None:
+    def prepare_create(self, obj: JsonObject) -> list[FieldError]:
         drop_disabled_fields(obj["spec"])
+        merge_label_keys(obj["spec"], obj["metadata"].get("labels", {}))
         _add_default_tolerations(obj["spec"])
         obj["status"] = {"phase": "Pending", "qosClass": qos_class(obj["spec"])}
         if obj["spec"].get("schedulingGates"):
             created = obj.get("metadata", {}).get("creationTimestamp")
             obj["status"]["conditions"] = [{**_GATED, "lastTransitionTime": created} if created else dict(_GATED)]
+        annotations = obj["metadata"].get("annotations")
+        return set_app_armor_fields(annotations, obj["spec"]) if annotations else []
 
     def prepare_update(self, obj: JsonObject, old: JsonObject, subresource: str) -> None:
         if subresource == "status":
             obj["spec"] = old.get("spec", {})
-            obj.setdefault("status", {}).setdefault("phase", old.get("status", {}).get("phase", "Pending"))
-            obj["status"].setdefault("qosClass", qos_class(obj["spec"]))
+            status, before = obj.setdefault("status", {}), old.get("status", {})
+            status.setdefault("phase", before.get("phase", "Pending"))
+            status.setdefault("qosClass", before.get("qosClass") or qos_class(obj["spec"]))
+            drop_disabled_status_fields(status)
+            keep_generations(status, before)
         elif subresource == SUBRESOURCE:
             with_ephemeral_only(obj, old)
         elif subresource == RESIZE:
@@ -62,38 +69,35 @@ class PodStrategy(Strategy):
             _add_default_tolerations(obj["spec"])
             obj["status"] = old.get("status", {})
 
-    def validate(self, obj: JsonObject) -> list[FieldError]:
-        return validate_pod_spec("spec", obj.get("spec", {}))
+    # The hook `validate` is not used: writes of the status and bindings do not validate the rest of the pod.
 
     def validate_create(self, obj: JsonObject) -> list[FieldError]:
-        spec = obj.get("spec", {})
-        return [*validate_new_pod(spec), *validate_image_references("spec.volumes", spec.get("volumes", ()))]
+        return [*validate_pod(obj), *validate_created_pod(obj)]
 
     def validate_update(self, obj: JsonObject, old: JsonObject, subresource: str) -> list[FieldError]:
+        if subresource == "status":
+            changes = validate_annotation_changes(_annotations(obj), _annotations(old))
+            return [*changes, *validate_status_update(obj, old)]
+        if subresource == "binding":
+            return validate_pod_update(obj.get("spec", {}), old.get("spec", {}), binds=True)
+        errors = validate_pod(obj)
         if subresource == SUBRESOURCE:
-            return validate_added(obj, old)
+            return [*errors, *validate_added(obj, old)]
         if subresource == RESIZE:
-            return validate_resize(obj, old)
-        errors = validate_pod_update(obj.get("spec", {}), old.get("spec", {}), binds=subresource == "binding")
-        return [*errors, *_validate_mirror_annotation(_annotations(obj), _annotations(old))]
+            return [*errors, *validate_resize(obj, old)]
+        errors += validate_annotation_changes(_annotations(obj), _annotations(old))
+        return [*errors, *validate_pod_update(obj.get("spec", {}), old.get("spec", {}))]
 
     def warnings(self, obj: JsonObject) -> list[str]:
-        return warn_of_pod_spec("spec", obj.get("spec", {}))
+        return warn_of_pod(obj)
+
+    def update_warnings(self, obj: JsonObject, old: JsonObject) -> list[str]:
+        return []
 
 
 def _annotations(pod: JsonObject) -> Mapping[str, str]:
     annotations: Mapping[str, str] = pod["metadata"].get("annotations", {})
     return annotations
-
-
-def _validate_mirror_annotation(new: Mapping[str, str], old: Mapping[str, str]) -> list[FieldError]:
-    """A node may create and delete mirror pods, so whether a pod is one never changes."""
-    if new.get(MIRROR_POD) == old.get(MIRROR_POD):
-        return []
-    what = (
-        "may not remove or update mirror pod annotation" if MIRROR_POD in old else "may not add mirror pod annotation"
-    )
-    return [field.forbidden(f"metadata.annotations[{MIRROR_POD}]", what)]
 
 
 def _add_default_tolerations(spec: JsonObject) -> None:

@@ -15,14 +15,6 @@ from bridgehead.objects.names import check_port_number
 
 _HANDLERS = ("exec", "httpGet", "tcpSocket", "grpc", "sleep")
 _SCHEMES = ("HTTP", "HTTPS")
-_SIGNALS = (
-    *("ABRT", "ALRM", "BUS", "CHLD", "CLD", "CONT", "FPE", "HUP", "ILL", "INT", "IO", "IOT", "KILL", "PIPE", "POLL"),
-    *("PROF", "PWR", "QUIT", "SEGV", "STKFLT", "STOP", "SYS", "TERM", "TRAP", "TSTP", "TTIN", "TTOU", "URG", "USR1"),
-    *("USR2", "VTALRM", "WINCH", "XCPU", "XFSZ", "RTMIN", "RTMAX"),
-    *(f"RTMIN+{number}" for number in range(1, 16)),
-    *(f"RTMAX-{number}" for number in range(1, 15)),
-)
-_STOP_SIGNALS = tuple(f"SIG{name}" for name in _SIGNALS)
 _NUMBERS = ("initialDelaySeconds", "timeoutSeconds", "periodSeconds", "successThreshold", "failureThreshold")
 _HEADER_NAME = re.compile(r"[-A-Za-z0-9]+")
 
@@ -42,16 +34,6 @@ def validate_probe(path: str, probe: JsonObject, kind: str, grace_seconds: int) 
     elif probe.get("successThreshold", 1) != 1:
         errors.append(field.invalid(f"{path}.successThreshold", probe["successThreshold"], "must be 1"))
     return errors
-
-
-def validate_stop_signal(path: str, container: JsonObject, system: JsonObject) -> list[FieldError]:
-    """Validate the stop signal of a container. `system` is the pod's `os`."""
-    given = container.get("lifecycle", {}).get("stopSignal")
-    if given is None:
-        return []
-    if not system.get("name"):
-        return [field.forbidden(path, "may not be set for containers with empty `spec.os.name`")]
-    return field.one_of(path, given, _STOP_SIGNALS if system["name"] == "linux" else ("SIGKILL", "SIGTERM"))
 
 
 def validate_handler(path: str, handler: JsonObject, grace_seconds: int) -> list[FieldError]:

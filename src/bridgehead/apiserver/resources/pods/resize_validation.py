@@ -51,54 +51,97 @@ def _resized(container: JsonObject, before: JsonObject | None) -> JsonObject:
 
 def validate_resize(obj: JsonObject, old: JsonObject) -> list[FieldError]:
     """Validate what `with_resources_only` has left."""
+    spec, before = obj.get("spec", {}), old.get("spec", {})
     if MIRROR_POD in old["metadata"].get("annotations", {}):
         return [field.forbidden("", "static pods cannot be resized")]
-    spec, before = obj.get("spec", {}), old.get("spec", {})
+    if before.get("os", {}).get("name") == "windows":
+        return [field.forbidden("", "windows pods cannot be resized")]
     errors = []
-    if qos_class(spec) != qos_class(before):
+    stored_class = old.get("status", {}).get("qosClass") or qos_class(before)
+    if qos_class(spec) != stored_class:
         detail = "Pod QOS Class may not change as a result of resizing"
-        errors.append(field.invalid("spec", qos_class(spec), detail))
+        errors.append(field.invalid("spec", stored_class, detail))
+    if not _is_shown(old):
+        errors.append(field.forbidden("spec", "Pod running on node without support for resize"))
+    errors += _validate_whole(spec.get("resources"), before.get("resources"))
     order = [error for kind in _LISTS for error in _validate_order(kind, spec.get(kind, ()), before.get(kind, ()))]
     if order:
         return [*errors, *order]
-    errors.extend(_validate_removals("spec.resources", spec.get("resources", {}), before.get("resources", {})))
-    if _other_resources(spec) != _other_resources(before):
-        errors.append(field.forbidden("spec", "only cpu and memory resources are mutable"))
-    for kind in _LISTS:
-        for index, (new, was) in enumerate(zip(spec.get(kind, ()), before.get(kind, ()), strict=True)):
+    pairs = {kind: list(zip(spec.get(kind, ()), before.get(kind, ()), strict=True)) for kind in _LISTS}
+    for kind in reversed(_LISTS):
+        for index, (new, was) in enumerate(pairs[kind]):
             path = f"spec.{kind}[{index}].resources"
-            errors.extend(_validate_removals(path, new.get("resources", {}), was.get("resources", {})))
-            if _has_other_change(kind, new, was):
-                errors.append(field.forbidden("spec", "only cpu and memory resources are mutable"))
+            errors += _validate_removals(path, new.get("resources", {}), was.get("resources", {}))
+    if any(_other_resources(new) != _other_resources(was) for new, was in pairs["containers"]):
+        errors.append(field.forbidden("spec", "only cpu and memory resources are mutable"))
+    for index, (new, was) in enumerate(pairs["initContainers"]):
+        errors += _validate_init_container(f"spec.initContainers[{index}]", new, was)
+    return errors
+
+
+def _is_shown(pod: JsonObject) -> bool:
+    """Whether the kubelet reports the resources of the first container that runs, as those that can resize do."""
+    for status in pod.get("status", {}).get("containerStatuses", ()):
+        if "running" in status.get("state", {}):
+            return "resources" in status
+    return True
+
+
+def _validate_whole(new: JsonObject | None, old: JsonObject | None) -> list[FieldError]:
+    """Validate the resources of the pod as a whole."""
+    if old is not None and new is None:
+        return [field.forbidden("spec.resources", "pod-level resources cannot be removed")]
+    errors = [
+        field.forbidden(f"spec.resources.{kind}", f"pod-level resource {kind} cannot be removed")
+        for kind in _KINDS
+        if _removes(kind, new or {}, old or {})
+    ]
+    if _others(new or {}) != _others(old or {}):
+        errors.append(field.forbidden("spec", "only cpu and memory resources are mutable at pod-level"))
     return errors
 
 
 def _validate_order(kind: str, new: Sequence[JsonObject], old: Sequence[JsonObject]) -> list[FieldError]:
     if len(new) != len(old):
-        return [field.forbidden(f"spec.{kind}", "containers may not be added or removed on resize")]
-    if [one.get("name") for one in new] != [one.get("name") for one in old]:
-        return [field.forbidden(f"spec.{kind}", "containers may not be renamed or reordered on resize")]
-    return []
+        return [field.forbidden(f"spec.{kind}", f"{kind} may not be added or removed on resize")]
+    return [
+        field.forbidden(f"spec.{kind}[{index}].name", "containers may not be renamed or reordered on resize")
+        for index, (one, was) in enumerate(zip(new, old, strict=True))
+        if one.get("name") != was.get("name")
+    ]
 
 
 def _validate_removals(path: str, new: JsonObject, old: JsonObject) -> list[FieldError]:
     return [
         field.forbidden(f"{path}.{kind}", f"resource {kind} cannot be removed")
         for kind in _KINDS
-        if any(name in old.get(kind, {}) and name not in new.get(kind, {}) for name in _RESIZABLE)
+        if _removes(kind, new, old)
     ]
 
 
-def _has_other_change(kind: str, new: JsonObject, old: JsonObject) -> bool:
-    """Whether anything but CPU and memory changes, or those of an init container that is not a sidecar."""
-    if kind == "initContainers" and old.get("restartPolicy") != "Always":
-        return new != old
-    return _other_resources(new) != _other_resources(old)
+def _removes(kind: str, new: JsonObject, old: JsonObject) -> bool:
+    return any(name not in new.get(kind, {}) for name in old.get(kind, {}))
 
 
-def _other_resources(owner: JsonObject) -> JsonObject:
-    """Return the resources of a container or of a pod's spec without amounts of CPU and memory."""
-    resources = owner.get("resources", {})
+def _validate_init_container(path: str, new: JsonObject, old: JsonObject) -> list[FieldError]:
+    errors = []
+    if _other_resources(new) != _other_resources(old):
+        detail = "only cpu and memory resources for init or sidecar containers are mutable"
+        errors.append(field.forbidden(path, detail))
+    restarts = any(policy.get("restartPolicy") == "RestartContainer" for policy in new.get("resizePolicy", ()))
+    if restarts and new.get("restartPolicy") != "Always" and new != old:
+        # It runs once, so it cannot be restarted with other resources.
+        detail = "non-sidecar init containers with a resize policy of RestartContainer cannot be resized"
+        errors.append(field.forbidden(path, detail))
+    return errors
+
+
+def _other_resources(container: JsonObject) -> JsonObject:
+    return _others(container.get("resources", {}))
+
+
+def _others(resources: JsonObject) -> JsonObject:
+    """Return resources without amounts of CPU and memory."""
     lists = {
         kind: {name: amount for name, amount in resources.get(kind, {}).items() if name not in _RESIZABLE}
         for kind in _KINDS

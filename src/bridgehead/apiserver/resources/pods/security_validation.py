@@ -1,8 +1,7 @@
 """Validation of the security contexts of pods, pod templates and containers.
 
 Called by `pod_validation` and `container_validation`. Pure: no I/O, no clock, no randomness.
-Source: Kubernetes `validatePodSpecSecurityContext`,
-`validateHostUsers` and `ValidateSecurityContext`.
+Source: Kubernetes `validatePodSpecSecurityContext`, `validateHostUsers` and `ValidateSecurityContext`.
 """
 
 from __future__ import annotations
@@ -14,12 +13,16 @@ from bridgehead.apiserver.resource import FieldError, JsonObject
 from bridgehead.apiserver.resources.shared import field
 from bridgehead.apiserver.resources.shared.keys import check_local_path
 
+from .pod_containers import visit_containers
+from .windows_validation import validate_windows_options
+
 _HIGHEST_ID = 2**31 - 1
 _PROFILES = ("Localhost", "RuntimeDefault", "Unconfined")
 _PROC_MOUNTS = ("Default", "Unmasked")
 _GROUP_CHANGE_POLICIES = ("Always", "OnRootMismatch")
 _GROUPS_POLICIES = ("Merge", "Strict")
-_SELINUX_CHANGE_POLICIES = ("MountOption", "Recursive")
+# Kubernetes has "MountOption" too, with a feature gate that is off by default: SELinuxMount.
+_SELINUX_CHANGE_POLICIES = ("Recursive",)
 _SYSCTL_SEGMENT = "[a-z0-9]([-_a-z0-9]*[a-z0-9])?"
 _SYSCTL = rf"^({_SYSCTL_SEGMENT}[\./])*{_SYSCTL_SEGMENT}$"
 _MAX_SYSCTL_CHARACTERS = 253
@@ -28,7 +31,7 @@ _IPC_SYSCTLS = ("kernel.shm", "kernel.msg", "fs.mqueue.")
 
 
 def validate_pod_security_context(path: str, spec: JsonObject) -> list[FieldError]:
-    """Validate a pod's security context and its host namespaces. `path` is the path of the pod spec."""
+    """Validate a pod's security context, and against its host namespaces. `path` is the path of the pod spec."""
     context = spec.get("securityContext", {})
     item = f"{path}.securityContext"
     errors = _validate_ids(item, context, ("fsGroup", "runAsUser", "runAsGroup"))
@@ -40,10 +43,11 @@ def validate_pod_security_context(path: str, spec: JsonObject) -> list[FieldErro
     errors.extend(_validate_sysctls(f"{item}.sysctls", context.get("sysctls", ()), spec))
     errors.extend(_validate_choice(item, context, "fsGroupChangePolicy", _GROUP_CHANGE_POLICIES))
     errors.extend(_validate_seccomp(f"{item}.seccompProfile", context.get("seccompProfile")))
-    errors.extend(_validate_app_armor(f"{item}.appArmorProfile", context.get("appArmorProfile")))
+    errors.extend(validate_windows_options(f"{item}.windowsOptions", context.get("windowsOptions")))
+    errors.extend(validate_app_armor(f"{item}.appArmorProfile", context.get("appArmorProfile")))
     errors.extend(_validate_choice(item, context, "supplementalGroupsPolicy", _GROUPS_POLICIES))
     errors.extend(_validate_choice(item, context, "seLinuxChangePolicy", _SELINUX_CHANGE_POLICIES))
-    return [*errors, *_validate_host_users(path, spec)]
+    return errors
 
 
 def validate_security_context(path: str, context: JsonObject, *, host_users: bool) -> list[FieldError]:
@@ -60,7 +64,8 @@ def validate_security_context(path: str, context: JsonObject, *, host_users: boo
         if "CAP_SYS_ADMIN" in context.get("capabilities", {}).get("add", ()):
             detail = "cannot set `allowPrivilegeEscalation` to false and `capabilities.Add` CAP_SYS_ADMIN"
             errors.append(field.invalid(path, context, detail))
-    return [*errors, *_validate_app_armor(f"{path}.appArmorProfile", context.get("appArmorProfile"))]
+    errors.extend(validate_windows_options(f"{path}.windowsOptions", context.get("windowsOptions")))
+    return [*errors, *validate_app_armor(f"{path}.appArmorProfile", context.get("appArmorProfile"))]
 
 
 def _validate_ids(path: str, context: JsonObject, names: Sequence[str]) -> list[FieldError]:
@@ -115,7 +120,7 @@ def _validate_seccomp(path: str, profile: JsonObject | None) -> list[FieldError]
     return errors
 
 
-def _validate_app_armor(path: str, profile: JsonObject | None) -> list[FieldError]:
+def validate_app_armor(path: str, profile: JsonObject | None) -> list[FieldError]:
     if profile is None:
         return []
     kind, name = profile.get("type", ""), profile.get("localhostProfile")
@@ -137,11 +142,11 @@ def _validate_app_armor(path: str, profile: JsonObject | None) -> list[FieldErro
     return errors
 
 
-def _validate_host_users(path: str, spec: JsonObject) -> list[FieldError]:
-    """Validate `hostUsers`: a pod with its own user namespace may use no other namespace of the host."""
+def validate_host_users(path: str, spec: JsonObject) -> list[FieldError]:
+    """Validate that a pod with its own user namespace uses no other namespace of the host, and no block device."""
     if spec.get("hostUsers", True):
         return []
     shared = {"hostNetwork": "hostNetwork", "HostPID": "hostPID", "HostIPC": "hostIPC"}
-    return [
-        field.forbidden(f"{path}.{name}", "when `hostUsers` is false") for name, key in shared.items() if spec.get(key)
-    ]
+    found = [f"{path}.{name}" for name, key in shared.items() if spec.get(key)]
+    found += [f"{item}.volumeDevices" for item, one in visit_containers(path, spec) if one.get("volumeDevices")]
+    return [field.forbidden(one, "when `hostUsers` is false") for one in found]

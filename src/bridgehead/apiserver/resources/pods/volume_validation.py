@@ -40,6 +40,11 @@ _SOURCES = (
     *("flexVolume", "configMap", "azureFile", "vsphereVolume", "photonPersistentDisk", "portworxVolume", "azureDisk"),
     *("storageos", "projected", "scaleIO", "csi", "ephemeral", "image"),
 )
+# Of a claim that is made for a volume, only labels and annotations are taken from its template.
+_OWN_METADATA = (
+    *("name", "generateName", "namespace", "selfLink", "uid", "resourceVersion", "generation", "creationTimestamp"),
+    *("deletionTimestamp", "deletionGracePeriodSeconds", "ownerReferences", "finalizers", "managedFields"),
+)
 _CONFLICT = "conflicting duplicate paths"
 _MODE = "must be a number between 0 and 0777 (octal), both inclusive"
 _MIN_TOKEN_SECONDS, _MAX_TOKEN_SECONDS = 600, 2**32
@@ -104,8 +109,12 @@ def _validate_claim_template(path: str, template: JsonObject | None) -> list[Fie
     if template is None:
         return [field.required(path)]
     metadata = template.get("metadata", {})
-    errors = validate_labels(f"{path}.metadata.labels", metadata.get("labels", {}))
-    errors.extend(validate_annotations(f"{path}.metadata.annotations", metadata.get("annotations", {})))
+    errors = validate_annotations(f"{path}.metadata.annotations", metadata.get("annotations", {}))
+    errors.extend(validate_labels(f"{path}.metadata.labels", metadata.get("labels", {})))
+    for name in _OWN_METADATA:
+        if metadata.get(name):
+            # Kubernetes makes the paths of the names of its Go fields.
+            errors.append(field.forbidden(f"{path}.metadata.{'uID' if name == 'uid' else name}", "cannot be set"))
     return [*errors, *validate_claim_spec(f"{path}.spec", template.get("spec", {}))]
 
 

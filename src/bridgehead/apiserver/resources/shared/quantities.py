@@ -6,6 +6,7 @@ Pure: no I/O, no clock, no randomness.
 from __future__ import annotations
 
 from decimal import Decimal
+from functools import lru_cache
 from typing import Any
 
 from bridgehead.apiserver.resource import FieldError
@@ -14,6 +15,8 @@ from bridgehead.objects.quantities import parse_quantity
 from . import field
 
 
+# A cluster has few different quantities, and each is parsed several times for every pod.
+@lru_cache(maxsize=1024)
 def amount_of(quantity: str | int | float) -> Decimal | None:
     """Return the number of a quantity, or None for a malformed one."""
     try:

@@ -12,7 +12,7 @@ from bridgehead.apiserver.resources.pods import (
     drop_disabled_fields,
     set_spec_defaults,
     validate_template,
-    warn_of_pod_spec,
+    warn_of_template,
 )
 from bridgehead.apiserver.resources.shared.columns import NAME, at, format_labels
 from bridgehead.objects.names import check_dns1123_subdomain
@@ -29,7 +29,7 @@ class PodTemplateStrategy(Strategy):
         return validate_template("template", obj.get("template", {}))
 
     def warnings(self, obj: JsonObject) -> list[str]:
-        return warn_of_pod_spec("template.spec", obj.get("template", {}).get("spec", {}))
+        return warn_of_template("template", obj.get("template", {}))
 
 
 def _containers(obj: JsonObject) -> Iterable[JsonObject]:

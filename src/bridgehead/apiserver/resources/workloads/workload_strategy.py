@@ -12,7 +12,7 @@ from bridgehead.apiserver.resources.pods import (
     drop_disabled_fields,
     set_spec_defaults,
     validate_template,
-    warn_of_pod_spec,
+    warn_of_template,
 )
 from bridgehead.apiserver.resources.shared import field
 from bridgehead.apiserver.resources.shared.metadata_validation import validate_label_selector
@@ -106,7 +106,7 @@ class WorkloadStrategy(StatusStrategy):
 
 
 def _warn_of_template(obj: JsonObject) -> list[str]:
-    return warn_of_pod_spec(f"{TEMPLATE}.spec", obj.get("spec", {}).get("template", {}).get("spec", {}))
+    return warn_of_template(TEMPLATE, obj.get("spec", {}).get("template", {}))
 
 
 def set_rolling_update(strategy: JsonObject, unavailable: int | str, surge: int | str) -> None:

@@ -188,7 +188,7 @@ def test_the_qos_class_of_a_pod_with_resources_as_a_whole():
             {"requests": {"cpu": "2"}, "limits": {"cpu": "2", "memory": "1Gi"}},
             [
                 'spec.resources.requests: Invalid value: "2Gi": must be less than or equal to memory limit of 1Gi',
-                'spec.containers[0].resources.limits[memory]: Invalid value: "2Gi": must be less than or equal to pod'
+                'spec.resources.containers[0][memory].limits: Invalid value: "2Gi": must be less than or equal to pod'
                 " limits of 1Gi",
             ],
         ),
@@ -217,7 +217,12 @@ def test_the_resources_of_a_pod_as_a_whole_are_validated(pods, resources, expect
 
 def test_the_requests_of_a_pod_as_a_whole_default_to_those_of_its_containers(pods):
     containers = [
-        {"name": name, "image": "b", "resources": {"requests": {"cpu": "1500m", "example.com/x": "1"}}} for name in "ab"
+        {
+            "name": name,
+            "image": "b",
+            "resources": {"requests": {"cpu": "1500m", "example.com/x": "1"}, "limits": {"example.com/x": "1"}},
+        }
+        for name in "ab"
     ]
     made = pods.create(pod({"containers": containers, "resources": {"limits": {"cpu": "4", "memory": "1Gi"}}}))
     assert made["spec"]["resources"] == {
@@ -382,10 +387,10 @@ CONTAINERS = [
         '{}.volumeDevices[0].name: Invalid value: "block": must not already exist in volumeMounts',
         '{}.volumeDevices[0].devicePath: Invalid value: "/x": must not already exist as a path in volumeMounts']),
     ("{resources: {requests: {cpu: 2}, limits: {cpu: 1}}}", [
-        "{}.resources.requests: Invalid value: 2: must be less than or equal to cpu limit of 1"]),
+        '{}.resources.requests: Invalid value: "2": must be less than or equal to cpu limit of 1']),
     ("{resources: {limits: {cpu: -1}}}", [
-        "{}.resources.limits[cpu]: Invalid value: -1: must be greater than or equal to 0",
-        "{}.resources.requests[cpu]: Invalid value: -1: must be greater than or equal to 0"]),
+        '{}.resources.limits[cpu]: Invalid value: "-1": must be greater than or equal to 0',
+        '{}.resources.requests[cpu]: Invalid value: "-1": must be greater than or equal to 0']),
     ("{resources: {limits: {gold: 1}, requests: {}}}", [
         '{}.resources.limits[gold]: Invalid value: "gold": must be a standard resource type or fully qualified',
         '{}.resources.limits[gold]: Invalid value: "gold": must be a standard resource for containers',
@@ -415,10 +420,7 @@ CONTAINERS = [
     ("{readinessProbe: {tcpSocket: {port: 80}, terminationGracePeriodSeconds: 5}}", [
         "{}.readinessProbe.terminationGracePeriodSeconds: Invalid value: 5: must not be set for readinessProbes"]),
     ("{lifecycle: {postStart: {}, stopSignal: SIGTERM}}", [
-        "{}.lifecycle.postStart: Required value: must specify a handler type",
-        "{}.lifecycle.stopSignal: Forbidden: may not be set for containers with empty `spec.os.name`"]),
-    ("{lifecycle: {stopSignal: SIGUSR1}}", [
-        "{}.lifecycle.stopSignal: Forbidden: may not be set for containers with empty `spec.os.name`"]),
+        "{}.lifecycle.postStart: Required value: must specify a handler type"]),
     ("{env: [{name: A, valueFrom: {fileKeyRef: {volumeName: '', path: ../a, key: ''}}}]}", [
         "{}.env[0].valueFrom.fileKeyRef.key: Required value",
         "{}.env[0].valueFrom.fileKeyRef.volumeName: Required value",
@@ -565,7 +567,8 @@ VOLUMES = [
 
 @pytest.mark.parametrize(("fields", "expected"), VOLUMES, ids=[fields for fields, _ in VOLUMES])
 def test_refusals_of_volumes(pods, fields, expected):
-    spec = {"containers": [{"name": "a", "image": "b"}], "volumes": [{"name": "v", **from_yaml(fields)}]}
+    volumes = [{"name": "v", **from_yaml(fields)}]
+    spec = {"containers": [{"name": "a", "image": "b"}], "serviceAccountName": "a", "volumes": volumes}
     assert pods.refusal(pod(spec)) == [text.replace("{}", "spec.volumes[0]", 1) for text in expected]
 
 
@@ -647,7 +650,7 @@ SPECS = [
     (f"{{{CONTAINER}, hostAliases: [{{ip: x}}]}}", [
         'spec.hostAliases[0].ip: Invalid value: "x": must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)']),
     ("{containers: [{name: a, image: b, ports: [{containerPort: 80, hostPort: 81}]}], hostNetwork: true}", [
-        "spec.containers[0].ports[0].containerPort: Invalid value: 80: must match `hostPort` when `hostNetwork` is "
+        "spec.containers[0].ports[0].hostPort: Invalid value: 81: must match `containerPort` when `hostNetwork` is "
         "true"]),
     (f"{{{CONTAINER}, volumes: [{{name: v}}, {{name: v}}]}}", ['spec.volumes[1].name: Duplicate value: "v"']),
     (f"{{{CONTAINER}, volumes: [{{name: v, emptyDir: {{}}, hostPath: {{path: /}}}}]}}", [
@@ -664,7 +667,7 @@ SPECS = [
         'spec.volumes[0].configMap.items[0].path: Invalid value: "/etc": must be a relative path']),
     (f"{{{CONTAINER}, volumes: [{{name: v, downwardAPI: {{items: [{{path: x}}]}}}}]}}", [
         "spec.volumes[0].downwardAPI: Required value: one of fieldRef and resourceFieldRef is required"]),
-    (f"{{{CONTAINER}, volumes: [{{name: v, projected: {{sources: [{{serviceAccountToken: "
+    (f"{{{CONTAINER}, serviceAccountName: a, volumes: [{{name: v, projected: {{sources: [{{serviceAccountToken: "
      "{path: t, expirationSeconds: 1}}]}}]}", [
         "spec.volumes[0].projected.sources[0].serviceAccountToken.expirationSeconds: Invalid value: 1: may not specify "
         "a duration less than 10 minutes"]),
