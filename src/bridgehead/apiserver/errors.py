@@ -285,7 +285,7 @@ def unsupported_media_type(given: str, accepted: Sequence[str]) -> ApiStatus:
 
 
 def unprocessable() -> ApiStatus:
-    """A patch that is well formed but does not fit the object. Kubernetes does not tell what is wrong."""
+    """A patch that is well formed but does not fit the object. Kubernetes gives no reason."""
     return ApiStatus(422, "Invalid", "the server rejected our request due to an error in our request", {})
 
 

@@ -1,4 +1,4 @@
-"""Reasons why a body is no JSON, in the words of Go's package encoding/json.
+"""Reasons why a body is no JSON, as Go's package encoding/json writes them.
 
 They are only looked for after msgspec has rejected a body.
 

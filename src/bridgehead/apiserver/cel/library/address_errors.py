@@ -1,4 +1,4 @@
-"""Reasons why a text is no IP address, in the words of Go's package net/netip.
+"""Reasons why a text is no IP address, as Go's package net/netip writes them.
 
 They are only looked for after `ipaddress` has rejected a text.
 
@@ -16,7 +16,7 @@ _GROUPS = 8
 
 
 class _Problem(Exception):
-    """What is wrong, and where: `rest` is the part of the text from there on, "" for no place."""
+    """A reason, and its place: `rest` is the part of the text from there on, "" for no place."""
 
     def __init__(self, why: str, rest: str = "") -> None:
         super().__init__(f"{why} (at {quoted(rest)})" if rest else why)
