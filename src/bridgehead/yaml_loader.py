@@ -61,17 +61,38 @@ _ObjectLoader.add_implicit_resolver("tag:yaml.org,2002:float", _FLOAT, [*_FIRST_
 
 
 def load_object(text: bytes) -> Any:
-    """Load a document that stands for JSON. Raises `UnusableYaml`.
+    """Load the first document, which stands for JSON. Raises `UnusableYaml`.
 
     A small document can expand to a very large value, so its size is checked before it is built.
     """
     try:
         _check_shape(yaml.parse(text, Loader=_ObjectLoader))
-        document = yaml.load(text, Loader=_ObjectLoader)
+        loader = _ObjectLoader(text)
+        try:
+            document = loader.get_data() if loader.check_data() else None
+        finally:
+            loader.dispose()
         _count_nodes(document, {}, set())
-    except (yaml.YAMLError, RecursionError, ValueError) as error:  # ValueError: not UTF-8, thousands of digits
+    except UnusableYaml:
+        raise
+    except yaml.YAMLError as error:
+        raise UnusableYaml(_go_text(error)) from None
+    except (RecursionError, ValueError) as error:  # ValueError: not UTF-8, thousands of digits
         raise UnusableYaml(" ".join(str(error).split())) from None
     return document
+
+
+def _go_text(error: yaml.YAMLError) -> str:
+    """Return the text of Go's library for an error of libyaml, whose problems both share."""
+    if isinstance(error, yaml.reader.ReaderError):
+        return f"yaml: {error.reason}"
+    if not isinstance(error, yaml.MarkedYAMLError) or not error.problem:
+        return " ".join(f"yaml: {error}".split())
+    marks = (error.context_mark, error.problem_mark)
+    line = next((mark.line for mark in marks if mark is not None and mark.line), 0)
+    if line and isinstance(error, yaml.scanner.ScannerError):
+        line += 1
+    return f"yaml: line {line}: {error.problem}" if line else f"yaml: {error.problem}"
 
 
 def _check_shape(events: Iterable[Any]) -> None:
@@ -84,6 +105,8 @@ def _check_shape(events: Iterable[Any]) -> None:
                 raise UnusableYaml(f"yaml: exceeded max depth of {_MAX_DEPTH}")
         elif isinstance(event, yaml.CollectionEndEvent):
             depth -= 1
+        elif isinstance(event, yaml.DocumentEndEvent):
+            return
         if count > _MAX_EVENTS:
             raise UnusableYaml("yaml: the document has too many nodes; send it as JSON")
 

@@ -17,7 +17,8 @@ from bridgehead.apiserver.resource import JsonObject
 
 from .decoding import IGNORE, STRICT, parse_field_validation
 from .duplicates import duplicate_fields, duplicate_lines
-from .serialization import decode_yaml
+from .serialization import load_yaml
+from .shapes import json_type
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,8 +34,11 @@ async def parse_configuration(request: Request, api_version: str, kind: str) -> 
     body = await request.body()
     validation = parse_field_validation(request)
     value, duplicates = await run_long(len(body), lambda: _decode(body, checks_duplicates=validation != IGNORE))
+    if value is None:
+        value = {}  # to Go, null is an object without fields
     if not isinstance(value, dict):
-        raise bad_request("error decoding YAML: the configuration is not an object")
+        why = f"cannot unmarshal {json_type(value)} into Go value of type map[string]interface {{}}"
+        raise bad_request(f"error decoding YAML: error unmarshaling JSON: while decoding JSON: json: {why}")
     given_version, given_kind = value.get("apiVersion") or "", value.get("kind") or ""
     if (given_version, given_kind) != (api_version, kind):
         group_version = given_version if "/" in str(given_version) else f"/{given_version}"
@@ -57,7 +61,11 @@ def _decode(body: bytes, *, checks_duplicates: bool) -> tuple[object, str]:
     except RecursionError:
         raise bad_request("error decoding YAML: yaml: exceeded max depth") from None
     except (msgspec.DecodeError, UnicodeDecodeError):
-        return decode_yaml(body), duplicate_lines(body) if checks_duplicates else ""
+        try:
+            value = load_yaml(body)
+        except ValueError as error:
+            raise bad_request(f"error decoding YAML: error converting YAML to JSON: {error}") from None
+        return value, duplicate_lines(body) if checks_duplicates else ""
     if not checks_duplicates or not duplicate_fields(body, value):
         return value, ""
     # Kubernetes reads JSON as YAML, too, and names the lines. The JSON decoder has bounded the depth.

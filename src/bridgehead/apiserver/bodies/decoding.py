@@ -29,7 +29,7 @@ from .conforming import conform, decode_exact
 from .duplicates import duplicate_fields, duplicate_lines, field_problems, problems_in_order
 from .kinds import conversion_problem, custom_kind_errors, missing_kind
 from .protobuf import BadPacket, decode_envelope_untrusted, decode_message_untrusted
-from .serialization import decode_body, unreadable
+from .serialization import decode_body, kind_and_version, unreadable
 from .shapes import Shape, StructShape
 
 STRICT, WARN, IGNORE = "Strict", "Warn", "Ignore"
@@ -80,12 +80,10 @@ def _decode_kind(
     if exact is not None and exact.get("kind") == kind and exact.get("apiVersion") == api_version:
         return {"kind": kind, "apiVersion": api_version} | exact, []
     value = decode_value(body, content_type, shape, kind)
-    if not isinstance(value, dict):
-        raise unreadable(body, kind, "couldn't get version/kind; json parse error: the body is not an object")
+    if value is None:
+        value = {}  # to Go, null is an object without fields
     is_typed = isinstance(shape, StructShape)
-    given_kind, given_version = (value.get(name) or "" for name in ("kind", "apiVersion"))
-    if not isinstance(given_kind, str) or not isinstance(given_version, str):
-        raise unreadable(body, kind, "couldn't get version/kind; kind and apiVersion must be strings")
+    given_kind, given_version = kind_and_version(value, body, kind)
     if is_typed:
         given_kind, given_version = given_kind or kind, given_version or api_version
     elif not given_kind:

@@ -57,13 +57,14 @@ def is_encoding(body: bytes, value: Any) -> bool:
 def duplicate_lines(body: bytes) -> str:
     """Return goyaml's text about keys that a mapping has twice, "" without any.
 
-    The body is YAML that `serialization.decode_yaml` accepts: libyaml cannot bear any depth.
+    The body is YAML that `serialization.load_yaml` accepts: libyaml cannot bear any depth.
     """
     import yaml  # loaded on demand, as in `serialization`
 
     from bridgehead.yaml_loader import Loader
 
-    found = _first(_lines(yaml.compose(body, Loader), set()))
+    first = next(yaml.compose_all(body, Loader), None)
+    found = _first(_lines(first, set()))
     return "yaml: unmarshal errors:\n  " + "\n  ".join(found) if found else ""
 
 

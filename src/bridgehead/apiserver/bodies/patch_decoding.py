@@ -8,12 +8,10 @@ from __future__ import annotations
 
 from typing import Any
 
-import msgspec
-
+from bridgehead.apiserver import go_json
 from bridgehead.apiserver.errors import SchemaMismatch, bad_request
 
 from .duplicates import duplicate_fields, field_problems, problems_in_order
-from .json_errors import json_error
 from .patch import JSON_PATCH, MERGE_PATCH, STRATEGIC_MERGE_PATCH
 from .shapes import ANYTHING, ListShape, MapShape, Shape, StringShape, StructShape, conform
 
@@ -30,11 +28,10 @@ def decode_patch(media: str, body: bytes, *, is_checked: bool) -> tuple[Any, lis
     """Return a patch and, if `is_checked`, texts about its duplicate and unknown fields. Raises a 400."""
     prefix = "" if media == STRATEGIC_MERGE_PATCH else "error decoding patch: "
     try:
-        patch = msgspec.json.decode(body)
+        patch = go_json.decode(body)
         _, unknown = conform(patch, _FORMS[media])
-    except (SchemaMismatch, msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
-        why = "" if isinstance(error, SchemaMismatch) else json_error(body)
-        raise bad_request(f"{prefix}{why or error}") from None
+    except (SchemaMismatch, go_json.GoSyntaxError) as error:
+        raise bad_request(f"{prefix}{error}") from None
     if not is_checked:
         return patch, []
     duplicates = duplicate_fields(body, patch)

@@ -10,10 +10,16 @@ from typing import Any
 
 import msgspec
 
+from bridgehead.apiserver import go_json
 from bridgehead.apiserver.errors import ApiStatus, bad_request, unsupported_media_type
 from bridgehead.apiserver.http.negotiation import JSON, YAML, media_type_of
 
-from .json_errors import json_error
+from .shapes import json_type
+
+DELETE_OPTIONS = "DeleteOptions"
+_NO_KIND = "couldn't get version/kind; json parse error: "
+# The type of Go that the decoder of Kubernetes reads kind and version into.
+_TYPE = r'struct { APIVersion string "json:\"apiVersion,omitempty\""; Kind string "json:\"kind,omitempty\"" }'
 
 
 def decode_body(body: bytes, content_type: str, accepted: Sequence[str] = (JSON, YAML), kind: str = "") -> Any:
@@ -21,18 +27,38 @@ def decode_body(body: bytes, content_type: str, accepted: Sequence[str] = (JSON,
     given = media_type_of(content_type) or JSON
     if given not in accepted:
         raise unsupported_media_type(content_type, accepted)
-    return decode_yaml(body) if given == YAML else decode_json(body, kind)
+    return _decode_yaml(body, kind) if given == YAML else _decode_json(body, kind)
 
 
-def decode_json(body: bytes, kind: str = "") -> Any:
+def _decode_json(body: bytes, kind: str) -> Any:
     try:
-        return msgspec.json.decode(body)
-    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
-        why = json_error(body) or str(error)
-        raise unreadable(body, kind, f"couldn't get version/kind; json parse error: {why}") from None
+        return go_json.decode(body)
+    except go_json.GoSyntaxError as error:
+        raise unreadable(body, kind, f"{_NO_KIND}{error}") from None
+
+
+def kind_and_version(value: Any, body: bytes, kind: str) -> tuple[str, str]:
+    """Return the kind and the apiVersion of a decoded body, "" for what is absent. Raises a 400."""
+    if not isinstance(value, dict):
+        raise unreadable(
+            body, kind, f"{_NO_KIND}json: cannot unmarshal {json_type(value)} into Go value of type {_TYPE}"
+        )
+    found = []
+    for name in ("kind", "apiVersion"):
+        text = value.get(name)
+        if not isinstance(text, str | None):
+            why = f"json: cannot unmarshal {json_type(text)} into Go struct field .{name} of type string"
+            raise unreadable(body, kind, f"{_NO_KIND}{why}")
+        found.append(text or "")
+    if found[1].count("/") > 1:
+        raise unreadable(body, kind, f"unexpected GroupVersion string: {found[1]}")
+    return found[0], found[1]
 
 
 def unreadable(body: bytes, kind: str, why: str) -> ApiStatus:
+    """Return the error for a body of which not even the kind can be read. A delete's options are named by no kind."""
+    if kind == DELETE_OPTIONS:
+        return bad_request(why)
     wanted = f" (must be of type {kind})" if kind else ""
     return bad_request(f"the object provided is unrecognized{wanted}: {why} ({_summary(body)})")
 
@@ -45,13 +71,18 @@ def _summary(body: bytes) -> str:
     return (head.decode("utf-8", "replace") if head.startswith(b"{") else head.hex()) + more
 
 
-def decode_yaml(body: bytes) -> Any:
+def _decode_yaml(body: bytes, kind: str) -> Any:
+    try:
+        return load_yaml(body)
+    except ValueError as error:
+        raise unreadable(body, kind, str(error)) from None
+
+
+def load_yaml(body: bytes) -> Any:
+    """Decode the first document of YAML. Raises `ValueError` with the text of Go's library."""
     from bridgehead import yaml_loader  # loaded on demand: the lab's own clients send JSON
 
-    try:
-        return yaml_loader.load_object(body)
-    except yaml_loader.UnusableYaml as error:
-        raise bad_request(f"error converting YAML to JSON: {error}") from None
+    return yaml_loader.load_object(body)
 
 
 class StoredMetadata(msgspec.Struct, rename="camel"):

@@ -74,7 +74,8 @@ def _field_path(path: JsonPath, field: str) -> str:
     return text
 
 
-def _json_type(value: Any) -> str:
+def json_type(value: Any) -> str:
+    """Return the name of a value's type in Go's errors."""
     match value:
         case bool():
             return "bool"
@@ -126,7 +127,7 @@ class StringShape(Shape):
     def conform(self, value: Any, path: JsonPath, unknown: list[str]) -> Any:
         if type(value) is str:
             return value
-        raise _Mismatch(_json_type(value), self.go)
+        raise _Mismatch(json_type(value), self.go)
 
 
 class BoolShape(Shape):
@@ -137,7 +138,7 @@ class BoolShape(Shape):
     def conform(self, value: Any, path: JsonPath, unknown: list[str]) -> Any:
         if type(value) is bool:
             return value
-        raise _Mismatch(_json_type(value), self.go)
+        raise _Mismatch(json_type(value), self.go)
 
 
 class IntShape(Shape):
@@ -153,7 +154,7 @@ class IntShape(Shape):
             if self.range[0] <= value <= self.range[1]:
                 return value
             raise _Mismatch(f"number {value}", self.go)
-        raise _Mismatch(f"number {value}" if type(value) is float else _json_type(value), self.go)
+        raise _Mismatch(f"number {value}" if type(value) is float else json_type(value), self.go)
 
 
 class NumberShape(Shape):
@@ -167,7 +168,7 @@ class NumberShape(Shape):
             return int(value)
         if type(value) in (int, float):
             return value
-        raise _Mismatch(_json_type(value), self.go)
+        raise _Mismatch(json_type(value), self.go)
 
 
 class TimeShape(StringShape):
@@ -212,7 +213,7 @@ class IntOrStringShape(Shape):
     def conform(self, value: Any, path: JsonPath, unknown: list[str]) -> Any:
         if type(value) is str or (type(value) is int and -(2**31) <= value < 2**31):
             return value
-        raise _Mismatch(f"number {value}" if type(value) in (int, float) else _json_type(value), "int32")
+        raise _Mismatch(f"number {value}" if type(value) in (int, float) else json_type(value), "int32")
 
 
 class QuantityShape(Shape):
@@ -244,7 +245,7 @@ class ListShape(Shape):
 
     def conform(self, value: Any, path: JsonPath, unknown: list[str]) -> Any:
         if type(value) is not list:
-            raise _Mismatch(_json_type(value), self.go)
+            raise _Mismatch(json_type(value), self.go)
         items = self.items
         if items.accepts is not None and set(map(type, value)) == {items.accepts}:
             return value
@@ -263,7 +264,7 @@ class MapShape(Shape):
 
     def conform(self, value: Any, path: JsonPath, unknown: list[str]) -> Any:
         if type(value) is not dict:
-            raise _Mismatch(_json_type(value), self.go)
+            raise _Mismatch(json_type(value), self.go)
         values = self.values
         if values.accepts is not None and set(map(type, value.values())) == {values.accepts}:
             return value
@@ -298,7 +299,7 @@ class StructShape(Shape):
 
     def conform(self, value: Any, path: JsonPath, unknown: list[str]) -> Any:
         if type(value) is not dict:
-            raise _Mismatch(_json_type(value), self.go)
+            raise _Mismatch(json_type(value), self.go)
         kept: JsonObject = {}
         fields = self.fields
         key = ""

@@ -116,7 +116,7 @@ def test_a_file_is_read_as_json(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ("kind: [", "it is no YAML of an object: while parsing"),
+        ("kind: [", "it is no YAML of an object: yaml: line 1: did not find expected node content"),
         ("a\0b", "it is no YAML"),
         ("{[1, 2]: 3}", "it is no YAML"),
         ("null: 5", "a key is neither a text nor a number nor a boolean"),

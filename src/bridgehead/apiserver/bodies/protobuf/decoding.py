@@ -46,7 +46,9 @@ class BadPacket(Exception):
 def decode_envelope_untrusted(body: bytes) -> tuple[str, str, bytes]:
     """Return (apiVersion, kind, message) of a request's body. Raises `BadPacket`."""
     if not body.startswith(fields.MAGIC):
-        raise BadPacket("the body does not begin with the magic number of Kubernetes' protobuf")
+        prefix = " ".join(map(str, fields.MAGIC))
+        why = f"provided data does not appear to be a protobuf message, expected prefix [{prefix}]"
+        raise BadPacket(why if body else "empty data")
     version, kind, raw = "", "", b""
     for number, value in split_untrusted(memoryview(body)[len(fields.MAGIC) :]):
         if number == fields.UNKNOWN_TYPE_META:

@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridgehead.apiserver.bodies.json_errors import json_error
+from bridgehead.apiserver import go_json
+from bridgehead.apiserver.go_json import json_error
 
 END = "unexpected end of JSON input"
 ERRORS = {
@@ -74,3 +75,24 @@ def _error_of_msgspec(body: bytes) -> str:
     except msgspec.DecodeError as error:
         return str(error)
     return ""
+
+
+@pytest.mark.parametrize(
+    ("body", "value"),
+    [
+        (b'{"a": "\xffb"}', {"a": "\ufffdb"}),
+        (rb'["\ud800"]', ["\ufffd"]),
+        (b' [{}, [], -0.5e1, "\\u00e9"] ', [{}, [], -5, "é"]),
+    ],
+)
+def test_what_is_not_unicode_is_replaced(body, value):
+    assert go_json.decode(body) == value
+
+
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [(b"a: b", "invalid character 'a' looking for beginning of value"), (b"[" * 20_000, "exceeded max depth")],
+)
+def test_what_is_no_json_is_refused(body, message):
+    with pytest.raises(go_json.GoSyntaxError, match=message):
+        go_json.decode(body)

@@ -1,13 +1,17 @@
-"""Reasons why a body is no JSON, as Go's package encoding/json writes them.
+"""JSON as Go's package encoding/json reads it, and the reasons why a text is no JSON, as it writes them.
 
-They are only looked for after msgspec has rejected a body.
+Reasons are only looked for after msgspec has rejected a text.
 
 Pure: no I/O, no clock, no randomness. Source: Go's encoding/json, scanner.go.
 """
 
 from __future__ import annotations
 
+import json
 import re
+from typing import Any
+
+import msgspec
 
 from bridgehead.apiserver.go_values import quoted
 
@@ -15,11 +19,32 @@ _SPACE = re.compile(rb"[ \t\r\n]*")
 _TEXT = re.compile(rb'[^"\\\x00-\x1f]*')
 _DIGITS = re.compile(rb"[0-9]*")
 _LITERALS = {b"t": b"true", b"f": b"false", b"n": b"null"}
+_SURROGATE = re.compile("[\ud800-\udfff]")
 _HEX = b"0123456789abcdefABCDEF"
 _MOST_DEPTH = 10_000
 
 # What stands before the end of a value, and what may follow there.
 _AFTER_ITEM = {b"{": ("after object key:value pair", b"}"), b"[": ("after array element", b"]")}
+
+
+class GoSyntaxError(ValueError):
+    """A text that is no JSON. The message is that of Go's decoder."""
+
+
+def decode(body: bytes) -> Any:
+    """Decode JSON as Go does: what is not Unicode becomes U+FFFD. Raises `GoSyntaxError`."""
+    try:
+        return msgspec.json.decode(body)
+    except RecursionError:
+        raise GoSyntaxError("exceeded max depth") from None
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        if why := json_error(body):
+            raise GoSyntaxError(why) from None
+        try:
+            replaced = json.dumps(json.loads(body.decode("utf-8", "replace")), ensure_ascii=False)
+            return msgspec.json.decode(_SURROGATE.sub("\ufffd", replaced))
+        except (ValueError, RecursionError):  # such as a number of thousands of digits
+            raise GoSyntaxError(str(error)) from None
 
 
 class _Problem(Exception):
