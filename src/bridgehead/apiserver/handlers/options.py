@@ -11,26 +11,32 @@ from functools import lru_cache
 from bridgehead.apiserver.admission.attributes import DELETE, Attributes
 from bridgehead.apiserver.bodies.conforming import conform
 from bridgehead.apiserver.bodies.decoding import decode_value
+from bridgehead.apiserver.bodies.serialization import DELETE_OPTIONS, kind_and_version
 from bridgehead.apiserver.bodies.shapes import Shape
 from bridgehead.apiserver.errors import SchemaMismatch, bad_request, invalid_options
 from bridgehead.apiserver.fieldmanagement.managers import APPLY, MAX_NAME_BYTES, UPDATE, Writer, manager_of
-from bridgehead.apiserver.http.paths import parse_int
+from bridgehead.apiserver.http.paths import Query, is_true, parse_int
 from bridgehead.apiserver.http.request import Request
 from bridgehead.apiserver.registry.deletion import BACKGROUND, FOREGROUND, ORPHAN, DeleteOptions
 from bridgehead.apiserver.resource import FieldError, JsonObject, Resource
 from bridgehead.apiserver.resources.shared import field
 
+# The registry of kinds in which Kubernetes looks up the kind of a delete's options.
+_SCHEME = "k8s.io/apimachinery/pkg/apis/meta/internalversion/scheme/register.go:27"
+
 
 def is_dry_run(request: Request) -> bool:
     """Whether the query asks for a dry run. Raises a 422 for another value than All."""
-    value = request.query.get("dryRun", "")
-    return bool(value) and _is_dry_run([value], request.method)
+    if "dryRun" not in request.query:
+        return False
+    if errors := _dry_run_errors([request.query["dryRun"]]):
+        raise invalid_options(request.method, errors)
+    return True
 
 
-def _is_dry_run(values: Sequence[str], method: str) -> bool:
-    if any(value != "All" for value in values):
-        raise invalid_options(method, [field.not_supported("dryRun", list(values), ("All",))])
-    return bool(values)
+def _dry_run_errors(values: Sequence[str]) -> list[FieldError]:
+    is_known = all(value == "All" for value in values)
+    return [] if is_known else [field.not_supported("dryRun", list(values), ("All",))]
 
 
 def attributes_of(
@@ -104,7 +110,7 @@ def parse_writer(request: Request, *, operation: str = UPDATE, subresource: str 
     query = request.query
     manager = query.get("fieldManager", "")
     is_patch = request.method == "PATCH"
-    if not manager and not is_patch:
+    if not manager and not is_patch and "dryRun" not in query:
         return _program(request.header(b"user-agent"), subresource)
     errors = []
     if operation == APPLY and not manager:
@@ -113,6 +119,8 @@ def parse_writer(request: Request, *, operation: str = UPDATE, subresource: str 
         errors.append(field.forbidden("force", "may not be specified for non-apply patch"))
     if manager:
         errors += _manager_errors(manager)
+    if "dryRun" in query:
+        errors += _dry_run_errors([query["dryRun"]])
     if errors:
         raise invalid_options(request.method, errors)
     if not manager:
@@ -138,39 +146,59 @@ def _manager_errors(manager: str) -> list[FieldError]:
 
 def parse_delete_options(body: bytes, request: Request, shape: Shape) -> DeleteOptions:
     """Parse the body or, without one, the query. `shape` is that of DeleteOptions. Raises a 400 or a 422."""
-    query = request.query
-    given: JsonObject = {}
-    if body.strip():
-        sent = decode_value(body, request.header(b"content-type"), shape, "DeleteOptions")
-        if not isinstance(sent, dict) or sent.get("kind") not in (None, "", "DeleteOptions"):
-            raise bad_request("the body of a delete must be DeleteOptions")
-        try:
-            given, _ = conform(sent, shape)
-        except SchemaMismatch as mismatch:
-            raise bad_request(str(mismatch)) from None
-    grace = given.get("gracePeriodSeconds", query.get("gracePeriodSeconds"))
-    policy = given.get("propagationPolicy") or query.get("propagationPolicy", "")
-    orphan = given.get("orphanDependents", query.get("orphanDependents"))
+    given = _sent_delete_options(body, request, shape) if body else _queried_delete_options(request.query)
+    policy, orphan = given.get("propagationPolicy"), given.get("orphanDependents")
     preconditions = given.get("preconditions", {})
     errors = []
-    if policy and orphan is not None:
+    if policy is not None and orphan is not None:
         why = "orphanDependents and deletionPropagation cannot be both set"
         errors.append(field.invalid("propagationPolicy", policy, why))
-    if policy not in ("", ORPHAN, BACKGROUND, FOREGROUND):
+    if policy not in (None, ORPHAN, BACKGROUND, FOREGROUND):
         errors.append(field.not_supported("propagationPolicy", policy, (FOREGROUND, BACKGROUND, ORPHAN, "nil")))
+    errors += _dry_run_errors(given.get("dryRun", ()))
     if errors:
         raise invalid_options("DELETE", errors)
-    if not policy and orphan is not None:
-        policy = ORPHAN if orphan in (True, "true", "1") else BACKGROUND
-    try:
-        grace_seconds = parse_int(grace) if isinstance(grace, str) else grace
-    except ValueError as error:
-        raise bad_request(str(error)) from None
+    if policy is None and orphan is not None:
+        policy = ORPHAN if orphan else BACKGROUND
     return DeleteOptions(
-        grace_seconds=grace_seconds,
+        grace_seconds=given.get("gracePeriodSeconds"),
         uid=preconditions.get("uid"),
         resource_version=preconditions.get("resourceVersion"),
-        policy=policy,
+        policy=policy or "",
         is_accepted=policy == FOREGROUND or (policy == BACKGROUND and orphan is not None),
-        dry_run=is_dry_run(request) or _is_dry_run(given.get("dryRun", ()), "DELETE"),
+        dry_run=bool(given.get("dryRun")),
     )
+
+
+def _sent_delete_options(body: bytes, request: Request, shape: Shape) -> JsonObject:
+    """Return the options in a body; the query has none then. Raises a 400."""
+    sent = decode_value(body, request.header(b"content-type"), shape, DELETE_OPTIONS)
+    if sent is None:
+        return {}
+    kind, version = kind_and_version(sent, body, DELETE_OPTIONS)
+    if kind not in ("", DELETE_OPTIONS):
+        version = version or "meta.k8s.io/v1"
+        raise bad_request(f'no kind "{kind}" is registered for version "{version}" in scheme "{_SCHEME}"')
+    try:
+        return conform(sent, shape)[0]
+    except SchemaMismatch as mismatch:
+        raise bad_request(str(mismatch)) from None
+
+
+def _queried_delete_options(query: Query) -> JsonObject:
+    """Return the options in a query. Raises a 400."""
+    options: JsonObject = {}
+    if "gracePeriodSeconds" in query:
+        try:
+            options["gracePeriodSeconds"] = parse_int(query["gracePeriodSeconds"])
+        except ValueError as error:
+            raise bad_request(str(error)) from None
+    if "propagationPolicy" in query:
+        options["propagationPolicy"] = query["propagationPolicy"]
+    if "orphanDependents" in query:
+        options["orphanDependents"] = is_true(query, "orphanDependents")
+    if "dryRun" in query:
+        options["dryRun"] = [query["dryRun"]]
+    if preconditions := {name: query[name] for name in ("uid", "resourceVersion") if query.get(name)}:
+        options["preconditions"] = preconditions
+    return options

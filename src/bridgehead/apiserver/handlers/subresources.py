@@ -33,6 +33,7 @@ from bridgehead.apiserver.http.paths import RequestInfo
 from bridgehead.apiserver.http.request import Request, Response, respond
 from bridgehead.apiserver.registry.attempts import BINDING
 from bridgehead.apiserver.registry.registry import Registry
+from bridgehead.apiserver.registry.request_checks import check_url
 from bridgehead.apiserver.resource import Change, FieldError, JsonObject, Resource
 from bridgehead.objects.times import format_time
 from bridgehead.storage import Record
@@ -94,6 +95,7 @@ class Subresources:
             change_scale = await patch_change(request, await request.body(), "Scale", self._scale)
         else:
             wanted = await decode_kind(request, "autoscaling", "v1", "Scale", self._scale)
+            check_url(resource, info.namespace, info.name, wanted.setdefault("metadata", {}))
 
             def change_scale(_: JsonObject) -> JsonObject:
                 return wanted
@@ -193,6 +195,7 @@ class Subresources:
         info = request.info
         writer = parse_writer(request, subresource="finalize")
         wanted = await decode_object(request, resource, self._registry.shape(resource))
+        check_url(resource, "", info.name, wanted.setdefault("metadata", {}))
         finalizers: list[Any] = wanted.get("spec", {}).get("finalizers", [])
 
         def change(old: JsonObject) -> JsonObject:

@@ -57,7 +57,7 @@ def check_get_options(query: Query, revision: int) -> None:
 def parse_number(query: Query, name: str) -> int:
     """Return the option `name`, an integer; 0 without it. Raises a 400."""
     try:
-        return parse_int(query.get(name) or "0")
+        return parse_int(query.get(name, "0"))
     except ValueError as error:
         raise bad_request(str(error)) from None
 

@@ -23,22 +23,23 @@ from .deletion import DeleteOptions
 
 
 def check_name(given: str, on_url: str) -> None:
-    """Raise a 400 if the object's name is not that of the URL."""
+    """Raise a 400 if the object has no name or not that of the URL."""
+    if not given:
+        why = "was undeterminable: name must be provided"
+        raise bad_request(f"the name of the object ({on_url} based on URL) {why}")
     if given != on_url:
         raise bad_request(f"the name of the object ({given}) does not match the name on the URL ({on_url})")
 
 
 def check_url(resource: Resource, namespace: str, name: str, meta: JsonObject) -> None:
-    """Raise a 400 if the object's namespace or name are not those of the URL; set a name that is left out."""
+    """Raise a 400 if the object's namespace or, with a name on the URL, its name are not those of the URL."""
     given = meta.get("namespace")
     if given and given != (namespace if resource.namespaced else ""):
         if resource.namespaced:
             raise bad_request("the namespace of the provided object does not match the namespace sent on the request")
         meta.pop("namespace")
     if name:
-        if not meta.get("name"):
-            meta["name"] = name
-        check_name(meta["name"], name)
+        check_name(meta.get("name", ""), name)
 
 
 def check_identity(resource: Resource, meta: JsonObject, old: JsonObject) -> None:

@@ -233,8 +233,8 @@ async def test_options_are_those_of_the_request(world, recorder):
     assert attributes.options == {"dryRun": ["All"], "fieldManager": "me", "fieldValidation": "Strict"}
     await world.create(CONFIG_MAPS, {"metadata": {"name": "a"}})
     recorder.calls.clear()
-    body = {"kind": "DeleteOptions", "apiVersion": "v1", "gracePeriodSeconds": 5, "propagationPolicy": "Foreground"}
-    await world.call("DELETE", f"{CONFIG_MAPS}/a?dryRun=All", body)
+    query = "gracePeriodSeconds=5&propagationPolicy=Foreground&dryRun=All"
+    await world.call("DELETE", f"{CONFIG_MAPS}/a?{query}")
     assert recorder.calls[0].attributes.options == {
         "gracePeriodSeconds": 5,
         "propagationPolicy": "Foreground",
