@@ -52,6 +52,20 @@ def number_text(value: float) -> str:
     return f"{'-' if sign else ''}{mantissa}e{power:+03d}"
 
 
+def json_kind(value: Any) -> str:
+    """Return the name of a value's type in errors of Go's package json."""
+    match value:
+        case bool():
+            return "bool"
+        case str():
+            return "string"
+        case int() | float():
+            return "number"
+        case list():
+            return "array"
+    return "object"
+
+
 def go_type(value: Any) -> str:
     """Return the type that a value has in an unstructured object."""
     return _TYPES.get(type(value), "nil")

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import msgspec
 
 from bridgehead.apiserver.errors import bad_request
+from bridgehead.apiserver.go_values import json_kind
 from bridgehead.apiserver.http.paths import is_true
 from bridgehead.apiserver.http.request import Request
 from bridgehead.apiserver.http.worker import run_long
@@ -18,7 +19,6 @@ from bridgehead.apiserver.resource import JsonObject
 from .decoding import IGNORE, STRICT, parse_field_validation
 from .duplicates import duplicate_fields, duplicate_lines
 from .serialization import load_yaml
-from .shapes import json_type
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +37,7 @@ async def parse_configuration(request: Request, api_version: str, kind: str) -> 
     if value is None:
         value = {}  # to Go, null is an object without fields
     if not isinstance(value, dict):
-        why = f"cannot unmarshal {json_type(value)} into Go value of type map[string]interface {{}}"
+        why = f"cannot unmarshal {json_kind(value)} into Go value of type map[string]interface {{}}"
         raise bad_request(f"error decoding YAML: error unmarshaling JSON: while decoding JSON: json: {why}")
     given_version, given_kind = value.get("apiVersion") or "", value.get("kind") or ""
     if (given_version, given_kind) != (api_version, kind):

@@ -12,9 +12,8 @@ import msgspec
 
 from bridgehead.apiserver import go_json
 from bridgehead.apiserver.errors import ApiStatus, bad_request, unsupported_media_type
+from bridgehead.apiserver.go_values import json_kind
 from bridgehead.apiserver.http.negotiation import JSON, YAML, media_type_of
-
-from .shapes import json_type
 
 DELETE_OPTIONS = "DeleteOptions"
 _NO_KIND = "couldn't get version/kind; json parse error: "
@@ -41,13 +40,13 @@ def kind_and_version(value: Any, body: bytes, kind: str) -> tuple[str, str]:
     """Return the kind and the apiVersion of a decoded body, "" for what is absent. Raises a 400."""
     if not isinstance(value, dict):
         raise unreadable(
-            body, kind, f"{_NO_KIND}json: cannot unmarshal {json_type(value)} into Go value of type {_TYPE}"
+            body, kind, f"{_NO_KIND}json: cannot unmarshal {json_kind(value)} into Go value of type {_TYPE}"
         )
     found = []
     for name in ("kind", "apiVersion"):
         text = value.get(name)
         if not isinstance(text, str | None):
-            why = f"json: cannot unmarshal {json_type(text)} into Go struct field .{name} of type string"
+            why = f"json: cannot unmarshal {json_kind(text)} into Go struct field .{name} of type string"
             raise unreadable(body, kind, f"{_NO_KIND}{why}")
         found.append(text or "")
     if found[1].count("/") > 1:

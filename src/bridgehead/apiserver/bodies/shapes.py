@@ -15,6 +15,7 @@ from datetime import datetime
 from typing import Any
 
 from bridgehead.apiserver.errors import SchemaMismatch
+from bridgehead.apiserver.go_values import json_kind
 from bridgehead.apiserver.resource import JsonObject
 from bridgehead.objects.quantities import canonical_quantity
 
@@ -74,20 +75,6 @@ def _field_path(path: JsonPath, field: str) -> str:
     return text
 
 
-def json_type(value: Any) -> str:
-    """Return the name of a value's type in Go's errors."""
-    match value:
-        case bool():
-            return "bool"
-        case str():
-            return "string"
-        case int() | float():
-            return "number"
-        case list():
-            return "array"
-    return "object"
-
-
 class Shape:
     """The type of a value. `go` is the type's name in Go; `zero` replaces a null in a list or a map.
 
@@ -127,7 +114,7 @@ class StringShape(Shape):
     def conform(self, value: Any, path: JsonPath, unknown: list[str]) -> Any:
         if type(value) is str:
             return value
-        raise _Mismatch(json_type(value), self.go)
+        raise _Mismatch(json_kind(value), self.go)
 
 
 class BoolShape(Shape):
@@ -138,7 +125,7 @@ class BoolShape(Shape):
     def conform(self, value: Any, path: JsonPath, unknown: list[str]) -> Any:
         if type(value) is bool:
             return value
-        raise _Mismatch(json_type(value), self.go)
+        raise _Mismatch(json_kind(value), self.go)
 
 
 class IntShape(Shape):
@@ -154,7 +141,7 @@ class IntShape(Shape):
             if self.range[0] <= value <= self.range[1]:
                 return value
             raise _Mismatch(f"number {value}", self.go)
-        raise _Mismatch(f"number {value}" if type(value) is float else json_type(value), self.go)
+        raise _Mismatch(f"number {value}" if type(value) is float else json_kind(value), self.go)
 
 
 class NumberShape(Shape):
@@ -168,7 +155,7 @@ class NumberShape(Shape):
             return int(value)
         if type(value) in (int, float):
             return value
-        raise _Mismatch(json_type(value), self.go)
+        raise _Mismatch(json_kind(value), self.go)
 
 
 class TimeShape(StringShape):
@@ -213,7 +200,7 @@ class IntOrStringShape(Shape):
     def conform(self, value: Any, path: JsonPath, unknown: list[str]) -> Any:
         if type(value) is str or (type(value) is int and -(2**31) <= value < 2**31):
             return value
-        raise _Mismatch(f"number {value}" if type(value) in (int, float) else json_type(value), "int32")
+        raise _Mismatch(f"number {value}" if type(value) in (int, float) else json_kind(value), "int32")
 
 
 class QuantityShape(Shape):
@@ -245,7 +232,7 @@ class ListShape(Shape):
 
     def conform(self, value: Any, path: JsonPath, unknown: list[str]) -> Any:
         if type(value) is not list:
-            raise _Mismatch(json_type(value), self.go)
+            raise _Mismatch(json_kind(value), self.go)
         items = self.items
         if items.accepts is not None and set(map(type, value)) == {items.accepts}:
             return value
@@ -264,7 +251,7 @@ class MapShape(Shape):
 
     def conform(self, value: Any, path: JsonPath, unknown: list[str]) -> Any:
         if type(value) is not dict:
-            raise _Mismatch(json_type(value), self.go)
+            raise _Mismatch(json_kind(value), self.go)
         values = self.values
         if values.accepts is not None and set(map(type, value.values())) == {values.accepts}:
             return value
@@ -299,7 +286,7 @@ class StructShape(Shape):
 
     def conform(self, value: Any, path: JsonPath, unknown: list[str]) -> Any:
         if type(value) is not dict:
-            raise _Mismatch(json_type(value), self.go)
+            raise _Mismatch(json_kind(value), self.go)
         kept: JsonObject = {}
         fields = self.fields
         key = ""

@@ -69,7 +69,7 @@ def table_head(resource: Resource, meta: JsonObject, *, version: str, with_colum
 
 def render_row(resource: Resource, value: bytes, *, version: str, include: str, now: float) -> bytes:
     obj: JsonObject = msgspec.json.decode(value)
-    row: JsonObject = {"cells": [column.cell(obj, now) for column in resource.columns]}
+    row: JsonObject = {"cells": [column.cell(obj, now) for column in resource.columns], "object": None}
     if include == "Object":
         row["object"] = msgspec.Raw(served_value(resource, value))
     elif include == "Metadata":

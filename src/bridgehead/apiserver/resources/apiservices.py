@@ -68,7 +68,7 @@ def _validate_name(name: str, group: str, version: str) -> list[FieldError]:
     required = f"{version}.{group}"
     if not failures and name != required:
         failures = [f'must be `spec.version+"."+spec.group`: "{required}"']
-    return field.invalid_for("metadata.name", name, failures)
+    return field.invalid_for("metadata.name", name, failures) if name else []
 
 
 def _validate_connection(spec: JsonObject) -> list[FieldError]:
@@ -85,7 +85,7 @@ def _validate_connection(spec: JsonObject) -> list[FieldError]:
         return errors
     errors += [field.required(f"spec.service.{name}") for name in ("namespace", "name") if not service.get(name)]
     if not 0 < service.get("port", DEFAULT_PORT) <= 65535:
-        detail = "port number must be between 1 and 65535, inclusive"
+        detail = "port is not valid: must be between 1 and 65535, inclusive"
         errors.append(field.invalid("spec.service.port", service["port"], detail))
     if is_insecure and bundle:
         detail = "may not be true if caBundle is present"

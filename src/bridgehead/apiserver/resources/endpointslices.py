@@ -44,7 +44,9 @@ class EndpointSliceStrategy(Strategy):
         obj.setdefault("endpoints", [])
         for port in obj.get("ports", ()):
             port.setdefault("name", "")
-            port["protocol"] = port.get("protocol") or "TCP"
+            port.setdefault("protocol", "TCP")
+        for endpoint in obj["endpoints"]:
+            endpoint.setdefault("conditions", {})
 
     def prepare_create(self, obj: JsonObject) -> None:
         _drop_topology(obj)

@@ -12,6 +12,9 @@ from bridgehead.objects.names import check_dns1123_subdomain
 
 
 class LeaseStrategy(Strategy):
+    def default(self, obj: JsonObject) -> None:
+        obj.setdefault("spec", {})
+
     def validate(self, obj: JsonObject) -> list[FieldError]:
         spec = obj.get("spec", {})
         errors = field.non_negative("spec.leaseTransitions", spec.get("leaseTransitions", 0))

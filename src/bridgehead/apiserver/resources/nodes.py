@@ -29,6 +29,13 @@ _NOT_A_FEATURE = (
     "must start with an UpperCamelCase segment, with subsequent segments separated by '/' (e.g., MyFeature or "
     "MyFeature/mySubFeature), and contain only alphanumeric characters and slashes"
 )
+_TAINT = {"key": "", "value": "", "effect": "", "timeAdded": None}
+_ADDRESS = {"type": "", "address": ""}
+# Texts about a node, which are always there.
+_INFO = (
+    *("machineID", "systemUUID", "bootID", "kernelVersion", "osImage", "containerRuntimeVersion", "kubeletVersion"),
+    *("kubeProxyVersion", "operatingSystem", "architecture"),
+)
 _ROLE_PREFIX = "node-role.kubernetes.io/"
 
 
@@ -56,11 +63,15 @@ def _address_column(name: str, type: str) -> Column:
 class NodeStrategy(StatusStrategy):
     def default(self, obj: JsonObject) -> None:
         spec, status = obj.setdefault("spec", {}), obj.setdefault("status", {})
-        # `podCIDR` is the older name of the first of `podCIDRs`.
-        if spec.get("podCIDR") and not spec.get("podCIDRs"):
+        # `podCIDR` is the older name of the first of `podCIDRs`. Clients that know only this name replace all of them.
+        if spec.get("podCIDR") and (spec.get("podCIDRs") or [""])[0] != spec["podCIDR"]:
             spec["podCIDRs"] = [spec["podCIDR"]]
         elif spec.get("podCIDRs") and not spec.get("podCIDR"):
             spec["podCIDR"] = spec["podCIDRs"][0]
+        status.setdefault("daemonEndpoints", {"kubeletEndpoint": {"Port": 0}})
+        info = status.setdefault("nodeInfo", {})
+        for name in _INFO:
+            info.setdefault(name, "")
         if "capacity" in status and "allocatable" not in status:
             status["allocatable"] = dict(status["capacity"])
 
@@ -99,7 +110,8 @@ class NodeStrategy(StatusStrategy):
         addresses = at(obj, "status", "addresses") or []
         for index, address in enumerate(addresses):
             if address in addresses[:index]:
-                errors.append(field.duplicate(f"status.addresses[{index}]", address))
+                shown = field.internal_value(address, _ADDRESS)
+                errors.append(field.duplicate(f"status.addresses[{index}]", shown))
         return errors
 
     def warnings(self, obj: JsonObject) -> list[str]:
@@ -121,24 +133,32 @@ def _validate_taints(taints: Sequence[JsonObject]) -> list[FieldError]:
             field.one_of(f"{path}.effect", effect, _EFFECTS) if effect else [field.required(f"{path}.effect")]
         )
         if (key, effect) in seen:
-            errors.append(field.duplicate(path, taint))
+            shown = field.internal_value(taint, _TAINT)
+            errors.append(field.duplicate(path, shown, "taints must be unique by key and effect pair"))
+            continue
         seen.add((key, effect))
     return errors
 
 
 def _validate_cidrs(cidrs: list[str]) -> list[FieldError]:
     path = "spec.podCIDRs"
-    malformed = [
+    errors = [
         error
         for index, cidr in enumerate(cidrs)
         for error in field.invalid_for(f"{path}[{index}]", cidr, check_cidr(cidr))
     ]
-    if malformed:
-        return malformed
-    families = [family_of(cidr.partition("/")[0]) for cidr in cidrs]
-    if len(set(families)) < len(families):
-        return [field.invalid(path, cidrs, "may specify no more than one CIDR for each IP family")]
-    return []
+    if len(cidrs) < 2:
+        return errors
+    malformed = next((cidr for cidr in cidrs if not is_cidr(cidr)), None)
+    if malformed is not None:
+        why = f'failed to parse cidr value:"{malformed}" with error:invalid CIDR address: {malformed}'
+        errors.append(field.internal(path, f"invalid PodCIDRs. failed to check with dual stack with error:{why}"))
+    if malformed is not None or len(cidrs) > 2 or len({family_of(cidr.partition("/")[0]) for cidr in cidrs}) < 2:
+        errors.append(field.invalid(path, cidrs, "may specify no more than one CIDR for each IP family"))
+    for index, cidr in enumerate(cidrs):
+        if cidr in cidrs[:index]:
+            errors.append(field.duplicate(f"{path}[{index}]", cidr))
+    return errors
 
 
 def _validate_swap(node: JsonObject) -> list[FieldError]:

@@ -6,9 +6,10 @@ Pure: no I/O, no clock, no randomness. Source: Kubernetes `ValidateSecret`.
 from __future__ import annotations
 
 import base64
-import json
 from collections.abc import Mapping
 
+from bridgehead.apiserver import go_json
+from bridgehead.apiserver.go_values import json_kind
 from bridgehead.apiserver.resource import Column, FieldError, JsonObject, Resource, Strategy
 from bridgehead.apiserver.resources.shared import field
 from bridgehead.apiserver.resources.shared.columns import AGE, NAME, selectable, text_column
@@ -71,8 +72,10 @@ def _validate_secret_type(obj: JsonObject) -> list[FieldError]:
         )
     groups = _NEEDED_KEYS.get(type_, ())
     errors: list[FieldError] = []
-    if groups and not any(all(key in data for key in group) for group in groups):
-        missing = [key for group in groups for key in group if key not in data]
+    # The key of an SSH client must not be empty either.
+    present = {key for key in data if data[key] or type_ != "kubernetes.io/ssh-auth"}
+    if groups and not any(present.issuperset(group) for group in groups):
+        missing = [key for group in groups for key in group if key not in present]
         errors.extend(field.required(f"data[{key}]") for key in missing)
     for key in _JSON_KEYS:
         if key in data and any(key in group for group in groups):
@@ -82,12 +85,13 @@ def _validate_secret_type(obj: JsonObject) -> list[FieldError]:
 
 def _validate_json(path: str, content: bytes) -> list[FieldError]:
     try:
-        is_object = isinstance(json.loads(content), dict)
-    except ValueError as error:
+        value = go_json.decode(content)
+    except go_json.GoSyntaxError as error:
         return [field.invalid(path, "<secret contents redacted>", str(error))]
-    if is_object:
+    if isinstance(value, dict | None):
         return []
-    return [field.invalid(path, "<secret contents redacted>", "must be a JSON object")]
+    detail = f"json: cannot unmarshal {json_kind(value)} into Go value of type map[string]interface {{}}"
+    return [field.invalid(path, "<secret contents redacted>", detail)]
 
 
 RESOURCE = Resource(

@@ -162,18 +162,18 @@ ROWS = {
         provisioner: a.io/b
         reclaimPolicy: Delete
         volumeBindingMode: Immediate
-        """, ["gold (default)", "a.io/b", "Delete", "Immediate", "false", "<unknown>"]),
+        """, ["gold (default)", "a.io/b", "Delete", "Immediate", False, "<unknown>"]),
     "volume attachment": ("volumeattachments.storage.k8s.io", """
         metadata: {name: a}
         spec: {attacher: b, nodeName: c, source: {persistentVolumeName: d}}
         status: {attached: true}
-        """, ["a", "b", "d", "c", "true", "<unknown>"]),
+        """, ["a", "b", "d", "c", True, "<unknown>"]),
     "volume attributes class": ("volumeattributesclasses.storage.k8s.io", "{metadata: {name: a}, driverName: b}",
         ["a", "b", "<unknown>"]),
     "CSI driver": ("csidrivers.storage.k8s.io", """
         metadata: {name: a}
         spec: {attachRequired: true, tokenRequests: [{audience: b}], volumeLifecycleModes: [Persistent, Ephemeral]}
-        """, ["a", "true", "false", "false", "b", "false", "Persistent,Ephemeral", "<unknown>"]),
+        """, ["a", True, False, False, "b", False, "Persistent,Ephemeral", "<unknown>"]),
     "CSI node": ("csinodes.storage.k8s.io", "{metadata: {name: a}, spec: {drivers: [{name: b}]}}", ["a", 1, "<unknown>"]),
     "CSI storage capacity": ("csistoragecapacities.storage.k8s.io", "{metadata: {name: a}, storageClassName: b, capacity: 1Gi}",
         ["a", "b", "1Gi"]),

@@ -4,7 +4,7 @@
 Each case is an object in YAML, merged with a name, and the texts of its errors; no text: the object is accepted.
 """
 
-from . import certificate_requests, device_refusals, job_refusals, policy_refusals, webhook_refusals
+from . import certificate_requests, device_refusals, job_refusals, policy_refusals, volume_refusals, webhook_refusals
 
 SUBDOMAIN = (
     "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start and "
@@ -15,6 +15,11 @@ LABEL = (
     "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must start and end with "
     "an alphanumeric character (e.g. 'my-name',  or '123-abc', regex used for validation is "
     "'[a-z0-9]([-a-z0-9]*[a-z0-9])?')"
+)
+QUALIFIED = (
+    "name part must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric "
+    "character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is "
+    "'([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]')"
 )
 BACKEND = "backend: {service: {name: a, port: {number: 80}}}"
 WEB = "scaleTargetRef: {kind: Deployment, apiVersion: apps/v1, name: web}"
@@ -55,7 +60,7 @@ NETWORKING = {
         ("{spec: {defaultBackend: {service: {name: a, port: {name: x, number: 1}}}}}", [
             'spec.defaultBackend: Invalid value: "": cannot set both port name & port number']),
         ("{spec: {defaultBackend: {resource: {name: a/b}}}}", [
-            "spec.defaultBackend.resource.kind: Required value",
+            "spec.defaultBackend.resource.kind: Required value: kind is required",
             "spec.defaultBackend.resource.name: Invalid value: \"a/b\": may not contain '/'"]),
         ("{spec: {defaultBackend: {service: {name: a, port: {number: 80}}}, tls: [{hosts: ['a.*'], secretName: A}]}}", [
             "spec.tls[0].hosts[0]: Invalid value: \"a.*\": a wildcard DNS-1123 subdomain must start with '*.', "
@@ -402,6 +407,7 @@ CLASSES = {
 VOLUME = "accessModes: [ReadWriteOnce], capacity: {storage: 1Gi}"
 STORAGE = {
     "persistentvolumes": [
+        *volume_refusals.refused_volumes(VOLUME),
         (f"{{spec: {{{VOLUME}, hostPath: {{path: /a}}}}}}", []),
         (f"{{spec: {{{VOLUME}, csi: {{driver: a.io, volumeHandle: b}}, volumeAttributesClassName: gold}}}}", []),
         ("{}", [
@@ -451,6 +457,7 @@ STORAGE = {
             'volumeBindingMode: Unsupported value: "Later": supported values: "Immediate", "WaitForFirstConsumer"']),
         ("{provisioner: a, allowedTopologies: [{matchLabelExpressions: [{key: zone, values: [a, a]}]}]}", [
             'allowedTopologies[0].matchLabelExpressions[0].values[1]: Duplicate value: "a"']),
+        ("{provisioner: a, allowedTopologies: [{}]}", ['allowedTopologies[0].matchLabelExpressions: Duplicate value: ""']),
     ],
     "volumeattachments.storage.k8s.io": [
         ("{spec: {attacher: a.io, nodeName: n, source: {persistentVolumeName: v}}}", []),
@@ -612,7 +619,8 @@ RBAC = {
             "aggregationRule is non-nil"]),
         ("{aggregationRule: {clusterRoleSelectors: [{matchExpressions: [{key: a, operator: In}]}]}}", [
             "aggregationRule.clusterRoleSelectors[0].matchExpressions[0].values: Required value: must be specified when "
-            "`operator` is 'In' or 'NotIn'"]),
+            "`operator` is 'In' or 'NotIn'",
+            "aggregationRule.clusterRoleSelectors[0]: Invalid value: null: invalid label selector."]),
     ],
     "rolebindings.rbac.authorization.k8s.io": [
         *_bindings('"Role", "ClusterRole"'),
@@ -652,7 +660,7 @@ API_SERVICES = {
          "insecureSkipTLSVerify: true, service: {port: 70000}}}", [
             "spec.service.namespace: Required value",
             "spec.service.name: Required value",
-            "spec.service.port: Invalid value: 70000: port number must be between 1 and 65535, inclusive",
+            "spec.service.port: Invalid value: 70000: port is not valid: must be between 1 and 65535, inclusive",
             "spec.insecureSkipTLSVerify: Invalid value: true: may not be true if caBundle is present"]),
     ],
 }  # fmt: skip

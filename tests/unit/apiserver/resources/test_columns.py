@@ -474,6 +474,7 @@ def test_short_names_and_categories_match_kubernetes():
     }
 
 
-def test_the_name_column_is_the_only_one_of_format_name():
+def test_the_columns_of_format_name():
     for resource in TABLE.values():
-        assert [column.name for column in resource.columns if column.format == "name"] == ["Name"]
+        names = ["Name", "Attacher"] if resource.plural == "volumeattachments" else ["Name"]
+        assert [column.name for column in resource.columns if column.format == "name"] == names

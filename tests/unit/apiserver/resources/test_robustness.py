@@ -129,7 +129,7 @@ def test_any_object_can_be_printed_and_selected(name, some):
     for seed in some:
         obj = draw_object(seed, resource)
         for column in resource.columns:
-            assert type(column.cell(obj, 1_800_000_000.0)) in (str, int)
+            assert type(column.cell(obj, 1_800_000_000.0)) in (str, int, bool)
         for read in resource.selectable.values():
             assert type(read(obj)) is str
         assert isinstance(resource.strategy.claims(obj), frozenset)

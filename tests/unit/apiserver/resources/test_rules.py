@@ -87,6 +87,13 @@ REFUSALS = {
             f'ports[0].appProtocol: Invalid value: "": {reason}' for reason in check_qualified_name("")]),
         ("{addressType: IPv4, endpoints: [{addresses: [10.0.0.1], hints: {forZones: [{name: a}, {name: a}]}}]}", [
             'endpoints[0].hints.forZones[1].name: Duplicate value: "a"']),
+        ("{addressType: IPv4, ports: [{protocol: '', appProtocol: ''}], endpoints: [{addresses: [10.0.0.1], "
+         "hostname: '', nodeName: ''}]}", [
+            f'endpoints[0].nodeName: Invalid value: "": {refusals.SUBDOMAIN}',
+            f'endpoints[0].hostname: Invalid value: "": {refusals.LABEL}',
+            'ports[0].protocol: Unsupported value: "": supported values: "SCTP", "TCP", "UDP"',
+            'ports[0].appProtocol: Invalid value: "": name part must be non-empty',
+            f'ports[0].appProtocol: Invalid value: "": {refusals.QUALIFIED}']),
         ("{addressType: IPv4, ports: [{port: 80}, {port: 81}]}", ['ports[1].name: Duplicate value: ""']),
         ("{addressType: FQDN, endpoints: [{addresses: [localhost]}]}", [
             'endpoints[0].addresses[0]: Invalid value: "localhost": should be a domain with at least two segments '
@@ -104,7 +111,13 @@ REFUSALS = {
         ("{type: kubernetes.io/basic-auth, stringData: {username: a}}", []),
         ("{type: kubernetes.io/ssh-auth}", ["data[ssh-privatekey]: Required value"]),
         ("{type: kubernetes.io/dockerconfigjson, stringData: {.dockerconfigjson: '[]'}}", [
-            'data[.dockerconfigjson]: Invalid value: "<secret contents redacted>": must be a JSON object']),
+            'data[.dockerconfigjson]: Invalid value: "<secret contents redacted>": json: cannot unmarshal array into '
+            "Go value of type map[string]interface {}"]),
+        ("{type: kubernetes.io/dockerconfigjson, stringData: {.dockerconfigjson: 'a'}}", [
+            'data[.dockerconfigjson]: Invalid value: "<secret contents redacted>": invalid character \'a\' looking for '
+            "beginning of value"]),
+        ("{type: kubernetes.io/ssh-auth, data: {ssh-privatekey: ''}}", ["data[ssh-privatekey]: Required value"]),
+        ("{type: kubernetes.io/tls, data: {tls.crt: '', tls.key: ''}}", []),
         ("{type: kubernetes.io/dockerconfigjson, stringData: {.dockerconfigjson: '{}'}}", []),
         ("{type: kubernetes.io/service-account-token}", [
             "metadata.annotations[kubernetes.io/service-account.name]: Required value"]),
@@ -131,7 +144,15 @@ REFUSALS = {
             'spec.podCIDRs: Invalid value: ["10.0.0.0/8","10.1.0.0/16"]: may specify no more than one CIDR for each IP '
             "family"]),
         ("{spec: {taints: [{key: a, effect: NoSchedule}, {key: a, effect: NoSchedule}]}}", [
-            'metadata.taints[1]: Duplicate value: {"key":"a","effect":"NoSchedule"}']),
+            'metadata.taints[1]: Duplicate value: {"Key":"a","Value":"","Effect":"NoSchedule","TimeAdded":null}: '
+            "taints must be unique by key and effect pair"]),
+        ("{spec: {podCIDRs: [10.0.0.0/24, 10.0.0.0/24, x]}}", [
+            f'spec.podCIDRs[2]: Invalid value: "x": {refusals.CIDR}',
+            'spec.podCIDRs: Internal error: invalid PodCIDRs. failed to check with dual stack with error:failed to '
+            'parse cidr value:"x" with error:invalid CIDR address: x',
+            'spec.podCIDRs: Invalid value: ["10.0.0.0/24","10.0.0.0/24","x"]: may specify no more than one CIDR for '
+            "each IP family",
+            'spec.podCIDRs[1]: Duplicate value: "10.0.0.0/24"']),
         ("{spec: {taints: [{key: a, effect: Never}]}}", [
             'metadata.taints[0].effect: Unsupported value: "Never": supported values: "NoSchedule", '
             '"PreferNoSchedule", "NoExecute"']),
@@ -140,6 +161,10 @@ REFUSALS = {
     ],
     "namespaces": [
         ("{}", []),
+        ("{spec: {finalizers: ['a b']}}", [
+            f'spec.finalizers: Invalid value: "a b": {refusals.QUALIFIED}',
+            'spec.finalizers: Invalid value: "a b": name is neither a standard finalizer name nor is it fully '
+            "qualified"]),
         ("{spec: {finalizers: [mine]}}", [
             'spec.finalizers: Invalid value: "mine": name is neither a standard finalizer name nor is it fully '
             "qualified"]),
@@ -150,7 +175,13 @@ REFUSALS = {
         ("{involvedObject: {namespace: other, name: a}}", [
             'involvedObject.namespace: Invalid value: "other": does not match event.namespace']),
         ("{involvedObject: {namespace: default}, eventTime: '2026-01-01T00:00:00.000000Z', action: A, reason: B}", [
-            "reportingController: Required value", "reportingInstance: Required value"]),
+            "reportingController: Required value",
+            'reportingController: Invalid value: "": name part must be non-empty',
+            f'reportingController: Invalid value: "": {refusals.QUALIFIED}',
+            "reportingInstance: Required value"]),
+        ("{involvedObject: {namespace: other}, eventTime: '2026-01-01T00:00:00.000000Z', action: A, reason: B, "
+         "reportingComponent: a.io/b, reportingInstance: c}", []),
+        ("{metadata: {name: A_b}}", []),
     ],
     "leases.coordination.k8s.io": [
         ("{spec: {holderIdentity: a, leaseDurationSeconds: 40}}", []),
@@ -282,6 +313,18 @@ def test_a_namespace_has_a_finalizer_until_it_is_empty():
     assert namespaces.update(made, {**made, "spec": {}}, "finalize")["spec"] == {}
 
 
+EMPTY_STATUS = {
+    "daemonEndpoints": {"kubeletEndpoint": {"Port": 0}},
+    "nodeInfo": dict.fromkeys(
+        (
+            *("machineID", "systemUUID", "bootID", "kernelVersion", "osImage", "containerRuntimeVersion"),
+            *("kubeletVersion", "kubeProxyVersion", "operatingSystem", "architecture"),
+        ),
+        "",
+    ),
+}
+
+
 def test_a_node_update_keeps_its_status():
     nodes = steps("nodes")
     configured = {"spec": {"configSource": {"configMap": {}}}, "status": {"config": {"error": "a"}}}
@@ -292,12 +335,53 @@ def test_a_node_update_keeps_its_status():
     assert "config" not in nodes.update(made, {**made, **configured}, "status")["status"]
     assert "configSource" in nodes.update({**made, **configured}, {**made, **configured})["spec"]
     made = nodes.create({"metadata": {"name": "node1"}, "status": {"capacity": {"cpu": "2"}}})
-    assert made["status"] == {"capacity": {"cpu": "2"}, "allocatable": {"cpu": "2"}}
+    assert made["status"] == EMPTY_STATUS | {"capacity": {"cpu": "2"}, "allocatable": {"cpu": "2"}}
     assert (
         nodes.update(made, {"metadata": {"name": "node1"}, "spec": {"unschedulable": True}})["status"] == made["status"]
     )
     reported = nodes.update(made, {**made, "spec": {"unschedulable": True}, "status": {}}, "status")
-    assert (reported["spec"], reported["status"]) == ({}, {})
+    assert (reported["spec"], reported["status"]) == ({}, EMPTY_STATUS)
+
+
+@pytest.mark.parametrize(
+    ("spec", "expected"),
+    [
+        ({"podCIDR": "10.0.0.0/24"}, ("10.0.0.0/24", ["10.0.0.0/24"])),
+        ({"podCIDRs": ["10.0.0.0/24", "fd00::/64"]}, ("10.0.0.0/24", ["10.0.0.0/24", "fd00::/64"])),
+        ({"podCIDR": "10.1.0.0/24", "podCIDRs": ["10.0.0.0/24", "fd00::/64"]}, ("10.1.0.0/24", ["10.1.0.0/24"])),
+    ],
+)
+def test_the_older_name_of_a_node_s_ranges_replaces_them(spec, expected):
+    made = steps("nodes").create({"metadata": {"name": "node1"}, "spec": spec})["spec"]
+    assert (made["podCIDR"], made["podCIDRs"]) == expected
+
+
+def test_a_service_account_keeps_the_names_of_its_secrets():
+    accounts = steps("serviceaccounts")
+    secrets = [{"name": "a", "kind": "Secret", "namespace": "other"}, {"kind": "Secret"}]
+    made = accounts.create({"metadata": dict(NAMED), "secrets": secrets})
+    assert made["secrets"] == [{"name": "a"}, {}]
+    assert accounts.update(made, {**made, "secrets": secrets})["secrets"] == [{"name": "a"}, {}]
+
+
+@pytest.mark.parametrize(
+    ("kind", "given", "made"),
+    [
+        ("iscsi", {"iqn": "a"}, {"iqn": "a", "iscsiInterface": "default"}),
+        ("rbd", {"pool": ""}, {"pool": "rbd", "user": "admin", "keyring": "/etc/ceph/keyring"}),
+        ("scaleIO", {"fsType": "ext4"}, {"fsType": "ext4", "storageMode": "ThinProvisioned"}),
+        (
+            "azureDisk",
+            {"kind": ""},
+            {"kind": "", "cachingMode": "ReadWrite", "fsType": "ext4", "readOnly": False},
+        ),
+        ("nfs", {"server": "a"}, {"server": "a"}),
+    ],
+)
+def test_defaults_of_volume_sources(kind, given, made):
+    volume = {"spec": {kind: dict(given)}}
+    TABLE["persistentvolumes"].strategy.default(volume)
+    assert volume["spec"][kind] == made
 
 
 # --- Metadata --------------------------------------------------------------------------------------------
@@ -314,7 +398,7 @@ NAME_RULES = [
     ("pods", "{name: web, namespace: default, annotations: {'a b': ''}}", ["metadata.annotations: Invalid value: "]),
     ("pods", "{name: web, namespace: default, finalizers: [a/b, orphan]}", []),
     ("pods", "{name: web, namespace: default, finalizers: [mine]}", [
-        'metadata.finalizers: Invalid value: "mine": name is neither a standard finalizer name']),
+        'metadata.finalizers[0]: Invalid value: "mine": name is neither a standard finalizer name']),
     ("pods", "{name: web, namespace: default, finalizers: [orphan, foregroundDeletion]}", [
         'metadata.finalizers: Invalid value: ["orphan","foregroundDeletion"]: finalizer orphan and foregroundDeletion '
         "cannot be both set"]),

@@ -8,7 +8,7 @@ from __future__ import annotations
 from bridgehead.apiserver.resource import Column, FieldError, JsonObject, Resource, Strategy
 from bridgehead.apiserver.resources.shared import field
 from bridgehead.apiserver.resources.shared.columns import NAME, at, selectable, since, text_column
-from bridgehead.objects.names import check_dns1123_subdomain, check_qualified_name
+from bridgehead.objects.names import check_path_segment, check_qualified_name
 
 
 def _first_seen(event: JsonObject, now: float) -> str:
@@ -61,7 +61,9 @@ class EventStrategy(Strategy):
         namespace = at(obj, "metadata", "namespace") or ""
         involved = at(obj, "involvedObject", "namespace") or ""
         errors = []
-        if involved != namespace and (involved or namespace not in _CLUSTER_NAMESPACES):
+        # Events of the newer API may be in another namespace than the object that they are about.
+        is_elsewhere = involved != namespace and not obj.get("eventTime")
+        if (involved and is_elsewhere) or (not involved and namespace not in ("", *_CLUSTER_NAMESPACES)):
             errors.append(field.invalid("involvedObject.namespace", involved, "does not match event.namespace"))
         if obj.get("eventTime"):
             errors.extend(_validate_new_style(obj))
@@ -71,11 +73,8 @@ class EventStrategy(Strategy):
 def _validate_new_style(event: JsonObject) -> list[FieldError]:
     """Validate an event with `eventTime`, which is of the newer API with stricter rules."""
     component = event.get("reportingComponent", "")
-    errors = (
-        field.invalid_for("reportingController", component, check_qualified_name(component))
-        if component
-        else [field.required("reportingController")]
-    )
+    errors = [] if component else [field.required("reportingController")]
+    errors.extend(field.invalid_for("reportingController", component, check_qualified_name(component)))
     for name, limit in _LIMITS.items():
         value = event.get(name, "")
         if not value:
@@ -119,5 +118,5 @@ RESOURCE = Resource(
         "type": selectable("type"),
     },
     is_created_by_update=True,
-    check_name=check_dns1123_subdomain,
+    check_name=check_path_segment,
 )

@@ -66,7 +66,8 @@ def _validate_spec(path: str, spec: JsonObject, name: str) -> list[FieldError]:
         errors.append(field.invalid(item, precedence, detail))
     method = spec.get("distinguisherMethod")
     if method is not None and method.get("type") not in _METHODS:
-        errors.append(field.not_supported(f"{path}.distinguisherMethod.type", method, _METHODS))
+        shown = field.internal_value(method, {"type": ""})
+        errors.append(field.not_supported(f"{path}.distinguisherMethod.type", shown, _METHODS))
     level, item = at(spec, "priorityLevelConfiguration", "name") or "", f"{path}.priorityLevelConfiguration.name"
     if level:
         errors.extend(field.invalid_for(item, level, check_dns1123_subdomain(level)))
@@ -208,7 +209,7 @@ RESOURCE = Resource(
     columns=(
         NAME,
         text_column("PriorityLevel", "spec", "priorityLevelConfiguration", "name"),
-        number_column("MatchingPrecedence", "spec", "matchingPrecedence"),
+        number_column("MatchingPrecedence", "spec", "matchingPrecedence", type="string"),
         text_column("DistinguisherMethod", "spec", "distinguisherMethod", "type", empty=NONE),
         AGE,
         Column("MissingPL", _missing_level_cell),

@@ -153,7 +153,7 @@ def validate_local_reference(path: str, reference: JsonObject) -> list[FieldErro
         if value := reference.get(name):
             errors.extend(field.invalid_for(f"{path}.{name}", value, check_path_segment(value)))
         else:
-            errors.append(field.required(f"{path}.{name}"))
+            errors.append(field.required(f"{path}.{name}", f"{name} is required"))
     return errors
 
 

@@ -54,11 +54,13 @@ def _validate_aggregation(rule: JsonObject) -> list[FieldError]:
     selectors = rule.get("clusterRoleSelectors")
     if not selectors:
         return [field.required(path, "at least one clusterRoleSelector required if aggregationRule is non-nil")]
-    return [
-        error
-        for index, selector in enumerate(selectors)
-        for error in validate_label_selector(f"{path}[{index}]", selector)
-    ]
+    errors: list[FieldError] = []
+    for index, selector in enumerate(selectors):
+        problems = validate_label_selector(f"{path}[{index}]", selector)
+        errors += problems
+        if problems:  # an error without the selector's value
+            errors.append(field.invalid(f"{path}[{index}]", None, "invalid label selector."))
+    return errors
 
 
 # Roles have no columns of their own in Kubernetes: these are those of any resource without.

@@ -39,6 +39,8 @@ _TRAFFIC_DISTRIBUTIONS = ("PreferClose", "PreferSameNode", "PreferSameZone")
 _IP_MODES = ("Proxy", "VIP")
 _AFFINITIES = ("ClientIP", "None")
 _AFFINITY_SECONDS = (1, 86400)
+# The fields of Kubernetes' internal ServicePort.
+_PORT = {"name": "", "protocol": "", "appProtocol": None, "port": 0, "targetPort": 0, "nodePort": 0}
 _KUBELET_PORT = 10250
 _ONLY_LOAD_BALANCER = "may only be used when `type` is 'LoadBalancer'"
 _UNCHANGEABLE = "may not change once set"
@@ -127,7 +129,8 @@ def _validate_ports(spec: JsonObject) -> list[FieldError]:
         if node_port and (protocol, node_port) in node_ports:
             errors.append(field.duplicate(f"{path}.nodePort", node_port))
         if (protocol, number) in served:
-            errors.append(field.duplicate(path, {"port": number, "protocol": protocol}))
+            shown = field.internal_value({"port": number, "protocol": protocol}, _PORT)
+            errors.append(field.duplicate(path, shown))
         names.add(name)
         served.add((protocol, number))
         node_ports.add((protocol, node_port))

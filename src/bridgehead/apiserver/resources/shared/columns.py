@@ -114,6 +114,11 @@ def text_column(name: str, *path: str, empty: str = "", priority: int = 0) -> Co
     return Column(name, cell, priority=priority)
 
 
+def boolean_column(name: str, *path: str, type: str = "boolean") -> Column:
+    """Return a column with the boolean at `path`; an absent one is false."""
+    return Column(name, lambda obj, now: bool(at(obj, *path)), type=type)
+
+
 def number_column(name: str, *path: str, default: int = 0, type: str = "integer") -> Column:
     """Return a column with the number at `path`."""
 

@@ -7,7 +7,7 @@ Source: `k8s.io/apimachinery/pkg/util/validation/field`.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from bridgehead.apiserver.go_values import JSON_ESCAPES
@@ -45,8 +45,17 @@ def required_valid(path: str, value: str, check: Callable[[str], Sequence[str]])
     return invalid_for(path, value, check(value)) if value else [required(path)]
 
 
-def duplicate(path: str, value: Any) -> FieldError:
-    return FieldError("FieldValueDuplicate", path, f"Duplicate value: {_value(value)}")
+def duplicate(path: str, value: Any, detail: str = "") -> FieldError:
+    text = f"Duplicate value: {_value(value)}"
+    return FieldError("FieldValueDuplicate", path, f"{text}: {detail}" if detail else text)
+
+
+def internal_value(value: Mapping[str, Any], zero: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a value as JSON of Kubernetes' internal type, which has all fields, under their names in Go.
+
+    `zero` has the fields in the type's order, with their zero values.
+    """
+    return {f"{name[0].upper()}{name[1:]}": value.get(name, nothing) for name, nothing in zero.items()}
 
 
 def forbidden(path: str, detail: str) -> FieldError:

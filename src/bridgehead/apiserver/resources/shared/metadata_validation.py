@@ -86,12 +86,8 @@ def _quote(text: str) -> str:
     return f'"{text}"'
 
 
-def _check_nothing(name: str) -> list[str]:
-    return []
-
-
 def _validate_name(metadata: JsonObject, resource: Resource) -> list[FieldError]:
-    check = resource.check_name or _check_nothing
+    check = resource.check_name or check_path_segment
     errors = []
     if prefix := metadata.get("generateName"):
         # A suffix will follow the prefix, so a trailing hyphen is allowed.
@@ -166,23 +162,26 @@ def _validate_owners(owners: Sequence[JsonObject]) -> list[FieldError]:
 def _validate_finalizers(finalizers: Sequence[str], *, may_be_plain: bool = True) -> list[FieldError]:
     errors = []
     for finalizer in finalizers:
-        if may_be_plain:
-            errors.extend(field.invalid_for("metadata.finalizers", finalizer, check_qualified_name(finalizer)))
-        else:
-            errors.extend(validate_finalizer("metadata.finalizers", finalizer))
+        errors.extend(field.invalid_for("metadata.finalizers", finalizer, check_qualified_name(finalizer)))
     if "orphan" in finalizers and "foregroundDeletion" in finalizers:
         detail = "finalizer orphan and foregroundDeletion cannot be both set"
         errors.append(field.invalid("metadata.finalizers", list(finalizers), detail))
+    if not may_be_plain:
+        for index, finalizer in enumerate(finalizers):
+            errors.extend(_validate_plain_finalizer(f"metadata.finalizers[{index}]", finalizer))
     return errors
+
+
+def _validate_plain_finalizer(path: str, finalizer: str) -> list[FieldError]:
+    if "/" in finalizer or finalizer in _PLAIN_FINALIZERS:
+        return []
+    return [field.invalid(path, finalizer, "name is neither a standard finalizer name nor is it fully qualified")]
 
 
 def validate_finalizer(path: str, finalizer: str) -> list[FieldError]:
-    """Validate a finalizer of an object, or of a namespace's `spec`."""
+    """Validate a finalizer of a namespace's `spec`."""
     errors = field.invalid_for(path, finalizer, check_qualified_name(finalizer))
-    if not errors and "/" not in finalizer and finalizer not in _PLAIN_FINALIZERS:
-        detail = "name is neither a standard finalizer name nor is it fully qualified"
-        errors.append(field.invalid(path, finalizer, detail))
-    return errors
+    return errors + _validate_plain_finalizer(path, finalizer)
 
 
 def validate_label_selector(path: str, selector: JsonObject) -> list[FieldError]:

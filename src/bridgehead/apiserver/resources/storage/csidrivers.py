@@ -10,7 +10,7 @@ from typing import Any
 
 from bridgehead.apiserver.resource import Column, FieldError, JsonObject, Resource, Strategy
 from bridgehead.apiserver.resources.shared import field
-from bridgehead.apiserver.resources.shared.columns import AGE, NAME, UNSET, at
+from bridgehead.apiserver.resources.shared.columns import AGE, NAME, UNSET, at, boolean_column
 from bridgehead.objects.names import check_dns1123_subdomain
 
 _DEFAULTS: dict[str, Any] = {
@@ -82,10 +82,6 @@ def _validate_tokens(path: str, requests: Sequence[JsonObject]) -> list[FieldErr
     return errors
 
 
-def _boolean(name: str, field_name: str) -> Column:
-    return Column(name, lambda driver, now: str(bool(at(driver, "spec", field_name))).lower(), type="boolean")
-
-
 def _tokens_cell(driver: JsonObject, now: float) -> str:
     requests = at(driver, "spec", "tokenRequests") or ()
     return ",".join(str(request.get("audience", "")) for request in requests) or UNSET
@@ -101,11 +97,11 @@ RESOURCE = Resource(
     strategy=CSIDriverStrategy(),
     columns=(
         NAME,
-        _boolean("AttachRequired", "attachRequired"),
-        _boolean("PodInfoOnMount", "podInfoOnMount"),
-        _boolean("StorageCapacity", "storageCapacity"),
+        boolean_column("AttachRequired", "spec", "attachRequired"),
+        boolean_column("PodInfoOnMount", "spec", "podInfoOnMount"),
+        boolean_column("StorageCapacity", "spec", "storageCapacity"),
         Column("TokenRequests", _tokens_cell),
-        _boolean("RequiresRepublish", "requiresRepublish"),
+        boolean_column("RequiresRepublish", "spec", "requiresRepublish"),
         Column("Modes", lambda driver, now: ",".join(map(str, at(driver, "spec", "volumeLifecycleModes") or ()))),
         AGE,
     ),

@@ -28,6 +28,8 @@ from bridgehead.apiserver.resources.shared.storage_rules import (
 )
 from bridgehead.objects.names import check_dns1123_label, check_dns1123_subdomain
 
+from .volume_sources import set_source_defaults, validate_other_source
+
 _SOURCES = (
     *("hostPath", "gcePersistentDisk", "awsElasticBlockStore", "glusterfs", "flocker", "nfs", "rbd", "quobyte"),
     *("cephfs", "iscsi", "cinder", "fc", "flexVolume", "azureFile", "vsphereVolume", "photonPersistentDisk"),
@@ -57,8 +59,7 @@ class PersistentVolumeStrategy(StatusStrategy):
         spec = obj.setdefault("spec", {})
         spec["persistentVolumeReclaimPolicy"] = spec.get("persistentVolumeReclaimPolicy") or "Retain"
         spec.setdefault("volumeMode", "Filesystem")
-        if "hostPath" in spec:
-            spec["hostPath"].setdefault("type", "")
+        set_source_defaults(spec)
         status = obj.setdefault("status", {})
         status["phase"] = status.get("phase") or "Pending"
 
@@ -79,7 +80,7 @@ class PersistentVolumeStrategy(StatusStrategy):
             status.setdefault("lastPhaseTransitionTime", before["lastPhaseTransitionTime"])
 
     def validate(self, obj: JsonObject) -> list[FieldError]:
-        return validate_volume_spec("spec", obj.get("spec", {}))
+        return validate_volume_spec("spec", obj.get("spec", {}), at(obj, "metadata", "name") or "")
 
     def validate_update(self, obj: JsonObject, old: JsonObject, subresource: str) -> list[FieldError]:
         spec, before = obj.get("spec", {}), old.get("spec", {})
@@ -147,11 +148,11 @@ def _source(spec: JsonObject, before: JsonObject) -> JsonObject:
     return source
 
 
-def validate_volume_spec(path: str, spec: JsonObject, *, is_inline: bool = False) -> list[FieldError]:
-    """Validate the spec of a volume, or of one that a VolumeAttachment contains."""
+def validate_volume_spec(path: str, spec: JsonObject, name: str = "", *, is_inline: bool = False) -> list[FieldError]:
+    """Validate the spec of a volume `name`, or of one without a name that a VolumeAttachment contains."""
     errors = validate_access_modes(f"{path}.accessModes", spec.get("accessModes", ()))
     errors.extend(_validate_inline(path, spec) if is_inline else _validate_volume(path, spec))
-    errors.extend(_validate_source(path, spec))
+    errors.extend(_validate_source(path, spec, name))
     if "volumeAttributesClassName" in spec:
         if spec["volumeAttributesClassName"]:
             errors.extend(validate_class_name(path, spec, "volumeAttributesClassName"))
@@ -166,7 +167,7 @@ def _validate_volume(path: str, spec: JsonObject) -> list[FieldError]:
     capacity = spec.get("capacity", {})
     errors = [] if capacity else [field.required(f"{path}.capacity")]
     if "storage" not in capacity or len(capacity) > 1:
-        errors.append(field.not_supported(f"{path}.capacity", capacity or None, ("storage",)))
+        errors.append(field.not_supported(f"{path}.capacity", spec.get("capacity"), ("storage",)))
     for name, quantity in capacity.items():
         item = f"{path}.capacity[{name}]"
         errors.extend(validate_quantity(item, quantity) or validate_positive_quantity(item, quantity))
@@ -208,7 +209,7 @@ def _validate_inline(path: str, spec: JsonObject) -> list[FieldError]:
     return errors
 
 
-def _validate_source(path: str, spec: JsonObject) -> list[FieldError]:
+def _validate_source(path: str, spec: JsonObject, volume: str) -> list[FieldError]:
     given = [name for name in _SOURCES if name in spec]
     if not given:
         return [field.required(path, "must specify a volume type")]
@@ -236,6 +237,8 @@ def _validate_source(path: str, spec: JsonObject) -> list[FieldError]:
                     name, namespace = (source[secret].get(part, "") for part in ("name", "namespace"))
                     errors.extend(field.required_valid(f"{item}.{secret}.name", name, check_dns1123_subdomain))
                     errors.extend(field.required_valid(f"{item}.{secret}.namespace", namespace, check_dns1123_label))
+        case _:
+            errors.extend(validate_other_source(path, kind, source, volume))
     return errors
 
 

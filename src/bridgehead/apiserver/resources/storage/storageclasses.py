@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from bridgehead.apiserver.resource import Column, FieldError, JsonObject, Resource, Strategy
 from bridgehead.apiserver.resources.shared import field
-from bridgehead.apiserver.resources.shared.columns import AGE, NAME, at, text_column
+from bridgehead.apiserver.resources.shared.columns import AGE, NAME, at, boolean_column, text_column
 from bridgehead.apiserver.resources.shared.node_labels import warn_of_label
 from bridgehead.apiserver.resources.shared.storage_rules import validate_parameters, validate_provisioner
 from bridgehead.objects.names import check_dns1123_subdomain, check_qualified_name
@@ -55,7 +55,8 @@ class StorageClassStrategy(Strategy):
 
 def _validate_topologies(path: str, terms: Sequence[JsonObject]) -> list[FieldError]:
     errors = []
-    seen: list[dict[str, set[str]]] = []
+    # Kubernetes also compares with an empty term for each term.
+    seen: list[dict[str, set[str]]] = [{} for _ in terms]
     for index, term in enumerate(terms):
         item = f"{path}[{index}].matchLabelExpressions"
         values_of: dict[str, set[str]] = {}
@@ -70,8 +71,7 @@ def _validate_topologies(path: str, terms: Sequence[JsonObject]) -> list[FieldEr
             if key in values_of:
                 errors.append(field.duplicate(f"{here}.key", key))
             values_of[key] = set(values)
-        if values_of in seen:
-            errors.append(field.duplicate(item, ""))
+        errors.extend(field.duplicate(item, "") for earlier in seen if earlier == values_of)
         seen.append(values_of)
     return errors
 
@@ -99,7 +99,7 @@ RESOURCE = Resource(
         text_column("Provisioner", "provisioner"),
         text_column("ReclaimPolicy", "reclaimPolicy"),
         text_column("VolumeBindingMode", "volumeBindingMode"),
-        Column("AllowVolumeExpansion", lambda one, now: str(bool(one.get("allowVolumeExpansion"))).lower()),
+        boolean_column("AllowVolumeExpansion", "allowVolumeExpansion", type="string"),
         AGE,
     ),
     returns_deleted=True,

@@ -5,9 +5,11 @@ Pure: no I/O, no clock, no randomness. Source: Kubernetes `ValidateVolumeAttachm
 
 from __future__ import annotations
 
-from bridgehead.apiserver.resource import CLIENT_METADATA, Column, FieldError, JsonObject, Resource, StatusStrategy
+from dataclasses import replace
+
+from bridgehead.apiserver.resource import CLIENT_METADATA, FieldError, JsonObject, Resource, StatusStrategy
 from bridgehead.apiserver.resources.shared import field
-from bridgehead.apiserver.resources.shared.columns import AGE, NAME, at, text_column
+from bridgehead.apiserver.resources.shared.columns import AGE, NAME, at, boolean_column, text_column
 from bridgehead.apiserver.resources.shared.storage_rules import validate_driver_name
 from bridgehead.objects.names import check_dns1123_subdomain
 
@@ -88,10 +90,10 @@ RESOURCE = Resource(
     strategy=VolumeAttachmentStrategy(),
     columns=(
         NAME,
-        text_column("Attacher", "spec", "attacher"),
+        replace(text_column("Attacher", "spec", "attacher"), format="name"),
         text_column("PV", "spec", "source", "persistentVolumeName"),
         text_column("Node", "spec", "nodeName"),
-        Column("Attached", lambda one, now: str(bool(at(one, "status", "attached"))).lower(), type="boolean"),
+        boolean_column("Attached", "status", "attached"),
         AGE,
     ),
     returns_deleted=True,

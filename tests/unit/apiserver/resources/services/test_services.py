@@ -498,7 +498,8 @@ REFUSALS = [
         "spec.ports[0].name: Required value", "spec.ports[1].name: Required value"]),
     ("{ports: [{name: a, port: 80}, {name: a, port: 81}]}", ['spec.ports[1].name: Duplicate value: "a"']),
     ("{ports: [{name: a, port: 80}, {name: b, port: 80}]}", [
-        'spec.ports[1]: Duplicate value: {"port":80,"protocol":"TCP"}']),
+        'spec.ports[1]: Duplicate value: {"Name":"","Protocol":"TCP","AppProtocol":null,"Port":80,"TargetPort":0,'
+        '"NodePort":0}']),
     ("{ports: [{name: HTTP, port: 80}]}", [f'spec.ports[0].name: Invalid value: "HTTP": {LABEL}']),
     ("{type: NodePort, ports: [{name: a, port: 80, nodePort: 30080}, {name: b, port: 81, nodePort: 30080}]}", [
         "spec.ports[1].nodePort: Duplicate value: 30080"]),
