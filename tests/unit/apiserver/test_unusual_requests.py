@@ -102,3 +102,66 @@ async def test_empty_and_unknown_options(world, method, url, code, message):
     body = {"metadata": {"name": "not valid"}} if method in ("POST", "PUT") else None
     answer = await world.call(method, url, body)
     assert (answer.status, answer.json["message"]) == (code, message)
+
+
+NAMES = '"metadata.name", "metadata.namespace"'
+
+
+@pytest.mark.parametrize(
+    ("url", "message"),
+    [
+        (CONFIG_MAPS, f'"nope" is not a known field selector: only {NAMES}'),
+        ("/api/v1/persistentvolumes", f'"nope" is not a known field selector: only {NAMES}'),
+        ("/api/v1/pods", "field label not supported: nope"),
+        ("/apis/batch/v1/jobs", 'field label "nope" not supported for batchv1.Job'),
+        (
+            "/apis/resource.k8s.io/v1/resourceslices",
+            "field label not supported for resource.k8s.io/v1, Kind=ResourceSlice: nope",
+        ),
+    ],
+)
+async def test_unknown_fields_of_selectors(world, url, message):
+    answer = await world.call("GET", f"{url}?fieldSelector=nope%3Dx")
+    assert (answer.status, answer.json["message"]) == (400, message)
+
+
+@pytest.mark.parametrize(("selector", "count"), [("metadata.namespace%3Dx", 0), ("metadata.namespace!%3Dx", 1)])
+async def test_objects_without_a_namespace_are_selected_by_it(world, selector, count):
+    url = "/apis/node.k8s.io/v1/runtimeclasses"
+    await world.create(url, {"metadata": {"name": "a"}, "handler": "b"})
+    assert len((await world.get(f"{url}?fieldSelector={selector}"))["items"]) == count
+
+
+@pytest.mark.parametrize(
+    ("accept", "media_types"),
+    [
+        ("application/yaml, application/json;q=0.5", f"{JSON};stream=watch, {PROTOBUF};stream=watch"),
+        ("application/json;as=Table;v=v2;g=meta.k8s.io", f"{JSON}, {YAML}, {PROTOBUF}"),
+    ],
+)
+async def test_media_types_that_no_watch_has(world, accept, media_types):
+    answer = await world.call("GET", f"{CONFIG_MAPS}?watch=1", headers={"accept": accept})
+    assert answer.status == 406
+    assert f"only the following media types are accepted: {media_types}" in " ".join(answer.body.decode().split())
+
+
+@pytest.mark.parametrize("form", ["Table", "PartialObjectMetadata"])
+async def test_the_status_of_a_delete_has_no_other_form(world, form):
+    await world.create(CONFIG_MAPS, {"metadata": {"name": "a"}})
+    accept = f"application/json;as={form};v=v1;g=meta.k8s.io"
+    answer = await world.call("DELETE", f"{CONFIG_MAPS}/a", headers={"accept": accept})
+    assert (answer.status, answer.json["kind"]) == (200, "Status")
+
+
+async def test_the_generation_of_a_kind_that_does_not_count_it(world):
+    assert (await world.create(CONFIG_MAPS, {"metadata": {"name": "a", "generation": 7}}))["metadata"][
+        "generation"
+    ] == 7
+    answer = await world.call("PUT", f"{CONFIG_MAPS}/a", {"metadata": {"name": "a", "generation": 9}})
+    assert answer.json["metadata"]["generation"] == 7
+
+
+async def test_an_update_of_a_missing_object_with_a_uid_is_a_conflict(world):
+    answer = await world.call("PUT", f"{CONFIG_MAPS}/a", {"metadata": {"name": "a", "uid": "u"}})
+    assert answer.status == 409
+    assert "Precondition failed: UID in precondition: u, UID in object meta: " in answer.json["message"]

@@ -23,6 +23,7 @@ from bridgehead.apiserver.errors import (
     PageNotFound,
     bad_request,
     conflict,
+    failed_precondition,
     method_not_allowed,
     not_found,
     not_found_path,
@@ -188,6 +189,8 @@ class Handlers:
         status = 200
         key = self._registry.key(resource, info.namespace, info.name)
         missing = self._registry.store.get(key) is None
+        if missing and (uid := obj["metadata"].get("uid")):
+            raise failed_precondition(resource, info.namespace, info.name, uid, "")
         if missing and resource.is_created_by_update and not info.subresource:
             if obj.get("metadata", {}).get("resourceVersion"):
                 raise conflict(resource, info.name)
@@ -245,7 +248,7 @@ class Handlers:
         details = {"name": info.name, "kind": resource.plural, "uid": stored_metadata(deleted.record.value).uid}
         if resource.group:
             details["group"] = resource.group
-        return await self._rendering.other(request.header(b"accept"), respond(success(details)))
+        return await self._rendering.status(request, resource, respond(success(details)))
 
     async def _delete_collection(self, request: Request, resource: Resource) -> Response:
         body = await request.body()

@@ -141,6 +141,13 @@ class Rendering:
             return await self._in_protobuf(response)
         return await _in_yaml(media, response)
 
+    async def status(self, request: Request, resource: Resource, response: Response) -> Response:
+        """Return an answer about an object whose body is a Status, which has no other forms."""
+        media = self._choose(request, resource)
+        if media.type == PROTOBUF:
+            return await self._in_protobuf(response)
+        return await _in_yaml(media, response)
+
     async def _in_protobuf(self, response: Response) -> Response:
         """Encode the object in the body; leave one as it is whose kind has no form in protobuf."""
         value = response.body

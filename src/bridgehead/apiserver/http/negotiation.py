@@ -69,14 +69,16 @@ def choose(header: str, *, tables: bool = True, protobuf: bool = True, watch: bo
         return MediaType(JSON)
     for accepted in parse_accept(header):
         chosen, form = JSON if accepted.type in _ANY else accepted.type, accepted.form
-        if chosen not in (JSON, YAML, PROTOBUF) or (watch and chosen == YAML):
+        if chosen not in (JSON, YAML, PROTOBUF):
             continue
         if form and not (tables and _is_offered(accepted, chosen)):
             continue
         if chosen == PROTOBUF and not form and not protobuf:
             continue
+        if watch and chosen == YAML:
+            raise not_acceptable(_STREAMS)
         return MediaType(chosen, form, accepted.group, accepted.version, accepted.stream)
-    raise not_acceptable(_STREAMS if watch else (JSON, YAML, PROTOBUF))
+    raise not_acceptable((JSON, YAML, PROTOBUF))
 
 
 def _is_offered(accepted: MediaType, chosen: str) -> bool:

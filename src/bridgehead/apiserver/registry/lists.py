@@ -8,6 +8,7 @@ Source: Kubernetes API concepts "Retrieving large results sets in chunks", apise
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -47,6 +48,26 @@ class Page:
     remaining: int | None = None
 
 
+# The texts of kinds whose own conversion of field selectors has another text than those of the others.
+_UNKNOWN_FIELD = {
+    "jobs.batch": 'field label "{}" not supported for batchv1.Job',
+    "resourceslices.resource.k8s.io": "field label not supported for resource.k8s.io/v1, Kind=ResourceSlice: {}",
+}
+
+
+def _converts_fields(resource: Resource) -> bool:
+    """Whether the kind has its own conversion of field selectors, because it has fields of its own."""
+    return bool(resource.selectable) or resource.definition is not None
+
+
+def _unknown_field(resource: Resource, key: str) -> str:
+    """Return the error for a field selector."""
+    if _converts_fields(resource):
+        return _UNKNOWN_FIELD.get(resource.id, "field label not supported: {}").format(key)
+    shown = json.dumps(key, ensure_ascii=False)
+    return f'{shown} is not a known field selector: only "metadata.name", "metadata.namespace"'
+
+
 def parse_selection(resource: Resource, query: Query) -> Selection:
     """Parse the selectors of a query. Raises a 400 for a syntax error or an unsupported field."""
     label_text, field_text = query.get("labelSelector", ""), query.get("fieldSelector", "")
@@ -61,11 +82,11 @@ def parse_selection(resource: Resource, query: Query) -> Selection:
     except ValueError as error:
         raise bad_request(f"{error}") from None
     known = {"metadata.name", *resource.selectable, *resource.field_aliases}
-    if resource.namespaced:
+    if resource.namespaced or not _converts_fields(resource):
         known.add("metadata.namespace")
     for requirement in fields.requirements:
         if requirement.key not in known:
-            raise bad_request(f"field label not supported: {requirement.key}")
+            raise bad_request(_unknown_field(resource, requirement.key))
     names = resource.field_aliases if resource.stored_form is None else resource.stored_form.fields
     if names:
         fields = _with_stored_names(fields, names)

@@ -26,7 +26,8 @@ def initialize(obj: JsonObject, resource: Resource, namespace: str, now: str) ->
     """Set the server's fields in a new object and drop what the client wrote there."""
     metadata = obj["metadata"]
     for field in (*_SERVER_OWNED, *_NEVER_KEPT, "resourceVersion"):
-        metadata.pop(field, None)
+        if field != "generation":  # a kind that does not count generations keeps the client's
+            metadata.pop(field, None)
     if resource.namespaced:
         metadata["namespace"] = namespace
     identify(obj, now)
