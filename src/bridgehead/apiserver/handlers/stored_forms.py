@@ -57,4 +57,4 @@ def checked_change(resource: Resource, change: Change, subresource: str) -> Chan
 
 def _check(resource: Resource, obj: JsonObject, errors: list[FieldError]) -> None:
     if errors:
-        raise invalid(resource.group, resource.kind, obj.get("metadata", {}).get("name", ""), errors)
+        raise invalid(resource.stored.group, resource.kind, obj.get("metadata", {}).get("name", ""), errors)

@@ -241,7 +241,7 @@ def _check(resource: Resource, name: str, found: list[FieldError]) -> list[str]:
     if not found:
         return []
     if errors := [one for one in found if not one.is_warning]:
-        raise invalid(resource.group, resource.kind, name, errors)
+        raise invalid(resource.stored.group, resource.kind, name, errors)
     return [f"{one.field}: {one.message}" for one in found]
 
 

@@ -93,6 +93,8 @@ PATH = {"verb": "get", "path": "/x"}
 async def test_invalid_reviews_are_refused(world, plural, spec, errors):
     answer = await review(world, plural, spec, namespace="default" if plural.startswith("local") else "")
     assert answer["code"] == 422, answer
+    assert answer["message"].startswith('.authorization.k8s.io "" is invalid: ')
+    assert "kind" not in answer["details"]
     assert [f"{cause['field']}: {cause['message']}" for cause in answer["details"]["causes"]] == errors
 
 

@@ -72,7 +72,7 @@ async def test_the_new_form_has_stricter_rules(world):
     refused = await world.patch(f"{NEW}/a.1", {"note": "other"})
     assert (refused.status, refused.json["message"]) == (
         422,
-        'Event.events.k8s.io "a.1" is invalid: message: Invalid value: "other": field is immutable',
+        'Event "a.1" is invalid: message: Invalid value: "other": field is immutable',
     )
     assert (await world.patch(f"{OLD}/a.1", {"message": "other"})).status == 200
     refused = await world.call("POST", NEW, {**EVENT, "metadata": {"name": "c"}, "deprecatedCount": 2})
