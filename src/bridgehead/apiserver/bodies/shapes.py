@@ -177,12 +177,14 @@ class TimeShape(StringShape):
 
 
 class BytesShape(StringShape):
-    """Base64 text."""
+    """Base64 text; Go also reads a list of bytes."""
 
     __slots__ = ()
     accepts = None
 
     def conform(self, value: Any, path: JsonPath, unknown: list[str]) -> Any:
+        if type(value) is list and all(type(one) is int and 0 <= one <= 255 for one in value):
+            return base64.b64encode(bytes(value)).decode()
         super().conform(value, path, unknown)
         try:
             base64.b64decode(value.replace("\n", "").replace("\r", ""), validate=True)

@@ -64,11 +64,10 @@ class APIServiceStrategy(Strategy):
 
 
 def _validate_name(name: str, group: str, version: str) -> list[FieldError]:
-    failures = check_path_segment(name)
     required = f"{version}.{group}"
-    if not failures and name != required:
-        failures = [f'must be `spec.version+"."+spec.group`: "{required}"']
-    return field.invalid_for("metadata.name", name, failures) if name else []
+    if name in ("", required) or check_path_segment(name):
+        return []  # others refuse a name that is missing or that is no segment of a path
+    return [field.invalid("metadata.name", name, f'must be `spec.version+"."+spec.group`: "{required}"')]
 
 
 def _validate_connection(spec: JsonObject) -> list[FieldError]:

@@ -66,6 +66,7 @@ def schema() -> Schema:
             [],
         ),
         ("Secret", {"data": {"a": "Yg=="}}, {"data": {"a": "Yg=="}}, []),
+        ("Secret", {"data": {"a": [104, 105], "b": []}}, {"data": {"a": "aGk=", "b": ""}}, []),
     ],
 )
 def test_known_fields_are_kept_and_unknown_ones_reported(schema, kind, value, kept, unknown):
@@ -121,6 +122,11 @@ def test_known_fields_are_kept_and_unknown_ones_reported(schema, kind, value, ke
             "json: cannot unmarshal number into Go struct field EnvVar.spec.containers.env.value of type string",
         ),
         ("Secret", {"data": {"a": "b!"}}, "illegal base64 data at input byte 1"),
+        (
+            "Secret",
+            {"data": {"a": [256]}},
+            "json: cannot unmarshal array into Go struct field Secret.data of type []uint8",
+        ),
         (
             "Pod",
             {"spec": {"containers": [{"resources": {"limits": {"cpu": "a lot"}}}]}},

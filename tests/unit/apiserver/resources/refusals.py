@@ -650,8 +650,6 @@ API_SERVICES = {
             "spec.versionPriority: Invalid value: 0: must be positive and less than 1000"]),
         (f"{{metadata: {{name: v2.}}, spec: {{version: v2, {_PRIORITIES}}}}}", [
             "spec.group: Required value: only v1 may have an empty group and it better be legacy kube"]),
-        (f"{{metadata: {{name: a/b}}, spec: {{version: v1, group: a, {_PRIORITIES}}}}}", [
-            'metadata.name: Invalid value: "a/b": may not contain \'/\'']),
         (f"{{metadata: {{name: v1.a}}, spec: {{version: v1, group: a, {_PRIORITIES}, caBundle: eA==, "
          "insecureSkipTLSVerify: true}}", [
             'spec.caBundle: Invalid value: "1 bytes": local APIServices may not have a caBundle',

@@ -15,10 +15,10 @@ SOURCES = [
     ("gcePersistentDisk: {pdName: a, partition: 1}", []),
     ("gcePersistentDisk: {partition: 256}", [
         "persistentDisk.pdName: Required value",
-        "persistentDisk.partition: Invalid value: 256: must be between 0 and 255, inclusive"]),
+        "persistentDisk.partition: Invalid value: 256: must be between 1 and 255, inclusive"]),
     ("awsElasticBlockStore: {partition: -1}", [
         "awsElasticBlockStore.volumeID: Required value",
-        "awsElasticBlockStore.partition: Invalid value: -1: must be between 0 and 255, inclusive"]),
+        "awsElasticBlockStore.partition: Invalid value: -1: must be between 1 and 255, inclusive"]),
     ("glusterfs: {endpoints: a, path: b, endpointsNamespace: ''}", [
         'glusterfs.endpointsNamespace: Invalid value: "": if the endpointnamespace is set, it must be a valid namespace name']),
     ("glusterfs: {endpointsNamespace: A}", [

@@ -75,7 +75,10 @@ def validate_other_source(path: str, kind: str, source: JsonObject, volume: str)
 
 
 def _validate_partition(item: str, source: JsonObject) -> list[FieldError]:
-    return field.within(f"{item}.partition", source.get("partition", 0), 0, 255)
+    partition = source.get("partition", 0)
+    if 0 <= partition <= 255:  # 0 is the whole disk
+        return []
+    return [field.invalid(f"{item}.partition", partition, "must be between 1 and 255, inclusive")]
 
 
 def _validate_secret(item: str, source: JsonObject, names: tuple[str, ...] = ("name", "namespace")) -> list[FieldError]:
