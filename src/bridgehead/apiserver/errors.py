@@ -74,7 +74,8 @@ class SchemaMismatch(Exception):
 class PatchRefused(Exception):
     """A patch that can't be applied.
 
-    `code` is 400 for a malformed patch, 413 for one that is too large, 422 for one that does not fit this object.
+    `code` is 400 for a malformed patch, 413 for one that is too large, 422 for one that does not fit this object, 500
+    for what Kubernetes has no status for.
     """
 
     def __init__(self, code: int, message: str) -> None:

@@ -165,3 +165,46 @@ async def test_an_update_of_a_missing_object_with_a_uid_is_a_conflict(world):
     answer = await world.call("PUT", f"{CONFIG_MAPS}/a", {"metadata": {"name": "a", "uid": "u"}})
     assert answer.status == 409
     assert "Precondition failed: UID in precondition: u, UID in object meta: " in answer.json["message"]
+
+
+@pytest.mark.parametrize(
+    ("kind", "body", "code", "message"),
+    [
+        ("strategic-merge-patch", b"null", 200, ""),
+        ("json-patch", b"null", 200, ""),
+        ("merge-patch", b"null", 400, "Invalid JSON Patch"),
+        ("merge-patch", b"{", 400, "error decoding patch: unexpected end of JSON input"),
+        ("strategic-merge-patch", {"data": {"$patch": "foo", "z": "1"}}, 500, "unknown patch type: foo in map: map[$patch:foo z:1]"),
+        ("strategic-merge-patch", {"metadata": {"ownerReferences": [{"$patch": "delete", "uid": "x"}]}}, 200, ""),
+        ("strategic-merge-patch", {"metadata": {"finalizers": ["a.b/c"], "$setElementOrder/finalizers": "x"}}, 500, "expected a []interface {}, but received a string"),
+        ("merge-patch", {"metadata": {"uid": "x"}}, 422, 'ConfigMap "a" is invalid: metadata.uid: Invalid value: "x": field is immutable'),
+        ("merge-patch", {"metadata": {"name": None}}, 400, "the name of the object (a based on URL) was undeterminable: name must be provided"),
+        ("json-patch", [{"op": "remove", "path": "/nope"}], 422, "the server rejected our request due to an error in our request"),
+    ],
+)  # fmt: skip
+async def test_unusual_patches(world, kind, body, code, message):
+    await world.create(CONFIG_MAPS, {"metadata": {"name": "a"}})
+    answer = await world.patch(f"{CONFIG_MAPS}/a", body, kind)
+    assert (answer.status, answer.json.get("message", "")) == (code, message)
+
+
+async def test_too_many_operations(world):
+    await world.create(CONFIG_MAPS, {"metadata": {"name": "a"}})
+    answer = await world.patch(
+        f"{CONFIG_MAPS}/a", [{"op": "add", "path": "/data/z", "value": "1"}] * 10_001, "json-patch"
+    )
+    why = "Request entity too large: The allowed maximum operations in a JSON patch is 10000, got 10001"
+    assert (answer.status, answer.json["message"]) == (413, why)
+
+
+async def test_the_deletion_of_a_namespace(world):
+    url = "/api/v1/namespaces/a"
+    await world.create("/api/v1/namespaces", {"metadata": {"name": "a"}})
+    wrong = await world.call("PUT", f"{url}/status", {"metadata": {"name": "a"}, "status": {"phase": "Terminating"}})
+    why = "status.Phase: Invalid value: \"Terminating\": may only be 'Active' if `deletionTimestamp` is empty"
+    assert (wrong.status, wrong.json["message"]) == (422, f'Namespace "a" is invalid: {why}')
+    empty = await world.call("PUT", f"{url}/status", {"metadata": {"name": "a"}})
+    assert empty.json["status"] == {"phase": "Active"}
+    deleted = (await world.call("DELETE", url)).json
+    assert "deletionTimestamp" in deleted["metadata"]
+    assert "deletionGracePeriodSeconds" not in deleted["metadata"]

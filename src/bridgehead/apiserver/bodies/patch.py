@@ -16,7 +16,7 @@ from typing import Any
 import msgspec
 
 from bridgehead.apiserver.errors import PatchRefused
-from bridgehead.apiserver.go_values import go_value
+from bridgehead.apiserver.go_values import go_type, go_value
 from bridgehead.apiserver.resource import JsonObject, copied
 from bridgehead.objects.integers import parse_integer
 
@@ -99,14 +99,15 @@ def apply_json_patch(original: Any, operations: Any) -> Any:
 
 
 def _apply_operation(document: Any, operation: JsonObject) -> Any:
+    """Apply an operation other than `copy`. A missing value is null, as in Kubernetes' library."""
     op, path = operation.get("op"), _pointer(operation, "path")
     match op:
         case "add":
-            return _add(document, path, _value(operation))
+            return _add(document, path, copied(operation.get("value")))
         case "remove":
             return _remove(document, path)[0]
         case "replace":
-            value = _value(operation)
+            value = copied(operation.get("value"))
             if not path:
                 return value
             _find(document, path)
@@ -122,12 +123,6 @@ def _apply_operation(document: Any, operation: JsonObject) -> Any:
                 raise PatchRefused(422, f"testing value {operation['path']} failed: test failed")
             return document
     raise PatchRefused(422, f"unexpected kind: {op}")
-
-
-def _value(operation: JsonObject) -> Any:
-    if "value" not in operation:
-        raise PatchRefused(422, f"{operation['op']} operation at {operation['path']}: the value is missing")
-    return copied(operation["value"])
 
 
 def _pointer(operation: JsonObject, key: str) -> list[str]:
@@ -160,8 +155,8 @@ def _find(document: Any, path: Sequence[str]) -> Any:
 
 
 def _add(document: Any, path: list[str], value: Any) -> Any:
-    if not path:
-        return value
+    if not path:  # no object becomes another one
+        raise _missing(path)
     parent, last = _find(document, path[:-1]), path[-1]
     if isinstance(parent, dict):
         parent[last] = value
@@ -174,9 +169,9 @@ def _add(document: Any, path: list[str], value: Any) -> Any:
 
 def _remove(document: Any, path: list[str]) -> tuple[Any, Any]:
     """Return the document without the value, and the value."""
-    value = _find(document, path)
     if not path:
-        return None, value
+        raise _missing(path)
+    value = _find(document, path)
     parent = _find(document, path[:-1])
     del parent[int(path[-1]) if isinstance(parent, list) else path[-1]]
     return document, value
@@ -205,7 +200,8 @@ def _merge_map(original: JsonObject, patch: JsonObject, shape: Shape) -> JsonObj
             return {key: copied(value) for key, value in patch.items() if key != _PATCH}
         if directive == "delete":
             return {}
-        raise PatchRefused(400, f"Unknown patch type found: {directive}")
+        raise PatchRefused(500, f"unknown patch type: {go_value(directive)} in map: {go_value(patch)}")
+    _check_order(patch)
     merged = _retain_keys(original, patch)
     for key, value in patch.items():
         if key == _RETAIN_KEYS or key.startswith((_ORDER, _DELETE_PRIMITIVES)):
@@ -218,7 +214,7 @@ def _merge_map(original: JsonObject, patch: JsonObject, shape: Shape) -> JsonObj
         if isinstance(value, dict):
             merged[key] = _merge_map(present if isinstance(present, dict) else {}, value, child)
         elif isinstance(value, list) and isinstance(child, ListShape) and child.merges:
-            merged[key] = _merge_list(present if isinstance(present, list) else [], value, child)
+            merged[key] = _merge_list(present, value, child) if isinstance(present, list) else _undirected(value)
         else:
             merged[key] = copied(value)
     for key, value in patch.items():
@@ -236,6 +232,25 @@ def _merge_map(original: JsonObject, patch: JsonObject, shape: Shape) -> JsonObj
                     merged[field], _list(key, value), before if isinstance(before, list) else [], shape.child(field)
                 )
     return merged
+
+
+def _undirected(value: Any) -> Any:
+    """Return what a patch makes of a list that the object does not have: the list without directives."""
+    if isinstance(value, list):
+        return [_undirected(item) for item in value if not (isinstance(item, dict) and _PATCH in item)]
+    if isinstance(value, dict):
+        return {
+            key: _undirected(item)
+            for key, item in value.items()
+            if item is not None and key[:1] != "$" and not (isinstance(item, dict) and _PATCH in item)
+        }
+    return value
+
+
+def _check_order(patch: JsonObject) -> None:
+    for key, value in patch.items():
+        if key.startswith(_ORDER) and not isinstance(value, list):
+            raise PatchRefused(500, f"expected a []interface {{}}, but received a {go_type(value)}")
 
 
 def _list(key: str, value: Any) -> list[Any]:
@@ -275,7 +290,7 @@ def _merge_list(original: list[Any], patch: list[Any], shape: ListShape) -> list
         if directive == "delete":
             continue
         if directive is not None:
-            raise PatchRefused(400, f"Unknown patch type found: {directive}")
+            raise PatchRefused(500, f"unknown patch type: {go_value(directive)} in map: {go_value(item)}")
         position = positions.get(key_of(item))
         if position is None:
             positions[key_of(item)] = len(merged)
@@ -296,7 +311,7 @@ def _key_of(shape: Shape) -> Callable[[Any], str]:
         if not merge_key:
             return repr(item)
         if not isinstance(item, dict) or merge_key not in item:
-            raise PatchRefused(400, f"map: {go_value(item)} does not contain declared merge key: {merge_key}")
+            raise PatchRefused(500, f"map: {go_value(item)} does not contain declared merge key: {merge_key}")
         return str(item[merge_key])
 
     return key_of

@@ -29,6 +29,10 @@ def decode_patch(media: str, body: bytes, *, is_checked: bool) -> tuple[Any, lis
     prefix = "" if media == STRATEGIC_MERGE_PATCH else "error decoding patch: "
     try:
         patch = go_json.decode(body)
+        if patch is None:  # null is an empty list or object to Go, but not to the library for merge patches
+            if media == MERGE_PATCH:
+                raise bad_request("Invalid JSON Patch")
+            return ([] if media == JSON_PATCH else {}), []
         _, unknown = conform(patch, _FORMS[media])
     except (SchemaMismatch, go_json.GoSyntaxError) as error:
         raise bad_request(f"{prefix}{error}") from None

@@ -58,7 +58,8 @@ def plan_delete(resource: Resource, obj: JsonObject, options: DeleteOptions, now
         if grace == 0 and not _has_finalizers(marked):
             return Remove()
         metadata["deletionTimestamp"] = format_time(now + grace)
-        metadata["deletionGracePeriodSeconds"] = grace
+        if resource.id != "namespaces":  # which are not deleted as other objects are
+            metadata["deletionGracePeriodSeconds"] = grace
         if metadata.get("generation"):
             metadata["generation"] += 1
         if resource.id == "namespaces":

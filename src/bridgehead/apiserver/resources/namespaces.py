@@ -6,6 +6,7 @@ Pure: no I/O, no clock, no randomness.
 from __future__ import annotations
 
 from bridgehead.apiserver.resource import FieldError, JsonObject, Resource, Strategy
+from bridgehead.apiserver.resources.shared import field
 from bridgehead.apiserver.resources.shared.columns import AGE, NAME, selectable, text_column
 from bridgehead.apiserver.resources.shared.metadata_validation import validate_finalizer
 from bridgehead.objects.names import check_dns1123_label
@@ -19,6 +20,8 @@ class NamespaceStrategy(Strategy):
         if name := obj.get("metadata", {}).get("name"):
             obj["metadata"].setdefault("labels", {})[_NAME_LABEL] = name
         obj.setdefault("spec", {})
+        status = obj.setdefault("status", {})
+        status["phase"] = status.get("phase") or "Active"
 
     def prepare_create(self, obj: JsonObject) -> None:
         obj["status"] = {"phase": "Active"}
@@ -35,6 +38,14 @@ class NamespaceStrategy(Strategy):
     def validate(self, obj: JsonObject) -> list[FieldError]:
         finalizers = obj.get("spec", {}).get("finalizers", ())
         return [error for name in finalizers for error in validate_finalizer("spec.finalizers", name)]
+
+    def validate_update(self, obj: JsonObject, old: JsonObject, subresource: str) -> list[FieldError]:
+        if subresource != "status":
+            return []
+        is_deleted = bool(obj["metadata"].get("deletionTimestamp"))
+        wanted, phase = "Terminating" if is_deleted else "Active", obj["status"]["phase"]
+        detail = f"may only be '{wanted}' if `deletionTimestamp` is {'not ' if is_deleted else ''}empty"
+        return [] if phase == wanted else [field.invalid("status.Phase", phase, detail)]
 
 
 RESOURCE = Resource(
