@@ -67,7 +67,7 @@ def load_object(text: bytes) -> Any:
     """
     try:
         _check_shape(yaml.parse(text, Loader=_ObjectLoader))
-        loader = _ObjectLoader(text)
+        loader: Any = _ObjectLoader(text)  # its methods have no types
         try:
             document = loader.get_data() if loader.check_data() else None
         finally:

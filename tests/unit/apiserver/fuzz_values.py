@@ -42,13 +42,15 @@ PATCHES: tuple[str, ...] = (
     'json-patch+json', 'merge-patch+json', 'strategic-merge-patch+json', 'apply-patch+yaml', 'apply-patch+cbor',
     'x',
 )  # fmt: skip
-# The texts of 5xx answers that Kubernetes gives too: what it calls for the client is not there, or a resourceVersion is
-# no number.
+# The texts of strategic merge patches that Kubernetes answers with a 500.
+ODD_PATCHES = ("unknown patch type: ", "does not contain declared merge key", "expected a []interface {}")
+# The texts of 5xx answers that Kubernetes gives too: what it calls for the client is not there, a resourceVersion is no
+# number, or a patch is odd.
 EXPECTED: tuple[str, ...] = (
     'failed calling webhook', 'failed to call webhook', 'conversion webhook', 'no preferred addresses found',
     'service unavailable', 'no endpoints available', 'error trying to reach service', 'error dialing backend',
     'Too large resource version', 'dial tcp', 'connection refused', 'failed to convert',
-    'strconv.ParseUint: ',
+    'strconv.ParseUint: ', *ODD_PATCHES,
 )  # fmt: skip
 # Values of a field by its name, so that more requests come past the first check. Addresses are of this machine.
 NAMED: dict[str, tuple[Any, ...]] = {

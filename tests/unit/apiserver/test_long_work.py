@@ -117,9 +117,6 @@ async def test_copies_by_a_json_patch_have_kubernetes_size_limit(world):
     doubling = [{"op": "copy", "from": "/data", "path": f"/data/k{i}"} for i in range(20)]
     answer = await world.patch(f"{CONFIG_MAPS}/a", doubling, "json-patch")
     assert (answer.status, answer.json["reason"]) == (422, "Invalid")
-    text = answer.json["details"]["causes"][0]["message"]
-    assert text.startswith("Unable to complete the copy, the accumulated size increase of copy is ")
-    assert text.endswith(", exceeding the limit 3145728")
 
 
 async def test_warnings_fit_into_response_headers(world):

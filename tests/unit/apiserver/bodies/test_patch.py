@@ -302,6 +302,13 @@ def test_invalid_strategic_patches_are_refused(schema, code, patch):
     assert caught.value.code == code
 
 
+def test_copies_of_a_json_patch_are_bounded():
+    doubling = [{"op": "copy", "from": "/data", "path": f"/data/k{i}"} for i in range(20)]
+    text = "^Unable to complete the copy, the accumulated size increase of copy is [0-9]+, exceeding the limit 3145728$"
+    with pytest.raises(PatchRefused, match=text):
+        apply_json_patch({"data": {"x": "y" * 100}}, doubling)
+
+
 @settings(deadline=None)
 @given(st.dictionaries(st.sampled_from(["containers", "hostname", "nodeSelector", "$patch", "$retainKeys"]), JSON))
 def test_any_strategic_patch_applies_or_is_refused(schema, patch):
