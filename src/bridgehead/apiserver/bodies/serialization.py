@@ -11,7 +11,8 @@ from typing import Any
 import msgspec
 
 from bridgehead.apiserver.errors import ApiStatus, bad_request, unsupported_media_type
-from bridgehead.apiserver.http.negotiation import JSON, YAML, media_type_of
+from bridgehead.apiserver.http.negotiation import media_type_of
+from bridgehead.media_types import JSON, YAML
 
 from .json_errors import json_error
 
