@@ -56,6 +56,22 @@ async def test_a_token_gives_what_its_owner_may(world):
     assert await get(port, "/healthz", "proxy") == (403, f"Forbidden {asked}[healthz proxy])")
 
 
+async def test_pages_about_the_kubelet_itself_have_rights_of_their_own(world):
+    await grant(world, "nodes/statusz", "nodes/configz")
+    port = (await world.serve_kubelet(checks_access=True)).settings.port
+    status, text = await get(port, "/statusz", "proxy")
+    assert (status, text.splitlines()[1]) == (200, "kubelet statusz")
+    assert "Paths: /configz /flagz /healthz /metrics /statusz" in text.splitlines()
+    status, text = await get(port, "/flagz", "proxy")
+    assert (status, text.splitlines()[1]) == (200, "kubelet flagz")
+    as_object = {"Accept": "application/json;g=config.k8s.io;v=v1beta1;as=Statusz", "Authorization": "Bearer proxy"}
+    async with aiohttp.ClientSession(headers=as_object) as session:
+        async with session.get(f"http://127.0.0.1:{port}/statusz") as answer:
+            assert (await answer.json())["metadata"] == {"name": "kubelet"}
+        async with session.get(f"http://127.0.0.1:{port}/flagz") as answer:
+            assert answer.status == 406
+
+
 @pytest.mark.parametrize("token", ["", "nobody's"])
 async def test_nobody_is_let_in_without_a_valid_token(world, token):
     port = (await world.serve_kubelet(checks_access=True)).settings.port

@@ -19,6 +19,7 @@ from bridgehead.kubelet.runtimes.fake import Behaviour
 from bridgehead.kubelet.runtimes.runtime import ContainerRefused, ExecResult, ImageUnavailable, RuntimeFeatures
 from bridgehead.objects.kinds import (
     CONFIG_MAPS,
+    CSI_NODES,
     EVENTS,
     LEASES,
     NODES,
@@ -324,6 +325,8 @@ async def test_the_node_is_registered_and_ready(world):
     assert node.spec.pod_cidr == "10.244.1.0/24"
     assert node.internal_ips == ("127.0.0.1",)
     assert node.metadata.labels["kubernetes.io/hostname"] == "node1"
+    csi_node = await world.admin.get(CSI_NODES, "node1")
+    assert [owner.uid for owner in csi_node.metadata.owner_references] == [node.metadata.uid]
 
 
 async def until_node(world, condition):
@@ -369,6 +372,8 @@ async def test_a_deleted_node_registers_again_and_its_pods_keep_running(world):
             if [owner.uid for owner in lease.metadata.owner_references] == [again.metadata.uid]:
                 break  # else it would go with the Node that is gone
             await asyncio.sleep(0.02)
+    csi_node = await world.admin.get(CSI_NODES, "node1")
+    assert [owner.uid for owner in csi_node.metadata.owner_references] == [again.metadata.uid]
     after = await world.pod("web")
     assert is_running(after)
     assert after.status.container_statuses[0].container_id == before.status.container_statuses[0].container_id

@@ -18,14 +18,24 @@ import msgspec
 from msgspec.structs import replace
 
 from bridgehead import GIT_VERSION, KUBERNETES_VERSION, architecture
+from bridgehead.media_types import JSON
 from bridgehead.storage import StoreBroken
+from bridgehead.zpages import FLAGZ, STATUSZ, ZPages, offered_forms
 
 from .access.authentication import Authenticator
 from .access.authorization import Authorizer, refusal
 from .access.impersonation import impersonate
 from .audit.trail import Begin, begin_unaudited
 from .bodies.patch import APPLY_PATCH
-from .errors import ApiStatus, PageNotFound, bad_request, internal_error, method_not_allowed, unauthorized
+from .errors import (
+    ApiStatus,
+    PageNotFound,
+    bad_request,
+    internal_error,
+    method_not_allowed,
+    not_acceptable,
+    unauthorized,
+)
 from .exchange import Exchange
 from .flowcontrol.control import FlowControl, is_long_running
 from .flowcontrol.levels import Overloaded
@@ -37,10 +47,9 @@ from .handlers.objects import Handlers
 from .handlers.openapi import OpenApi
 from .handlers.rendering import Rendering
 from .handlers.reviews import Reviews
-from .handlers.zpages import ZPages
 from .http.compression import compressed
 from .http.handshake import deny
-from .http.negotiation import JSON, wants_indented
+from .http.negotiation import wants_indented
 from .http.paths import RequestInfo, check_timeout, parse_query_list, parse_request
 from .http.request import FRONT_PROXY, NEWCOMER, Disconnected, Receive, Request, Response, Scope, Send, text_response
 from .http.sending import Sender
@@ -342,8 +351,11 @@ class Application:
             return self._metrics.render()
         if path == SLIS_PATH:
             return self._health.slis()
-        if self._zpages.serves(path):
-            return self._zpages.handle(path, request.header(b"accept"))
+        if path in (STATUSZ, FLAGZ):
+            answer = self._zpages.answer(path, request.header(b"accept"))
+            if answer is None:
+                raise not_acceptable(offered_forms(path))
+            return Response(200, answer.body, answer.content_type)
         if self._issuer.serves(path):
             return self._issuer.handle(path)
         if path.startswith("/openapi/"):

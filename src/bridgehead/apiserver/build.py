@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from bridgehead.heap import Trimmer
 from bridgehead.signing_keys import SigningKey
 from bridgehead.storage import Store
+from bridgehead.zpages import FLAGZ, STATUSZ, ZPages
 
 from .access.authentication import Authenticator
 from .access.authorization import Authorizer
@@ -44,7 +45,6 @@ from .handlers.openapi import OpenApi
 from .handlers.rendering import Rendering
 from .handlers.reviews import Reviews
 from .handlers.subresources import Subresources
-from .handlers.zpages import FLAGZ, STATUSZ, ZPages
 from .http.unsent import UnsentBudget
 from .http.user import User
 from .proxying.aggregation.aggregator import Aggregator
@@ -187,6 +187,8 @@ _HOOKS = (
     ),
     "autoregister-completion",
 )
+# Pages for operators, which /statusz lists.
+_PAGES = ("/healthz", "/livez", "/metrics", "/readyz", "/version")
 # Other paths that are no API's.
 _PATHS = (
     CONFIGURATION_PATH,
@@ -278,7 +280,7 @@ def build_api(table: Sequence[Resource], store: Store, settings: ApiSettings) ->
         # The store is completely loaded before the server is built.
         issuer=IssuerDiscovery(tokens, settings.jwks_uri),
         health=health,
-        zpages=ZPages(settings.flags, ("/healthz", "/livez", "/metrics", "/readyz", "/version"), settings.clock),
+        zpages=ZPages("kube-apiserver", settings.flags, _PAGES, settings.clock),
         metrics=metrics,
         unsent=UnsentBudget(on_freed=trimmer.on_freed),
         rendering=rendering,

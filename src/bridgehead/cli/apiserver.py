@@ -14,6 +14,7 @@ import typer
 from bridgehead.heap import no_collection
 
 from .failures import reporting_failures
+from .flags import flags_of
 from .groups import AGGREGATION, AUDITING, AUTHENTICATION, KUBELETS, SERVING, STORAGE
 from .parsing import path
 
@@ -220,7 +221,7 @@ def command(
             issuers=tuple(service_account_issuer or (ISSUER,)),
             audiences=_names(api_audiences),
             jwks_uri=service_account_jwks_uri,
-            flags={_flag(name): _flag_text(value) for name, value in context.params.items()},
+            flags=flags_of(context),
             store=store,
             encryption=encryption_provider_config,
             reloads_encryption=encryption_provider_config_automatic_reload,
@@ -255,19 +256,6 @@ def command(
 def _names(text: str) -> tuple[str, ...]:
     """Return names that are separated by commas."""
     return tuple(name.strip() for name in text.split(",") if name.strip())
-
-
-def _flag(parameter: str) -> str:
-    return "v" if parameter == "verbosity" else parameter.replace("_", "-")
-
-
-def _flag_text(value: object) -> str:
-    """Return an option's value as Go's flag library prints it."""
-    if isinstance(value, list | tuple):
-        return f"[{','.join(map(str, value))}]"
-    if isinstance(value, bool):
-        return str(value).lower()
-    return "" if value is None else str(value)
 
 
 def _port_range(text: str) -> tuple[int, int]:

@@ -141,3 +141,21 @@ def _set_metavar(param: Any) -> None:
     name = re.sub(r"^list\[(.*)\]$", r"\1", name).partition(" ")[0].lower()
     if param.metavar is None and name in _METAVARS:
         param.metavar = _METAVARS[name]
+
+
+def flags_of(context: typer.Context) -> dict[str, str]:
+    """Return the options of a command line by name, defaults included, for the page /flagz."""
+    return {_flag_name(name): _flag_text(value) for name, value in context.params.items()}
+
+
+def _flag_name(parameter: str) -> str:
+    return "v" if parameter == "verbosity" else parameter.replace("_", "-")
+
+
+def _flag_text(value: object) -> str:
+    """Return an option's value as Go's flag library prints it."""
+    if isinstance(value, list | tuple):
+        return f"[{','.join(map(str, value))}]"
+    if isinstance(value, bool):
+        return str(value).lower()
+    return "" if value is None else str(value)

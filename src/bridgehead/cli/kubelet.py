@@ -14,6 +14,7 @@ import typer
 
 # Everything is imported here, so that the kubelets of a lab share it with the process that forks them.
 from bridgehead.cli.failures import fail, reporting_failures
+from bridgehead.cli.flags import flags_of
 from bridgehead.cli.groups import ACCESS, KUBELET_SERVER, NODE, PODS
 from bridgehead.cli.logs_setup import configure
 from bridgehead.cli.parsing import path
@@ -28,6 +29,7 @@ from bridgehead.objects.node_labels import find_restricted
 
 
 def command(
+    context: typer.Context,
     node_name: Annotated[str, typer.Option(rich_help_panel=NODE, help="Name of this node's Node object.")],
     kubeconfig: Annotated[
         Path, typer.Option(rich_help_panel=ACCESS, parser=path, help="Kubeconfig file, with the node's credentials.")
@@ -172,6 +174,7 @@ def command(
             image_gc_high_threshold=image_gc_high_threshold,
             image_gc_low_threshold=image_gc_low_threshold,
             image_minimum_gc_age=minimum_image_ttl_duration,
+            flags=flags_of(context),
         )
         files = None
         if tls_cert_file and tls_private_key_file and client_ca_file:

@@ -30,7 +30,7 @@ from .networking import ServiceCIDR
 from .policy import PodDisruptionBudget
 from .replication import ReplicationController
 from .runtime_classes import RuntimeClass
-from .storage import PersistentVolume, PersistentVolumeClaim, StorageClass
+from .storage import CSINode, PersistentVolume, PersistentVolumeClaim, StorageClass
 
 T = TypeVar("T", bound=Object)
 
@@ -80,6 +80,7 @@ PERSISTENT_VOLUMES = Kind(PersistentVolume, "", "v1", "persistentvolumes", names
 PERSISTENT_VOLUME_CLAIMS = Kind(PersistentVolumeClaim, "", "v1", "persistentvolumeclaims")
 RUNTIME_CLASSES = Kind(RuntimeClass, "node.k8s.io", "v1", "runtimeclasses", namespaced=False)
 STORAGE_CLASSES = Kind(StorageClass, "storage.k8s.io", "v1", "storageclasses", namespaced=False)
+CSI_NODES = Kind(CSINode, "storage.k8s.io", "v1", "csinodes", namespaced=False)
 DEPLOYMENTS = Kind(Deployment, "apps", "v1", "deployments")
 REPLICA_SETS = Kind(ReplicaSet, "apps", "v1", "replicasets")
 DAEMON_SETS = Kind(DaemonSet, "apps", "v1", "daemonsets")

@@ -136,6 +136,10 @@ class TopologyTerm(Part, frozen=True, kw_only=True):
         return all(labels.get(one.key) in one.values for one in self.match_label_expressions)
 
 
+class CSINode(Object, frozen=True, kw_only=True):
+    """The storage drivers of a node. Only its owner is of interest here: no driver of CSI runs."""
+
+
 class StorageClass(Object, frozen=True, kw_only=True):
     provisioner: str = ""
     reclaim_policy: str = "Delete"

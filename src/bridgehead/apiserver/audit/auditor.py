@@ -17,10 +17,11 @@ from bridgehead.apiserver.bodies.protobuf import MAGIC, BadPacket, decode_envelo
 from bridgehead.apiserver.bodies.schema import Schema
 from bridgehead.apiserver.bodies.shapes import StructShape
 from bridgehead.apiserver.flowcontrol.control import is_long_running
-from bridgehead.apiserver.http.negotiation import YAML, media_type_of
+from bridgehead.apiserver.http.negotiation import media_type_of
 from bridgehead.apiserver.http.paths import RequestInfo
 from bridgehead.apiserver.http.request import MAX_BODY, Receive, Response, Scope, Stream
 from bridgehead.apiserver.http.user import User
+from bridgehead.media_types import YAML
 
 from .events import Body, Described, Moment, encode_line, event_of, source_ips
 from .policy import (

@@ -20,10 +20,11 @@ from bridgehead.apiserver.errors import (
     invalid_options,
     unsupported_media_type,
 )
-from bridgehead.apiserver.http.negotiation import JSON, PROTOBUF, YAML, media_type_of
+from bridgehead.apiserver.http.negotiation import media_type_of
 from bridgehead.apiserver.http.request import Request
 from bridgehead.apiserver.http.worker import run_long
 from bridgehead.apiserver.resource import FieldError, JsonObject, Resource
+from bridgehead.media_types import JSON, PROTOBUF, YAML
 
 from .conforming import conform, decode_exact
 from .duplicates import duplicate_fields, duplicate_lines, field_problems, problems_in_order

@@ -13,7 +13,8 @@ import msgspec
 from bridgehead.apiserver import go_json
 from bridgehead.apiserver.errors import ApiStatus, bad_request, unsupported_media_type
 from bridgehead.apiserver.go_values import json_kind
-from bridgehead.apiserver.http.negotiation import JSON, YAML, media_type_of
+from bridgehead.apiserver.http.negotiation import media_type_of
+from bridgehead.media_types import JSON, YAML
 
 DELETE_OPTIONS = "DeleteOptions"
 _NO_KIND = "couldn't get version/kind; json parse error: "

@@ -140,11 +140,12 @@ def _element_problem(item: Any, kind: ListType) -> str:
         return "associative list with keys may not have a null element"
     if not isinstance(item, dict):
         return "associative list with keys may not have non-map elements"
-    missing = next((key for key in kind.keys if item.get(key) is None and key not in kind.defaults), None)
-    if missing is None:
+    if any(item.get(key) is not None for key in kind.keys):
         return "associative list with keys has an element whose key is not a scalar"
+    keys = " ".join(f'"{key}"' for key in kind.keys)
     return (
-        f'associative list with keys has an element that omits key field "{missing}" (and doesn\'t have default value)'
+        f"associative list with keys has an element that omits all key fields [{keys}] "
+        "(and doesn't have default values for any key fields)"
     )
 
 

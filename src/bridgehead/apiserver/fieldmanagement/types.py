@@ -75,7 +75,7 @@ class ListType(Type):
     """A list: atomic (LEAF), with key fields (KEYED), or a set of scalars (SET).
 
     `keys` are sorted. `defaults` are the values of keys that an element leaves out. `step_of` returns the step of an
-    element; None for an element that lacks a key or is not a scalar.
+    element, with the keys that the element has; None for an element that lacks all keys or is not a scalar.
     """
 
     __slots__ = ("defaults", "items", "keys", "step_of")
@@ -100,21 +100,22 @@ def _step_by_key(keys: tuple[str, ...], defaults: Mapping[str, Any]) -> Callable
     def step_of(item: Any) -> str | None:
         if type(item) is not dict:
             return None
-        found = []
+        found = {}
         for key in keys:
             value = item.get(key)
             if value is None:
                 value = defaults.get(key)
                 if value is None:
-                    return None
+                    continue
             elif type(value) not in _SCALAR_TYPES:
                 return None
-            found.append(value)
-        if len(keys) == 1:
-            return one_key_step(keys[0], found[0])
-        if len(keys) == 2:
-            return two_keys_step(keys[0], found[0], keys[1], found[1])
-        return key_step(dict(zip(keys, found, strict=True)))
+            found[key] = value
+        if len(found) == 1:
+            return one_key_step(*next(iter(found.items())))
+        if len(found) == 2:
+            (first, value), (second, other) = found.items()
+            return two_keys_step(first, value, second, other)
+        return key_step(found) if found else None
 
     return step_of
 

@@ -13,6 +13,6 @@ token_requests   the subresource token of service accounts
 scale_views      the Scale of an object
 issuer           discovery of the issuer of service account tokens
 reviews          access reviews, token reviews
-discovery, openapi, openapi_enums, openapi_protobuf, health, metrics, zpages
+discovery, openapi, openapi_enums, openapi_protobuf, health, metrics
                  documents about the server itself
 """

@@ -14,9 +14,9 @@ from typing import NamedTuple
 
 import msgspec
 
-from bridgehead.apiserver.http.negotiation import parse_accept
 from bridgehead.apiserver.resource import JsonObject, Resource
 from bridgehead.apiserver.table import ResourceTable, version_order
+from bridgehead.media_types import parse_accept
 
 from .external import ExternalApi
 

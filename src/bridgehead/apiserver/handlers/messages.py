@@ -10,9 +10,9 @@ from bridgehead.apiserver.bodies.protobuf.framing import event_start, metadata_o
 from bridgehead.apiserver.bodies.protobuf.objects import ProtobufObjects
 from bridgehead.apiserver.bodies.shapes import Shape
 from bridgehead.apiserver.errors import ApiStatus
-from bridgehead.apiserver.http.negotiation import PROTOBUF
 from bridgehead.apiserver.registry.watching import EventForm
 from bridgehead.apiserver.resource import JsonObject, Resource
+from bridgehead.media_types import PROTOBUF
 
 from .rendered import Rendered
 from .stored_forms import served_value

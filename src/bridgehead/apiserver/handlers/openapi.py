@@ -20,11 +20,12 @@ from bridgehead.apiserver.bodies.definitions import VERSION as SCHEMA_VERSION
 from bridgehead.apiserver.bodies.definitions import definitions_by_kind, load_definitions
 from bridgehead.apiserver.bodies.patch import CUSTOM_PATCH_TYPES, PATCH_TYPES
 from bridgehead.apiserver.errors import PageNotFound
-from bridgehead.apiserver.http.negotiation import JSON, choose
+from bridgehead.apiserver.http.negotiation import choose
 from bridgehead.apiserver.http.request import Request, Response
 from bridgehead.apiserver.http.worker import LONG_BYTES, run_long
 from bridgehead.apiserver.resource import JsonObject, Resource
 from bridgehead.apiserver.table import ResourceTable
+from bridgehead.media_types import JSON
 
 from .discovery import CREATED_KINDS, CreatedKind
 from .external import ExternalApi

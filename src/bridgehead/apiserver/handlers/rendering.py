@@ -21,7 +21,7 @@ from bridgehead.apiserver.bodies.schema import Schema
 from bridgehead.apiserver.bodies.serialization import stored_metadata
 from bridgehead.apiserver.errors import ApiStatus, unsuitable_form
 from bridgehead.apiserver.http.compression import THRESHOLD_BYTES
-from bridgehead.apiserver.http.negotiation import JSON, PROTOBUF, YAML, MediaType, choose, wants_indented
+from bridgehead.apiserver.http.negotiation import choose, wants_indented
 from bridgehead.apiserver.http.piecewise import PiecewiseBody
 from bridgehead.apiserver.http.request import Request, Response
 from bridgehead.apiserver.http.worker import run_long
@@ -29,6 +29,7 @@ from bridgehead.apiserver.registry import lists
 from bridgehead.apiserver.registry.registry import Registry
 from bridgehead.apiserver.registry.watching import EventForm
 from bridgehead.apiserver.resource import Column, JsonObject, Resource
+from bridgehead.media_types import JSON, PROTOBUF, YAML, MediaType
 from bridgehead.storage import Record
 
 from . import tables

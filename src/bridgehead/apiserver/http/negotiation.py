@@ -9,50 +9,11 @@ Source: Kubernetes API concepts "Resource representations" and "Receiving resour
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from functools import lru_cache
 
 from bridgehead.apiserver.errors import not_acceptable
+from bridgehead.media_types import JSON, PROTOBUF, YAML, MediaType, parse_accept
 
 from .paths import Query, is_true
-
-JSON = "application/json"
-YAML = "application/yaml"
-PROTOBUF = "application/vnd.kubernetes.protobuf"
-
-
-@dataclass(frozen=True, slots=True)
-class MediaType:
-    """One entry of an Accept header. `form` is "", "Table", "PartialObjectMetadata" or "PartialObjectMetadataList"."""
-
-    type: str
-    form: str = ""
-    group: str = ""
-    version: str = ""
-    stream: bool = False
-
-
-@lru_cache(maxsize=256)
-def parse_accept(header: str) -> tuple[MediaType, ...]:
-    """Parse an Accept header into media types, the preferred one first."""
-    accepted = []
-    for position, entry in enumerate(header.split(",")):
-        name, *parameters = (part.strip() for part in entry.split(";"))
-        values = dict(parameter.partition("=")[::2] for parameter in parameters)
-        try:
-            quality = float(values.get("q", 1))
-        except ValueError:
-            quality = 0.0
-        media_type = MediaType(
-            name.lower(),
-            values.get("as", ""),
-            values.get("g", ""),
-            values.get("v", ""),
-            values.get("stream") == "watch",
-        )
-        accepted.append((-quality, position, media_type))
-    return tuple(media_type for _, _, media_type in sorted(accepted, key=lambda entry: entry[:2]))
-
 
 _ANY = ("*/*", "application/*")
 _FORMS = ("Table", "PartialObjectMetadata", "PartialObjectMetadataList")

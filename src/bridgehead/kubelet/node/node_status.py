@@ -15,6 +15,11 @@ from bridgehead.objects.times import format_time
 
 from .settings import NodeSettings
 
+# Volume plug-ins that Kubernetes replaced by drivers of CSI.
+_MIGRATED_PLUGINS: Final = ",".join(
+    f"kubernetes.io/{name}"
+    for name in ("aws-ebs", "azure-disk", "azure-file", "cinder", "gce-pd", "portworx-volume", "vsphere-volume")
+)
 _MAX_IMAGES: Final = 50  # the kubelet's nodeStatusMaxImages
 HEALTHY_CONDITIONS = (
     ("MemoryPressure", "False", "KubeletHasSufficientMemory", "kubelet has sufficient memory available"),
@@ -43,6 +48,18 @@ def node_object(settings: NodeSettings) -> dict[str, Any]:
         "kind": "Node",
         "metadata": {"name": settings.name, "labels": node_labels(settings)},
         "spec": {"podCIDR": settings.pod_cidrs[0], "podCIDRs": list(settings.pod_cidrs)},
+    }
+
+
+def csi_node_object(name: str, node_uid: str) -> dict[str, Any]:
+    """Return the CSINode to create, which belongs to the Node with this UID. No driver of CSI runs on the node."""
+    owner = {"apiVersion": "v1", "kind": "Node", "name": name, "uid": node_uid}
+    annotations = {"storage.alpha.kubernetes.io/migrated-plugins": _MIGRATED_PLUGINS}
+    return {
+        "apiVersion": "storage.k8s.io/v1",
+        "kind": "CSINode",
+        "metadata": {"name": name, "annotations": annotations, "ownerReferences": [owner]},
+        "spec": {"drivers": []},
     }
 
 

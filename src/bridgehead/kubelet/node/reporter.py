@@ -1,4 +1,4 @@
-"""Registration of the Node, its heartbeats (Lease), and correction of its status.
+"""Registration of the Node and its CSINode, its heartbeats (Lease), and correction of its status.
 
 The agent owns the reporter. Source: Kubernetes "Nodes: Node registration, Heartbeats"; docs/decisions/0017-stalls.md
 for what happens when other clients change or delete the Node.
@@ -17,11 +17,11 @@ from bridgehead.client import ApiClient, EventRecorder, Informer, renew_lease
 from bridgehead.client.errors import AlreadyExists, ClientError
 from bridgehead.images.store.image_record import ImageRecord
 from bridgehead.objects.core import Node
-from bridgehead.objects.kinds import NODES
+from bridgehead.objects.kinds import CSI_NODES, NODES
 from bridgehead.objects.meta import ObjectKey, ObjectReference, OwnerReference, version_number
 
 from .machine import machine_info
-from .node_status import HEALTHY_CONDITIONS, is_reported, node_images, node_object, node_status
+from .node_status import HEALTHY_CONDITIONS, csi_node_object, is_reported, node_images, node_object, node_status
 from .settings import NodeSettings
 
 log = logging.getLogger(__name__)
@@ -128,9 +128,23 @@ class NodeReporter:
             if not node.spec.pod_cidr:
                 changes["spec"] = wanted["spec"]
             node = await self._client.patch(NODES, name, "", changes, type="merge")
-        before, self._registered_node = self._registered_node, node
-        if before is None or before.metadata.uid != node.metadata.uid:
+        before = self._registered_node
+        is_new = before is None or before.metadata.uid != node.metadata.uid
+        if is_new:
+            await self._register_csi_node(node.metadata.uid)
+        self._registered_node = node
+        if is_new:
             self._registered.set()
+
+    async def _register_csi_node(self, node_uid: str) -> None:
+        """Create the CSINode of the Node with this UID. A CSINode of an earlier Node gets the new owner."""
+        wanted = csi_node_object(self._settings.name, node_uid)
+        try:
+            await self._client.create(CSI_NODES, wanted)
+        except AlreadyExists:
+            csi_node = await self._client.get(CSI_NODES, self._settings.name)
+            if all(owner.uid != node_uid for owner in csi_node.metadata.owner_references):
+                await self._client.patch(CSI_NODES, self._settings.name, "", {"metadata": wanted["metadata"]})
 
     async def _write_status(self) -> None:
         name = self._settings.name

@@ -23,7 +23,8 @@ class NodeSettings:
     kubelet's server shows below /logs/. `static_pods` is the directory of the manifests of static pods.
     `eviction_period` is the time between two measurements of the storage of pods that have limits of it. `image_gc_*`:
     above the high threshold (percent of the disk), unused images are removed down to the low one, except those that
-    were used in the last `image_minimum_gc_age`. All times are in seconds.
+    were used in the last `image_minimum_gc_age`. All times are in seconds. `flags` are the options of the command line
+    by name, for the page /flagz.
     """
 
     name: str
@@ -44,6 +45,7 @@ class NodeSettings:
     image_gc_high_threshold: int = 85
     image_gc_low_threshold: int = 80
     image_minimum_gc_age: float = 120.0
+    flags: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def ip(self) -> str:

@@ -27,7 +27,14 @@ _ALLOWED_GROUPS: Final = frozenset({"system:masters", "kubeadm:cluster-admins"})
 
 _VERBS: Final = {"GET": "get", "POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
 # Paths with a subresource of their own. A right to all of "proxy" includes those of the second table.
-_SUBRESOURCES: Final = {"/stats": "stats", "/metrics": "metrics", "/logs": "log", "/checkpoint": "checkpoint"}
+_SUBRESOURCES: Final = {
+    "/stats": "stats",
+    "/metrics": "metrics",
+    "/logs": "log",
+    "/checkpoint": "checkpoint",
+    "/statusz": "statusz",
+    "/flagz": "configz",
+}
 _PARTS_OF_PROXY: Final = {"/pods": "pods", "/runningpods": "pods", "/healthz": "healthz", "/configz": "configz"}
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]

@@ -24,6 +24,7 @@ from bridgehead.kubelet.errors import NotServed
 from bridgehead.kubelet.pods.pod_worker import PodWorker
 from bridgehead.kubelet.runtimes.runtime import ExecSession, RuntimeFailure
 from bridgehead.objects.core import Container
+from bridgehead.zpages import FLAGZ, STATUSZ, ZPages, offered_forms
 
 from . import pages, remote_command
 from .authorization import Reviews, authorization
@@ -47,6 +48,7 @@ class KubeletServer:
     def __init__(self, kubelet: Kubelet, reviews: Reviews | None = None) -> None:
         self._kubelet = kubelet
         self._reviews = reviews
+        self._zpages = ZPages("kubelet", kubelet.settings.flags, ("/configz", "/healthz", "/metrics"), time.time)
 
     async def run(self, host: str, port: int, context: ssl.SSLContext | None) -> None:
         """Serve until cancelled. Without `context`, serve plain HTTP.
@@ -84,6 +86,8 @@ class KubeletServer:
             application.router.add_get(path, self._running_pods)
         application.router.add_get("/metrics", self._metrics)
         application.router.add_get("/configz", self._configz)
+        for path in (STATUSZ, FLAGZ):
+            application.router.add_get(path, self._zpage)
         application.router.add_get("/stats/summary", self._summary)
         application.router.add_get("/logs/{path:.*}", self._system_logs)
         application.router.add_get("/containerLogs/{namespace}/{pod}/{container}", self._logs)
@@ -100,6 +104,13 @@ class KubeletServer:
 
     async def _configz(self, _: web.Request) -> web.Response:
         return _json(pages.configuration(self._kubelet.settings))
+
+    async def _zpage(self, request: web.Request) -> web.Response:
+        answer = self._zpages.answer(request.path, request.headers.get("Accept", ""))
+        if answer is None:
+            offered = ", ".join(offered_forms(request.path))
+            return web.Response(status=406, text=f"only the following media types are accepted: {offered}\n")
+        return web.Response(body=answer.body, headers={"Content-Type": answer.content_type})
 
     async def _summary(self, _: web.Request) -> web.Response:
         return _json(pages.summary(self._kubelet.settings, self._kubelet.pods()))

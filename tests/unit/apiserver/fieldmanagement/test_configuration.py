@@ -67,13 +67,28 @@ def test_errors(configuration, text):
     assert str(caught.value) == text
 
 
-def test_a_key_without_default_is_required():
-    with pytest.raises(BadConfiguration, match='omits key field "name"'):
+def test_an_element_without_any_key_is_refused():
+    with pytest.raises(BadConfiguration) as caught:
         check({"items": [{"x": "1"}]}, small().root)
+    assert str(caught.value) == (
+        '.items: element 0: associative list with keys has an element that omits all key fields ["name"] '
+        "(and doesn't have default values for any key fields)"
+    )
     with pytest.raises(BadConfiguration, match="whose key is not a scalar"):
         check({"items": [{"name": {}}]}, small().root)
     with pytest.raises(BadConfiguration, match="map type"):
         check({"tags": [{}]}, small().root)
+
+
+def test_an_element_may_lack_some_of_its_keys():
+    root = kind_of("ResourceClaim", "resource.k8s.io").root
+    device = {"driver": "d.example.com", "pool": "p", "device": "x"}
+    check({"status": {"devices": [device, {**device, "shareID": "s"}]}}, root)
+    with pytest.raises(BadConfiguration) as caught:
+        check({"status": {"devices": [device, dict(device)]}}, root)
+    assert str(caught.value) == (
+        '.status.devices: duplicate entries for key [device="x",driver="d.example.com",pool="p"]'
+    )
 
 
 def test_deep_configurations_are_refused():

@@ -57,6 +57,8 @@ def test_bearer_tokens(header, token):
         ("/metricsandmore", ("proxy",)),
         ("/stats/summary", ("stats",)),
         ("/logs/", ("log",)),
+        ("/statusz", ("statusz",)),
+        ("/flagz", ("configz",)),
         ("/pods", ("pods", "proxy")),
         ("/runningpods/", ("pods", "proxy")),
         ("/healthz/syncloop", ("healthz", "proxy")),

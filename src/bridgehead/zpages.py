@@ -1,6 +1,7 @@
-"""/statusz and /flagz: what this server is, and the options with which it was started.
+"""/statusz and /flagz: what a component is, and the options with which it was started.
 
 People get a text, programs that ask for it an object (`Accept: application/json;g=config.k8s.io;v=v1beta1;as=Statusz`).
+The API server and the kubelet serve the pages.
 Pure: no I/O, no clock, no randomness. Source: Kubernetes "Kubernetes z-pages", KEP-4827, KEP-4828.
 """
 
@@ -8,20 +9,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
+from typing import Any, NamedTuple
 
 import msgspec
 
 from bridgehead import KUBERNETES_VERSION
-from bridgehead.apiserver.bodies.collection import dump_yaml
-from bridgehead.apiserver.errors import not_acceptable
-from bridgehead.apiserver.http.negotiation import JSON, YAML, parse_accept
-from bridgehead.apiserver.http.request import Response, text_response
-from bridgehead.apiserver.resource import JsonObject
+from bridgehead.media_types import JSON, YAML, parse_accept
 from bridgehead.objects.times import format_time
 
 STATUSZ, FLAGZ = "/statusz", "/flagz"
 
-_COMPONENT = "kube-apiserver"
+_TEXT = "text/plain; charset=utf-8"
 _GROUP, _VERSIONS = "config.k8s.io", ("v1beta1", "v1alpha1")
 _WARNING = (
     "Warning: This endpoint is not meant to be machine parseable, has no formatting compatibility guarantees "
@@ -31,32 +29,42 @@ _BINARY_VERSION = KUBERNETES_VERSION.removeprefix("v")
 _EMULATION_VERSION = _BINARY_VERSION.rpartition(".")[0]
 
 
-class ZPages:
-    """The two pages. `flags` are options by name; `paths` are those of other pages for operators."""
+class Answer(NamedTuple):
+    """A page in one of its forms."""
 
-    def __init__(self, flags: Mapping[str, str], paths: Sequence[str], clock: Callable[[], float]) -> None:
+    body: bytes
+    content_type: str
+
+
+class ZPages:
+    """The two pages of a component. `flags` are options by name; `paths` are those of other pages for operators."""
+
+    def __init__(
+        self, component: str, flags: Mapping[str, str], paths: Sequence[str], clock: Callable[[], float]
+    ) -> None:
+        self._component = component
         self._flags = dict(sorted(flags.items()))
         self._paths = sorted({*paths, STATUSZ, FLAGZ})
         self._clock = clock
         self._started = clock()
 
-    def serves(self, path: str) -> bool:
-        return path in (STATUSZ, FLAGZ)
-
-    def handle(self, path: str, accept: str) -> Response:
-        """Answer a GET. Raises a 406."""
+    def answer(self, path: str, accept: str) -> Answer | None:
+        """Return the page in the form that the client prefers; None if it accepts none of `offered_forms`."""
         kind, content = ("Statusz", self._status) if path == STATUSZ else ("Flagz", self._options)
-        media, version = _choose(accept, kind)
+        chosen = _choose(accept, kind)
+        if chosen is None:
+            return None
+        media, version = chosen
         if not version:
-            return text_response(200, self._text(path))
-        head = {"kind": kind, "apiVersion": f"{_GROUP}/{version}", "metadata": {"name": _COMPONENT}}
+            return Answer(self._text(path).encode(), _TEXT)
+        head = {"kind": kind, "apiVersion": f"{_GROUP}/{version}", "metadata": {"name": self._component}}
         value = {**head, **content()}
-        return Response(200, dump_yaml(value) if media == YAML else msgspec.json.encode(value), media)
+        return Answer(_dump_yaml(value) if media == YAML else msgspec.json.encode(value), media)
 
     def _uptime_seconds(self) -> int:
         return int(self._clock() - self._started)
 
-    def _status(self) -> JsonObject:
+    def _status(self) -> dict[str, Any]:
         return {
             "startTime": format_time(self._started),
             "uptimeSeconds": self._uptime_seconds(),
@@ -65,7 +73,7 @@ class ZPages:
             "paths": self._paths,
         }
 
-    def _options(self) -> JsonObject:
+    def _options(self) -> dict[str, Any]:
         return {"flags": self._flags}
 
     def _text(self, path: str) -> str:
@@ -81,18 +89,33 @@ class ZPages:
                 f"Emulation version: {_EMULATION_VERSION}",
                 f"Paths: {' '.join(self._paths)}",
             ]
-        return "\n".join(["", f"{_COMPONENT} {path[1:]}", _WARNING, "", *lines, ""])
+        return "\n".join(["", f"{self._component} {path[1:]}", _WARNING, "", *lines, ""])
 
 
-def _choose(accept: str, kind: str) -> tuple[str, str]:
-    """Return the media type and the version of the object, "" for the text. Raises a 406."""
-    for accepted in parse_accept(accept) if accept else ():
+def offered_forms(path: str) -> list[str]:
+    """Return the media types in which a page is offered."""
+    kind = "Statusz" if path == STATUSZ else "Flagz"
+    return [
+        "text/plain",
+        *(f"{media};g={_GROUP};v={version};as={kind}" for media in (JSON, YAML) for version in _VERSIONS),
+    ]
+
+
+def _choose(accept: str, kind: str) -> tuple[str, str] | None:
+    """Return the media type and the version of the object, "" for the text."""
+    if not accept:
+        return _TEXT, ""
+    for accepted in parse_accept(accept):
         if accepted.type in ("*/*", "text/*", "text/plain") and not accepted.form:
-            return "text/plain", ""
+            return _TEXT, ""
         is_kind = (accepted.group, accepted.form) == (_GROUP, kind) and accepted.version in _VERSIONS
         if is_kind and accepted.type in (JSON, YAML):
             return accepted.type, accepted.version
-    if not accept:
-        return "text/plain", ""
-    forms = [f"{media};g={_GROUP};v={version};as={kind}" for media in (JSON, YAML) for version in _VERSIONS]
-    raise not_acceptable(["text/plain", *forms])
+    return None
+
+
+def _dump_yaml(value: object) -> bytes:
+    import yaml
+
+    text: str = yaml.safe_dump(value, default_flow_style=False, allow_unicode=True)
+    return text.encode()
