@@ -96,3 +96,11 @@ def test_what_is_not_unicode_is_replaced(body, value):
 def test_what_is_no_json_is_refused(body, message):
     with pytest.raises(go_json.GoSyntaxError, match=message):
         go_json.decode(body)
+
+
+def test_errors_of_large_texts_are_not_searched() -> None:
+    """The search takes a microsecond for each byte."""
+    large = b"[" + b"1," * 2**16
+    with pytest.raises(go_json.GoSyntaxError, match="truncated"):
+        go_json.decode(large)
+    assert go_json.decode(b"[" + b"1," * 2**16 + b'"\xff"]')[-1] == "\ufffd"
