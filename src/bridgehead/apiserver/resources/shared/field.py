@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from bridgehead.apiserver.go_values import JSON_ESCAPES
-from bridgehead.apiserver.resource import FieldError
+from bridgehead.apiserver.resource import FieldError, JsonObject
 
 IMMUTABLE = "field is immutable"
 
@@ -20,6 +20,14 @@ def _value(value: Any) -> str:
     """Render a value as the API does: a quoted text, or compact JSON as of Go's encoder."""
     text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
     return text if isinstance(value, str) else text.translate(JSON_ESCAPES)
+
+
+def internal_form(value: JsonObject, fields: Mapping[str, tuple[str, Any]]) -> JsonObject:
+    """Return an object as errors show it if it is of one of Kubernetes' internal types, which have no JSON names.
+
+    `fields` has for each field of the type, in its order, the JSON name and the zero value.
+    """
+    return {shown: value.get(name, zero) for shown, (name, zero) in fields.items()}
 
 
 def required(path: str, detail: str = "") -> FieldError:
