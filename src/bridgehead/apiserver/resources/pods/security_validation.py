@@ -7,7 +7,8 @@ Source: Kubernetes `validatePodSpecSecurityContext`, `validateHostUsers` and `Va
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from bridgehead.apiserver.resource import FieldError, JsonObject
 from bridgehead.apiserver.resources.shared import field
@@ -27,6 +28,30 @@ _SYSCTL_SEGMENT = "[a-z0-9]([-_a-z0-9]*[a-z0-9])?"
 _SYSCTL = rf"^({_SYSCTL_SEGMENT}[\./])*{_SYSCTL_SEGMENT}$"
 _MAX_SYSCTL_CHARACTERS = 253
 _MAX_PROFILE_BYTES = 4095  # PATH_MAX less the final NUL
+# The fields of Kubernetes' internal types, which errors show.
+_SECCOMP_FIELDS: Mapping[str, tuple[str, Any]] = {"Type": ("type", ""), "LocalhostProfile": ("localhostProfile", None)}
+_APP_ARMOR_FIELDS = _SECCOMP_FIELDS
+_SELINUX_FIELDS = {name.capitalize(): (name, "") for name in ("user", "role", "type", "level")}
+_WINDOWS_FIELDS: Mapping[str, tuple[str, Any]] = {
+    "GMSACredentialSpecName": ("gmsaCredentialSpecName", None),
+    "GMSACredentialSpec": ("gmsaCredentialSpec", None),
+    "RunAsUserName": ("runAsUserName", None),
+    "HostProcess": ("hostProcess", None),
+}
+_CONTEXT_FIELDS: Mapping[str, tuple[str, Mapping[str, tuple[str, Any]] | None]] = {
+    "Capabilities": ("capabilities", {"Add": ("add", None), "Drop": ("drop", None)}),
+    "Privileged": ("privileged", None),
+    "SELinuxOptions": ("seLinuxOptions", _SELINUX_FIELDS),
+    "WindowsOptions": ("windowsOptions", _WINDOWS_FIELDS),
+    "RunAsUser": ("runAsUser", None),
+    "RunAsGroup": ("runAsGroup", None),
+    "RunAsNonRoot": ("runAsNonRoot", None),
+    "ReadOnlyRootFilesystem": ("readOnlyRootFilesystem", None),
+    "AllowPrivilegeEscalation": ("allowPrivilegeEscalation", None),
+    "ProcMount": ("procMount", None),
+    "SeccompProfile": ("seccompProfile", _SECCOMP_FIELDS),
+    "AppArmorProfile": ("appArmorProfile", _APP_ARMOR_FIELDS),
+}
 _IPC_SYSCTLS = ("kernel.shm", "kernel.msg", "fs.mqueue.")
 
 
@@ -60,12 +85,20 @@ def validate_security_context(path: str, context: JsonObject, *, host_users: boo
     if context.get("allowPrivilegeEscalation") is False:
         if context.get("privileged"):
             detail = "cannot set `allowPrivilegeEscalation` to false and `privileged` to true"
-            errors.append(field.invalid(path, context, detail))
+            errors.append(field.invalid(path, _shown(context), detail))
         if "CAP_SYS_ADMIN" in context.get("capabilities", {}).get("add", ()):
             detail = "cannot set `allowPrivilegeEscalation` to false and `capabilities.Add` CAP_SYS_ADMIN"
-            errors.append(field.invalid(path, context, detail))
+            errors.append(field.invalid(path, _shown(context), detail))
     errors.extend(validate_windows_options(f"{path}.windowsOptions", context.get("windowsOptions")))
     return [*errors, *validate_app_armor(f"{path}.appArmorProfile", context.get("appArmorProfile"))]
+
+
+def _shown(context: JsonObject) -> JsonObject:
+    """Return a container's security context as errors show it."""
+    return {
+        shown: field.internal_form(context[name], inner) if inner and name in context else context.get(name)
+        for shown, (name, inner) in _CONTEXT_FIELDS.items()
+    }
 
 
 def _validate_ids(path: str, context: JsonObject, names: Sequence[str]) -> list[FieldError]:
@@ -112,7 +145,8 @@ def _validate_seccomp(path: str, profile: JsonObject | None) -> list[FieldError]
     item = f"{path}.localhostProfile"
     if kind != "Localhost":
         if name is not None:
-            errors.append(field.invalid(item, profile, "can only be set when seccomp type is Localhost"))
+            shown = field.internal_form(profile, _SECCOMP_FIELDS)
+            errors.append(field.invalid(item, shown, "can only be set when seccomp type is Localhost"))
     elif name is None:
         errors.append(field.required(item, "must be set when seccomp type is Localhost"))
     else:
