@@ -23,11 +23,11 @@ _EVICTION_POLICIES = ("AlwaysAllow", "IfHealthyBudget")
 
 
 # The fields of the spec in Kubernetes' internal type, which errors show.
-_FIELDS: Mapping[str, tuple[str, Any]] = {
-    "MinAvailable": ("minAvailable", None),
-    "Selector": ("selector", None),
-    "MaxUnavailable": ("maxUnavailable", None),
-    "UnhealthyPodEvictionPolicy": ("unhealthyPodEvictionPolicy", None),
+_FIELDS: Mapping[str, Any] = {
+    "minAvailable": None,
+    "selector": None,
+    "maxUnavailable": None,
+    "unhealthyPodEvictionPolicy": None,
 }
 
 
@@ -46,7 +46,7 @@ class PodDisruptionBudgetStrategy(StatusStrategy):
         if "minAvailable" in spec and "maxUnavailable" in spec:
             errors.append(
                 field.invalid(
-                    "spec", field.internal_form(spec, _FIELDS), "minAvailable and maxUnavailable cannot be both set"
+                    "spec", field.internal_value(spec, _FIELDS), "minAvailable and maxUnavailable cannot be both set"
                 )
             )
         for name in ("minAvailable", "maxUnavailable"):

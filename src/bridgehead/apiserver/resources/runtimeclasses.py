@@ -24,7 +24,7 @@ class RuntimeClassStrategy(Strategy):
         tolerations = scheduling.get("tolerations", [])
         errors.extend(validate_tolerations("scheduling.tolerations", tolerations))
         errors.extend(
-            field.duplicate(f"scheduling.tolerations[{index}]", field.internal_form(toleration, TOLERATION_FIELDS))
+            field.duplicate(f"scheduling.tolerations[{index}]", field.internal_value(toleration, TOLERATION_FIELDS))
             for index, toleration in enumerate(tolerations)
             if _key(toleration) in map(_key, tolerations[:index])
         )

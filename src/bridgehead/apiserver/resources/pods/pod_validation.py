@@ -42,12 +42,12 @@ _DNS_POLICIES = ("ClusterFirstWithHostNet", "ClusterFirst", "Default", "None")
 _TOLERATION_OPERATORS = ("Equal", "Exists")
 _EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 # The fields of Kubernetes' internal type, which errors show.
-TOLERATION_FIELDS: Mapping[str, tuple[str, Any]] = {
-    "Key": ("key", ""),
-    "Operator": ("operator", ""),
-    "Value": ("value", ""),
-    "Effect": ("effect", ""),
-    "TolerationSeconds": ("tolerationSeconds", None),
+TOLERATION_FIELDS: Mapping[str, Any] = {
+    "key": "",
+    "operator": "",
+    "value": "",
+    "effect": "",
+    "tolerationSeconds": None,
 }
 _PREEMPTION_POLICIES = ("PreemptLowerPriority", "Never")
 _CONTAINER_LISTS = ("initContainers", "containers")
@@ -266,7 +266,7 @@ def validate_tolerations(path: str, tolerations: Sequence[JsonObject]) -> list[F
         elif operator != "Exists":
             errors.append(field.not_supported(f"{item}.operator", operator, _TOLERATION_OPERATORS))
         elif value:
-            shown = field.internal_form(toleration, TOLERATION_FIELDS)
+            shown = field.internal_value(toleration, TOLERATION_FIELDS)
             errors.append(field.invalid(f"{item}.operator", shown, "value must be empty when `operator` is 'Exists'"))
         if effect:
             errors.extend(field.one_of(f"{item}.effect", effect, _EFFECTS))

@@ -88,7 +88,7 @@ def _validate_request(path: str, name: str, quantity: Any, limits: JsonObject) -
 
 
 def validate_resource_amount(path: str, name: str, quantity: Any) -> list[FieldError]:
-    """Validate the quantity of a resource. `name` says whether it may have parts."""
+    """Validate the quantity of a resource. `name` decides whether it may have parts."""
     amount = amount_of(quantity)
     if amount is None:
         return [field.invalid(path, quantity, "must be a quantity")]

@@ -28,29 +28,18 @@ _SYSCTL_SEGMENT = "[a-z0-9]([-_a-z0-9]*[a-z0-9])?"
 _SYSCTL = rf"^({_SYSCTL_SEGMENT}[\./])*{_SYSCTL_SEGMENT}$"
 _MAX_SYSCTL_CHARACTERS = 253
 _MAX_PROFILE_BYTES = 4095  # PATH_MAX less the final NUL
-# The fields of Kubernetes' internal types, which errors show.
-_SECCOMP_FIELDS: Mapping[str, tuple[str, Any]] = {"Type": ("type", ""), "LocalhostProfile": ("localhostProfile", None)}
-_APP_ARMOR_FIELDS = _SECCOMP_FIELDS
-_SELINUX_FIELDS = {name.capitalize(): (name, "") for name in ("user", "role", "type", "level")}
-_WINDOWS_FIELDS: Mapping[str, tuple[str, Any]] = {
-    "GMSACredentialSpecName": ("gmsaCredentialSpecName", None),
-    "GMSACredentialSpec": ("gmsaCredentialSpec", None),
-    "RunAsUserName": ("runAsUserName", None),
-    "HostProcess": ("hostProcess", None),
-}
-_CONTEXT_FIELDS: Mapping[str, tuple[str, Mapping[str, tuple[str, Any]] | None]] = {
-    "Capabilities": ("capabilities", {"Add": ("add", None), "Drop": ("drop", None)}),
-    "Privileged": ("privileged", None),
-    "SELinuxOptions": ("seLinuxOptions", _SELINUX_FIELDS),
-    "WindowsOptions": ("windowsOptions", _WINDOWS_FIELDS),
-    "RunAsUser": ("runAsUser", None),
-    "RunAsGroup": ("runAsGroup", None),
-    "RunAsNonRoot": ("runAsNonRoot", None),
-    "ReadOnlyRootFilesystem": ("readOnlyRootFilesystem", None),
-    "AllowPrivilegeEscalation": ("allowPrivilegeEscalation", None),
-    "ProcMount": ("procMount", None),
-    "SeccompProfile": ("seccompProfile", _SECCOMP_FIELDS),
-    "AppArmorProfile": ("appArmorProfile", _APP_ARMOR_FIELDS),
+# The fields of Kubernetes' internal types, which errors show, with their zero values.
+_PROFILE: Mapping[str, Any] = {"type": "", "localhostProfile": None}
+_CONTEXT = (
+    *("capabilities", "privileged", "seLinuxOptions", "windowsOptions", "runAsUser", "runAsGroup", "runAsNonRoot"),
+    *("readOnlyRootFilesystem", "allowPrivilegeEscalation", "procMount", "seccompProfile", "appArmorProfile"),
+)
+_PARTS_OF_CONTEXT: Mapping[str, Mapping[str, Any]] = {
+    "capabilities": dict.fromkeys(("add", "drop")),
+    "seLinuxOptions": dict.fromkeys(("user", "role", "type", "level"), ""),
+    "windowsOptions": dict.fromkeys(("gmsaCredentialSpecName", "gmsaCredentialSpec", "runAsUserName", "hostProcess")),
+    "seccompProfile": _PROFILE,
+    "appArmorProfile": _PROFILE,
 }
 _IPC_SYSCTLS = ("kernel.shm", "kernel.msg", "fs.mqueue.")
 
@@ -95,10 +84,12 @@ def validate_security_context(path: str, context: JsonObject, *, host_users: boo
 
 def _shown(context: JsonObject) -> JsonObject:
     """Return a container's security context as errors show it."""
-    return {
-        shown: field.internal_form(context[name], inner) if inner and name in context else context.get(name)
-        for shown, (name, inner) in _CONTEXT_FIELDS.items()
+    parts = {
+        name: field.internal_value(context[name], fields)
+        for name, fields in _PARTS_OF_CONTEXT.items()
+        if name in context
     }
+    return field.internal_value(context | parts, dict.fromkeys(_CONTEXT))
 
 
 def _validate_ids(path: str, context: JsonObject, names: Sequence[str]) -> list[FieldError]:
@@ -145,7 +136,7 @@ def _validate_seccomp(path: str, profile: JsonObject | None) -> list[FieldError]
     item = f"{path}.localhostProfile"
     if kind != "Localhost":
         if name is not None:
-            shown = field.internal_form(profile, _SECCOMP_FIELDS)
+            shown = field.internal_value(profile, _PROFILE)
             errors.append(field.invalid(item, shown, "can only be set when seccomp type is Localhost"))
     elif name is None:
         errors.append(field.required(item, "must be set when seccomp type is Localhost"))

@@ -33,10 +33,10 @@ _RESOURCES_OF_SCOPES = {
     "VolumeAttributesClass": _OF_CLAIMS,
 }
 # The fields of a requirement in Kubernetes' internal type, which errors show.
-_REQUIREMENT_FIELDS: Mapping[str, tuple[str, Any]] = {
-    "ScopeName": ("scopeName", ""),
-    "Operator": ("operator", ""),
-    "Values": ("values", None),
+_REQUIREMENT_FIELDS: Mapping[str, Any] = {
+    "scopeName": "",
+    "operator": "",
+    "values": None,
 }
 _CONFLICTING = (("BestEffort", "NotBestEffort"), ("Terminating", "NotTerminating"))
 _ONLY_EXISTS = ("BestEffort", "NotBestEffort", "Terminating", "NotTerminating", "CrossNamespacePodAffinity")
@@ -112,7 +112,7 @@ def _validate_scope_selector(spec: JsonObject) -> list[FieldError]:
 def _shown(selector: JsonObject) -> JsonObject:
     """Return a selector as errors show it."""
     requirements = selector.get("matchExpressions")
-    shown = requirements and [field.internal_form(one, _REQUIREMENT_FIELDS) for one in requirements]
+    shown = requirements and [field.internal_value(one, _REQUIREMENT_FIELDS) for one in requirements]
     return {"MatchExpressions": shown}
 
 

@@ -11,23 +11,21 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from bridgehead.apiserver.go_values import JSON_ESCAPES
-from bridgehead.apiserver.resource import FieldError, JsonObject
+from bridgehead.apiserver.resource import FieldError
 
 IMMUTABLE = "field is immutable"
+# Fields whose names in Go are not those in JSON with a capital letter.
+_GO_NAMES = {
+    "seLinuxOptions": "SELinuxOptions",
+    "gmsaCredentialSpecName": "GMSACredentialSpecName",
+    "gmsaCredentialSpec": "GMSACredentialSpec",
+}
 
 
 def _value(value: Any) -> str:
     """Render a value as the API does: a quoted text, or compact JSON as of Go's encoder."""
     text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
     return text if isinstance(value, str) else text.translate(JSON_ESCAPES)
-
-
-def internal_form(value: JsonObject, fields: Mapping[str, tuple[str, Any]]) -> JsonObject:
-    """Return an object as errors show it if it is of one of Kubernetes' internal types, which have no JSON names.
-
-    `fields` has for each field of the type, in its order, the JSON name and the zero value.
-    """
-    return {shown: value.get(name, zero) for shown, (name, zero) in fields.items()}
 
 
 def required(path: str, detail: str = "") -> FieldError:
@@ -63,7 +61,10 @@ def internal_value(value: Mapping[str, Any], zero: Mapping[str, Any]) -> dict[st
 
     `zero` has the fields in the type's order, with their zero values.
     """
-    return {f"{name[0].upper()}{name[1:]}": value.get(name, nothing) for name, nothing in zero.items()}
+    return {
+        _GO_NAMES.get(name) or f"{name[0].upper()}{name[1:]}": value.get(name, nothing)
+        for name, nothing in zero.items()
+    }
 
 
 def forbidden(path: str, detail: str) -> FieldError:

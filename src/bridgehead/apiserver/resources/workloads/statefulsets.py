@@ -29,9 +29,9 @@ _FIXED = (
     "'revisionHistoryLimit', 'persistentVolumeClaimRetentionPolicy' and 'minReadySeconds' are forbidden"
 )
 # The fields of `rollingUpdate` in Kubernetes' internal type, which errors show.
-_ROLLING_FIELDS: Mapping[str, tuple[str, Any]] = {
-    "Partition": ("partition", 0),
-    "MaxUnavailable": ("maxUnavailable", None),
+_ROLLING_FIELDS: Mapping[str, Any] = {
+    "partition": 0,
+    "maxUnavailable": None,
 }
 _RETENTION_POLICIES = ("Retain", "Delete")
 _CLAIMS = "spec.volumeClaimTemplates"
@@ -150,7 +150,7 @@ def _validate_update_strategy(path: str, strategy: JsonObject) -> list[FieldErro
         case "OnDelete":
             if rolling is None:
                 return []
-            shown = field.internal_form(rolling, _ROLLING_FIELDS)
+            shown = field.internal_value(rolling, _ROLLING_FIELDS)
             return [field.invalid(f"{path}.rollingUpdate", shown, "only allowed for updateStrategy 'RollingUpdate'")]
         case "RollingUpdate":
             return [] if rolling is None else _validate_rolling_update(f"{path}.rollingUpdate", rolling)

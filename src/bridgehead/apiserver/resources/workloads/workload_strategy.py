@@ -138,15 +138,15 @@ def shown_selector(selector: JsonObject) -> JsonObject:
     return {name: selector[name] for name in ("matchLabels", "matchExpressions") if selector.get(name)}
 
 
-def shown_strategy(strategy: JsonObject, fields: Mapping[str, tuple[str, Any]]) -> JsonObject:
+def shown_strategy(strategy: JsonObject, fields: Mapping[str, Any]) -> JsonObject:
     """Return an update strategy as errors show it. `fields` are those of its `rollingUpdate`."""
     rolling = strategy.get("rollingUpdate")
-    shown = None if rolling is None else field.internal_form(rolling, fields)
+    shown = None if rolling is None else field.internal_value(rolling, fields)
     return {"Type": strategy.get("type", ""), "RollingUpdate": shown}
 
 
 # The fields of `rollingUpdate` of Deployments and DaemonSets in Kubernetes' internal types.
-ROLLING_FIELDS: Mapping[str, tuple[str, Any]] = {"MaxUnavailable": ("maxUnavailable", 0), "MaxSurge": ("maxSurge", 0)}
+ROLLING_FIELDS: Mapping[str, Any] = {"maxUnavailable": 0, "maxSurge": 0}
 
 
 def set_rolling_update(strategy: JsonObject, unavailable: int | str, surge: int | str) -> None:
