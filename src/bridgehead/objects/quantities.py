@@ -13,7 +13,7 @@ _DECIMAL = {"n": -9, "u": -6, "m": -3, "": 0, "k": 3, "M": 6, "G": 9, "T": 12, "
 _BINARY = {"Ki": 10, "Mi": 20, "Gi": 30, "Ti": 40, "Pi": 50, "Ei": 60}
 _BY_EXPONENT = {exponent: suffix for suffix, exponent in _DECIMAL.items()}
 _MOST = Decimal(2**63 - 1)
-_LEAST_PART = Decimal("1e-9")
+NANO, MILLI = Decimal("1e-9"), Decimal("1e-3")
 
 
 def parse_quantity(value: str | int | float) -> Decimal:
@@ -39,13 +39,13 @@ def whole_value(value: str | int | float) -> int:
     return int(parse_quantity(value).to_integral_value(ROUND_CEILING))
 
 
-def canonical_quantity(text: str) -> str:
+def canonical_quantity(text: str, least: Decimal = NANO) -> str:
     """Return a quantity in the form in which the API writes it: `1024Mi` is `1Gi`, `0.5` is `500m`, `1000` is `1k`.
 
     Binary quantities keep binary suffixes and exponents stay exponents. As in Kubernetes, the number is at most 2^63-1
-    and rounded away from zero to 1e-9. Raises ValueError for an invalid quantity.
+    and rounded away from zero to multiples of `least`. Raises ValueError for an invalid quantity.
     """
-    value = max(-_MOST, min(_MOST, parse_quantity(text))).quantize(_LEAST_PART, ROUND_UP)
+    value = max(-_MOST, min(_MOST, parse_quantity(text))).quantize(least, ROUND_UP)
     if not value:
         return "0"
     has_exponent = text[-1].isdigit() and "e" in text.lower()
@@ -58,11 +58,8 @@ def format_quantity(value: Decimal, *, is_binary: bool = False) -> str:
 
 
 def _format(value: Decimal, *, is_binary: bool, has_exponent: bool) -> str:
-    if is_binary:
-        whole = int(value.to_integral_value(ROUND_UP))
-        if abs(whole) >= 1024:
-            return _binary(whole)
-        value = Decimal(whole)
+    if is_binary and abs(value) >= 1024:  # smaller ones are not rounded, so that they have decimal suffixes
+        return _binary(int(value.to_integral_value(ROUND_UP)))
     sign, digits, exponent = value.normalize().as_tuple()
     number, power = int("".join(map(str, digits))), int(exponent)
     shift = power % 3

@@ -4,7 +4,7 @@ from decimal import Decimal
 
 import pytest
 
-from bridgehead.objects.quantities import canonical_quantity, milli_value, parse_quantity, whole_value
+from bridgehead.objects.quantities import MILLI, canonical_quantity, milli_value, parse_quantity, whole_value
 
 
 @pytest.mark.parametrize(
@@ -77,8 +77,15 @@ def test_quantities_are_rounded_up() -> None:
         ("0.1n", "1n"),
         ("-1500m", "-1500m"),
         ("1u", "1u"),
+        ("0.1Ki", "102400m"),
+        ("1.5Ki", "1536"),
     ],
 )
 def test_quantities_are_formatted_canonically(text: str, canonical: str) -> None:
     assert canonical_quantity(text) == canonical
     assert canonical_quantity(canonical) == canonical
+
+
+@pytest.mark.parametrize(("text", "canonical"), [("1n", "1m"), ("-1u", "-1m"), ("1.0001Gi", "1073849199"), ("2", "2")])
+def test_quantities_are_rounded_up_to_thousandths(text: str, canonical: str) -> None:
+    assert canonical_quantity(text, MILLI) == canonical

@@ -18,6 +18,7 @@ from bridgehead.apiserver.resource import JsonObject
 from . import shapes
 from .duplicates import is_encoding
 from .shapes import (
+    AmountShape,
     BoolShape,
     IntOrStringShape,
     IntShape,
@@ -50,6 +51,7 @@ _SCALARS: dict[type[Shape], Any] = {
     NumberShape: int,  # whole floats are stored in another form
     IntOrStringShape: Annotated[int, msgspec.Meta(ge=-(2**31), lt=2**31)] | str,
     QuantityShape: Annotated[str, msgspec.Meta(pattern=_QUANTITY)],
+    AmountShape: Annotated[str, msgspec.Meta(pattern=_QUANTITY)],
     TimeShape: Annotated[str, msgspec.Meta(pattern=_TIME)],
 }
 

@@ -10,6 +10,7 @@ from bridgehead.apiserver.resource import JsonObject
 from .definitions import definitions_by_kind
 from .shapes import (
     ANYTHING,
+    AmountShape,
     BoolShape,
     BytesShape,
     IntOrStringShape,
@@ -42,6 +43,8 @@ _SPECIAL |= {
 _STRING, _BOOL, _FLOAT, _BYTES = StringShape("string"), BoolShape("bool"), NumberShape("float64"), BytesShape("[]uint8")
 _STRINGS = ListShape(_STRING, False, "")
 _INT32, _INT64 = IntShape("int32"), IntShape("int64")
+_RESOURCE_LIST = MapShape(AmountShape("resource.Quantity"))
+_CORE = "io.k8s.api.core.v1."
 
 
 class Schema:
@@ -90,7 +93,7 @@ class Schema:
                 shape = self._shapes[name] = self._inline(definition)
             else:
                 struct = shape = self._shapes[name] = StructShape(name)
-                struct.fields = {key: self._inline(field) for key, field in definition["properties"].items()}
+                struct.fields = {key: self._field(name, field) for key, field in definition["properties"].items()}
                 struct.required = frozenset(definition.get("required", ()))
                 struct.omitted = frozenset(
                     key
@@ -99,6 +102,13 @@ class Schema:
                     and key != "managedFields"  # an empty list is a request to reset them
                     and (isinstance(field, ListShape | MapShape) or self._is_plain(name, key, field))
                 )
+        return shape
+
+    def _field(self, name: str, definition: JsonObject) -> Shape:
+        """Return the shape of a field of the definition `name`. Core's maps of quantities are ResourceLists."""
+        shape = self._inline(definition)
+        if isinstance(shape, MapShape) and isinstance(shape.values, QuantityShape) and name.startswith(_CORE):
+            return _RESOURCE_LIST
         return shape
 
     def _is_plain(self, name: str, key: str, field: Shape) -> bool:

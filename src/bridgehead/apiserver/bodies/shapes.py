@@ -17,7 +17,7 @@ from typing import Any
 from bridgehead.apiserver.errors import SchemaMismatch
 from bridgehead.apiserver.go_values import json_kind
 from bridgehead.apiserver.resource import JsonObject
-from bridgehead.objects.quantities import canonical_quantity
+from bridgehead.objects.quantities import MILLI, NANO, canonical_quantity
 
 _INT_RANGES = {"int32": (-(2**31), 2**31 - 1), "int64": (-(2**63), 2**63 - 1)}
 EXPONENT_FROM = 1e21  # encoding/json writes floats from here on with an exponent
@@ -208,17 +208,25 @@ class IntOrStringShape(Shape):
 class QuantityShape(Shape):
     __slots__ = ()
     zero = "0"
+    least = NANO
 
     def conform(self, value: Any, path: JsonPath, unknown: list[str]) -> Any:
         try:
             if type(value) in (str, int, float):
-                return canonical_quantity(str(value))
+                return canonical_quantity(str(value), self.least)
         except (ValueError, ArithmeticError):
             pass
         raise _Mismatch(
             "",
             text="quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'",
         )
+
+
+class AmountShape(QuantityShape):
+    """A quantity in a core/v1 ResourceList, which is rounded up to thousandths."""
+
+    __slots__ = ()
+    least = MILLI
 
 
 class ListShape(Shape):

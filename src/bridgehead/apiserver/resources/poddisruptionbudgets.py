@@ -6,6 +6,9 @@ Source: Kubernetes `ValidatePodDisruptionBudgetSpec`, `ValidatePodDisruptionBudg
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 from bridgehead.apiserver.resource import Column, FieldError, JsonObject, Resource, StatusStrategy
 from bridgehead.apiserver.resources.shared import field
 from bridgehead.apiserver.resources.shared.amounts import validate_share
@@ -17,6 +20,15 @@ from bridgehead.objects.names import check_path_segment
 # Numbers that the status always shows.
 _COUNTS = ("disruptionsAllowed", "currentHealthy", "desiredHealthy", "expectedPods")
 _EVICTION_POLICIES = ("AlwaysAllow", "IfHealthyBudget")
+
+
+# The fields of the spec in Kubernetes' internal type, which errors show.
+_FIELDS: Mapping[str, Any] = {
+    "minAvailable": None,
+    "selector": None,
+    "maxUnavailable": None,
+    "unhealthyPodEvictionPolicy": None,
+}
 
 
 class PodDisruptionBudgetStrategy(StatusStrategy):
@@ -32,7 +44,11 @@ class PodDisruptionBudgetStrategy(StatusStrategy):
         spec = obj.get("spec", {})
         errors = []
         if "minAvailable" in spec and "maxUnavailable" in spec:
-            errors.append(field.invalid("spec", spec, "minAvailable and maxUnavailable cannot be both set"))
+            errors.append(
+                field.invalid(
+                    "spec", field.internal_value(spec, _FIELDS), "minAvailable and maxUnavailable cannot be both set"
+                )
+            )
         for name in ("minAvailable", "maxUnavailable"):
             if name in spec:
                 errors.extend(validate_share(f"spec.{name}", spec[name]))

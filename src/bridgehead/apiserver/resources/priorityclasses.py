@@ -13,7 +13,7 @@ from bridgehead.objects.names import check_dns1123_subdomain
 
 _SYSTEM_PREFIX = "system-"
 _HIGHEST_OF_USERS = 1_000_000_000
-_POLICIES = ("Never", "PreemptLowerPriority")
+_POLICIES = ("PreemptLowerPriority", "Never")
 
 
 class PriorityClassStrategy(Strategy):

@@ -6,12 +6,11 @@ Pure: no I/O, no clock, no randomness. Source: Kubernetes `ValidateRuntimeClass`
 from __future__ import annotations
 
 from bridgehead.apiserver.resource import FieldError, JsonObject, Resource, Strategy
-from bridgehead.apiserver.resources.pods import validate_tolerations
+from bridgehead.apiserver.resources.pods import TOLERATION_FIELDS, validate_overhead, validate_tolerations
 from bridgehead.apiserver.resources.shared import field
 from bridgehead.apiserver.resources.shared.columns import AGE, NAME, at, text_column
 from bridgehead.apiserver.resources.shared.metadata_validation import validate_labels
 from bridgehead.apiserver.resources.shared.node_labels import warn_of_label
-from bridgehead.apiserver.resources.shared.quantities import validate_quantity
 from bridgehead.objects.names import check_dns1123_label, check_dns1123_subdomain
 
 
@@ -19,16 +18,15 @@ class RuntimeClassStrategy(Strategy):
     def validate(self, obj: JsonObject) -> list[FieldError]:
         handler = obj.get("handler", "")
         errors = field.invalid_for("handler", handler, check_dns1123_label(handler))
-        for name, quantity in (at(obj, "overhead", "podFixed") or {}).items():
-            errors.extend(validate_quantity(f"overhead.podFixed[{name}]", quantity))
+        errors.extend(validate_overhead("overhead", at(obj, "overhead", "podFixed") or {}))
         scheduling = obj.get("scheduling", {})
         errors.extend(validate_labels("scheduling.nodeSelector", scheduling.get("nodeSelector", {})))
         tolerations = scheduling.get("tolerations", [])
         errors.extend(validate_tolerations("scheduling.tolerations", tolerations))
         errors.extend(
-            field.duplicate(f"scheduling.tolerations[{index}]", toleration)
+            field.duplicate(f"scheduling.tolerations[{index}]", field.internal_value(toleration, TOLERATION_FIELDS))
             for index, toleration in enumerate(tolerations)
-            if toleration in tolerations[:index]
+            if _key(toleration) in map(_key, tolerations[:index])
         )
         return errors
 
@@ -40,6 +38,10 @@ class RuntimeClassStrategy(Strategy):
     def warnings(self, obj: JsonObject) -> list[str]:
         labels = at(obj, "scheduling", "nodeSelector") or {}
         return [warning for label in labels for warning in warn_of_label("scheduling.nodeSelector", label)]
+
+
+def _key(toleration: JsonObject) -> list[str]:
+    return [toleration.get(name, "") for name in ("key", "operator", "value", "effect")]
 
 
 RESOURCE = Resource(

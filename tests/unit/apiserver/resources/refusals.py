@@ -156,14 +156,16 @@ CLASSES = {
          "persistentVolumeClaimRetentionPolicy: {whenScaled: Keep}, selector: {}, "
          "template: {spec: {containers: [{name: a, image: b}], activeDeadlineSeconds: 9}}}}", [
             "spec.podManagementPolicy: Invalid value: \"Random\": must be 'OrderedReady' or 'Parallel'",
-            "spec.updateStrategy: Invalid value: {\"type\":\"Recreate\"}: must be 'RollingUpdate' or 'OnDelete'",
-            'spec.persistentVolumeClaimRetentionPolicy.whenScaled: Unsupported value: "Keep": supported values: "Delete", "Retain"',
-            "spec.ordinals.start: Invalid value: -2: must be greater than or equal to 0",
+            "spec.updateStrategy: Invalid value: {\"Type\":\"Recreate\",\"RollingUpdate\":null}: must be 'RollingUpdate' or "
+            "'OnDelete'",
+            'spec.persistentVolumeClaimRetentionPolicy.whenScaled: Unsupported value: "Keep": supported values: "Retain", "Delete"',
             "spec.replicas: Invalid value: -1: must be greater than or equal to 0",
+            "spec.ordinals.start: Invalid value: -2: must be greater than or equal to 0",
             "spec.selector: Invalid value: {}: empty selector is invalid for statefulset",
             "spec.template.spec.activeDeadlineSeconds: Forbidden: activeDeadlineSeconds in StatefulSet is not Supported"]),
         (f"{{spec: {{{DATABASE}, updateStrategy: {{type: OnDelete, rollingUpdate: {{}}}}}}}}", [
-            "spec.updateStrategy.rollingUpdate: Invalid value: {}: only allowed for updateStrategy 'RollingUpdate'"]),
+            "spec.updateStrategy.rollingUpdate: Invalid value: {\"Partition\":0,\"MaxUnavailable\":null}: only allowed for "
+            "updateStrategy 'RollingUpdate'"]),
         (f"{{spec: {{{DATABASE}, updateStrategy: {{rollingUpdate: {{maxUnavailable: 0, partition: -1}}}}}}}}", [
             "spec.updateStrategy.rollingUpdate.partition: Invalid value: -1: must be greater than or equal to 0",
             "spec.updateStrategy.rollingUpdate.maxUnavailable: Invalid value: 0: cannot be 0"]),
@@ -207,8 +209,10 @@ CLASSES = {
         ("{spec: {hard: {apples: '1'}}}", [
             'spec.hard[apples]: Invalid value: "apples": must be a standard resource type or fully qualified',
             'spec.hard[apples]: Invalid value: "apples": must be a standard resource for quota']),
+        ("{spec: {hard: {a.example/b: '1.5'}}}", [
+            'spec.hard[a.example/b]: Invalid value: "1500m": must be an integer']),
         ("{spec: {hard: {pods: '1.5', cpu: '-1'}}}", [
-            'spec.hard[pods]: Invalid value: "1.5": must be an integer',
+            'spec.hard[pods]: Invalid value: "1500m": must be an integer',
             'spec.hard[cpu]: Invalid value: "-1": must be greater than or equal to 0']),
         ("{spec: {hard: {services: 1}, scopes: [BestEffort, NotBestEffort]}}", [
             'spec.scopes: Invalid value: ["BestEffort","NotBestEffort"]: unsupported scope applied to resource',
@@ -245,7 +249,8 @@ CLASSES = {
         ("{}", []),
         ("{spec: {minAvailable: 100%, selector: {}, unhealthyPodEvictionPolicy: AlwaysAllow}}", []),
         ("{spec: {minAvailable: -1, maxUnavailable: 101%, unhealthyPodEvictionPolicy: Never}}", [
-            'spec: Invalid value: {"minAvailable":-1,"maxUnavailable":"101%","unhealthyPodEvictionPolicy":"Never"}: '
+            'spec: Invalid value: {"MinAvailable":-1,"Selector":null,"MaxUnavailable":"101%",'
+            '"UnhealthyPodEvictionPolicy":"Never"}: '
             "minAvailable and maxUnavailable cannot be both set",
             "spec.minAvailable: Invalid value: -1: must be greater than or equal to 0",
             'spec.maxUnavailable: Invalid value: "101%": must not be greater than 100%',
@@ -342,9 +347,10 @@ CLASSES = {
         ("{handler: gvisor, overhead: {podFixed: {cpu: 100m}}}", []),
         ("{handler: A}", [f'handler: Invalid value: "A": {LABEL}']),
         ("{handler: a, overhead: {podFixed: {cpu: '-1'}}}", [
-            'overhead.podFixed[cpu]: Invalid value: "-1": must be greater than or equal to 0']),
+            'overhead.limits[cpu]: Invalid value: "-1": must be greater than or equal to 0']),
         ("{handler: a, scheduling: {tolerations: [{operator: Exists}, {operator: Exists}]}}", [
-            'scheduling.tolerations[1]: Duplicate value: {"operator":"Exists"}']),
+            'scheduling.tolerations[1]: Duplicate value: {"Key":"","Operator":"Exists","Value":"","Effect":"",'
+            '"TolerationSeconds":null}']),
     ],
     "priorityclasses.scheduling.k8s.io": [
         ("{value: 1000000000}", []),
@@ -357,7 +363,7 @@ CLASSES = {
             "metadata.name: Forbidden: priority class names with 'system-' prefix are reserved for system use only. "
             "error: value of system-node-critical PriorityClass must be 2000001000"]),
         ("{preemptionPolicy: Always}", [
-            'preemptionPolicy: Unsupported value: "Always": supported values: "Never", "PreemptLowerPriority"']),
+            'preemptionPolicy: Unsupported value: "Always": supported values: "PreemptLowerPriority", "Never"']),
     ],
     "flowschemas.flowcontrol.apiserver.k8s.io": [
         ("{spec: {priorityLevelConfiguration: {name: a}}}", []),

@@ -71,6 +71,9 @@ def test_service_accounts_keep_only_names_of_secrets():
         ),
         ("replicationcontrollers", "selector: {a: b}", "", "readyReplicas: 2", [
             f"status.readyReplicas: {MORE} status.replicas"]),
+        ("statefulsets.apps", SELECTOR, "collisionCount: 3", "replicas: 2, readyReplicas: 1, availableReplicas: 2", [
+            "status.availableReplicas: Invalid value: 2: cannot be greater than status.readyReplicas",
+            "status.collisionCount: Invalid value: 0: cannot be decremented"]),
         ("daemonsets.apps", SELECTOR, "", "numberReady: -1, collisionCount: -1", [
             f"status.numberReady: {NEGATIVE}",
             f"status.collisionCount: {NEGATIVE}",

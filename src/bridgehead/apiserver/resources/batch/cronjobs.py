@@ -23,7 +23,7 @@ from bridgehead.apiserver.resources.shared.pod_names import warn_of_pod_names
 from bridgehead.objects.names import check_dns1123_subdomain
 from bridgehead.objects.schedules import parse_schedule, parse_zone
 
-from .job_spec import set_job_defaults, validate_job_spec, warn_of_job_spec
+from .job_spec import set_template_defaults, validate_job_spec, warn_of_job_spec
 
 _POLICIES = ("Allow", "Forbid", "Replace")
 _LONGEST_NAME = 52  # eleven characters remain for the names of Jobs
@@ -39,7 +39,8 @@ class CronJobStrategy(StatusStrategy):
         spec.setdefault("successfulJobsHistoryLimit", 3)
         spec.setdefault("failedJobsHistoryLimit", 1)
         template = spec.setdefault("jobTemplate", {})
-        set_job_defaults(template.setdefault("spec", {}))
+        template.setdefault("metadata", {})
+        set_template_defaults(template.setdefault("spec", {}))
 
     def prepare_create(self, obj: JsonObject) -> None:
         obj["status"] = {}

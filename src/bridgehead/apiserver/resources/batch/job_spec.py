@@ -33,23 +33,27 @@ _MOST_RULES, _MOST_CODES, _MOST_PATTERNS = 20, 255, 20
 _MAX_MANAGER_BYTES, _MAX_INDEXES_BYTES = 63, 64 * 1024
 
 
-def set_job_defaults(spec: JsonObject) -> None:
-    """Set the default values of a job's spec."""
+def set_template_defaults(spec: JsonObject) -> None:
+    """Set the default values of a job's spec in the template of a CronJob, which leaves the others to its jobs."""
     template: JsonObject = spec.setdefault("template", {})
     template.setdefault("metadata", {})
     set_spec_defaults(template.setdefault("spec", {}))
     drop_disabled_fields(template["spec"])
+    for rule in spec.get("podFailurePolicy", {}).get("rules", ()):
+        for pattern in rule.get("onPodConditions", ()):
+            pattern["status"] = pattern.get("status") or "True"
+
+
+def set_job_defaults(spec: JsonObject) -> None:
+    """Set the default values of a job's spec."""
+    set_template_defaults(spec)
     if "completions" not in spec and "parallelism" not in spec:
         spec["completions"] = spec["parallelism"] = 1
     spec.setdefault("parallelism", 1)
     spec.setdefault("backoffLimit", _UNLIMITED if "backoffLimitPerIndex" in spec else 6)
     spec.setdefault("completionMode", "NonIndexed")
     spec.setdefault("suspend", False)
-    policy = spec.get("podFailurePolicy")
-    spec.setdefault("podReplacementPolicy", "Failed" if policy else "TerminatingOrFailed")
-    for rule in (policy or {}).get("rules", ()):
-        for pattern in rule.get("onPodConditions", ()):
-            pattern["status"] = pattern.get("status") or "True"
+    spec.setdefault("podReplacementPolicy", "Failed" if spec.get("podFailurePolicy") else "TerminatingOrFailed")
 
 
 def validate_job_spec(path: str, spec: JsonObject) -> list[FieldError]:
@@ -81,8 +85,9 @@ def validate_job_spec(path: str, spec: JsonObject) -> list[FieldError]:
             errors += _validate_success_policy(item, policy, spec.get("completions", 0))
         else:
             errors.append(field.invalid(item, policy, "requires indexed completion mode"))
-    supported = ("Failed",) if "podFailurePolicy" in spec else _REPLACEMENTS
-    errors += field.one_of(f"{path}.podReplacementPolicy", spec.get("podReplacementPolicy"), supported)
+    if "podReplacementPolicy" in spec:  # templates of CronJobs may leave it to their jobs
+        supported = ("Failed",) if "podFailurePolicy" in spec else _REPLACEMENTS
+        errors += field.one_of(f"{path}.podReplacementPolicy", spec["podReplacementPolicy"], supported)
     template = spec.get("template", {})
     errors += validate_template(f"{path}.template", template)
     return errors + _validate_restarts(f"{path}.template.spec.restartPolicy", spec)
@@ -100,7 +105,7 @@ def _validate_restarts(path: str, spec: JsonObject) -> list[FieldError]:
 
 def _validate_mode(path: str, spec: JsonObject) -> list[FieldError]:
     """Validate `completionMode`, and fields that depend on it."""
-    mode = spec.get("completionMode")
+    mode = spec.get("completionMode", "NonIndexed")
     if mode == "Indexed":
         return _validate_indexed(path, spec)
     errors = field.one_of(f"{path}.completionMode", mode, _MODES)

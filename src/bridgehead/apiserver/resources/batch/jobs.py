@@ -103,7 +103,7 @@ def _validate_generated(obj: JsonObject) -> list[FieldError]:
     if spec.get("manualSelector") or "uid" not in obj.get("metadata", {}) or "selector" not in spec:
         return []
     metadata = obj["metadata"]
-    values = {CONTROLLER_UID: metadata["uid"], JOB_NAME: metadata.get("name")}
+    values = {CONTROLLER_UID: metadata["uid"], JOB_NAME: metadata.get("name", "")}
     expected = {label: values[new] for old, new in _OLD_LABELS.items() for label in (old, new)}
     labels = at(spec, "template", "metadata", "labels") or {}
     errors = []
@@ -137,8 +137,8 @@ def _validate_selector(spec: JsonObject) -> list[FieldError]:
         return [field.required("spec.selector")]
     if errors := validate_label_selector("spec.selector", selector):
         return errors
-    labels = at(spec, "template", "metadata", "labels") or {}
-    if not compile_selector(msgspec.convert(selector, LabelSelector)).matches(labels):
+    labels = at(spec, "template", "metadata", "labels")
+    if not compile_selector(msgspec.convert(selector, LabelSelector)).matches(labels or {}):
         detail = "`selector` does not match template `labels`"
         return [field.invalid("spec.template.metadata.labels", labels, detail)]
     return []

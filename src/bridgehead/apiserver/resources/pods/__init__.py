@@ -6,6 +6,7 @@
     pod_validation    the spec as a whole, templates, and which fields of a pod may change; calls the validation of
                       parts: container_, ephemeral_, probe_, volume_, security_, affinity_, spread_, claims_,
                       resource_, windows_, annotation_, gated_ and resize_validation
+    volume_sources    the rules for volumes of types that no node of ours provides
     pod_only_validation  rules that templates need not follow
     status_validation    writes of the status
     label_keys        selectors with values of the pod's own labels
@@ -24,13 +25,15 @@ from .pod_defaults import set_spec_defaults
 from .pod_qos import qos_class
 from .pod_references import references
 from .pod_resources import ONE, ZERO, Amount, Amounts, add, parse_amounts, pod_amounts
-from .pod_validation import validate_template, validate_tolerations
+from .pod_validation import TOLERATION_FIELDS, validate_template, validate_tolerations
 from .pod_warnings import warn_of_template
 from .pods import RESOURCE
+from .resource_validation import validate_overhead, validate_resource_amount
 
 __all__ = [
     "ONE",
     "RESOURCE",
+    "TOLERATION_FIELDS",
     "ZERO",
     "Amount",
     "Amounts",
@@ -42,6 +45,8 @@ __all__ = [
     "references",
     "set_spec_defaults",
     "validate_node_selector",
+    "validate_overhead",
+    "validate_resource_amount",
     "validate_template",
     "validate_tolerations",
     "warn_of_template",

@@ -29,7 +29,7 @@ from .resource_validation import validate_resources
 from .security_validation import validate_security_context
 
 PULL_POLICIES = ("Always", "IfNotPresent", "Never")
-_MESSAGE_POLICIES = ("FallbackToLogsOnError", "File")
+_MESSAGE_POLICIES = ("File", "FallbackToLogsOnError")
 _BLOCK_SOURCES = ("persistentVolumeClaim", "ephemeral")
 _PROPAGATIONS = ("Bidirectional", "HostToContainer", "None")
 _RECURSIVE_READ_ONLY = ("Disabled", "Enabled", "IfPossible")
@@ -89,8 +89,8 @@ class OfPod:
 
 
 def validate_container(path: str, container: JsonObject, pod: OfPod) -> list[FieldError]:
-    """Validate a container of any kind."""
-    volumes, grace_seconds = pod.volumes, pod.grace_seconds
+    """Validate what containers of all kinds have."""
+    volumes = pod.volumes
     name = container.get("name", "")
     errors = field.required_valid(f"{path}.name", name, check_dns1123_label)
     if not container.get("image"):
@@ -109,10 +109,16 @@ def validate_container(path: str, container: JsonObject, pod: OfPod) -> list[Fie
     errors.extend(_validate_devices(f"{path}.volumeDevices", devices, volumes, mounted))
     errors.extend(field.one_of(f"{path}.imagePullPolicy", container.get("imagePullPolicy"), PULL_POLICIES))
     errors.extend(validate_resources(f"{path}.resources", container.get("resources", {}), pod.claims))
-    errors.extend(validate_security_context(f"{path}.securityContext", context, host_users=pod.host_users))
-    for hook, handler in container.get("lifecycle", {}).items():
-        if isinstance(handler, dict):
-            errors.extend(validate_handler(f"{path}.lifecycle.{hook}", handler, grace_seconds))
+    return [*errors, *validate_security_context(f"{path}.securityContext", context, host_users=pod.host_users)]
+
+
+def validate_hooks(path: str, container: JsonObject, grace_seconds: int) -> list[FieldError]:
+    """Validate the hooks and the probes of a container that goes on."""
+    errors = []
+    lifecycle = container.get("lifecycle", {})
+    for hook in ("postStart", "preStop"):
+        if hook in lifecycle:
+            errors.extend(validate_handler(f"{path}.lifecycle.{hook}", lifecycle[hook], grace_seconds))
     for probe in ("livenessProbe", "readinessProbe", "startupProbe"):
         if probe in container:
             errors.extend(validate_probe(f"{path}.{probe}", container[probe], probe, grace_seconds))
@@ -294,7 +300,8 @@ def _validate_mounts(
                     detail = "subPathExpr and subPath are mutually exclusive"
                     errors.append(field.invalid(f"{item}.subPathExpr", value, detail))
                 errors.extend(field.invalid_for(f"{path}.{sub}", value, check_local_path(value)))
-        if propagation := mount.get("mountPropagation"):
+        if "mountPropagation" in mount:
+            propagation = mount["mountPropagation"]
             errors.extend(field.one_of(f"{path}.mountPropagation", propagation, _PROPAGATIONS))
             if propagation == "Bidirectional" and not is_privileged:
                 detail = "Bidirectional mount propagation is available only to privileged containers"

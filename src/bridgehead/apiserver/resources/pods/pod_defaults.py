@@ -6,7 +6,9 @@ Source: Kubernetes `pkg/apis/core/v1/defaults.go`.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Mapping
+from functools import lru_cache
 from typing import Any
 
 from bridgehead.apiserver.resource import JsonObject
@@ -14,9 +16,27 @@ from bridgehead.objects.quantities import format_quantity
 
 from .pod_resources import pod_amounts
 
+# References of images, as in github.com/distribution/reference.
+_COMPONENT = "[a-z0-9]+(?:(?:[._]|__|-+)[a-z0-9]+)*"
+_LABEL = "(?:[a-zA-Z0-9]|[a-zA-Z0-9][a-zA-Z0-9-]*[a-zA-Z0-9])"
+_HOST = rf"(?:{_LABEL}(?:\.{_LABEL})*|\[[a-fA-F0-9:]+\])"
+_REFERENCE = re.compile(
+    rf"(?:{_HOST}(?::[0-9]+)?/)?{_COMPONENT}(?:/{_COMPONENT})*(?::(?P<tag>\w[\w.-]{{0,127}}))?"
+    r"(?P<digest>@[A-Za-z][A-Za-z0-9]*(?:[-_+.][A-Za-z][A-Za-z0-9]*)*:[0-9a-fA-F]{32,})?",
+    re.ASCII,
+)
+_DIGEST = re.compile("[0-9a-f]{64}")  # no name, because it looks like one
+
 _FILE_MODE = 0o644
 _TOKEN_SECONDS = 3600
 _PROBES = ("livenessProbe", "readinessProbe", "startupProbe")
+# Of volumes of storage systems outside of the cluster.
+_SOURCE_DEFAULTS: Mapping[str, Mapping[str, Any]] = {
+    "iscsi": {"iscsiInterface": "default", "lun": 0},
+    "rbd": {"pool": "rbd", "user": "admin", "keyring": "/etc/ceph/keyring"},
+    "azureDisk": {"cachingMode": "ReadWrite", "kind": "Shared", "fsType": "ext4", "readOnly": False},
+    "scaleIO": {"storageMode": "ThinProvisioned", "fsType": "xfs"},
+}
 _POD_LEVEL = ("cpu", "memory")  # of which a pod as a whole may have requests and limits
 _HUGE_PAGES = "hugepages-"
 _HOOKS = ("postStart", "preStop")
@@ -105,12 +125,16 @@ def _set_container_defaults(container: JsonObject) -> None:
         _set_handler_defaults(container.get("lifecycle", {}).get(name, {}))
 
 
+@lru_cache(maxsize=1024)
 def pull_policy_for(image: str) -> str:
-    """Return the default pull policy: Always for the tag `latest`, explicit or implied, because it can move."""
-    name, _, digest = image.partition("@")
-    last = name.rpartition("/")[2]
-    tag = last.rpartition(":")[2] if ":" in last else ("" if digest else "latest")
-    return "Always" if tag == "latest" else "IfNotPresent"
+    """Return the default pull policy: Always for the tag `latest`, explicit or implied, because it can move.
+
+    What is no reference of an image has no tag.
+    """
+    found = _REFERENCE.fullmatch(image)
+    if found is None or _DIGEST.fullmatch(image):
+        return "IfNotPresent"
+    return "Always" if (found["tag"] or ("" if found["digest"] else "latest")) == "latest" else "IfNotPresent"
 
 
 def _set_probe_defaults(probe: JsonObject) -> None:
@@ -145,7 +169,12 @@ def _set_volume_defaults(volume: JsonObject) -> None:
         volume["hostPath"].setdefault("type", "")
     if "ephemeral" in volume:
         template = volume["ephemeral"].get("volumeClaimTemplate", {})
+        template.setdefault("metadata", {})
         template.setdefault("spec", {}).setdefault("volumeMode", "Filesystem")
+    for source, defaults in _SOURCE_DEFAULTS.items():
+        if source in volume:
+            for name, value in defaults.items():
+                volume[source].setdefault(name, value)
     if "image" in volume and not volume["image"].get("pullPolicy"):
         volume["image"]["pullPolicy"] = pull_policy_for(volume["image"].get("reference", ""))
     for item in _downward_items(volume):

@@ -6,6 +6,8 @@ Called by `pods`. Pure: no I/O, no clock, no randomness. Source: Kubernetes `val
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from bridgehead.apiserver.resource import FieldError, JsonObject
 from bridgehead.apiserver.resources.shared import field
 from bridgehead.objects.names import check_dns1123_subdomain
@@ -31,12 +33,27 @@ def validate_pod(pod: JsonObject) -> list[FieldError]:
         image = container.get("image", "")
         if image != image.strip():
             errors.append(field.invalid(f"{path}.image", image, "must not have leading or trailing whitespace"))
-    for index, volume in enumerate(volumes or ()):
+    if any("ephemeral" in volume for volume in volumes or ()):
+        errors += _validate_created_claims("spec.volumes", volumes, metadata.get("name", ""))
+    return errors
+
+
+def _validate_created_claims(path: str, volumes: Sequence[JsonObject], pod_name: str) -> list[FieldError]:
+    """Validate the claims that ephemeral volumes will get: their names, and that no other volume uses them."""
+    errors = []
+    created = {}
+    for index, volume in enumerate(volumes):
         if "ephemeral" in volume:
             name = volume.get("name", "")
-            reasons = check_dns1123_subdomain(claim := f"{metadata.get('name', '')}-{name}")
-            reasons = [f'PVC name "{claim}": {reason}' for reason in reasons]
-            errors += field.invalid_for(f"spec.volumes[{index}].name", name, reasons)
+            created[index] = claim = f"{pod_name}-{name}"
+            reasons = [f'PVC name "{claim}": {reason}' for reason in check_dns1123_subdomain(claim)]
+            errors += field.invalid_for(f"{path}[{index}].name", name, reasons)
+    detail = "must not reference a PVC that gets created for an ephemeral volume"
+    errors.extend(
+        field.invalid(f"{path}[{index}].persistentVolumeClaim.claimName", claim, detail)
+        for index, volume in enumerate(volumes)
+        if (claim := volume.get("persistentVolumeClaim", {}).get("claimName")) in created.values()
+    )
     return errors
 
 

@@ -6,7 +6,8 @@ Pure: no I/O, no clock, no randomness. Source: Kubernetes `ValidatePodSpec`, `Va
 from __future__ import annotations
 
 import copy
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from bridgehead.apiserver.resource import FieldError, JsonObject
 from bridgehead.apiserver.resources.shared import field
@@ -25,7 +26,7 @@ from bridgehead.objects.names import (
 from .affinity_validation import validate_affinity
 from .annotation_validation import validate_pod_annotations, validate_profile_annotations
 from .claims_validation import claim_names, validate_claims
-from .container_validation import OfPod, validate_container
+from .container_validation import OfPod, validate_container, validate_hooks
 from .ephemeral_validation import validate_ephemeral_containers
 from .gated_validation import validate_gated_changes, without_node_limits
 from .pod_level_resources import validate_pod_level_resources
@@ -40,7 +41,15 @@ from .windows_validation import validate_host_process, validate_os
 _DNS_POLICIES = ("ClusterFirstWithHostNet", "ClusterFirst", "Default", "None")
 _TOLERATION_OPERATORS = ("Equal", "Exists")
 _EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
-_PREEMPTION_POLICIES = ("Never", "PreemptLowerPriority")
+# The fields of Kubernetes' internal type, which errors show.
+TOLERATION_FIELDS: Mapping[str, Any] = {
+    "key": "",
+    "operator": "",
+    "value": "",
+    "effect": "",
+    "tolerationSeconds": None,
+}
+_PREEMPTION_POLICIES = ("PreemptLowerPriority", "Never")
 _CONTAINER_LISTS = ("initContainers", "containers")
 _CHANGEABLE = (
     "`spec.containers[*].image`",
@@ -83,10 +92,11 @@ def validate_pod_spec(path: str, spec: JsonObject) -> list[FieldError]:
     if spec.get("hostNetwork"):
         errors.extend(_validate_host_network_ports(path, spec))
     errors.extend(field.one_of(f"{path}.restartPolicy", spec.get("restartPolicy"), RESTART_POLICIES))
-    errors.extend(_validate_dns(path, spec))
+    errors.extend(field.one_of(f"{path}.dnsPolicy", spec.get("dnsPolicy"), _DNS_POLICIES))
     errors.extend(validate_labels(f"{path}.nodeSelector", spec.get("nodeSelector", {})))
     errors.extend(validate_pod_security_context(path, spec))
     errors.extend(validate_affinity(f"{path}.affinity", spec.get("affinity", {})))
+    errors.extend(_validate_dns(f"{path}.dnsConfig", spec.get("dnsConfig"), spec.get("dnsPolicy", "")))
     for index, gate in enumerate(spec.get("readinessGates", ())):
         name = gate.get("conditionType", "")
         item = f"{path}.readinessGates[{index}].conditionType"
@@ -131,6 +141,7 @@ def _validate_containers(path: str, spec: JsonObject, pod: OfPod) -> list[FieldE
     errors = []
     names: set[str] = set()
     host_ports: set[tuple[str, str, int]] = set()
+    conflicts: list[FieldError] = []
     for kind in ("containers", "initContainers"):
         for index, container in enumerate(spec.get(kind, ())):
             item = f"{path}.{kind}[{index}]"
@@ -144,17 +155,20 @@ def _validate_containers(path: str, spec: JsonObject, pod: OfPod) -> list[FieldE
             errors.extend(validate_restarts(item, container))
             ports = container.get("ports", ())
             if kind == "initContainers":
-                errors.extend(_validate_init_container(item, container))
+                errors.extend(_validate_init_container(item, container, pod.grace_seconds))
                 # These run one after the other. Kubernetes names the first one, whichever has the conflict.
                 errors.extend(_validate_host_ports(f"{path}.{kind}[0].ports", ports, set()))
             else:
-                errors.extend(_validate_host_ports(f"{item}.ports", ports, host_ports))
+                errors.extend(validate_hooks(item, container, pod.grace_seconds))
+                conflicts.extend(_validate_host_ports(f"{item}.ports", ports, host_ports))
+        if kind == "containers":
+            errors.extend(conflicts)
     return errors
 
 
-def _validate_init_container(path: str, container: JsonObject) -> list[FieldError]:
+def _validate_init_container(path: str, container: JsonObject, grace_seconds: int) -> list[FieldError]:
     if container.get("restartPolicy") == "Always":
-        return []  # a sidecar may have probes and hooks
+        return validate_hooks(path, container, grace_seconds)  # a sidecar, which goes on
     return [
         field.forbidden(f"{path}.{name}", "may not be set for init containers without restartPolicy=Always")
         for name in ("lifecycle", "livenessProbe", "readinessProbe", "startupProbe")
@@ -184,34 +198,35 @@ def _validate_host_network_ports(path: str, spec: JsonObject) -> list[FieldError
     ]
 
 
-def _validate_dns(path: str, spec: JsonObject) -> list[FieldError]:
-    policy = spec.get("dnsPolicy")
-    errors = field.one_of(f"{path}.dnsPolicy", policy, _DNS_POLICIES)
-    config = spec.get("dnsConfig", {})
+def _validate_dns(path: str, config: JsonObject | None, policy: str) -> list[FieldError]:
+    if config is None:
+        if policy != "None":
+            return []
+        return [field.required(path, "must provide `dnsConfig` when `dnsPolicy` is None")]
     servers, searches = config.get("nameservers", ()), config.get("searches", ())
-    item = f"{path}.dnsConfig"
     if policy == "None" and not servers:
         detail = "must provide at least one DNS nameserver when `dnsPolicy` is None"
-        errors.append(field.required(f"{item}.nameservers" if config else item, detail))
+        return [field.required(f"{path}.nameservers", detail)]
+    errors = []
     if len(servers) > _MAX_NAMESERVERS:
         detail = f"must not have more than {_MAX_NAMESERVERS} nameservers"
-        errors.append(field.invalid(f"{item}.nameservers", list(servers), detail))
+        errors.append(field.invalid(f"{path}.nameservers", list(servers), detail))
     for index, server in enumerate(servers):
-        errors.extend(field.invalid_for(f"{item}.nameservers[{index}]", server, check_ip(server)))
+        errors.extend(field.invalid_for(f"{path}.nameservers[{index}]", server, check_ip(server)))
     if len(searches) > _MAX_SEARCHES:
         detail = f"must not have more than {_MAX_SEARCHES} search paths"
-        errors.append(field.invalid(f"{item}.searches", list(searches), detail))
+        errors.append(field.invalid(f"{path}.searches", list(searches), detail))
     if len(" ".join(searches)) > _MAX_SEARCH_CHARACTERS:
         detail = f"must not have more than {_MAX_SEARCH_CHARACTERS} characters (including spaces) in the search list"
-        errors.append(field.invalid(f"{item}.searches", list(searches), detail))
+        errors.append(field.invalid(f"{path}.searches", list(searches), detail))
     for index, search in enumerate(searches):
         # "." alone means no search; labels may begin with underscores, as in SRV records.
         name = search.removesuffix(".").replace("_", "a")
-        reasons = check_dns1123_subdomain(name) if name else []
-        errors.extend(field.invalid_for(f"{item}.searches[{index}]", search, reasons))
+        if name or not search:
+            errors.extend(field.invalid_for(f"{path}.searches[{index}]", search, check_dns1123_subdomain(name)))
     for index, option in enumerate(config.get("options", ())):
         if not option.get("name"):
-            errors.append(field.required(f"{item}.options[{index}]", "must not be empty"))
+            errors.append(field.required(f"{path}.options[{index}]", "must not be empty"))
     return errors
 
 
@@ -246,11 +261,13 @@ def validate_tolerations(path: str, tolerations: Sequence[JsonObject]) -> list[F
             detail = "effect must be 'NoExecute' when `tolerationSeconds` is set"
             errors.append(field.invalid(f"{item}.effect", effect, detail))
         if operator in ("", "Equal"):
-            errors.extend(field.invalid_for(f"{item}.operator", value, check_label_value(value)))
+            if reasons := check_label_value(value):
+                errors.append(field.invalid(f"{item}.operator", value, ";".join(reasons)))
         elif operator != "Exists":
             errors.append(field.not_supported(f"{item}.operator", operator, _TOLERATION_OPERATORS))
         elif value:
-            errors.append(field.invalid(f"{item}.operator", value, "value must be empty when `operator` is 'Exists'"))
+            shown = field.internal_value(toleration, TOLERATION_FIELDS)
+            errors.append(field.invalid(f"{item}.operator", shown, "value must be empty when `operator` is 'Exists'"))
         if effect:
             errors.extend(field.one_of(f"{item}.effect", effect, _EFFECTS))
     return errors

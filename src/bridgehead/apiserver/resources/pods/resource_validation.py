@@ -60,7 +60,7 @@ def _validate_requirements(path: str, resources: JsonObject, check_name: CheckNa
         for name, quantity in quantities.items():
             item = f"{path}.{kind}[{name}]"
             errors += check_name(item, name)
-            errors += _validate_amount(item, name, quantity)
+            errors += validate_resource_amount(item, name, quantity)
             if kind == "requests":
                 errors += _validate_request(path, name, quantity, limits)
             if name.startswith(HUGE_PAGES) and not _is_divisible(name, quantity):
@@ -87,7 +87,8 @@ def _validate_request(path: str, name: str, quantity: Any, limits: JsonObject) -
     return [field.invalid(f"{path}.requests", quantity_text(quantity), detail)]
 
 
-def _validate_amount(path: str, name: str, quantity: Any) -> list[FieldError]:
+def validate_resource_amount(path: str, name: str, quantity: Any) -> list[FieldError]:
+    """Validate the quantity of a resource. `name` decides whether it may have parts."""
     amount = amount_of(quantity)
     if amount is None:
         return [field.invalid(path, quantity, "must be a quantity")]

@@ -7,7 +7,8 @@ Source: Kubernetes `validatePodSpecSecurityContext`, `validateHostUsers` and `Va
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from bridgehead.apiserver.resource import FieldError, JsonObject
 from bridgehead.apiserver.resources.shared import field
@@ -27,6 +28,19 @@ _SYSCTL_SEGMENT = "[a-z0-9]([-_a-z0-9]*[a-z0-9])?"
 _SYSCTL = rf"^({_SYSCTL_SEGMENT}[\./])*{_SYSCTL_SEGMENT}$"
 _MAX_SYSCTL_CHARACTERS = 253
 _MAX_PROFILE_BYTES = 4095  # PATH_MAX less the final NUL
+# The fields of Kubernetes' internal types, which errors show, with their zero values.
+_PROFILE: Mapping[str, Any] = {"type": "", "localhostProfile": None}
+_CONTEXT = (
+    *("capabilities", "privileged", "seLinuxOptions", "windowsOptions", "runAsUser", "runAsGroup", "runAsNonRoot"),
+    *("readOnlyRootFilesystem", "allowPrivilegeEscalation", "procMount", "seccompProfile", "appArmorProfile"),
+)
+_PARTS_OF_CONTEXT: Mapping[str, Mapping[str, Any]] = {
+    "capabilities": dict.fromkeys(("add", "drop")),
+    "seLinuxOptions": dict.fromkeys(("user", "role", "type", "level"), ""),
+    "windowsOptions": dict.fromkeys(("gmsaCredentialSpecName", "gmsaCredentialSpec", "runAsUserName", "hostProcess")),
+    "seccompProfile": _PROFILE,
+    "appArmorProfile": _PROFILE,
+}
 _IPC_SYSCTLS = ("kernel.shm", "kernel.msg", "fs.mqueue.")
 
 
@@ -60,12 +74,22 @@ def validate_security_context(path: str, context: JsonObject, *, host_users: boo
     if context.get("allowPrivilegeEscalation") is False:
         if context.get("privileged"):
             detail = "cannot set `allowPrivilegeEscalation` to false and `privileged` to true"
-            errors.append(field.invalid(path, context, detail))
+            errors.append(field.invalid(path, _shown(context), detail))
         if "CAP_SYS_ADMIN" in context.get("capabilities", {}).get("add", ()):
             detail = "cannot set `allowPrivilegeEscalation` to false and `capabilities.Add` CAP_SYS_ADMIN"
-            errors.append(field.invalid(path, context, detail))
+            errors.append(field.invalid(path, _shown(context), detail))
     errors.extend(validate_windows_options(f"{path}.windowsOptions", context.get("windowsOptions")))
     return [*errors, *validate_app_armor(f"{path}.appArmorProfile", context.get("appArmorProfile"))]
+
+
+def _shown(context: JsonObject) -> JsonObject:
+    """Return a container's security context as errors show it."""
+    parts = {
+        name: field.internal_value(context[name], fields)
+        for name, fields in _PARTS_OF_CONTEXT.items()
+        if name in context
+    }
+    return field.internal_value(context | parts, dict.fromkeys(_CONTEXT))
 
 
 def _validate_ids(path: str, context: JsonObject, names: Sequence[str]) -> list[FieldError]:
@@ -112,7 +136,8 @@ def _validate_seccomp(path: str, profile: JsonObject | None) -> list[FieldError]
     item = f"{path}.localhostProfile"
     if kind != "Localhost":
         if name is not None:
-            errors.append(field.invalid(item, profile, "can only be set when seccomp type is Localhost"))
+            shown = field.internal_value(profile, _PROFILE)
+            errors.append(field.invalid(item, shown, "can only be set when seccomp type is Localhost"))
     elif name is None:
         errors.append(field.required(item, "must be set when seccomp type is Localhost"))
     else:

@@ -21,6 +21,7 @@ from .container_validation import (
     validate_field_ref,
     validate_resource_field_ref,
 )
+from .volume_sources import validate_external_source
 
 _HOST_PATH_TYPES = (
     "",
@@ -45,6 +46,8 @@ _OWN_METADATA = (
     *("name", "generateName", "namespace", "selfLink", "uid", "resourceVersion", "generation", "creationTimestamp"),
     *("deletionTimestamp", "deletionGracePeriodSeconds", "ownerReferences", "finalizers", "managedFields"),
 )
+# The names that the errors about a second type have in Kubernetes, if they are not the fields' own.
+_FORBIDDEN_NAMES = {"downwardAPI": "downwarAPI", "cephfs": "cephFS"}
 _CONFLICT = "conflicting duplicate paths"
 _MODE = "must be a number between 0 and 0777 (octal), both inclusive"
 _MIN_TOKEN_SECONDS, _MAX_TOKEN_SECONDS = 600, 2**32
@@ -69,11 +72,18 @@ def validate_volumes(path: str, volumes: Sequence[JsonObject]) -> tuple[list[Fie
 
 def _validate_source(path: str, volume: JsonObject) -> list[FieldError]:
     given = [name for name in _SOURCES if name in volume]
-    errors = field.only_one(path, given, "volume type")
     if not given:
-        return errors
-    kind, source = given[0], volume[given[0]]
-    item = f"{path}.{kind}"
+        return [field.required(path, "must specify a volume type")]
+    errors = _validate_given(path, given[0], volume)
+    for name in given[1:]:
+        item = f"{path}.{_FORBIDDEN_NAMES.get(name, name)}"
+        errors.append(field.forbidden(item, "may not specify more than 1 volume type"))
+    return errors
+
+
+def _validate_given(path: str, kind: str, volume: JsonObject) -> list[FieldError]:
+    errors: list[FieldError] = []
+    source, item = volume[kind], f"{path}.{kind}"
     match kind:
         case "configMap" | "secret":
             name = "name" if kind == "configMap" else "secretName"
@@ -102,6 +112,8 @@ def _validate_source(path: str, volume: JsonObject) -> list[FieldError]:
             errors.extend(_validate_claim_template(f"{item}.volumeClaimTemplate", source.get("volumeClaimTemplate")))
         case "image":
             errors.extend(field.one_of(f"{item}.pullPolicy", source.get("pullPolicy"), PULL_POLICIES))
+        case _:
+            errors.extend(validate_external_source(path, kind, source, volume.get("name", "")))
     return errors
 
 

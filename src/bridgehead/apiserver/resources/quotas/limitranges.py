@@ -5,7 +5,7 @@ Pure: no I/O, no clock, no randomness. Source: Kubernetes `ValidateLimitRange`, 
 
 from __future__ import annotations
 
-from decimal import Decimal
+from decimal import ROUND_CEILING, Decimal
 from typing import Any
 
 from bridgehead.apiserver.resource import Column, FieldError, JsonObject, Resource, Strategy
@@ -16,6 +16,8 @@ from bridgehead.apiserver.resources.shared.resource_names import validate_contai
 from bridgehead.objects.names import check_dns1123_subdomain, check_qualified_name
 
 _TYPES = ("Pod", "Container", "PersistentVolumeClaim")
+# The most of which Kubernetes can count thousandths.
+_MOST_MILLI = (2**63 - 1) // 1000
 _FIELDS = ("max", "min", "default", "defaultRequest", "maxLimitRequestRatio")
 # (lower, higher, the field that the error is about, the field whose value is shown, the text): lower <= higher.
 _ORDER = (
@@ -124,8 +126,15 @@ def _validate_ratio(path: str, name: str, limit: JsonObject) -> list[FieldError]
     path, given, errors = f"{path}.maxLimitRequestRatio[{name}]", limit["maxLimitRequestRatio"][name], []
     if ratio < 1:
         errors.append(field.invalid(path, given, f"ratio {given} is less than 1"))
-    if low and high is not None and ratio > high / low:
-        errors.append(field.invalid(path, given, f"ratio {given} is greater than max/min = {float(high / low):f}"))
+    if low and high is not None:
+        amounts = (ratio, low, high)
+        if all(amount < _MOST_MILLI for amount in amounts):
+            share = high / low
+        else:  # Kubernetes' thousandths would overflow
+            ratio, low, high = (amount.to_integral_value(ROUND_CEILING) for amount in amounts)
+            share = high / low if low else ratio
+        if ratio > share:
+            errors.append(field.invalid(path, given, f"ratio {given} is greater than max/min = {float(share):f}"))
     return errors
 
 

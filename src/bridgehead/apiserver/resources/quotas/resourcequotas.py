@@ -6,14 +6,14 @@ Source: Kubernetes `ValidateResourceQuota`, `ValidateResourceQuotaUpdate`, `Vali
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from bridgehead.apiserver.resource import Column, FieldError, JsonObject, Resource, StatusStrategy
+from bridgehead.apiserver.resources.pods import validate_resource_amount
 from bridgehead.apiserver.resources.shared import field
 from bridgehead.apiserver.resources.shared.columns import AGE, NAME, at
-from bridgehead.apiserver.resources.shared.quantities import amount_of, validate_quantity
 from bridgehead.apiserver.resources.shared.resource_names import (
-    OBJECT_COUNTS,
     POD_COMPUTE,
     is_standard_quota_name,
     validate_quota_name,
@@ -31,6 +31,12 @@ _RESOURCES_OF_SCOPES = {
     "PriorityClass": _OF_PODS,
     "CrossNamespacePodAffinity": _OF_PODS,
     "VolumeAttributesClass": _OF_CLAIMS,
+}
+# The fields of a requirement in Kubernetes' internal type, which errors show.
+_REQUIREMENT_FIELDS: Mapping[str, Any] = {
+    "scopeName": "",
+    "operator": "",
+    "values": None,
 }
 _CONFLICTING = (("BestEffort", "NotBestEffort"), ("Terminating", "NotTerminating"))
 _ONLY_EXISTS = ("BestEffort", "NotBestEffort", "Terminating", "NotTerminating", "CrossNamespacePodAffinity")
@@ -58,10 +64,7 @@ def _validate_amounts(path: str, amounts: JsonObject) -> list[FieldError]:
     errors = []
     for name, quantity in amounts.items():
         errors.extend(validate_quota_name(f"{path}[{name}]", name))
-        errors.extend(validate_quantity(f"{path}[{name}]", quantity))
-        amount = amount_of(quantity)
-        if name in OBJECT_COUNTS and amount is not None and amount % 1:
-            errors.append(field.invalid(f"{path}[{name}]", quantity, "must be an integer"))
+        errors.extend(validate_resource_amount(f"{path}[{name}]", name, quantity))
     return errors
 
 
@@ -85,7 +88,7 @@ def _validate_scope_selector(spec: JsonObject) -> list[FieldError]:
         values = requirement.get("values", [])
         if scope not in _RESOURCES_OF_SCOPES:
             errors.append(field.invalid(f"{path}.scopeName", scope, "unsupported scope"))
-        errors += [field.invalid(path, selector, _UNSUPPORTED)] * _misfits(scope, spec)
+        errors += [field.invalid(path, _shown(selector), _UNSUPPORTED)] * _misfits(scope, spec)
         if scope in _ONLY_EXISTS and operator != "Exists":
             detail = (
                 "must be 'Exist' when scope is any of ResourceQuotaScopeTerminating, ResourceQuotaScopeNotTerminating, "
@@ -104,6 +107,13 @@ def _validate_scope_selector(spec: JsonObject) -> list[FieldError]:
         else:
             errors.append(field.invalid(f"{path}.operator", operator, "not a valid selector operator"))
     return errors + _conflicts(path, [one.get("scopeName", "") for one in requirements], spec.get("scopes", []))
+
+
+def _shown(selector: JsonObject) -> JsonObject:
+    """Return a selector as errors show it."""
+    requirements = selector.get("matchExpressions")
+    shown = requirements and [field.internal_value(one, _REQUIREMENT_FIELDS) for one in requirements]
+    return {"MatchExpressions": shown}
 
 
 def _misfits(scope: str, spec: JsonObject) -> int:

@@ -13,12 +13,14 @@ from bridgehead.objects.integers import parse_integer
 
 from . import field
 
+_PERCENT = re.compile("[0-9]+%")
+
 
 def validate_amount(path: str, value: Any) -> list[FieldError]:
     """Validate a number of pods, or a percentage such as `25%`."""
     if isinstance(value, int):
         return field.non_negative(path, value)
-    if not re.fullmatch(r"[0-9]+%", str(value)):
+    if not _PERCENT.fullmatch(str(value)):
         detail = (
             "a valid percent string must be a numeric string followed by an ending '%' (e.g. '1%',  or '93%', regex "
             "used for validation is '[0-9]+%')"
@@ -28,15 +30,20 @@ def validate_amount(path: str, value: Any) -> list[FieldError]:
 
 
 def is_zero(value: Any) -> bool:
-    return value in (0, "0%")
+    """Whether it stands for no pods. As in Kubernetes, what is neither a number nor a percentage does."""
+    return not value if isinstance(value, int) else not parse_integer(str(value).removesuffix("%"))
 
 
 def validate_share(path: str, value: Any) -> list[FieldError]:
     """Validate a number of pods, or a percentage of at most 100%."""
-    errors = validate_amount(path, value)
-    if errors or not isinstance(value, str):
-        return errors
+    return [*validate_amount(path, value), *validate_not_more_than_all(path, value)]
+
+
+def validate_not_more_than_all(path: str, value: Any) -> list[FieldError]:
+    """Validate that a valid percentage is at most 100%."""
+    if not isinstance(value, str) or not _PERCENT.fullmatch(value):
+        return []
     percent = parse_integer(value.removesuffix("%"))
-    if percent is None or percent > 100:
-        errors.append(field.invalid(path, value, "must not be greater than 100%"))
-    return errors
+    if percent is not None and percent <= 100:
+        return []
+    return [field.invalid(path, value, "must not be greater than 100%")]

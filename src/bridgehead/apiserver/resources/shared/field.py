@@ -14,6 +14,12 @@ from bridgehead.apiserver.go_values import JSON_ESCAPES
 from bridgehead.apiserver.resource import FieldError
 
 IMMUTABLE = "field is immutable"
+# Fields whose names in Go are not those in JSON with a capital letter.
+_GO_NAMES = {
+    "seLinuxOptions": "SELinuxOptions",
+    "gmsaCredentialSpecName": "GMSACredentialSpecName",
+    "gmsaCredentialSpec": "GMSACredentialSpec",
+}
 
 
 def _value(value: Any) -> str:
@@ -55,7 +61,10 @@ def internal_value(value: Mapping[str, Any], zero: Mapping[str, Any]) -> dict[st
 
     `zero` has the fields in the type's order, with their zero values.
     """
-    return {f"{name[0].upper()}{name[1:]}": value.get(name, nothing) for name, nothing in zero.items()}
+    return {
+        _GO_NAMES.get(name) or f"{name[0].upper()}{name[1:]}": value.get(name, nothing)
+        for name, nothing in zero.items()
+    }
 
 
 def forbidden(path: str, detail: str) -> FieldError:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from bridgehead.apiserver.resource import Column, FieldError, JsonObject, Resource
 from bridgehead.apiserver.resources.shared import field
-from bridgehead.apiserver.resources.shared.amounts import is_zero, validate_share
+from bridgehead.apiserver.resources.shared.amounts import is_zero, validate_amount, validate_not_more_than_all
 from bridgehead.apiserver.resources.shared.columns import (
     AGE,
     NAME,
@@ -19,7 +19,7 @@ from bridgehead.apiserver.resources.shared.columns import (
 )
 from bridgehead.objects.names import check_dns1123_subdomain
 
-from .workload_strategy import WorkloadStrategy, set_rolling_update
+from .workload_strategy import ROLLING_FIELDS, WorkloadStrategy, set_rolling_update, shown_strategy
 
 _NO_PODS = ("currentNumberScheduled", "numberMisscheduled", "desiredNumberScheduled", "numberReady")
 _STRATEGIES = ("RollingUpdate", "OnDelete")
@@ -30,9 +30,8 @@ _TEMPLATE_GENERATION = "deprecated.daemonset.template.generation"
 class DaemonSetStrategy(WorkloadStrategy):
     kind = "daemonset"
     owner = "DaemonSet"
-
     status_counts = (
-        *("currentNumberScheduled", "numberMisscheduled", "desiredNumberScheduled", "numberReady"),
+        *_NO_PODS,
         *("observedGeneration", "updatedNumberScheduled", "numberAvailable", "numberUnavailable", "collisionCount"),
     )
 
@@ -52,9 +51,16 @@ class DaemonSetStrategy(WorkloadStrategy):
         generation = int(at(old, "metadata", "annotations", _TEMPLATE_GENERATION) or 1)
         _set_template_generation(obj, generation if is_same else generation + 1)
 
-    def validate(self, obj: JsonObject) -> list[FieldError]:
-        strategy = obj.get("spec", {}).get("updateStrategy", {})
-        return [*super().validate(obj), *_validate_update_strategy("spec.updateStrategy", strategy)]
+    def _validate_selector_and_template(self, spec: JsonObject) -> list[FieldError]:
+        errors = super()._validate_selector_and_template(spec)
+        # Kubernetes demands no selector here, but one that selects the template.
+        return [error for error in errors if error.reason != "FieldValueRequired" or error.field != "spec.selector"]
+
+    def _refuse_selector(self, path: str, selector: JsonObject, spec: JsonObject) -> list[FieldError]:
+        return self._validate_pods(spec)
+
+    def _validate_strategy(self, spec: JsonObject) -> list[FieldError]:
+        return _validate_update_strategy("spec.updateStrategy", spec.get("updateStrategy", {}))
 
 
 def _set_template_generation(daemon_set: JsonObject, generation: int) -> None:
@@ -63,13 +69,18 @@ def _set_template_generation(daemon_set: JsonObject, generation: int) -> None:
 
 
 def _validate_update_strategy(path: str, strategy: JsonObject) -> list[FieldError]:
-    errors = field.one_of(f"{path}.type", strategy.get("type"), _STRATEGIES)
-    if strategy.get("type") != "RollingUpdate":
-        return errors
+    if strategy.get("type") not in _STRATEGIES:
+        return [field.not_supported(path, shown_strategy(strategy, ROLLING_FIELDS), _STRATEGIES)]
+    if strategy["type"] == "OnDelete":
+        return []
+    errors: list[FieldError] = []
     rolling = strategy.get("rollingUpdate", {})
     unavailable, surge = rolling.get("maxUnavailable", 0), rolling.get("maxSurge", 0)
-    errors.extend(validate_share(f"{path}.rollingUpdate.maxUnavailable", unavailable))
-    errors.extend(validate_share(f"{path}.rollingUpdate.maxSurge", surge))
+    amounts = ((f"{path}.rollingUpdate.maxUnavailable", unavailable), (f"{path}.rollingUpdate.maxSurge", surge))
+    for item, amount in amounts:
+        errors.extend(validate_amount(item, amount))
+    for item, amount in amounts:
+        errors.extend(validate_not_more_than_all(item, amount))
     if is_zero(unavailable) and is_zero(surge):
         errors.append(field.required(f"{path}.rollingUpdate.maxUnavailable", "cannot be 0 when maxSurge is 0"))
     if not is_zero(unavailable) and not is_zero(surge):

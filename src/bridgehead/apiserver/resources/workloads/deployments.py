@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from bridgehead.apiserver.resource import Column, FieldError, JsonObject, Resource
 from bridgehead.apiserver.resources.shared import field
-from bridgehead.apiserver.resources.shared.amounts import is_zero, validate_amount, validate_share
+from bridgehead.apiserver.resources.shared.amounts import is_zero, validate_amount, validate_not_more_than_all
 from bridgehead.apiserver.resources.shared.columns import (
     AGE,
     NAME,
@@ -18,7 +18,7 @@ from bridgehead.apiserver.resources.shared.columns import (
 )
 from bridgehead.objects.names import check_dns1123_subdomain
 
-from .workload_strategy import WorkloadStrategy, set_rolling_update
+from .workload_strategy import ROLLING_FIELDS, WorkloadStrategy, set_rolling_update, shown_strategy
 
 
 def _ready_cell(deployment: JsonObject, now: float) -> str:
@@ -47,28 +47,34 @@ class DeploymentStrategy(WorkloadStrategy):
 
     def validate(self, obj: JsonObject) -> list[FieldError]:
         spec = obj.get("spec", {})
-        errors = [*super().validate(obj), *_validate_update_strategy("spec.strategy", spec.get("strategy", {}))]
+        errors = super().validate(obj)
         deadline = spec.get("progressDeadlineSeconds")
         if deadline is not None and deadline <= spec.get("minReadySeconds", 0):
             detail = "must be greater than minReadySeconds"
             errors.append(field.invalid("spec.progressDeadlineSeconds", deadline, detail))
         return errors
 
+    def _validate_strategy(self, spec: JsonObject) -> list[FieldError]:
+        return _validate_update_strategy("spec.strategy", spec.get("strategy", {}))
+
 
 def _validate_update_strategy(path: str, strategy: JsonObject) -> list[FieldError]:
     rolling = strategy.get("rollingUpdate")
-    errors = field.one_of(f"{path}.type", strategy.get("type"), _STRATEGIES)
+    if strategy.get("type") not in _STRATEGIES:
+        return [field.not_supported(path, shown_strategy(strategy, ROLLING_FIELDS), _STRATEGIES)]
+    errors = []
     if strategy.get("type") == "Recreate" and rolling is not None:
         detail = "may not be specified when strategy `type` is 'Recreate'"
         errors.append(field.forbidden(f"{path}.rollingUpdate", detail))
     if strategy.get("type") != "RollingUpdate" or rolling is None:
         return errors
     unavailable, surge = rolling.get("maxUnavailable", 0), rolling.get("maxSurge", 0)
-    errors.extend(validate_share(f"{path}.rollingUpdate.maxUnavailable", unavailable))
+    errors.extend(validate_amount(f"{path}.rollingUpdate.maxUnavailable", unavailable))
     errors.extend(validate_amount(f"{path}.rollingUpdate.maxSurge", surge))
     if is_zero(unavailable) and is_zero(surge):
         detail = "may not be 0 when `maxSurge` is 0"
         errors.append(field.invalid(f"{path}.rollingUpdate.maxUnavailable", unavailable, detail))
+    errors.extend(validate_not_more_than_all(f"{path}.rollingUpdate.maxUnavailable", unavailable))
     return errors
 
 

@@ -5,7 +5,8 @@ Pure: no I/O, no clock, no randomness.
 
 from __future__ import annotations
 
-from bridgehead.apiserver.resource import JsonObject, Resource
+from bridgehead.apiserver.resource import FieldError, JsonObject, Resource
+from bridgehead.apiserver.resources.shared import field
 from bridgehead.apiserver.resources.shared.columns import (
     AGE,
     NAME,
@@ -35,6 +36,16 @@ class ReplicaSetStrategy(WorkloadStrategy):
 
     def prepare_create(self, obj: JsonObject) -> None:
         obj["status"] = {"replicas": 0}
+
+    def prepare_update(self, obj: JsonObject, old: JsonObject, subresource: str) -> None:
+        super().prepare_update(obj, old, subresource)
+        obj.setdefault("status", {}).setdefault("replicas", 0)
+
+    def validate(self, obj: JsonObject) -> list[FieldError]:
+        spec = obj.get("spec", {})
+        errors = field.non_negative("spec.replicas", spec.get("replicas", 0))
+        errors.extend(field.non_negative("spec.minReadySeconds", spec.get("minReadySeconds", 0)))
+        return [*errors, *self._validate_selector_and_template(spec)]
 
 
 RESOURCE = Resource(

@@ -49,6 +49,10 @@ class ReplicationControllerStrategy(WorkloadStrategy):
     def prepare_create(self, obj: JsonObject) -> None:
         obj["status"] = {"replicas": 0}
 
+    def prepare_update(self, obj: JsonObject, old: JsonObject, subresource: str) -> None:
+        super().prepare_update(obj, old, subresource)
+        obj.setdefault("status", {}).setdefault("replicas", 0)
+
     def validate(self, obj: JsonObject) -> list[FieldError]:
         spec = obj.get("spec", {})
         errors = field.non_negative("spec.minReadySeconds", spec.get("minReadySeconds", 0))
@@ -59,8 +63,8 @@ class ReplicationControllerStrategy(WorkloadStrategy):
         template = spec.get("template")
         if template is None:
             return [*errors, field.required("spec.template")]
-        labels = template.get("metadata", {}).get("labels", {})
-        if selector and not selector.items() <= labels.items():
+        labels = template.get("metadata", {}).get("labels")
+        if selector and not selector.items() <= (labels or {}).items():
             detail = "`selector` does not match template `labels`"
             errors.append(field.invalid("spec.template.metadata.labels", labels, detail))
         errors += validate_template("spec.template", template)

@@ -6,18 +6,19 @@ Source: Kubernetes `SetDefaults_StatefulSet`, `ValidateStatefulSet`, `ValidateSt
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from bridgehead.apiserver.resource import Column, FieldError, JsonObject, Resource
 from bridgehead.apiserver.resources.pods import validate_template
 from bridgehead.apiserver.resources.shared import field
-from bridgehead.apiserver.resources.shared.amounts import is_zero, validate_share
+from bridgehead.apiserver.resources.shared.amounts import is_zero, validate_amount, validate_not_more_than_all
 from bridgehead.apiserver.resources.shared.claim_validation import validate_claim_spec, warn_of_claim_spec
 from bridgehead.apiserver.resources.shared.columns import AGE, NAME, at, template_columns
 from bridgehead.apiserver.resources.storage import set_claim_defaults
 from bridgehead.objects.names import check_dns1123_label
 
-from .workload_strategy import TEMPLATE, WorkloadStrategy
+from .workload_strategy import TEMPLATE, WorkloadStrategy, shown_selector, shown_strategy
 
 _MUTABLE = (
     *("replicas", "ordinals", "template", "updateStrategy", "revisionHistoryLimit"),
@@ -27,15 +28,24 @@ _FIXED = (
     "updates to statefulset spec for fields other than 'replicas', 'ordinals', 'template', 'updateStrategy', "
     "'revisionHistoryLimit', 'persistentVolumeClaimRetentionPolicy' and 'minReadySeconds' are forbidden"
 )
-_COUNTS = ("replicas", "readyReplicas", "currentReplicas", "updatedReplicas", "availableReplicas")
-_RETENTION_POLICIES = ("Delete", "Retain")
+# The fields of `rollingUpdate` in Kubernetes' internal type, which errors show.
+_ROLLING_FIELDS: Mapping[str, Any] = {
+    "partition": 0,
+    "maxUnavailable": None,
+}
+_RETENTION_POLICIES = ("Retain", "Delete")
 _CLAIMS = "spec.volumeClaimTemplates"
 
 
 class StatefulSetStrategy(WorkloadStrategy):
     kind = "statefulset"
     owner = "StatefulSet"
-    counts = ("replicas", "minReadySeconds")
+    status_counts = (
+        *("replicas", "readyReplicas", "currentReplicas", "updatedReplicas", "availableReplicas"),
+        *("observedGeneration", "collisionCount"),
+    )
+    status_parts = ("readyReplicas", "currentReplicas", "updatedReplicas", "availableReplicas")
+    ready_replicas = "status.readyReplicas"
 
     def default(self, obj: JsonObject) -> None:
         super().default(obj)
@@ -71,9 +81,15 @@ class StatefulSetStrategy(WorkloadStrategy):
         for name, kept in spec.get("persistentVolumeClaimRetentionPolicy", {}).items():
             path = f"spec.persistentVolumeClaimRetentionPolicy.{name}"
             errors.extend(field.one_of(path, kept, _RETENTION_POLICIES))
+        for name in ("replicas", "minReadySeconds"):
+            errors.extend(field.non_negative(f"spec.{name}", spec.get(name, 0)))
         if "ordinals" in spec:
             errors.extend(field.non_negative("spec.ordinals.start", spec["ordinals"].get("start", 0)))
-        return [*errors, *super().validate(obj)]
+        return [*errors, *self._validate_selector_and_template(spec)]
+
+    def _refuse_selector(self, path: str, selector: JsonObject, spec: JsonObject) -> list[FieldError]:
+        shown = field.invalid(path, shown_selector(selector), "").message.removesuffix(": ")
+        return [FieldError("FieldValueInvalid", path, shown), *self._validate_pod(_pod_of(spec))]
 
     def validate_create(self, obj: JsonObject) -> list[FieldError]:
         spec = obj.get("spec", {})
@@ -86,7 +102,7 @@ class StatefulSetStrategy(WorkloadStrategy):
 
     def validate_update(self, obj: JsonObject, old: JsonObject, subresource: str) -> list[FieldError]:
         if subresource == "status":
-            return _validate_status(obj.get("status", {}))
+            return self.validate_status(obj.get("status", {}), old.get("status", {}))
         errors = []
         if _fixed(obj) != _fixed(old):
             errors.append(field.forbidden("spec", _FIXED))
@@ -123,37 +139,31 @@ def _warn_of_spec(spec: JsonObject, suffix: str) -> list[str]:
     return warnings
 
 
+def _pod_of(spec: JsonObject) -> JsonObject:
+    pod: JsonObject = spec.get("template", {}).get("spec", {})
+    return pod
+
+
 def _validate_update_strategy(path: str, strategy: JsonObject) -> list[FieldError]:
     rolling = strategy.get("rollingUpdate")
     match strategy.get("type"):
         case "OnDelete":
             if rolling is None:
                 return []
-            return [field.invalid(f"{path}.rollingUpdate", rolling, "only allowed for updateStrategy 'RollingUpdate'")]
+            shown = field.internal_value(rolling, _ROLLING_FIELDS)
+            return [field.invalid(f"{path}.rollingUpdate", shown, "only allowed for updateStrategy 'RollingUpdate'")]
         case "RollingUpdate":
             return [] if rolling is None else _validate_rolling_update(f"{path}.rollingUpdate", rolling)
-    return [field.invalid(path, strategy, "must be 'RollingUpdate' or 'OnDelete'")]
+    return [field.invalid(path, shown_strategy(strategy, _ROLLING_FIELDS), "must be 'RollingUpdate' or 'OnDelete'")]
 
 
 def _validate_rolling_update(path: str, rolling: JsonObject) -> list[FieldError]:
     errors = field.non_negative(f"{path}.partition", rolling.get("partition", 0))
     unavailable = rolling.get("maxUnavailable", 1)
-    errors.extend(validate_share(f"{path}.maxUnavailable", unavailable))
+    errors.extend(validate_amount(f"{path}.maxUnavailable", unavailable))
     if is_zero(unavailable):
         errors.append(field.invalid(f"{path}.maxUnavailable", unavailable, "cannot be 0"))
-    return errors
-
-
-def _validate_status(status: JsonObject) -> list[FieldError]:
-    errors = [error for name in _COUNTS for error in field.non_negative(f"status.{name}", status.get(name, 0))]
-    errors.extend(
-        field.invalid(f"status.{name}", status.get(name, 0), "cannot be greater than status.replicas")
-        for name in _COUNTS[1:]
-        if status.get(name, 0) > status.get("replicas", 0)
-    )
-    if (available := status.get("availableReplicas", 0)) > status.get("readyReplicas", 0):
-        detail = "cannot be greater than status.readyReplicas"
-        errors.append(field.invalid("status.availableReplicas", available, detail))
+    errors.extend(validate_not_more_than_all(f"{path}.maxUnavailable", unavailable))
     return errors
 
 

@@ -5,6 +5,9 @@ Pure: no I/O, no clock, no randomness. Source: Kubernetes `pkg/apis/apps/validat
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 import msgspec
 
 from bridgehead.apiserver.resource import FieldError, JsonObject, StatusStrategy
@@ -30,13 +33,13 @@ class WorkloadStrategy(StatusStrategy):
 
     kind = ""
     owner = "ReplicaSet"
-    # The numbers of its spec that may not be negative.
-    counts: tuple[str, ...] = ("replicas", "minReadySeconds", "revisionHistoryLimit", "progressDeadlineSeconds")
     # Whether the names of its pods begin with its own.
     names_pods = False
     # The numbers of its status that may not be negative, and those that may not be more than its replicas.
     status_counts: tuple[str, ...] = ()
     status_parts: tuple[str, ...] = ()
+    # How the error about too many available replicas names the ready ones.
+    ready_replicas = "readyReplicas"
 
     def default(self, obj: JsonObject) -> None:
         template: JsonObject = obj.setdefault("spec", {}).setdefault("template", {})
@@ -48,13 +51,18 @@ class WorkloadStrategy(StatusStrategy):
         obj["status"] = {}
 
     def validate(self, obj: JsonObject) -> list[FieldError]:
+        """Validate the spec, in the order of Kubernetes."""
         spec = obj.get("spec", {})
-        errors = []
-        for name in self.counts:
+        errors = field.non_negative("spec.replicas", spec.get("replicas", 0))
+        errors.extend(self._validate_selector_and_template(spec))
+        errors.extend(self._validate_strategy(spec))
+        for name in ("minReadySeconds", "revisionHistoryLimit", "progressDeadlineSeconds"):
             errors.extend(field.non_negative(f"spec.{name}", spec.get(name, 0)))
-        errors.extend(self._validate_selector(spec))
-        errors.extend(self._validate_template(spec))
-        return [*errors, *self._validate_pod(spec.get("template", {}).get("spec", {}))]
+        return errors
+
+    def _validate_strategy(self, spec: JsonObject) -> list[FieldError]:
+        """Validate how pods are replaced when the template changes."""
+        return []
 
     def validate_update(self, obj: JsonObject, old: JsonObject, subresource: str) -> list[FieldError]:
         if subresource == "status":
@@ -66,7 +74,7 @@ class WorkloadStrategy(StatusStrategy):
 
     def validate_status(self, status: JsonObject, before: JsonObject) -> list[FieldError]:
         return [
-            *validate_counts(status, self.status_counts, self.status_parts),
+            *validate_counts(status, self.status_counts, self.status_parts, self.ready_replicas),
             *validate_collisions(status, before),
         ]
 
@@ -77,21 +85,25 @@ class WorkloadStrategy(StatusStrategy):
     def update_warnings(self, obj: JsonObject, old: JsonObject) -> list[str]:
         return [] if obj.get("spec") == old.get("spec") else _warn_of_template(obj)
 
-    def _validate_selector(self, spec: JsonObject) -> list[FieldError]:
-        path = "spec.selector"
-        selector = spec.get("selector")
+    def _validate_selector_and_template(self, spec: JsonObject) -> list[FieldError]:
+        path, selector = "spec.selector", spec.get("selector")
         if selector is None:
-            return [field.required(path)]
-        errors = validate_label_selector(path, selector)
-        if errors:
-            return errors
+            return [field.required(path), mismatch(spec), *self._validate_pods(spec)]
+        if errors := validate_label_selector(path, selector):
+            return [*errors, *self._refuse_selector(path, selector, spec)]
         if not selector.get("matchLabels") and not selector.get("matchExpressions"):
-            return [field.invalid(path, selector, f"empty selector is invalid for {self.kind}")]
-        labels = spec.get("template", {}).get("metadata", {}).get("labels", {})
-        if not compile_selector(msgspec.convert(selector, LabelSelector)).matches(labels):
-            detail = "`selector` does not match template `labels`"
-            return [field.invalid(f"{TEMPLATE}.metadata.labels", labels, detail)]
-        return []
+            errors.append(field.invalid(path, selector, f"empty selector is invalid for {self.kind}"))
+        elif not matches(selector, spec):
+            errors.append(mismatch(spec))
+        return [*errors, *self._validate_pods(spec)]
+
+    def _refuse_selector(self, path: str, selector: JsonObject, spec: JsonObject) -> list[FieldError]:
+        """Return the errors about the template and about an invalid selector as a whole."""
+        return [field.invalid(path, shown_selector(selector), "invalid label selector")]
+
+    def _validate_pods(self, spec: JsonObject) -> list[FieldError]:
+        pod = spec.get("template", {}).get("spec", {})
+        return [*self._validate_template(spec), *self._validate_pod(pod)]
 
     def _validate_template(self, spec: JsonObject) -> list[FieldError]:
         return validate_template(TEMPLATE, spec.get("template", {}))
@@ -107,6 +119,34 @@ class WorkloadStrategy(StatusStrategy):
 
 def _warn_of_template(obj: JsonObject) -> list[str]:
     return warn_of_template(TEMPLATE, obj.get("spec", {}).get("template", {}))
+
+
+def matches(selector: JsonObject, spec: JsonObject) -> bool:
+    """Whether a valid selector selects the pods of the template."""
+    labels = spec.get("template", {}).get("metadata", {}).get("labels", {})
+    return compile_selector(msgspec.convert(selector, LabelSelector)).matches(labels)
+
+
+def mismatch(spec: JsonObject) -> FieldError:
+    """Return the error that the selector does not select the pods of the template."""
+    labels = spec.get("template", {}).get("metadata", {}).get("labels")
+    return field.invalid(f"{TEMPLATE}.metadata.labels", labels, "`selector` does not match template `labels`")
+
+
+def shown_selector(selector: JsonObject) -> JsonObject:
+    """Return a selector as errors show it, with its fields in the order of their type."""
+    return {name: selector[name] for name in ("matchLabels", "matchExpressions") if selector.get(name)}
+
+
+def shown_strategy(strategy: JsonObject, fields: Mapping[str, Any]) -> JsonObject:
+    """Return an update strategy as errors show it. `fields` are those of its `rollingUpdate`."""
+    rolling = strategy.get("rollingUpdate")
+    shown = None if rolling is None else field.internal_value(rolling, fields)
+    return {"Type": strategy.get("type", ""), "RollingUpdate": shown}
+
+
+# The fields of `rollingUpdate` of Deployments and DaemonSets in Kubernetes' internal types.
+ROLLING_FIELDS: Mapping[str, Any] = {"maxUnavailable": 0, "maxSurge": 0}
 
 
 def set_rolling_update(strategy: JsonObject, unavailable: int | str, surge: int | str) -> None:

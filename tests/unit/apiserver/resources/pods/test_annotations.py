@@ -63,7 +63,7 @@ CASES = [
         "'example.com', regex used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*"
         "[a-z0-9])?)*')"]),
     ("{preemptionPolicy: Often}", [
-        'spec.preemptionPolicy: Unsupported value: "Often": supported values: "Never", "PreemptLowerPriority"']),
+        'spec.preemptionPolicy: Unsupported value: "Often": supported values: "PreemptLowerPriority", "Never"']),
     ("{containers: [{name: a, image: b, env: [{name: X, valueFrom: {fileKeyRef: {volumeName: v, path: p, key: k}}}]}]}",
      ['spec.containers[0].env[0].valueFrom.fileKeyRef.volumeName: Not found: "v"']),
     ("{volumes: [{name: v, hostPath: {path: /x}}], containers: [{name: a, image: b, env: [{name: X, valueFrom: "

@@ -92,7 +92,12 @@ WITH_TEMPLATES = {
         ("localhost:5000/nginx:1", "IfNotPresent"),
         ("nginx@sha256:" + "0" * 64, "IfNotPresent"),
         ("nginx:latest@sha256:" + "0" * 64, "Always"),
-        ("", "Always"),
+        ("", "IfNotPresent"),
+        ("Nginx", "IfNotPresent"),
+        ("nginx:1:2", "IfNotPresent"),
+        ("nginx@sha256:0", "IfNotPresent"),
+        ("0" * 64, "IfNotPresent"),
+        ("Registry.example:5000/nginx", "Always"),
     ],
 )
 def test_the_default_pull_policy_depends_on_the_tag(image, policy):
@@ -445,11 +450,16 @@ CONTAINERS = [
         "{}.securityContext.runAsUser: Invalid value: -1: must be between 0 and 2147483647, inclusive",
         "{}.securityContext.runAsGroup: Invalid value: 2147483648: must be between 0 and 2147483647, inclusive"]),
     ("{securityContext: {allowPrivilegeEscalation: false, privileged: true}}", [
-        '{}.securityContext: Invalid value: {"allowPrivilegeEscalation":false,"privileged":true}: cannot set '
+        '{}.securityContext: Invalid value: {"Capabilities":null,"Privileged":true,"SELinuxOptions":null,'
+        '"WindowsOptions":null,"RunAsUser":null,"RunAsGroup":null,"RunAsNonRoot":null,"ReadOnlyRootFilesystem":null,'
+        '"AllowPrivilegeEscalation":false,"ProcMount":null,"SeccompProfile":null,"AppArmorProfile":null}: cannot set '
         "`allowPrivilegeEscalation` to false and `privileged` to true"]),
     ("{securityContext: {allowPrivilegeEscalation: false, capabilities: {add: [CAP_SYS_ADMIN]}}}", [
-        '{}.securityContext: Invalid value: {"allowPrivilegeEscalation":false,"capabilities":{"add":["CAP_SYS_ADMIN"]}}'
-        ": cannot set `allowPrivilegeEscalation` to false and `capabilities.Add` CAP_SYS_ADMIN"]),
+        '{}.securityContext: Invalid value: {"Capabilities":{"Add":["CAP_SYS_ADMIN"],"Drop":null},"Privileged":null,'
+        '"SELinuxOptions":null,"WindowsOptions":null,"RunAsUser":null,"RunAsGroup":null,"RunAsNonRoot":null,'
+        '"ReadOnlyRootFilesystem":null,"AllowPrivilegeEscalation":false,"ProcMount":null,"SeccompProfile":null,'
+        '"AppArmorProfile":null}: cannot set `allowPrivilegeEscalation` to false and `capabilities.Add` '
+        "CAP_SYS_ADMIN"]),
     ("{securityContext: {allowPrivilegeEscalation: true, privileged: true, procMount: Default}}", []),
     ("{securityContext: {procMount: Unmasked}}", [
         '{}.securityContext.procMount: Invalid value: "Unmasked": `hostUsers` must be false to use `Unmasked`']),
@@ -468,7 +478,7 @@ CONTAINERS = [
     ("{securityContext: {seccompProfile: {type: Localhost, localhostProfile: /x}}}", [
         '{}.securityContext.seccompProfile.localhostProfile: Invalid value: "/x": must be a relative path']),
     ("{securityContext: {seccompProfile: {type: Unconfined, localhostProfile: x}}}", [
-        '{}.securityContext.seccompProfile.localhostProfile: Invalid value: {"type":"Unconfined","localhostProfile":"x"'
+        '{}.securityContext.seccompProfile.localhostProfile: Invalid value: {"Type":"Unconfined","LocalhostProfile":"x"'
         "}: can only be set when seccomp type is Localhost"]),
     ("{securityContext: {appArmorProfile: {type: Localhost, localhostProfile: ' x'}}}", [
         '{}.securityContext.appArmorProfile.localhostProfile: Invalid value: " x": must not be padded with '
@@ -574,10 +584,11 @@ def test_refusals_of_volumes(pods, fields, expected):
 
 def test_containers_cannot_mount_an_invalid_volume(pods):
     spec = (
-        "{containers: [{name: a, image: b, volumeMounts: [{name: v, mountPath: /x}]}], volumes: [{name: v, nfs: {}}]}"
+        "{containers: [{name: a, image: b, volumeMounts: [{name: v, mountPath: /x}]}], "
+        "volumes: [{name: v, emptyDir: {}}]}"
     )
     assert pods.refusal(pod(spec)) == []
-    refused = pods.refusal(pod(spec.replace("nfs: {}", "hostPath: {path: ''}")))
+    refused = pods.refusal(pod(spec.replace("emptyDir: {}", "hostPath: {path: ''}")))
     assert refused == [
         "spec.volumes[0].hostPath.path: Required value",
         'spec.containers[0].volumeMounts[0].name: Not found: "v"',
@@ -601,7 +612,10 @@ SPECS = [
     (f"{{{CONTAINER}, restartPolicy: Perhaps}}", [
         'spec.restartPolicy: Unsupported value: "Perhaps": supported values: "Always", "OnFailure", "Never"']),
     (f"{{{CONTAINER}, dnsPolicy: None}}", [
-        "spec.dnsConfig: Required value: must provide at least one DNS nameserver when `dnsPolicy` is None"]),
+        "spec.dnsConfig: Required value: must provide `dnsConfig` when `dnsPolicy` is None"]),
+    (f"{{{CONTAINER}, dnsPolicy: None, dnsConfig: {{options: [{{}}]}}}}", [
+        "spec.dnsConfig.nameservers: Required value: must provide at least one DNS nameserver when `dnsPolicy` is "
+        "None"]),
     (f"{{{CONTAINER}, dnsPolicy: None, dnsConfig: {{nameservers: [x]}}}}", [
         'spec.dnsConfig.nameservers[0]: Invalid value: "x": must be a valid IP address, (e.g. 10.9.8.7 or '
         "2001:db8::ffff)"]),
@@ -620,7 +634,8 @@ SPECS = [
         'spec.tolerations[0].operator: Invalid value: "Equal": operator must be Exists when `key` is empty, which '
         'means "match all values and all keys"']),
     (f"{{{CONTAINER}, tolerations: [{{key: a, operator: Exists, value: b}}]}}", [
-        'spec.tolerations[0].operator: Invalid value: "b": value must be empty when `operator` is \'Exists\'']),
+        'spec.tolerations[0].operator: Invalid value: {"Key":"a","Operator":"Exists","Value":"b","Effect":"",'
+        "\"TolerationSeconds\":null}: value must be empty when `operator` is 'Exists'"]),
     (f"{{{CONTAINER}, tolerations: [{{key: a, effect: Never}}]}}", [
         'spec.tolerations[0].effect: Unsupported value: "Never": supported values: "NoSchedule", "PreferNoSchedule", '
         '"NoExecute"']),
@@ -928,10 +943,14 @@ def test_defaults_of_workloads(resource, expected):
 
 MISMATCH = ['spec.template.metadata.labels: Invalid value: {"app":"web"}: `selector` does not match template `labels`']
 WORKLOAD_REFUSALS = [
-    (WORKLOADS, f"{{{TEMPLATE}}}", ["spec.selector: Required value"]),
+    (WORKLOADS[:2], f"{{{TEMPLATE}}}", ["spec.selector: Required value", *MISMATCH]),
+    (WORKLOADS[2:], f"{{{TEMPLATE}}}", MISMATCH),
     (WORKLOADS, f"{{selector: {{matchLabels: {{app: other}}}}, {TEMPLATE}}}", MISMATCH),
     (WORKLOADS, f"{{selector: {{matchExpressions: [{{key: app, operator: DoesNotExist}}]}}, {TEMPLATE}}}", MISMATCH),
-    (WORKLOADS, f"{{selector: {{matchExpressions: [{{key: app, operator: Is}}]}}, {TEMPLATE}}}", [
+    (WORKLOADS[:2], f"{{selector: {{matchExpressions: [{{key: app, operator: Is}}]}}, {TEMPLATE}}}", [
+        'spec.selector.matchExpressions[0].operator: Invalid value: "Is": not a valid selector operator',
+        'spec.selector: Invalid value: {"matchExpressions":[{"key":"app","operator":"Is"}]}: invalid label selector']),
+    (WORKLOADS[2:], f"{{selector: {{matchExpressions: [{{key: app, operator: Is}}]}}, {TEMPLATE}}}", [
         'spec.selector.matchExpressions[0].operator: Invalid value: "Is": not a valid selector operator']),
     (WORKLOADS[:2], f"{{selector: {{}}, {TEMPLATE}}}", [
         "spec.selector: Invalid value: {}: empty selector is invalid for deployment"]),
@@ -949,9 +968,9 @@ WORKLOAD_REFUSALS = [
     (WORKLOADS[:1], f"{{strategy: {{rollingUpdate: {{maxSurge: 0, maxUnavailable: 0%}}}}, {SELECTOR}, {TEMPLATE}}}", [
         'spec.strategy.rollingUpdate.maxUnavailable: Invalid value: "0%": may not be 0 when `maxSurge` is 0']),
     (WORKLOADS[:1], f"{{{ROLLING}, {SELECTOR}, {TEMPLATE}}}", [
-        'spec.strategy.rollingUpdate.maxUnavailable: Invalid value: "101%": must not be greater than 100%',
         'spec.strategy.rollingUpdate.maxSurge: Invalid value: "some": a valid percent string must be a numeric string '
-        "followed by an ending '%' (e.g. '1%',  or '93%', regex used for validation is '[0-9]+%')"]),
+        "followed by an ending '%' (e.g. '1%',  or '93%', regex used for validation is '[0-9]+%')",
+        'spec.strategy.rollingUpdate.maxUnavailable: Invalid value: "101%": must not be greater than 100%']),
     (WORKLOADS[:1], f"{{strategy: {{rollingUpdate: {{maxUnavailable: {NINES}%}}}}, {SELECTOR}, {TEMPLATE}}}", [
         f'spec.strategy.rollingUpdate.maxUnavailable: Invalid value: "{NINES}%": must not be greater than 100%']),
     (WORKLOADS[:2], f"{{{SELECTOR}, {DEADLINE}}}", [
@@ -963,7 +982,11 @@ WORKLOAD_REFUSALS = [
     (WORKLOADS[2:], f"{{updateStrategy: {{rollingUpdate: {{maxUnavailable: 0}}}}, {SELECTOR}, {TEMPLATE}}}", [
         "spec.updateStrategy.rollingUpdate.maxUnavailable: Required value: cannot be 0 when maxSurge is 0"]),
     (WORKLOADS[2:], f"{{updateStrategy: {{type: Recreate}}, {SELECTOR}, {TEMPLATE}}}", [
-        'spec.updateStrategy.type: Unsupported value: "Recreate": supported values: "RollingUpdate", "OnDelete"']),
+        'spec.updateStrategy: Unsupported value: {"Type":"Recreate","RollingUpdate":null}: supported values: '
+        '"RollingUpdate", "OnDelete"']),
+    (WORKLOADS[:1], f"{{strategy: {{type: OnDelete, rollingUpdate: {{maxSurge: 1}}}}, {SELECTOR}, {TEMPLATE}}}", [
+        'spec.strategy: Unsupported value: {"Type":"OnDelete","RollingUpdate":{"MaxUnavailable":0,"MaxSurge":1}}: '
+        'supported values: "Recreate", "RollingUpdate"']),
 ]  # fmt: skip
 
 
