@@ -225,7 +225,7 @@ class Attempts:
         errors += strategy.validate(new)
         errors += strategy.validate_update(new, old, subresource)
         warnings = _check(resource, old["metadata"]["name"], errors)
-        if subresource != BINDING:
+        if subresource != BINDING and subresource not in STATUS_VIEWS:
             metadata.count_generation(new, old, resource)
         return warnings
 
