@@ -82,11 +82,8 @@ async def test_an_update_without_changes_is_not_written(world):
 
 async def test_generation_counts_annotations_of_a_deployment_unless_its_status_is_written(world):
     """The controller records the revision with the status, in an annotation."""
-    deployments = "/apis/apps/v1/namespaces/default/deployments"
-    pod = {"metadata": {"labels": {"app": "web"}}, "spec": {"containers": [{"name": "a", "image": "nginx"}]}}
-    spec = {"selector": {"matchLabels": {"app": "web"}}, "template": pod}
-    await world.create(deployments, {"metadata": {"name": "web"}, "spec": spec})
-    for url, generation in ((f"{deployments}/web/status", 1), (f"{deployments}/web", 2)):
+    await world.create(DEPLOYMENTS, deployment())
+    for url, generation in ((f"{DEPLOYMENTS}/web/status", 1), (f"{DEPLOYMENTS}/web", 2)):
         answer = await world.patch(url, {"metadata": {"annotations": {"revision": str(generation)}}})
         assert answer.json["metadata"]["annotations"]["revision"] == str(generation)
         assert answer.json["metadata"]["generation"] == generation
