@@ -39,9 +39,10 @@ def validate_probe(path: str, probe: JsonObject, kind: str, grace_seconds: int) 
 def validate_handler(path: str, handler: JsonObject, grace_seconds: int) -> list[FieldError]:
     """Validate a hook, or the handler of a probe: exactly one of exec, httpGet, tcpSocket ..."""
     given = [name for name in _HANDLERS if name in handler]
-    errors = field.only_one(path, given, "handler type")
+    others = field.only_one(path, given, "handler type")
     if not given:
-        return errors
+        return others
+    errors: list[FieldError] = []
     kind, action = given[0], handler[given[0]]
     item = f"{path}.{kind}"
     match kind:
@@ -60,7 +61,7 @@ def validate_handler(path: str, handler: JsonObject, grace_seconds: int) -> list
             if not 0 <= seconds <= grace_seconds:
                 detail = f"must be non-negative and less than terminationGracePeriodSeconds ({grace_seconds})"
                 errors.append(field.invalid(item, seconds, detail))
-    return errors
+    return [*errors, *others]
 
 
 def _validate_http(path: str, action: JsonObject) -> list[FieldError]:

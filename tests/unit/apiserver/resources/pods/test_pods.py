@@ -410,6 +410,9 @@ CONTAINERS = [
         "{}.readinessProbe.periodSeconds: Invalid value: -1: must be greater than or equal to 0"]),
     ("{readinessProbe: {tcpSocket: {port: 80}, httpGet: {port: 80}}}", [
         "{}.readinessProbe.tcpSocket: Forbidden: may not specify more than 1 handler type"]),
+    ("{readinessProbe: {tcpSocket: {port: 80}, exec: {}}}", [
+        "{}.readinessProbe.exec.command: Required value",
+        "{}.readinessProbe.tcpSocket: Forbidden: may not specify more than 1 handler type"]),
     ("{startupProbe: {httpGet: {port: 80, scheme: FTP}}}", [
         '{}.startupProbe.httpGet.scheme: Unsupported value: "FTP": supported values: "HTTP", "HTTPS"']),
     ("{startupProbe: {grpc: {port: 0}}}", [
