@@ -121,9 +121,11 @@ def _measure(measured: Measured) -> Rows:
     # kube-apiserver has no controller here that makes the account, and ours neither.
     _load(server, [objects.create(f"{objects.NAMESPACE}/serviceaccounts", objects.account())])
     _load(server, objects.creates(objects.PODS, objects.pod, PODS))
-    for pods in (PODS, 1):
-        what = "patches of the status of 1 pod" if pods == 1 else f"patches of the status of {pods:,} pods"
-        writes(what, [objects.patch_status(number, number % pods) for number in range(OBJECTS)])
+    for pods, count, what in (
+        (PODS, OBJECTS, f"patches of the status of {PODS:,} pods"),
+        (1, OBJECTS // 10, "patches of the status of 1 pod"),
+    ):
+        writes(what, [objects.patch_status(number, number % pods) for number in range(count)])
     _load(server, [objects.create(objects.DEFINITIONS, objects.definition())])
     _wait_served(server)
     writes("custom resources with a schema", objects.creates(objects.WIDGETS, objects.widget, OBJECTS))
