@@ -39,7 +39,10 @@ _INITIATORS = {
 _MAX_PARTITION, _MAX_LUN = 255, 255
 _MAX_ISCSI_NAME = 64  # bytes of the volume's name, a colon and the portal
 _MAX_TENANT = 64
-ISCSI_NAME_TOO_LONG = "Total length of <volume name>:<iscsi.targetPortal> must be under 64 characters if iscsi.initiatorName is specified."
+ISCSI_NAME_TOO_LONG = (
+    "Total length of <volume name>:<iscsi.targetPortal> must be under 64 characters if "
+    "iscsi.initiatorName is specified."
+)
 _CACHING_MODES = ("None", "ReadOnly", "ReadWrite")
 _DISK_KINDS = ("Dedicated", "Managed", "Shared")
 _MANAGED_DISK = "/subscriptions/{sub-id}/resourcegroups/{group-name}/providers/microsoft.compute/disks/{disk-id}"
