@@ -363,7 +363,8 @@ def test_resolv_conf_follows_the_dns_policy_of_a_pod(ns: Namespace) -> None:
 
 def test_an_invalid_dns_config_is_refused(ns: Namespace) -> None:
     for spec, text in (
-        ({"dnsPolicy": "None"}, "must provide at least one DNS nameserver when `dnsPolicy` is None"),
+        ({"dnsPolicy": "None"}, "must provide `dnsConfig` when `dnsPolicy` is None"),
+        ({"dnsPolicy": "None", "dnsConfig": {}}, "must provide at least one DNS nameserver when `dnsPolicy` is"),
         ({"dnsPolicy": "First"}, 'spec.dnsPolicy: Unsupported value: "First"'),
         ({"dnsConfig": {"nameservers": ["1.1.1.1"] * 4}}, "must not have more than 3 nameservers"),
         ({"dnsConfig": {"nameservers": ["dns.example"]}}, "spec.dnsConfig.nameservers[0]: Invalid value"),

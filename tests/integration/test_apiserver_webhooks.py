@@ -251,22 +251,24 @@ async def test_a_mutation_of_an_update_keeps_to_the_rules_of_the_subresource(clu
     change = [
         {"op": "add", "path": "/metadata/labels", "value": {"seen": "yes"}},
         {"op": "replace", "path": "/spec/type", "value": "NodePort"},
-        {"op": "add", "path": "/metadata/uid", "value": "stolen"},
     ]
     cluster.hooks.handlers["/svc"] = lambda review: patch(review, change)
     rules = [{**MAPS, "operations": ["UPDATE"], "resources": ["services/status"]}]
     await cluster.register("mutating", cluster.hook("svc", rules=rules))
-    made = (await cluster.create("s", url=f"{DEFAULT}/services", spec={"ports": [{"port": 80}]})).json
+    await cluster.create("s", url=f"{DEFAULT}/services", spec={"ports": [{"port": 80}]})
     condition = {"type": "A", "status": "True", "lastTransitionTime": "2026-11-21T03:48:41Z", "reason": "B"}
     status = {"status": {"conditions": [{**condition, "message": ""}]}}
     answer = await cluster.world.patch(f"{DEFAULT}/services/s/status", status)
     assert answer.status == 200, answer.body
     stored = answer.json
-    assert (stored["spec"]["type"], stored["metadata"]["uid"]) == ("ClusterIP", made["metadata"]["uid"])
+    assert stored["spec"]["type"] == "ClusterIP"
     assert stored["status"]["conditions"][0]["type"] == "A"
     assert stored["metadata"]["labels"] == {"seen": "yes"}
     (request,) = cluster.reviews()
     assert (request["subResource"], request["object"]["status"]) == ("status", stored["status"])
+    change.append({"op": "add", "path": "/metadata/uid", "value": "stolen"})
+    refused = await cluster.world.patch(f"{DEFAULT}/services/s/status", status)
+    assert (refused.status, refused.json["details"]["causes"][0]["field"]) == (422, "metadata.uid")
 
 
 async def test_selectors_choose_namespaces_and_objects(cluster):

@@ -125,6 +125,10 @@ class Strategy:
         """Return the objects that are created with `obj` and removed with it."""
         return ()
 
+    # Whether `validate` is called for writes of the status as well. If not, an object whose spec breaks a newer rule
+    # still gets its status.
+    validates_status_writes = True
+
     def validate(self, obj: JsonObject) -> list[FieldError]:
         return []
 

@@ -7,6 +7,8 @@ from collections.abc import AsyncIterator
 
 import pytest
 
+from bridgehead.apiserver.resources.shared import field
+from bridgehead.apiserver.resources.workloads.workload_strategy import WorkloadStrategy
 from tests.unit.apiserver.world import World, open_world
 
 CONFIG_MAPS = "/api/v1/namespaces/default/configmaps"
@@ -151,6 +153,30 @@ async def test_the_status_of_a_delete_has_no_other_form(world, form):
     accept = f"application/json;as={form};v=v1;g=meta.k8s.io"
     answer = await world.call("DELETE", f"{CONFIG_MAPS}/a", headers={"accept": accept})
     assert (answer.status, answer.json["kind"]) == (200, "Status")
+
+
+@pytest.mark.parametrize("text", [b"\xff", rb"\ud800"])
+async def test_what_is_not_unicode_is_replaced(world, text):
+    body = b'{"metadata":{"name":"a"},"data":{"k":"%s"}}' % text
+    answer = await world.call("POST", f"{CONFIG_MAPS}?fieldValidation=Strict", body)
+    assert (answer.status, answer.json["data"]) == (201, {"k": "\ufffd"})
+    patched = await world.call(
+        "PATCH",
+        f"{CONFIG_MAPS}/a",
+        b'{"data":{"k":"x%s"}}' % text,
+        headers={"content-type": "application/merge-patch+json"},
+    )
+    assert (patched.status, patched.json["data"]) == (200, {"k": "x\ufffd"})
+
+
+async def test_a_status_is_stored_although_the_spec_breaks_a_newer_rule(world, monkeypatch):
+    url = "/apis/apps/v1/namespaces/default/deployments"
+    pod = {"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [{"name": "a", "image": "b"}]}}
+    spec = {"selector": {"matchLabels": {"a": "b"}}, "template": pod}
+    await world.create(url, {"metadata": {"name": "a"}, "spec": spec})
+    monkeypatch.setattr(WorkloadStrategy, "validate", lambda strategy, obj: [field.required("spec.newer")])
+    assert (await world.patch(f"{url}/a", {"spec": {"replicas": 2}})).status == 422
+    assert (await world.patch(f"{url}/a/status", {"status": {"replicas": 1}})).status == 200
 
 
 async def test_the_generation_of_a_kind_that_does_not_count_it(world):

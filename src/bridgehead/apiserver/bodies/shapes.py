@@ -12,6 +12,7 @@ import base64
 import binascii
 import re
 from datetime import datetime
+from sys import float_info
 from typing import Any
 
 from bridgehead.apiserver.errors import SchemaMismatch
@@ -153,9 +154,9 @@ class NumberShape(Shape):
     def conform(self, value: Any, path: JsonPath, unknown: list[str]) -> Any:
         if type(value) is float and value.is_integer() and abs(value) < EXPONENT_FROM:
             return int(value)
-        if type(value) in (int, float):
+        if type(value) is float or (type(value) is int and abs(value) <= float_info.max):
             return value
-        raise _Mismatch(json_kind(value), self.go)
+        raise _Mismatch(f"number {value}" if type(value) is int else json_kind(value), self.go)
 
 
 class TimeShape(StringShape):

@@ -222,7 +222,8 @@ class Attempts:
         errors = strategy.allocate(new, old, self._is_taken(refused))
         errors += validate_metadata(new, resource)
         errors += validate_metadata_update(new, old, resource)
-        errors += strategy.validate(new)
+        if strategy.validates_status_writes or subresource not in STATUS_VIEWS:
+            errors += strategy.validate(new)
         errors += strategy.validate_update(new, old, subresource)
         warnings = _check(resource, old["metadata"]["name"], errors)
         if subresource != BINDING and subresource not in STATUS_VIEWS:

@@ -4,6 +4,7 @@ import pytest
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519
 
+from bridgehead.apiserver.resources.shared.pem import blocks_of
 from tests.unit.apiserver.resources.certificate_requests import KEY, PEM, encoded, make_certificate
 from tests.unit.apiserver.resources.steps import Steps, table
 
@@ -49,3 +50,15 @@ def test_pairs_are_compared(certificate, key, expected):
     secret = Steps(SECRETS).create({"metadata": {"name": "a"}, "type": "kubernetes.io/tls", **data})
     assert SECRETS.strategy.warnings(secret) == expected
     assert SECRETS.strategy.warnings({**secret, "type": "Opaque"}) == []
+
+
+def test_text_without_ends_is_passed_once():
+    """Each beginning searched to the end of the text, a Secret of 1 MiB takes minutes."""
+    begins = b"".join(b"-----BEGIN %d-----\n" % number for number in range(20_000))
+    assert blocks_of(encoded(begins + block("A"))) == [("A", False, block("A"))]
+    assert blocks_of(encoded(b"-----BEGIN A-----\n" * 20_000)) == []
+
+
+def test_blocks_have_the_end_of_their_own_type():
+    text = b"-----BEGIN A-----\n-----END B-----\nx: y\n-----END A-----\n-----END B-----\n"
+    assert blocks_of(encoded(text)) == [("A", True, text[: -len(b"-----END B-----\n")])]

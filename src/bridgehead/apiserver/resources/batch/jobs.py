@@ -36,6 +36,8 @@ _SCHEDULING = ("nodeSelector", "tolerations", "schedulingGates")
 
 
 class JobStrategy(StatusStrategy):
+    validates_status_writes = False
+
     def default(self, obj: JsonObject) -> None:
         spec: JsonObject = obj.setdefault("spec", {})
         set_job_defaults(spec)

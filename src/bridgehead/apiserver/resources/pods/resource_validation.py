@@ -138,7 +138,7 @@ def _is_extended(name: str) -> bool:
 def _is_divisible(name: str, quantity: Any) -> bool:
     """Whether an amount of huge pages is a number of whole pages."""
     size = amount_of(name.removeprefix(HUGE_PAGES))
-    if size is None or size <= 0 or size % 1:
+    if size is None or not 0 < size < 2**63 or size % 1:
         return False
     return amount_of(quantity) is None or not whole_value(quantity) % int(size)
 

@@ -9,10 +9,12 @@ from __future__ import annotations
 import base64
 import binascii
 import re
+from bisect import bisect_left
+from collections import defaultdict
+from collections.abc import Iterator
 
-_BLOCK = re.compile(
-    rb"^-----BEGIN ([^\r\n]*?)-----[ \t]*\r?\n(.*?)^-----END \1-----[ \t]*\r?$", re.MULTILINE | re.DOTALL
-)
+_END = re.compile(rb"^-----END ([^\r\n]*?)-----[ \t]*\r?$", re.MULTILINE)
+_BEGIN = re.compile(rb"^-----BEGIN ([^\r\n]*?)-----[ \t]*\r?\n", re.MULTILINE)
 _CERTIFICATE, _KEY = "CERTIFICATE", "PRIVATE KEY"
 
 
@@ -22,7 +24,23 @@ def blocks_of(data: str) -> list[tuple[str, bool, bytes]]:
         pem = base64.b64decode(data)
     except (binascii.Error, ValueError):
         return []
-    return [(match[1].decode("latin-1"), b":" in match[2], match[0] + b"\n") for match in _BLOCK.finditer(pem)]
+    return list(_blocks(pem))
+
+
+def _blocks(pem: bytes) -> Iterator[tuple[str, bool, bytes]]:
+    """Yield the blocks. The ends are found first, so that none is searched for once more for each beginning."""
+    ends: dict[bytes, list[re.Match[bytes]]] = defaultdict(list)
+    for found in _END.finditer(pem):
+        ends[found[1]].append(found)
+    at = 0
+    while begin := _BEGIN.search(pem, at):
+        at = begin.end()
+        same = ends[begin[1]]
+        position = bisect_left(same, at, key=re.Match.start)
+        if position < len(same):
+            end = same[position]
+            yield begin[1].decode("latin-1"), b":" in pem[at : end.start()], pem[begin.start() : end.end()] + b"\n"
+            at = end.end()
 
 
 def check_key_pair(certificate: str, key: str) -> str:
@@ -69,10 +87,11 @@ def _compare(certificate: bytes, key: bytes) -> str:
 
     try:
         wanted = x509.load_pem_x509_certificate(certificate).public_key()
-    except (ValueError, UnsupportedAlgorithm):
+    except (ValueError, UnsupportedAlgorithm, x509.InvalidVersion):
         return "x509: malformed certificate"
     try:
-        given = serialization.load_pem_private_key(key, None).public_key()
+        # Only its public part counts. To check the primes of a large key takes a second.
+        given = serialization.load_pem_private_key(key, None, unsafe_skip_rsa_key_validation=True).public_key()
     except (TypeError, ValueError, UnsupportedAlgorithm):  # TypeError: it needs a password
         return "tls: failed to parse private key"
     if type(given) is not type(wanted):

@@ -131,6 +131,15 @@ def test_stop_signals_and_groups_of_pods_are_dropped(pods: Steps) -> None:
     assert [one.get("lifecycle") for one in spec["containers"]] == [None, {"preStop": {"sleep": {"seconds": 1}}}]
 
 
+def test_a_stored_pod_keeps_such_fields_and_what_breaks_newer_rules(pods: Steps) -> None:
+    stored = pods.create(pod_with({}))
+    container = stored["spec"]["containers"][0]
+    container["lifecycle"] = {"stopSignal": "SIGTERM"}
+    container["resources"] = {"requests": {"example.com/gpu": "1"}}  # needs a limit
+    labelled = {**stored, "metadata": {**stored["metadata"], "labels": {"a": "b"}}}
+    assert pods.update(stored, labelled)["spec"] == stored["spec"]
+
+
 @pytest.mark.parametrize(
     ("old", "new", "text"),
     [
