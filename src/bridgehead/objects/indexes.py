@@ -74,24 +74,57 @@ def first_common_index(some: Sequence[Interval], others: Sequence[Interval]) -> 
     return None
 
 
-def known_indexes(text: str, completions: int) -> frozenset[int]:
-    """Return the indexes of a status; what is not valid or not below `completions` is left out."""
-    found: set[int] = set()
-    for part in text.split(",") if text else ():
-        first, _, end = part.partition("-")
-        if first.isdigit() and (end or first).isdigit():
-            found.update(range(int(first), min(int(end or first), completions - 1) + 1))
-    return frozenset(found)
-
-
-def format_indexes(indexes: Iterable[int]) -> str:
-    """Return the shortest text: two neighbours are `1,2`, more are `1-3`."""
-    runs: list[list[int]] = []
-    for index in sorted(indexes):
-        if runs and index == runs[-1][1] + 1:
-            runs[-1][1] = index
+def merge_intervals(intervals: Iterable[Interval]) -> list[Interval]:
+    """Return the same indexes in as few runs as possible, which increase."""
+    merged: list[Interval] = []
+    for low, high in sorted(intervals):
+        if merged and low <= merged[-1][1] + 1:
+            merged[-1] = merged[-1][0], max(merged[-1][1], high)
         else:
-            runs.append([index, index])
+            merged.append((low, high))
+    return merged
+
+
+def missing_intervals(intervals: Iterable[Interval], completions: int) -> list[Interval]:
+    """Return the runs of the indexes below `completions` that are in none of these increasing runs."""
+    missing = []
+    first = 0
+    for low, high in intervals:
+        if first < min(low, completions):
+            missing.append((first, min(low, completions) - 1))
+        first = high + 1
+    return [*missing, (first, completions - 1)] if first < completions else missing
+
+
+def common_intervals(some: Sequence[Interval], others: Sequence[Interval]) -> list[Interval]:
+    """Return the runs of the indexes that are in both sets of increasing runs."""
+    common = []
+    one = other = 0
+    while one < len(some) and other < len(others):
+        (low, high), (other_low, other_high) = some[one], others[other]
+        if max(low, other_low) <= min(high, other_high):
+            common.append((max(low, other_low), min(high, other_high)))
+        if high <= other_high:
+            one += 1
+        else:
+            other += 1
+    return common
+
+
+def known_indexes(text: str, completions: int) -> list[Interval]:
+    """Return the increasing runs of a status; what is not valid or not below `completions` is left out."""
+    found = []
+    for part in text.split(",") if text else ():
+        limits = part.split("-", 1)
+        numbers = [parse_integer(limit) if limit.isascii() and limit.isdigit() else None for limit in limits]
+        low, high = numbers[0], numbers[-1]
+        if low is not None and high is not None and low <= (high := min(high, completions - 1)):
+            found.append((low, high))
+    return merge_intervals(found)
+
+
+def format_intervals(intervals: Iterable[Interval]) -> str:
+    """Return the shortest text of merged runs: two neighbours are `1,2`, more are `1-3`."""
     return ",".join(
-        str(low) if low == high else f"{low},{high}" if high == low + 1 else f"{low}-{high}" for low, high in runs
+        str(low) if low == high else f"{low},{high}" if high == low + 1 else f"{low}-{high}" for low, high in intervals
     )

@@ -24,9 +24,10 @@ class RuntimeClassStrategy(Strategy):
         tolerations = scheduling.get("tolerations", [])
         errors.extend(validate_tolerations("scheduling.tolerations", tolerations))
         errors.extend(
-            field.duplicate(f"scheduling.tolerations[{index}]", field.internal_value(toleration, TOLERATION_FIELDS))
-            for index, toleration in enumerate(tolerations)
-            if _key(toleration) in map(_key, tolerations[:index])
+            field.duplicate(
+                f"scheduling.tolerations[{index}]", field.internal_value(tolerations[index], TOLERATION_FIELDS)
+            )
+            for index in field.repeated(map(_key, tolerations))
         )
         return errors
 
@@ -40,8 +41,8 @@ class RuntimeClassStrategy(Strategy):
         return [warning for label in labels for warning in warn_of_label("scheduling.nodeSelector", label)]
 
 
-def _key(toleration: JsonObject) -> list[str]:
-    return [toleration.get(name, "") for name in ("key", "operator", "value", "effect")]
+def _key(toleration: JsonObject) -> tuple[str, ...]:
+    return tuple(toleration.get(name, "") for name in ("key", "operator", "value", "effect"))
 
 
 RESOURCE = Resource(

@@ -18,7 +18,7 @@ from bridgehead.client.errors import ClientError, NotFound
 from bridgehead.client.workqueue import Done, Outcome, Requeue, Retry
 from bridgehead.objects.batch import Job, JobStatus
 from bridgehead.objects.core import Pod
-from bridgehead.objects.indexes import format_indexes
+from bridgehead.objects.indexes import format_intervals
 from bridgehead.objects.kinds import JOBS, PODS
 from bridgehead.objects.meta import Condition, ObjectKey, is_condition_true
 from bridgehead.objects.selectors import compile_selector
@@ -272,9 +272,9 @@ class JobController:
             terminating=len(progress.terminating),
             succeeded=progress.succeeded,
             failed=progress.failed,
-            completed_indexes=format_indexes(progress.completed_indexes) if indexed else "",
+            completed_indexes=format_intervals(progress.completed_indexes) if indexed else "",
             failed_indexes=(
-                format_indexes(progress.failed_indexes) if job.spec.backoff_limit_per_index is not None else None
+                format_intervals(progress.failed_indexes) if job.spec.backoff_limit_per_index is not None else None
             ),
             uncounted_terminated_pods=progress.uncounted,
         )

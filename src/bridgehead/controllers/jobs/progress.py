@@ -12,10 +12,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 
 from bridgehead.objects.batch import Job, UncountedTerminatedPods
 from bridgehead.objects.core import Pod
-from bridgehead.objects.indexes import known_indexes
+from bridgehead.objects.indexes import (
+    Interval,
+    common_intervals,
+    count_indexes,
+    known_indexes,
+    merge_intervals,
+    missing_intervals,
+)
 from bridgehead.objects.meta import find_condition, is_condition_true
 from bridgehead.objects.times import parse_time
 
@@ -35,7 +43,7 @@ class Progress:
     `succeeded` and `failed` are the counters that the status gets; `uncounted` what waits for its finalizer to go;
     `to_release` the pods whose finalizer may go now. `all_succeeded` and `all_failed` include uncounted pods.
     `failed_job_message`: why a failure fails the whole Job, "" if none does. `last_failures`: times, in epoch seconds,
-    of failures since the last success, the newest last.
+    of failures since the last success, the newest last. Sets of indexes are increasing runs.
     """
 
     active: list[Pod] = field(default_factory=list)
@@ -47,8 +55,8 @@ class Progress:
     all_failed: int = 0
     uncounted: UncountedTerminatedPods = field(default_factory=UncountedTerminatedPods)
     to_release: list[Pod] = field(default_factory=list)
-    completed_indexes: frozenset[int] = frozenset()
-    failed_indexes: frozenset[int] = frozenset()
+    completed_indexes: list[Interval] = field(default_factory=list)
+    failed_indexes: list[Interval] = field(default_factory=list)
     failures_by_index: dict[int, list[Pod]] = field(default_factory=dict)
     failed_job_message: str = ""
     last_failures: list[float] = field(default_factory=list)
@@ -70,9 +78,8 @@ def count_pods(job: Job, pods: Sequence[Pod]) -> Progress:
     spec, status = job.spec, job.status
     completions = spec.completions or 0
     progress = Progress(succeeded=status.succeeded, failed=status.failed)
-    if spec.is_indexed:
-        progress.completed_indexes = known_indexes(status.completed_indexes, completions)
-        progress.failed_indexes = known_indexes(status.failed_indexes or "", completions)
+    completed_indexes = known_indexes(status.completed_indexes, completions) if spec.is_indexed else []
+    failed_indexes = known_indexes(status.failed_indexes or "", completions) if spec.is_indexed else []
     before = status.uncounted_terminated_pods or UncountedTerminatedPods()
     tracked = {pod.metadata.uid for pod in pods if is_tracked(pod)}
     # The uids whose finalizer is gone become part of the counters.
@@ -95,7 +102,7 @@ def count_pods(job: Job, pods: Sequence[Pod]) -> Progress:
             if spec.is_indexed:
                 index = index_of(pod)
                 if index is not None and index < completions:
-                    progress.completed_indexes |= {index}
+                    completed_indexes.append((index, index))
             elif uid not in succeeded:
                 succeeded.append(uid)
         elif has_failed:
@@ -112,7 +119,7 @@ def count_pods(job: Job, pods: Sequence[Pod]) -> Progress:
             if spec.backoff_limit_per_index is not None and index is not None:
                 progress.failures_by_index.setdefault(index, []).append(pod)
                 if match.action == "FailIndex" or _exceeds_limit(pod, spec.backoff_limit_per_index, match.action):
-                    progress.failed_indexes |= {index}
+                    failed_indexes.append((index, index))
             if is_tracked(pod):
                 progress.to_release.append(pod)
                 if match.action != "Ignore" and uid not in failed:
@@ -124,13 +131,18 @@ def count_pods(job: Job, pods: Sequence[Pod]) -> Progress:
             progress.ready += pod.is_ready
             progress.restarts += _restarts(pod)
     if spec.is_indexed:
-        progress.failed_indexes -= progress.completed_indexes
-        progress.succeeded = len(progress.completed_indexes)
+        progress.completed_indexes = merge_intervals(completed_indexes)
+        progress.failed_indexes = _without(merge_intervals(failed_indexes), progress.completed_indexes)
+        progress.succeeded = count_indexes(progress.completed_indexes)
     progress.uncounted = UncountedTerminatedPods(succeeded=tuple(succeeded), failed=tuple(failed))
     progress.all_succeeded = progress.succeeded + (0 if spec.is_indexed else len(succeeded))
     progress.all_failed = progress.failed + len(failed)
     progress.last_failures = sorted(time for time in failure_times if time >= last_success)
     return progress
+
+
+def _without(some: Sequence[Interval], others: Sequence[Interval]) -> list[Interval]:
+    return common_intervals(some, missing_intervals(others, some[-1][1] + 1)) if some else []
 
 
 def failure_count(pod: Pod, name: str = FAILURE_COUNT) -> int:
@@ -175,11 +187,7 @@ def _seconds(text: str | None) -> float:
 
 def missing_indexes(job: Job, progress: Progress, waiting: Iterable[Pod], count: int) -> list[int]:
     """Return the lowest `count` indexes for which a pod is needed. `waiting`: pods that hold their index."""
-    taken = {index_of(pod) for pod in waiting} | progress.completed_indexes | progress.failed_indexes
-    found: list[int] = []
-    for index in range(job.spec.completions or 0):
-        if len(found) >= count:
-            break
-        if index not in taken:
-            found.append(index)
-    return found
+    held = [(index, index) for pod in waiting if (index := index_of(pod)) is not None]
+    taken = merge_intervals([*held, *progress.completed_indexes, *progress.failed_indexes])
+    missing = missing_intervals(taken, job.spec.completions or 0)
+    return list(islice((index for low, high in missing for index in range(low, high + 1)), max(count, 0)))

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from bridgehead.objects.batch import Job
-from bridgehead.objects.indexes import count_indexes, known_intervals
+from bridgehead.objects.indexes import common_intervals, count_indexes, known_intervals, merge_intervals
 from bridgehead.objects.meta import find_condition
 from bridgehead.objects.times import parse_time
 
@@ -54,10 +54,10 @@ def _failure(job: Job, progress: Progress, now: float) -> Verdict | None:
     if deadline_in(job, now) == 0.0:
         return failed("DeadlineExceeded", "Job was active longer than specified deadline")
     if spec.backoff_limit_per_index is not None:
-        if spec.max_failed_indexes is not None and len(progress.failed_indexes) > spec.max_failed_indexes:
+        failures = count_indexes(progress.failed_indexes)
+        if spec.max_failed_indexes is not None and failures > spec.max_failed_indexes:
             return failed("MaxFailedIndexesExceeded", "Job has exceeded the specified maximal number of failed indexes")
-        done = len(progress.failed_indexes) + len(progress.completed_indexes)
-        if progress.failed_indexes and done >= (spec.completions or 0):
+        if failures and failures + count_indexes(progress.completed_indexes) >= (spec.completions or 0):
             return failed("FailedIndexes", "Job has failed indexes")
     return None
 
@@ -68,12 +68,12 @@ def _success(job: Job, progress: Progress) -> Verdict | None:
     for number, rule in enumerate(rules):
         done = progress.completed_indexes
         if rule.succeeded_indexes is not None:
-            wanted = known_intervals(rule.succeeded_indexes, spec.completions or 0)
-            done = frozenset(index for index in done if any(low <= index <= high for low, high in wanted))
+            wanted = merge_intervals(known_intervals(rule.succeeded_indexes, spec.completions or 0))
+            done = common_intervals(done, wanted)
             enough = count_indexes(wanted) if rule.succeeded_count is None else rule.succeeded_count
         else:
             enough = rule.succeeded_count or 0
-        if len(done) >= enough:
+        if count_indexes(done) >= enough:
             return Verdict("SuccessCriteriaMet", "SuccessPolicy", f"Matched rules at index {number}")
     if spec.completions is None:
         # Without a number of completions, one success lets the others finish and starts no more.
@@ -90,7 +90,7 @@ def wanted_active(job: Job, progress: Progress) -> int:
     spec = job.spec
     if spec.completions is None:
         return len(progress.active) if progress.all_succeeded else spec.parallelism
-    remaining = spec.completions - progress.all_succeeded - len(progress.failed_indexes)
+    remaining = spec.completions - progress.all_succeeded - count_indexes(progress.failed_indexes)
     return max(0, min(remaining, spec.parallelism))
 
 

@@ -270,3 +270,20 @@ def test_the_pod_of_an_index():
     assert variable["valueFrom"]["fieldRef"]["fieldPath"] == f"metadata.labels['{INDEX}']"
     progress = count_pods(made, [pod("a", "Succeeded", index=0), pod("b", index=1)])
     assert missing_indexes(made, progress, progress.active, 5) == [2]
+
+
+def test_the_status_of_a_job_may_have_billions_of_indexes():
+    rules = [{"succeededIndexes": "5-9,0-2147483645", "succeededCount": 2**31 - 2}]
+    most = {"completions": 2**31 - 1, "completionMode": "Indexed", "backoffLimitPerIndex": 1}
+    made = job({"completedIndexes": "1-2147483645", "failedIndexes": "0,7"}, **most, successPolicy={"rules": rules})
+    progress = count_pods(made, [pod("a", index=2**31 - 2)])
+    assert progress.succeeded == 2**31 - 3
+    assert progress.failed_indexes == [(0, 0)]
+    assert judge(made, progress, NOW) is None
+    assert missing_indexes(made, progress, progress.active, 5) == []
+    assert missing_indexes(made, progress, [], 5) == [2**31 - 2]
+    progress = count_pods(made, [pod("a", "Succeeded", index=0)])
+    assert progress.completed_indexes == [(0, 2**31 - 3)]
+    verdict = judge(made, progress, NOW)
+    assert verdict is not None
+    assert verdict.reason == "SuccessPolicy"

@@ -119,7 +119,18 @@ def validate_binding_conditions(path: str, owner: JsonObject) -> list[FieldError
     here, there = (f"{path}.{name}" for name in _BINDING_CONDITIONS)
     for item, types in ((here, wanted), (there, failures)):
         errors.extend(validate_items(item, types, _MAX_BINDING_CONDITIONS, _validate_condition_type))
-    errors.extend(field.duplicate(f"{here}[{i}]", type_) for i, type_ in enumerate(wanted) if type_ in wanted[:i])
+    if max(len(wanted), len(failures)) <= _MAX_BINDING_CONDITIONS:
+        errors.extend(_compare_conditions(here, wanted, there, failures))
+    if not wanted:
+        errors.append(field.invalid(here, None, "bindingConditions are required to use bindingFailureConditions"))
+    if not failures:
+        errors.append(field.invalid(there, None, "bindingFailureConditions are required to use bindingConditions"))
+    return errors
+
+
+def _compare_conditions(here: str, wanted: Sequence[str], there: str, failures: Sequence[str]) -> list[FieldError]:
+    """Validate that no type is in both lists, or twice in one. `here` and `there` are their paths."""
+    errors = [field.duplicate(f"{here}[{i}]", wanted[i]) for i in field.repeated(wanted)]
     for index, type_ in enumerate(failures):
         item = f"{there}[{index}]"
         if type_ in failures[:index]:
@@ -127,10 +138,6 @@ def validate_binding_conditions(path: str, owner: JsonObject) -> list[FieldError
         if type_ in wanted:
             detail = "bindingFailureConditions must not overlap with bindingConditions"
             errors.append(field.invalid(item, type_, detail))
-    if not wanted:
-        errors.append(field.invalid(here, None, "bindingConditions are required to use bindingFailureConditions"))
-    if not failures:
-        errors.append(field.invalid(there, None, "bindingFailureConditions are required to use bindingConditions"))
     return errors
 
 

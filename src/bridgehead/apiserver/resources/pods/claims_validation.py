@@ -7,7 +7,9 @@ Source: Kubernetes `validatePodResourceClaims`, `validateResourceClaimNames`, `v
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Sequence
+from itertools import islice
 
 from bridgehead.apiserver.resource import FieldError, JsonObject
 from bridgehead.apiserver.resources.shared import field
@@ -16,12 +18,15 @@ from bridgehead.objects.names import check_dns1123_label, check_dns1123_subdomai
 from .pod_containers import visit_containers
 
 _SOURCES = ("resourceClaimName", "resourceClaimTemplateName")
+# How many names of claims an error lists, and how much of each: more than a valid one has.
+_MAX_NAMES = 16
+_MAX_NAME = 64
 _REQUEST = ("containerName", "resourceName", "requestName")
 
 
-def claim_names(spec: JsonObject) -> set[str]:
-    """Return the names by which the containers of a pod spec may refer to its claims."""
-    return {claim["name"] for claim in spec.get("resourceClaims", ()) if claim.get("name")}
+def claim_names(spec: JsonObject) -> dict[str, None]:
+    """Return the names by which the containers of a pod spec may refer to its claims, sorted."""
+    return dict.fromkeys(sorted(claim["name"] for claim in spec.get("resourceClaims", ()) if claim.get("name")))
 
 
 def validate_claims(path: str, claims: Sequence[JsonObject]) -> list[FieldError]:
@@ -59,32 +64,44 @@ def _as_go(claim: JsonObject) -> JsonObject:
 
 
 def validate_claim_references(path: str, claims: Sequence[JsonObject], names: Collection[str]) -> list[FieldError]:
-    """Validate the `claims` of a container's resources. `names` are those of the claims of its pod."""
+    """Validate the `claims` of a container's resources. `names` are those of the claims of its pod, sorted."""
     errors = []
     seen: set[str] = set()
+    requests: Counter[str] = Counter()
     for index, claim in enumerate(claims):
         item, name = f"{path}[{index}]", claim.get("name", "")
         if not name:
             errors.append(field.required(item))
             continue
-        errors += _validate_reference(item, name, claim.get("request", ""), seen)
+        errors += _validate_reference(item, name, claim.get("request", ""), seen, requests)
         if name not in names:
-            known = f": {', '.join(sorted(names))}" if names else " which is empty"
+            known = f": {_shown(names)}" if names else " which is empty"
             message = f"{field.not_found(item, name).message}: must be one of the names in pod.spec.resourceClaims"
             errors.append(FieldError("FieldValueNotFound", item, message + known))
     return errors
 
 
-def _validate_reference(path: str, name: str, request: str, seen: set[str]) -> list[FieldError]:
-    """Validate that no request of a claim is referred to twice. A claim without request stands for all of them."""
+def _shown(names: Collection[str]) -> str:
+    """Return the names as one text, of many only the first: each error has it."""
+    shown = [name[:_MAX_NAME] for name in islice(names, _MAX_NAMES)]
+    return ", ".join(shown if len(names) <= _MAX_NAMES else [*shown, "..."])
+
+
+def _validate_reference(path: str, name: str, request: str, seen: set[str], requests: Counter[str]) -> list[FieldError]:
+    """Validate that no request of a claim is referred to twice. A claim without request stands for all of them.
+
+    `requests`: how many requests of each claim are in `seen`.
+    """
     if name in seen:
         return [field.duplicate(path, name)]
     errors = field.invalid_for(f"{path}.request", request, check_dns1123_label(request)) if request else []
     key = f"{name}/{request}" if request else name
     if key in seen:
         errors.append(field.duplicate(path, key))
-    elif not request:
-        errors += [field.duplicate(path, name) for one in seen if one.startswith(f"{name}/")]
+    elif request:
+        requests[name] += 1
+    else:
+        errors += [field.duplicate(path, name)] * requests[name]
     seen.add(key)
     return errors
 

@@ -54,8 +54,9 @@ def validate_label_keys(path: str, owner: JsonObject) -> list[FieldError]:
     errors = _validate_keys(f"{path}.matchLabelKeys", match, selector)
     errors += _validate_keys(f"{path}.mismatchLabelKeys", mismatch, selector)
     errors += _validate_unselected(path, match, selector)
+    excluded = set(mismatch)
     for index, key in enumerate(match):
-        if key in mismatch:
+        if key in excluded:
             detail = "exists in both matchLabelKeys and mismatchLabelKeys"
             errors.append(field.invalid(f"{path}.matchLabelKeys[{index}]", key, detail))
     return errors

@@ -41,18 +41,19 @@ def validate_pod(pod: JsonObject) -> list[FieldError]:
 def _validate_created_claims(path: str, volumes: Sequence[JsonObject], pod_name: str) -> list[FieldError]:
     """Validate the claims that ephemeral volumes will get: their names, and that no other volume uses them."""
     errors = []
-    created = {}
+    created = set()
     for index, volume in enumerate(volumes):
         if "ephemeral" in volume:
             name = volume.get("name", "")
-            created[index] = claim = f"{pod_name}-{name}"
+            claim = f"{pod_name}-{name}"
+            created.add(claim)
             reasons = [f'PVC name "{claim}": {reason}' for reason in check_dns1123_subdomain(claim)]
             errors += field.invalid_for(f"{path}[{index}].name", name, reasons)
     detail = "must not reference a PVC that gets created for an ephemeral volume"
     errors.extend(
         field.invalid(f"{path}[{index}].persistentVolumeClaim.claimName", claim, detail)
         for index, volume in enumerate(volumes)
-        if (claim := volume.get("persistentVolumeClaim", {}).get("claimName")) in created.values()
+        if (claim := volume.get("persistentVolumeClaim", {}).get("claimName")) in created
     )
     return errors
 

@@ -5,7 +5,10 @@ Pure: no I/O, no clock, no randomness. Source: Kubernetes `pkg/api/pod/warnings.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from heapq import merge
+from itertools import islice
 
 from bridgehead.apiserver.resource import JsonObject
 from bridgehead.apiserver.resources.shared.addresses import warn_of_ip
@@ -31,7 +34,11 @@ _ANNOTATIONS = {
 }
 _BYTES = ("memory", "ephemeral-storage")
 
-Ports = dict[tuple[int, str], list[tuple[str, JsonObject]]]
+# More than an answer shows.
+_MAX_PORT_WARNINGS = 300
+
+# Definitions of ports by what they have in common: each with its number in the order of all, and its path.
+Ports = defaultdict[tuple[int | str, ...], list[tuple[int, str, JsonObject]]]
 
 
 def warn_of_pod(pod: JsonObject) -> list[str]:
@@ -153,33 +160,49 @@ def _warn_of_env(path: str, variables: Sequence[JsonObject]) -> list[str]:
 
 
 def _warn_of_ports(containers: Sequence[tuple[str, JsonObject]]) -> list[str]:
-    warnings = []
-    ports: Ports = {}
+    warnings: list[str] = []
+    ports: Ports = defaultdict(list)
+    count = 0
     for path, container in containers:
         for index, port in enumerate(container.get("ports", ())):
+            if len(warnings) >= _MAX_PORT_WARNINGS:
+                return warnings
             item, number, protocol = f"{path}.ports[{index}]", port.get("containerPort", 0), port.get("protocol", "TCP")
             if port.get("hostIP") and not port.get("hostPort"):
                 shown = f"Name:{port.get('name', '')} HostPort:0 ContainerPort:{number} Protocol:{protocol}"
                 warnings.append(f"{item}: hostIP set without hostPort: {{{shown} HostIP:{port['hostIP']}}}")
-            same = ports.setdefault((number, protocol), [])
-            for other_item, other in same:
-                if conflict := _overlap(port, other):
-                    warnings.append(f"{item}: {conflict} port definition with {other_item}")
-            same.append((item, port))
+            others = merge(*_conflicting(ports, number, protocol, port))
+            warnings += [
+                f"{item}: {_overlap(port, other)} port definition with {other_item}"
+                for _, other_item, other in islice(others, _MAX_PORT_WARNINGS)
+            ]
+            host_port, host_ip = port.get("hostPort", 0), port.get("hostIP", "")
+            for length in (2, 3, 4):
+                ports[(number, protocol, host_port, host_ip)[:length]].append((count, item, port))
+            count += 1
     return warnings
 
 
+def _conflicting(ports: Ports, number: int, protocol: str, port: JsonObject) -> list[list[tuple[int, str, JsonObject]]]:
+    """Return the definitions of a container port that are in conflict with another one, `port`."""
+    key = (number, protocol)
+    host_port, host_ip = port.get("hostPort", 0), port.get("hostIP", "")
+    if not host_port:
+        return [ports[key]]
+    if not host_ip:
+        return [ports[*key, 0], ports[*key, host_port]]
+    return [ports[*key, 0], ports[*key, host_port, ""], ports[*key, host_port, host_ip]]
+
+
 def _overlap(port: JsonObject, other: JsonObject) -> str:
-    """Return the kind of conflict between two definitions of one container port, or ""."""
+    """Return the kind of conflict between two definitions of one container port that are in conflict."""
     host_ports = port.get("hostPort", 0), other.get("hostPort", 0)
     host_ips = port.get("hostIP", ""), other.get("hostIP", "")
     if host_ports[0] == host_ports[1] and host_ips[0] == host_ips[1]:
         return "duplicate"
     if not all(host_ports):
         return "overlapping"
-    if host_ports[0] == host_ports[1] and not all(host_ips):
-        return "dangerously ambiguous"
-    return ""
+    return "dangerously ambiguous"
 
 
 def _warn_of_port_names(containers: Sequence[tuple[str, JsonObject]]) -> list[str]:

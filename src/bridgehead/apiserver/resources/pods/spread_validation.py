@@ -21,6 +21,7 @@ _POSITIVE = "must be greater than zero"
 
 def validate_spread(path: str, constraints: Sequence[JsonObject]) -> list[FieldError]:
     errors = []
+    last_of = {_kind(constraint): index for index, constraint in enumerate(constraints)}
     for index, constraint in enumerate(constraints):
         item = f"{path}[{index}]"
         skew = constraint.get("maxSkew", 0)
@@ -31,7 +32,7 @@ def validate_spread(path: str, constraints: Sequence[JsonObject]) -> list[FieldE
         action = constraint.get("whenUnsatisfiable", "")
         errors += field.one_of(f"{item}.whenUnsatisfiable", action, _UNSATISFIABLE)
         kind = _kind(constraint)
-        if kind in map(_kind, constraints[index + 1 :]):
+        if last_of[kind] > index:
             errors.append(field.duplicate(f"{item}.{{topologyKey, whenUnsatisfiable}}", kind))
         errors += _validate_domains(f"{item}.minDomains", constraint.get("minDomains"), action)
         for name in ("nodeAffinityPolicy", "nodeTaintsPolicy"):

@@ -31,6 +31,9 @@ _SHOWN = {"storageos": "storageOS"}
 _KEYED = {"configMap": ("ConfigMap", "name"), "secret": ("Secret", "secretName"), "downwardAPI": ("DownwardAPI", "")}
 _PROJECTED = {"configMap": "ConfigMap", "secret": "Secret", "downwardAPI": "DownwardAPI"}
 
+# More than an answer shows.
+_MAX_OVERLAPS = 300
+
 # A path without its trailing slashes, and how a warning shows it.
 File = tuple[str, str]
 
@@ -92,9 +95,15 @@ def _files(items: Sequence[JsonObject], source: str) -> list[File]:
 
 
 def _overlaps(title: str, files: Sequence[File]) -> list[str]:
-    return [
-        f"{title}: overlapping paths: {text} with {other_text}"
-        for index, (path, text) in enumerate(files)
-        for other, other_text in files[:index]
-        if path and other and (path == other or path.startswith(f"{other}/") or other.startswith(f"{path}/"))
-    ]
+    # Sorted like this, the files below a path follow it at once.
+    by_path = sorted((f"{path}/", index) for index, (path, _) in enumerate(files) if path)
+    pairs: list[tuple[int, int]] = []
+    above: list[tuple[str, int]] = []
+    for path, index in by_path:
+        while above and not path.startswith(above[-1][0]):
+            above.pop()
+        pairs += [(max(index, other), min(index, other)) for _, other in above[:_MAX_OVERLAPS]]
+        if len(pairs) >= _MAX_OVERLAPS:
+            break
+        above.append((path, index))
+    return [f"{title}: overlapping paths: {files[index][1]} with {files[other][1]}" for index, other in sorted(pairs)]

@@ -7,7 +7,7 @@ Source: `k8s.io/apimachinery/pkg/util/validation/field`.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from typing import Any
 
 from bridgehead.apiserver.go_values import JSON_ESCAPES
@@ -54,6 +54,17 @@ def required_valid(path: str, value: str, check: Callable[[str], Sequence[str]])
 def duplicate(path: str, value: Any, detail: str = "") -> FieldError:
     text = f"Duplicate value: {_value(value)}"
     return FieldError("FieldValueDuplicate", path, f"{text}: {detail}" if detail else text)
+
+
+def repeated(keys: Iterable[Hashable]) -> list[int]:
+    """Return the positions of the keys that occur earlier, too."""
+    seen: set[Hashable] = set()
+    found = []
+    for index, key in enumerate(keys):
+        if key in seen:
+            found.append(index)
+        seen.add(key)
+    return found
 
 
 def internal_value(value: Mapping[str, Any], zero: Mapping[str, Any]) -> dict[str, Any]:

@@ -5,6 +5,7 @@ Pure: no I/O, no clock, no randomness. Source: Kubernetes `ValidateStorageClass`
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 
 from bridgehead.apiserver.resource import Column, FieldError, JsonObject, Resource, Strategy
@@ -19,6 +20,8 @@ _BETA_DEFAULT_ANNOTATION = "storageclass.beta.kubernetes.io/is-default-class"
 
 _RECLAIM_POLICIES = ("Delete", "Retain")
 _BINDING_MODES = ("Immediate", "WaitForFirstConsumer")
+_EMPTY_TERM: frozenset[tuple[str, frozenset[str]]] = frozenset()
+_MAX_DUPLICATES = 1000
 _FORBIDDEN = ("parameters", "provisioner", "reclaimPolicy")
 
 
@@ -55,24 +58,27 @@ class StorageClassStrategy(Strategy):
 
 def _validate_topologies(path: str, terms: Sequence[JsonObject]) -> list[FieldError]:
     errors = []
+    duplicates = 0
     # Kubernetes also compares with an empty term for each term.
-    seen: list[dict[str, set[str]]] = [{} for _ in terms]
+    seen = Counter({_EMPTY_TERM: len(terms)})
     for index, term in enumerate(terms):
         item = f"{path}[{index}].matchLabelExpressions"
-        values_of: dict[str, set[str]] = {}
+        values_of: dict[str, frozenset[str]] = {}
         for number, expression in enumerate(term.get("matchLabelExpressions", ())):
             here, key, values = f"{item}[{number}]", expression.get("key", ""), expression.get("values", [])
             if not values:
                 errors.append(field.required(f"{here}.values"))
-            errors.extend(
-                field.duplicate(f"{here}.values[{i}]", value) for i, value in enumerate(values) if value in values[:i]
-            )
+            errors.extend(field.duplicate(f"{here}.values[{i}]", values[i]) for i in field.repeated(values))
             errors.extend(field.invalid_for(f"{here}.key", key, check_qualified_name(key)))
             if key in values_of:
                 errors.append(field.duplicate(f"{here}.key", key))
-            values_of[key] = set(values)
-        errors.extend(field.duplicate(item, "") for earlier in seen if earlier == values_of)
-        seen.append(values_of)
+            values_of[key] = frozenset(values)
+        same = frozenset(values_of.items())
+        # Each earlier term is an error; there must be an end of them.
+        found = min(seen[same], _MAX_DUPLICATES - duplicates)
+        errors.extend([field.duplicate(item, "")] * found)
+        duplicates += found
+        seen[same] += 1
     return errors
 
 
