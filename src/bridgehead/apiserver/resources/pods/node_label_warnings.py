@@ -7,16 +7,9 @@ Called by `pod_warnings`. Pure: no I/O, no clock, no randomness. Source: Kuberne
 from __future__ import annotations
 
 from bridgehead.apiserver.resource import JsonObject
+from bridgehead.apiserver.resources.shared.node_labels import warn_of_key, warn_of_label
 from bridgehead.objects.names import check_label_value
 
-_REPLACED = 'deprecated since {}; use "{}" instead'
-_DEPRECATED = {
-    "beta.kubernetes.io/arch": _REPLACED.format("v1.14", "kubernetes.io/arch"),
-    "beta.kubernetes.io/os": _REPLACED.format("v1.14", "kubernetes.io/os"),
-    "failure-domain.beta.kubernetes.io/region": _REPLACED.format("v1.17", "topology.kubernetes.io/region"),
-    "failure-domain.beta.kubernetes.io/zone": _REPLACED.format("v1.17", "topology.kubernetes.io/zone"),
-    "beta.kubernetes.io/instance-type": _REPLACED.format("v1.17", "node.kubernetes.io/instance-type"),
-}
 _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 _PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
 
@@ -24,7 +17,7 @@ _PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
 def warn_of_node_labels(path: str, spec: JsonObject) -> list[str]:
     """Return warnings about the node selector, node affinity and spread constraints of the pod spec at `path`."""
     warnings = [
-        f"{path}.nodeSelector[{key}]: {_DEPRECATED[key]}" for key in spec.get("nodeSelector", ()) if key in _DEPRECATED
+        warning for key in spec.get("nodeSelector", ()) for warning in warn_of_label(f"{path}.nodeSelector[{key}]", key)
     ]
     affinity = spec.get("affinity", {}).get("nodeAffinity")
     if affinity is not None:
@@ -36,8 +29,7 @@ def warn_of_node_labels(path: str, spec: JsonObject) -> list[str]:
             warnings += _warn_of_term(f"{item}.{_PREFERRED}[{index}].preference", term, checks_values=True)
     for index, constraint in enumerate(spec.get("topologySpreadConstraints", ())):
         item, key = f"{path}.topologySpreadConstraints[{index}]", constraint.get("topologyKey", "")
-        if key in _DEPRECATED:
-            warnings.append(f"{item}.topologyKey: {key} is {_DEPRECATED[key]}")
+        warnings += warn_of_key(f"{item}.topologyKey", key)
         if "labelSelector" not in constraint:
             warnings.append(f"{item}.labelSelector: a null labelSelector results in matching no pod")
     return warnings
@@ -47,8 +39,7 @@ def _warn_of_term(path: str, term: JsonObject, *, checks_values: bool) -> list[s
     warnings = []
     for index, requirement in enumerate(term.get("matchExpressions", ())):
         item, key = f"{path}.matchExpressions[{index}]", requirement.get("key", "")
-        if key in _DEPRECATED:
-            warnings.append(f"{item}.key: {key} is {_DEPRECATED[key]}")
+        warnings += warn_of_key(f"{item}.key", key)
         for position, value in enumerate(requirement.get("values", ()) if checks_values else ()):
             warnings += [
                 f"{item}.values[{position}]: {value} is invalid, {reason}" for reason in check_label_value(value)

@@ -12,6 +12,7 @@ from typing import Any
 from bridgehead.apiserver.resource import FieldError, JsonObject
 from bridgehead.apiserver.resources.shared import field
 from bridgehead.apiserver.resources.shared.quantities import amount_of
+from bridgehead.apiserver.resources.shared.resource_names import OBJECT_COUNTS
 from bridgehead.objects.names import check_qualified_name
 from bridgehead.objects.quantities import canonical_quantity, milli_value, whole_value
 
@@ -25,11 +26,6 @@ _STANDARD = (
     *(f"{kind}.{name}" for kind in ("requests", "limits") for name in _OF_CONTAINERS),
     *("pods", "resourcequotas", "services", "replicationcontrollers", "secrets", "configmaps"),
     *("persistentvolumeclaims", "storage", "requests.storage", "services.nodeports", "services.loadbalancers"),
-)
-# Of names without a domain, those that count things instead of measuring them.
-_COUNTED = (
-    *("pods", "resourcequotas", "services", "replicationcontrollers", "secrets", "configmaps"),
-    *("persistentvolumeclaims", "services.nodeports", "services.loadbalancers"),
 )
 _SUPPORTED_FOR_PODS = ("cpu", HUGE_PAGES, "memory")
 
@@ -95,7 +91,7 @@ def validate_resource_amount(path: str, name: str, quantity: Any) -> list[FieldE
     errors = []
     if amount < 0:
         errors.append(field.invalid(path, quantity_text(quantity), "must be greater than or equal to 0"))
-    if (name in _COUNTED or _is_extended(name)) and milli_value(quantity) % 1000:
+    if (name in OBJECT_COUNTS or _is_extended(name)) and milli_value(quantity) % 1000:
         errors.append(field.invalid(path, quantity_text(quantity), "must be an integer"))
     return errors
 

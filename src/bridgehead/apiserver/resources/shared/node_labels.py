@@ -34,12 +34,17 @@ def warn_of_label(path: str, label: str) -> list[str]:
     return [f"{path}: {_describe(label)}"] if label in _RENAMED else []
 
 
+def warn_of_key(path: str, key: str) -> list[str]:
+    """Return a warning about the key at `path` of a rule for nodes."""
+    return [f"{path}: {key} is {_describe(key)}"] if key in _RENAMED else []
+
+
 def warn_of_expressions(path: str, expressions: Iterable[JsonObject]) -> list[str]:
     """Return warnings about the `matchExpressions` at `path` of a selector."""
     return [
-        f"{path}.matchExpressions[{index}].key: {key} is {_describe(key)}"
+        warning
         for index, expression in enumerate(expressions)
-        if (key := expression.get("key", "")) in _RENAMED
+        for warning in warn_of_key(f"{path}.matchExpressions[{index}].key", expression.get("key", ""))
     ]
 
 
