@@ -8,6 +8,7 @@ from functools import lru_cache
 from bridgehead.apiserver.resource import JsonObject
 
 from .definitions import definitions_by_kind
+from .nulls import null_fields
 from .shapes import (
     ANYTHING,
     AmountShape,
@@ -94,13 +95,12 @@ class Schema:
             else:
                 struct = shape = self._shapes[name] = StructShape(name)
                 struct.fields = {key: self._field(name, field) for key, field in definition["properties"].items()}
-                struct.required = frozenset(definition.get("required", ()))
+                # An empty list or map is none, but an empty list of managedFields is a request to reset them.
+                kept = frozenset(definition.get("required", ())) - null_fields(name) | {"managedFields"}
                 struct.omitted = frozenset(
                     key
                     for key, field in struct.fields.items()
-                    if key not in struct.required
-                    and key != "managedFields"  # an empty list is a request to reset them
-                    and (isinstance(field, ListShape | MapShape) or self._is_plain(name, key, field))
+                    if key not in kept and (isinstance(field, ListShape | MapShape) or self._is_plain(name, key, field))
                 )
         return shape
 

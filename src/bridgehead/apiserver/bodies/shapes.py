@@ -281,7 +281,7 @@ class StructShape(Shape):
     `exact`, `decoder` and `uses` belong to `conforming`.
     """
 
-    __slots__ = ("decoder", "definition", "exact", "fields", "name", "omitted", "required", "uses")
+    __slots__ = ("decoder", "definition", "exact", "fields", "name", "omitted", "uses")
 
     def __init__(self, definition: str) -> None:
         version, short = definition.split(".")[-2:]
@@ -290,7 +290,6 @@ class StructShape(Shape):
         self.name = short
         self.omitted: frozenset[str] = frozenset()
         self.fields: dict[str, Shape] = {}
-        self.required: frozenset[str] = frozenset()
         self.exact: Any = None
         self.decoder: Any = None
         self.uses = 0

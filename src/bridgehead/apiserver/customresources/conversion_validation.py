@@ -66,8 +66,9 @@ def _validate_review_versions(path: str, versions: Sequence[str]) -> list[FieldE
     if not versions:
         return [field.required(path)]
     errors = []
+    repeated = set(field.repeated(versions))
     for index, version in enumerate(versions):
-        if version in versions[:index]:
+        if index in repeated:
             errors.append(field.invalid(f"{path}[{index}]", version, "duplicate version"))
         else:
             errors += field.invalid_for(f"{path}[{index}]", version, check_dns1035_label(version))

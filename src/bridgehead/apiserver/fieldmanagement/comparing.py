@@ -136,11 +136,12 @@ def whole(value: Any, kind: Type) -> FieldSet:
 
 def _fields(node: FieldSet, value: dict[str, Any], kind: MapType) -> FieldSet:
     fields, values = kind.fields, kind.values
-    for name in sorted(value) if len(value) > 1 else value:
+    names = value.keys() | kind.nulls if kind.nulls else value
+    for name in sorted(names) if len(names) > 1 else names:
         field = fields.get(name)
         if field is not None:
             step, child = field
-            node[step] = MEMBER if child.kind == LEAF else whole(value[name], child)
+            node[step] = MEMBER if child.kind == LEAF else whole(value.get(name), child)
         elif values is not None:
             node["f:" + name] = MEMBER if values.kind == LEAF else whole(value[name], values)
     return node

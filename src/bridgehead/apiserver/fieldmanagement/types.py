@@ -45,16 +45,18 @@ class MapType(Type):
     """A struct, a map, or both: named `fields`, and the type of all other `values`, None if there are none.
 
     `zeroed`: the fields that Go's zero value of the struct contains. A writer that fills one of these does not
-    own the field itself, only what is in it. `untracked`: fields that nobody owns.
+    own the field itself, only what is in it. `nulls`: the fields that are null when they have no value, which a writer
+    of the struct owns, too. `untracked`: fields that nobody owns.
     """
 
-    __slots__ = ("fields", "untracked", "values", "zeroed")
+    __slots__ = ("fields", "nulls", "untracked", "values", "zeroed")
 
     def __init__(self, kind: int = MAP) -> None:
         super().__init__(kind)
         self.fields: dict[str, tuple[str, Type]] = {}
         self.values: Type | None = None
         self.zeroed: frozenset[str] = frozenset()
+        self.nulls: frozenset[str] = frozenset()
         self.untracked: frozenset[str] = frozenset()
 
     def child(self, name: str) -> tuple[str, Type] | None:
@@ -68,6 +70,7 @@ class MapType(Type):
         """Return this type with another relationship of its fields."""
         copy = MapType(LEAF if is_atomic else MAP)
         copy.fields, copy.values, copy.zeroed, copy.untracked = self.fields, self.values, self.zeroed, self.untracked
+        copy.nulls = self.nulls
         return copy
 
 
@@ -194,10 +197,16 @@ _UNTRACKED_META = frozenset(
 
 
 class Types:
-    """Types by definition. `definitions` are OpenAPI definitions by name, with references as `#/$defs/NAME`."""
+    """Types by definition. `definitions` are OpenAPI definitions by name, with references as `#/$defs/NAME`.
 
-    def __init__(self, definitions: Mapping[str, JsonObject]) -> None:
+    `nulls` returns the fields of a definition that are null when they have no value.
+    """
+
+    def __init__(
+        self, definitions: Mapping[str, JsonObject], nulls: Callable[[str], frozenset[str]] = lambda _: frozenset()
+    ) -> None:
         self._definitions = definitions
+        self._nulls = nulls
         self._types: dict[str, Type] = dict(_LEAVES)
         self._roots: dict[str, MapType] = {}
 
@@ -217,6 +226,7 @@ class Types:
             self._types[name] = ANY
             return ANY
         compiled = MapType(_map_kind(definition))
+        compiled.nulls = self._nulls(name)
         self._types[name] = compiled  # before its fields: some definitions contain themselves
         self._fill(compiled, name, definition)
         return compiled

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 import msgspec
 
+from bridgehead.apiserver.bodies.nulls import drop_nulls, nulls_of
 from bridgehead.apiserver.errors import invalid
 from bridgehead.apiserver.fieldmanagement.managers import Entries, Writer, same_but_times
 from bridgehead.apiserver.resource import Change, Companion, FieldError, JsonObject, Resource, Strategy, copied
@@ -124,6 +125,7 @@ class Attempts:
     ) -> Draft:
         """Apply a change to the stored object. Raises a 400, a 409, or a 500 for a malformed resourceVersion."""
         old = _decode(current.value)
+        drop_nulls(old, nulls_of(resource.stored))
         wanted = change(old)
         meta = wanted.setdefault("metadata", {})
         check_url(resource, namespace, name, meta)

@@ -12,6 +12,7 @@ from functools import partial
 
 import msgspec
 
+from bridgehead.apiserver.bodies.nulls import drop_nulls, nulls_of, write_nulls
 from bridgehead.apiserver.errors import ApiStatus
 from bridgehead.apiserver.fieldmanagement.managers import SERVER
 from bridgehead.apiserver.resource import JsonObject, Resource
@@ -71,7 +72,9 @@ def _new(registry: Registry, resource: Resource, obj: JsonObject, now: str) -> C
     metadata.identify(obj, now)
     meta[FIELD] = entries
     key = registry.key(resource, meta.get("namespace", ""), meta["name"])
-    return Create(key, obj, registry.facts(resource, obj), claim=key.name)
+    facts, stored = registry.facts(resource, obj), dict(obj)
+    write_nulls(stored, nulls_of(resource))
+    return Create(key, stored, facts, claim=key.name)
 
 
 def _is_to_be_changed(existing: JsonObject, expected: JsonObject) -> bool:
@@ -111,4 +114,8 @@ async def _ensure(registry: Registry, resource: Resource, expected: JsonObject) 
 def _read(registry: Registry, resource: Resource, expected: JsonObject) -> JsonObject | None:
     metadata = expected["metadata"]
     record = registry.store.get(registry.key(resource, metadata.get("namespace", ""), metadata["name"]))
-    return None if record is None else msgspec.json.decode(record.value)
+    if record is None:
+        return None
+    obj: JsonObject = msgspec.json.decode(record.value)
+    drop_nulls(obj, nulls_of(resource))
+    return obj

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 
+from bridgehead.apiserver.bodies.nulls import null_fields
 from bridgehead.apiserver.bodies.schema import Schema
 from bridgehead.apiserver.fieldmanagement.comparing import compare
 from bridgehead.apiserver.fieldmanagement.fieldset import FieldSet
@@ -29,7 +30,7 @@ class Ownership:
 
     def __init__(self, schema: Schema) -> None:
         self._schema = schema
-        self._types = Types(schema.definitions)
+        self._types = Types(schema.definitions, null_fields)
         # Of types that are being compiled, others would see a part of the fields.
         self._compiling = threading.RLock()
         self._kinds: dict[tuple[str, str], tuple[Resource, Kind]] = {}

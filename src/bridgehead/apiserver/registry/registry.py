@@ -15,6 +15,7 @@ import msgspec
 
 from bridgehead.apiserver.admission.attributes import Attributes
 from bridgehead.apiserver.admission.chain import Chain
+from bridgehead.apiserver.bodies.nulls import nulls_of, write_nulls
 from bridgehead.apiserver.bodies.schema import Schema
 from bridgehead.apiserver.bodies.shapes import Shape
 from bridgehead.apiserver.errors import (
@@ -195,13 +196,14 @@ class Registry:
             if resource.converter is not None:
                 candidate, facts = await self._to_stored(resource, candidate)
             key = self.key(resource, namespace, candidate["metadata"]["name"])
+            also = () if dry_run else self._attempts.companions(resource, candidate, None)
+            write_nulls(candidate, nulls_of(resource.stored))
             try:
                 if dry_run:
                     if self.store.get(key) is not None:
                         raise already_exists(resource, key.name)
                     record = Record(key, 0, _encode(candidate), facts)
                 else:
-                    also = self._attempts.companions(resource, candidate, None)
                     record = await self.store.create(key, candidate, facts, also=also, max_bytes=max_bytes)
                 admission.warn(new.warnings)
                 return record
@@ -273,11 +275,11 @@ class Registry:
             return current
         if converter is not None:
             new, facts = await self._to_stored(resource, new)
-        finished = is_finished(new)
+        also = self._attempts.companions(resource, None, new) if is_finished(new) else None
+        write_nulls(new, nulls_of(resource.stored))
         if dry_run:
             return Record(current.key, current.revision, _encode(new), facts)
-        if finished:
-            also = self._attempts.companions(resource, None, new)
+        if also is not None:
             await self.store.delete(current.key, expected=current.revision, also=also)
             return Record(current.key, current.revision, _encode(new), facts)
         return await self.store.update(

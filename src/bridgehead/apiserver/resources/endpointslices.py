@@ -41,11 +41,10 @@ _CONTROLLERS = ("endpointslice-controller.k8s.io", "endpointslicemirroring-contr
 
 class EndpointSliceStrategy(Strategy):
     def default(self, obj: JsonObject) -> None:
-        obj.setdefault("endpoints", [])
         for port in obj.get("ports", ()):
             port.setdefault("name", "")
             port.setdefault("protocol", "TCP")
-        for endpoint in obj["endpoints"]:
+        for endpoint in obj.get("endpoints", ()):
             endpoint.setdefault("conditions", {})
 
     def prepare_create(self, obj: JsonObject) -> None:

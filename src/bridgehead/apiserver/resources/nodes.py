@@ -108,10 +108,9 @@ class NodeStrategy(StatusStrategy):
             detail = 'node updates may not change providerID except from "" to valid'
             errors.append(field.forbidden("spec.providerID", detail))
         addresses = at(obj, "status", "addresses") or []
-        for index, address in enumerate(addresses):
-            if address in addresses[:index]:
-                shown = field.internal_value(address, _ADDRESS)
-                errors.append(field.duplicate(f"status.addresses[{index}]", shown))
+        for index in field.repeated(tuple(sorted(address.items())) for address in addresses):
+            shown = field.internal_value(addresses[index], _ADDRESS)
+            errors.append(field.duplicate(f"status.addresses[{index}]", shown))
         return errors
 
     def warnings(self, obj: JsonObject) -> list[str]:

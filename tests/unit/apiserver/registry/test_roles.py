@@ -69,7 +69,7 @@ async def aggregating(world):
 
 
 async def resources_of(world, name):
-    return [rule["resources"][0] for rule in (await world.get(f"{ROLES}/{name}")).get("rules", ())]
+    return [rule["resources"][0] for rule in (await world.get(f"{ROLES}/{name}"))["rules"] or ()]
 
 
 async def until(world, name, expected):

@@ -1,6 +1,6 @@
 """Field numbers of messages.
 
-`fields.txt` has those of the API's kinds; `scripts/extract-protobuf-fields` writes it. The constants are those of
+`fields.txt` has those of the API's kinds; `scripts/extract-go-fields` writes it. The constants are those of
 messages whose fields are not in the schema. Numbers never change once they are assigned.
 Source: the generated.proto files of k8s.io/api and k8s.io/apimachinery.
 """

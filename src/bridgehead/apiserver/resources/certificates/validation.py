@@ -58,9 +58,7 @@ def validate_spec(spec: JsonObject) -> list[FieldError]:
         errors.append(field.required("spec.usages"))
     for index, usage in enumerate(usages):
         errors += field.one_of(f"spec.usages[{index}]", usage, _USAGES)
-    for index, usage in enumerate(usages):
-        if usage in usages[:index]:
-            errors.append(field.duplicate(f"spec.usages[{index}]", usage))
+    errors += [field.duplicate(f"spec.usages[{index}]", usages[index]) for index in field.repeated(usages)]
     signer = spec.get("signerName", "")
     if signer == LEGACY_UNKNOWN:
         why = "the legacy signerName is not allowed via this API version"

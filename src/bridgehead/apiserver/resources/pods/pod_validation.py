@@ -126,12 +126,13 @@ def validate_pod_spec(path: str, spec: JsonObject) -> list[FieldError]:
 
 def _validate_gates(path: str, gates: Sequence[JsonObject]) -> list[FieldError]:
     errors = []
-    names = [gate.get("name", "") for gate in gates]
-    for index, name in enumerate(names):
-        item = f"{path}[{index}]"
+    seen: set[str] = set()
+    for index, gate in enumerate(gates):
+        item, name = f"{path}[{index}]", gate.get("name", "")
         errors.extend(field.invalid_for(item, name, check_qualified_name(name)))
-        if name in names[:index]:
+        if name in seen:
             errors.append(field.duplicate(item, name))
+        seen.add(name)
     return errors
 
 

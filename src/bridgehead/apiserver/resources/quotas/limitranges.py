@@ -50,14 +50,14 @@ _ORDER = (
 
 class LimitRangeStrategy(Strategy):
     def default(self, obj: JsonObject) -> None:
-        for limit in obj.setdefault("spec", {}).setdefault("limits", []):
+        for limit in obj.setdefault("spec", {}).get("limits", ()):
             if limit.get("type") == "Container":
                 _set_defaults(limit)
 
     def validate(self, obj: JsonObject) -> list[FieldError]:
         errors: list[FieldError] = []
         seen: set[str] = set()
-        for index, limit in enumerate(obj["spec"]["limits"]):
+        for index, limit in enumerate(obj["spec"].get("limits", ())):
             path, kind = f"spec.limits[{index}]", limit.get("type", "")
             errors += _validate_type(f"{path}.type", kind)
             if kind in seen:

@@ -12,11 +12,12 @@ from bridgehead.apiserver.resources.shared.storage_rules import validate_driver_
 from bridgehead.objects.names import check_dns1123_subdomain, check_qualified_name
 
 _MAX_NODE_ID = 256
+_MAX_SHOWN_KEYS = 64
 
 
 class CSINodeStrategy(Strategy):
     def default(self, obj: JsonObject) -> None:
-        obj.setdefault("spec", {}).setdefault("drivers", [])
+        obj.setdefault("spec", {})
 
     def validate(self, obj: JsonObject) -> list[FieldError]:
         errors = []
@@ -54,12 +55,14 @@ def _validate_driver(path: str, driver: JsonObject) -> list[FieldError]:
     if count is not None:
         errors.extend(field.non_negative(f"{path}.allocatable.count", count))
     keys = driver.get("topologyKeys", [])
+    repeated = set(field.repeated(keys))
+    shown = keys[:_MAX_SHOWN_KEYS]  # by each error
     for index, key in enumerate(keys):
         if not key:
             errors.append(field.required(path))
-        if key in keys[:index]:
+        if index in repeated:
             errors.append(field.duplicate(path, key))
-        errors.extend(field.invalid_for(path, keys, check_qualified_name(key)))
+        errors.extend(field.invalid_for(path, shown, check_qualified_name(key)))
     return errors
 
 

@@ -1,0 +1,97 @@
+"""Nulls of stored objects: fields that Go writes also when they have no value.
+
+The hooks of resources work on objects without nulls; the stored bytes, which clients get, have them. So they are
+written last and dropped first. `nulls.txt` has the fields; `scripts/extract-go-fields` writes it from Go's types.
+Custom resources have none: they are stored as they were sent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import cache
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from bridgehead.apiserver.resource import JsonObject, Resource
+
+from .definitions import LazyDefinitions, definitions_by_kind
+
+
+class Nulls(NamedTuple):
+    """Where a type has nulls: its `own` fields, and in the structs of other fields: a struct, or a list or map of them.
+
+    `inner` has the names of these, whether they are maps, and where the structs have nulls.
+    """
+
+    own: tuple[str, ...]
+    inner: tuple[tuple[str, bool, Nulls], ...]
+
+
+_NONE = Nulls((), ())
+_API = "io.k8s.api."  # left out in the table
+
+
+def nulls_of(resource: Resource) -> Nulls:
+    """Return where the objects of a resource have nulls."""
+    if resource.definition is not None:
+        return _NONE
+    return _of_kind(resource.group, resource.version, resource.kind)
+
+
+def null_fields(definition: str) -> frozenset[str]:
+    """Return the fields of a definition that are null when they have no value."""
+    return frozenset(_of_definition(definition).own)
+
+
+def write_nulls(value: JsonObject, nulls: Nulls) -> None:
+    """Write the nulls of an object in place. An empty list is no value, as in protobuf."""
+    for name in nulls.own:
+        if not value.get(name):
+            found = value.get(name)
+            if found is None or found == []:
+                value[name] = None
+    for name, is_map, inner in nulls.inner:
+        found = value.get(name)
+        if found is not None:
+            for one in _structs(found, is_map=is_map):
+                write_nulls(one, inner)
+
+
+def drop_nulls(value: JsonObject, nulls: Nulls) -> None:
+    """Drop from a stored object, in place, what `write_nulls` wrote."""
+    for name in nulls.own:
+        if name in value and value[name] is None:
+            del value[name]
+    for name, is_map, inner in nulls.inner:
+        found = value.get(name)
+        if found is not None:
+            for one in _structs(found, is_map=is_map):
+                drop_nulls(one, inner)
+
+
+def _structs(value: Any, *, is_map: bool) -> Iterable[JsonObject]:
+    return value.values() if is_map else value if type(value) is list else (value,)
+
+
+@cache
+def _of_kind(group: str, version: str, kind: str) -> Nulls:
+    name = definitions_by_kind(LazyDefinitions()).get((group, version, kind), "")
+    return _of_definition(name)
+
+
+@cache
+def _of_definition(name: str) -> Nulls:
+    own, inner = [], []
+    for word in _lines().get(name.removeprefix(_API), "").split():
+        field, _, type_ = word.partition(">")
+        if type_:
+            inner.append((field.rstrip("*"), field.endswith("*"), _of_definition(type_)))
+        else:
+            own.append(field)
+    return Nulls(tuple(own), tuple(inner))
+
+
+@cache
+def _lines() -> dict[str, str]:
+    text = Path(__file__).with_name("nulls.txt").read_text(encoding="utf-8")
+    return dict(line.partition(" ")[::2] for line in text.splitlines())
