@@ -319,4 +319,4 @@ def _changed(new: dict[str, str], old: dict[str, str]) -> set[str]:
 def _projected(pod: JsonObject) -> Iterator[JsonObject]:
     """Yield the sources of the pod's projected volumes."""
     for volume in pod.get("spec", {}).get("volumes", ()):
-        yield from volume.get("projected", {}).get("sources", ())
+        yield from volume.get("projected", {}).get("sources") or ()

@@ -66,6 +66,7 @@ class TokenRequests:
             seconds=spec["expirationSeconds"],
         )
         names = {"name": info.name, "namespace": info.namespace, "uid": uid, "creationTimestamp": format_time(now)}
+        spec.setdefault("boundObjectRef", None)  # as Go writes it
         asked["metadata"] = {**asked.get("metadata", {}), **names}
         asked["status"] = {"token": issued.token, "expirationTimestamp": format_time(issued.until)}
         request.annotations[_ISSUED] = issued.credential_id

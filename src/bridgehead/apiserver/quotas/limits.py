@@ -18,7 +18,7 @@ def set_defaults(limit_range: JsonObject, pod: JsonObject) -> None:
     """Set what the containers of a pod leave open; an annotation names what was set."""
     requests: dict[str, str] = {}
     limits: dict[str, str] = {}
-    for item in limit_range.get("spec", {}).get("limits", ()):
+    for item in limit_range.get("spec", {}).get("limits") or ():
         if item.get("type") == "Container":
             requests.update(item.get("defaultRequest", {}))
             limits.update(item.get("default", {}))
@@ -41,7 +41,7 @@ def violations(limit_range: JsonObject, resource: str, obj: JsonObject) -> list[
     """Return why a pod or a PersistentVolumeClaim is outside the bounds. `resource` is the id of its resource."""
     texts: list[str] = []
     spec = obj.get("spec", {})
-    for item in limit_range.get("spec", {}).get("limits", ()):
+    for item in limit_range.get("spec", {}).get("limits") or ():
         kind = item.get("type", "")
         if resource == "persistentvolumeclaims":
             if kind == "PersistentVolumeClaim":

@@ -139,3 +139,11 @@ async def test_events_have_nulls_in_both_groups(world: World) -> None:
     times = ("eventTime", "deprecatedFirstTimestamp", "deprecatedLastTimestamp")
     assert {newer[name] for name in times} == {None}
     assert "firstTimestamp" not in newer
+
+
+async def test_a_limit_range_without_limits_limits_nothing(world: World) -> None:
+    await world.create("/api/v1/namespaces/default/serviceaccounts", {"metadata": {"name": "default"}})
+    made = await world.create("/api/v1/namespaces/default/limitranges", {"metadata": {"name": "a"}})
+    assert made["spec"] == {"limits": None}
+    pod = {"metadata": {"name": "a"}, "spec": {"containers": [{"name": "a", "image": "b"}]}}
+    await world.create("/api/v1/namespaces/default/pods", pod)
