@@ -15,12 +15,12 @@ from .types import DEDUCED, LEAF, MAP, ListType, MapType, Type, deduced
 
 
 def merge(live: dict[str, Any], configuration: dict[str, Any], root: MapType) -> dict[str, Any]:
-    """Return the merged object. A null in the configuration removes a leaf."""
+    """Return the merged object. A null in the configuration takes the place of a leaf, and of what is empty."""
     return _merge_maps(live, configuration, root)
 
 
 def _merge(live: Any, applied: Any, kind: Type) -> Any:
-    """Merge two values; None for none."""
+    """Merge two values; None for null and for none."""
     if kind.kind == DEDUCED:
         kind = deduced(live if applied is None else applied)
     if kind.kind == LEAF:
@@ -42,11 +42,7 @@ def _merge_maps(live: dict[str, Any], applied: dict[str, Any], kind: MapType) ->
         field = kind.child(name)
         if field is None:
             continue
-        result = _merge(live.get(name), value, field[1])
-        if result is None:
-            merged.pop(name, None)
-        else:
-            merged[name] = result
+        merged[name] = _merge(live.get(name), value, field[1])
     return merged
 
 

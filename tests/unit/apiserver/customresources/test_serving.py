@@ -491,3 +491,18 @@ async def test_kind_and_version_of_an_instance_are_fields_of_it(world):
     answer = await world.patch(url(name="a"), [{"op": "remove", "path": "/kind"}], "json-patch")
     assert answer.status == 422
     assert "Object 'Kind' is missing in" in answer.json["message"]
+
+
+async def test_an_applied_null_is_kept_where_the_schema_allows_it(world):
+    text = {"type": "string"}
+    fields = {"kept": text | {"nullable": True}, "defaulted": text | {"default": "x"}, "dropped": text}
+    schema = {"type": "object", "properties": {"spec": {"type": "object", "properties": fields}}}
+    await define(world, definition(version(schema=schema)))
+    for values in (("1", "2", "3"), (None, None, None)):
+        body = crontab(spec=dict(zip(fields, values, strict=True)))
+        headers = {"content-type": "application/apply-patch+yaml"}
+        answer = await world.call("PATCH", f"{url(name='a')}?fieldManager=a", body, headers=headers)
+        assert answer.status in (200, 201)
+    assert answer.json["spec"] == {"kept": None, "defaulted": "x"}
+    (entry,) = answer.json["metadata"]["managedFields"]
+    assert entry["fieldsV1"] == {"f:spec": {"f:kept": {}, "f:defaulted": {}, "f:dropped": {}}}

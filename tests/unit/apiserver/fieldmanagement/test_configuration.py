@@ -110,7 +110,7 @@ def test_deep_configurations_are_refused():
     ("live", "applied", "merged"),
     [
         ({"a": "1", "b": 2}, {"a": "3"}, {"a": "3", "b": 2}),
-        ({"a": "1"}, {"a": None}, {}),
+        ({"a": "1"}, {"a": None}, {"a": None}),
         ({"labels": {"x": "1"}}, {"labels": {"y": "2"}}, {"labels": {"x": "1", "y": "2"}}),
         ({"labels": {"x": "1"}}, {"labels": {}}, {"labels": {"x": "1"}}),
         ({"labels": {"x": "1"}}, {"labels": None}, {"labels": {"x": "1"}}),
