@@ -79,3 +79,18 @@ async def test_a_change_while_the_process_is_being_created_is_not_lost():
     with Workspace() as workspace:
         async with running(make_keepalived(Changed, node, workspace)):
             await node.until_masters()
+
+
+@in_namespace
+async def test_a_configuration_that_keepalived_is_reading_stays_whole():
+    node = Node()
+    with Workspace() as workspace:
+        async with running(keepalived := make_keepalived(KeepalivedProcess, node, workspace)):
+            await node.until_masters()
+            directory = keepalived._directory
+            before = node.render(str(directory / "notifications"))
+            with (directory / "keepalived.conf").open() as file:
+                node.wanted.add(2)
+                keepalived.reload()
+                assert file.read() == before
+            await node.until_masters()

@@ -126,7 +126,9 @@ class KeepalivedProcess:
         """Write the configuration. Return whether it has changed: a master that reloads announces its addresses."""
         text = self._render(str(self._directory / "notifications"))
         has_changed, self._text = text != self._text, text
-        (self._directory / "keepalived.conf").write_text(text)
+        fresh = self._directory / "keepalived.conf.new"
+        fresh.write_text(text)
+        fresh.replace(self._directory / "keepalived.conf")  # keepalived may be reading the last one
         return has_changed
 
     async def _start(self) -> asyncio.subprocess.Process:
