@@ -170,6 +170,10 @@ async def test_addresses_have_one_master_that_changes_when_it_fails():
 
         await until(is_held)
 
+        # A group that has a master gets another address, without another election.
+        await world.add_service("later", vip(12))
+        await world.until_held(vip(12), master)
+
         async def answers(*nodes: str) -> bool:
             return await answered_by(vip(10)) in nodes
 
@@ -239,7 +243,7 @@ async def test_addresses_have_one_master_that_changes_when_it_fails():
             await until_ended(before)
 
         # Without endpoints, no node has the addresses.
-        for name in ("web", "external"):
+        for name in ("web", "external", "later"):
             await world.set_endpoints(name, [])
 
         async def is_gone() -> bool:

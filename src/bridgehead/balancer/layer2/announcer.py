@@ -272,7 +272,7 @@ class Layer2Announcer:
             self._used |= after
             # The first interface that disappears must not end the condition that one of them transmits.
             self._observer.on_links_changed(self._interfaces or self._used)
-            self._observer.on_held_changed(own.holder.service for own in self._own.values())
+            self._observer.on_held_changed({key for address in self._own for key in self._holders.services(address)})
 
     def _on_claim(self, address: IpAddress, mac: bytes, link: Link) -> None:
         own = self._own[address]

@@ -8,7 +8,7 @@ import ipaddress
 import logging
 import socket
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Set
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import Any
 
 from bridgehead.backoff import Backoff
@@ -73,7 +73,8 @@ class VrrpAnnouncer:
         self._groups: dict[str, Group] = {}  # that keepalived should have
         self._configured: dict[str, Group] = {}  # that it has
         self._changes = Changes()
-        self._masters: dict[str, float] = {}  # since when this node is the master of a group, epoch seconds
+        # Since when keepalived is the master of a group, epoch seconds; also of a group that it is about to lose.
+        self._masters: dict[str, float] = {}
         self._expected = Masters()
         self._reported: set[IpAddress] = set()  # addresses without a virtual router
         self._resigning: set[str] = set()  # groups that other nodes should take over, as soon as keepalived is reloaded
@@ -136,7 +137,7 @@ class VrrpAnnouncer:
     def is_handing_over(self) -> bool:
         """Whether this node leaves, and is still the master of a group that another node can take over."""
         view = self._view
-        if view is None or not self._masters:
+        if view is None or not self._mastered():
             return False
         leaving = leaving_nodes(view)
         return view.this_node in leaving and bool((view.members & view.nodes.keys()) - leaving)
@@ -170,13 +171,14 @@ class VrrpAnnouncer:
                 self._handovers.lose(address)
             else:  # nodes whose timers end together are masters together, until the right one prevails
                 self._handovers.pass_on(address, self._expected.previous(address), self.protocol)
-        self._handovers.retain(self._expected.of(this) | self._mastered(), self.protocol)
+        mastered = {address for _, address in self._mastered()}
+        self._handovers.retain(self._expected.of(this) | mastered, self.protocol)
         self._handovers.apply()
 
-    def _mastered(self) -> set[IpAddress]:
-        """Return the addresses that this node has."""
-        groups = (self._configured[name] for name in self._masters if name in self._configured)
-        return {address for group in groups for address in group.addresses}
+    def _mastered(self) -> set[tuple[str, IpAddress]]:
+        """Return the addresses that this node has, each with the name of its group."""
+        groups = ((name, self._configured[name]) for name in self._masters if name in self._configured)
+        return {(name, address) for name, group in groups for address in group.addresses}
 
     def _is_elsewhere(self, group: Group) -> bool:
         """Return whether another node should be the master of some of a group's addresses."""
@@ -200,18 +202,16 @@ class VrrpAnnouncer:
                 await asyncio.sleep(0 if self._resigning else _QUIET_SECONDS)
                 if self._has_changed.is_set() and self._is_used and not running.done():
                     self._has_changed.clear()
-                    before = self._configured
                     try:
                         keepalived.reload()
                     except OSError as error:  # a full disk, or an interface that has just gone
                         log.error("cannot configure keepalived, starting it again: %s", error)
                         break
-                    self._forget_masters(before.keys() - self._configured.keys(), before)
         finally:
             running.cancel()
             await asyncio.wait([running])
-            self._forget_masters(self._configured.keys(), self._configured)
-            self._configured = {}
+            self._set_configured({})
+            self._masters.clear()
             self._remove_leftovers()
             self._send(request_removal("", ()))
         if not running.cancelled() and running.exception() is not None:
@@ -223,12 +223,26 @@ class VrrpAnnouncer:
     def _render(self, fifo: str) -> str:
         is_alone = self._view is not None and self._view.is_alone
         now = asyncio.get_running_loop().time()
-        self._configured = self._changes.choose(self._configured, self._groups, self._masters, self._is_elsewhere, now)
+        self._set_configured(
+            self._changes.choose(self._configured, self._groups, self._masters, self._is_elsewhere, now)
+        )
         if self._changes.has_waiting:
             asyncio.get_running_loop().call_later(NOTICE_SECONDS, self._has_changed.set)
         instances = list(self._instances())
         self._send(request_removal(str(self._workspace.root or ""), _addresses_of(instances)))
         return render_configuration(instances, fifo, existing_user_name(), is_alone=is_alone)
+
+    def _set_configured(self, groups: dict[str, Group]) -> None:
+        """Record the groups that keepalived has from now on, and report the Services of which `held` differs.
+
+        keepalived notifies of transitions only. A master stays one, without a notification, when addresses are added
+        to its group or removed, and when a group is back before keepalived has read that it was gone.
+        """
+        before, self._configured = self._mastered(), groups
+        self._hand_over()
+        differing = {address for _, address in before ^ self._mastered()}
+        if differing:
+            self._observer.on_held_changed(self._services_at(differing))
 
     def _instances(self) -> Iterator[Instance]:
         is_alone = self._view is not None and self._view.is_alone
@@ -241,8 +255,7 @@ class VrrpAnnouncer:
                 log.error("no interface %s on this node", group.key.interface)
 
     def _on_state(self, name: str, is_master: bool) -> None:
-        group = self._configured.get(name)
-        if is_master == (name in self._masters) or (group is None and is_master):
+        if is_master == (name in self._masters):
             return
         if is_master:
             self._masters[name] = time.time()
@@ -250,7 +263,9 @@ class VrrpAnnouncer:
             del self._masters[name]
         self._hand_over()
         log.info("group %s: %s", name, "master" if is_master else "not the master")
-        self._observer.on_held_changed(self._services_of(group))
+        group = self._configured.get(name)
+        if group is not None:
+            self._observer.on_held_changed(self._services_at(group.addresses))
 
     def _on_reloaded(self) -> None:
         for name in self._resigning:
@@ -275,15 +290,7 @@ class VrrpAnnouncer:
         except OSError as error:  # the link is down, or has gone
             log.warning("cannot hand group %s over: %s", name, error)
 
-    def _forget_masters(self, gone: Set[str], groups: Mapping[str, Group]) -> None:
-        lost = self._masters.keys() & gone
-        for name in lost:
-            del self._masters[name]
-        self._hand_over()
-        self._observer.on_held_changed({key for name in lost for key in self._services_of(groups.get(name))})
-
-    def _services_of(self, group: Group | None) -> set[ObjectKey]:
-        addresses = group.addresses if group is not None else ()
+    def _services_at(self, addresses: Iterable[IpAddress]) -> set[ObjectKey]:
         return {service for address in addresses for service in self._plan.services(address)}
 
     def _report_refused(self) -> None:

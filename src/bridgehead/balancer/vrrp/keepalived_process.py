@@ -111,22 +111,24 @@ class KeepalivedProcess:
 
         Raises OSError if the configuration cannot be written.
         """
-        if self._process is not None:
+        if self._text:  # also while the process is being created; `run` writes the first configuration
             self._has_to_reload |= self._write()
-            self._request_reload(self._process)
+            self._request_reload()
 
-    def _request_reload(self, process: asyncio.subprocess.Process) -> None:
+    def _request_reload(self) -> None:
         """Request a reload, but not before keepalived has started: the signal would end it."""
-        if self._has_to_reload and self._is_started:
+        if self._has_to_reload and self._is_started and self._process is not None:
             self._has_to_reload = False
             with contextlib.suppress(ProcessLookupError):
-                process.send_signal(signal.SIGHUP)
+                self._process.send_signal(signal.SIGHUP)
 
     def _write(self) -> bool:
         """Write the configuration. Return whether it has changed: a master that reloads announces its addresses."""
         text = self._render(str(self._directory / "notifications"))
         has_changed, self._text = text != self._text, text
-        (self._directory / "keepalived.conf").write_text(text)
+        fresh = self._directory / "keepalived.conf.new"
+        fresh.write_text(text)
+        fresh.replace(self._directory / "keepalived.conf")  # keepalived may be reading the last one
         return has_changed
 
     async def _start(self) -> asyncio.subprocess.Process:
@@ -150,7 +152,7 @@ class KeepalivedProcess:
                 self._on_reloaded()
             elif line.endswith(_STARTED):
                 self._is_started = True
-                self._request_reload(process)
+                self._request_reload()
 
     def _read(self, notifications: int) -> None:
         with contextlib.suppress(BlockingIOError):

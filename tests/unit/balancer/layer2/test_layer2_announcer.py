@@ -1,8 +1,8 @@
-"""The layer 2 announcer: which node's connections are passed on while an address moves."""
+"""The layer 2 announcer: which node's connections are passed on while an address moves, and reports to the agent."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 
 from bridgehead.balancer.layer2 import announcer as module
 from bridgehead.balancer.layer2.announcer import Layer2Announcer
@@ -10,29 +10,47 @@ from bridgehead.balancer.layer2.holders import Holders
 from bridgehead.balancer.ranges import IpAddress
 from bridgehead.balancer.speaker.handovers import Handovers
 from bridgehead.balancer.view import ClusterView, NodeView
+from bridgehead.network.link_states import Link
 from bridgehead.objects.meta import ObjectKey
 
-from .test_holders import address, publication, view
+from .test_holders import POOL, address, publication, view
 
 
 class NoSockets:
     """A Responder without sockets."""
 
     def __init__(self, on_claim: object) -> None:
-        pass
+        self.links: Mapping[int, Link] = {}
+
+    def set_links(self, links: Mapping[int, Link]) -> bool:
+        self.links = links
+        return True
 
     def hold(self, address: IpAddress, interfaces: frozenset[str]) -> None:
         pass
 
+    def interfaces_of(self, address: IpAddress) -> Collection[str]:
+        return [link.name for link in self.links.values()]
 
-class Blind:
-    """An observer to which nothing matters."""
+
+class OneLink:
+    """The links of a node with one interface."""
+
+    def all(self) -> Collection[Link]:
+        return [Link(2, "eth0", bytes(6), master=0, transmits=True, resolves=True)]
+
+
+class Watcher:
+    """An observer that records the Services of which it should look at the addresses again."""
+
+    def __init__(self) -> None:
+        self.changed: set[ObjectKey] = set()
 
     def on_held_changed(self, services: Iterable[ObjectKey]) -> None:
-        pass
+        self.changed.update(services)
 
     def on_links_changed(self, names: Collection[str]) -> None:
-        raise AssertionError
+        pass
 
     def record(self, service: ObjectKey, *, type: str = "Warning", reason: str, message: str) -> None:
         raise AssertionError
@@ -59,7 +77,7 @@ def test_an_address_that_comes_back_soon_has_connections_at_the_node_that_had_it
     cordoned = view([NodeView("node1", {}, is_cordoned=True)])
     meanwhile = holder(int(web.uid), cordoned)
     handovers = Recorder()
-    announcer = Layer2Announcer(Blind(), handovers)
+    announcer = Layer2Announcer(Watcher(), handovers)
     announcer.update(view(), {web.key: web}, [web.key])
     handovers.nodes.clear()
     announcer.update(cordoned, {web.key: web}, ())
@@ -69,6 +87,20 @@ def test_an_address_that_comes_back_soon_has_connections_at_the_node_that_had_it
     assert handovers.nodes == [meanwhile]
     announcer.update(view(), {web.key: web}, [web.key])
     assert handovers.nodes == [meanwhile]
+
+
+def test_a_new_interface_is_reported_for_all_services_that_share_an_address(monkeypatch):
+    monkeypatch.setattr(module, "Responder", NoSockets)
+    only = view(members=["node1"])
+    shared = ((address(1), POOL),)
+    services = {found.key: found for found in (publication(number, addresses=shared) for number in (1, 2))}
+    observer = Watcher()
+    announcer = Layer2Announcer(observer, Recorder())
+    announcer.update(only, services, services)
+    observer.changed.clear()
+    announcer._use_links(OneLink())
+    assert {held.service: held.detail for held in announcer.held(services)} == dict.fromkeys(services, ("eth0",))
+    assert observer.changed == set(services)
 
 
 def holder(number: int, cluster: ClusterView) -> str:

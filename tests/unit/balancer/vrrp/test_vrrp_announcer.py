@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import ipaddress
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import AsyncIterator, Callable, Collection, Iterable
 from typing import ClassVar
 
 import pytest
@@ -95,16 +96,26 @@ class RunningKeepalived:
         on_state: Callable[[str, bool], None],
         on_reloaded: object,
     ) -> None:
-        self.on_state = on_state
-        self.reload = lambda: render("fifo")
+        self.on_state, self._render = on_state, render
+
+    def reload(self) -> None:
+        self._render("fifo")
 
     async def run(self) -> None:
-        self.reload()
+        self._render("fifo")
         self.running.append(self)
         try:
             await asyncio.get_running_loop().create_future()
         finally:
             self.running.remove(self)
+
+
+class FullDiskKeepalived(RunningKeepalived):
+    """A keepalived that runs, and whose configuration cannot be changed once it is rendered."""
+
+    def reload(self) -> None:
+        super().reload()
+        raise OSError("No space left on device")
 
 
 class Recorder(Handovers):
@@ -143,10 +154,10 @@ def look(*nodes: str, pools: tuple[Pool, ...] = (POOL,), leaving: str = "", this
     return ClusterView(this, Configuration(pools), views, frozenset(nodes))
 
 
-def announce(announcer: VrrpAnnouncer, *addresses: str) -> None:
+def announce(announcer: VrrpAnnouncer, *addresses: str, is_local: bool = False) -> None:
     """Let the node announce these addresses of one Service."""
     held = tuple((ipaddress.ip_address(address), POOL) for address in addresses)
-    web = Publication(WEB, "uid", {}, held, False, frozenset(), True)
+    web = Publication(WEB, "uid", {}, held, is_local, frozenset({"node1"}), True)
     view = ClusterView("node1", Configuration((POOL,)), {"node1": NodeView("node1", {})}, frozenset({"node1"}))
     announcer.update(view, {WEB: web}, [WEB])
 
@@ -175,6 +186,86 @@ async def test_a_configuration_that_cannot_be_written_does_not_end_the_speaker(m
     assert not running.done()
     running.cancel()
     await asyncio.wait([running])
+
+
+@contextlib.asynccontextmanager
+async def mastering(announcer: VrrpAnnouncer) -> AsyncIterator[tuple[RunningKeepalived, str]]:
+    """Let keepalived be the master of the group of 10.1.0.1 before the block; yield it and the group's name."""
+    announce(announcer, "10.1.0.1")
+    [group] = announcer.section()
+    running = asyncio.create_task(announcer.run())
+    try:
+        await until(lambda: len(RunningKeepalived.running) == 1)
+        [keepalived] = RunningKeepalived.running
+        keepalived.on_state(group["group"], True)
+        assert held(announcer) == ["10.1.0.1"]
+        announcer._observer.changed.clear()
+        yield keepalived, group["group"]
+    finally:
+        running.cancel()
+        await asyncio.wait([running])
+
+
+def held(announcer: VrrpAnnouncer) -> list[str]:
+    return [str(entry.address) for entry in announcer.held([WEB])]
+
+
+async def test_an_address_that_joins_a_group_with_a_master_is_reported(monkeypatch, announcer):
+    monkeypatch.setattr(module, "KeepalivedProcess", RunningKeepalived)
+    async with mastering(announcer):
+        announce(announcer, "10.1.0.1", "10.1.0.2")
+        assert held(announcer) == ["10.1.0.1"]  # until keepalived has the change
+        announcer._observer.changed.clear()
+        await until(lambda: held(announcer) != ["10.1.0.1"])
+        assert held(announcer) == ["10.1.0.1", "10.1.0.2"]
+        assert announcer._observer.changed == [{WEB}]
+
+
+async def test_an_address_that_leaves_a_group_with_a_master_for_another_group_is_reported(monkeypatch, announcer):
+    monkeypatch.setattr(module, "KeepalivedProcess", RunningKeepalived)
+    async with mastering(announcer):
+        announce(announcer, "10.1.0.1", is_local=True)
+        assert held(announcer) == ["10.1.0.1"]  # until keepalived has the change
+        announcer._observer.changed.clear()
+        await until(lambda: held(announcer) != ["10.1.0.1"])
+        assert held(announcer) == []
+        assert announcer._observer.changed == [{WEB}]
+
+
+async def test_a_group_that_is_back_before_keepalived_has_read_that_it_was_gone_keeps_its_master(
+    monkeypatch, announcer
+):
+    monkeypatch.setattr(module, "KeepalivedProcess", RunningKeepalived)
+    async with mastering(announcer) as (keepalived, group):
+
+        async def reload(*addresses: str) -> None:
+            announce(announcer, *addresses)
+            await until(lambda: len(announcer._configured) == len(addresses))
+
+        await reload()
+        assert held(announcer) == []
+        await reload("10.1.0.1")
+        assert held(announcer) == ["10.1.0.1"]
+        await reload()
+        for is_master in (False, True):  # notifications of another election, which are late
+            keepalived.on_state(group, is_master)
+        await reload("10.1.0.1")
+        assert held(announcer) == ["10.1.0.1"]
+        await reload()
+        keepalived.on_state(group, False)  # keepalived has read it
+        await reload("10.1.0.1")
+        assert held(announcer) == []
+
+
+async def test_a_keepalived_whose_configuration_could_not_be_written_leaves_no_master(monkeypatch, announcer):
+    monkeypatch.setattr(module, "KeepalivedProcess", FullDiskKeepalived)
+    async with mastering(announcer) as (keepalived, _):
+        announce(announcer)
+        await until(lambda: RunningKeepalived.running not in ([], [keepalived]))
+        monkeypatch.setattr(FullDiskKeepalived, "reload", RunningKeepalived.reload)
+        announce(announcer, "10.1.0.1")
+        await until(lambda: bool(announcer._configured))
+        assert held(announcer) == []
 
 
 async def test_keepalived_runs_while_there_are_addresses_of_vrrp_and_this_node_is_a_member(monkeypatch, announcer):
