@@ -12,7 +12,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from bridgehead.apiserver.resource import JsonObject, Resource
+from bridgehead.apiserver.resource import JsonObject, Resource, copied
 
 from .definitions import LazyDefinitions, definitions_by_kind
 
@@ -41,6 +41,16 @@ def nulls_of(resource: Resource) -> Nulls:
 def null_fields(definition: str) -> frozenset[str]:
     """Return the fields of a definition that are null when they have no value."""
     return frozenset(_of_definition(definition).own)
+
+
+def with_nulls(obj: JsonObject, definition: str) -> JsonObject:
+    """Return an object of a definition as clients see it: a copy with nulls, or itself if it can have none."""
+    nulls = _of_definition(definition)
+    if nulls == _NONE:
+        return obj
+    shown: JsonObject = copied(obj)
+    write_nulls(shown, nulls)
+    return shown
 
 
 def write_nulls(value: JsonObject, nulls: Nulls) -> None:

@@ -32,7 +32,8 @@ from .conforming import conform
 from .decoding import IGNORE, STRICT, parse_field_validation
 from .duplicates import field_problems
 from .kinds import conversion_problem, custom_kind_errors, missing_kind
-from .patch import PATCH_TYPES, STRATEGIC_MERGE_PATCH, apply_patch
+from .nulls import with_nulls
+from .patch import JSON_PATCH, PATCH_TYPES, STRATEGIC_MERGE_PATCH, apply_patch
 from .patch_decoding import decode_patch
 from .shapes import Shape, StructShape
 
@@ -60,7 +61,9 @@ async def patch_change(request: Request, body: bytes, kind: str, shape: Shape) -
         nonlocal warned
         if not is_about_managers:
             old = {**old, "metadata": {k: v for k, v in old["metadata"].items() if k != "managedFields"}}
-        result = _apply(media, old, patch, shape)
+        # The paths of a JSON patch may lead to nulls, which `old` does not have.
+        shown_old = with_nulls(old, shape.definition) if media == JSON_PATCH and isinstance(shape, StructShape) else old
+        result = _apply(media, shown_old, patch, shape)
         # Errors show a strategic merge patch, but what the other patches make of the object.
         shown = partial(go_value, patch) if media == STRATEGIC_MERGE_PATCH else partial(_as_json, result)
         try:

@@ -147,3 +147,14 @@ async def test_a_limit_range_without_limits_limits_nothing(world: World) -> None
     assert made["spec"] == {"limits": None}
     pod = {"metadata": {"name": "a"}, "spec": {"containers": [{"name": "a", "image": "b"}]}}
     await world.create("/api/v1/namespaces/default/pods", pod)
+
+
+async def test_a_json_patch_finds_nulls(world: World) -> None:
+    made = await world.create(SLICES, {"metadata": {"name": "a"}, "addressType": "IPv4"})
+    tested = await world.patch(f"{SLICES}/a", [{"op": "test", "path": "/ports", "value": None}], "json-patch")
+    assert tested.json == made
+    endpoints = [{"addresses": ["10.0.0.1"]}]
+    patch = [{"op": "replace", "path": "/endpoints", "value": endpoints}]
+    changed = (await world.patch(f"{SLICES}/a", patch, "json-patch")).json
+    assert changed["endpoints"] == [{"addresses": ["10.0.0.1"], "conditions": {}}]
+    assert changed["ports"] is None
