@@ -12,6 +12,7 @@ from functools import lru_cache
 from typing import Any
 
 from bridgehead.apiserver.resource import JsonObject
+from bridgehead.apiserver.resources.shared.resource_names import COMPUTE, HUGE_PAGES
 from bridgehead.objects.quantities import format_quantity
 
 from .pod_resources import pod_amounts
@@ -37,8 +38,6 @@ _SOURCE_DEFAULTS: Mapping[str, Mapping[str, Any]] = {
     "azureDisk": {"cachingMode": "ReadWrite", "kind": "Shared", "fsType": "ext4", "readOnly": False},
     "scaleIO": {"storageMode": "ThinProvisioned", "fsType": "xfs"},
 }
-_POD_LEVEL = ("cpu", "memory")  # of which a pod as a whole may have requests and limits
-_HUGE_PAGES = "hugepages-"
 _HOOKS = ("postStart", "preStop")
 
 
@@ -82,17 +81,17 @@ def _set_resource_defaults(spec: JsonObject) -> None:
     resources = spec["resources"]
     of_containers: JsonObject = {name: spec[name] for name in ("containers", "initContainers") if name in spec}
     for name, amount in pod_amounts(of_containers, "limits").items():
-        if name.startswith(_HUGE_PAGES):
+        if name.startswith(HUGE_PAGES):
             limit = format_quantity(amount.value, is_binary=amount.is_binary)
             resources.setdefault("limits", {}).setdefault(name, limit)
     if not (limits := resources.get("limits")):
         return
     requests = resources.setdefault("requests", {})
     for name, amount in pod_amounts(of_containers, "requests").items():
-        if name in _POD_LEVEL:
+        if name in COMPUTE:
             requests.setdefault(name, format_quantity(amount.value, is_binary=amount.is_binary))
     for name, limit in limits.items():
-        if name in _POD_LEVEL or name.startswith(_HUGE_PAGES):
+        if name in COMPUTE or name.startswith(HUGE_PAGES):
             requests.setdefault(name, limit)
 
 
