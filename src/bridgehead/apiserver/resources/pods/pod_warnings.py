@@ -12,8 +12,8 @@ from itertools import islice
 
 from bridgehead.apiserver.resource import JsonObject
 from bridgehead.apiserver.resources.shared.addresses import warn_of_ip
+from bridgehead.apiserver.resources.shared.pod_names import warn_of_pod_name
 from bridgehead.apiserver.resources.shared.quantities import amount_of
-from bridgehead.objects.names import check_dns1123_label
 from bridgehead.objects.quantities import milli_value
 
 from .annotation_validation import APP_ARMOR, DEPRECATED_APP_ARMOR, SECCOMP_CONTAINER, SECCOMP_POD
@@ -43,7 +43,7 @@ Ports = defaultdict[tuple[int | str, ...], list[tuple[int, str, JsonObject]]]
 
 def warn_of_pod(pod: JsonObject) -> list[str]:
     metadata = pod.get("metadata", {})
-    warnings = warn_of_name(metadata.get("name", ""), "the Pod's hostname")
+    warnings = warn_of_pod_name(metadata.get("name", ""))
     return [*warnings, *_warn(metadata.get("annotations", {}), "metadata", "spec", pod.get("spec", {}))]
 
 
@@ -51,16 +51,6 @@ def warn_of_template(path: str, template: JsonObject) -> list[str]:
     """Return warnings about the template at `path`."""
     annotations = template.get("metadata", {}).get("annotations", {})
     return _warn(annotations, f"{path}.metadata", f"{path}.spec", template.get("spec", {}))
-
-
-def warn_of_name(name: str, use: str) -> list[str]:
-    """Return a warning about a name of an object that is no good host name. `use` is what it is used in."""
-    if not (reasons := check_dns1123_label(name)):
-        return []
-    return [
-        f"metadata.name: this is used in {use}, which can result in surprising behavior; a DNS label is recommended: "
-        f"[{' '.join(reasons)}]"
-    ]
 
 
 def _warn(annotations: Mapping[str, str], metadata: str, path: str, spec: JsonObject) -> list[str]:
