@@ -13,13 +13,11 @@ from itertools import islice
 from bridgehead.apiserver.resource import JsonObject
 from bridgehead.apiserver.resources.shared.addresses import warn_of_ip
 from bridgehead.apiserver.resources.shared.pod_names import warn_of_pod_name
-from bridgehead.apiserver.resources.shared.quantities import amount_of
-from bridgehead.objects.quantities import milli_value
+from bridgehead.apiserver.resources.shared.quantities import warn_of_fractional_bytes
 
 from .annotation_validation import APP_ARMOR, DEPRECATED_APP_ARMOR, SECCOMP_CONTAINER, SECCOMP_POD
 from .node_label_warnings import warn_of_node_labels
 from .pod_containers import visit_containers
-from .resource_validation import quantity_text
 from .volume_warnings import warn_of_volumes
 
 _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
@@ -64,7 +62,7 @@ def _warn(annotations: Mapping[str, str], metadata: str, path: str, spec: JsonOb
     if "hostAliases" in spec or "imagePullSecrets" in spec:
         warnings += _warn_of_lists(path, spec)
     if overhead := spec.get("overhead"):
-        warnings += _warn_of_fractions(f"{path}.overhead", overhead)
+        warnings += warn_of_fractional_bytes(f"{path}.overhead", overhead, _BYTES)
     if SECCOMP_POD in annotations and "seccompProfile" not in spec.get("securityContext", {}):
         warnings.append(f"{metadata}.annotations[{SECCOMP_POD}]: {_SECCOMP}")
     containers = list(visit_containers(path, spec))
@@ -75,7 +73,8 @@ def _warn(annotations: Mapping[str, str], metadata: str, path: str, spec: JsonOb
             warnings += _warn_of_profiles(annotations, f"{metadata}.annotations", container, is_template=is_template)
         if resources := container.get("resources"):
             for kind in ("limits", "requests"):
-                warnings += _warn_of_fractions(f"{item}.resources.{kind}", resources.get(kind, {}))
+                path_of_kind = f"{item}.resources.{kind}"
+                warnings += warn_of_fractional_bytes(path_of_kind, resources.get(kind, {}), _BYTES)
         if len(variables := container.get("env", ())) > 1:
             warnings += _warn_of_env(f"{item}.env", variables)
     if has_ports := any(container.get("ports") for _, container in containers):
@@ -112,14 +111,6 @@ def _warn_of_lists(path: str, spec: JsonObject) -> list[str]:
             warnings.append(f'{path}.imagePullSecrets[{index}].name: duplicate name "{name}"')
         seen.add(name)
     return warnings
-
-
-def _warn_of_fractions(path: str, quantities: JsonObject) -> list[str]:
-    return [
-        f'{path}[{name}]: fractional byte value "{quantity_text(quantities[name])}" is invalid, must be an integer'
-        for name in _BYTES
-        if name in quantities and amount_of(quantities[name]) is not None and milli_value(quantities[name]) % 1000
-    ]
 
 
 def _warn_of_profiles(

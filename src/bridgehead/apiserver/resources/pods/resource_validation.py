@@ -11,7 +11,7 @@ from typing import Any
 
 from bridgehead.apiserver.resource import FieldError, JsonObject
 from bridgehead.apiserver.resources.shared import field
-from bridgehead.apiserver.resources.shared.quantities import amount_of
+from bridgehead.apiserver.resources.shared.quantities import amount_of, quantity_text
 from bridgehead.apiserver.resources.shared.resource_names import (
     COMPUTE,
     HUGE_PAGES,
@@ -21,7 +21,7 @@ from bridgehead.apiserver.resources.shared.resource_names import (
     validate_container_name,
     validate_pod_level_name,
 )
-from bridgehead.objects.quantities import canonical_quantity, milli_value, whole_value
+from bridgehead.objects.quantities import milli_value, whole_value
 
 from .claims_validation import validate_claim_references
 
@@ -98,8 +98,3 @@ def _is_divisible(name: str, quantity: Any) -> bool:
     if size is None or not 0 < size < 2**63 or size % 1:
         return False
     return amount_of(quantity) is None or not whole_value(quantity) % int(size)
-
-
-def quantity_text(quantity: Any) -> str:
-    """Return a quantity as errors show it."""
-    return canonical_quantity(str(quantity)) if amount_of(quantity) is not None else str(quantity)
