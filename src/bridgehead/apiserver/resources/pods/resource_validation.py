@@ -12,16 +12,15 @@ from typing import Any
 from bridgehead.apiserver.resource import FieldError, JsonObject
 from bridgehead.apiserver.resources.shared import field
 from bridgehead.apiserver.resources.shared.quantities import amount_of, quantity_text
+from bridgehead.apiserver.resources.shared.resource_amounts import validate_resource_amount
 from bridgehead.apiserver.resources.shared.resource_names import (
     COMPUTE,
     HUGE_PAGES,
-    OBJECT_COUNTS,
     can_overcommit,
-    is_extended,
     validate_container_name,
     validate_pod_level_name,
 )
-from bridgehead.objects.quantities import milli_value, whole_value
+from bridgehead.objects.quantities import whole_value
 
 from .claims_validation import validate_claim_references
 
@@ -77,19 +76,6 @@ def _validate_request(path: str, name: str, quantity: Any, limits: JsonObject) -
     relation = "less than or equal to" if may_be_lower else "equal to"
     detail = f"must be {relation} {name} limit of {quantity_text(limits[name])}"
     return [field.invalid(f"{path}.requests", quantity_text(quantity), detail)]
-
-
-def validate_resource_amount(path: str, name: str, quantity: Any) -> list[FieldError]:
-    """Validate the quantity of a resource. `name` decides whether it may have parts."""
-    amount = amount_of(quantity)
-    if amount is None:
-        return [field.invalid(path, quantity, "must be a quantity")]
-    errors = []
-    if amount < 0:
-        errors.append(field.invalid(path, quantity_text(quantity), "must be greater than or equal to 0"))
-    if (name in OBJECT_COUNTS or is_extended(name)) and milli_value(quantity) % 1000:
-        errors.append(field.invalid(path, quantity_text(quantity), "must be an integer"))
-    return errors
 
 
 def _is_divisible(name: str, quantity: Any) -> bool:
