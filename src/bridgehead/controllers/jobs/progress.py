@@ -85,8 +85,9 @@ def count_pods(job: Job, pods: Sequence[Pod]) -> Progress:
     # The uids whose finalizer is gone become part of the counters.
     progress.succeeded += sum(uid not in tracked for uid in before.succeeded)
     progress.failed += sum(uid not in tracked for uid in before.failed)
-    succeeded = [uid for uid in before.succeeded if uid in tracked]
-    failed = [uid for uid in before.failed if uid in tracked]
+    # Sets that keep their order: a Job may have a hundred thousand pods.
+    succeeded = dict.fromkeys(uid for uid in before.succeeded if uid in tracked)
+    failed = dict.fromkeys(uid for uid in before.failed if uid in tracked)
     # Of a Job that fails, each pod that is deleted has failed, too.
     only_failed = spec.pod_replacement_policy == "Failed" and not is_condition_true(status.conditions, FAILURE_TARGET)
     last_success = 0.0
@@ -103,8 +104,8 @@ def count_pods(job: Job, pods: Sequence[Pod]) -> Progress:
                 index = index_of(pod)
                 if index is not None and index < completions:
                     completed_indexes.append((index, index))
-            elif uid not in succeeded:
-                succeeded.append(uid)
+            else:
+                succeeded[uid] = None
         elif has_failed:
             if phase != "Failed":
                 progress.terminating.append(pod)
@@ -122,8 +123,8 @@ def count_pods(job: Job, pods: Sequence[Pod]) -> Progress:
                     failed_indexes.append((index, index))
             if is_tracked(pod):
                 progress.to_release.append(pod)
-                if match.action != "Ignore" and uid not in failed:
-                    failed.append(uid)
+                if match.action != "Ignore":
+                    failed[uid] = None
         elif pod.is_terminating:
             progress.terminating.append(pod)
         else:

@@ -96,6 +96,47 @@ def test_a_pod_is_counted_once_through_three_writes():
     assert count_pods(counted, [pod("a", "Succeeded", tracked=False), pod("b")]).all_succeeded == 1
 
 
+class CountedText(str):
+    """A text that counts how often it is compared."""
+
+    __slots__ = ()
+    comparisons = 0
+
+    def __eq__(self, other: object) -> bool:
+        CountedText.comparisons += 1
+        return str.__eq__(self, other)
+
+    __hash__ = str.__hash__
+
+
+def with_counted_text(made: Pod) -> Pod:
+    text = CountedText(made.metadata.uid)
+    metadata = msgspec.structs.replace(made.metadata, name=text, uid=text)
+    return msgspec.structs.replace(made, metadata=metadata)
+
+
+@pytest.mark.parametrize("phase", ["Succeeded", "Failed"])
+def test_the_work_of_counting_grows_with_the_pods_only(phase: str):
+    count = 500
+    pods = [with_counted_text(pod(str(number), phase)) for number in range(2 * count)]
+    uids = [str(number) for number in range(count)]
+    made = job({"uncountedTerminatedPods": {phase.lower(): uids}}, completions=3 * count, backoffLimit=3 * count)
+    CountedText.comparisons = 0
+    progress = count_pods(made, pods)
+    assert CountedText.comparisons < 10 * count
+    assert getattr(progress.uncounted, phase.lower()) == tuple(one.metadata.uid for one in pods)
+
+
+def test_the_work_of_choosing_surplus_pods_grows_with_the_pods_only():
+    count = 500
+    indexed = job(completionMode="Indexed", completions=count, parallelism=count)
+    pods = [with_counted_text(pod(str(number), index=number)) for number in range(2 * count)]
+    CountedText.comparisons = 0
+    surplus = choose_surplus(indexed, pods, 0, NOW)
+    assert CountedText.comparisons < 10 * count
+    assert surplus == pods[count:]
+
+
 def test_a_terminating_pod_counts_as_failed_unless_only_failed_ones_are_replaced():
     terminating = pod("a", terminating=True)
     assert count_pods(job(), [terminating]).all_failed == 1
