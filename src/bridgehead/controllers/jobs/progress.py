@@ -24,6 +24,7 @@ from bridgehead.objects.indexes import (
     merge_intervals,
     missing_intervals,
 )
+from bridgehead.objects.integers import parse_integer
 from bridgehead.objects.meta import find_condition, is_condition_true
 from bridgehead.objects.times import parse_time
 
@@ -68,9 +69,9 @@ def is_tracked(pod: Pod) -> bool:
 
 
 def index_of(pod: Pod) -> int | None:
-    """Return the completion index of a pod; None without a valid one."""
-    text = pod.metadata.annotations.get(INDEX, "")
-    return int(text) if text.isascii() and text.isdigit() else None
+    """Return the completion index of a pod; None without a valid one: a 64-bit integer of at least 0."""
+    index = parse_integer(pod.metadata.annotations.get(INDEX, ""))
+    return index if index is not None and index >= 0 else None
 
 
 def count_pods(job: Job, pods: Sequence[Pod]) -> Progress:
@@ -147,9 +148,8 @@ def _without(some: Sequence[Interval], others: Sequence[Interval]) -> list[Inter
 
 
 def failure_count(pod: Pod, name: str = FAILURE_COUNT) -> int:
-    """Return how many pods of the same index had failed when this one was made."""
-    text = pod.metadata.annotations.get(name, "")
-    return int(text) if text.isascii() and text.isdigit() else 0
+    """Return how many pods of the same index had failed when this one was made; 0 without a valid 32-bit integer."""
+    return max(parse_integer(pod.metadata.annotations.get(name, ""), bits=32) or 0, 0)
 
 
 def _exceeds_limit(pod: Pod, limit: int, action: str) -> bool:

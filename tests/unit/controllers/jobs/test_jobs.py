@@ -14,6 +14,8 @@ from bridgehead.controllers.jobs.progress import (
     TRACKING_FINALIZER,
     count_pods,
     end_of,
+    failure_count,
+    index_of,
     missing_indexes,
 )
 from bridgehead.controllers.jobs.verdicts import (
@@ -225,6 +227,32 @@ def test_a_smaller_indexed_job_loses_the_pods_of_the_highest_indexes():
     assert choose_surplus(small, pods[:2], 0, NOW) == []
     plain = job(completions=2, parallelism=1)
     assert [one.metadata.uid for one in choose_surplus(plain, twice, 1, NOW)] == ["starting"]
+
+
+@pytest.mark.parametrize(
+    ("text", "index", "failures"),
+    [
+        ("7", 7, 7),
+        ("+7", 7, 7),
+        ("007", 7, 7),
+        ("-0", 0, 0),
+        ("-1", None, 0),
+        ("", None, 0),
+        ("1_0", None, 0),
+        (" 1", None, 0),
+        ("\u0661", None, 0),
+        (str(2**31 - 1), 2**31 - 1, 2**31 - 1),
+        (str(2**31), 2**31, 0),
+        (str(2**63 - 1), 2**63 - 1, 0),
+        (str(2**63), None, 0),
+        ("9" * 5000, None, 0),
+    ],
+)
+def test_annotations_of_pods_are_read_as_bounded_integers(text: str, index: int | None, failures: int):
+    """Anyone who may create pods may write them. Kubernetes reads them with strconv.Atoi, and failures as int32."""
+    made = pod("a")
+    made.metadata.annotations.update({INDEX: text, FAILURE_COUNT: text})
+    assert (index_of(made), failure_count(made)) == (index, failures)
 
 
 def test_how_many_pods_are_wanted():
