@@ -60,6 +60,9 @@ def set_spec_defaults(spec: JsonObject) -> None:
 def set_pod_defaults(spec: JsonObject) -> None:
     """Set the defaults of a pod that templates do not get, because they would fix them for later pods."""
     spec.setdefault("enableServiceLinks", True)
+    # A template keeps a negative value and warns of it. Source: Kubernetes `Convert_v1_Pod_To_core_Pod`.
+    if spec["terminationGracePeriodSeconds"] < 0:
+        spec["terminationGracePeriodSeconds"] = 1
     for container in containers_of(spec):
         resources = container["resources"]
         for name, quantity in resources.get("limits", {}).items():
