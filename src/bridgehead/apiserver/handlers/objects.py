@@ -45,7 +45,7 @@ from bridgehead.apiserver.resource import Change, JsonObject, Resource
 from bridgehead.storage import Record, Store
 
 from .apply import Applier
-from .discovery import BINDINGS, REVIEWS
+from .discovery import BINDINGS, has_own_group
 from .options import attributes_of, delete_attributes, is_dry_run, parse_delete_options, parse_writer
 from .rendering import Rendering
 from .scale_views import SCALE_COLUMNS
@@ -133,10 +133,8 @@ class Handlers:
         return await self._rendering.other(request.header(b"accept"), await self._subresources.bind(request, pods))
 
     def _not_served(self, info: RequestInfo) -> ApiStatus:
-        """Return the error for a path without a resource: a `Status` if it is in an API of Kubernetes' own."""
-        is_own = self._registry.table.has_built_in(info.group, info.version)
-        is_review = any((group, version) == (info.group, info.version) for group, version, *_ in REVIEWS)
-        return not_found_path() if is_own or is_review else PageNotFound()
+        """Return the error for a path without a resource: a `Status` if it is in a group of Kubernetes' own."""
+        return not_found_path() if has_own_group(self._registry.table, info.group) else PageNotFound()
 
     # --- reading
 
