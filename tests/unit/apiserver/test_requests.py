@@ -1178,3 +1178,14 @@ async def test_a_timeout_must_be_a_duration(world, path, status):
     assert answer.status == status
     if status == 400:
         assert answer.json["message"] == "invalid timeout specified in the request URL"
+
+
+async def test_head_is_no_method_of_resources_of_kubernetes(world):
+    """The routes of these have methods; the handler of custom resources sees only the verb, which is that of a GET."""
+    await define(world, definition(version("v1")))
+    await world.create(CONFIG_MAPS, config_map())
+    await world.create(crontabs_url(), crontab("a"))
+    for path in (CONFIG_MAPS, f"{CONFIG_MAPS}/one", "/apis/apps/v1/deployments", f"{PODS}/p/log", f"{PODS}/p/exec"):
+        assert (await world.call("HEAD", path)).status == 405, path
+    for path in (crontabs_url(), crontabs_url(name="a")):
+        assert (await world.call("HEAD", path)).status == 200, path

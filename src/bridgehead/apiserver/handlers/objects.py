@@ -95,6 +95,8 @@ class Handlers:
             raise not_found_path() if resource.definition is None else not_found(resource, info.name)
         if info.namespace and not resource.namespaced and resource.plural != "namespaces":
             raise self._not_served(info)
+        if request.method == "HEAD" and resource.definition is None:
+            raise method_not_allowed()  # the handler of custom resources looks at the verb only, which is that of a GET
         if resource.warning:
             request.warnings.append(resource.warning)
             request.annotations["k8s.io/deprecated"] = "true"
