@@ -39,7 +39,7 @@ from bridgehead.apiserver.registry.deletion import DeleteOptions
 from bridgehead.apiserver.registry.list_options import check_get_options
 from bridgehead.apiserver.registry.owner_references import with_unique_owners
 from bridgehead.apiserver.registry.registry import Registry
-from bridgehead.apiserver.registry.request_checks import check_url, replacement
+from bridgehead.apiserver.registry.request_checks import check_url, replacement, with_same_uid
 from bridgehead.apiserver.registry.watching import OpenWatches, WatchStream, parse_watch_options
 from bridgehead.apiserver.resource import Change, JsonObject, Resource
 from bridgehead.storage import Record, Store
@@ -210,6 +210,7 @@ class Handlers:
         writer = parse_writer(request, subresource=request.info.subresource)
         body = await request.body()
         change = await patch_change(request, body, resource.kind, self._registry.shape(resource))
+        change = with_same_uid(resource.kind, change)
         record = await self._change(request, resource, change, writer)
         return await self._rendering.record(request, resource, record)
 
