@@ -16,6 +16,7 @@ import msgspec
 from bridgehead import KUBERNETES_VERSION
 from bridgehead.media_types import JSON, YAML, parse_accept
 from bridgehead.objects.times import format_time
+from bridgehead.yaml_dumper import dump_yaml
 
 STATUSZ, FLAGZ = "/statusz", "/flagz"
 
@@ -59,7 +60,7 @@ class ZPages:
             return Answer(self._text(path).encode(), _TEXT)
         head = {"kind": kind, "apiVersion": f"{_GROUP}/{version}", "metadata": {"name": self._component}}
         value = {**head, **content()}
-        return Answer(_dump_yaml(value) if media == YAML else msgspec.json.encode(value), media)
+        return Answer(dump_yaml(value) if media == YAML else msgspec.json.encode(value), media)
 
     def _uptime_seconds(self) -> int:
         return int(self._clock() - self._started)
@@ -112,10 +113,3 @@ def _choose(accept: str, kind: str) -> tuple[str, str] | None:
         if is_kind and accepted.type in (JSON, YAML):
             return accepted.type, accepted.version
     return None
-
-
-def _dump_yaml(value: object) -> bytes:
-    import yaml
-
-    text: str = yaml.safe_dump(value, default_flow_style=False, allow_unicode=True)
-    return text.encode()

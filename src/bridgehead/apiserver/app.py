@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import platform
 import time
 from collections.abc import MutableMapping
 from functools import partial
@@ -17,10 +16,8 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from bridgehead import GIT_VERSION, KUBERNETES_VERSION, architecture
 from bridgehead.media_types import JSON
 from bridgehead.storage import StoreBroken
-from bridgehead.zpages import FLAGZ, STATUSZ, ZPages, offered_forms
 
 from .access.authentication import Authenticator
 from .access.authorization import Authorizer, refusal
@@ -32,25 +29,20 @@ from .errors import (
     PageNotFound,
     bad_request,
     internal_error,
-    method_not_allowed,
-    not_acceptable,
     unauthorized,
 )
 from .exchange import Exchange
 from .flowcontrol.control import FlowControl, is_long_running
 from .flowcontrol.levels import Overloaded
-from .handlers.discovery import Discovery
-from .handlers.health import SLIS_PATH, Health
-from .handlers.issuer import IssuerDiscovery
 from .handlers.metrics import Metrics
+from .handlers.non_resource_urls import NonResourceUrls
 from .handlers.objects import Handlers
-from .handlers.openapi import OpenApi
 from .handlers.rendering import Rendering
 from .handlers.reviews import Reviews
 from .http.compression import compressed
 from .http.handshake import deny
 from .http.negotiation import wants_indented
-from .http.paths import RequestInfo, check_timeout, parse_query_list, parse_request
+from .http.paths import check_timeout, parse_request
 from .http.request import FRONT_PROXY, NEWCOMER, Disconnected, Receive, Request, Response, Scope, Send, text_response
 from .http.sending import Sender
 from .http.socket_streams import choose_protocol, is_stream, send_over_socket
@@ -64,22 +56,6 @@ from .streams.pod_streams import PodStreams
 
 log = logging.getLogger(__name__)
 
-_MAJOR, _MINOR = KUBERNETES_VERSION.removeprefix("v").split(".")[:2]
-_VERSION = {
-    "major": _MAJOR,
-    "minor": _MINOR,
-    "emulationMajor": _MAJOR,
-    "emulationMinor": _MINOR,
-    "minCompatibilityMajor": _MAJOR,
-    "minCompatibilityMinor": str(int(_MINOR) - 1),
-    "gitVersion": GIT_VERSION,
-    "gitCommit": "",
-    "gitTreeState": "",
-    "buildDate": "",
-    "goVersion": "",
-    "compiler": platform.python_implementation().lower(),
-    "platform": f"linux/{architecture()}",
-}
 # After these, the path may be one that nobody else asks for.
 _UNKNOWN_CODES = (403, 404, 405)
 _APPLY = APPLY_PATCH.encode()
@@ -103,11 +79,7 @@ class Application:
         pod_streams: PodStreams,
         proxy: ProxySubresource,
         aggregator: Aggregator,
-        discovery: Discovery,
-        openapi: OpenApi,
-        issuer: IssuerDiscovery,
-        health: Health,
-        zpages: ZPages,
+        non_resource_urls: NonResourceUrls,
         metrics: Metrics,
         unsent: UnsentBudget,
         rendering: Rendering,
@@ -121,18 +93,12 @@ class Application:
         self._pod_streams = pod_streams
         self._proxy = proxy
         self._aggregator = aggregator
-        self._discovery = discovery
-        self._openapi = openapi
-        self._issuer = issuer
-        self._health = health
-        self._zpages = zpages
+        self._non_resource_urls = non_resource_urls
         self._metrics = metrics
         self._sender = Sender(unsent)
         self._rendering = rendering
         self._flow_control = flow_control
         self._begin_trail = begin_trail
-        # Indented for all clients, as Kubernetes shows it.
-        self._version = Response(200, msgspec.json.format(msgspec.json.encode(_VERSION), indent=2))
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         match scope["type"]:
@@ -337,42 +303,7 @@ class Application:
                 self._drop_proxy_headers(request)
                 return await self._proxy.answer(request)
             return await self._handlers.handle(request)
-        return await self._serve_path(request, info)
-
-    async def _serve_path(self, request: Request, info: RequestInfo) -> Response:
-        path = info.path.rstrip("/") or "/"
-        if request.method not in ("GET", "HEAD"):
-            raise method_not_allowed()
-        if self._health.serves(info.path):
-            return self._health.handle(info.path, parse_query_list(request.scope["query_string"]))
-        if path == "/version":
-            return self._version
-        if path == "/metrics":
-            return self._metrics.render()
-        if path == SLIS_PATH:
-            return self._health.slis()
-        if path in (STATUSZ, FLAGZ):
-            answer = self._zpages.answer(path, request.header(b"accept"))
-            if answer is None:
-                raise not_acceptable(offered_forms(path))
-            return Response(200, answer.body, answer.content_type)
-        if self._issuer.serves(path):
-            return self._issuer.handle(path)
-        if path.startswith("/openapi/"):
-            return await self._openapi.handle(path, request)
-        accept = request.header(b"accept")
-        aggregated = self._discovery.aggregated_for(path, accept)
-        if aggregated is not None:
-            body, content_type, etag = aggregated
-            headers = ((b"etag", etag.encode()), (b"vary", b"Accept"))
-            if request.header(b"if-none-match") == etag:
-                return Response(304, b"", content_type, headers)
-            return Response(200, body, content_type, headers)
-        document = self._discovery.document(path)
-        if document is None:
-            raise PageNotFound
-        response = Response(200, document)
-        return response if path == "/" else await self._rendering.other(accept, response)
+        return await self._non_resource_urls.handle(request)
 
 
 def _refusal(status: ApiStatus) -> Response:

@@ -40,6 +40,7 @@ from .handlers.discovery import Discovery
 from .handlers.health import SLIS_PATH, Check, Health
 from .handlers.issuer import CONFIGURATION_PATH, JWKS_PATH, IssuerDiscovery
 from .handlers.metrics import Metrics
+from .handlers.non_resource_urls import NonResourceUrls
 from .handlers.objects import Handlers
 from .handlers.openapi import OpenApi
 from .handlers.rendering import Rendering
@@ -275,12 +276,16 @@ def build_api(table: Sequence[Resource], store: Store, settings: ApiSettings) ->
         pod_streams=PodStreams(registry, authorizer, kubelets),
         proxy=ProxySubresource(registry, kubelets, connections),
         aggregator=aggregator,
-        discovery=discovery,
-        openapi=openapi,
-        # The store is completely loaded before the server is built.
-        issuer=IssuerDiscovery(tokens, settings.jwks_uri),
-        health=health,
-        zpages=ZPages("kube-apiserver", settings.flags, _PAGES, settings.clock),
+        non_resource_urls=NonResourceUrls(
+            health=health,
+            metrics=metrics,
+            zpages=ZPages("kube-apiserver", settings.flags, _PAGES, settings.clock),
+            # The store is completely loaded before the server is built.
+            issuer=IssuerDiscovery(tokens, settings.jwks_uri),
+            openapi=openapi,
+            discovery=discovery,
+            rendering=rendering,
+        ),
         metrics=metrics,
         unsent=UnsentBudget(on_freed=trimmer.on_freed),
         rendering=rendering,

@@ -37,10 +37,10 @@ class ResourceTable:
     def find(self, group: str, version: str, plural: str) -> Resource | None:
         return self._by_path.get((group, version, plural))
 
-    def has_built_in(self, group: str, version: str) -> bool:
-        """Whether the table has a resource of the group version that no definition made."""
+    def has_built_in(self, group: str, version: str | None = None) -> bool:
+        """Whether the table has a resource of the group, or of this version of it, that no definition made."""
         return any(
-            (resource.group, resource.version) == (group, version) and resource.definition is None
+            resource.group == group and version in (None, resource.version) and resource.definition is None
             for resource in self._by_path.values()
         )
 

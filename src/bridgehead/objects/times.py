@@ -6,10 +6,12 @@ Pure: no I/O, no clock, no randomness. Times are arguments, in seconds since the
 from __future__ import annotations
 
 import re
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 
 _UNITS = {"h": 3600.0, "m": 60.0, "s": 1.0, "ms": 1e-3, "us": 1e-6, "µs": 1e-6, "ns": 1e-9}
+_EPOCH, _SECOND = datetime.fromtimestamp(0, UTC), timedelta(seconds=1)
+_FRACTION = re.compile(r"[.,]([0-9]+)")
 
 
 def format_time(epoch_seconds: float) -> str:
@@ -38,6 +40,16 @@ def parse_time(text: str) -> float:
     if moment.tzinfo is None:
         raise ValueError(f"timestamp {text!r} has no time zone")
     return moment.timestamp()
+
+
+def parse_instant(text: str) -> int:
+    """Return the nanoseconds since the epoch of an RFC 3339 time, of which Go reads nine digits. Raises ValueError."""
+    moment = datetime.fromisoformat(text)
+    if moment.tzinfo is None:
+        raise ValueError(f"timestamp {text!r} has no time zone")
+    fraction = _FRACTION.search(text)
+    seconds = (moment.replace(microsecond=0) - _EPOCH) // _SECOND
+    return seconds * 10**9 + (int(fraction[1][:9].ljust(9, "0")) if fraction else 0)
 
 
 def parse_duration(text: str) -> float:

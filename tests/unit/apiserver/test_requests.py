@@ -184,16 +184,19 @@ async def test_a_path_of_no_api_is_answered_by_a_text(world):
     await define(world, definition(version("v1")))
     cluster_scoped = "/apis/apiextensions.k8s.io/v1/namespaces/default/customresourcedefinitions"
     for path in (
-        *("/nope", "/healthz/nope", "/openapi/v3/nope", "/apis/nope", "/apis/nope/v1", "/api/v2"),
-        *("/apis/nope/v1/things", "/apis/apps/v1beta1/deployments", "/apis/stable.example.com/v1/things"),
+        *("/nope", "/healthz/nope", "/openapi/v3/nope", "/apis/nope", "/apis/nope/v1"),
+        *("/apis/nope/v1/things", "/apis/stable.example.com/v1/things"),
         *("/apis/stable.example.com/v2/crontabs", "/apis/stable.example.com/v1/crontabs/x"),
     ):
         answer = await world.call("GET", path)
         assert (answer.status, answer.body) == (404, b"404 page not found\n"), path
         assert answer.header("content-type") == ["text/plain; charset=utf-8"]
         assert answer.header("x-content-type-options") == ["nosniff"]
-    # Where an API is served, a Status says that it has no such resource.
-    for path in (f"{PODS}/p/nope", "/apis/authorization.k8s.io/v1/things", "/api/v1/pods/p", cluster_scoped):
+    # In a group of Kubernetes' own, a Status says that it has no such resource.
+    for path in (
+        *(f"{PODS}/p/nope", "/apis/authorization.k8s.io/v1/things", "/api/v1/pods/p", cluster_scoped),
+        *("/api/v2", "/apis/apps/v1beta1/deployments"),
+    ):
         answer = await world.call("GET", path)
         assert (answer.status, answer.json["message"]) == (404, "the server could not find the requested resource"), (
             path
@@ -1175,3 +1178,14 @@ async def test_a_timeout_must_be_a_duration(world, path, status):
     assert answer.status == status
     if status == 400:
         assert answer.json["message"] == "invalid timeout specified in the request URL"
+
+
+async def test_head_is_no_method_of_resources_of_kubernetes(world):
+    """The routes of these have methods; the handler of custom resources sees only the verb, which is that of a GET."""
+    await define(world, definition(version("v1")))
+    await world.create(CONFIG_MAPS, config_map())
+    await world.create(crontabs_url(), crontab("a"))
+    for path in (CONFIG_MAPS, f"{CONFIG_MAPS}/one", "/apis/apps/v1/deployments", f"{PODS}/p/log", f"{PODS}/p/exec"):
+        assert (await world.call("HEAD", path)).status == 405, path
+    for path in (crontabs_url(), crontabs_url(name="a")):
+        assert (await world.call("HEAD", path)).status == 200, path

@@ -199,6 +199,27 @@ def test_times_without_a_zone_are_refused():
         times.parse_time("2026-11-21T02:35:22")
 
 
+@pytest.mark.parametrize(
+    ("text", "nanoseconds"),
+    [
+        ("1970-01-01T00:00:00Z", 0),
+        ("1970-01-01T01:00:00.5+01:00", 5 * 10**8),
+        ("2027-01-15T02:25:00.123456789-05:30", 1_800_000_000 * 10**9 - 300 * 10**9 + 123456789),
+        ("1969-12-31T23:59:59.9999999999Z", -1),
+        ("0001-01-01T00:00:00+14:00", -62135596800 * 10**9 - 14 * 3600 * 10**9),
+        ("9999-12-31T23:59:59-14:00", 253402300799 * 10**9 + 14 * 3600 * 10**9),
+    ],
+)
+def test_instants_have_the_nanoseconds_of_their_text(text, nanoseconds):
+    assert times.parse_instant(text) == nanoseconds
+
+
+@pytest.mark.parametrize("text", ["", "soon", "2026-11-21T02:35:22", "2026-02-30T00:00:00Z"])
+def test_instants_of_other_text_are_refused(text):
+    with pytest.raises(ValueError):  # noqa: PT011
+        times.parse_instant(text)
+
+
 @pytest.mark.parametrize(("text", "seconds"), [("0", 0), ("30s", 30), ("1m30s", 90), ("1.5h", 5400), ("100ms", 0.1)])
 def test_durations_are_parsed(text, seconds):
     assert times.parse_duration(text) == pytest.approx(seconds)

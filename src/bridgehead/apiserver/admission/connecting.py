@@ -9,6 +9,7 @@ from collections.abc import Iterable
 
 from bridgehead.apiserver.http.request import Request
 from bridgehead.apiserver.resource import JsonObject, Resource
+from bridgehead.objects.integers import parse_integer
 
 from .attributes import CONNECT, Attributes
 
@@ -54,7 +55,8 @@ def connect_options(plural: str, subresource: str, query: Iterable[tuple[str, st
             if subresource == "exec":
                 options["command"] = values.get("command", [])
         case "portforward":
-            ports = [int(one) for value in values.get("ports", ()) for one in value.split(",") if one.isdecimal()]
+            given = [one for value in values.get("ports", ()) for one in value.split(",") if one.isdecimal()]
+            ports = [number for one in given if (number := parse_integer(one, bits=32)) is not None]
             if ports:
                 options["ports"] = ports
         case "proxy" if path:

@@ -12,6 +12,7 @@ from itertools import islice
 import msgspec
 
 from bridgehead.apiserver.resource import JsonObject
+from bridgehead.yaml_dumper import dump_yaml
 
 _INDENT = b"    "
 
@@ -55,10 +56,3 @@ def yaml_document(head: JsonObject, key: str, items: Iterable[bytes]) -> Iterato
             yield dump_yaml([msgspec.json.decode(item)])
         if is_empty:
             yield f"{key}: []\n".encode()
-
-
-def dump_yaml(value: object) -> bytes:
-    import yaml
-
-    text: str = yaml.safe_dump(value, default_flow_style=False, allow_unicode=True)
-    return text.encode()

@@ -36,7 +36,8 @@ MAX_JSON_PATCH_COPY_BYTES = 3 * 1024 * 1024
 
 _PATCH = "$patch"
 _RETAIN_KEYS = "$retainKeys"
-_ORDER = "$setElementOrder/"
+_ORDER_PREFIX = "$setElementOrder"
+_ORDER = f"{_ORDER_PREFIX}/"
 _DELETE_PRIMITIVES = "$deleteFromPrimitiveList/"
 
 
@@ -193,7 +194,8 @@ def apply_strategic_patch(original: JsonObject, patch: JsonObject, shape: Shape)
     return _merge_map(original, patch, shape)
 
 
-def _merge_map(original: JsonObject, patch: JsonObject, shape: Shape) -> JsonObject:
+def _merge_map(original: JsonObject, patch: JsonObject, shape: Shape, *, is_new: bool = False) -> JsonObject:
+    """Return `original` changed by `patch`. `is_new`: the object has no such map, so that orders have no effect."""
     if _PATCH in patch:
         directive = patch[_PATCH]
         if directive == "replace":
@@ -201,10 +203,11 @@ def _merge_map(original: JsonObject, patch: JsonObject, shape: Shape) -> JsonObj
         if directive == "delete":
             return {}
         raise PatchRefused(500, f"unknown patch type: {go_value(directive)} in map: {go_value(patch)}")
-    _check_order(patch)
     merged = _retain_keys(original, patch)
+    if not is_new:
+        _check_orders(merged, patch, shape)
     for key, value in patch.items():
-        if key == _RETAIN_KEYS or key.startswith((_ORDER, _DELETE_PRIMITIVES)):
+        if key == _RETAIN_KEYS or key.startswith((_ORDER_PREFIX, _DELETE_PRIMITIVES)):
             continue
         if value is None:
             merged.pop(key, None)
@@ -212,7 +215,10 @@ def _merge_map(original: JsonObject, patch: JsonObject, shape: Shape) -> JsonObj
         child = shape.child(key)
         present = merged.get(key)
         if isinstance(value, dict):
-            merged[key] = _merge_map(present if isinstance(present, dict) else {}, value, child)
+            if isinstance(present, dict):
+                merged[key] = _merge_map(present, value, child, is_new=is_new)
+            else:
+                merged[key] = _merge_map({}, value, child, is_new=True)
         elif isinstance(value, list) and isinstance(child, ListShape) and child.merges:
             merged[key] = _merge_list(present, value, child) if isinstance(present, list) else _undirected(value)
         else:
@@ -224,12 +230,12 @@ def _merge_map(original: JsonObject, patch: JsonObject, shape: Shape) -> JsonObj
                 unwanted = {repr(item) for item in _list(key, value)}
                 merged[field] = [item for item in _list(field, merged[field]) if repr(item) not in unwanted]
     for key, value in patch.items():
-        if key.startswith(_ORDER):
+        if key.startswith(_ORDER) and not is_new:
             field = key.removeprefix(_ORDER)
             if isinstance(merged.get(field), list):
                 before = original.get(field)
                 merged[field] = _in_order(
-                    merged[field], _list(key, value), before if isinstance(before, list) else [], shape.child(field)
+                    merged[field], value, before if isinstance(before, list) else [], shape.child(field)
                 )
     return merged
 
@@ -247,10 +253,75 @@ def _undirected(value: Any) -> Any:
     return value
 
 
-def _check_order(patch: JsonObject) -> None:
-    for key, value in patch.items():
-        if key.startswith(_ORDER) and not isinstance(value, list):
-            raise PatchRefused(500, f"expected a []interface {{}}, but received a {go_type(value)}")
+def _check_orders(original: JsonObject, patch: JsonObject, shape: Shape) -> None:
+    """Raise `PatchRefused` unless the lists of `patch` have the orders that it sets.
+
+    Source: `mergePatchIntoOriginal` in apimachinery.
+    """
+    for key, wanted in patch.items():
+        if not key.startswith(_ORDER_PREFIX):
+            continue
+        order = _typed_list(wanted)
+        prefix, slash, field = key.partition("/")
+        if prefix != _ORDER_PREFIX or not slash:
+            raise PatchRefused(400, "invalid patch format of setElementOrder list")
+        for lists in (original, patch):
+            if field in lists:
+                _typed_list(lists[field])
+        child = shape.child(field)
+        _check_order(patch.get(field, []), order, child.merge_key if isinstance(child, ListShape) else "")
+
+
+def _typed_list(value: Any) -> list[Any]:
+    if not isinstance(value, list):
+        raise _unexpected_type("[]interface {}", value)
+    return value
+
+
+def _unexpected_type(wanted: str, value: Any) -> PatchRefused:
+    return PatchRefused(500, f"expected a {wanted}, but received a {'%!s(<nil>)' if value is None else go_type(value)}")
+
+
+def _check_order(items: list[Any], order: list[Any], merge_key: str) -> None:
+    """Raise `PatchRefused` unless the elements that a patch changes or adds are in this order, which may have more.
+
+    Source: `validatePatchWithSetOrderList` in apimachinery.
+    """
+    if not items or not order:
+        return
+    if merge_key:
+        for item in items:
+            if not isinstance(item, dict):
+                raise _unexpected_type("map[string]interface {}", item)
+    kept = [item for item in items if not (merge_key and item.get(_PATCH) == "delete")]
+    position = number = 0
+    while position < len(kept) and number < len(order):
+        if isinstance(kept[position], dict) and _PATCH in kept[position]:
+            position += 1
+            continue
+        position += _is_same_element(kept[position], order[number], merge_key)
+        number += 1
+    if position < len(kept) and number == len(order):
+        raise PatchRefused(
+            500,
+            f"The order in patch list:\n{go_value(items)}\n doesn't match {_ORDER_PREFIX} list:\n{go_value(order)}\n",
+        )
+
+
+def _is_same_element(one: Any, other: Any, merge_key: str) -> bool:
+    if merge_key:
+        for item in (one, other):
+            if not isinstance(item, dict):
+                raise _unexpected_type("map[string]interface {}", item)
+        for item in (one, other):
+            if merge_key not in item:
+                raise _without_merge_key(item, merge_key)
+        one, other = one[merge_key], other[merge_key]
+    return type(one) is type(other) and bool(one == other)
+
+
+def _without_merge_key(item: Any, merge_key: str) -> PatchRefused:
+    return PatchRefused(500, f"map: {go_value(item)} does not contain declared merge key: {merge_key}")
 
 
 def _list(key: str, value: Any) -> list[Any]:
@@ -294,7 +365,7 @@ def _merge_list(original: list[Any], patch: list[Any], shape: ListShape) -> list
         position = positions.get(key_of(item))
         if position is None:
             positions[key_of(item)] = len(merged)
-            merged.append(_merge_map({}, item, shape.items))
+            merged.append(_merge_map({}, item, shape.items, is_new=True))
         else:
             merged[position] = _merge_map(merged[position], item, shape.items)
     return merged
@@ -311,7 +382,7 @@ def _key_of(shape: Shape) -> Callable[[Any], str]:
         if not merge_key:
             return repr(item)
         if not isinstance(item, dict) or merge_key not in item:
-            raise PatchRefused(500, f"map: {go_value(item)} does not contain declared merge key: {merge_key}")
+            raise _without_merge_key(item, merge_key)
         return str(item[merge_key])
 
     return key_of

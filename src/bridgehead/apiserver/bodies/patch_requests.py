@@ -26,7 +26,6 @@ from bridgehead.apiserver.http.negotiation import media_type_of
 from bridgehead.apiserver.http.request import Request
 from bridgehead.apiserver.http.worker import run_long
 from bridgehead.apiserver.resource import FieldError, JsonObject
-from bridgehead.apiserver.resources.shared import field
 
 from .conforming import conform
 from .decoding import IGNORE, STRICT, parse_field_validation
@@ -71,7 +70,6 @@ async def patch_change(request: Request, body: bytes, kind: str, shape: Shape) -
         except SchemaMismatch as mismatch:
             types = mismatch.types if media == STRATEGIC_MERGE_PATCH else None
             raise _bad_patch(shown(), conversion_error(*types) if types else str(mismatch)) from None
-        _check_uid(patched, old, kind)
         problems = [*own_problems, *field_problems((), unknown)]
         if problems and validation == STRICT:
             raise _bad_patch(shown(), f"strict decoding error: {', '.join(problems)}")
@@ -102,14 +100,6 @@ def _apply(media: str, old: JsonObject, patch: Any, shape: Shape) -> JsonObject:
                 raise ApiStatus(500, "", str(refused)) from None
         raise bad_request(str(refused)) from None
     return result
-
-
-def _check_uid(patched: JsonObject, old: JsonObject, kind: str) -> None:
-    """Raise a 422 if a patch has changed an object's UID; other writes with another UID mean another object."""
-    uid, before = (patched.get("metadata") or {}).get("uid"), old["metadata"].get("uid")
-    if uid and before and uid != before:
-        group, _, _ = old.get("apiVersion", "").rpartition("/")
-        raise invalid(group, kind, old["metadata"]["name"], [field.invalid("metadata.uid", uid, field.IMMUTABLE)])
 
 
 def _check_kind(patched: JsonObject, old: JsonObject, kind: str, shape: Shape, shown: Callable[[], str]) -> None:

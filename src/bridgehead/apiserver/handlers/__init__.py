@@ -11,6 +11,7 @@ stored_forms     conversion of objects that are stored in the form of another re
 subresources     scale, binding, eviction, finalize
 token_requests   the subresource token of service accounts
 scale_views      the Scale of an object
+non_resource_urls  pages at other URLs, and which methods they accept; calls the ones below
 issuer           discovery of the issuer of service account tokens
 reviews          access reviews, token reviews
 discovery, openapi, openapi_enums, openapi_protobuf, health, metrics

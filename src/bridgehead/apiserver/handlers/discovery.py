@@ -63,6 +63,11 @@ BINDINGS = CreatedKind("", "v1", "bindings", "Binding", True)
 CREATED_KINDS = (BINDINGS, *REVIEWS)
 
 
+def has_own_group(table: ResourceTable, group: str) -> bool:
+    """Whether the group is one of Kubernetes' own, and not of custom resources."""
+    return table.has_built_in(group) or any(group == created.group for created in CREATED_KINDS)
+
+
 class Discovery:
     """The documents of a table, by path; /api and /apis also in the aggregated form, with their ETags.
 
@@ -100,6 +105,24 @@ class Discovery:
             self._documents[path] = document
         return document
 
+    def is_web_service(self, path: str) -> bool:
+        """Whether the document of a path is for GET only: that of /api, and those of versions of Kubernetes' own."""
+        match path.split("/")[1:]:
+            case ["api", *_]:
+                return True
+            case ["apis", group, _]:
+                return has_own_group(self._table, group)
+        return False
+
+    def claims(self, path: str) -> bool:
+        """Whether a path without a document is below an API of Kubernetes' own."""
+        match path.split("/")[1:]:
+            case ["api", _, *_]:
+                return True
+            case ["apis", group, _, *_]:
+                return has_own_group(self._table, group)
+        return False
+
     def aggregated_for(self, path: str, accept: str) -> tuple[bytes, str, str] | None:
         """Return body, content type and ETag if the client prefers the aggregated form, else None."""
         if path not in ("/api", "/apis"):
@@ -134,7 +157,7 @@ class Discovery:
             case ["apis"]:
                 groups = [_group(group, versions) for group, versions in self._groups.items() if group]
                 return {"kind": "APIGroupList", "apiVersion": "v1", "groups": groups}
-            case ["apis", group] if group in self._groups:
+            case ["apis", group] if group and group in self._groups:
                 return {"kind": "APIGroup", "apiVersion": "v1"} | _group(group, self._groups[group])
             case ["apis", group, version] if (group, version) in self._external:
                 return None

@@ -40,7 +40,7 @@ class Health(Collector):
         return [path for kind in self._checks for path in (f"/{kind}", *(f"/{kind}/{c}" for c in self._checks[kind]))]
 
     def serves(self, path: str) -> bool:
-        return path.split("/")[1] in self._checks
+        return path.startswith("/") and path.split("/")[1] in self._checks
 
     def handle(self, path: str, query: QueryList) -> Response:
         """Run the checks of a path. `exclude` names checks to leave out. Raises a 404 for an unknown one."""

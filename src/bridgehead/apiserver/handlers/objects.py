@@ -39,13 +39,13 @@ from bridgehead.apiserver.registry.deletion import DeleteOptions
 from bridgehead.apiserver.registry.list_options import check_get_options
 from bridgehead.apiserver.registry.owner_references import with_unique_owners
 from bridgehead.apiserver.registry.registry import Registry
-from bridgehead.apiserver.registry.request_checks import check_url, replacement
+from bridgehead.apiserver.registry.request_checks import check_url, replacement, with_same_uid
 from bridgehead.apiserver.registry.watching import OpenWatches, WatchStream, parse_watch_options
 from bridgehead.apiserver.resource import Change, JsonObject, Resource
 from bridgehead.storage import Record, Store
 
 from .apply import Applier
-from .discovery import BINDINGS, REVIEWS
+from .discovery import BINDINGS, has_own_group
 from .options import attributes_of, delete_attributes, is_dry_run, parse_delete_options, parse_writer
 from .rendering import Rendering
 from .scale_views import SCALE_COLUMNS
@@ -95,6 +95,8 @@ class Handlers:
             raise not_found_path() if resource.definition is None else not_found(resource, info.name)
         if info.namespace and not resource.namespaced and resource.plural != "namespaces":
             raise self._not_served(info)
+        if request.method == "HEAD" and resource.definition is None:
+            raise method_not_allowed()  # the handler of custom resources looks at the verb only, which is that of a GET
         if resource.warning:
             request.warnings.append(resource.warning)
             request.annotations["k8s.io/deprecated"] = "true"
@@ -133,10 +135,8 @@ class Handlers:
         return await self._rendering.other(request.header(b"accept"), await self._subresources.bind(request, pods))
 
     def _not_served(self, info: RequestInfo) -> ApiStatus:
-        """Return the error for a path without a resource: a `Status` if it is in an API of Kubernetes' own."""
-        is_own = self._registry.table.has_built_in(info.group, info.version)
-        is_review = any((group, version) == (info.group, info.version) for group, version, *_ in REVIEWS)
-        return not_found_path() if is_own or is_review else PageNotFound()
+        """Return the error for a path without a resource: a `Status` if it is in a group of Kubernetes' own."""
+        return not_found_path() if has_own_group(self._registry.table, info.group) else PageNotFound()
 
     # --- reading
 
@@ -210,6 +210,7 @@ class Handlers:
         writer = parse_writer(request, subresource=request.info.subresource)
         body = await request.body()
         change = await patch_change(request, body, resource.kind, self._registry.shape(resource))
+        change = with_same_uid(resource.kind, change)
         record = await self._change(request, resource, change, writer)
         return await self._rendering.record(request, resource, record)
 

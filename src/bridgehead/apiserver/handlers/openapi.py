@@ -94,7 +94,7 @@ class OpenApi:
             content_type = _PROTOBUF_2.replace("@", ".")  # a media type may not contain "@"
             return await self._compressed(path, request, lambda: encode_document(self._version_2()), content_type)
         choose(accept, tables=False, protobuf=False)
-        if path == "/openapi/v3":
+        if path in ("/openapi/v3", "/openapi/v3/"):
             return Response(200, self._index())
         if path == "/openapi/v2":
             return await self._compressed(path, request, lambda: msgspec.json.encode(self._merged_version_2()))

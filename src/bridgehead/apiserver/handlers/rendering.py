@@ -14,7 +14,7 @@ from itertools import chain
 
 import msgspec
 
-from bridgehead.apiserver.bodies.collection import dump_yaml, json_document, yaml_document
+from bridgehead.apiserver.bodies.collection import json_document, yaml_document
 from bridgehead.apiserver.bodies.protobuf.framing import envelope_start, item_start, list_start
 from bridgehead.apiserver.bodies.protobuf.objects import ProtobufObjects, is_encodable
 from bridgehead.apiserver.bodies.schema import Schema
@@ -31,6 +31,7 @@ from bridgehead.apiserver.registry.watching import EventForm
 from bridgehead.apiserver.resource import Column, JsonObject, Resource
 from bridgehead.media_types import JSON, PROTOBUF, YAML, MediaType
 from bridgehead.storage import Record
+from bridgehead.yaml_dumper import dump_yaml
 
 from . import tables
 from .event_forms import PartialEvents, ServedEvents, TableEvents

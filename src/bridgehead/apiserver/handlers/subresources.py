@@ -33,7 +33,7 @@ from bridgehead.apiserver.http.paths import RequestInfo
 from bridgehead.apiserver.http.request import Request, Response, respond
 from bridgehead.apiserver.registry.attempts import BINDING
 from bridgehead.apiserver.registry.registry import Registry
-from bridgehead.apiserver.registry.request_checks import check_url
+from bridgehead.apiserver.registry.request_checks import check_url, with_same_uid
 from bridgehead.apiserver.resource import Change, FieldError, JsonObject, Resource
 from bridgehead.objects.times import format_time
 from bridgehead.storage import Record
@@ -93,6 +93,7 @@ class Subresources:
         writer = parse_writer(request, subresource="scale")
         if info.verb == "patch":
             change_scale = await patch_change(request, await request.body(), "Scale", self._scale)
+            change_scale = with_same_uid("Scale", change_scale)
         else:
             wanted = await decode_kind(request, "autoscaling", "v1", "Scale", self._scale)
             check_url(resource, info.namespace, info.name, wanted.setdefault("metadata", {}))

@@ -14,6 +14,7 @@ from bridgehead.apiserver.errors import bad_request, unavailable
 from bridgehead.apiserver.resource import JsonObject
 from bridgehead.apiserver.service_endpoints import ready_endpoints, slice_port
 from bridgehead.objects.addresses import join_host_port
+from bridgehead.objects.integers import parse_integer
 
 _SCHEMES = ("", "http", "https")
 _DEFAULT_PORTS = {"http": 80, "https": 443}
@@ -94,23 +95,25 @@ def make_target(scheme: str, address: str, port: str) -> Target:
     scheme = scheme or "http"
     if not port:
         return Target(scheme, address, _DEFAULT_PORTS[scheme])
-    number = int(port) if port.isascii() and port.isdigit() else _NAMED_PORTS.get(port)
-    if number is None:
+    is_number = port.isascii() and port.isdigit()
+    number = parse_integer(port) if is_number else _NAMED_PORTS.get(port)
+    if number is None and not is_number:
         raise unavailable(f"error trying to reach service: dial tcp: lookup tcp/{port}: unknown port")
-    if number > 65535:
+    if number is None or number > 65535:
         raise unavailable(f"error trying to reach service: dial tcp: address {port}: invalid port")
     return Target(scheme, address, number)
 
 
 def service_port_name(service: JsonObject, port: str) -> str:
     """Return the name of a Service's port; `port` is its number or already its name. Raises a 503."""
-    if not (port.isascii() and port.isdigit()):
+    number = parse_integer(port) if port.isascii() and port.isdigit() else None
+    if number is None:
         return port
     for entry in service.get("spec", {}).get("ports", ()):
-        if entry["port"] == int(port):
+        if entry["port"] == number:
             return str(entry.get("name", ""))
     name = service["metadata"]["name"]
-    raise unavailable(f'no service port {int(port)} found for service "{name}"')
+    raise unavailable(f'no service port {number} found for service "{name}"')
 
 
 def service_target(

@@ -12,6 +12,7 @@ from decimal import Decimal
 from bridgehead.apiserver.resource import JsonObject
 from bridgehead.apiserver.resources.pods import ONE, ZERO, Amount, Amounts, parse_amounts, pod_amounts
 from bridgehead.apiserver.resources.shared.columns import seconds_of
+from bridgehead.apiserver.resources.shared.resource_names import HUGE_PAGES, POD_COMPUTE, is_native
 
 _COMPUTE = ("cpu", "memory", "ephemeral-storage")
 # Resources that have a name without `count/`, too.
@@ -21,8 +22,6 @@ _OF_SERVICES = frozenset({"services", "services.nodeports", "services.loadbalanc
 _OF_CLAIMS = frozenset({"persistentvolumeclaims", "requests.storage"})
 _CLASS_SUFFIX = ".storageclass.storage.k8s.io/"
 _CLASS_SUFFIXES = (f"{_CLASS_SUFFIX}requests.storage", f"{_CLASS_SUFFIX}persistentvolumeclaims")
-# What the containers of a pod must state if a quota limits it.
-_REQUIRED = frozenset({"cpu", "memory", "requests.cpu", "requests.memory", "limits.cpu", "limits.memory"})
 UNCOUNTED = frozenset({"events", "events.events.k8s.io"})
 
 
@@ -37,7 +36,7 @@ def counted_resource(name: str) -> str | None:
         return "services"
     if name in _OF_CLAIMS or name.endswith(_CLASS_SUFFIXES):
         return "persistentvolumeclaims"
-    if name in _OF_PODS or name.startswith(("hugepages-", "requests.")):
+    if name in _OF_PODS or name.startswith((HUGE_PAGES, "requests.")):
         return "pods"
     return None
 
@@ -59,7 +58,7 @@ def usage_of(resource: str, obj: JsonObject, now: float) -> Amounts:
 
 def missing_amounts(pod: JsonObject, limited: Iterable[str]) -> str:
     """Return what the containers of a pod must state and do not: `limits.cpu for: a,b; memory for: a`, or ""."""
-    required = _REQUIRED.intersection(limited)
+    required = POD_COMPUTE.intersection(limited)
     missing: dict[str, set[str]] = {}
     spec = pod.get("spec", {})
     for container in (*spec.get("containers", ()), *spec.get("initContainers", ())):
@@ -84,10 +83,10 @@ def _pod_usage(pod: JsonObject, now: float) -> Amounts:
 def _compute_usage(requests: Amounts, limits: Amounts) -> Amounts:
     usage: Amounts = {}
     for name, amount in requests.items():
-        if name in _COMPUTE or name.startswith("hugepages-"):
+        if name in _COMPUTE or name.startswith(HUGE_PAGES):
             usage[name] = amount
             usage[f"requests.{name}"] = amount
-        elif "/" in name and "kubernetes.io/" not in name:
+        elif not is_native(name):
             usage[f"requests.{name}"] = amount
     for name in _COMPUTE:
         if name in limits:

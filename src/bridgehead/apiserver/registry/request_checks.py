@@ -16,7 +16,7 @@ from bridgehead.apiserver.errors import (
     malformed_resource_version,
 )
 from bridgehead.apiserver.http.paths import parse_uint
-from bridgehead.apiserver.resource import JsonObject, Resource
+from bridgehead.apiserver.resource import Change, JsonObject, Resource
 from bridgehead.apiserver.resources.shared import field
 
 from .deletion import DeleteOptions
@@ -61,8 +61,7 @@ def check_resource_version(resource: Resource, obj: JsonObject, name: str) -> No
 def replacement(resource: Resource, namespace: str, name: str, new: JsonObject, old: JsonObject) -> JsonObject:
     """Return `new`, which replaces the stored object `old` as a whole.
 
-    Raises a 409 if `new` has the uid of another object, and a 422 if it lacks a resourceVersion that it needs. The uid
-    is a precondition of such an update only: in a patch, another uid is the change of an immutable field.
+    Raises a 409 if `new` has the uid of another object, and a 422 if it lacks a resourceVersion that it needs.
     """
     wanted, actual = new["metadata"].get("uid"), old["metadata"]["uid"]
     if wanted and wanted != actual:
@@ -70,6 +69,23 @@ def replacement(resource: Resource, namespace: str, name: str, new: JsonObject, 
     if not resource.allows_unconditional_update:
         check_resource_version(resource, new, name)
     return new
+
+
+def with_same_uid(kind: str, change: Change) -> Change:
+    """Return the change of a patch, which raises a 422 if it sets another uid.
+
+    In an update, another uid means another object; in a patch, it is the change of an immutable field.
+    """
+
+    def checked(old: JsonObject) -> JsonObject:
+        new = change(old)
+        uid, before = (new.get("metadata") or {}).get("uid"), old["metadata"].get("uid")
+        if uid and before and uid != before:
+            group = old.get("apiVersion", "").rpartition("/")[0]
+            raise invalid(group, kind, old["metadata"]["name"], [field.invalid("metadata.uid", uid, field.IMMUTABLE)])
+        return new
+
+    return checked
 
 
 def check_expected_version(resource: Resource, name: str, meta: JsonObject, revision: int) -> None:

@@ -36,7 +36,8 @@ class PodStreams:
     async def answer(self, request: Request) -> Response:
         """Answer a request. Raises `ApiStatus`."""
         info = request.info
-        if info.verb not in ("get", "create") or (info.verb == "create" and info.subresource == "log"):
+        is_known = info.verb == "get" or (info.verb == "create" and info.subresource != "log")
+        if not is_known or request.method == "HEAD":
             raise method_not_allowed()
         pod, node = self._find(info)
         query = parse_query_list(request.scope["query_string"])

@@ -73,7 +73,8 @@ def choose_surplus(job: Job, active: Sequence[Pod], count: int, now: float) -> l
         surplus = by_index.pop(None, [])
         for pods in by_index.values():
             surplus += choose_victims(pods, pods, len(pods) - 1, now)
-        staying = [pod for pod in active if pod not in surplus]
+        leaving = {pod.metadata.uid for pod in surplus}
+        staying = [pod for pod in active if pod.metadata.uid not in leaving]
     return surplus + choose_victims(staying, staying, max(0, count - len(surplus)), now)
 
 

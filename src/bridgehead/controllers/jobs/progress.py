@@ -24,6 +24,7 @@ from bridgehead.objects.indexes import (
     merge_intervals,
     missing_intervals,
 )
+from bridgehead.objects.integers import parse_integer
 from bridgehead.objects.meta import find_condition, is_condition_true
 from bridgehead.objects.times import parse_time
 
@@ -68,9 +69,9 @@ def is_tracked(pod: Pod) -> bool:
 
 
 def index_of(pod: Pod) -> int | None:
-    """Return the completion index of a pod; None without a valid one."""
-    text = pod.metadata.annotations.get(INDEX, "")
-    return int(text) if text.isascii() and text.isdigit() else None
+    """Return the completion index of a pod; None without a valid one: a 64-bit integer of at least 0."""
+    index = parse_integer(pod.metadata.annotations.get(INDEX, ""))
+    return index if index is not None and index >= 0 else None
 
 
 def count_pods(job: Job, pods: Sequence[Pod]) -> Progress:
@@ -85,8 +86,9 @@ def count_pods(job: Job, pods: Sequence[Pod]) -> Progress:
     # The uids whose finalizer is gone become part of the counters.
     progress.succeeded += sum(uid not in tracked for uid in before.succeeded)
     progress.failed += sum(uid not in tracked for uid in before.failed)
-    succeeded = [uid for uid in before.succeeded if uid in tracked]
-    failed = [uid for uid in before.failed if uid in tracked]
+    # Sets that keep their order: a Job may have a hundred thousand pods.
+    succeeded = dict.fromkeys(uid for uid in before.succeeded if uid in tracked)
+    failed = dict.fromkeys(uid for uid in before.failed if uid in tracked)
     # Of a Job that fails, each pod that is deleted has failed, too.
     only_failed = spec.pod_replacement_policy == "Failed" and not is_condition_true(status.conditions, FAILURE_TARGET)
     last_success = 0.0
@@ -103,8 +105,8 @@ def count_pods(job: Job, pods: Sequence[Pod]) -> Progress:
                 index = index_of(pod)
                 if index is not None and index < completions:
                     completed_indexes.append((index, index))
-            elif uid not in succeeded:
-                succeeded.append(uid)
+            else:
+                succeeded[uid] = None
         elif has_failed:
             if phase != "Failed":
                 progress.terminating.append(pod)
@@ -122,8 +124,8 @@ def count_pods(job: Job, pods: Sequence[Pod]) -> Progress:
                     failed_indexes.append((index, index))
             if is_tracked(pod):
                 progress.to_release.append(pod)
-                if match.action != "Ignore" and uid not in failed:
-                    failed.append(uid)
+                if match.action != "Ignore":
+                    failed[uid] = None
         elif pod.is_terminating:
             progress.terminating.append(pod)
         else:
@@ -146,9 +148,8 @@ def _without(some: Sequence[Interval], others: Sequence[Interval]) -> list[Inter
 
 
 def failure_count(pod: Pod, name: str = FAILURE_COUNT) -> int:
-    """Return how many pods of the same index had failed when this one was made."""
-    text = pod.metadata.annotations.get(name, "")
-    return int(text) if text.isascii() and text.isdigit() else 0
+    """Return how many pods of the same index had failed when this one was made; 0 without a valid 32-bit integer."""
+    return max(parse_integer(pod.metadata.annotations.get(name, ""), bits=32) or 0, 0)
 
 
 def _exceeds_limit(pod: Pod, limit: int, action: str) -> bool:

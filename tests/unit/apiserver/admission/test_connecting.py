@@ -14,7 +14,7 @@ from bridgehead.apiserver.admission.connecting import connect_options, connect_q
          {"kind": "PodExecOptions", "command": ["a", "b"], "stdin": True, "tty": True}),
         ("pods", "attach", [("container", "c"), ("stdout", "t")], "",
          {"kind": "PodAttachOptions", "container": "c", "stdout": True}),
-        ("pods", "portforward", [("ports", "80,8080"), ("ports", "x")], "",
+        ("pods", "portforward", [("ports", "80,8080"), ("ports", "x"), ("ports", "9" * 5000)], "",
          {"kind": "PodPortForwardOptions", "ports": [80, 8080]}),
         ("pods", "portforward", [], "", {"kind": "PodPortForwardOptions"}),
         ("services", "proxy", [("a", "b")], "x/y", {"kind": "ServiceProxyOptions", "path": "x/y"}),

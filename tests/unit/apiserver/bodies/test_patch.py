@@ -265,6 +265,10 @@ CASES = yaml.safe_load("""
 """)
 
 
+ITEM_OF_TEXT = "expected a map[string]interface {}, but received a string"
+PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
+
+
 def shape_of(schema: Schema, kind: str) -> Shape:
     pod = schema.of_kind("", "v1", "Pod")
     deployment = schema.of_kind("apps", "v1", "Deployment")
@@ -300,6 +304,92 @@ def test_invalid_strategic_patches_are_refused(schema, code, patch):
     with pytest.raises(PatchRefused) as caught:
         apply_strategic_patch({"containers": [{"name": "a"}]}, patch, shape_of(schema, "PodSpec"))
     assert caught.value.code == code
+
+
+@pytest.mark.parametrize(
+    ("patch", "code", "message"),
+    [
+        # The elements are not in the order that is set, or not all of them are in it.
+        (
+            {
+                "$setElementOrder/containers": [{"name": "a"}, {"name": "b"}],
+                "containers": [{"name": "b"}, {"name": "a"}],
+            },
+            500,
+            "The order in patch list:\n[map[name:b] map[name:a]]\n doesn't match $setElementOrder list:\n"
+            "[map[name:a] map[name:b]]\n",
+        ),
+        (
+            {"$setElementOrder/containers": [{"name": "a"}], "containers": [{"name": "b", "image": "x"}]},
+            500,
+            "The order in patch list:\n[map[image:x name:b]]\n doesn't match $setElementOrder list:\n[map[name:a]]\n",
+        ),
+        (
+            {"$setElementOrder/containers": [{"name": "a"}], "containers": [{"name": "a"}, {"$patch": "replace"}]},
+            500,
+            "The order in patch list:\n[map[name:a] map[$patch:replace]]\n doesn't match $setElementOrder list:\n"
+            "[map[name:a]]\n",
+        ),
+        ({"$setElementOrder/containers": ["a"], "containers": [{"name": "a"}]}, 500, ITEM_OF_TEXT),
+        ({"$setElementOrder/containers": [{"name": "a"}], "containers": ["a"]}, 500, ITEM_OF_TEXT),
+        (
+            {"$setElementOrder/containers": [{"x": "a"}], "containers": [{"name": "a"}]},
+            500,
+            "map: map[x:a] does not contain declared merge key: name",
+        ),
+        (
+            {"$setElementOrder/containers": [{"name": "a"}], "containers": [{"image": "x"}]},
+            500,
+            "map: map[image:x] does not contain declared merge key: name",
+        ),
+        (
+            {"$setElementOrder/containers": [{"name": "a"}], "containers": None},
+            500,
+            "expected a []interface {}, but received a %!s(<nil>)",
+        ),
+        (
+            {"$setElementOrder/hostname": ["a"]},
+            500,
+            "expected a []interface {}, but received a string",
+        ),
+        ({"$setElementOrder": [{"name": "a"}]}, 400, "invalid patch format of setElementOrder list"),
+        ({"$setElementOrders/containers": []}, 400, "invalid patch format of setElementOrder list"),
+    ],
+)
+def test_lists_of_a_patch_have_the_order_that_it_sets(schema, patch, code, message):
+    original = {"containers": [{"name": "a"}, {"name": "b"}], "hostname": "x"}
+    with pytest.raises(PatchRefused) as caught:
+        apply_strategic_patch(original, patch, shape_of(schema, "PodSpec"))
+    assert (caught.value.code, str(caught.value)) == (code, message)
+
+
+def test_primitives_of_a_patch_have_the_order_that_it_sets(schema):
+    patch = {"$setElementOrder/finalizers": ["a", "b", "c"], "finalizers": ["c", "b"]}
+    with pytest.raises(PatchRefused, match=r"^The order in patch list:\n\[c b\]\n doesn't match"):
+        apply_strategic_patch({"finalizers": ["a"]}, patch, shape_of(schema, "ObjectMeta"))
+
+
+@pytest.mark.parametrize(
+    "patch",
+    [
+        # Elements that the patch deletes need no place, and an empty list has any order.
+        {
+            "$setElementOrder/containers": [{"name": "b"}],
+            "containers": [{"$patch": "delete", "name": "a"}, {"name": "b"}],
+        },
+        {"$setElementOrder/containers": [], "containers": [{"name": "b"}]},
+        {"$setElementOrder/containers": [{"name": "b"}], "containers": []},
+        # Orders in what is new have no effect.
+        {"affinity": {"nodeAffinity": {f"$setElementOrder/{PREFERRED}": [1], PREFERRED: []}}},
+        {
+            "containers": [
+                {"name": "c", "$setElementOrder/ports": [{"containerPort": 1}], "ports": [{"containerPort": 2}]}
+            ]
+        },
+    ],
+)
+def test_orders_that_match_are_accepted(schema, patch):
+    apply_strategic_patch({"containers": [{"name": "a"}, {"name": "b"}]}, patch, shape_of(schema, "PodSpec"))
 
 
 def test_copies_of_a_json_patch_are_bounded():

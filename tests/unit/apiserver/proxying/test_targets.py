@@ -71,7 +71,12 @@ def test_a_pod_is_reached_at_its_first_address_and_port():
 
 def test_a_port_is_a_number_or_a_name_of_http():
     assert make_target("", "10.0.0.1", "http").port == 80
-    for port, text in (("main", "lookup tcp/main: unknown port"), ("65536", "address 65536: invalid port")):
+    huge = "9" * 5000
+    for port, text in (
+        ("main", "lookup tcp/main: unknown port"),
+        ("65536", "address 65536: invalid port"),
+        (huge, f"address {huge}: invalid port"),
+    ):
         with pytest.raises(ApiStatus) as caught:
             make_target("", "10.0.0.1", port)
         assert (caught.value.code, caught.value.reason) == (503, "ServiceUnavailable")
@@ -83,6 +88,8 @@ def test_a_service_port_is_found_by_number():
     assert service_port_name(service, "443") == "tls"
     assert service_port_name(service, "80") == ""
     assert service_port_name(service, "any") == "any"
+    # As in Kubernetes, what is too large for a number is a name.
+    assert service_port_name(service, "9" * 5000) == "9" * 5000
     with pytest.raises(ApiStatus, match='no service port 81 found for service "web"'):
         service_port_name(service, "81")
 

@@ -21,6 +21,7 @@ QUALIFIED = (
     "character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is "
     "'([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]')"
 )
+LONG_DOMAIN = ".".join(["a" * 49] * 5)
 BACKEND = "backend: {service: {name: a, port: {number: 80}}}"
 WEB = "scaleTargetRef: {kind: Deployment, apiVersion: apps/v1, name: web}"
 METRIC_TYPES = '"ContainerResource", "External", "Object", "Pods", "Resource"'
@@ -244,6 +245,10 @@ CLASSES = {
             'spec.limits[0].default[storage]: Invalid value: "storage": must be a standard resource for containers',
             'spec.limits[0].defaultRequest[storage]: Invalid value: "storage": must be a standard resource for containers',
         ]),
+        # Quotas put `requests.` before the name, which must then still be a domain.
+        (f"{{spec: {{limits: [{{type: Pod, max: {{{LONG_DOMAIN}/gpu: 1}}}}]}}}}", [
+            f'spec.limits[0].max[{LONG_DOMAIN}/gpu]: Invalid value: "{LONG_DOMAIN}/gpu": doesn\'t follow extended '
+            "resource name standard"]),
     ],
     "poddisruptionbudgets.policy": [
         ("{}", []),

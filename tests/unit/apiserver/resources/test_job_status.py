@@ -87,6 +87,18 @@ WRITES = [
     ("completionMode: Indexed, completions: 1, parallelism: 1", "succeeded: 2", "succeeded: 1", []),
     ("", DONE, f"{COMPLETE}, startTime: {START}, completionTime: {LATER}", [
         'status.completionTime: Invalid value: "2027-01-15T07:58:00Z": completionTime cannot be mutated']),
+    # Times are instants: the same one in another time zone is no change, a fraction of a second is one.
+    ("", DONE, f"{COMPLETE}, startTime: '2027-01-15T08:50:00+01:00', completionTime: '2027-01-15T02:25:00.000-05:30'", []),
+    ("", DONE, f"{COMPLETE}, startTime: {START}, completionTime: '2027-01-15T08:55:00.5+01:00'", [
+        'status.completionTime: Invalid value: "2027-01-15T07:55:00Z": completionTime cannot be mutated']),
+    ("", "", f"{COMPLETE}, startTime: '2027-01-15T08:54:59+01:00', completionTime: {END}", []),
+    ("", "", f"{COMPLETE}, startTime: '2027-01-15T07:55:00.000000001Z', completionTime: {END}", [
+        'status.completionTime: Invalid value: "2027-01-15T07:55:00Z": completionTime cannot be set before startTime']),
+    ("", "", "completionTime: '0001-01-01T00:00:00+01:00'", [
+        'status.completionTime: Invalid value: "0001-01-01T00:00:00+01:00": cannot set completionTime when there is no '
+        "Complete=True condition"]),
+    ("", f"startTime: {START}", "startTime: '2027-01-15T07:50:00.1Z'", [
+        "status.startTime: Required value: startTime cannot be removed for unsuspended job"]),
     ("", f"startTime: {START}", "active: 1", [
         "status.startTime: Required value: startTime cannot be removed for unsuspended job"]),
     ("suspend: true", f"startTime: {START}", "{}", []),

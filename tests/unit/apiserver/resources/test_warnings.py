@@ -62,7 +62,7 @@ CREATES = [
     ("persistentvolumeclaims", "{metadata: {annotations: {volume.beta.kubernetes.io/storage-class: a}}, spec: {accessModes: [ReadWriteOnce], "
         "resources: {requests: {storage: 100m}, limits: {storage: 1.5}}}}", [
         OLD_CLASS, f"spec.{FRACTION}",
-        'spec.resources.limits[storage]: fractional byte value "1.5" is invalid, must be an integer']),
+        'spec.resources.limits[storage]: fractional byte value "1500m" is invalid, must be an integer']),
     ("persistentvolumes", "{metadata: {annotations: {volume.beta.kubernetes.io/storage-class: a}}, spec: {capacity: {storage: 1Gi}, "
         "accessModes: [ReadWriteOnce], persistentVolumeReclaimPolicy: Recycle, rbd: {monitors: [a], image: b}, nodeAffinity: {required: "
         "{nodeSelectorTerms: [{matchExpressions: [{key: beta.kubernetes.io/os, operator: Exists}]}]}}}}", [

@@ -14,6 +14,8 @@ from bridgehead.controllers.jobs.progress import (
     TRACKING_FINALIZER,
     count_pods,
     end_of,
+    failure_count,
+    index_of,
     missing_indexes,
 )
 from bridgehead.controllers.jobs.verdicts import (
@@ -94,6 +96,47 @@ def test_a_pod_is_counted_once_through_three_writes():
         assert (last.succeeded, last.all_succeeded, last.uncounted.succeeded) == (1, 1, ())
     counted = job({"succeeded": 1}, completions=3)
     assert count_pods(counted, [pod("a", "Succeeded", tracked=False), pod("b")]).all_succeeded == 1
+
+
+class CountedText(str):
+    """A text that counts how often it is compared."""
+
+    __slots__ = ()
+    comparisons = 0
+
+    def __eq__(self, other: object) -> bool:
+        CountedText.comparisons += 1
+        return str.__eq__(self, other)
+
+    __hash__ = str.__hash__
+
+
+def with_counted_text(made: Pod) -> Pod:
+    text = CountedText(made.metadata.uid)
+    metadata = msgspec.structs.replace(made.metadata, name=text, uid=text)
+    return msgspec.structs.replace(made, metadata=metadata)
+
+
+@pytest.mark.parametrize("phase", ["Succeeded", "Failed"])
+def test_the_work_of_counting_grows_with_the_pods_only(phase: str):
+    count = 500
+    pods = [with_counted_text(pod(str(number), phase)) for number in range(2 * count)]
+    uids = [str(number) for number in range(count)]
+    made = job({"uncountedTerminatedPods": {phase.lower(): uids}}, completions=3 * count, backoffLimit=3 * count)
+    CountedText.comparisons = 0
+    progress = count_pods(made, pods)
+    assert CountedText.comparisons < 10 * count
+    assert getattr(progress.uncounted, phase.lower()) == tuple(one.metadata.uid for one in pods)
+
+
+def test_the_work_of_choosing_surplus_pods_grows_with_the_pods_only():
+    count = 500
+    indexed = job(completionMode="Indexed", completions=count, parallelism=count)
+    pods = [with_counted_text(pod(str(number), index=number)) for number in range(2 * count)]
+    CountedText.comparisons = 0
+    surplus = choose_surplus(indexed, pods, 0, NOW)
+    assert CountedText.comparisons < 10 * count
+    assert surplus == pods[count:]
 
 
 def test_a_terminating_pod_counts_as_failed_unless_only_failed_ones_are_replaced():
@@ -184,6 +227,32 @@ def test_a_smaller_indexed_job_loses_the_pods_of_the_highest_indexes():
     assert choose_surplus(small, pods[:2], 0, NOW) == []
     plain = job(completions=2, parallelism=1)
     assert [one.metadata.uid for one in choose_surplus(plain, twice, 1, NOW)] == ["starting"]
+
+
+@pytest.mark.parametrize(
+    ("text", "index", "failures"),
+    [
+        ("7", 7, 7),
+        ("+7", 7, 7),
+        ("007", 7, 7),
+        ("-0", 0, 0),
+        ("-1", None, 0),
+        ("", None, 0),
+        ("1_0", None, 0),
+        (" 1", None, 0),
+        ("\u0661", None, 0),
+        (str(2**31 - 1), 2**31 - 1, 2**31 - 1),
+        (str(2**31), 2**31, 0),
+        (str(2**63 - 1), 2**63 - 1, 0),
+        (str(2**63), None, 0),
+        ("9" * 5000, None, 0),
+    ],
+)
+def test_annotations_of_pods_are_read_as_bounded_integers(text: str, index: int | None, failures: int):
+    """Anyone who may create pods may write them. Kubernetes reads them with strconv.Atoi, and failures as int32."""
+    made = pod("a")
+    made.metadata.annotations.update({INDEX: text, FAILURE_COUNT: text})
+    assert (index_of(made), failure_count(made)) == (index, failures)
 
 
 def test_how_many_pods_are_wanted():

@@ -7,16 +7,18 @@ Source: Kubernetes `getStatusValidationOptions`, `validateJobStatus`, `ValidateJ
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any
 
 from bridgehead.apiserver.resource import FieldError, JsonObject
 from bridgehead.apiserver.resources.shared import field
-from bridgehead.apiserver.resources.shared.columns import seconds_of
 from bridgehead.objects.indexes import first_common_index, known_intervals, parse_intervals
+from bridgehead.objects.times import format_time, parse_instant
 
 _PATH = "status"
 _CONDITIONS = f"{_PATH}.conditions"
 _COUNTS = ("active", "succeeded", "failed", "ready", "terminating")
+_TIMES = ("startTime", "completionTime")
 _COMPLETE, _FAILED, _TARGET, _CRITERIA = "Complete", "Failed", "FailureTarget", "SuccessCriteriaMet"
 # Pairs of conditions that cannot both hold, and the text of one of them.
 _EXCLUSIVE = (
@@ -43,6 +45,8 @@ class _Write:
             return self.is_finished != bool(self.held & {_COMPLETE, _FAILED})
         if name[0].isupper():
             return (name in self.holding) != (name in self.held)
+        if name in _TIMES:
+            return _instant(self.status, name) != _instant(self.before, name)
         return bool(self.status.get(name) != self.before.get(name))
 
     @property
@@ -64,6 +68,19 @@ def validate_job_status(job: JsonObject, old: JsonObject) -> list[FieldError]:
 
 def _holding(status: JsonObject) -> set[str]:
     return {str(one.get("type")) for one in status.get("conditions", ()) if one.get("status") == "True"}
+
+
+def _instant(status: JsonObject, name: str) -> int | None:
+    """Return a time in nanoseconds since the epoch; clients write it in any time zone, with fractions or without."""
+    text = status.get(name)
+    return parse_instant(text) if text else None
+
+
+def _invalid_end(status: JsonObject, detail: str) -> FieldError:
+    text = status["completionTime"]
+    with suppress(ValueError):  # UTC may be outside of the years that a datetime has
+        text = format_time(parse_instant(text) // 10**9)
+    return _invalid("completionTime", text, detail)
 
 
 def _invalid(name: str, value: Any, detail: str) -> FieldError:
@@ -104,19 +121,18 @@ def _validate_conditions(write: _Write) -> list[FieldError]:
 
 
 def _validate_times(write: _Write) -> list[FieldError]:
-    started, completed = (write.status.get(name) for name in ("startTime", "completionTime"))
+    begun, ended = (_instant(write.status, name) for name in _TIMES)
     is_complete = _COMPLETE in write.holding
     errors = []
     if write.changes(_COMPLETE, "completionTime"):
-        if completed is not None and not is_complete:
+        if ended is not None and not is_complete:
             detail = "cannot set completionTime when there is no Complete=True condition"
-            errors.append(_invalid("completionTime", completed, detail))
-        if completed is None and is_complete:
+            errors.append(_invalid_end(write.status, detail))
+        if ended is None and is_complete:
             detail = "completionTime is required for Complete jobs"
             errors.append(field.required(f"{_PATH}.completionTime", detail))
-    begin, end = seconds_of(started), seconds_of(completed)
-    if write.changes("startTime", "completionTime") and begin is not None and end is not None and end < begin:
-        errors.append(_invalid("completionTime", completed, "completionTime cannot be set before startTime"))
+    if write.changes(*_TIMES) and begun is not None and ended is not None and ended < begun:
+        errors.append(_invalid_end(write.status, "completionTime cannot be set before startTime"))
     return errors
 
 
@@ -192,9 +208,9 @@ def _validate_changes(write: _Write) -> list[FieldError]:
         for name in (("failed",) if may_shrink else ("failed", "succeeded"))
         if status.get(name, 0) < before.get(name, 0)
     )
-    ended, ended_before = status.get("completionTime"), before.get("completionTime")
+    ended, ended_before = (_instant(one, "completionTime") for one in (status, before))
     if ended is not None and ended_before is not None and ended != ended_before:
-        errors.append(_invalid("completionTime", ended, "completionTime cannot be mutated"))
+        errors.append(_invalid_end(status, "completionTime cannot be mutated"))
     if "startTime" in before and write.changes("startTime") and not spec.get("suspend"):
         detail = "startTime cannot be removed for unsuspended job"
         errors.append(field.required(f"{_PATH}.startTime", detail))

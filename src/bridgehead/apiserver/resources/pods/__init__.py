@@ -28,7 +28,7 @@ from .pod_resources import ONE, ZERO, Amount, Amounts, add, parse_amounts, pod_a
 from .pod_validation import TOLERATION_FIELDS, validate_template, validate_tolerations
 from .pod_warnings import warn_of_template
 from .pods import RESOURCE
-from .resource_validation import validate_overhead, validate_resource_amount
+from .resource_validation import validate_overhead
 
 __all__ = [
     "ONE",
@@ -46,7 +46,6 @@ __all__ = [
     "set_spec_defaults",
     "validate_node_selector",
     "validate_overhead",
-    "validate_resource_amount",
     "validate_template",
     "validate_tolerations",
     "warn_of_template",

@@ -12,6 +12,7 @@ from functools import lru_cache
 from typing import Any
 
 from bridgehead.apiserver.resource import JsonObject
+from bridgehead.apiserver.resources.shared.resource_names import COMPUTE, HUGE_PAGES
 from bridgehead.objects.quantities import format_quantity
 
 from .pod_resources import pod_amounts
@@ -37,8 +38,6 @@ _SOURCE_DEFAULTS: Mapping[str, Mapping[str, Any]] = {
     "azureDisk": {"cachingMode": "ReadWrite", "kind": "Shared", "fsType": "ext4", "readOnly": False},
     "scaleIO": {"storageMode": "ThinProvisioned", "fsType": "xfs"},
 }
-_POD_LEVEL = ("cpu", "memory")  # of which a pod as a whole may have requests and limits
-_HUGE_PAGES = "hugepages-"
 _HOOKS = ("postStart", "preStop")
 
 
@@ -61,6 +60,9 @@ def set_spec_defaults(spec: JsonObject) -> None:
 def set_pod_defaults(spec: JsonObject) -> None:
     """Set the defaults of a pod that templates do not get, because they would fix them for later pods."""
     spec.setdefault("enableServiceLinks", True)
+    # A template keeps a negative value and warns of it. Source: Kubernetes `Convert_v1_Pod_To_core_Pod`.
+    if spec["terminationGracePeriodSeconds"] < 0:
+        spec["terminationGracePeriodSeconds"] = 1
     for container in containers_of(spec):
         resources = container["resources"]
         for name, quantity in resources.get("limits", {}).items():
@@ -82,17 +84,17 @@ def _set_resource_defaults(spec: JsonObject) -> None:
     resources = spec["resources"]
     of_containers: JsonObject = {name: spec[name] for name in ("containers", "initContainers") if name in spec}
     for name, amount in pod_amounts(of_containers, "limits").items():
-        if name.startswith(_HUGE_PAGES):
+        if name.startswith(HUGE_PAGES):
             limit = format_quantity(amount.value, is_binary=amount.is_binary)
             resources.setdefault("limits", {}).setdefault(name, limit)
     if not (limits := resources.get("limits")):
         return
     requests = resources.setdefault("requests", {})
     for name, amount in pod_amounts(of_containers, "requests").items():
-        if name in _POD_LEVEL:
+        if name in COMPUTE:
             requests.setdefault(name, format_quantity(amount.value, is_binary=amount.is_binary))
     for name, limit in limits.items():
-        if name in _POD_LEVEL or name.startswith(_HUGE_PAGES):
+        if name in COMPUTE or name.startswith(HUGE_PAGES):
             requests.setdefault(name, limit)
 
 

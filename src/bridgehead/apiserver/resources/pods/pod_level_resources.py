@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from bridgehead.apiserver.resource import FieldError, JsonObject
 from bridgehead.apiserver.resources.shared import field
-from bridgehead.apiserver.resources.shared.quantities import amount_of
+from bridgehead.apiserver.resources.shared.quantities import amount_of, quantity_text
+from bridgehead.apiserver.resources.shared.resource_names import HUGE_PAGES
 from bridgehead.objects.quantities import format_quantity
 
 from .pod_resources import pod_amounts
-from .resource_validation import HUGE_PAGES, quantity_text, validate_pod_requirements
+from .resource_validation import validate_pod_requirements
 
 
 def validate_pod_level_resources(path: str, spec: JsonObject) -> list[FieldError]:

@@ -12,14 +12,12 @@ from itertools import islice
 
 from bridgehead.apiserver.resource import JsonObject
 from bridgehead.apiserver.resources.shared.addresses import warn_of_ip
-from bridgehead.apiserver.resources.shared.quantities import amount_of
-from bridgehead.objects.names import check_dns1123_label
-from bridgehead.objects.quantities import milli_value
+from bridgehead.apiserver.resources.shared.pod_names import warn_of_pod_name
+from bridgehead.apiserver.resources.shared.quantities import warn_of_fractional_bytes
 
 from .annotation_validation import APP_ARMOR, DEPRECATED_APP_ARMOR, SECCOMP_CONTAINER, SECCOMP_POD
 from .node_label_warnings import warn_of_node_labels
 from .pod_containers import visit_containers
-from .resource_validation import quantity_text
 from .volume_warnings import warn_of_volumes
 
 _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
@@ -43,7 +41,7 @@ Ports = defaultdict[tuple[int | str, ...], list[tuple[int, str, JsonObject]]]
 
 def warn_of_pod(pod: JsonObject) -> list[str]:
     metadata = pod.get("metadata", {})
-    warnings = warn_of_name(metadata.get("name", ""), "the Pod's hostname")
+    warnings = warn_of_pod_name(metadata.get("name", ""))
     return [*warnings, *_warn(metadata.get("annotations", {}), "metadata", "spec", pod.get("spec", {}))]
 
 
@@ -51,16 +49,6 @@ def warn_of_template(path: str, template: JsonObject) -> list[str]:
     """Return warnings about the template at `path`."""
     annotations = template.get("metadata", {}).get("annotations", {})
     return _warn(annotations, f"{path}.metadata", f"{path}.spec", template.get("spec", {}))
-
-
-def warn_of_name(name: str, use: str) -> list[str]:
-    """Return a warning about a name of an object that is no good host name. `use` is what it is used in."""
-    if not (reasons := check_dns1123_label(name)):
-        return []
-    return [
-        f"metadata.name: this is used in {use}, which can result in surprising behavior; a DNS label is recommended: "
-        f"[{' '.join(reasons)}]"
-    ]
 
 
 def _warn(annotations: Mapping[str, str], metadata: str, path: str, spec: JsonObject) -> list[str]:
@@ -74,7 +62,7 @@ def _warn(annotations: Mapping[str, str], metadata: str, path: str, spec: JsonOb
     if "hostAliases" in spec or "imagePullSecrets" in spec:
         warnings += _warn_of_lists(path, spec)
     if overhead := spec.get("overhead"):
-        warnings += _warn_of_fractions(f"{path}.overhead", overhead)
+        warnings += warn_of_fractional_bytes(f"{path}.overhead", overhead, _BYTES)
     if SECCOMP_POD in annotations and "seccompProfile" not in spec.get("securityContext", {}):
         warnings.append(f"{metadata}.annotations[{SECCOMP_POD}]: {_SECCOMP}")
     containers = list(visit_containers(path, spec))
@@ -85,7 +73,8 @@ def _warn(annotations: Mapping[str, str], metadata: str, path: str, spec: JsonOb
             warnings += _warn_of_profiles(annotations, f"{metadata}.annotations", container, is_template=is_template)
         if resources := container.get("resources"):
             for kind in ("limits", "requests"):
-                warnings += _warn_of_fractions(f"{item}.resources.{kind}", resources.get(kind, {}))
+                path_of_kind = f"{item}.resources.{kind}"
+                warnings += warn_of_fractional_bytes(path_of_kind, resources.get(kind, {}), _BYTES)
         if len(variables := container.get("env", ())) > 1:
             warnings += _warn_of_env(f"{item}.env", variables)
     if has_ports := any(container.get("ports") for _, container in containers):
@@ -122,14 +111,6 @@ def _warn_of_lists(path: str, spec: JsonObject) -> list[str]:
             warnings.append(f'{path}.imagePullSecrets[{index}].name: duplicate name "{name}"')
         seen.add(name)
     return warnings
-
-
-def _warn_of_fractions(path: str, quantities: JsonObject) -> list[str]:
-    return [
-        f'{path}[{name}]: fractional byte value "{quantity_text(quantities[name])}" is invalid, must be an integer'
-        for name in _BYTES
-        if name in quantities and amount_of(quantities[name]) is not None and milli_value(quantities[name]) % 1000
-    ]
 
 
 def _warn_of_profiles(

@@ -6,13 +6,10 @@ Called by `pod_warnings`. Pure: no I/O, no clock, no randomness. Source: Kuberne
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 from bridgehead.apiserver.resource import JsonObject
-from bridgehead.apiserver.resources.shared.quantities import amount_of
-from bridgehead.objects.quantities import milli_value
-
-from .resource_validation import quantity_text
+from bridgehead.apiserver.resources.shared.claim_validation import warn_of_claim_spec
 
 _DEPRECATED = {
     "photonPersistentDisk": "deprecated in v1.11, non-functional in v1.16+",
@@ -45,19 +42,10 @@ def warn_of_volumes(path: str, volumes: Sequence[JsonObject]) -> list[str]:
         warnings += [f"{item}.{_SHOWN.get(kind, kind)}: {_DEPRECATED[kind]}" for kind in volume if kind in _DEPRECATED]
         if "ephemeral" in volume:
             template = volume["ephemeral"].get("volumeClaimTemplate", {})
-            resources = template.get("spec", {}).get("resources", {})
-            warnings += _warn_of_fractions(f"{item}.ephemeral.volumeClaimTemplate.spec.resources", resources)
+            warnings += warn_of_claim_spec(f"{item}.ephemeral.volumeClaimTemplate.spec", template.get("spec", {}))
     for volume in volumes:
         warnings += _warn_of_files(volume)
     return warnings
-
-
-def _warn_of_fractions(path: str, resources: JsonObject) -> Iterator[str]:
-    for kind in ("requests", "limits"):
-        value = resources.get(kind, {}).get("storage")
-        if value is not None and amount_of(value) is not None and milli_value(value) % 1000:
-            text = quantity_text(value)
-            yield f'{path}.{kind}[storage]: fractional byte value "{text}" is invalid, must be an integer'
 
 
 def _warn_of_files(volume: JsonObject) -> list[str]:

@@ -12,7 +12,11 @@ from bridgehead.apiserver.resource import Column, FieldError, JsonObject, Resour
 from bridgehead.apiserver.resources.shared import field
 from bridgehead.apiserver.resources.shared.columns import NAME, at
 from bridgehead.apiserver.resources.shared.quantities import amount_of
-from bridgehead.apiserver.resources.shared.resource_names import validate_container_name, validate_resource_name
+from bridgehead.apiserver.resources.shared.resource_names import (
+    can_overcommit,
+    validate_container_name,
+    validate_resource_name,
+)
 from bridgehead.objects.names import check_dns1123_subdomain, check_qualified_name
 
 _TYPES = ("Pod", "Container", "PersistentVolumeClaim")
@@ -111,8 +115,7 @@ def _validate_order(path: str, name: str, limit: JsonObject) -> list[FieldError]
             detail = text.format(limit[lower][name], limit[higher][name])
             errors.append(field.invalid(f"{path}.{about}[{name}]", limit[shown][name], detail))
     default, request = _amount(limit, "default", name), _amount(limit, "defaultRequest", name)
-    is_fixed = name.startswith("hugepages-") or ("/" in name and "kubernetes.io/" not in name)  # no overcommitment
-    if is_fixed and default is not None and request is not None and default != request:
+    if not can_overcommit(name) and default is not None and request is not None and default != request:
         given = limit["defaultRequest"][name]
         detail = f"default value {limit['default'][name]} must equal to defaultRequest value {given} in {name}"
         errors.append(field.invalid(f"{path}.defaultRequest[{name}]", given, detail))

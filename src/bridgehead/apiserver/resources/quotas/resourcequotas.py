@@ -10,9 +10,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from bridgehead.apiserver.resource import Column, FieldError, JsonObject, Resource, StatusStrategy
-from bridgehead.apiserver.resources.pods import validate_resource_amount
 from bridgehead.apiserver.resources.shared import field
 from bridgehead.apiserver.resources.shared.columns import AGE, NAME, at
+from bridgehead.apiserver.resources.shared.resource_amounts import validate_resource_amount
 from bridgehead.apiserver.resources.shared.resource_names import (
     POD_COMPUTE,
     is_standard_quota_name,

@@ -11,7 +11,7 @@ from bridgehead.objects.names import check_dns1123_label, check_dns1123_subdomai
 from . import field
 from .columns import at
 from .metadata_validation import validate_label_selector
-from .quantities import amount_of, validate_quantity
+from .quantities import validate_quantity, warn_of_fractional_bytes
 from .storage_rules import VOLUME_MODES, validate_access_modes, validate_class_name, validate_positive_quantity
 
 # How Kubernetes shows a path of a field where it means the field's value.
@@ -58,11 +58,8 @@ def _validate_data_source(path: str, source: JsonObject) -> list[FieldError]:
 
 def warn_of_claim_spec(path: str, spec: JsonObject) -> list[str]:
     """Return warnings about the spec of a claim, or of a template of claims."""
-    warnings = []
+    warnings: list[str] = []
     for kind in ("requests", "limits"):
-        size = at(spec, "resources", kind, "storage")
-        amount = None if size is None else amount_of(size)
-        if amount is not None and amount % 1:
-            item = f"{path}.resources.{kind}[storage]"
-            warnings.append(f'{item}: fractional byte value "{size}" is invalid, must be an integer')
+        quantities = at(spec, "resources", kind) or {}
+        warnings += warn_of_fractional_bytes(f"{path}.resources.{kind}", quantities, ("storage",))
     return warnings

@@ -1,16 +1,17 @@
-"""Parsing and validation of quantities.
+"""Parsing and validation of quantities, and warnings about them.
 
 Pure: no I/O, no clock, no randomness.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from decimal import Decimal
 from functools import lru_cache
 from typing import Any
 
-from bridgehead.apiserver.resource import FieldError
-from bridgehead.objects.quantities import parse_quantity
+from bridgehead.apiserver.resource import FieldError, JsonObject
+from bridgehead.objects.quantities import canonical_quantity, milli_value, parse_quantity
 
 from . import field
 
@@ -30,3 +31,19 @@ def validate_quantity(path: str, quantity: Any) -> list[FieldError]:
     if amount is None:
         return [field.invalid(path, quantity, "must be a quantity")]
     return [] if amount >= 0 else [field.invalid(path, quantity, "must be greater than or equal to 0")]
+
+
+def quantity_text(quantity: Any) -> str:
+    """Return a quantity as errors show it."""
+    return canonical_quantity(str(quantity)) if amount_of(quantity) is not None else str(quantity)
+
+
+def warn_of_fractional_bytes(path: str, quantities: JsonObject, names: Iterable[str]) -> list[str]:
+    """Return warnings about parts of bytes in the quantities of the resources `names`. `path` is that of the list."""
+    return [
+        f'{path}[{name}]: fractional byte value "{quantity_text(quantity)}" is invalid, must be an integer'
+        for name in names
+        if (quantity := quantities.get(name)) is not None
+        and amount_of(quantity) is not None
+        and milli_value(quantity) % 1000
+    ]

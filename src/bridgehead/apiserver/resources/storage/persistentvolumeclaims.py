@@ -13,6 +13,7 @@ from bridgehead.apiserver.resources.shared import field
 from bridgehead.apiserver.resources.shared.claim_validation import validate_claim_spec, warn_of_claim_spec
 from bridgehead.apiserver.resources.shared.columns import AGE, NAME, UNSET, at, text_column
 from bridgehead.apiserver.resources.shared.quantities import amount_of, validate_quantity
+from bridgehead.apiserver.resources.shared.resource_names import is_native
 from bridgehead.apiserver.resources.shared.storage_rules import (
     BETA_CLASS_ANNOTATION,
     CLASS_ANNOTATION_WARNING,
@@ -119,8 +120,7 @@ def _validate_size(path: str, size: str) -> list[FieldError]:
 def _validate_resource(path: str, name: str) -> list[FieldError]:
     if errors := field.invalid_for(path, name, check_qualified_name(name)):
         return errors
-    is_native = "/" not in name or "kubernetes.io/" in name
-    return [field.not_supported(path, name, ("storage",))] if is_native and name != "storage" else []
+    return [field.not_supported(path, name, ("storage",))] if is_native(name) and name != "storage" else []
 
 
 def _fixed(claim: JsonObject, new: JsonObject, old: JsonObject) -> JsonObject:

@@ -142,7 +142,8 @@ def test_annotations_of_templates(resource: str, path: tuple[str, ...]) -> None:
 
 
 async def test_only_updates_of_what_is_warned_of_warn() -> None:
-    spec = {"terminationGracePeriodSeconds": -1, "containers": [{"name": "a", "image": "b"}]}
+    ports = [{"containerPort": 80}, {"containerPort": 80}]
+    spec = {"containers": [{"name": "a", "image": "b", "ports": ports}]}
     labels = {"app": "a"}
     template = {"metadata": {"labels": labels}, "spec": spec}
     sets = "/apis/apps/v1/namespaces/default/replicasets"

@@ -781,6 +781,7 @@ def test_invalid_pods_are_refused(pods, spec, expected):
     assert pods.refusal(pod(spec)) == expected
 
 
+NEGATIVE_GRACE = f"{CONTAINER}, terminationGracePeriodSeconds: -7"
 WARNINGS = [
     (f"{{{CONTAINER}}}", []),
     ("{containers: [{name: a, image: b, ports: [{containerPort: 80}, {containerPort: 80, protocol: UDP}]}]}", []),
@@ -794,8 +795,6 @@ WARNINGS = [
     ("{containers: [{name: a, image: b, env: [{name: X, value: '1'}, {name: X, value: '2'}]}]}", [
         'spec.containers[0].env[1]: hides previous definition of "X", which may be dropped when using apply']),
     ("{containers: [{name: a, image: b, env: [{name: X, value: '1'}, {name: X, value: '$(X)2'}]}]}", []),
-    (f"{{{CONTAINER}, terminationGracePeriodSeconds: -1}}", [
-        "spec.terminationGracePeriodSeconds: must be >= 0; negative values are invalid and will be treated as 1"]),
 ]  # fmt: skip
 
 
@@ -805,6 +804,17 @@ def test_warnings_of_a_pod(pods, spec, expected):
     template = {"metadata": {"name": "web"}, "spec": {"template": {"spec": from_yaml(spec)}}}
     workload_warnings = table()["deployments.apps"].strategy.warnings(template)
     assert workload_warnings == [text.replace("spec.", "spec.template.spec.") for text in expected]
+
+
+def test_a_template_keeps_a_negative_grace_period_and_warns_of_it():
+    strategy = table()["deployments.apps"].strategy
+    template = {"metadata": {"name": "web"}, "spec": {"template": {"spec": from_yaml(f"{{{NEGATIVE_GRACE}}}")}}}
+    strategy.default(template)
+    assert template["spec"]["template"]["spec"]["terminationGracePeriodSeconds"] == -7
+    assert strategy.warnings(template) == [
+        "spec.template.spec.terminationGracePeriodSeconds: must be >= 0; negative values are invalid and will be "
+        "treated as 1"
+    ]
 
 
 # --- Updates ---------------------------------------------------------------------------------------------
@@ -859,6 +869,22 @@ def test_immutable_fields_of_a_pod_cannot_be_updated(pods, running, field, value
         "spec: Forbidden: pod updates may not change fields other than `spec.containers[*].image`"
     )
     assert f"spec.{field}" in refused[0].splitlines()[-1]
+
+
+def test_a_negative_grace_period_becomes_one_second(pods):
+    manifest = pod(f"{{{NEGATIVE_GRACE}}}")
+    made = pods.create(manifest)
+    assert made["spec"]["terminationGracePeriodSeconds"] == 1
+    assert pods.resource.strategy.warnings(made) == []
+    assert pods.update(made, manifest) == made
+    # A pod of an earlier version may have a negative one.
+    stored = copy.deepcopy(made)
+    stored["spec"]["terminationGracePeriodSeconds"] = -7
+    assert pods.update(stored, stored) == made
+    assert pods.update_refusal(stored, manifest) == []
+    refused = copy.deepcopy(made)
+    refused["spec"]["terminationGracePeriodSeconds"] = 0
+    assert "`spec.terminationGracePeriodSeconds` (allow it to be set to 1" in pods.update_refusal(stored, refused)[0]
 
 
 def test_replacing_a_pod_with_its_manifest_changes_nothing(pods):
