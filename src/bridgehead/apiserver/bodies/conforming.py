@@ -40,9 +40,10 @@ _USES_BEFORE_COMPILATION = 8
 _typed_dict: Any = TypedDict  # of fields that are known only here
 _NOTHING = Annotated[str, msgspec.Meta(min_length=1, max_length=0)]
 _ANYTHING = dict[Any, Any] | list[Any] | str | int | float | bool
-# Some of the times and quantities that are valid and stored as they are: the last days of months and fractions of
-# seconds are not among them.
-_TIME = r"\A[1-9][0-9]{3}-(0[1-9]|1[0-2])-(0[1-9]|1[0-9]|2[0-8])T([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9]Z\Z"
+# Some of the times and quantities that are valid and stored as they are: the last days of months are not among them.
+_SECONDS = r"\A[1-9][0-9]{3}-(0[1-9]|1[0-2])-(0[1-9]|1[0-9]|2[0-8])T([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9]"
+_TIME = Annotated[str, msgspec.Meta(pattern=rf"{_SECONDS}Z\Z")]
+_MICRO_TIME = Annotated[str, msgspec.Meta(pattern=rf"{_SECONDS}\.[0-9]{{6}}Z\Z")]
 _QUANTITY = r"\A[1-9][0-9]{0,2}(m|Ki|Mi|Gi)?\Z"
 _SCALARS: dict[type[Shape], Any] = {
     Shape: _ANYTHING,
@@ -52,7 +53,6 @@ _SCALARS: dict[type[Shape], Any] = {
     IntOrStringShape: Annotated[int, msgspec.Meta(ge=-(2**31), lt=2**31)] | str,
     QuantityShape: Annotated[str, msgspec.Meta(pattern=_QUANTITY)],
     AmountShape: Annotated[str, msgspec.Meta(pattern=_QUANTITY)],
-    TimeShape: Annotated[str, msgspec.Meta(pattern=_TIME)],
 }
 
 
@@ -115,6 +115,8 @@ def _exact(shape: Shape, within: frozenset[StructShape], *, is_omitted: bool = F
         case IntShape():
             lowest, highest = shape.range
             return Annotated[int, msgspec.Meta(ge=1 if is_omitted else lowest, le=highest)]
+        case TimeShape():
+            return _MICRO_TIME if shape.is_micro else _TIME
         case BoolShape() if is_omitted:
             return _NOTHING
     return Annotated[str, least] if type(shape) is StringShape else _SCALARS.get(type(shape), _NOTHING)

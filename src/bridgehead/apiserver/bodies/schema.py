@@ -32,7 +32,7 @@ _SPECIAL: dict[str, Shape] = {
     "io.k8s.apimachinery.pkg.util.intstr.IntOrString": IntOrStringShape("intstr.IntOrString"),
     "io.k8s.apimachinery.pkg.api.resource.Quantity": QuantityShape("resource.Quantity"),
     "io.k8s.apimachinery.pkg.apis.meta.v1.Time": TimeShape("v1.Time"),
-    "io.k8s.apimachinery.pkg.apis.meta.v1.MicroTime": TimeShape("v1.MicroTime"),
+    "io.k8s.apimachinery.pkg.apis.meta.v1.MicroTime": TimeShape("v1.MicroTime", is_micro=True),
     "io.k8s.apimachinery.pkg.apis.meta.v1.FieldsV1": JsonShape("v1.FieldsV1"),
     "io.k8s.apimachinery.pkg.runtime.RawExtension": JsonShape("runtime.RawExtension"),
 }

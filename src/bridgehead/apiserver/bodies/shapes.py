@@ -11,18 +11,17 @@ from __future__ import annotations
 import base64
 import binascii
 import re
-from datetime import datetime
 from sys import float_info
 from typing import Any
 
 from bridgehead.apiserver.errors import SchemaMismatch
+from bridgehead.apiserver.go_times import canonical_time
 from bridgehead.apiserver.go_values import json_kind
 from bridgehead.apiserver.resource import JsonObject
 from bridgehead.objects.quantities import MILLI, NANO, canonical_quantity
 
 _INT_RANGES = {"int32": (-(2**31), 2**31 - 1), "int64": (-(2**63), 2**63 - 1)}
 EXPONENT_FROM = 1e21  # encoding/json writes floats from here on with an exponent
-_TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d)")
 
 # The path of a value in its document, as a linked list from the inside out: (outer path, step, kind of step).
 JsonPath = tuple[Any, Any, str] | None
@@ -160,21 +159,21 @@ class NumberShape(Shape):
 
 
 class TimeShape(StringShape):
-    __slots__ = ()
+    """A time in seconds, or in microseconds (`is_micro`)."""
+
+    __slots__ = ("is_micro",)
     accepts = None
+
+    def __init__(self, go: str, *, is_micro: bool = False) -> None:
+        super().__init__(go)
+        self.is_micro = is_micro
 
     def conform(self, value: Any, path: JsonPath, unknown: list[str]) -> Any:
         super().conform(value, path, unknown)
-        if not _TIME.fullmatch(value):
-            raise _Mismatch(
-                "",
-                text=f'parsing time "{value}" as "2006-01-02T15:04:05Z07:00": cannot parse "{value}" as "2006"',
-            )
         try:
-            datetime.fromisoformat(value)
-        except ValueError:
-            raise _Mismatch("", text=f'parsing time "{value}": out of range') from None
-        return value
+            return canonical_time(value, micro=self.is_micro)
+        except ValueError as error:
+            raise _Mismatch("", text=str(error)) from None
 
 
 class BytesShape(StringShape):

@@ -141,7 +141,7 @@ def _read_value(value: Wire, shape: Shape, depth: int) -> Any:
             _read_struct(_bytes(value), shape, shape.definition, obj, depth + 1)
             return obj
         case TimeShape():
-            return _time(_bytes(value), micro=shape.go.endswith("MicroTime"))
+            return _time(_bytes(value), micro=shape.is_micro)
         case BytesShape():
             return base64.b64encode(_bytes(value)).decode()
         case StringShape():

@@ -142,7 +142,7 @@ class Encoder:
             case NumberShape():
                 return _double_writer(number)
             case TimeShape():
-                return _content_writer(number, _micro_time if shape.go.endswith("MicroTime") else _time)
+                return _content_writer(number, _micro_time if shape.is_micro else _time)
             case BytesShape():
                 return _content_writer(number, base64.b64decode)
             case StringShape():
