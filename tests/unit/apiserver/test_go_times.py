@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
@@ -62,10 +63,8 @@ def test_micro_times_are_stored_in_utc_with_six_digits(text: str, expected: str)
     ],
 )
 def test_errors_are_those_of_go(text: str, micro: bool, error: str) -> None:
-    with pytest.raises(ValueError) as raised:
+    with pytest.raises(ValueError, match=f'^parsing time ".*{re.escape(error)}$'):
         canonical_time(text, micro=micro)
-    assert str(raised.value).endswith(error)
-    assert str(raised.value).startswith('parsing time "')
 
 
 @given(
