@@ -29,7 +29,7 @@ help:
 	@echo "make check   check format, lint, types and the directions of imports"
 	@echo "make bench   measure, print the tables and write them to benchmarks/results/"
 	@echo "make chaos   inject faults in every proxy mode and check what users see of them: half an hour; ARGS='--seed 7 --minutes 2'"
-	@echo "make conformance  run Kubernetes' own conformance tests: half an hour; ARGS='--focus sig-network'"
+	@echo "make conformance  run Kubernetes' own conformance tests: some twenty minutes; ARGS='--focus sig-network'"
 	@echo "make format  format the code"
 
 up: .venv/.prepared .venv/.compiled .venv/.tools

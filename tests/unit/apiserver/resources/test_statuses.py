@@ -87,6 +87,15 @@ def test_the_status_of_workloads_is_validated(kind, selector, before, after, exp
     assert steps.update_refusal(old, {**old, "status": from_yaml(f"{{{after}}}")}, "status") == expected
 
 
+def test_a_stateful_set_always_shows_the_numbers_that_go_does_not_omit():
+    steps = Steps(TABLE["statefulsets.apps"])
+    made = steps.create(from_yaml(f"{{metadata: {{name: x}}, spec: {{{SELECTOR}, {TEMPLATE}, ordinals: {{}}}}}}"))
+    assert made["spec"]["ordinals"] == {"start": 0}
+    written = steps.update(made, {**made, "status": {"replicas": 1}}, "status")
+    assert written["status"] == {"replicas": 1, "availableReplicas": 0}
+    assert steps.update(made, {**made, "status": {}}, "")["status"] == made["status"]
+
+
 def test_the_status_of_a_policy_is_validated():
     steps = Steps(TABLE["validatingadmissionpolicies.admissionregistration.k8s.io"])
     stored = {"metadata": {"name": "x"}, "spec": {}}

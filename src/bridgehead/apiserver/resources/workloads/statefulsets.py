@@ -35,6 +35,8 @@ _ROLLING_FIELDS: Mapping[str, Any] = {
 }
 _RETENTION_POLICIES = ("Retain", "Delete")
 _CLAIMS = "spec.volumeClaimTemplates"
+# Numbers that the status always shows.
+_COUNTS = ("replicas", "availableReplicas")
 
 
 class StatefulSetStrategy(WorkloadStrategy):
@@ -66,9 +68,15 @@ class StatefulSetStrategy(WorkloadStrategy):
         for claim in spec.get("volumeClaimTemplates", ()):
             claim.update({"apiVersion": "v1", "kind": "PersistentVolumeClaim"})
             set_claim_defaults(claim)
+        if "ordinals" in spec:
+            spec["ordinals"].setdefault("start", 0)
 
     def prepare_create(self, obj: JsonObject) -> None:
-        obj["status"] = {"replicas": 0, "availableReplicas": 0}
+        obj["status"] = dict.fromkeys(_COUNTS, 0)
+
+    def prepare_update(self, obj: JsonObject, old: JsonObject, subresource: str) -> None:
+        super().prepare_update(obj, old, subresource)
+        obj["status"] = dict.fromkeys(_COUNTS, 0) | obj.get("status", {})
 
     def validate(self, obj: JsonObject) -> list[FieldError]:
         spec = obj.get("spec", {})
