@@ -211,16 +211,22 @@ class Compiler:
         is_flat = node.is_flat
 
         def run(frame: Frame) -> Any:
+            before = frame.cost
             held = source(frame)
+            spent = frame.cost - before
             frame.cost += 1
             if type(held) is not Optional:
                 raise EvaluationError("no such overload")
             if not held.is_present:
                 return NONE
-            frame.cost += 2
+            # As in cel-go, the macro has its source twice.
+            frame.charge(spent + 1)
             frame.locals[slot] = held.value
             made = result(frame)
-            return made if is_flat else Optional(made)
+            if is_flat:
+                return made
+            frame.cost += 1
+            return Optional(made)
 
         return run
 

@@ -52,9 +52,16 @@ class Program:
     """
 
     def __init__(
-        self, root: Node, references: frozenset[str], make_struct: MakeStruct, *, has_loops: bool = False
+        self,
+        root: Node,
+        variables: Mapping[str, Type],
+        references: frozenset[str],
+        make_struct: MakeStruct,
+        *,
+        has_loops: bool = False,
     ) -> None:
         self._root = root
+        self._variables = variables
         self.references = references
         self.has_loops = has_loops
         self.result = root.type
@@ -65,7 +72,7 @@ class Program:
     @cached_property
     def most_cost(self) -> int:
         """The estimate of the most that an evaluation costs; 2**64 - 1 if it is unbounded."""
-        return estimate_cost(self._root).most
+        return estimate_cost(self._root, self._variables).most
 
     def evaluate(self, variables: Mapping[str, Any], budget: Budget, limit: int = PER_CALL_LIMIT) -> Any:
         """Return the value of the expression (see `values`) and spend its cost, also if it fails.
@@ -135,6 +142,6 @@ class Environment:
             raise WrongResult(f"must evaluate to {what} but got {found}")
         try:
             has_loops = any(isinstance(node, Comprehension) for node in checker.nodes)
-            return Program(root, frozenset(checker.references), self._make_struct, has_loops=has_loops)
+            return Program(root, self._variables, frozenset(checker.references), self._make_struct, has_loops=has_loops)
         except RecursionError:
             raise CompileError(expression, []) from None

@@ -13,6 +13,8 @@ from typing import Any
 
 # Sizes of values whose schema states no limit are bounded by this: nothing is known about them.
 UNBOUNDED = 2**64 - 1
+# As in Kubernetes, types that declare no size declare that it is 0, so that comparisons are free in estimates.
+UNSIZED = 0
 # Kinds of values that have an order, by which lists are sorted.
 COMPARABLE = ("int", "uint", "double", "bool", "duration", "timestamp", "string", "bytes")
 
@@ -121,7 +123,7 @@ def opaque(name: str) -> Type:
 
 
 def struct(name: str, fields: Mapping[str, Field]) -> Type:
-    return Type("struct", name, fields=fields)
+    return Type("struct", name, fields=fields, most=UNSIZED)
 
 
 def parameter(name: str) -> Type:
