@@ -159,6 +159,8 @@ class Checker:
         if target.kind == "struct":
             field = target.fields.get(node.name)
             return field.type if field is not None else self._report(node, f"undefined field '{node.name}'")
+        if target.kind == "opaque" and target.name.startswith("kubernetes."):
+            return self._report(node, f"unexpected failed resolution of '{target.name}'")
         return self._report(node, f"type '{self._shown(target)}' does not support field selection")
 
     # --- Calls ------------------------------------------------------------------------------------------------------
@@ -300,7 +302,7 @@ class Checker:
         elif source.kind not in ("dyn", "error"):
             shown = self._shown(source)
             self._report(
-                node.source,
+                node if node.kind == "sort_by" else node.source,
                 f"expression of type '{shown}' cannot be range of a comprehension (must be list, map, or dynamic)",
             )
         names = {node.variable: first} | ({node.second: second} if node.second else {})
@@ -331,7 +333,9 @@ class Checker:
         return self._entry_type(node, result)
 
     def _sorted_type(self, node: Comprehension, source: Type, key: Type) -> Type:
-        if source.kind not in ("list", *_UNKNOWN) or key.kind not in (*COMPARABLE, *_UNKNOWN):
+        if source.kind not in ("list", "map", "dyn", "param", "error"):
+            return list_of(DYN)  # reported as the range of a loop
+        if source.kind == "map" or key.kind not in (*COMPARABLE, *_UNKNOWN):
             shown = f"{self._shown(source)}.({self._shown(list_of(key))})"
             return self._report(node, f"found no matching overload for '@sortByAssociatedKeys' applied to '{shown}'")
         return source if source.kind == "list" else list_of(DYN)

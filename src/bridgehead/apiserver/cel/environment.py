@@ -96,7 +96,7 @@ def _no_struct(name: str) -> Type | None:
 
 
 def _make_no_struct(name: str, fields: dict[str, Any]) -> Any:
-    raise EvaluationError(f"unknown type {name}")
+    raise EvaluationError(f"unknown type '{name}'")
 
 
 class Environment:
@@ -138,8 +138,9 @@ class Environment:
         check_literals(expression, checker.nodes)
         wanted = (result,) if isinstance(result, Type) else result
         if wanted is not None and found not in wanted:
-            what = str(wanted[0]) if len(wanted) == 1 else f"one of [{' '.join(map(str, wanted))}]"
-            raise WrongResult(f"must evaluate to {what} but got {found}")
+            names = [one.full_name for one in wanted]
+            what = names[0] if len(names) == 1 else f"one of [{' '.join(names)}]"
+            raise WrongResult(f"must evaluate to {what} but got {found.full_name}", found.full_name)
         try:
             has_loops = any(isinstance(node, Comprehension) for node in checker.nodes)
             return Program(root, self._variables, frozenset(checker.references), self._make_struct, has_loops=has_loops)

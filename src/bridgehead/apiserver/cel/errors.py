@@ -29,6 +29,8 @@ class Issue:
         """Return the error with its line and a mark below the position, as cel-go prints it."""
         if self.offset is None:
             return f"ERROR: <input>:-1:0: {self.message}"
+        if not expression:
+            return f"ERROR: <input>:1:0: {self.message}"
         before = expression[: self.offset]
         line = before.count("\n")
         column = self.offset - (before.rfind("\n") + 1)
@@ -46,11 +48,12 @@ class CompileError(Exception):
 
 
 class WrongResult(CompileError):
-    """A valid expression whose type is not the one that its use requires."""
+    """A valid expression whose type is not the one that its use requires. `found` is the name of the type."""
 
-    def __init__(self, text: str) -> None:
+    def __init__(self, text: str, found: str) -> None:
         super().__init__("", ())
         self.args = (text,)
+        self.found = found
 
 
 class EvaluationError(Exception):

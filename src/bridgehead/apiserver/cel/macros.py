@@ -7,7 +7,17 @@ Pure: no I/O, no clock, no randomness. Source: cel-go `parser/macro.go`, `ext/co
 from __future__ import annotations
 
 from .errors import Issue
-from .nodes import Call, Comprehension, Ident, Node, OptionalMap, Select
+from .nodes import (
+    Call,
+    Comprehension,
+    Ident,
+    Literal,
+    MapLiteral,
+    Node,
+    OptionalMap,
+    Select,
+    StructLiteral,
+)
 
 # By name and number of arguments: kind of comprehension, number of variables, whether it has a condition and a result.
 _COMPREHENSIONS = {
@@ -53,6 +63,10 @@ def expand_macro(call: Call, issues: list[Issue]) -> Node:
     problem = "argument must be a simple name" if count == 1 else "argument must be an identifier"
     if kind in ("map", "filter", "sort_by"):
         problem = "argument is not an identifier"
+    if kind == "sort_by" and isinstance(call.target, Literal | MapLiteral | StructLiteral):
+        problem = "sortBy can only be applied to a list, identifier, comprehension, call or select expression"
+        issues.append(Issue(call.target.offset, problem))
+        return call
     names = [_variable(node, issues, problem) for node in call.args[:count]]
     if count == 2 and names[0] == names[1]:
         issues.append(Issue(call.args[1].offset, f"duplicate variable name: {names[1]}"))

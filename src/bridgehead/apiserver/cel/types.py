@@ -69,6 +69,14 @@ class Type:
         name = "optional_type" if self.kind == "optional" else self.name
         return f"{name}({', '.join(map(str, self.parameters))})" if self.parameters else name
 
+    @property
+    def full_name(self) -> str:
+        """The name in errors of other parts than the checker: `google.protobuf.Duration` for `duration`."""
+        name = "optional_type" if self.kind == "optional" else _FULL_NAMES.get(self.kind, self.name)
+        if not self.parameters:
+            return name
+        return f"{name}({', '.join(one.full_name for one in self.parameters)})"
+
 
 class Field:
     """A field of a struct: its type, and its name in JSON, which expressions may have to escape."""
@@ -85,6 +93,12 @@ STRING, BYTES, NULL = Type("string"), Type("bytes"), Type("null")
 TIMESTAMP, DURATION = Type("timestamp"), Type("duration")
 DYN, ERROR, TYPE = Type("dyn"), Type("error", "!error!"), Type("type")
 _SIMPLE = {one.name: one for one in (BOOL, INT, UINT, DOUBLE, STRING, BYTES, NULL, TIMESTAMP, DURATION, DYN, TYPE)}
+
+_FULL_NAMES = {
+    "null": "null_type",
+    "timestamp": "google.protobuf.Timestamp",
+    "duration": "google.protobuf.Duration",
+}
 
 # Names that an expression can use for a type, as in `type(x) == int`.
 TYPE_NAMES = {

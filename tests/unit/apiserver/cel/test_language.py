@@ -302,6 +302,17 @@ REFUSALS = {
     "l.sortBy(x, [x])": (
         9, "found no matching overload for '@sortByAssociatedKeys' applied to 'list(int).(list(list(int)))'"
     ),
+    "m.sortBy(x, x)": (
+        9, "found no matching overload for '@sortByAssociatedKeys' applied to 'map(string, int).(list(string))'"
+    ),
+    "s.sortBy(x, x)": (
+        9, "expression of type 'string' cannot be range of a comprehension (must be list, map, or dynamic)"
+    ),
+    "'a'.sortBy(x, x)": (
+        1, "sortBy can only be applied to a list, identifier, comprehension, call or select expression"
+    ),
+    "quantity('1').value": (14, "unexpected failed resolution of 'kubernetes.Quantity'"),
+    "quantity('1').sign()": (19, "found no matching overload for 'sign' applied to 'kubernetes.Quantity.()'"),
     "has(s)": (5, "invalid argument to has() macro"),
     "l.map(i, i + s)": (12, "found no matching overload for '_+_' applied to '(int, string)'"),
     "l.filter(x, x)": (9, "found no matching overload for '_?_:_' applied to '(int, dyn, dyn)'"),

@@ -67,7 +67,7 @@ VALUES = {
     "optional.ofNonZeroValue(uint(0)) == optional.none() && optional.ofNonZeroValue(1u).hasValue()": True,
     # quantities
     "quantity('50Mi').isInteger() && !quantity('0.5').isInteger()": True,
-    "quantity('50k').asInteger() + quantity('-1').sign()": 49999,
+    "quantity('50k').asInteger() + sign(quantity('-1'))": 49999,
     "quantity('1500m').asApproximateFloat()": 1.5,
     "quantity('1Gi') == quantity('1024Mi') && quantity('1Gi') != quantity('1G')": True,
     "quantity('1k').add(1).sub(quantity('1')).compareTo(quantity('1000'))": 0,

@@ -109,7 +109,7 @@ CASES: list[tuple[dict[str, Any], list[str]]] = [
         'spec.auditAnnotations[1].key: Duplicate value: "k"']),
     (policy(auditAnnotations=[{"key": "k", "valueExpression": "1"}]), [
         'spec.auditAnnotations[0].valueExpression: Invalid value: "1": '
-        "must evaluate to one of [string null] but got int"]),
+        "must evaluate to one of [string null_type] but got int"]),
 ]  # fmt: skip
 M = "spec.mutations[0]"
 MUTATING_CASES: list[tuple[dict[str, Any], list[str]]] = [

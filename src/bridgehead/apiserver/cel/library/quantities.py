@@ -73,7 +73,8 @@ _Q = "kubernetes.Quantity"
 FUNCTIONS: Mapping[str, tuple[Overload, ...]] = {
     "quantity": (overload(f"(string) -> {_Q}", _quantity, TEXT_PARSING),),
     "isQuantity": (overload("(string) -> bool", _is_quantity, TEXT_PARSING),),
-    "sign": (overload(f"{_Q}.() -> int", _sign),),
+    # A function, although Kubernetes' documentation has it as a method.
+    "sign": (overload(f"({_Q}) -> int", _sign),),
     "isInteger": (overload(f"{_Q}.() -> bool", _is_integer),),
     "asInteger": (overload(f"{_Q}.() -> int", _as_integer),),
     "asApproximateFloat": (overload(f"{_Q}.() -> double", lambda one: float(one.value)),),
