@@ -1,7 +1,7 @@
 """CEL, the Common Expression Language, with the libraries, error texts, costs and limits of Kubernetes.
 
     environment                 `Environment.compile` makes a `Program`; `Program.evaluate` runs it within a `Budget`
-    admission                   environments of admission policies and match conditions
+    admission, devices          environments of admission policies and match conditions; of selectors of devices
     schema_types                types of variables from schemas
     lexer, parser, macros       text to `nodes`
     checker, unification        types of nodes; names and overloads; `literals` checks constants

@@ -77,7 +77,7 @@ def _index(look_up: Callable[[Any, Any], Any], container: Step, key: Step) -> St
 
 def _is_open(given: Type, wanted: Type) -> bool:
     """Return whether the type of an operand is known at run time only."""
-    return given.kind in ("dyn", "param", "null") and wanted.kind not in ("dyn", "param")
+    return given.kind in ("dyn", "any", "param", "null") and wanted.kind not in ("dyn", "param")
 
 
 def _direct(found: Overload, steps: Sequence[Step]) -> Step:

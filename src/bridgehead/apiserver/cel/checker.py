@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from .declarations import Functions, Overload
 from .errors import CompileError, Issue
 from .nodes import (
+    Bind,
     Call,
     Comprehension,
     Ident,
@@ -26,7 +27,7 @@ from .types import BOOL, COMPARABLE, DYN, ERROR, INT, TYPE_NAMES, Type, list_of,
 from .unification import Substitution, assign, most_general, resolve
 
 _LOGICAL = frozenset({"_&&_", "_||_"})
-_UNKNOWN = ("dyn", "param", "error")
+_UNKNOWN = ("dyn", "any", "param", "error")
 
 
 class Checker:
@@ -82,6 +83,8 @@ class Checker:
                 found = self._comprehension(node)
             case OptionalMap():
                 found = self._optional_map(node)
+            case Bind():
+                found = self._in_scope({node.variable: self._visit(node.value)}, node.result)
             case _:
                 raise TypeError(f"unknown node {node!r}")
         node.type = found
@@ -149,7 +152,7 @@ class Checker:
         return optional_of(found) if (is_optional or node.is_optional) and found.kind != "optional" else found
 
     def _field(self, node: Select, target: Type) -> Type:
-        if target.kind in ("dyn", "error"):
+        if target.kind in ("dyn", "any", "error"):
             return DYN
         if target.kind == "param":
             self._fits(DYN, target)

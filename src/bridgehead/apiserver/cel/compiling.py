@@ -16,6 +16,7 @@ from .calls import compile_overloads
 from .comprehensions import Loop, make_loop
 from .errors import EvaluationError
 from .nodes import (
+    Bind,
     Call,
     Comprehension,
     Ident,
@@ -27,7 +28,19 @@ from .nodes import (
     Select,
     StructLiteral,
 )
-from .steps import Step, conditional, constant, logical, optional_field, path, presence, variable
+from .steps import (
+    Step,
+    binding,
+    bound,
+    conditional,
+    constant,
+    local,
+    logical,
+    optional_field,
+    path,
+    presence,
+    variable,
+)
 from .values import NONE, Frame, Optional, cel_type
 
 # Costs of making values. Source: cel-go `common/cost.go`.
@@ -42,7 +55,8 @@ class Compiler:
 
     def __init__(self, make_struct: MakeStruct) -> None:
         self._make_struct = make_struct
-        self._slots: dict[str, list[int]] = {}
+        # Reads of the local variables, by name: of the outer ones first.
+        self._locals: dict[str, list[Step]] = {}
         self._used = 0
         self.locals_count = 0
 
@@ -66,6 +80,8 @@ class Compiler:
                 return self._comprehension(node)
             case OptionalMap():
                 return self._optional_map(node)
+            case Bind():
+                return self._bind(node)
         raise TypeError(f"unknown node {node!r}")
 
     # --- Names and fields -------------------------------------------------------------------------------------------
@@ -74,13 +90,7 @@ class Compiler:
         if node.constant is not None:
             return constant(node.constant)
         if node.is_local:
-            slot = self._slots[node.name][-1]
-
-            def local(frame: Frame) -> Any:
-                frame.cost += 1
-                return frame.locals[slot]
-
-            return local
+            return self._locals[node.name][-1]
         return variable(node.name, node.type)
 
     def _select(self, node: Select) -> Step:
@@ -181,21 +191,22 @@ class Compiler:
 
     # --- Macros -----------------------------------------------------------------------------------------------------
 
-    def _bind(self, name: str) -> int:
+    def _declare(self, name: str, read: Callable[[int], Step] = local) -> int:
+        """Return the slot of a new local variable. `read` makes the step that reads it."""
         slot = self._used
         self._used += 1
         self.locals_count = max(self.locals_count, self._used)
-        self._slots.setdefault(name, []).append(slot)
+        self._locals.setdefault(name, []).append(read(slot))
         return slot
 
     def _release(self, name: str) -> None:
-        self._slots[name].pop()
+        self._locals[name].pop()
         self._used -= 1
 
     def _comprehension(self, node: Comprehension) -> Step:
         source = self.compile(node.source)
-        first = self._bind(node.variable)
-        second = self._bind(node.second) if node.second else None
+        first = self._declare(node.variable)
+        second = self._declare(node.second) if node.second else None
         condition = None if node.condition is None else self.compile(node.condition)
         result = None if node.result is None else self.compile(node.result)
         if node.second:
@@ -205,7 +216,7 @@ class Compiler:
 
     def _optional_map(self, node: OptionalMap) -> Step:
         source = self.compile(node.source)
-        slot = self._bind(node.variable)
+        slot = self._declare(node.variable)
         result = self.compile(node.result)
         self._release(node.variable)
         is_flat = node.is_flat
@@ -229,6 +240,16 @@ class Compiler:
             return Optional(made)
 
         return run
+
+    def _bind(self, node: Bind) -> Step:
+        value = self.compile(node.value)
+        # The value is computed amid the result, whose variables have other slots than those of the value.
+        before, self._used = self._used, self.locals_count
+        slot = self._declare(node.variable, lambda slot: bound(slot, value))
+        result = self.compile(node.result)
+        self._release(node.variable)
+        self._used = before
+        return binding(slot, result)
 
 
 def _is_in_struct(node: Select) -> bool:

@@ -103,6 +103,7 @@ class Environment:
     """The variables, functions and message types that expressions can use.
 
     `structs` returns the type of a message by its name, for `Name{field: value}`; `make_struct` makes its value.
+    `has_bind`: expressions can use the macro `cel.bind`.
     """
 
     def __init__(
@@ -112,11 +113,13 @@ class Environment:
         functions: Functions = STANDARD,
         structs: Callable[[str], Type | None] = _no_struct,
         make_struct: MakeStruct = _make_no_struct,
+        has_bind: bool = False,
     ) -> None:
         self._variables = dict(variables)
         self._functions = functions
         self._structs = structs
         self._make_struct = make_struct
+        self._has_bind = has_bind
 
     def with_variables(self, variables: Mapping[str, Type]) -> Environment:
         """Return an environment that has further variables."""
@@ -125,6 +128,7 @@ class Environment:
             functions=self._functions,
             structs=self._structs,
             make_struct=self._make_struct,
+            has_bind=self._has_bind,
         )
 
     def compile(self, expression: str, *, result: Type | tuple[Type, ...] | None = None) -> Program:
@@ -132,7 +136,7 @@ class Environment:
 
         Raises CompileError; its subclass WrongResult if the type is not `result`, or one of `result`.
         """
-        root = parse(expression)
+        root = parse(expression, has_bind=self._has_bind)
         checker = Checker(expression, self._variables, self._functions, self._structs)
         found = checker.check(root)
         check_literals(expression, checker.nodes)

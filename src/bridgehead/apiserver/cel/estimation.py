@@ -11,6 +11,7 @@ from typing import NamedTuple
 from .comprehensions import ROUND_COSTS
 from .costs import ONE, SELF_COMPARISON, SORT_BY_OVERHEAD, UNKNOWN, Operand, Range, exactly
 from .nodes import (
+    Bind,
     Call,
     Comprehension,
     Ident,
@@ -27,7 +28,7 @@ from .values import size_of
 
 _LIST, _MAP, _STRUCT = exactly(10), exactly(30), exactly(40)
 _NO_COST = exactly(0)
-_SIZED = frozenset({"string", "bytes", "list", "map", "type", "dyn"})
+_SIZED = frozenset({"string", "bytes", "list", "map", "type", "dyn", "any"})
 
 
 def estimate_cost(root: Node, variables: Mapping[str, Type]) -> Range:
@@ -84,6 +85,8 @@ class _Estimator:
                 return self._comprehension(node)
             case OptionalMap():
                 return self._optional_map(node)
+            case Bind():
+                return self._bind(node)
         return _NO_COST
 
     def _sum(self, nodes: list[Node]) -> Range:
@@ -223,6 +226,15 @@ class _Estimator:
         source = self.cost(node.source).plus(ONE)
         present = source.plus(self._with_locals({node.variable: _Local()}, node.result)).plus(_LIST)
         return source.plus(ONE.union(present if node.is_flat else present.plus(ONE)))
+
+    def _bind(self, node: Bind) -> Range:
+        value = self.cost(node.value)
+        local = _Local(self._size(node.value), self._item_size(node.value), self._path(node.value))
+        result = self._with_locals({node.variable: local}, node.result)
+        if (size := self._sizes.get(id(node.result))) is not None:
+            self._sizes[id(node)] = size
+        # cel-go expands the macro to a loop over an empty list.
+        return value.plus(result).plus(_LIST)
 
     def _comprehension(self, node: Comprehension) -> Range:
         source = self.cost(node.source)

@@ -92,9 +92,12 @@ BOOL, INT, UINT, DOUBLE = Type("bool"), Type("int"), Type("uint"), Type("double"
 STRING, BYTES, NULL = Type("string"), Type("bytes"), Type("null")
 TIMESTAMP, DURATION = Type("timestamp"), Type("duration")
 DYN, ERROR, TYPE = Type("dyn"), Type("error", "!error!"), Type("type")
+# The type of a variable's part that may be anything. Unlike dyn, it has no elements that macros could visit.
+ANY = Type("any")
 _SIMPLE = {one.name: one for one in (BOOL, INT, UINT, DOUBLE, STRING, BYTES, NULL, TIMESTAMP, DURATION, DYN, TYPE)}
 
 _FULL_NAMES = {
+    "any": "google.protobuf.Any",
     "null": "null_type",
     "timestamp": "google.protobuf.Timestamp",
     "duration": "google.protobuf.Duration",
