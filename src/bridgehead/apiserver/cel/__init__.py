@@ -18,7 +18,7 @@ Reasons: docs/decisions/0027-cel.md.
 """
 
 from .environment import MATCH_CONDITIONS_BUDGET, PER_CALL_LIMIT, REQUEST_BUDGET, Budget, Environment, Program
-from .errors import BudgetExceeded, CompileError, CostLimitExceeded, EvaluationError, WrongResult
+from .errors import BudgetExceeded, CompileError, CostLimitExceeded, EvaluationError, ProgramError, WrongResult
 from .types import BOOL, DYN, INT, STRING, Type
 
 __all__ = [
@@ -36,6 +36,7 @@ __all__ = [
     "Environment",
     "EvaluationError",
     "Program",
+    "ProgramError",
     "Type",
     "WrongResult",
 ]

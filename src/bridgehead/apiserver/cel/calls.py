@@ -30,8 +30,8 @@ _SCALARS = frozenset({"int", "uint", "double"})
 _OPERATORS = frozenset("_-!@")
 
 
-def compile_overloads(node: Call, steps: Sequence[Step], constants: Sequence[Any]) -> Step:
-    """Return the closure of a checked call. `constants` are the operands' values, None for those that vary."""
+def compile_overloads(node: Call, steps: Sequence[Step]) -> Step:
+    """Return the closure of a checked call."""
     kinds = [one.type.kind for one in node.operands]
     if node.function in _COMPARISONS and kinds[0] == kinds[1] and kinds[0] in _SCALARS:
         return _compare(_COMPARISONS[node.function], *steps)

@@ -2,19 +2,22 @@
 
 Each node becomes a function of a Frame, which returns the node's value or raises EvaluationError, and adds the node's
 cost. Costs of a straight line of operations are added without a check, since its length is bounded by the expression's;
-loops and calls whose cost depends on data check the limit.
+loops and calls whose cost depends on data check the limit. As in cel-go, conversions of constants, and lists and maps
+of constants, are constants themselves, which cost nothing.
 
 Pure: no I/O, no clock, no randomness. Source: cel-go `interpreter/planner.go`, `interpreter/runtimecost.go`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import contextlib
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from .calls import compile_overloads
 from .comprehensions import Loop, make_loop
 from .errors import EvaluationError
+from .library.regex import compile_pattern
 from .nodes import (
     Bind,
     Call,
@@ -46,12 +49,21 @@ from .values import NONE, Frame, Optional, cel_type
 # Costs of making values. Source: cel-go `common/cost.go`.
 LIST_COST, MAP_COST, STRUCT_COST = 10, 30, 40
 
+# Functions whose result is a constant if their only argument is one. Source: cel-go `IsTypeConversionFunction`.
+_CONVERSIONS = frozenset({"bool", "bytes", "double", "duration", "dyn", "int", "string", "timestamp", "type", "uint"})
+_SEARCHES = frozenset({"matches", "find", "findAll"})
+# The limit of the cost of one conversion. An expression is too short for one that would cost more.
+_MOST_FOLDING = 1_000_000
+
 # Makes the value of a message from its type's name and its fields.
 MakeStruct = Callable[[str, dict[str, Any]], Any]
 
 
 class Compiler:
-    """Compiles one expression. After `compile`, `locals_count` is the size of a frame's list of local variables."""
+    """Compiles one expression. After `compile`, `locals_count` is the size of a frame's list of local variables.
+
+    Raises EvaluationError for a conversion or a pattern that cannot succeed.
+    """
 
     def __init__(self, make_struct: MakeStruct) -> None:
         self._make_struct = make_struct
@@ -59,11 +71,13 @@ class Compiler:
         self._locals: dict[str, list[Step]] = {}
         self._used = 0
         self.locals_count = 0
+        # The values of constant nodes.
+        self._constants: dict[int, Any] = {}
 
     def compile(self, node: Node) -> Step:
         match node:
             case Literal():
-                return constant(node.value)
+                return self._constant(node, node.value)
             case Ident():
                 return self._ident(node)
             case Select():
@@ -84,18 +98,25 @@ class Compiler:
                 return self._bind(node)
         raise TypeError(f"unknown node {node!r}")
 
+    def _constant(self, node: Node, value: Any) -> Step:
+        self._constants[id(node)] = value
+        return constant(value)
+
+    def _are_constant(self, nodes: Iterable[Node]) -> bool:
+        return all(id(node) in self._constants for node in nodes)
+
     # --- Names and fields -------------------------------------------------------------------------------------------
 
     def _ident(self, node: Ident) -> Step:
         if node.constant is not None:
-            return constant(node.constant)
+            return self._constant(node, node.constant)
         if node.is_local:
             return self._locals[node.name][-1]
         return variable(node.name, node.type)
 
     def _select(self, node: Select) -> Step:
         if node.constant is not None:
-            return constant(node.constant)
+            return self._constant(node, node.constant)
         if node.qualified:
             return variable(node.qualified, node.type)
         if node.is_test:
@@ -128,16 +149,22 @@ class Compiler:
                 return logical(steps, decisive=True)
             case "_?_:_":
                 return conditional(*steps)
-        constants = [one.value if isinstance(one, Literal) else None for one in node.operands]
-        return compile_overloads(node, steps, constants)
+        step = compile_overloads(node, steps)
+        if node.function in _CONVERSIONS and len(steps) == 1 and self._are_constant(node.operands):
+            return self._constant(node, step(Frame({}, 0, _MOST_FOLDING)))
+        if node.function in _SEARCHES and len(steps) > 1:
+            pattern = self._constants.get(id(node.operands[1]))
+            if isinstance(pattern, str):
+                compile_pattern(pattern)
+        return step
 
     # --- Aggregates -------------------------------------------------------------------------------------------------
 
     def _list(self, node: ListLiteral) -> Step:
-        if not node.optionals and all(isinstance(one, Literal) for one in node.items):
-            return constant([one.value for one in node.items if isinstance(one, Literal)])
         steps = [self.compile(one) for one in node.items]
         optionals = node.optionals
+        if not optionals and self._are_constant(node.items):
+            return self._constant(node, [self._constants[id(one)] for one in node.items])
 
         def make(frame: Frame) -> Any:
             frame.cost += LIST_COST
@@ -156,6 +183,12 @@ class Compiler:
     def _map(self, node: MapLiteral) -> Step:
         steps = [(self.compile(key), self.compile(value)) for key, value in node.entries]
         optionals = node.optionals
+        if not optionals and self._are_constant([one for entry in node.entries for one in entry]):
+            with contextlib.suppress(EvaluationError):
+                made: dict[Any, Any] = {}
+                for key, value in node.entries:
+                    insert(made, self._constants[id(key)], self._constants[id(value)])
+                return self._constant(node, made)
 
         def make(frame: Frame) -> Any:
             frame.cost += MAP_COST if steps else 0

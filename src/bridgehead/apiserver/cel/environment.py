@@ -13,7 +13,7 @@ from typing import Any
 from .checker import Checker
 from .compiling import Compiler, MakeStruct
 from .declarations import Functions
-from .errors import BudgetExceeded, CompileError, EvaluationError, WrongResult
+from .errors import BudgetExceeded, CompileError, EvaluationError, ProgramError, WrongResult
 from .estimation import estimate_cost
 from .library import STANDARD
 from .literals import check_literals
@@ -134,7 +134,8 @@ class Environment:
     def compile(self, expression: str, *, result: Type | tuple[Type, ...] | None = None) -> Program:
         """Compile an expression.
 
-        Raises CompileError; its subclass WrongResult if the type is not `result`, or one of `result`.
+        Raises CompileError; its subclass WrongResult if the type is not `result`, or one of `result`, and its subclass
+        ProgramError if the expression has a constant that cannot be converted.
         """
         root = parse(expression, has_bind=self._has_bind)
         checker = Checker(expression, self._variables, self._functions, self._structs)
@@ -148,5 +149,7 @@ class Environment:
         try:
             has_loops = any(isinstance(node, Comprehension) for node in checker.nodes)
             return Program(root, self._variables, frozenset(checker.references), self._make_struct, has_loops=has_loops)
+        except EvaluationError as error:
+            raise ProgramError(str(error)) from None
         except RecursionError:
             raise CompileError(expression, []) from None

@@ -2,6 +2,7 @@
 
     CompileError         the expression has syntax or type errors
       WrongResult        the expression has another type than the one that its use requires
+      ProgramError       the expression has constants with which it cannot become a program
     EvaluationError      the evaluation of a valid expression failed: no such key, integer overflow, ...
       CostLimitExceeded  one evaluation cost more than an expression may
     BudgetExceeded       the evaluations of one request together cost more than they may
@@ -54,6 +55,14 @@ class WrongResult(CompileError):
         super().__init__("", ())
         self.args = (text,)
         self.found = found
+
+
+class ProgramError(CompileError):
+    """A valid expression that cannot become a program: a conversion of a constant fails, or a constant pattern."""
+
+    def __init__(self, problem: str) -> None:
+        super().__init__("", ())
+        self.args = (f"program instantiation failed: {problem}",)
 
 
 class EvaluationError(Exception):

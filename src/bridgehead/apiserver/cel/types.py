@@ -70,12 +70,16 @@ class Type:
         return f"{name}({', '.join(map(str, self.parameters))})" if self.parameters else name
 
     @property
+    def short_name(self) -> str:
+        """The full name without parameters."""
+        return "optional_type" if self.kind == "optional" else _FULL_NAMES.get(self.kind, self.name)
+
+    @property
     def full_name(self) -> str:
         """The name in errors of other parts than the checker: `google.protobuf.Duration` for `duration`."""
-        name = "optional_type" if self.kind == "optional" else _FULL_NAMES.get(self.kind, self.name)
         if not self.parameters:
-            return name
-        return f"{name}({', '.join(one.full_name for one in self.parameters)})"
+            return self.short_name
+        return f"{self.short_name}({', '.join(one.full_name for one in self.parameters)})"
 
 
 class Field:

@@ -115,6 +115,7 @@ _SELECTORS = [
     (f"device.driver == '{'a' * (10240 - 18)}'", "Too long: may not be more than 10240 bytes"),
     (f"{_LOOPS}int('1'.find('[0-9]*')) < 100{')' * 7}", "Forbidden: too complex, exceeds cost limit"),
     ("device.attributes.d.?model.orValue('').matches('^A')", "Forbidden: too complex, exceeds cost limit"),
+    ("true || int('x') == 1", "Internal error: program instantiation failed: type conversion error from 'string' to 'int'"),
     ("1", 'Invalid value: "1": must evaluate to bool or the unknown type, not int'),
     ("dyn(true)", 'Invalid value: "dyn(true)": must evaluate to bool or the unknown type, not dyn'),
     ("device.attributes[true].a", 'Invalid value: "device.attributes[true].a": compilation failed: ERROR: <input>:1:18: '

@@ -19,19 +19,27 @@ def validate_selector(path: str, expression: str) -> list[FieldError]:
     """Return an error unless the expression compiles to a selector of limited cost."""
     if len(expression.encode()) > _MAX_EXPRESSION:
         return [field.too_long(path, _MAX_EXPRESSION)]
-    problem, is_too_expensive = _compile(expression)
-    if problem:
-        return [field.invalid(path, expression, problem)]
-    return [field.forbidden(path, "too complex, exceeds cost limit")] if is_too_expensive else []
+    reason, problem = _compile(expression)
+    match reason:
+        case "Invalid":
+            return [field.invalid(path, expression, problem)]
+        case "Internal":
+            return [field.internal(path, problem)]
+        case "Forbidden":
+            return [field.forbidden(path, problem)]
+    return []
 
 
 @lru_cache(_REMEMBERED)
-def _compile(expression: str) -> tuple[str, bool]:
-    """Return why an expression does not compile, or "", and whether it may cost too much."""
-    from bridgehead.apiserver.cel import CompileError
+def _compile(expression: str) -> tuple[str, str]:
+    """Return the reason for which an expression is refused, or "", and the problem."""
+    from bridgehead.apiserver.cel import CompileError, ProgramError
     from bridgehead.apiserver.cel.devices import MOST_COST, compile_selector
 
     try:
-        return "", compile_selector(expression).most_cost > MOST_COST
+        cost = compile_selector(expression).most_cost
+    except ProgramError as error:
+        return "Internal", str(error)
     except CompileError as error:
-        return str(error), False
+        return "Invalid", str(error)
+    return ("Forbidden", "too complex, exceeds cost limit") if cost > MOST_COST else ("", "")
