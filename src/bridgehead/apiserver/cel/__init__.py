@@ -1,7 +1,7 @@
 """CEL, the Common Expression Language, with the libraries, error texts, costs and limits of Kubernetes.
 
     environment                 `Environment.compile` makes a `Program`; `Program.evaluate` runs it within a `Budget`
-    admission                   environments of admission policies and match conditions
+    admission, devices          environments of admission policies and match conditions; of selectors of devices
     schema_types                types of variables from schemas
     lexer, parser, macros       text to `nodes`
     checker, unification        types of nodes; names and overloads; `literals` checks constants
@@ -18,7 +18,7 @@ Reasons: docs/decisions/0027-cel.md.
 """
 
 from .environment import MATCH_CONDITIONS_BUDGET, PER_CALL_LIMIT, REQUEST_BUDGET, Budget, Environment, Program
-from .errors import BudgetExceeded, CompileError, CostLimitExceeded, EvaluationError, WrongResult
+from .errors import BudgetExceeded, CompileError, CostLimitExceeded, EvaluationError, ProgramError, WrongResult
 from .types import BOOL, DYN, INT, STRING, Type
 
 __all__ = [
@@ -36,6 +36,7 @@ __all__ = [
     "Environment",
     "EvaluationError",
     "Program",
+    "ProgramError",
     "Type",
     "WrongResult",
 ]

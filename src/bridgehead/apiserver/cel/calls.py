@@ -30,8 +30,8 @@ _SCALARS = frozenset({"int", "uint", "double"})
 _OPERATORS = frozenset("_-!@")
 
 
-def compile_overloads(node: Call, steps: Sequence[Step], constants: Sequence[Any]) -> Step:
-    """Return the closure of a checked call. `constants` are the operands' values, None for those that vary."""
+def compile_overloads(node: Call, steps: Sequence[Step]) -> Step:
+    """Return the closure of a checked call."""
     kinds = [one.type.kind for one in node.operands]
     if node.function in _COMPARISONS and kinds[0] == kinds[1] and kinds[0] in _SCALARS:
         return _compare(_COMPARISONS[node.function], *steps)
@@ -77,7 +77,7 @@ def _index(look_up: Callable[[Any, Any], Any], container: Step, key: Step) -> St
 
 def _is_open(given: Type, wanted: Type) -> bool:
     """Return whether the type of an operand is known at run time only."""
-    return given.kind in ("dyn", "param", "null") and wanted.kind not in ("dyn", "param")
+    return given.kind in ("dyn", "any", "param", "null") and wanted.kind not in ("dyn", "param")
 
 
 def _direct(found: Overload, steps: Sequence[Step]) -> Step:

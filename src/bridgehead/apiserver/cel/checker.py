@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from .declarations import Functions, Overload
 from .errors import CompileError, Issue
 from .nodes import (
+    Bind,
     Call,
     Comprehension,
     Ident,
@@ -26,7 +27,7 @@ from .types import BOOL, COMPARABLE, DYN, ERROR, INT, TYPE_NAMES, Type, list_of,
 from .unification import Substitution, assign, most_general, resolve
 
 _LOGICAL = frozenset({"_&&_", "_||_"})
-_UNKNOWN = ("dyn", "param", "error")
+_UNKNOWN = ("dyn", "any", "param", "error")
 
 
 class Checker:
@@ -82,6 +83,8 @@ class Checker:
                 found = self._comprehension(node)
             case OptionalMap():
                 found = self._optional_map(node)
+            case Bind():
+                found = self._in_scope({node.variable: self._visit(node.value)}, node.result)
             case _:
                 raise TypeError(f"unknown node {node!r}")
         node.type = found
@@ -149,7 +152,7 @@ class Checker:
         return optional_of(found) if (is_optional or node.is_optional) and found.kind != "optional" else found
 
     def _field(self, node: Select, target: Type) -> Type:
-        if target.kind in ("dyn", "error"):
+        if target.kind in ("dyn", "any", "error"):
             return DYN
         if target.kind == "param":
             self._fits(DYN, target)
@@ -159,6 +162,8 @@ class Checker:
         if target.kind == "struct":
             field = target.fields.get(node.name)
             return field.type if field is not None else self._report(node, f"undefined field '{node.name}'")
+        if target.kind == "opaque" and target.name.startswith("kubernetes."):
+            return self._report(node, f"unexpected failed resolution of '{target.name}'")
         return self._report(node, f"type '{self._shown(target)}' does not support field selection")
 
     # --- Calls ------------------------------------------------------------------------------------------------------
@@ -300,7 +305,7 @@ class Checker:
         elif source.kind not in ("dyn", "error"):
             shown = self._shown(source)
             self._report(
-                node.source,
+                node if node.kind == "sort_by" else node.source,
                 f"expression of type '{shown}' cannot be range of a comprehension (must be list, map, or dynamic)",
             )
         names = {node.variable: first} | ({node.second: second} if node.second else {})
@@ -331,7 +336,9 @@ class Checker:
         return self._entry_type(node, result)
 
     def _sorted_type(self, node: Comprehension, source: Type, key: Type) -> Type:
-        if source.kind not in ("list", *_UNKNOWN) or key.kind not in (*COMPARABLE, *_UNKNOWN):
+        if source.kind not in ("list", "map", "dyn", "param", "error"):
+            return list_of(DYN)  # reported as the range of a loop
+        if source.kind == "map" or key.kind not in (*COMPARABLE, *_UNKNOWN):
             shown = f"{self._shown(source)}.({self._shown(list_of(key))})"
             return self._report(node, f"found no matching overload for '@sortByAssociatedKeys' applied to '{shown}'")
         return source if source.kind == "list" else list_of(DYN)

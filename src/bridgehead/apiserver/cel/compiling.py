@@ -2,20 +2,24 @@
 
 Each node becomes a function of a Frame, which returns the node's value or raises EvaluationError, and adds the node's
 cost. Costs of a straight line of operations are added without a check, since its length is bounded by the expression's;
-loops and calls whose cost depends on data check the limit.
+loops and calls whose cost depends on data check the limit. As in cel-go, conversions of constants, and lists and maps
+of constants, are constants themselves, which cost nothing.
 
 Pure: no I/O, no clock, no randomness. Source: cel-go `interpreter/planner.go`, `interpreter/runtimecost.go`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import contextlib
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from .calls import compile_overloads
 from .comprehensions import Loop, make_loop
 from .errors import EvaluationError
+from .library.regex import compile_pattern
 from .nodes import (
+    Bind,
     Call,
     Comprehension,
     Ident,
@@ -27,29 +31,53 @@ from .nodes import (
     Select,
     StructLiteral,
 )
-from .steps import Step, conditional, constant, logical, optional_field, path, presence, variable
+from .steps import (
+    Step,
+    binding,
+    bound,
+    conditional,
+    constant,
+    local,
+    logical,
+    optional_field,
+    path,
+    presence,
+    variable,
+)
 from .values import NONE, Frame, Optional, cel_type
 
 # Costs of making values. Source: cel-go `common/cost.go`.
 LIST_COST, MAP_COST, STRUCT_COST = 10, 30, 40
+
+# Functions whose result is a constant if their only argument is one. Source: cel-go `IsTypeConversionFunction`.
+_CONVERSIONS = frozenset({"bool", "bytes", "double", "duration", "dyn", "int", "string", "timestamp", "type", "uint"})
+_SEARCHES = frozenset({"matches", "find", "findAll"})
+# The limit of the cost of one conversion. An expression is too short for one that would cost more.
+_MOST_FOLDING = 1_000_000
 
 # Makes the value of a message from its type's name and its fields.
 MakeStruct = Callable[[str, dict[str, Any]], Any]
 
 
 class Compiler:
-    """Compiles one expression. After `compile`, `locals_count` is the size of a frame's list of local variables."""
+    """Compiles one expression. After `compile`, `locals_count` is the size of a frame's list of local variables.
+
+    Raises EvaluationError for a conversion or a pattern that cannot succeed.
+    """
 
     def __init__(self, make_struct: MakeStruct) -> None:
         self._make_struct = make_struct
-        self._slots: dict[str, list[int]] = {}
+        # Reads of the local variables, by name: of the outer ones first.
+        self._locals: dict[str, list[Step]] = {}
         self._used = 0
         self.locals_count = 0
+        # The values of constant nodes.
+        self._constants: dict[int, Any] = {}
 
     def compile(self, node: Node) -> Step:
         match node:
             case Literal():
-                return constant(node.value)
+                return self._constant(node, node.value)
             case Ident():
                 return self._ident(node)
             case Select():
@@ -66,26 +94,29 @@ class Compiler:
                 return self._comprehension(node)
             case OptionalMap():
                 return self._optional_map(node)
+            case Bind():
+                return self._bind(node)
         raise TypeError(f"unknown node {node!r}")
+
+    def _constant(self, node: Node, value: Any) -> Step:
+        self._constants[id(node)] = value
+        return constant(value)
+
+    def _are_constant(self, nodes: Iterable[Node]) -> bool:
+        return all(id(node) in self._constants for node in nodes)
 
     # --- Names and fields -------------------------------------------------------------------------------------------
 
     def _ident(self, node: Ident) -> Step:
         if node.constant is not None:
-            return constant(node.constant)
+            return self._constant(node, node.constant)
         if node.is_local:
-            slot = self._slots[node.name][-1]
-
-            def local(frame: Frame) -> Any:
-                frame.cost += 1
-                return frame.locals[slot]
-
-            return local
+            return self._locals[node.name][-1]
         return variable(node.name, node.type)
 
     def _select(self, node: Select) -> Step:
         if node.constant is not None:
-            return constant(node.constant)
+            return self._constant(node, node.constant)
         if node.qualified:
             return variable(node.qualified, node.type)
         if node.is_test:
@@ -118,16 +149,22 @@ class Compiler:
                 return logical(steps, decisive=True)
             case "_?_:_":
                 return conditional(*steps)
-        constants = [one.value if isinstance(one, Literal) else None for one in node.operands]
-        return compile_overloads(node, steps, constants)
+        step = compile_overloads(node, steps)
+        if node.function in _CONVERSIONS and len(steps) == 1 and self._are_constant(node.operands):
+            return self._constant(node, step(Frame({}, 0, _MOST_FOLDING)))
+        if node.function in _SEARCHES and len(steps) > 1:
+            pattern = self._constants.get(id(node.operands[1]))
+            if isinstance(pattern, str):
+                compile_pattern(pattern)
+        return step
 
     # --- Aggregates -------------------------------------------------------------------------------------------------
 
     def _list(self, node: ListLiteral) -> Step:
-        if not node.optionals and all(isinstance(one, Literal) for one in node.items):
-            return constant([one.value for one in node.items if isinstance(one, Literal)])
         steps = [self.compile(one) for one in node.items]
         optionals = node.optionals
+        if not optionals and self._are_constant(node.items):
+            return self._constant(node, [self._constants[id(one)] for one in node.items])
 
         def make(frame: Frame) -> Any:
             frame.cost += LIST_COST
@@ -146,6 +183,12 @@ class Compiler:
     def _map(self, node: MapLiteral) -> Step:
         steps = [(self.compile(key), self.compile(value)) for key, value in node.entries]
         optionals = node.optionals
+        if not optionals and self._are_constant([one for entry in node.entries for one in entry]):
+            with contextlib.suppress(EvaluationError):
+                made: dict[Any, Any] = {}
+                for key, value in node.entries:
+                    insert(made, self._constants[id(key)], self._constants[id(value)])
+                return self._constant(node, made)
 
         def make(frame: Frame) -> Any:
             frame.cost += MAP_COST if steps else 0
@@ -181,21 +224,22 @@ class Compiler:
 
     # --- Macros -----------------------------------------------------------------------------------------------------
 
-    def _bind(self, name: str) -> int:
+    def _declare(self, name: str, read: Callable[[int], Step] = local) -> int:
+        """Return the slot of a new local variable. `read` makes the step that reads it."""
         slot = self._used
         self._used += 1
         self.locals_count = max(self.locals_count, self._used)
-        self._slots.setdefault(name, []).append(slot)
+        self._locals.setdefault(name, []).append(read(slot))
         return slot
 
     def _release(self, name: str) -> None:
-        self._slots[name].pop()
+        self._locals[name].pop()
         self._used -= 1
 
     def _comprehension(self, node: Comprehension) -> Step:
         source = self.compile(node.source)
-        first = self._bind(node.variable)
-        second = self._bind(node.second) if node.second else None
+        first = self._declare(node.variable)
+        second = self._declare(node.second) if node.second else None
         condition = None if node.condition is None else self.compile(node.condition)
         result = None if node.result is None else self.compile(node.result)
         if node.second:
@@ -205,24 +249,40 @@ class Compiler:
 
     def _optional_map(self, node: OptionalMap) -> Step:
         source = self.compile(node.source)
-        slot = self._bind(node.variable)
+        slot = self._declare(node.variable)
         result = self.compile(node.result)
         self._release(node.variable)
         is_flat = node.is_flat
 
         def run(frame: Frame) -> Any:
+            before = frame.cost
             held = source(frame)
+            spent = frame.cost - before
             frame.cost += 1
             if type(held) is not Optional:
                 raise EvaluationError("no such overload")
             if not held.is_present:
                 return NONE
-            frame.cost += 2
+            # As in cel-go, the macro has its source twice.
+            frame.charge(spent + 1)
             frame.locals[slot] = held.value
             made = result(frame)
-            return made if is_flat else Optional(made)
+            if is_flat:
+                return made
+            frame.cost += 1
+            return Optional(made)
 
         return run
+
+    def _bind(self, node: Bind) -> Step:
+        value = self.compile(node.value)
+        # The value is computed amid the result, whose variables have other slots than those of the value.
+        before, self._used = self._used, self.locals_count
+        slot = self._declare(node.variable, lambda slot: bound(slot, value))
+        result = self.compile(node.result)
+        self._release(node.variable)
+        self._used = before
+        return binding(slot, result)
 
 
 def _is_in_struct(node: Select) -> bool:

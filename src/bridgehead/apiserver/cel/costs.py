@@ -76,7 +76,7 @@ class Cost:
 
 
 # Parsing of an address, a time or a quantity takes some microseconds.
-_PARSING_WORK = 100
+PARSING_WORK = 100
 
 
 def fixed(cost: int, work: int = 0) -> Cost:
@@ -91,17 +91,16 @@ def _unsized(estimate: Callable[[Sequence[Operand]], Range]) -> Callable[[Sequen
     return lambda operands: (estimate(operands), None)
 
 
-def traversal(factor: int = 1, *, keeps_size: bool = False, is_estimated: bool = True) -> Cost:
+def traversal(factor: int = 1, *, keeps_size: bool = False, is_estimated: bool = True, work: int = 0) -> Cost:
     """Return the cost of reading the first operand once, `factor` times. `keeps_size`: the result is as long as it.
 
-    Kubernetes estimates 1 for functions that parse text, although it charges by size: `is_estimated` is False for them.
+    Kubernetes estimates 1 for `isURL`, although it charges by size: `is_estimated` is False for it.
     """
 
     def estimate(operands: Sequence[Operand]) -> Estimate:
         size = operands[0].size
         return size.tenths(factor) if is_estimated else ONE, size if keeps_size else None
 
-    work = 0 if is_estimated else _PARSING_WORK
     return Cost(lambda value, *rest: _tenths(size_of(value), factor), estimate, work=work)
 
 
@@ -201,7 +200,8 @@ _NEW_LIST = 11  # a call, and the list that it makes
 SORT_BY_OVERHEAD = 2
 NOTHING = fixed(0)
 CONSTANT = fixed(1)
-PARSING = fixed(1, _PARSING_WORK)
+PARSING = fixed(1, PARSING_WORK)
+TEXT_PARSING = traversal(work=PARSING_WORK)
 AUTHORIZATION_CHECK = fixed(350_000)
 COMPARISON = Cost(lambda one, other: _tenths(min(size_of(one), size_of(other))), _unsized(_compare_estimate))
 MEMBERSHIP = Cost(lambda item, items: len(items), _unsized(lambda operands: operands[1].size))

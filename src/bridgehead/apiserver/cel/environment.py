@@ -13,7 +13,7 @@ from typing import Any
 from .checker import Checker
 from .compiling import Compiler, MakeStruct
 from .declarations import Functions
-from .errors import BudgetExceeded, CompileError, EvaluationError, WrongResult
+from .errors import BudgetExceeded, CompileError, EvaluationError, ProgramError, WrongResult
 from .estimation import estimate_cost
 from .library import STANDARD
 from .literals import check_literals
@@ -52,9 +52,16 @@ class Program:
     """
 
     def __init__(
-        self, root: Node, references: frozenset[str], make_struct: MakeStruct, *, has_loops: bool = False
+        self,
+        root: Node,
+        variables: Mapping[str, Type],
+        references: frozenset[str],
+        make_struct: MakeStruct,
+        *,
+        has_loops: bool = False,
     ) -> None:
         self._root = root
+        self._variables = variables
         self.references = references
         self.has_loops = has_loops
         self.result = root.type
@@ -65,7 +72,7 @@ class Program:
     @cached_property
     def most_cost(self) -> int:
         """The estimate of the most that an evaluation costs; 2**64 - 1 if it is unbounded."""
-        return estimate_cost(self._root).most
+        return estimate_cost(self._root, self._variables).most
 
     def evaluate(self, variables: Mapping[str, Any], budget: Budget, limit: int = PER_CALL_LIMIT) -> Any:
         """Return the value of the expression (see `values`) and spend its cost, also if it fails.
@@ -89,13 +96,14 @@ def _no_struct(name: str) -> Type | None:
 
 
 def _make_no_struct(name: str, fields: dict[str, Any]) -> Any:
-    raise EvaluationError(f"unknown type {name}")
+    raise EvaluationError(f"unknown type '{name}'")
 
 
 class Environment:
     """The variables, functions and message types that expressions can use.
 
     `structs` returns the type of a message by its name, for `Name{field: value}`; `make_struct` makes its value.
+    `has_bind`: expressions can use the macro `cel.bind`.
     """
 
     def __init__(
@@ -105,11 +113,13 @@ class Environment:
         functions: Functions = STANDARD,
         structs: Callable[[str], Type | None] = _no_struct,
         make_struct: MakeStruct = _make_no_struct,
+        has_bind: bool = False,
     ) -> None:
         self._variables = dict(variables)
         self._functions = functions
         self._structs = structs
         self._make_struct = make_struct
+        self._has_bind = has_bind
 
     def with_variables(self, variables: Mapping[str, Type]) -> Environment:
         """Return an environment that has further variables."""
@@ -118,23 +128,28 @@ class Environment:
             functions=self._functions,
             structs=self._structs,
             make_struct=self._make_struct,
+            has_bind=self._has_bind,
         )
 
     def compile(self, expression: str, *, result: Type | tuple[Type, ...] | None = None) -> Program:
         """Compile an expression.
 
-        Raises CompileError; its subclass WrongResult if the type is not `result`, or one of `result`.
+        Raises CompileError; its subclass WrongResult if the type is not `result`, or one of `result`, and its subclass
+        ProgramError if the expression has a constant that cannot be converted.
         """
-        root = parse(expression)
+        root = parse(expression, has_bind=self._has_bind)
         checker = Checker(expression, self._variables, self._functions, self._structs)
         found = checker.check(root)
         check_literals(expression, checker.nodes)
         wanted = (result,) if isinstance(result, Type) else result
         if wanted is not None and found not in wanted:
-            what = str(wanted[0]) if len(wanted) == 1 else f"one of [{' '.join(map(str, wanted))}]"
-            raise WrongResult(f"must evaluate to {what} but got {found}")
+            names = [one.full_name for one in wanted]
+            what = names[0] if len(names) == 1 else f"one of [{' '.join(names)}]"
+            raise WrongResult(f"must evaluate to {what} but got {found.full_name}", found.full_name)
         try:
             has_loops = any(isinstance(node, Comprehension) for node in checker.nodes)
-            return Program(root, frozenset(checker.references), self._make_struct, has_loops=has_loops)
+            return Program(root, self._variables, frozenset(checker.references), self._make_struct, has_loops=has_loops)
+        except EvaluationError as error:
+            raise ProgramError(str(error)) from None
         except RecursionError:
             raise CompileError(expression, []) from None

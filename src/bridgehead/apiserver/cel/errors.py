@@ -2,6 +2,7 @@
 
     CompileError         the expression has syntax or type errors
       WrongResult        the expression has another type than the one that its use requires
+      ProgramError       the expression has constants with which it cannot become a program
     EvaluationError      the evaluation of a valid expression failed: no such key, integer overflow, ...
       CostLimitExceeded  one evaluation cost more than an expression may
     BudgetExceeded       the evaluations of one request together cost more than they may
@@ -29,6 +30,8 @@ class Issue:
         """Return the error with its line and a mark below the position, as cel-go prints it."""
         if self.offset is None:
             return f"ERROR: <input>:-1:0: {self.message}"
+        if not expression:
+            return f"ERROR: <input>:1:0: {self.message}"
         before = expression[: self.offset]
         line = before.count("\n")
         column = self.offset - (before.rfind("\n") + 1)
@@ -46,11 +49,20 @@ class CompileError(Exception):
 
 
 class WrongResult(CompileError):
-    """A valid expression whose type is not the one that its use requires."""
+    """A valid expression whose type is not the one that its use requires. `found` is the name of the type."""
 
-    def __init__(self, text: str) -> None:
+    def __init__(self, text: str, found: str) -> None:
         super().__init__("", ())
         self.args = (text,)
+        self.found = found
+
+
+class ProgramError(CompileError):
+    """A valid expression that cannot become a program: a conversion of a constant fails, or a constant pattern."""
+
+    def __init__(self, problem: str) -> None:
+        super().__init__("", ())
+        self.args = (f"program instantiation failed: {problem}",)
 
 
 class EvaluationError(Exception):

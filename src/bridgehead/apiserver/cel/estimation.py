@@ -5,9 +5,13 @@ Pure: no I/O, no clock, no randomness. Source: cel-go `checker/cost.go`.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import NamedTuple
+
 from .comprehensions import ROUND_COSTS
 from .costs import ONE, SELF_COMPARISON, SORT_BY_OVERHEAD, UNKNOWN, Operand, Range, exactly
 from .nodes import (
+    Bind,
     Call,
     Comprehension,
     Ident,
@@ -24,49 +28,65 @@ from .values import size_of
 
 _LIST, _MAP, _STRUCT = exactly(10), exactly(30), exactly(40)
 _NO_COST = exactly(0)
-_SCALARS = frozenset({"bool", "int", "uint", "double", "null", "timestamp", "duration", "type"})
-_SIZED = frozenset({"string", "bytes", "list", "map", "dyn"})
+_SIZED = frozenset({"string", "bytes", "list", "map", "type", "dyn", "any"})
 
 
-def estimate_cost(root: Node) -> Range:
+def estimate_cost(root: Node, variables: Mapping[str, Type]) -> Range:
     """Return the least and the most that the evaluation of a checked expression costs."""
-    return _Estimator().cost(root)
+    return _Estimator(variables).cost(root)
+
+
+# A variable, or "" for the result of a call; names of fields; `@items`, `@values` and `@keys` for elements and keys.
+Path = tuple[str, ...]
+
+
+class _Local(NamedTuple):
+    """A local variable's size, and that of its elements, as far as the expression determines them."""
+
+    size: Range | None = None
+    item_size: Range | None = None
+    path: Path = ()
 
 
 class _Estimator:
-    def __init__(self) -> None:
+    def __init__(self, variables: Mapping[str, Type]) -> None:
+        self._variables = variables
+        self._paths: dict[int, Path] = {}
         # Sizes of nodes, and of the elements of nodes that are lists, as far as the expression itself determines them.
         self._sizes: dict[int, Range] = {}
         self._item_sizes: dict[int, Range] = {}
-        self._local_sizes: dict[str, list[Range | None]] = {}
+        self._locals: dict[str, list[_Local]] = {}
 
     def cost(self, node: Node) -> Range:
         match node:
             case Literal():
                 return _NO_COST
             case Ident():
-                return _NO_COST if node.constant is not None else ONE
+                local = self._local(node)
+                self._paths[id(node)] = (node.name,) if local is None else local.path
+                return ONE
             case Select():
                 return self._select(node)
             case Call():
                 return self._call(node)
             case ListLiteral():
+                cost = self._sum(node.items).plus(_LIST)
                 self._item_sizes[id(node)] = self._union(node.items)
                 self._sizes[id(node)] = exactly(len(node.items))
-                return self._sum(node.items).plus(_LIST)
+                return cost
             case MapLiteral():
-                values = [value for _, value in node.entries]
-                self._item_sizes[id(node)] = self._union(values)
+                cost = self._sum([one for entry in node.entries for one in entry]).plus(_MAP)
+                self._item_sizes[id(node)] = self._union([value for _, value in node.entries])
                 self._sizes[id(node)] = exactly(len(node.entries))
-                return self._sum([one for entry in node.entries for one in entry]).plus(_MAP)
+                return cost
             case StructLiteral():
                 return self._sum([value for _, value, _ in node.entries]).plus(_STRUCT)
             case Comprehension():
                 return self._comprehension(node)
             case OptionalMap():
-                return (
-                    self.cost(node.source).plus(exactly(3)).plus(self._with_locals({node.variable: None}, node.result))
-                )
+                return self._optional_map(node)
+            case Bind():
+                return self._bind(node)
         return _NO_COST
 
     def _sum(self, nodes: list[Node]) -> Range:
@@ -89,15 +109,45 @@ class _Estimator:
             return known
         if isinstance(node, Literal):
             return exactly(size_of(node.value))
-        if isinstance(node, Ident) and (scopes := self._local_sizes.get(node.name)) and scopes[-1] is not None:
-            return scopes[-1]
-        return _size_of_type(node.type)
+        local = self._local(node)
+        return self._local_size(_Local(path=self._path(node)) if local is None else local, node.type)
+
+    def _local_size(self, local: _Local, type: Type) -> Range:
+        declared = self._declared_size(local.path)
+        if declared is not None:
+            return declared
+        return _size_of_kind(type) if local.size is None else local.size
+
+    def _local(self, node: Node) -> _Local | None:
+        scopes = self._locals.get(node.name) if isinstance(node, Ident) else None
+        return scopes[-1] if scopes else None
 
     def _item_size(self, node: Node) -> Range | None:
         known = self._item_sizes.get(id(node))
         if known is not None:
             return known
-        return _size_of_type(node.type.parameters[-1]) if node.type.kind in ("list", "map") else None
+        if (local := self._local(node)) is not None and local.item_size is not None:
+            return local.item_size
+        if node.type.kind not in ("list", "map"):
+            return None
+        path = self._path(node)
+        declared = self._declared_size((*path, _item_step(node.type))) if path else None
+        return _size_of_kind(node.type.parameters[-1]) if declared is None else declared
+
+    def _path(self, node: Node) -> Path:
+        """Return how a value is reached by fields and indexes: from a variable, or from what a call returns."""
+        local = self._local(node)
+        return self._paths.get(id(node), ()) if local is None else local.path
+
+    def _declared_size(self, path: Path) -> Range | None:
+        """Return the size that the type of a variable declares for a part of it; None if it declares none."""
+        if not path:
+            return None
+        # As in Kubernetes, what is reached from the result of a call takes the sizes of a custom resource's `self`.
+        found = self._variables.get(path[0], self._variables.get("self"))
+        for name in path[1:]:
+            found = None if found is None else _part(found, name)
+        return None if found is None or found.most == UNBOUNDED else Range(0, found.most)
 
     def _operand(self, node: Node) -> Operand:
         is_list = node.type.kind == "list"
@@ -109,9 +159,14 @@ class _Estimator:
 
     def _select(self, node: Select) -> Range:
         if node.constant is not None or node.qualified:
-            return _NO_COST if node.constant is not None else ONE
+            self._paths[id(node)] = (node.qualified,)
+            return ONE
         cost = self.cost(node.operand)
-        return cost if node.is_test else cost.plus(ONE)
+        if not (node.is_test or node.is_optional):
+            self._paths[id(node)] = (*self._path(node.operand), node.name)
+        # As in cel-go, fields of values whose type is not known are free.
+        is_free = node.is_test or (not node.is_optional and node.operand.type.kind in ("dyn", "any", "optional"))
+        return cost if is_free else cost.plus(ONE)
 
     def _call(self, node: Call) -> Range:
         costs = [self.cost(one) for one in node.operands]
@@ -142,10 +197,13 @@ class _Estimator:
 
     def _track_items(self, node: Call) -> None:
         """Record the sizes that a call takes over from its operands."""
-        if node.function in ("_[_]", "_[?_]"):
-            size = self._item_size(node.operands[0])
-            if size is not None:
+        if node.function == "_[_]":
+            container = node.operands[0]
+            self._paths[id(node)] = (*self._path(container), _item_step(container.type))
+            if (size := self._item_sizes.get(id(container))) is not None:
                 self._sizes[id(node)] = size
+            elif (local := self._local(container)) is not None and local.item_size is not None:
+                self._sizes[id(node)] = local.item_size
         elif node.function == "_+_" and node.type.kind == "list":
             one, other = (self._item_size(operand) for operand in node.operands)
             if one is not None and other is not None:
@@ -153,29 +211,48 @@ class _Estimator:
         elif node.function == "dyn":
             self._sizes[id(node)] = self._size(node.args[0])
 
-    def _with_locals(self, sizes: dict[str, Range | None], node: Node | None) -> Range:
+    def _with_locals(self, known: dict[str, _Local], node: Node | None) -> Range:
         if node is None:
             return _NO_COST
-        for name, size in sizes.items():
-            self._local_sizes.setdefault(name, []).append(size)
+        for name, local in known.items():
+            self._locals.setdefault(name, []).append(local)
         cost = self.cost(node)
-        for name in sizes:
-            self._local_sizes[name].pop()
+        for name in known:
+            self._locals[name].pop()
         return cost
+
+    def _optional_map(self, node: OptionalMap) -> Range:
+        """Return the cost of `s.hasValue() ? optional.of(cel.bind(x, s.value(), result)) : optional.none()`."""
+        source = self.cost(node.source).plus(ONE)
+        present = source.plus(self._with_locals({node.variable: _Local()}, node.result)).plus(_LIST)
+        return source.plus(ONE.union(present if node.is_flat else present.plus(ONE)))
+
+    def _bind(self, node: Bind) -> Range:
+        value = self.cost(node.value)
+        local = _Local(self._size(node.value), self._item_size(node.value), self._path(node.value))
+        result = self._with_locals({node.variable: local}, node.result)
+        if (size := self._sizes.get(id(node.result))) is not None:
+            self._sizes[id(node)] = size
+        # cel-go expands the macro to a loop over an empty list.
+        return value.plus(result).plus(_LIST)
 
     def _comprehension(self, node: Comprehension) -> Range:
         source = self.cost(node.source)
         count, item = self._size(node.source), self._item_size(node.source)
         is_list = node.source.type.kind == "list"
-        key = None if is_list else _key_size(node.source.type)
-        sizes = {node.variable: key, node.second: item} if node.second else {node.variable: item if is_list else key}
-        condition = self._with_locals(sizes, node.condition)
-        result = self._with_locals(sizes, node.result)
+        path = self._path(node.source)
+        element = _Local(item, path=(*path, _item_step(node.source.type)))
+        key = _Local(ONE, path=(*path, "@indices")) if is_list else _Local(None, path=(*path, "@keys"))
+        known = (
+            {node.variable: key, node.second: element} if node.second else {node.variable: element if is_list else key}
+        )
+        condition = self._with_locals(known, node.condition)
+        result = self._with_locals(known, node.result)
         # `item` of the new list: the size of the result is known only while its variables are.
         if node.kind in ("map", "transform_list") and node.result is not None:
-            self._item_sizes[id(node)] = self._size_in(sizes, node.result)
-        elif node.kind == "filter" and item is not None:
-            self._item_sizes[id(node)] = item
+            self._item_sizes[id(node)] = self._size_in(known, node.result)
+        elif node.kind == "filter":
+            self._item_sizes[id(node)] = self._local_size(known[node.variable], node.type.parameters[0])
         self._sizes[id(node)] = count if node.type.kind in ("list", "map") else ONE
         base, accepted, end = ROUND_COSTS[node.kind]
         step = result.plus(exactly(accepted))
@@ -191,22 +268,32 @@ class _Estimator:
             source = source.plus(sorting).plus(exactly(10 + 10 + SORT_BY_OVERHEAD))
         return source.plus(rounds).plus(exactly(end + start.get(node.kind, 0)))
 
-    def _size_in(self, sizes: dict[str, Range | None], node: Node) -> Range:
-        for name, size in sizes.items():
-            self._local_sizes.setdefault(name, []).append(size)
+    def _size_in(self, known: dict[str, _Local], node: Node) -> Range:
+        for name, local in known.items():
+            self._locals.setdefault(name, []).append(local)
         found = self._size(node)
-        for name in sizes:
-            self._local_sizes[name].pop()
+        for name in known:
+            self._locals[name].pop()
         return found
 
 
-def _key_size(type: Type) -> Range | None:
-    return _size_of_type(type.parameters[0]) if type.kind == "map" else None
-
-
-def _size_of_type(type: Type) -> Range:
-    if type.kind in _SCALARS and type.most == UNBOUNDED:
-        return ONE
-    if type.most != UNBOUNDED:
-        return Range(0, type.most)
+def _size_of_kind(type: Type) -> Range:
+    """Return the size of a value of which nothing but the kind of its type is known."""
     return UNKNOWN if type.kind in _SIZED else ONE
+
+
+def _item_step(type: Type) -> str:
+    return "@items" if type.kind == "list" else "@values"
+
+
+def _part(type: Type, name: str) -> Type | None:
+    """Return the type of the part that a step of a path names."""
+    match name:
+        case "@items" | "@values":
+            return type.parameters[-1] if type.kind in ("list", "map") else None
+        case "@keys":
+            return type.parameters[0] if type.kind == "map" else None
+    if name in type.fields:
+        return type.fields[name].type
+    # Fields of maps have no declared size, unless they are attributes of devices.
+    return type.parameters[1] if type.kind == "map" and type.parameters[1].kind == "any" else None

@@ -1,21 +1,32 @@
-"""Checks after type checking: constant patterns, times and durations; lists and maps whose elements differ in type.
+"""Checks after type checking: constant patterns, times, durations and formats; lists and maps of several types.
 
-Pure: no I/O, no clock, no randomness. Source: cel-go `cel/validator.go`.
+Pure: no I/O, no clock, no randomness. Source: cel-go `cel/validator.go`, `ext/formatting.go`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
 
 from .errors import CompileError, EvaluationError, Issue
+from .library.formatting import check_format
 from .library.regex import compile_pattern
-from .library.times import parse_duration, parse_timestamp
+from .library.times import check_timestamp, parse_duration, parse_timestamp
 from .nodes import Call, ListLiteral, Literal, MapLiteral, Node
 from .types import Type
+from .values import SECOND
 
-_CHECKS: Mapping[str, Callable[[str], object]] = {
+
+def _timestamp(value: Any) -> None:
+    if isinstance(value, str):
+        parse_timestamp(value)
+    elif type(value) is int:
+        check_timestamp(value * SECOND)
+
+
+_CHECKS: Mapping[str, Callable[[Any], object]] = {
     "duration": parse_duration,
-    "timestamp": parse_timestamp,
+    "timestamp": _timestamp,
     "matches": compile_pattern,
 }
 
@@ -26,16 +37,30 @@ def check_literals(expression: str, nodes: Iterable[Node]) -> None:
     exempt = _exempt(nodes)
     issues = [issue for node in nodes if id(node) not in exempt for issue in _mixed(node)]
     for node in nodes:
+        if isinstance(node, Call) and node.function == "format":
+            issues += _format(node)
         if not isinstance(node, Call) or node.function not in _CHECKS or not node.args:
             continue
         argument = node.args[-1]
-        if isinstance(argument, Literal) and isinstance(argument.value, str):
+        if isinstance(argument, Literal) and (node.function == "timestamp" or isinstance(argument.value, str)):
             try:
                 _CHECKS[node.function](argument.value)
             except EvaluationError:
                 issues.append(Issue(argument.offset, f"invalid {node.function} argument"))
     if issues:
         raise CompileError(expression, issues)
+
+
+def _format(node: Call) -> list[Issue]:
+    """Check a call of `format` with a constant text and a list."""
+    text, arguments = node.target, node.args[-1]
+    if not isinstance(text, Literal) or not isinstance(arguments, ListLiteral):
+        return []
+    problem = check_format(text.value, arguments.items)
+    if problem is None:
+        return []
+    argument, message = problem
+    return [Issue((argument or node).offset, message)]
 
 
 def _exempt(nodes: Iterable[Node]) -> set[int]:

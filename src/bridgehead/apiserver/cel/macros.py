@@ -1,13 +1,24 @@
 """Macros: calls that bind variables or test for presence.
 
 Pure: no I/O, no clock, no randomness. Source: cel-go `parser/macro.go`, `ext/comprehensions.go`, `ext/lists.go`,
-`cel/library.go`.
+`ext/bindings.go`, `cel/library.go`.
 """
 
 from __future__ import annotations
 
 from .errors import Issue
-from .nodes import Call, Comprehension, Ident, Node, OptionalMap, Select
+from .nodes import (
+    Bind,
+    Call,
+    Comprehension,
+    Ident,
+    Literal,
+    MapLiteral,
+    Node,
+    OptionalMap,
+    Select,
+    StructLiteral,
+)
 
 # By name and number of arguments: kind of comprehension, number of variables, whether it has a condition and a result.
 _COMPREHENSIONS = {
@@ -33,8 +44,11 @@ _COMPREHENSIONS = {
 _OPTIONAL = {"optMap": False, "optFlatMap": True}
 
 
-def expand_macro(call: Call, issues: list[Issue]) -> Node:
-    """Return the node of a macro, or the call itself if it is none. Appends errors to `issues`."""
+def expand_macro(call: Call, issues: list[Issue], *, has_bind: bool) -> Node:
+    """Return the node of a macro, or the call itself if it is none. Appends errors to `issues`.
+
+    `has_bind`: `cel.bind` is a macro.
+    """
     if call.target is None:
         if call.function != "has" or len(call.args) != 1:
             return call
@@ -46,6 +60,9 @@ def expand_macro(call: Call, issues: list[Issue]) -> Node:
     if call.function in _OPTIONAL and len(call.args) == 2:
         name = _variable(call.args[0], issues, f"{call.function}() variable name must be a simple identifier")
         return OptionalMap(call.offset, call.target, name, call.args[1], _OPTIONAL[call.function])
+    if has_bind and call.function == "bind" and len(call.args) == 3 and _is_name(call.target, "cel"):
+        name = _variable(call.args[0], issues, "cel.bind() variable names must be simple identifiers")
+        return Bind(call.offset, name, call.args[1], call.args[2])
     shape = _COMPREHENSIONS.get((call.function, len(call.args)))
     if shape is None:
         return call
@@ -53,6 +70,10 @@ def expand_macro(call: Call, issues: list[Issue]) -> Node:
     problem = "argument must be a simple name" if count == 1 else "argument must be an identifier"
     if kind in ("map", "filter", "sort_by"):
         problem = "argument is not an identifier"
+    if kind == "sort_by" and isinstance(call.target, Literal | MapLiteral | StructLiteral):
+        problem = "sortBy can only be applied to a list, identifier, comprehension, call or select expression"
+        issues.append(Issue(call.target.offset, problem))
+        return call
     names = [_variable(node, issues, problem) for node in call.args[:count]]
     if count == 2 and names[0] == names[1]:
         issues.append(Issue(call.args[1].offset, f"duplicate variable name: {names[1]}"))
@@ -66,6 +87,10 @@ def expand_macro(call: Call, issues: list[Issue]) -> Node:
         rest[0] if has_condition else None,
         rest[-1] if has_result else None,
     )
+
+
+def _is_name(node: Node, name: str) -> bool:
+    return isinstance(node, Ident) and node.name == name
 
 
 def _variable(node: Node, issues: list[Issue], problem: str) -> str:

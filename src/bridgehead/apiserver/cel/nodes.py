@@ -120,3 +120,12 @@ class OptionalMap(Node):
     variable: str
     result: Node
     is_flat: bool
+
+
+@dataclass(slots=True, eq=False)
+class Bind(Node):
+    """`cel.bind(variable, value, result)`. The value is computed when the result reads the variable first."""
+
+    variable: str
+    value: Node
+    result: Node

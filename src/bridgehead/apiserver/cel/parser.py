@@ -30,13 +30,13 @@ _STARTS = (
 )
 
 
-def parse(expression: str) -> Node:
-    """Return the syntax tree. Raises CompileError."""
+def parse(expression: str, *, has_bind: bool = False) -> Node:
+    """Return the syntax tree. `has_bind`: `cel.bind` is a macro. Raises CompileError."""
     if len(expression) > MOST_CHARACTERS:
         problem = f"expression code point size exceeds limit: size: {len(expression)}, limit {MOST_CHARACTERS}"
         raise CompileError("", [Issue(None, problem)])
     tokens, issues = tokenize(expression)
-    parser = _Parser(tokens, issues)
+    parser = _Parser(tokens, issues, has_bind=has_bind)
     try:
         node = parser.parse_all()
     except _SyntaxError as error:
@@ -59,9 +59,10 @@ class _SyntaxError(Exception):
 
 
 class _Parser:
-    def __init__(self, tokens: list[Token], issues: list[Issue]) -> None:
+    def __init__(self, tokens: list[Token], issues: list[Issue], *, has_bind: bool) -> None:
         self._tokens = tokens
         self._issues = issues
+        self._has_bind = has_bind
         self._index = 0
         self._depth = 0
 
@@ -168,7 +169,10 @@ class _Parser:
                 node = Select(token.offset, node, name, is_optional=token.text == ".?")
             else:
                 call = Call(opening.offset, name, node, self._arguments(")"))
-                node = expand_macro(call, self._issues)
+                node = self._expand(call)
+
+    def _expand(self, call: Call) -> Node:
+        return expand_macro(call, self._issues, has_bind=self._has_bind)
 
     def _name(self) -> str:
         token = self._next
@@ -219,7 +223,7 @@ class _Parser:
         if token.text in RESERVED:
             self._issues.append(Issue(token.offset, f"reserved identifier: {token.text}"))
         if opening := self._accept("("):
-            return expand_macro(Call(opening.offset, token.text, None, self._arguments(")")), self._issues)
+            return self._expand(Call(opening.offset, token.text, None, self._arguments(")")))
         struct = self._struct_name(token.text)
         if struct is not None:
             return self._struct(struct)

@@ -15,7 +15,7 @@ from typing import Any
 
 from .lexer import RESERVED
 from .library.times import parse_duration, parse_timestamp
-from .types import BOOL, INT, STRING, Field, Type, list_of, map_of, struct
+from .types import UNSIZED, Field, Type, list_of, map_of, struct
 from .values import SECOND, Timestamp
 
 MOST_REQUEST_BYTES = 3 * 1024 * 1024
@@ -27,6 +27,7 @@ _OBJECT_META: Mapping[str, Any] = {
     "properties": {"name": {"type": "string"}, "generateName": {"type": "string"}},
 }
 _TEXT: Mapping[str, Any] = {"type": "string"}
+_BOOL, _INT, _KEY = (Type(kind, most=UNSIZED) for kind in ("bool", "int", "string"))
 
 
 def escape(name: str) -> str | None:
@@ -69,11 +70,11 @@ def _convert(schema: Mapping[str, Any], name: str, is_root: bool) -> tuple[Type,
         case "string":
             return _string(schema)
         case "boolean":
-            return BOOL, 4
+            return _BOOL, 4
         case "number":
-            return Type("double", decode=_double), 1
+            return Type("double", most=UNSIZED, decode=_double), 1
         case "integer":
-            return INT, 1
+            return _INT, 1
     return None
 
 
@@ -108,7 +109,7 @@ def _object(schema: Mapping[str, Any], name: str, is_root: bool) -> tuple[Type, 
             return None
         value, least = found
         most = max(schema["maxProperties"], 0) if "maxProperties" in schema else (MOST_REQUEST_BYTES - 2) // (least + 6)
-        return map_of(STRING, value, most, _each_value(value.decode)), 2
+        return map_of(_KEY, value, most, _each_value(value.decode)), 2
     properties: dict[str, Any] = dict(schema.get("properties") or {})
     if is_root:
         properties |= {"kind": _TEXT, "apiVersion": _TEXT, "metadata": _with_names(properties.get("metadata"))}

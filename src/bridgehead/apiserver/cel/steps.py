@@ -19,6 +19,51 @@ def constant(value: Any) -> Step:
     return lambda frame: value
 
 
+def local(slot: int) -> Step:
+    """Return the read of a local variable."""
+
+    def read(frame: Frame) -> Any:
+        frame.cost += 1
+        return frame.locals[slot]
+
+    return read
+
+
+# What a variable of `cel.bind` is before the first read.
+_UNKNOWN = object()
+
+
+def binding(slot: int, result: Step) -> Step:
+    """Return `cel.bind`, whose variable is in `slot`."""
+
+    def run(frame: Frame) -> Any:
+        frame.locals[slot] = _UNKNOWN
+        return result(frame)
+
+    return run
+
+
+def bound(slot: int, value: Step) -> Step:
+    """Return the read of a variable of `cel.bind`. The first one computes the value; an error remains one."""
+
+    def read(frame: Frame) -> Any:
+        frame.cost += 1
+        found = frame.locals[slot]
+        if found is _UNKNOWN:
+            try:
+                found = value(frame)
+            except CostLimitExceeded:
+                raise
+            except EvaluationError as error:
+                found = error
+            frame.locals[slot] = found
+        if isinstance(found, EvaluationError):
+            raise found
+        return found
+
+    return read
+
+
 def variable(name: str, type: Type) -> Step:
     decode = type.decode
 

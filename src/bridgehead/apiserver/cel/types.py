@@ -13,6 +13,8 @@ from typing import Any
 
 # Sizes of values whose schema states no limit are bounded by this: nothing is known about them.
 UNBOUNDED = 2**64 - 1
+# As in Kubernetes, types that declare no size declare that it is 0, so that comparisons are free in estimates.
+UNSIZED = 0
 # Kinds of values that have an order, by which lists are sorted.
 COMPARABLE = ("int", "uint", "double", "bool", "duration", "timestamp", "string", "bytes")
 
@@ -67,6 +69,18 @@ class Type:
         name = "optional_type" if self.kind == "optional" else self.name
         return f"{name}({', '.join(map(str, self.parameters))})" if self.parameters else name
 
+    @property
+    def short_name(self) -> str:
+        """The full name without parameters."""
+        return "optional_type" if self.kind == "optional" else _FULL_NAMES.get(self.kind, self.name)
+
+    @property
+    def full_name(self) -> str:
+        """The name in errors of other parts than the checker: `google.protobuf.Duration` for `duration`."""
+        if not self.parameters:
+            return self.short_name
+        return f"{self.short_name}({', '.join(one.full_name for one in self.parameters)})"
+
 
 class Field:
     """A field of a struct: its type, and its name in JSON, which expressions may have to escape."""
@@ -82,7 +96,16 @@ BOOL, INT, UINT, DOUBLE = Type("bool"), Type("int"), Type("uint"), Type("double"
 STRING, BYTES, NULL = Type("string"), Type("bytes"), Type("null")
 TIMESTAMP, DURATION = Type("timestamp"), Type("duration")
 DYN, ERROR, TYPE = Type("dyn"), Type("error", "!error!"), Type("type")
+# The type of a variable's part that may be anything. Unlike dyn, it has no elements that macros could visit.
+ANY = Type("any")
 _SIMPLE = {one.name: one for one in (BOOL, INT, UINT, DOUBLE, STRING, BYTES, NULL, TIMESTAMP, DURATION, DYN, TYPE)}
+
+_FULL_NAMES = {
+    "any": "google.protobuf.Any",
+    "null": "null_type",
+    "timestamp": "google.protobuf.Timestamp",
+    "duration": "google.protobuf.Duration",
+}
 
 # Names that an expression can use for a type, as in `type(x) == int`.
 TYPE_NAMES = {
@@ -121,7 +144,7 @@ def opaque(name: str) -> Type:
 
 
 def struct(name: str, fields: Mapping[str, Field]) -> Type:
-    return Type("struct", name, fields=fields)
+    return Type("struct", name, fields=fields, most=UNSIZED)
 
 
 def parameter(name: str) -> Type:

@@ -12,6 +12,7 @@ from .types import DYN, Type
 
 Substitution = dict[str, Type]
 
+_WILDCARDS = ("dyn", "any", "error")
 _NULLABLE = frozenset({"null", "struct", "opaque", "optional", "timestamp", "duration"})
 
 
@@ -47,9 +48,9 @@ def most_general(one: Type, other: Type) -> Type:
 
 
 def _is_no_more_specific(one: Type, other: Type) -> bool:
-    if one.kind in ("dyn", "param"):
+    if one.kind in ("dyn", "any", "param"):
         return True
-    if other.kind in ("dyn", "param") or one.kind != other.kind:
+    if other.kind in ("dyn", "any", "param") or one.kind != other.kind:
         return False
     if one.kind == "type":
         return True
@@ -66,7 +67,7 @@ def _fits(substitution: Substitution, given: Type, wanted: Type) -> bool:
             return valid
     if given.kind == "param":
         return _bind(substitution, wanted, given)[0]
-    if given.kind in ("dyn", "error") or wanted.kind in ("dyn", "error"):
+    if given.kind in _WILDCARDS or wanted.kind in _WILDCARDS:
         return True
     if given.kind == "null":
         return wanted.kind in _NULLABLE

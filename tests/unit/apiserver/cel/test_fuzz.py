@@ -88,7 +88,9 @@ def test_any_expression_ends_with_a_result_or_an_error():
             values += 1
         except (EvaluationError, BudgetExceeded) as error:
             failures.append(str(error))
-    assert all(one.startswith("compilation failed: ERROR: <input>:") for one in refusals)
+    assert all(
+        one.startswith(("compilation failed: ERROR: <input>:", "program instantiation failed: ")) for one in refusals
+    )
     assert all(failures)
     assert min(len(refusals), len(failures), values) > 100
 
@@ -107,8 +109,8 @@ def test_an_evaluation_costs_no_more_than_its_estimate():
     compared = 0
     for _ in range(_ROUNDS):
         text = expression(random, 3, 0.0)
-        if "dyn(" in text:
-            continue  # Kubernetes takes an untyped target of `sum` for a string
+        if "dyn(" in text or ".a" in text:
+            continue  # Kubernetes takes an untyped target of `sum` for a string, and fields of untyped values are free
         budget = Budget(10**9)
         try:
             program = environment.compile(text)
@@ -122,7 +124,7 @@ def test_an_evaluation_costs_no_more_than_its_estimate():
 
 def test_variables_of_admission_have_types():
     environment = admission_environment(has_params=True, variables={"a": DYN})
-    assert estimate_cost(parse("1")).most == 0
+    assert estimate_cost(parse("1"), {}).most == 0
     assert environment.compile("variables.a == params.b && namespaceObject.metadata.name == ''").references == {
         "variables", "params", "namespaceObject",
     }  # fmt: skip

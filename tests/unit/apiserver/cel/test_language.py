@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from bridgehead.apiserver.cel import DYN, Budget, CompileError, Environment, EvaluationError
+from bridgehead.apiserver.cel import DYN, Budget, CompileError, Environment, EvaluationError, ProgramError
 from bridgehead.apiserver.cel.admission import admission_environment, check_type_names
 from bridgehead.apiserver.cel.types import BYTES, DOUBLE, INT, STRING, UINT, list_of, map_of
 
@@ -209,12 +209,10 @@ FAILURES = {
     "1 / 0": "division by zero",
     "1 % 0": "modulus by zero",
     "1u % 0u": "modulus by zero",
-    "int(1e19)": "integer overflow",
-    "uint(-1)": "unsigned integer overflow",
-    "int('1x')": "type conversion error from 'string' to 'int'",
-    "bool('maybe')": "type conversion error from 'string' to 'bool'",
-    "double('x')": "type conversion error from 'string' to 'double'",
-    "string(b'\\xff')": "invalid UTF-8 in bytes, cannot convert to string",
+    "[1e19].map(i, int(i))": "integer overflow",
+    "['9223372036854775808'].map(i, int(i))": "type conversion error from 'string' to 'int'",
+    "['18446744073709551616'].map(i, uint(i))": "type conversion error from 'string' to 'uint'",
+    "['1e999'].map(i, double(i))": "type conversion error from 'string' to 'double'",
     "x.z": "no such key: z",
     "x['z']": "no such key: z",
     "x.z.y": "no such key: z",
@@ -248,18 +246,44 @@ FAILURES = {
     'cannot parse "2020-13-01T00:00:00Z" as "2006"',
     "timestamp('now' + '')": 'parsing time "now" as "2006-01-02T15:04:05Z07:00": cannot parse "now" as "2006"',
     "timestamp('9999-12-31T23:59:59Z').getDate('+14:00')": "timestamp overflow",
-    "int(double('NaN'))": "integer overflow",
     "optional.none().value()": "optional.none() dereference",
     "{'a': 1, 'a': 2}": "insert failed: key a already exists",
     "[1, 0].all(i, 1 / i > 0)": "division by zero",
     "[1, 0].exists_one(i, 1 / i > 0)": "division by zero",
     "false || 1 / 0 == 1": "division by zero",
     "1 / 0 == 1 && true": "division by zero",
-    "timestamp(99999999999999)": "timestamp overflow",
+    "timestamp(99999999999999 + 1)": "timestamp overflow",
     "timestamp('9999-12-31T23:59:59Z') + duration('10s')": "timestamp overflow",
     "duration('200000h') + duration('2562047h')": "duration overflow",
     "timestamp('2020-01-01T00:00:00Z').getHours('Nowhere/Town')": "unknown time zone Nowhere/Town",
 }
+
+
+# Constants with which an expression becomes no program, wherever they are.
+WRONG_CONSTANTS = {
+    "int(1e19)": "integer overflow",
+    "uint(-1)": "unsigned integer overflow",
+    "int(double('NaN'))": "integer overflow",
+    "int('1x')": "type conversion error from 'string' to 'int'",
+    "int(string('1x'))": "type conversion error from 'string' to 'int'",
+    "bool('maybe')": "type conversion error from 'string' to 'bool'",
+    "double('x')": "type conversion error from 'string' to 'double'",
+    "string(b'\\xff')": "invalid UTF-8 in bytes, cannot convert to string",
+    "true || int('1x') == 1": "type conversion error from 'string' to 'int'",
+    "[1].all(x, int('1x') == x)": "type conversion error from 'string' to 'int'",
+    "{'a': [int(dyn('1x'))]}": "type conversion error from 'string' to 'int'",
+    "int(1e19) + int('1x')": "integer overflow",
+    "x.a.find('(')": "error parsing regexp: missing closing ): `(`",
+    "'a'.findAll('(', 1)": "error parsing regexp: missing closing ): `(`",
+    "'a'.matches(string('('))": "error parsing regexp: missing closing ): `(`",
+}
+
+
+@pytest.mark.parametrize(("expression", "message"), WRONG_CONSTANTS.items(), ids=str)
+def test_wrong_constants_are_found_before_the_evaluation(expression, message):
+    with pytest.raises(ProgramError) as caught:
+        Environment(UNTYPED).compile(expression)
+    assert str(caught.value) == f"program instantiation failed: {message}"
 
 
 @pytest.mark.parametrize(("expression", "message"), FAILURES.items(), ids=str)
@@ -275,6 +299,10 @@ def mark(expression: str, column: int, message: str) -> str:
 
 
 TYPED = {"s": STRING, "i": INT, "u": UINT, "d": DOUBLE, "l": list_of(INT), "m": map_of(STRING, INT), "b": BYTES}
+STRING_CLAUSE = (
+    "error during formatting: string clause can only be used on strings, bools, bytes, ints, doubles, maps, lists, "
+    "types, durations, and timestamps, was given "
+)
 REFUSALS = {
     "i + s": (3, "found no matching overload for '_+_' applied to '(int, string)'"),
     "s.size(1)": (7, "found no matching overload for 'size' applied to 'string.(int)'"),
@@ -302,6 +330,17 @@ REFUSALS = {
     "l.sortBy(x, [x])": (
         9, "found no matching overload for '@sortByAssociatedKeys' applied to 'list(int).(list(list(int)))'"
     ),
+    "m.sortBy(x, x)": (
+        9, "found no matching overload for '@sortByAssociatedKeys' applied to 'map(string, int).(list(string))'"
+    ),
+    "s.sortBy(x, x)": (
+        9, "expression of type 'string' cannot be range of a comprehension (must be list, map, or dynamic)"
+    ),
+    "'a'.sortBy(x, x)": (
+        1, "sortBy can only be applied to a list, identifier, comprehension, call or select expression"
+    ),
+    "quantity('1').value": (14, "unexpected failed resolution of 'kubernetes.Quantity'"),
+    "quantity('1').sign()": (19, "found no matching overload for 'sign' applied to 'kubernetes.Quantity.()'"),
     "has(s)": (5, "invalid argument to has() macro"),
     "l.map(i, i + s)": (12, "found no matching overload for '_+_' applied to '(int, string)'"),
     "l.filter(x, x)": (9, "found no matching overload for '_?_:_' applied to '(int, dyn, dyn)'"),
@@ -338,6 +377,18 @@ REFUSALS = {
     "s.matches('a(')": (11, "invalid matches argument"),
     "duration('1 hour')": (10, "invalid duration argument"),
     "timestamp('today')": (11, "invalid timestamp argument"),
+    "timestamp(99999999999999)": (11, "invalid timestamp argument"),
+    "'%d'.format([''])": (14, "error during formatting: decimal clause can only be used on integers, was given string"),
+    "'%f %s'.format([1.0, [duration('1s'), optional.of(1)]])": (50, f"{STRING_CLAUSE}optional_type"),
+    "'%s'.format([{'a': quantity('1')}])": (28, f"{STRING_CLAUSE}kubernetes.Quantity"),
+    "'%x'.format([timestamp(1)])": (
+        23, "error during formatting: only integers, byte buffers, and strings can be formatted as hex, was given "
+        "google.protobuf.Timestamp"
+    ),
+    "'%% %s %s'.format([1])": (18, "index 1 out of range"),
+    "'%s'.format([1, 2])": (12, "too many arguments supplied to string.format (expected 1, got 2)"),
+    "'%z'.format([1])": (12, 'could not parse formatting clause: unrecognized formatting clause "z"'),
+    "'%'.format([1])": (11, "unexpected end of string"),
     "Thing{a: 1}": (6, "undeclared reference to 'Thing' (in container '')"),
 }  # fmt: skip
 

@@ -102,7 +102,42 @@ SLICES = [
 
 _CONFIG = "spec.devices.config[0].opaque.parameters"
 _REQUEST = "requests: [{name: a, exactly: {deviceClassName: gpu%s}}]"
+# Selectors of devices, and the error.
+_LOOPS = "".join(f"[1, 2, 3, 4, 5, 6, 7, 8, 9, 10].all(x{i}, " for i in range(7))
+_ATTRIBUTES = "map(string, map(string, any))"
+_SELECTORS = [
+    ("true", ""),
+    ("""device.driver == "a.io" && device.attributes["a.io"].model.startsWith("A")""", ""),
+    ("""cel.bind(dra, device.attributes["a.io"], dra.shared && dra.version.isGreaterThan(semver("1.2.3")))""", ""),
+    ("""device.capacity["a.io"].memory.compareTo(quantity("16Gi")) >= 0 && !device.allowMultipleAllocations""", ""),
+    ("""device.attributes["a.io"].healthy""", ""),
+    (f"device.driver == '{'a' * (10240 - 19)}'", ""),
+    (f"device.driver == '{'a' * (10240 - 18)}'", "Too long: may not be more than 10240 bytes"),
+    (f"{_LOOPS}int('1'.find('[0-9]*')) < 100{')' * 7}", "Forbidden: too complex, exceeds cost limit"),
+    ("device.attributes.d.?model.orValue('').matches('^A')", "Forbidden: too complex, exceeds cost limit"),
+    ("true || int('x') == 1", "Internal error: program instantiation failed: type conversion error from 'string' to 'int'"),
+    ("1", 'Invalid value: "1": must evaluate to bool or the unknown type, not int'),
+    ("dyn(true)", 'Invalid value: "dyn(true)": must evaluate to bool or the unknown type, not dyn'),
+    ("device.attributes[true].a", 'Invalid value: "device.attributes[true].a": compilation failed: ERROR: <input>:1:18: '
+     f"found no matching overload for '_[_]' applied to '({_ATTRIBUTES}, bool)'\n | device.attributes[true].a\n"
+     " | .................^"),
+    ("", """Invalid value: "": compilation failed: ERROR: <input>:1:0: Syntax error: mismatched input '<EOF>' expecting {'[', '{', '(', '.', '-', '!', 'true', 'false', 'null', NUM_FLOAT, NUM_INT, NUM_UINT, STRING, BYTES, IDENTIFIER}"""),
+]  # fmt: skip
+
+
+def _selectors(path):
+    """Return lists of one selector, and the errors. `path` is that of the list."""
+    for expression, error in _SELECTORS:
+        text = expression.replace("'", "''")
+        yield f"selectors: [{{cel: {{expression: '{text}'}}}}]", [f"{path}[0].cel.expression: {error}"] if error else []
+
+
+CLASSES = [(f"{{spec: {{{selectors}}}}}", errors) for selectors, errors in _selectors("spec.selectors")]
 CLAIMS = [
+    *((f"{{spec: {{devices: {{{_REQUEST % f', {selectors}'}}}}}}}", errors)
+      for selectors, errors in _selectors("spec.devices.requests[0].exactly.selectors")),
+    *((f"{{spec: {{devices: {{requests: [{{name: a, firstAvailable: [{{name: b, deviceClassName: gpu, {selectors}}}]}}]}}}}}}", errors)
+      for selectors, errors in _selectors("spec.devices.requests[0].firstAvailable[0].selectors")),
     *((f"{{spec: {{devices: {{config: [{{opaque: {{driver: a.io, parameters: {parameters}}}}}]}}}}}}", errors)
       for parameters, errors in [
         ("{a: 1}", []),

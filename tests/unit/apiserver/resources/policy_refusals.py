@@ -72,6 +72,14 @@ SHARED: list[tuple[dict[str, Any], list[str]]] = [
         "matchConditions": [{"name": "a", "expression": "params.x == 1"}],
         "paramKind": {"apiVersion": "v1", "kind": "A"},
     }, []),
+    ({
+        "matchConditions": [{"name": "a", "expression": "int('1x') == 1"}],
+        "variables": [{"name": "a", "expression": "bool('maybe')"}],
+    }, [
+        "spec.matchConditions[0].expression: Internal error: program instantiation failed: type conversion error from "
+        "'string' to 'int'",
+        "spec.variables[0].expression: Internal error: program instantiation failed: type conversion error from "
+        "'string' to 'bool'"]),
     ({"variables": [{"name": "if", "expression": "1"}, {"name": "", "expression": " "}]}, [
         'spec.variables[0].name: Invalid value: "if": name is not a valid CEL identifier',
         "spec.variables[1].name: Required value: name is not specified",
@@ -109,7 +117,7 @@ CASES: list[tuple[dict[str, Any], list[str]]] = [
         'spec.auditAnnotations[1].key: Duplicate value: "k"']),
     (policy(auditAnnotations=[{"key": "k", "valueExpression": "1"}]), [
         'spec.auditAnnotations[0].valueExpression: Invalid value: "1": '
-        "must evaluate to one of [string null] but got int"]),
+        "must evaluate to one of [string null_type] but got int"]),
 ]  # fmt: skip
 M = "spec.mutations[0]"
 MUTATING_CASES: list[tuple[dict[str, Any], list[str]]] = [

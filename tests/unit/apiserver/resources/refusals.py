@@ -513,6 +513,7 @@ DEVICES = {
         ("{spec: {selectors: [{}], config: [{}], extendedResourceName: cpu}}", [
             "spec.selectors[0].cel: Required value", "spec.config[0].opaque: Required value",
             'spec.extendedResourceName: Invalid value: "cpu": must be a valid extended resource name']),
+        *device_refusals.CLASSES,
     ],
     "resourceclaims.resource.k8s.io": [
         (f"{{spec: {{devices: {{requests: [{{name: a, {REQUEST}}}]}}}}}}", []),

@@ -24,7 +24,8 @@ _TRUE, _FALSE = ("1", "t", "T", "TRUE", "true", "True"), ("0", "f", "F", "FALSE"
 
 
 def _from_text(text: str, wanted: str) -> int:
-    if _INT.fullmatch(text) is None or (wanted == "uint" and text[0] in "+-"):
+    low, high = (-(2**63), 2**63) if wanted == "int" else (0, 2**64)
+    if _INT.fullmatch(text) is None or (wanted == "uint" and text[0] in "+-") or not low <= int(text) < high:
         raise EvaluationError(f"type conversion error from 'string' to '{wanted}'")
     return int(text)
 
@@ -39,7 +40,10 @@ def _from_double(value: float, wanted: str) -> int:
 def _double_of(text: str) -> float:
     if _DOUBLE.fullmatch(text) is None:
         raise EvaluationError("type conversion error from 'string' to 'double'")
-    return float(text)
+    value = float(text)
+    if math.isinf(value) and text[-1].isdecimal():
+        raise EvaluationError("type conversion error from 'string' to 'double'")
+    return value
 
 
 def _bool_of(text: str) -> bool:
@@ -90,7 +94,7 @@ FUNCTIONS: Mapping[str, tuple[Overload, ...]] = {
         overload("(int) -> int", _same),
         overload("(uint) -> int", lambda value: check_int(int(value))),
         overload("(double) -> int", lambda value: _from_double(value, "int")),
-        overload("(string) -> int", lambda text: check_int(_from_text(text, "int"))),
+        overload("(string) -> int", lambda text: _from_text(text, "int")),
         overload("(timestamp) -> int", lambda value: int(value) // SECOND),
         overload("(duration) -> int", int),
     ),
@@ -98,7 +102,7 @@ FUNCTIONS: Mapping[str, tuple[Overload, ...]] = {
         overload("(uint) -> uint", _same),
         overload("(int) -> uint", check_uint),
         overload("(double) -> uint", lambda value: Uint(_from_double(value, "uint"))),
-        overload("(string) -> uint", lambda text: check_uint(_from_text(text, "uint"))),
+        overload("(string) -> uint", lambda text: Uint(_from_text(text, "uint"))),
     ),
     "double": (
         overload("(double) -> double", _same),

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from bridgehead.apiserver.cel.errors import EvaluationError
+from bridgehead.apiserver.cel.nodes import ListLiteral, MapLiteral, Node
 from bridgehead.apiserver.cel.types import Type
 from bridgehead.apiserver.cel.values import Duration, Frame, Timestamp, Uint, cel_type
 
@@ -33,9 +34,7 @@ def format_text(frame: Frame, text: str, arguments: list[Any]) -> str:
         if percent:
             return "%"
         if clause is None:
-            if wrong is None:
-                raise EvaluationError("unexpected end of string")
-            raise EvaluationError(f'could not parse formatting clause: unrecognized formatting clause "{wrong}"')
+            raise EvaluationError(_malformed(wrong))
         if position >= len(arguments):
             raise EvaluationError(f"index {position} out of range")
         value = arguments[position]
@@ -45,6 +44,54 @@ def format_text(frame: Frame, text: str, arguments: list[Any]) -> str:
         return made
 
     return _CLAUSE.sub(render, text)
+
+
+def _malformed(wrong: str | None) -> str:
+    if wrong is None:
+        return "unexpected end of string"
+    return f'could not parse formatting clause: unrecognized formatting clause "{wrong}"'
+
+
+def check_format(text: str, arguments: Sequence[Node]) -> tuple[Node | None, str] | None:
+    """Return what is wrong with the arguments of a constant text, and the one that is; None: nothing.
+
+    No argument is wrong if the text is, or if there are too few or too many.
+    """
+    used = 0
+    for match in _CLAUSE.finditer(text):
+        percent, _, clause, wrong = match.groups()
+        if percent:
+            continue
+        if clause is None and wrong is None:
+            return None, _malformed(wrong)
+        if used >= len(arguments):
+            return None, f"index {used} out of range"
+        if clause is None or clause not in _ACCEPTED:
+            return None, _malformed(wrong or clause)
+        given = _unprintable(arguments[used]) if clause == "s" else arguments[used]
+        if not _is_accepted(clause, given):
+            return given, f"error during formatting: {_WANTED[clause]}, was given {given.type.short_name}"
+        used += 1
+    if used < len(arguments):
+        return None, f"too many arguments supplied to string.format (expected {used}, got {len(arguments)})"
+    return None
+
+
+def _is_accepted(clause: str, node: Node) -> bool:
+    return node.type.kind == "dyn" or node.type.kind in _ACCEPTED[clause]
+
+
+def _unprintable(node: Node) -> Node:
+    """Return the first element of a list or map that has no text, or the node itself."""
+    elements: list[Node] = []
+    if isinstance(node, ListLiteral):
+        elements = node.items
+    elif isinstance(node, MapLiteral):
+        elements = [one for entry in node.entries for one in entry]
+    for found in map(_unprintable, elements):
+        if not _is_accepted("s", found):
+            return found
+    return node
 
 
 def _clause(frame: Frame, clause: str, precision: int | None, value: Any) -> str:
@@ -75,6 +122,8 @@ def _clause(frame: Frame, clause: str, precision: int | None, value: Any) -> str
 
 
 _WANTED = {
+    "s": "string clause can only be used on strings, bools, bytes, ints, doubles, maps, lists, types, durations, and "
+    "timestamps",
     "d": "decimal clause can only be used on integers",
     "f": "fixed-point clause can only be used on doubles",
     "e": "scientific clause can only be used on doubles",
@@ -82,6 +131,21 @@ _WANTED = {
     "o": "octal clause can only be used on integers",
     "x": "only integers, byte buffers, and strings can be formatted as hex",
     "X": "only integers, byte buffers, and strings can be formatted as hex",
+}
+
+
+# Kinds of types that the clauses of a constant text accept, beside dyn.
+_ACCEPTED = {
+    "s": frozenset(
+        ["list", "map", "int", "uint", "double", "bool", "string", "timestamp", "bytes", "duration", "type", "null"]
+    ),
+    "d": frozenset({"int", "uint"}),
+    "f": frozenset({"double", "string"}),
+    "e": frozenset({"double", "string"}),
+    "b": frozenset({"int", "uint", "bool"}),
+    "o": frozenset({"int", "uint"}),
+    "x": frozenset({"int", "uint", "string", "bytes"}),
+    "X": frozenset({"int", "uint", "string", "bytes"}),
 }
 
 
@@ -115,6 +179,4 @@ def text_of(frame: Frame, value: Any) -> str:
             return "{" + ", ".join(f"{key}: {item}" for key, item in pairs) + "}"
         case Type():
             return value.name
-    wanted = "strings, bools, bytes, ints, doubles, maps, lists, types, durations, and timestamps"
-    problem = f"string clause can only be used on {wanted}, was given {cel_type(value).name}"
-    raise EvaluationError(f"error during formatting: {problem}")
+    raise EvaluationError(f"error during formatting: {_WANTED['s']}, was given {cel_type(value).name}")

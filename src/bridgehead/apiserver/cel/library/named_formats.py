@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import date
 
-from bridgehead.apiserver.cel.costs import Cost
+from bridgehead.apiserver.cel.costs import Cost, exactly
 from bridgehead.apiserver.cel.declarations import Overload, overload
 from bridgehead.apiserver.cel.errors import EvaluationError
 from bridgehead.apiserver.cel.types import opaque
@@ -106,9 +106,11 @@ def _constant(format: NamedFormat) -> tuple[Overload, ...]:
     return (overload("() -> kubernetes.NamedFormat", lambda: format),)
 
 
+# The longest pattern of a format, as estimates take it.
+_LONGEST_PATTERN = exactly(128)
 _COST = Cost(
     lambda named, text: -(-(1 + len(text)) // 10) * -(-named.regex_size // 4),
-    lambda operands: (operands[1].size.tenths().times(operands[0].size.quarters()), None),
+    lambda operands: (operands[1].size.tenths().times(_LONGEST_PATTERN.quarters()), None),
 )
 
 FUNCTIONS: Mapping[str, tuple[Overload, ...]] = {

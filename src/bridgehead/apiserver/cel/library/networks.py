@@ -6,11 +6,20 @@ Pure: no I/O, no clock, no randomness. Source: Kubernetes `apiserver/pkg/cel/lib
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from bridgehead.apiserver.cel.costs import CONSTANT, Cost, exactly, traversal
+from bridgehead.apiserver.cel.costs import (
+    CONSTANT,
+    PARSING_WORK,
+    TEXT_PARSING,
+    Cost,
+    Estimate,
+    Operand,
+    exactly,
+    traversal,
+)
 from bridgehead.apiserver.cel.declarations import Overload, overload
 from bridgehead.apiserver.cel.errors import EvaluationError
 from bridgehead.apiserver.cel.types import opaque
@@ -157,18 +166,22 @@ def _is_link_local_multicast(ip: Ip) -> bool:
     return ip.address.packed[0] == 0xFF and ip.address.packed[1] & 0x0F == 0x02
 
 
-def _scan(text_index: int, more: int) -> Cost:
-    """Return the cost of a comparison of prefixes; the operand at `text_index` is parsed, unless that is negative."""
+def _scan(*, has_mask: bool, has_text: bool) -> Cost:
+    """Return the cost of a comparison of prefixes. `has_mask`: the first is masked; `has_text`: the other is text."""
 
-    def actual(*values: Any) -> int:
-        parsed = -(-len(values[text_index]) // 10) if text_index >= 0 else 0
-        size: int = values[0].cel_size
-        return -(-2 * size // 10) + parsed + more
+    def actual(cidr: Cidr, other: Any) -> int:
+        size = cidr.cel_size
+        masked = -(-size // 10) + 1 if has_mask else 0
+        return -(-2 * size // 10) + masked + (-(-len(other) // 10) if has_text else 0)
 
-    return Cost(actual, lambda operands: (exactly(4 + more), None))
+    def estimate(operands: Sequence[Operand]) -> Estimate:
+        cost = exactly(7 if has_mask else 4)
+        return cost.plus(operands[1].size.tenths()) if has_text else cost, None
+
+    return Cost(actual, estimate)
 
 
-_IS_IP, _IS_CIDR, _PARSE = _is_valid(_address), _is_valid(_parse_cidr), traversal(is_estimated=False)
+_IS_IP, _IS_CIDR, _PARSE = _is_valid(_address), _is_valid(_parse_cidr), TEXT_PARSING
 
 FUNCTIONS: Mapping[str, tuple[Overload, ...]] = {
     "ip": (
@@ -176,7 +189,7 @@ FUNCTIONS: Mapping[str, tuple[Overload, ...]] = {
         overload("net.CIDR.() -> net.IP", lambda cidr: Ip(cidr.address), CONSTANT),
     ),
     "isIP": (overload("(string) -> bool", _IS_IP, _PARSE),),
-    "ip.isCanonical": (overload("(string) -> bool", _is_canonical, traversal(2, is_estimated=False)),),
+    "ip.isCanonical": (overload("(string) -> bool", _is_canonical, traversal(2, work=PARSING_WORK)),),
     "family": (overload("net.IP.() -> int", lambda ip: ip.address.version),),
     "isUnspecified": (overload("net.IP.() -> bool", lambda ip: ip.address.is_unspecified),),
     "isLoopback": (overload("net.IP.() -> bool", lambda ip: ip.address.is_loopback),),
@@ -186,12 +199,20 @@ FUNCTIONS: Mapping[str, tuple[Overload, ...]] = {
     "cidr": (overload("(string) -> net.CIDR", _cidr, _PARSE),),
     "isCIDR": (overload("(string) -> bool", _IS_CIDR, _PARSE),),
     "containsIP": (
-        overload("net.CIDR.(net.IP) -> bool", _contains_ip, _scan(-1, 0)),
-        overload("net.CIDR.(string) -> bool", lambda cidr, text: _contains_ip(cidr, _ip(text)), _scan(1, 0)),
+        overload("net.CIDR.(net.IP) -> bool", _contains_ip, _scan(has_mask=False, has_text=False)),
+        overload(
+            "net.CIDR.(string) -> bool",
+            lambda cidr, text: _contains_ip(cidr, _ip(text)),
+            _scan(has_mask=False, has_text=True),
+        ),
     ),
     "containsCIDR": (
-        overload("net.CIDR.(net.CIDR) -> bool", _contains_cidr, _scan(-1, 2)),
-        overload("net.CIDR.(string) -> bool", lambda cidr, text: _contains_cidr(cidr, _cidr(text)), _scan(1, 2)),
+        overload("net.CIDR.(net.CIDR) -> bool", _contains_cidr, _scan(has_mask=True, has_text=False)),
+        overload(
+            "net.CIDR.(string) -> bool",
+            lambda cidr, text: _contains_cidr(cidr, _cidr(text)),
+            _scan(has_mask=True, has_text=True),
+        ),
     ),
     "masked": (overload("net.CIDR.() -> net.CIDR", lambda cidr: Cidr(cidr.network.network_address, cidr.length)),),
     "prefixLength": (overload("net.CIDR.() -> int", lambda cidr: cidr.length),),

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from decimal import Decimal
 
-from bridgehead.apiserver.cel.costs import traversal
+from bridgehead.apiserver.cel.costs import TEXT_PARSING
 from bridgehead.apiserver.cel.declarations import Overload, overload
 from bridgehead.apiserver.cel.errors import EvaluationError
 from bridgehead.apiserver.cel.types import opaque
@@ -71,9 +71,10 @@ def _compare(one: Quantity, other: Quantity) -> int:
 _Q = "kubernetes.Quantity"
 
 FUNCTIONS: Mapping[str, tuple[Overload, ...]] = {
-    "quantity": (overload(f"(string) -> {_Q}", _quantity, traversal(is_estimated=False)),),
-    "isQuantity": (overload("(string) -> bool", _is_quantity, traversal(is_estimated=False)),),
-    "sign": (overload(f"{_Q}.() -> int", _sign),),
+    "quantity": (overload(f"(string) -> {_Q}", _quantity, TEXT_PARSING),),
+    "isQuantity": (overload("(string) -> bool", _is_quantity, TEXT_PARSING),),
+    # A function, although Kubernetes' documentation has it as a method.
+    "sign": (overload(f"({_Q}) -> int", _sign),),
     "isInteger": (overload(f"{_Q}.() -> bool", _is_integer),),
     "asInteger": (overload(f"{_Q}.() -> int", _as_integer),),
     "asApproximateFloat": (overload(f"{_Q}.() -> double", lambda one: float(one.value)),),

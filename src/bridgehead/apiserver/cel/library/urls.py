@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import partial
 from urllib.parse import quote, unquote, unquote_plus, urlsplit
 
-from bridgehead.apiserver.cel.costs import traversal
+from bridgehead.apiserver.cel.costs import PARSING_WORK, traversal
 from bridgehead.apiserver.cel.declarations import Overload, overload
 from bridgehead.apiserver.cel.errors import EvaluationError
 from bridgehead.apiserver.cel.types import opaque
@@ -101,7 +101,7 @@ _URL = "kubernetes.URL"
 
 FUNCTIONS: Mapping[str, tuple[Overload, ...]] = {
     "url": (overload(f"(string) -> {_URL}", _url, traversal()),),
-    "isURL": (overload("(string) -> bool", _is_url, traversal(is_estimated=False)),),
+    "isURL": (overload("(string) -> bool", _is_url, traversal(is_estimated=False, work=PARSING_WORK)),),
     "getScheme": (overload(f"{_URL}.() -> string", lambda url: url.scheme),),
     "getHost": (overload(f"{_URL}.() -> string", lambda url: url.host),),
     "getHostname": (overload(f"{_URL}.() -> string", lambda url: _split_host(url.host)[0]),),

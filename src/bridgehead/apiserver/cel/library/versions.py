@@ -10,7 +10,7 @@ import string
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from bridgehead.apiserver.cel.costs import traversal
+from bridgehead.apiserver.cel.costs import TEXT_PARSING
 from bridgehead.apiserver.cel.declarations import Overload, overload
 from bridgehead.apiserver.cel.errors import EvaluationError
 from bridgehead.apiserver.cel.types import opaque
@@ -117,7 +117,7 @@ def _compare(one: Semver, other: Semver) -> int:
     return (one.order > other.order) - (one.order < other.order)
 
 
-_S, _PARSE = "kubernetes.Semver", traversal(is_estimated=False)
+_S, _PARSE = "kubernetes.Semver", TEXT_PARSING
 
 FUNCTIONS: Mapping[str, tuple[Overload, ...]] = {
     "semver": (overload(f"(string) -> {_S}", _semver, _PARSE), overload(f"(string, bool) -> {_S}", _semver, _PARSE)),

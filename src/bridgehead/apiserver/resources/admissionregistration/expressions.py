@@ -25,10 +25,10 @@ class Expressions:
 
     def add_variable(self, path: str, name: str, expression: str) -> list[FieldError]:
         """Compile a variable, which later expressions can use."""
-        problem, found = self._compile(expression, ())
+        problem, is_internal, found = self._compile(expression, ())
         if found is not None and self._variables is not None:
             self._variables[name] = found
-        return [field.invalid(path, expression, problem)] if problem else []
+        return _errors(path, expression, problem, is_internal=is_internal)
 
     def check(
         self, path: str, expression: str, results: tuple[str, ...], *, has_authorizer: bool = True, shown: str = ""
@@ -37,18 +37,14 @@ class Expressions:
 
         `results` are names of types, `Object` or `list(JSONPatch)`. Errors show the expression, or `shown` instead.
         """
-        problem = self.problem(expression, results, has_authorizer=has_authorizer)
-        return [field.invalid(path, shown or expression, problem)] if problem else []
-
-    def problem(self, expression: str, results: tuple[str, ...], *, has_authorizer: bool = True) -> str:
-        """Return why the expression does not compile to one of `results`, or ""."""
-        return self._compile(expression, results, has_authorizer=has_authorizer)[0]
+        problem, is_internal, _ = self._compile(expression, results, has_authorizer=has_authorizer)
+        return _errors(path, shown or expression, problem, is_internal=is_internal)
 
     def _compile(
         self, expression: str, results: tuple[str, ...], *, has_authorizer: bool = True
-    ) -> tuple[str, Type | None]:
-        """Return why the expression does not compile, or "", and the type of its value."""
-        from bridgehead.apiserver.cel import CompileError
+    ) -> tuple[str, bool, Type | None]:
+        """Return why the expression does not compile, or "", whether the error is internal, and the value's type."""
+        from bridgehead.apiserver.cel import CompileError, ProgramError
         from bridgehead.apiserver.cel.admission import admission_environment
 
         environment = admission_environment(
@@ -60,8 +56,15 @@ class Expressions:
         try:
             program = environment.compile(expression, result=_types(results) or None)
         except CompileError as error:
-            return str(error), None
-        return "", program.result
+            return str(error), isinstance(error, ProgramError), None
+        return "", False, program.result
+
+
+def _errors(path: str, shown: str, problem: str, *, is_internal: bool) -> list[FieldError]:
+    """Return the errors of an expression. As in Kubernetes, constants that cannot be converted are internal errors."""
+    if not problem:
+        return []
+    return [field.internal(path, problem) if is_internal else field.invalid(path, shown, problem)]
 
 
 def _types(names: tuple[str, ...]) -> tuple[Type, ...]:
@@ -72,6 +75,6 @@ def _types(names: tuple[str, ...]) -> tuple[Type, ...]:
     return tuple(special[name] if name in special else parse_type(name) for name in names)
 
 
-def compile_match_condition(expression: str, *, has_params: bool = False) -> str:
-    """Return why a match condition does not compile, or ""."""
-    return Expressions(has_params=has_params).problem(expression, ("bool",))
+def check_match_condition(path: str, expression: str, *, has_params: bool = False) -> list[FieldError]:
+    """Return an error unless a match condition compiles."""
+    return Expressions(has_params=has_params).check(path, expression, ("bool",))

@@ -13,11 +13,11 @@ from bridgehead.objects.names import check_qualified_name
 
 _MAX_CONDITIONS = 64
 
-# Returns why an expression can't be compiled, or "".
-Compile = Callable[[str], str]
+# Returns the errors of an expression at a path.
+Check = Callable[[str, str], list[FieldError]]
 
 
-def validate_match_conditions(path: str, conditions: Sequence[JsonObject], compile: Compile) -> list[FieldError]:
+def validate_match_conditions(path: str, conditions: Sequence[JsonObject], check: Check) -> list[FieldError]:
     errors = []
     if len(conditions) > _MAX_CONDITIONS:
         errors.append(field.too_many(path, len(conditions), _MAX_CONDITIONS))
@@ -27,8 +27,8 @@ def validate_match_conditions(path: str, conditions: Sequence[JsonObject], compi
         name, expression = condition.get("name", ""), condition.get("expression", "").strip()
         if not expression:
             errors.append(field.required(f"{item}.expression"))
-        elif why := compile(expression):
-            errors.append(field.invalid(f"{item}.expression", expression, why))
+        else:
+            errors += check(f"{item}.expression", expression)
         errors += field.required_valid(f"{item}.name", name, check_qualified_name)
         if name in names:
             errors.append(field.duplicate(f"{item}.name", name))

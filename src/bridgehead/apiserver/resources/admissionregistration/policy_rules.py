@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
+from functools import partial
 
 from bridgehead.apiserver.resource import FieldError, JsonObject
 from bridgehead.apiserver.resources.shared import field
 from bridgehead.apiserver.resources.shared.metadata_validation import validate_label_selector
 from bridgehead.objects.names import check_dns1035_label, check_dns1123_subdomain, check_path_segment
 
-from .expressions import Expressions, compile_match_condition
+from .expressions import Expressions, check_match_condition
 from .match_conditions import validate_match_conditions
 from .rules import default_rules, validate_rule_with_operations
 
@@ -126,12 +127,8 @@ def validate_param_ref(path: str, ref: JsonObject | None) -> list[FieldError]:
 
 def validate_conditions(path: str, spec: JsonObject) -> list[FieldError]:
     """Validate a policy's `matchConditions`."""
-    has_params = "paramKind" in spec
-
-    def compile_condition(expression: str) -> str:
-        return compile_match_condition(expression, has_params=has_params)
-
-    return validate_match_conditions(path, spec.get("matchConditions", ()), compile_condition)
+    check = partial(check_match_condition, has_params="paramKind" in spec)
+    return validate_match_conditions(path, spec.get("matchConditions", ()), check)
 
 
 def validate_variables(path: str, variables: Sequence[JsonObject], expressions: Expressions) -> list[FieldError]:

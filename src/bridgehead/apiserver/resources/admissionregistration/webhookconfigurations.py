@@ -16,7 +16,7 @@ from bridgehead.apiserver.resources.shared.metadata_validation import validate_l
 from bridgehead.apiserver.resources.shared.webhook_validation import validate_client_config
 from bridgehead.objects.names import check_dns1035_label, check_dns1123_subdomain
 
-from .expressions import compile_match_condition
+from .expressions import check_match_condition
 from .match_conditions import validate_match_conditions
 from .rules import default_rules, validate_rule_with_operations
 
@@ -118,7 +118,7 @@ def _validate_webhook(path: str, webhook: JsonObject, rules: _Rules) -> list[Fie
     errors += validate_client_config(f"{path}.clientConfig", webhook.get("clientConfig", {}))
     if rules.checks_conditions:
         conditions = webhook.get("matchConditions", ())
-        errors += validate_match_conditions(f"{path}.matchConditions", conditions, compile_match_condition)
+        errors += validate_match_conditions(f"{path}.matchConditions", conditions, check_match_condition)
     return errors
 
 

@@ -19,11 +19,12 @@ from bridgehead.objects.names import (
     check_qualified_name,
 )
 
+from .device_selectors import validate_selector
 from .qualified_names import validate_driver, validate_full_name
 
 MAX_CONFIGS = _MAX_REQUESTS = _MAX_CONSTRAINTS = _MAX_SELECTORS = 32
 _MAX_SUBREQUESTS = 8
-_MAX_POOL, _MAX_EXPRESSION, _MAX_PARAMETERS = 253, 10 * 1024, 10 * 1024
+_MAX_POOL, _MAX_PARAMETERS = 253, 10 * 1024
 _ALLOCATION_MODES = ("All", "ExactCount")
 _MAX_BINDING_CONDITIONS = 4
 _BINDING_CONDITIONS = ("bindingConditions", "bindingFailureConditions")
@@ -82,12 +83,7 @@ def validate_selectors(path: str, selectors: Sequence[JsonObject]) -> list[Field
     def validate(item: str, selector: JsonObject) -> list[FieldError]:
         if "cel" not in selector:
             return [field.required(f"{item}.cel")]
-        expression = selector["cel"].get("expression", "")
-        if not expression:
-            return [field.required(f"{item}.cel.expression")]
-        if len(expression.encode()) > _MAX_EXPRESSION:
-            return [field.too_long(f"{item}.cel.expression", _MAX_EXPRESSION)]
-        return []
+        return validate_selector(f"{item}.cel.expression", selector["cel"].get("expression", ""))
 
     return validate_items(path, selectors, _MAX_SELECTORS, validate)
 
