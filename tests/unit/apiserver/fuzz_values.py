@@ -43,7 +43,13 @@ PATCHES: tuple[str, ...] = (
     'x',
 )  # fmt: skip
 # The texts of strategic merge patches that Kubernetes answers with a 500.
-ODD_PATCHES = ("unknown patch type: ", "does not contain declared merge key", "expected a []interface {}")
+ODD_PATCHES = (
+    "unknown patch type: ",
+    "does not contain declared merge key",
+    "expected a []interface {}",
+    "expected a map[string]interface {}",
+    "The order in patch list:",
+)
 # The texts of 5xx answers that Kubernetes gives too: what it calls for the client is not there, a resourceVersion is no
 # number, or a patch is odd.
 EXPECTED: tuple[str, ...] = (

@@ -154,16 +154,17 @@ _KEY_DEFAULTS = {
     f"{_API}core.v1.ServicePort": {"protocol": "TCP"},
 }
 
-# Fields of struct type that the Go type contains by value, beside metadata, spec, status and those that are required.
+# Fields that the Go type contains by value and does not omit, beside metadata, spec, status and those that are required.
 _BY_VALUE = {
     f"{_API}apps.v1.DaemonSetSpec": ("updateStrategy",),
     f"{_API}apps.v1.DeploymentSpec": ("strategy",),
     f"{_API}apps.v1.ReplicaSetSpec": ("template",),
-    f"{_API}apps.v1.StatefulSetSpec": ("updateStrategy",),
+    f"{_API}apps.v1.StatefulSetSpec": ("serviceName", "updateStrategy"),
+    f"{_API}apps.v1.StatefulSetStatus": ("availableReplicas",),
     f"{_API}core.v1.Container": ("resources",),
     f"{_API}core.v1.ContainerStatus": ("lastState", "state"),
     f"{_API}core.v1.EphemeralContainer": ("resources",),
-    f"{_API}core.v1.Event": ("source",),
+    f"{_API}core.v1.Event": ("reportingComponent", "reportingInstance", "source"),
     f"{_API}core.v1.NodeDaemonEndpoints": ("kubeletEndpoint",),
     f"{_API}core.v1.NodeStatus": ("daemonEndpoints", "nodeInfo"),
     f"{_API}core.v1.PersistentVolumeClaimSpec": ("resources",),
@@ -237,11 +238,7 @@ class Types:
         by_value = _ALWAYS_BY_VALUE | required | frozenset(_BY_VALUE.get(name, ())) if name else frozenset()
         for field, schema in definition["properties"].items():
             compiled.fields[field] = (field_step(field), self.inline(schema))
-        compiled.zeroed = frozenset(
-            field
-            for field, (_, kind) in compiled.fields.items()
-            if field in by_value and not isinstance(kind, ScalarType)
-        )
+        compiled.zeroed = by_value & compiled.fields.keys()
         if "additionalProperties" in definition:
             compiled.values = self.inline(definition["additionalProperties"])
 

@@ -16,6 +16,10 @@ from .device_rules import MAX_CONFIGS, validate_configuration, validate_items, v
 
 
 class DeviceClassStrategy(Strategy):
+    @property
+    def may_take_long(self) -> bool:
+        return True  # selectors are compiled
+
     def default(self, obj: JsonObject) -> None:
         obj.setdefault("spec", {})
 

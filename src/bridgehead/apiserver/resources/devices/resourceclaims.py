@@ -33,6 +33,10 @@ _CONFIG_SOURCES = ("FromClaim", "FromClass")
 
 
 class ResourceClaimStrategy(StatusStrategy):
+    @property
+    def may_take_long(self) -> bool:
+        return True  # selectors are compiled
+
     def default(self, obj: JsonObject) -> None:
         set_claim_defaults(obj.setdefault("spec", {}))
         obj.setdefault("status", {})

@@ -15,6 +15,10 @@ from .device_rules import set_claim_defaults, validate_claim_spec
 
 
 class ResourceClaimTemplateStrategy(Strategy):
+    @property
+    def may_take_long(self) -> bool:
+        return True  # selectors are compiled
+
     def default(self, obj: JsonObject) -> None:
         spec = obj.setdefault("spec", {})
         spec.setdefault("metadata", {})

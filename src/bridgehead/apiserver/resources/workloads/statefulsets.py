@@ -68,6 +68,7 @@ class StatefulSetStrategy(WorkloadStrategy):
         for claim in spec.get("volumeClaimTemplates", ()):
             claim.update({"apiVersion": "v1", "kind": "PersistentVolumeClaim"})
             set_claim_defaults(claim)
+        spec.setdefault("serviceName", "")
         if "ordinals" in spec:
             spec["ordinals"].setdefault("start", 0)
 
