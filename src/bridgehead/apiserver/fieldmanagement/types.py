@@ -154,7 +154,7 @@ _KEY_DEFAULTS = {
     f"{_API}core.v1.ServicePort": {"protocol": "TCP"},
 }
 
-# Fields that the Go type contains by value and does not omit, beside metadata, spec, status and those that are required.
+# Fields by value that Go does not omit, beside metadata, spec, status and those that are required.
 _BY_VALUE = {
     f"{_API}apps.v1.DaemonSetSpec": ("updateStrategy",),
     f"{_API}apps.v1.DeploymentSpec": ("strategy",),

@@ -158,3 +158,23 @@ async def test_a_json_patch_finds_nulls(world: World) -> None:
     changed = (await world.patch(f"{SLICES}/a", patch, "json-patch")).json
     assert changed["endpoints"] == [{"addresses": ["10.0.0.1"], "conditions": {}}]
     assert changed["ports"] is None
+
+
+async def test_nobody_owns_the_zero_values_of_a_new_object(world: World) -> None:
+    event = {
+        "metadata": {"name": "a", "namespace": "default"},
+        "involvedObject": {"kind": "Pod", "name": "a", "namespace": "default"},
+        "reason": "Testing",
+    }
+    made = await world.create("/api/v1/namespaces/default/events", event)
+    assert made["reportingComponent"] == ""
+    (entry,) = made["metadata"]["managedFields"]
+    assert entry["fieldsV1"] == {"f:involvedObject": {}, "f:reason": {}}
+    template = {"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [{"name": "a", "image": "b"}]}}
+    spec = {"selector": {"matchLabels": {"a": "b"}}, "template": template}
+    made = await world.create(
+        "/apis/apps/v1/namespaces/default/statefulsets", {"metadata": {"name": "a"}, "spec": spec}
+    )
+    assert made["spec"]["serviceName"] == ""
+    (entry,) = made["metadata"]["managedFields"]
+    assert "f:serviceName" not in entry["fieldsV1"]["f:spec"]
