@@ -1,8 +1,8 @@
 """JSON of the API to structs and back. Used by `api` only.
 
-A body is decoded directly into a kind's struct. Go servers write `null` for empty lists and maps in a few places
-(`EndpointSlice.endpoints`), which the structs do not allow: a body that fails is decoded again without nulls. In lists
-and watches, an object that fails even then is logged and left out, so that it does not hide the others.
+A body is decoded directly into a kind's struct. API servers write `null` for empty lists and maps in a few places
+(`EndpointSlice.endpoints`), which the structs do not allow: an object that fails is decoded again without nulls. In
+lists and watches, an object that fails even then is logged and left out, so that it does not hide the others.
 """
 
 from __future__ import annotations
@@ -40,6 +40,13 @@ class ListResult(msgspec.Struct, Generic[T], frozen=True):
         return self.metadata.resource_version
 
 
+class _RawList(msgspec.Struct):
+    """A list whose objects are not decoded yet."""
+
+    items: list[msgspec.Raw] | None = None
+    metadata: Any = None
+
+
 class WatchEvent(msgspec.Struct, Generic[T], frozen=True):
     """A watch event. `type`: ADDED, MODIFIED, DELETED or, on request, BOOKMARK with only a resourceVersion."""
 
@@ -71,10 +78,7 @@ class Codec(Generic[T]):
         try:
             found: ListResult[T] = self._list.decode(body)
         except msgspec.MsgspecError:
-            document = _decode_any(body)
-            listed = document.pop("items", None) or []
-            found = self._convert(document, self._list_type)
-            found.items.extend(obj for one in listed if (obj := self._convert_or_log(one)) is not None)
+            found = self._decode_list_leniently(body)
         return found
 
     def decode_event(self, line: bytes) -> WatchEvent[T]:
@@ -94,6 +98,22 @@ class Codec(Generic[T]):
         body = msgspec.json.encode(obj)
         head = f'{{"apiVersion":"{self._kind.api_version}","kind":"{self._kind.name}"'.encode()
         return head + (b"}" if body == b"{}" else b"," + body[1:])
+
+    def _decode_list_leniently(self, body: bytes) -> ListResult[T]:
+        """Decode a list of which an object has nulls: the other ones, often thousands, are decoded as usual."""
+        try:
+            listed = msgspec.json.decode(body, type=_RawList)
+        except msgspec.MsgspecError as error:
+            raise _not_an_object(body) from error
+        found: ListResult[T] = self._convert({"metadata": listed.metadata}, self._list_type)
+        for one in listed.items or ():
+            try:
+                obj: T | None = self._object.decode(one)
+            except msgspec.MsgspecError:
+                obj = self._convert_or_log(msgspec.json.decode(one))
+            if obj is not None:
+                found.items.append(obj)
+        return found
 
     def _decode_event_leniently(self, event: dict[str, Any]) -> WatchEvent[T]:
         """Decode an event without nulls. An unreadable object becomes a bookmark, so that the watch can continue."""
@@ -128,7 +148,11 @@ def _decode_any(body: bytes) -> dict[str, Any]:
     try:
         return msgspec.json.decode(body, type=dict[str, Any])
     except msgspec.MsgspecError as error:
-        raise BadAnswer(f"the API server's answer is not a JSON object: {body[:80]!r}") from error
+        raise _not_an_object(body) from error
+
+
+def _not_an_object(body: bytes) -> BadAnswer:
+    return BadAnswer(f"the API server's answer is not a JSON object: {body[:80]!r}")
 
 
 def _raise_error_event(event: dict[str, Any]) -> None:

@@ -65,6 +65,16 @@ def test_nulls_of_go_servers_are_decoded_as_empty():
     assert codec.decode_list(b'{"metadata":{"resourceVersion":"7"},"items":null}').items == []
 
 
+def test_a_list_of_which_one_object_has_nulls_and_one_is_unreadable(caplog):
+    body = b"""{"metadata":{"resourceVersion":"7","continue":null},"items":[
+        {"metadata":{"name":"a"},"endpoints":[{"addresses":["10.0.0.1"]}]},
+        {"metadata":{"name":"b"},"endpoints":null},{"metadata":{"name":"c"},"endpoints":1},"d"]}"""
+    found = codec_of(ENDPOINT_SLICES).decode_list(body)
+    assert [(one.metadata.name, len(one.endpoints)) for one in found.items] == [("a", 1), ("b", 0)]
+    assert found.resource_version == "7"
+    assert ["endpointslices c is left out" in caplog.messages[0], len(caplog.messages)] == [True, 2]
+
+
 def test_lists_are_decoded_with_their_metadata():
     found = codec_of(PODS).decode_list(
         b'{"kind":"PodList","metadata":{"resourceVersion":"7","continue":"next"},"items":[{"metadata":{"name":"a"}}]}'

@@ -56,10 +56,8 @@ def with_nulls(obj: JsonObject, definition: str) -> JsonObject:
 def write_nulls(value: JsonObject, nulls: Nulls) -> None:
     """Write the nulls of an object in place. An empty list is no value, as in protobuf."""
     for name in nulls.own:
-        if not value.get(name):
-            found = value.get(name)
-            if found is None or found == []:
-                value[name] = None
+        if value.get(name) in (None, []):
+            value[name] = None
     for name, is_map, inner in nulls.inner:
         found = value.get(name)
         if found is not None:

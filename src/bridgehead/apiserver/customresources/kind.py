@@ -56,7 +56,7 @@ class DefinitionStrategy(Strategy):
             service["port"] = _WEBHOOK_PORT
 
     def prepare_create(self, obj: JsonObject) -> None:
-        obj["status"] = {"acceptedNames": {"plural": "", "kind": ""}, "conditions": None}
+        obj["status"] = {"acceptedNames": {"plural": "", "kind": ""}}
         _add_stored_version(obj)
 
     def prepare_update(self, obj: JsonObject, old: JsonObject, subresource: str) -> None:

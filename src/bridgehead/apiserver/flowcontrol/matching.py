@@ -52,7 +52,7 @@ def compile_schema(obj: JsonObject) -> FlowSchema:
     for rule in spec.get("rules", ()):
         resources = (_compile_resource_rule(one) for one in rule.get("resourceRules", ()))
         paths = (_compile_path_rule(one) for one in rule.get("nonResourceRules", ()))
-        rules.append((tuple(map(_compile_subject, rule.get("subjects", ()))), (*resources, *paths)))
+        rules.append((tuple(map(_compile_subject, rule.get("subjects") or ())), (*resources, *paths)))
     return FlowSchema(
         metadata["name"],
         metadata.get("uid", ""),
@@ -85,7 +85,7 @@ def _compile_subject(subject: JsonObject) -> _OfUser:
 
 def _compile_resource_rule(rule: JsonObject) -> _OfRequest:
     verbs, groups, resources = rule["verbs"], rule["apiGroups"], rule["resources"]
-    of_cluster, namespaces = rule.get("clusterScope", False), rule.get("namespaces", ())
+    of_cluster, namespaces = rule.get("clusterScope", False), rule.get("namespaces") or ()
 
     def is_meant(info: RequestInfo) -> bool:
         if not info.is_resource or not (_has(verbs, info.verb) and _has(groups, info.group)):

@@ -149,6 +149,16 @@ async def test_a_limit_range_without_limits_limits_nothing(world: World) -> None
     await world.create("/api/v1/namespaces/default/pods", pod)
 
 
+async def test_a_new_definition_has_no_conditions(world: World) -> None:
+    names = {"plural": "as", "kind": "A"}
+    schema = {"openAPIV3Schema": {"type": "object"}}
+    version = {"name": "v1", "served": True, "storage": True, "schema": schema}
+    spec = {"group": "a.example", "names": names, "scope": "Cluster", "versions": [version]}
+    definition = {"metadata": {"name": "as.a.example"}, "spec": spec}
+    made = await world.create("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", definition)
+    assert (made["status"]["conditions"], made["status"]["storedVersions"]) == (None, ["v1"])
+
+
 async def test_a_json_patch_finds_nulls(world: World) -> None:
     made = await world.create(SLICES, {"metadata": {"name": "a"}, "addressType": "IPv4"})
     tested = await world.patch(f"{SLICES}/a", [{"op": "test", "path": "/ports", "value": None}], "json-patch")

@@ -104,6 +104,18 @@ async def test_a_schema_without_its_level_is_dangling_and_not_in_force(world):
     await condition_of(world, "bobs", "True")
 
 
+async def test_a_schema_of_objects_without_a_namespace(world):
+    """The stored rule has null for `namespaces`."""
+    await world.create(f"{API}/prioritylevelconfigurations", level("low"))
+    made = schema("bobs", "low")
+    del made["spec"]["rules"][0]["resourceRules"][0]["namespaces"]
+    made = await world.create(f"{API}/flowschemas", made)
+    assert made["spec"]["rules"][0]["resourceRules"][0]["namespaces"] is None
+    await condition_of(world, "bobs", "False")
+    assert uids(await world.call("GET", "/api/v1/nodes", user=BOB))[0] == made["metadata"]["uid"]
+    assert uids(await world.call("GET", "/api/v1/namespaces/a/pods", user=BOB))[0] != made["metadata"]["uid"]
+
+
 async def test_a_full_level_refuses_with_429(world):
     await world.create(f"{API}/prioritylevelconfigurations", level("none", shares=0))
     await world.create(f"{API}/flowschemas", schema("bobs", "none"))
