@@ -12,6 +12,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import msgspec
+
 from bridgehead.apiserver.resource import JsonObject, Resource, copied
 
 from .definitions import LazyDefinitions, definitions_by_kind
@@ -35,7 +37,14 @@ def nulls_of(resource: Resource) -> Nulls:
     """Return where the objects of a resource have nulls."""
     if resource.definition is not None:
         return _NONE
-    return _of_kind(resource.group, resource.version, resource.kind)
+    return nulls_of_kind(resource.group, resource.version, resource.kind)
+
+
+def decode_stored(resource: Resource, value: bytes) -> JsonObject:
+    """Decode an object in the form in which a resource stores it, without nulls."""
+    obj: JsonObject = msgspec.json.decode(value)
+    drop_nulls(obj, nulls_of(resource.stored))
+    return obj
 
 
 def null_fields(definition: str) -> frozenset[str]:
@@ -82,7 +91,8 @@ def _structs(value: Any, *, is_map: bool) -> Iterable[JsonObject]:
 
 
 @cache
-def _of_kind(group: str, version: str, kind: str) -> Nulls:
+def nulls_of_kind(group: str, version: str, kind: str) -> Nulls:
+    """Return where the objects of one of Kubernetes' own kinds have nulls."""
     name = definitions_by_kind(LazyDefinitions()).get((group, version, kind), "")
     return _of_definition(name)
 

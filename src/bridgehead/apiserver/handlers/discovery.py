@@ -106,18 +106,9 @@ class Discovery:
         return document
 
     def is_web_service(self, path: str) -> bool:
-        """Whether the document of a path is for GET only: that of /api, and those of versions of Kubernetes' own."""
+        """Whether a path is of or below /api or a version of Kubernetes' own groups: for GET only, its 404 a Status."""
         match path.split("/")[1:]:
             case ["api", *_]:
-                return True
-            case ["apis", group, _]:
-                return has_own_group(self._table, group)
-        return False
-
-    def claims(self, path: str) -> bool:
-        """Whether a path without a document is below an API of Kubernetes' own."""
-        match path.split("/")[1:]:
-            case ["api", _, *_]:
                 return True
             case ["apis", group, _, *_]:
                 return has_own_group(self._table, group)

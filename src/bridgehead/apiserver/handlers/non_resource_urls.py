@@ -86,7 +86,7 @@ class NonResourceUrls:
                 path = path.removesuffix("/")
         response = self._page(path, request)
         if response is None:
-            is_claimed = path.startswith("/version/") or self._discovery.claims(path)
+            is_claimed = path.startswith("/version/") or self._discovery.is_web_service(path)
             raise not_found_path() if is_claimed else PageNotFound
         if path in ("/", "/version"):
             return response

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import msgspec
 
-from bridgehead.apiserver.bodies.nulls import drop_nulls, nulls_of, write_nulls
+from bridgehead.apiserver.bodies.nulls import decode_stored, nulls_of, write_nulls
 from bridgehead.apiserver.errors import invalid
 from bridgehead.apiserver.resource import Change, FieldError, JsonObject, Resource
 
@@ -16,9 +16,7 @@ def served_value(resource: Resource, value: bytes) -> bytes:
     """Return a stored object in the resource's own form."""
     if resource.stored_form is None:
         return value
-    obj = msgspec.json.decode(value)
-    drop_nulls(obj, nulls_of(resource.stored))
-    served = resource.stored_form.from_stored(obj)
+    served = resource.stored_form.from_stored(decode_stored(resource, value))
     write_nulls(served, nulls_of(resource))
     return msgspec.json.encode(served)
 

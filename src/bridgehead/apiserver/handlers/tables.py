@@ -11,7 +11,7 @@ from collections.abc import Iterable
 import msgspec
 
 from bridgehead.apiserver.bodies.collection import json_document
-from bridgehead.apiserver.bodies.nulls import drop_nulls, nulls_of
+from bridgehead.apiserver.bodies.nulls import decode_stored
 from bridgehead.apiserver.errors import bad_request
 from bridgehead.apiserver.http.paths import Query
 from bridgehead.apiserver.resource import JsonObject, Resource
@@ -69,8 +69,7 @@ def table_head(resource: Resource, meta: JsonObject, *, version: str, with_colum
 
 
 def render_row(resource: Resource, value: bytes, *, version: str, include: str, now: float) -> bytes:
-    obj: JsonObject = msgspec.json.decode(value)
-    drop_nulls(obj, nulls_of(resource.stored))
+    obj = decode_stored(resource, value)
     row: JsonObject = {"cells": [column.cell(obj, now) for column in resource.columns], "object": None}
     if include == "Object":
         row["object"] = msgspec.Raw(served_value(resource, value))

@@ -13,6 +13,7 @@ import msgspec
 from bridgehead.apiserver.access.claims import Bound, Reference
 from bridgehead.apiserver.access.tokens import TokenAuthority
 from bridgehead.apiserver.bodies.decoding import decode_kind
+from bridgehead.apiserver.bodies.nulls import nulls_of_kind, write_nulls
 from bridgehead.apiserver.bodies.schema import Schema
 from bridgehead.apiserver.bodies.serialization import stored_metadata
 from bridgehead.apiserver.errors import ApiStatus, bad_request, invalid, not_found_path
@@ -66,9 +67,9 @@ class TokenRequests:
             seconds=spec["expirationSeconds"],
         )
         names = {"name": info.name, "namespace": info.namespace, "uid": uid, "creationTimestamp": format_time(now)}
-        spec.setdefault("boundObjectRef", None)  # as Go writes it
         asked["metadata"] = {**asked.get("metadata", {}), **names}
         asked["status"] = {"token": issued.token, "expirationTimestamp": format_time(issued.until)}
+        write_nulls(asked, nulls_of_kind(*_KIND))
         request.annotations[_ISSUED] = issued.credential_id
         return respond(asked, 201)
 

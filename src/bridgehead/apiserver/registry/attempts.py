@@ -9,9 +9,7 @@ from collections.abc import Callable
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 
-import msgspec
-
-from bridgehead.apiserver.bodies.nulls import drop_nulls, nulls_of
+from bridgehead.apiserver.bodies.nulls import decode_stored
 from bridgehead.apiserver.errors import invalid
 from bridgehead.apiserver.fieldmanagement.managers import Entries, Writer, same_but_times
 from bridgehead.apiserver.resource import Change, Companion, FieldError, JsonObject, Resource, Strategy, copied
@@ -28,8 +26,6 @@ from .request_checks import check_expected_version, check_url
 STATUS_VIEWS = ("status", "approval")
 # The one subresource that changes spec and status together.
 BINDING = "binding"
-
-_decode = msgspec.json.decode
 
 
 @dataclass(slots=True)
@@ -124,8 +120,7 @@ class Attempts:
         writer: Writer | None,
     ) -> Draft:
         """Apply a change to the stored object. Raises a 400, a 409, or a 500 for a malformed resourceVersion."""
-        old = _decode(current.value)
-        drop_nulls(old, nulls_of(resource.stored))
+        old = decode_stored(resource, current.value)
         wanted = change(old)
         meta = wanted.setdefault("metadata", {})
         check_url(resource, namespace, name, meta)

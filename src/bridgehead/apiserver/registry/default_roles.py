@@ -12,7 +12,7 @@ from functools import partial
 
 import msgspec
 
-from bridgehead.apiserver.bodies.nulls import drop_nulls, nulls_of, write_nulls
+from bridgehead.apiserver.bodies.nulls import decode_stored, nulls_of, write_nulls
 from bridgehead.apiserver.errors import ApiStatus
 from bridgehead.apiserver.fieldmanagement.managers import SERVER
 from bridgehead.apiserver.resource import JsonObject, Resource
@@ -114,8 +114,4 @@ async def _ensure(registry: Registry, resource: Resource, expected: JsonObject) 
 def _read(registry: Registry, resource: Resource, expected: JsonObject) -> JsonObject | None:
     metadata = expected["metadata"]
     record = registry.store.get(registry.key(resource, metadata.get("namespace", ""), metadata["name"]))
-    if record is None:
-        return None
-    obj: JsonObject = msgspec.json.decode(record.value)
-    drop_nulls(obj, nulls_of(resource))
-    return obj
+    return None if record is None else decode_stored(resource, record.value)
