@@ -1,7 +1,7 @@
 """Build hook: writes the API's definitions into the package.
 
-The package kubernetes-validate has Kubernetes' JSON schemas of 14 versions, 108 MB, and the API server reads one file of them. So
-the package is needed when Bridgehead is built, and that file becomes a part of Bridgehead.
+The package kubernetes-validate has Kubernetes' JSON schemas of 14 versions, 108 MB, and the API server reads one file
+of them. So the package is needed when Bridgehead is built, and that file becomes a part of Bridgehead.
 """
 
 import importlib.util
