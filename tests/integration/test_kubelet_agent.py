@@ -442,9 +442,7 @@ async def test_an_unknown_image_leaves_the_pod_in_err_image_pull(world):
     await world.start_kubelet()
     await world.create("web", containers=[container("nowhere:9")])
     await world.until("web", waits_for("ErrImagePull"))
-    await world.until_event(
-        "web", "Failed", 'Failed to pull image "nowhere:9": nowhere:9: not in the local image store'
-    )
+    await world.until_event("web", "Failed", 'Failed to pull image "nowhere:9": not on this node: load it with')
     pod = await world.until("web", waits_for("ImagePullBackOff"))
     assert pod.status.phase == "Pending"
     await world.until_event("web", "BackOff", 'Back-off pulling image "nowhere:9"')
