@@ -64,9 +64,11 @@ class ServiceRanges:
         return None
 
     def reason_against(self, address: str, family: str, is_claimed: Callable[[str], bool]) -> str:
-        """Return the reason why `address` is not available, or ""."""
-        if not any(one.family == family and one.has_room_for(address) for one in self._ready):
-            return "the provided network does not match the current range"
+        """Return the reason why `address` is not available, or "": Kubernetes' words, and the ranges that exist."""
+        ranges = [one for one in self._ready if one.family == family]
+        if not any(one.has_room_for(address) for one in ranges):
+            choices = f"choose an address in {' or '.join(map(str, ranges))}" if ranges else f"there is none for {family}"
+            return f"the provided network does not match the current range; {choices}"
         return "provided IP is already allocated" if is_claimed(address_claim(address)) else ""
 
 
