@@ -41,7 +41,7 @@ _LOADED_FOR_ALL = ("bridgehead.lab.certificates", "bridgehead.lab.system")
 
 
 def command(
-    name: Name = DEFAULT_NAME,
+    name: Name = None,
     nodes: Annotated[
         int | None, typer.Option(min=1, max=MAX_NODES, help="Number of nodes. Default: as in the previous run, else 3.")
     ] = None,
@@ -98,6 +98,7 @@ def command(
         for number in (signal.SIGTERM, signal.SIGHUP):
             if signal.getsignal(number) is not signal.SIG_IGN:  # `nohup` ignores SIGHUP
                 signal.signal(number, signal.default_int_handler)
+        name = name or DEFAULT_NAME
         files = registry.find_files(name, state_dir)
         again = options_of(name, state_dir)
         # Nobody else may write to the lab's files, whatever the shell's umask allows.

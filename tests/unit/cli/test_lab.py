@@ -9,6 +9,7 @@ import pytest
 
 from bridgehead import __version__, cli
 from bridgehead.cli import lab_options, logs, tables, up
+from bridgehead.lab import registry
 from bridgehead.lab.addressing import IpFamily
 from bridgehead.lab.errors import Unsupported
 from bridgehead.lab.plan import LabConfig, LabFiles
@@ -197,6 +198,32 @@ def test_commands_report_a_missing_lab(
     err = capsys.readouterr().err
     assert err.startswith(f"bridgehead: there is no lab in {tmp_path}; `bridgehead up`")
     assert err.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    "argv",
+    [
+        *(("kubeconfig",), ("logs",), ("exec", "--", "true"), ("shell",), ("down",), ("image", "list")),
+        *(("backup", "copy"), ("restore", "copy"), ("wait", "service/web"), ("balancer", "status")),
+    ],
+)
+def test_a_command_names_its_lab_if_none_was_chosen_and_another_one_runs(
+    argv: tuple[str, ...], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    monkeypatch.delenv("KUBECONFIG", raising=False)
+    monkeypatch.setattr(registry, "list_running", lambda: {"other": LabFiles(tmp_path / "bridgehead" / "other")})
+    choice = "--name or BRIDGEHEAD_NAME chooses another one that runs: other"
+    taken = f'bridgehead: this is for the lab "bridgehead"; {choice}'
+    assert run(*argv) == 1
+    assert capsys.readouterr().err.splitlines()[0] == taken
+    command, *rest = argv
+    for chosen in ("--name=bridgehead", f"--state-dir={tmp_path}"):
+        assert run(command, chosen, *rest) == 1
+        assert taken not in capsys.readouterr().err
+    monkeypatch.setenv("BRIDGEHEAD_NAME", "bridgehead")
+    assert run(*argv) == 1
+    assert taken not in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(("command", "options"), [("kubeconfig", ["--path"]), ("status", []), ("logs", [])])
