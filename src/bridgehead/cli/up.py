@@ -10,7 +10,6 @@ import contextlib
 import gc
 import importlib
 import os
-import shlex
 import shutil
 import signal
 import sys
@@ -267,7 +266,7 @@ def _closing_screen(config: LabConfig, files: LabFiles, options: str, seconds: f
 The lab "{config.name}" is ready after {seconds:.1f} s: {nodes}, the API at https://127.0.0.1:{config.port}.
 
 Try next{lacking}:
-  export KUBECONFIG={shlex.quote(str(files.kubeconfig))}
+  eval "$({me} env{options})"
   kubectl create deployment web --image=nginx --replicas=3 && kubectl expose deployment web --port=80
   kubectl rollout status deployment web
   {me} exec{options} -- curl -s {url}

@@ -67,7 +67,8 @@ class ServiceRanges:
         """Return the reason why `address` is not available, or "": Kubernetes' words, and the ranges that exist."""
         ranges = [one for one in self._ready if one.family == family]
         if not any(one.has_room_for(address) for one in ranges):
-            advice = f"choose an address in {' or '.join(map(str, ranges))}" if ranges else f"there is none for {family}"
+            choices = " or ".join(map(str, ranges))
+            advice = f"choose an address in {choices}" if ranges else f"there is none for {family}"
             return f"the provided network does not match the current range; {advice}"
         return "provided IP is already allocated" if is_claimed(address_claim(address)) else ""
 
