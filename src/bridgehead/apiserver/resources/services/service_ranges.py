@@ -64,7 +64,7 @@ class ServiceRanges:
         return None
 
     def reason_against(self, address: str, family: str, is_claimed: Callable[[str], bool]) -> str:
-        """Return the reason why `address` is not available, or "": Kubernetes' words, and the ranges that exist."""
+        """Return the reason why `address` is not available, or "". After Kubernetes' text it names the ranges."""
         ranges = [one for one in self._ready if one.family == family]
         if not any(one.has_room_for(address) for one in ranges):
             choices = " or ".join(map(str, ranges))
