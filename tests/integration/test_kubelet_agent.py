@@ -80,7 +80,10 @@ async def test_users_that_images_may_need_and_the_lab_lacks_are_named(world):
     await world.start_kubelet()
     await world.create("web")
     await world.until("web", is_running)
-    await world.until_event("web", "UsersMissing", "users with ids above 0 do not exist in this lab")
+    await world.until_event("web", "UsersMissing", "users with ids above 0 do not exist in this lab: programs of the")
+    # A container that asks for one, of whatever image.
+    await world.create("other", containers=[container(securityContext={"runAsUser": 1000})])
+    await world.until_event("other", "UsersMissing", "users with ids above 0 do not exist in this lab: ")
 
 
 async def test_a_running_pod_gets_an_ephemeral_container_once(world):

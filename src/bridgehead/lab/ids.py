@@ -91,6 +91,16 @@ def choose_base(key: str, own: Sequence[IdRange], taken: Sequence[IdRange]) -> i
     return None
 
 
+def describe_missing_ids(id_map: IdMap | None) -> str:
+    """Return what pods lack without users beside root, and how to have these, "" if they exist."""
+    if id_map is None or sum(entry.size for entry in id_map.users) > 1:
+        return ""
+    return (
+        "Pods of this lab have no user but root: install newuidmap (Debian: apt-get install uidmap), get a range in"
+        " /etc/subuid and /etc/subgid, and start the lab again."
+    )
+
+
 def map_range(base: int) -> IdMap:
     entry = (MapEntry(0, base, RANGE),)
     return IdMap(users=entry, groups=entry)

@@ -42,14 +42,21 @@ from .plan import CLUSTER_DOMAIN, LabConfig, LabFiles
 from .shipped_objects import ensure
 
 _LOOK_EVERY = 0.2  # seconds, when nothing changes: a part can end, and nodes of a previous run get pods
+
+
+def _plural(kind: str) -> str:
+    return f"{kind.lower().removesuffix('y')}ies" if kind.endswith("y") else f"{kind.lower()}s"
+
+
 KINDS: dict[str, Kind[Any]] = {
     kind.name: kind
     for kind in (NAMESPACES, SERVICE_ACCOUNTS, CONFIG_MAPS, SERVICES, DAEMON_SETS, DEPLOYMENTS, STORAGE_CLASSES)
 } | {
-    name: Kind(Object, group, version, f"{name.lower()}s", namespaced=not name.startswith("Cluster"))
+    name: Kind(Object, group, version, _plural(name), namespaced=not name.startswith(("Cluster", "Validating")))
     for group, version, names in (
         ("rbac.authorization.k8s.io", "v1", "ClusterRole ClusterRoleBinding Role RoleBinding"),
         ("metallb.io", "v1beta1", "IPAddressPool L2Advertisement"),
+        ("admissionregistration.k8s.io", "v1", "ValidatingAdmissionPolicy ValidatingAdmissionPolicyBinding"),
     )
     for name in names.split()
 }
@@ -151,6 +158,7 @@ class _Start:
         await _all(
             self._install("kube-proxy.yaml"),
             self._install("storage.yaml"),
+            self._install("warnings.yaml"),
             self._install("dns.yaml", workloads=False),
             self._settle(_NODE_DNS, has_node_dns),
             self._settle(_BALANCER, has_balancer),

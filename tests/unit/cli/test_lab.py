@@ -351,7 +351,7 @@ def test_printed_options_repeat_name_and_state_directory(name: str, state_dir: P
 
 def closing_screen(nodes: int, *, detached: bool, ip_family: IpFamily = "dual") -> str:
     config = LabConfig(name="two", nodes=nodes, port=6444, ip_family=ip_family)
-    return up._closing_screen(config, LabFiles(Path("/state of/two")), " --name two", 2.345, detached)
+    return up._closing_screen(config, " --name two", 2.345, detached, ["", "Pods lack something."])
 
 
 def test_the_closing_screen_lists_the_next_commands(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -363,6 +363,7 @@ def test_the_closing_screen_lists_the_next_commands(monkeypatch: pytest.MonkeyPa
     assert ".venv/bin/bridgehead exec --name two -- curl" in screen
     assert "Stop it with: .venv/bin/bridgehead down --name two\n" in screen
     assert "Try next (with a kubectl, which is missing here; Debian: kubernetes-client):\n" in screen
+    assert screen.endswith("\nPods lack something.\n")
     assert "3 nodes" in closing_screen(3, detached=False)
     assert "Ctrl-C stops it." in closing_screen(3, detached=False)
 

@@ -11,6 +11,7 @@ from bridgehead.lab.ids import (
     IdRange,
     MapEntry,
     choose_base,
+    describe_missing_ids,
     map_range,
     map_user,
     parse_id_map,
@@ -58,6 +59,13 @@ def test_a_chosen_range_overlaps_no_other(key: str, taken: list[IdRange]) -> Non
     assert base is not None
     assert 0x80000 <= base <= 0x6FFFFFFF - RANGE + 1
     assert not any(each.overlaps(IdRange(base, RANGE)) for each in taken)
+
+
+def test_missing_users_are_described_with_how_to_get_them() -> None:
+    assert "install newuidmap" in describe_missing_ids(map_user(1000, 1000, (), ()))
+    granted = [IdRange(100_000, 65_536)]
+    for id_map in (None, map_user(1000, 1000, granted, granted), map_range(1_000_000)):
+        assert describe_missing_ids(id_map) == ""
 
 
 def test_id_maps_for_root_and_users() -> None:

@@ -28,6 +28,7 @@ from bridgehead.kubelet.runtimes.runtime import (
     Mount,
     RuntimeFailure,
     SandboxMissing,
+    Security,
 )
 from bridgehead.kubelet.volumes.downward_api import Addresses
 from bridgehead.objects.core import Container
@@ -71,7 +72,7 @@ async def start_container(context: PodContext, container: Container, image: Imag
         raise StartRefused("CreateContainerError", str(error)) from error
     except RuntimeFailure as error:
         context.record("Warning", "Failed", f"Error: {error}", container)
-        await _warn_of_users(context, container, image, attempt)
+        await _warn_of_users(context, container, image, attempt, spec.security)
         now = time.time()
         return Run(
             attempt=attempt,
@@ -85,28 +86,35 @@ async def start_container(context: PodContext, container: Container, image: Imag
         )
     context.record("Normal", "Created", "Container created", container)
     context.record("Normal", "Started", "Container started", container)
-    await _warn_of_users(context, container, image, attempt)
+    await _warn_of_users(context, container, image, attempt, spec.security)
     return run_of(info)
 
 
-async def _warn_of_users(context: PodContext, container: Container, image: Image, attempt: int) -> None:
-    """Record with the first run that programs of an image cannot change to users that the node lacks."""
-    if attempt or image.source not in ("store", "registry"):
+async def _warn_of_users(
+    context: PodContext, container: Container, image: Image, attempt: int, security: Security
+) -> None:
+    """Record with the first run that the node lacks the container's user, or users that an image may need."""
+    if attempt:
         return
+    is_stored = image.source in ("store", "registry")
+    asked = max(security.user or 0, security.group or 0, *security.supplemental_groups)
+    wanted = LAST_IMAGE_ID if is_stored else asked
     try:
         last = (await context.node.runtime.find_features()).last_id
     except RuntimeFailure:
         return
-    if last < LAST_IMAGE_ID:
-        context.record("Warning", "UsersMissing", describe_missing_users(container.image, last), container)
+    if last < wanted:
+        text = describe_missing_users(container.image if is_stored else "", last)
+        context.record("Warning", "UsersMissing", text, container)
 
 
 def describe_missing_users(image: str, last: int) -> str:
-    """Describe what is to be done about an image's users above the id `last`."""
+    """Describe what is to be done about users above the id `last`. `image`: one whose files have users, "" for none."""
+    effect = "programs of the image that change to one fail, and its files belong to root" if image else "it cannot run"
+    remove = f", `bridgehead image remove {image}`" if image else ""
     return (
-        f"users with ids above {last} do not exist in this lab: programs of the image that change to one fail, and its"
-        " files belong to root. Install newuidmap (Debian: apt-get install uidmap), get a range in /etc/subuid and"
-        f" /etc/subgid, and run `bridgehead down`, `bridgehead image remove {image}` and `bridgehead up`"
+        f"users with ids above {last} do not exist in this lab: {effect}. Install newuidmap (Debian: apt-get install"
+        f" uidmap), get a range in /etc/subuid and /etc/subgid, and run `bridgehead down`{remove} and `bridgehead up`"
     )
 
 
