@@ -20,7 +20,7 @@ from . import spdy_upgrade
 from .accepting import Newcomer
 from .client_authorities import ServerContext
 from .joined_writes import JoinedWrites
-from .request import FRONT_PROXY, NEWCOMER, WHOLE_BODY
+from .request import FRONT_PROXY, NEWCOMER, PEER_UNTIL, WHOLE_BODY
 from .tunnel import TunnelProtocol, asks_for_upgrade
 from .unsent import Connection
 from .user import InvalidCredentials, User, common_name, user_from_certificate
@@ -86,6 +86,8 @@ class PeerProtocol(HttpToolsProtocol):
         self._peer = peer_of(transport)
         connection = Connection(transport, self.flow, is_tls=self.scheme == "https")
         self.app_state = {**self.app_state, "peer": self._peer.user, "connection": connection}
+        if isinstance(self._peer.user, User):
+            self.app_state[PEER_UNTIL] = self._peer.until
         if self._peer.front_proxy is not None:
             self.app_state[FRONT_PROXY] = self._peer.front_proxy
         if self._newcomer is not None:
@@ -179,6 +181,7 @@ class PeerProtocol(HttpToolsProtocol):
         if self._peer.until < time.time():
             self.app_state["peer"] = InvalidCredentials("the client certificate has expired")
             self.app_state.pop(FRONT_PROXY, None)
+            self.app_state.pop(PEER_UNTIL, None)
         super().on_message_begin()
 
     def on_header(self, name: bytes, value: bytes) -> None:

@@ -27,6 +27,8 @@ WHOLE_BODY = "whole_body"
 NEWCOMER = "newcomer"
 # In the scope's state of a connection with the certificate of a front proxy: the common name in it.
 FRONT_PROXY = "front_proxy"
+# Until when the certificate of a connection's user is valid (seconds since the epoch).
+PEER_UNTIL = "peer_until"
 
 _encode = msgspec.json.Encoder().encode
 _NO_SNIFF = (b"x-content-type-options", b"nosniff")

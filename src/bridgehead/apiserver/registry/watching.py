@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import AsyncGenerator, Iterable, Iterator
+from collections.abc import AsyncGenerator, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 import msgspec
@@ -128,6 +128,7 @@ class OpenWatches:
     def __init__(self) -> None:
         self._open: set[Watch] = set()
         self._closed = False
+        self._counts: dict[str, int] = {}
 
     def __len__(self) -> int:
         return len(self._open)
@@ -140,6 +141,14 @@ class OpenWatches:
     def discard(self, watch: Watch) -> None:
         self._open.discard(watch)
         watch.close()
+
+    def count(self, resource: str, events: int) -> None:
+        """Count events that watches of a resource got."""
+        self._counts[resource] = self._counts.get(resource, 0) + events
+
+    def counts(self) -> Mapping[str, int]:
+        """Return the numbers of events by the id of their resource."""
+        return self._counts
 
     @property
     def closed(self) -> bool:
@@ -255,8 +264,9 @@ class WatchStream:
 
     def _parts(self, events: Iterable[Event]) -> Iterator[bytes]:
         """Yield the bytes of events. A large object is passed as the store's own bytes, which all watches share."""
-        form = self._form
+        form, count = self._form, 0
         for kind, value, revision in events:
+            count += 1
             shown = form.stored(value, revision)
             if shown is not value:
                 self.held_bytes = len(shown)
@@ -267,6 +277,7 @@ class WatchStream:
                 yield shown
                 yield form.end
         self.held_bytes = 0
+        self._watches.count(self._resource.stored.id, count)
 
     def _event(self, kind: str, shown: bytes) -> bytes:
         return b"".join((self._form.start(kind, len(shown)), shown, self._form.end))
