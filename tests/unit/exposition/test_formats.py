@@ -57,7 +57,7 @@ def registry() -> CollectorRegistry:
 
 
 @pytest.mark.parametrize("accept", ["", "application/openmetrics-text"])
-def test_no_series_tells_when_another_was_created(registry: CollectorRegistry, accept: str) -> None:
+def test_no_series_has_the_time_of_another_ones_creation(registry: CollectorRegistry, accept: str) -> None:
     page, content_type = render(registry, accept)
     assert b"_created" not in page
     assert b'a_total{code="200"} 3.0\n' in page

@@ -6,12 +6,12 @@ import re
 
 from tests.unit.apiserver.world import open_world
 
-PODS = "/api/v1/namespaces/default/pods"
+TEMPLATE = {"spec": {"containers": [{"name": "a", "image": "b"}]}}
 
 
 async def page() -> str:
     async with open_world() as world:
-        await world.create("/api/v1/namespaces/default/configmaps", {"metadata": {"name": "a"}})
+        await world.create("/api/v1/namespaces/default/podtemplates", {"metadata": {"name": "a"}, "template": TEMPLATE})
         return (await world.call("GET", "/metrics")).body.decode()
 
 
@@ -33,6 +33,6 @@ async def test_the_page_has_what_dashboards_read():
         "authorization_attempts_total",
         "bridgehead_store_commit_duration_seconds_count",
     } <= names
-    assert 'apiserver_storage_objects{resource="configmaps"} 1.0' in text
+    assert 'apiserver_storage_objects{resource="podtemplates"} 1.0' in text
     assert 'apiserver_resource_objects{group="apps",resource="deployments"} 0.0' in text
     assert not [name for name in names if name.endswith("_created")]
