@@ -3,7 +3,6 @@
     requests.py   requests: how many, how long, open, terminated
     access.py     authentication, authorization, certificates of clients
     storage.py    stored objects, watch events, commits
-    numbers.py    counts and histograms as plain numbers
     waits.py      the time that a request spent on waiting for others
     page.py       the page /metrics
 

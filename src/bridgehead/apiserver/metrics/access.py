@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from prometheus_client.core import Metric
 from prometheus_client.registry import Collector
 
-from .numbers import Histograms, Labels, counter_family
+from bridgehead.exposition.numbers import Histograms, Labels, counter_family
 
 # Names of users are unbounded, so the metric has those of the control plane only, as in Kubernetes.
 _SHOWN_USERS = frozenset({"admin", "apiserver", "kube-apiserver"})

@@ -12,8 +12,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.registry import Collector
 
 from bridgehead.apiserver.http.paths import RequestInfo
-
-from .numbers import Histograms, Labels, counter_family
+from bridgehead.exposition.numbers import Histograms, Labels, counter_family
 
 _SLI_SECONDS = (
     *(0.05, 0.1, 0.2, 0.4, 0.6, 0.8, 1.0, 1.25, 1.5),

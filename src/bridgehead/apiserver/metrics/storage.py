@@ -11,9 +11,8 @@ from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from bridgehead.apiserver.resource import Resource
+from bridgehead.exposition.numbers import Histograms, Labels, counter_family
 from bridgehead.storage import Store
-
-from .numbers import Histograms, Labels, counter_family
 
 _SECONDS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)
 

@@ -65,3 +65,11 @@ def counter_family(name: str, text: str, labels: Sequence[str], counts: Mapping[
     for values, count in counts.items():
         family.add_metric(values, count)
     return family
+
+
+def gauge_family(name: str, text: str, labels: Sequence[str], values: Mapping[Labels, float]) -> Metric:
+    """Return the family of values by those of their labels."""
+    family = GaugeMetricFamily(name, text, labels=labels)
+    for key, value in values.items():
+        family.add_metric(key, value)
+    return family
