@@ -20,6 +20,7 @@ from bridgehead.images.service.client import PullerClient
 
 from .agent import Kubelet
 from .errors import StartupFailed
+from .metrics.operations import KubeletMetrics
 from .node.settings import NodeSettings
 from .runtimes.runtime import Runtime, RuntimeFailure
 from .runtimes.wire.client import RuntimeClient
@@ -64,11 +65,15 @@ async def _run(
     loop.set_default_executor(ThreadPoolExecutor(_FILE_THREADS, "files"))
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
-    async with ApiClient(config, "kubelet/bridgehead") as client, RuntimeClient(str(runtime_socket)) as runtime:
+    metrics = KubeletMetrics()
+    async with (
+        ApiClient(config, "kubelet/bridgehead") as client,
+        RuntimeClient(str(runtime_socket), metrics.record_operation) as runtime,
+    ):
         await _wait_for_runtime(runtime, runtime_socket, stop)
         if stop.is_set():
             return
-        kubelet = Kubelet(settings, client, runtime, puller)
+        kubelet = Kubelet(settings, client, runtime, puller, metrics)
         parts = [asyncio.create_task(kubelet.run())]
         if context is not None:
             server = KubeletServer(kubelet, AccessReviews(client, settings.name))

@@ -96,6 +96,7 @@ async def _pull(
     found, absence = await _look_up(context, name)
     if found is None:
         raise _fail(context, container, None, absence)
+    context.node.metrics.record_pull(pulled.seconds, pulled.size)
     text = image_policy.describe_pull(name, pulled.seconds, pulled.waiting_seconds, pulled.size)
     context.record("Normal", "Pulled", text, container)
     return found

@@ -73,7 +73,7 @@ class KubeletMetrics(Collector):
         self._failed_containers: dict[Labels, float] = {}
         self._evictions: dict[Labels, float] = {}
 
-    def record_operation(self, call: str, seconds: float, *, has_failed: bool) -> None:
+    def record_operation(self, call: str, seconds: float, has_failed: bool) -> None:
         """Record a call of the runtime, by the name of its message."""
         labels = (_OPERATIONS.get(call, call),)
         self._operations[labels] = self._operations.get(labels, 0) + 1

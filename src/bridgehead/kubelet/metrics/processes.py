@@ -18,10 +18,12 @@ MAX_PROCESSES: Final = 20_000
 
 
 class Process(msgspec.Struct, frozen=True, kw_only=True):
-    """A process. `namespace` is the inode of its mount namespace, by which it belongs to a container; 0: unknown.
+    """A process. `namespace` is the inode of its mount namespace; 0: unknown.
 
     Times are seconds, sizes bytes. `user_seconds` and `system_seconds` include children that it has waited for.
-    `resident` counts pages that several processes share in proportion; `anonymous` are those that no file backs.
+    `resident` counts pages that several processes share in proportion; `anonymous` are those that no file backs. Of
+    processes that the kernel lets nobody inspect, which are a lab's built-in servers and parts, the namespace and
+    transfers are unknown, and shared pages count as a whole.
     """
 
     pid: int
@@ -66,11 +68,15 @@ def scan() -> list[Process]:
 
 def _read(pid: str) -> Process:
     parent, user, system, threads, started = parse_stat(_text(f"/proc/{pid}/stat"))
-    memory, transfers, namespace = {}, {}, 0
-    with contextlib.suppress(OSError):  # of another user, or a zombie
+    transfers, namespace = {}, 0
+    try:
         namespace = os.stat(f"/proc/{pid}/ns/mnt").st_ino
         memory = parse_fields(_text(f"/proc/{pid}/smaps_rollup"))
         transfers = parse_fields(_text(f"/proc/{pid}/io"))
+    except OSError:
+        sizes = parse_fields(_text(f"/proc/{pid}/status"))
+        anonymous, others = sizes.get("RssAnon", 0), sizes.get("RssFile", 0) + sizes.get("RssShmem", 0)
+        memory = {"Pss": anonymous + others, "Pss_Anon": anonymous, "SwapPss": sizes.get("VmSwap", 0)}
     return Process(
         pid=int(pid),
         parent=parent,

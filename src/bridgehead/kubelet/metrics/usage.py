@@ -54,15 +54,17 @@ class UsageTracker:
         self._shown: dict[str, Usage] = {}
 
     def update(self, processes: Iterable[Process], containers: Mapping[int, str]) -> dict[str, Usage]:
-        """Return the usage of each container and of the node. `containers` are ids by the inode of a mount namespace.
+        """Return the usage of each container and of the node. `containers` are ids by the PID of the first process.
 
         Containers that are not among `containers` are forgotten.
         """
+        found_now = {process.pid: process for process in processes}
         now: dict[str, dict[tuple[int, int], Process]] = {NODE: {}, **{key: {} for key in containers.values()}}
-        for process in processes:
-            now[NODE][process.pid, process.started] = process
-            if (key := containers.get(process.namespace)) is not None:
-                now[key][process.pid, process.started] = process
+        for pid, key in _members(found_now, containers).items():
+            process = found_now[pid]
+            now[key][pid, process.started] = process
+        for pid, process in found_now.items():
+            now[NODE][pid, process.started] = process
         found = {key: self._sum(key, its) for key, its in now.items()}
         self._last, self._shown = now, found
         self._ended = {key: ended for key, ended in self._ended.items() if key in now}
@@ -93,3 +95,21 @@ class UsageTracker:
             total.user_seconds = max(total.user_seconds, before.user_seconds)
             total.system_seconds = max(total.system_seconds, before.system_seconds)
         return total
+
+
+def _members(processes: Mapping[int, Process], containers: Mapping[int, str]) -> dict[int, str]:
+    """Return the containers of processes, by PID: that of an ancestor, or of another process in the mount namespace.
+
+    A command of `kubectl exec` is no descendant of the container's first process, but shares its mount namespace.
+    """
+    members = {pid: key for pid, key in containers.items() if pid in processes}
+    for pid in processes:
+        chain = []
+        while pid not in members and (process := processes.get(pid)) is not None and pid not in chain:
+            chain.append(pid)
+            pid = process.parent
+        if pid in members:
+            members.update(dict.fromkeys(chain, members[pid]))
+    namespaces = {processes[pid].namespace: key for pid, key in members.items() if processes[pid].namespace}
+    others = {pid: namespaces.get(process.namespace) for pid, process in processes.items() if pid not in members}
+    return members | {pid: key for pid, key in others.items() if key is not None}

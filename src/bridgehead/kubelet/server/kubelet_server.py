@@ -21,6 +21,7 @@ from aiohttp import web
 from bridgehead.kubelet.agent import Kubelet
 from bridgehead.kubelet.containers.container_logs import check_log, parse_options, read_log
 from bridgehead.kubelet.errors import NotServed
+from bridgehead.kubelet.metrics.pages import MetricsPage, MetricsPages
 from bridgehead.kubelet.pods.pod_worker import PodWorker
 from bridgehead.kubelet.runtimes.runtime import ExecSession, RuntimeFailure
 from bridgehead.objects.core import Container
@@ -84,7 +85,9 @@ class KubeletServer:
             application.router.add_get(path, self._pods)
         for path in ("/runningpods", "/runningpods/"):
             application.router.add_get(path, self._running_pods)
-        application.router.add_get("/metrics", self._metrics)
+        metrics = MetricsPages(self._kubelet, self._kubelet.metrics, self._kubelet.probe_metrics)
+        for path, page in metrics.by_path.items():
+            application.router.add_get(path, functools.partial(_rendered, page))
         application.router.add_get("/configz", self._configz)
         for path in (STATUSZ, FLAGZ):
             application.router.add_get(path, self._zpage)
@@ -114,11 +117,6 @@ class KubeletServer:
 
     async def _summary(self, _: web.Request) -> web.Response:
         return _json(pages.summary(self._kubelet.settings, self._kubelet.pods()))
-
-    async def _metrics(self, _: web.Request) -> web.Response:
-        text = pages.metrics(self._kubelet.settings, self._kubelet.pods())
-        headers = {"Content-Type": "text/plain; version=0.0.4; charset=utf-8"}
-        return web.Response(body=text.encode(), headers=headers)
 
     async def _system_logs(self, request: web.Request) -> web.StreamResponse:
         return await serve_log(request, self._kubelet.settings.system_logs, request.match_info["path"])
@@ -309,6 +307,15 @@ def _not_running(worker: PodWorker, container: Container) -> NotServed:
 
 def _json(body: Any) -> web.Response:
     return web.Response(body=msgspec.json.encode(body), content_type="application/json")
+
+
+async def _rendered(page: MetricsPage, request: web.Request) -> web.Response:
+    """Answer with a page of metrics in the format that the client asks for."""
+    try:
+        body, content_type = await page(request.headers.get("Accept", ""))
+    except RuntimeFailure as error:
+        return web.Response(status=500, text=f"the container runtime does not answer: {error}\n")
+    return web.Response(body=body, headers={"Content-Type": content_type})
 
 
 async def _healthz(_: web.Request) -> web.Response:

@@ -15,8 +15,8 @@ def lines(collector: Collector) -> set[str]:
 
 def test_what_the_kubelet_did_has_kubernetes_names() -> None:
     metrics = KubeletMetrics()
-    metrics.record_operation("StartContainer", 0.02, has_failed=False)
-    metrics.record_operation("StartContainer", 0.02, has_failed=True)
+    metrics.record_operation("StartContainer", 0.02, False)
+    metrics.record_operation("StartContainer", 0.02, True)
     metrics.record_sync("sync", 0.001)
     metrics.record_pod()
     metrics.record_pod_started(1.5)

@@ -53,38 +53,50 @@ def test_this_process_is_found() -> None:
     assert read_interfaces(2**22 + 1) == []
 
 
-def process(pid: int, namespace: int, seconds: float, *, parent: int = 1, **more: int) -> Process:
+def process(pid: int, seconds: float, *, parent: int = 1, namespace: int = 0, **more: int) -> Process:
     return Process(pid=pid, parent=parent, started=pid, namespace=namespace, user_seconds=seconds, **more)
 
 
-def test_processes_belong_to_containers_by_their_mount_namespace() -> None:
-    processes = [process(1, 10, 1.0), process(5, 20, 2.0, resident=7), process(6, 20, 4.0, parent=5, resident=8)]
-    found = UsageTracker().update(processes, {20: "web", 30: "gone"})
-    assert (found["web"].cpu_seconds, found["web"].resident, found["web"].processes) == (6.0, 15, 2)
+def test_processes_belong_to_the_container_of_their_ancestor() -> None:
+    processes = [process(1, 1.0, parent=0), process(7, 8.0, parent=6), process(6, 4.0, parent=5), process(5, 2.0)]
+    found = UsageTracker().update(processes, {5: "web", 30: "gone"})
+    assert (found["web"].cpu_seconds, found["web"].processes) == (14.0, 3)
     assert (found["gone"].cpu_seconds, found["gone"].processes) == (0.0, 0)
-    assert found[NODE].cpu_seconds == 7.0
+    assert found[NODE].cpu_seconds == 15.0
+
+
+def test_a_command_in_a_container_belongs_to_it_by_its_mount_namespace() -> None:
+    processes = [process(5, 2.0, namespace=20), process(9, 1.0, namespace=20), process(8, 1.0, namespace=30)]
+    found = UsageTracker().update(processes, {5: "web"})
+    assert (found["web"].processes, found[NODE].processes) == (2, 3)
+
+
+def test_a_circle_of_parents_ends() -> None:
+    """PIDs may be reused while they are read."""
+    assert UsageTracker().update([process(5, 1.0, parent=6), process(6, 1.0, parent=5)], {})[NODE].processes == 2
 
 
 def test_counters_keep_what_ended_processes_used() -> None:
-    tracker, containers = UsageTracker(), {20: "web"}
-    tracker.update([process(5, 20, 2.0), process(6, 20, 4.0, parent=5, read_bytes=9), process(7, 20, 1.0)], containers)
+    tracker, containers = UsageTracker(), {5: "web"}
+    command = process(7, 1.0, namespace=20)
+    tracker.update([process(5, 2.0, namespace=20), process(6, 4.0, parent=5, read_bytes=9), command], containers)
     # 7, which another process started in the container, has ended; so has 6, and its parent has its time.
-    found = tracker.update([process(5, 20, 6.5)], containers)["web"]
+    found = tracker.update([process(5, 6.5)], containers)["web"]
     assert (found.cpu_seconds, found.read_bytes) == (7.5, 9)
     # 8 ends without its parent having waited for it.
-    assert tracker.update([process(5, 20, 6.5), process(8, 20, 3.0, parent=5)], containers)["web"].cpu_seconds == 10.5
-    assert tracker.update([process(5, 20, 6.5)], containers)["web"].cpu_seconds == 10.5
+    assert tracker.update([process(5, 6.5), process(8, 3.0, parent=5)], containers)["web"].cpu_seconds == 10.5
+    assert tracker.update([process(5, 6.5)], containers)["web"].cpu_seconds == 10.5
 
 
 def test_a_reused_pid_is_another_process() -> None:
-    tracker, containers = UsageTracker(), {20: "web"}
-    tracker.update([process(5, 20, 2.0)], containers)
-    reused = Process(pid=5, parent=1, started=99, namespace=20, user_seconds=1.0)
+    tracker, containers = UsageTracker(), {5: "web"}
+    tracker.update([process(5, 2.0)], containers)
+    reused = Process(pid=5, parent=1, started=99, user_seconds=1.0)
     assert tracker.update([reused], containers)["web"].cpu_seconds == 3.0
 
 
 def test_a_container_that_is_gone_is_forgotten() -> None:
     tracker = UsageTracker()
-    tracker.update([process(5, 20, 2.0)], {20: "web"})
+    tracker.update([process(5, 2.0)], {5: "web"})
     tracker.update([], {})
-    assert tracker.update([process(5, 20, 0.5)], {20: "web"})["web"].cpu_seconds == 0.5
+    assert tracker.update([process(5, 0.5)], {5: "web"})["web"].cpu_seconds == 0.5
