@@ -1,10 +1,11 @@
-"""`kubernetes_build_info`, which every part of Kubernetes has (source: component-base/metrics/version.go)."""
+"""What the metrics of every part have: `kubernetes_build_info` (component-base/metrics/version.go) and `process_*`."""
 
 from __future__ import annotations
 
 import platform
 from collections.abc import Iterator
 
+from prometheus_client import CollectorRegistry, ProcessCollector
 from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
@@ -31,3 +32,12 @@ class _BuildInfo(Collector):
 
 
 build_info = _BuildInfo()
+
+
+def new_registry(*collectors: Collector) -> CollectorRegistry:
+    """Return a registry with these collectors, the version and the process."""
+    registry = CollectorRegistry()
+    for collector in (*collectors, build_info):
+        registry.register(collector)
+    ProcessCollector(registry=registry)
+    return registry

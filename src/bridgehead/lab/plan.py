@@ -294,6 +294,7 @@ def _controllers(files: LabFiles) -> PartPlan:
             f"--cluster-signing-cert-file={files.pki / 'signer-ca.crt'}",
             f"--cluster-signing-key-file={files.pki / 'signer-ca.key'}",
             "--no-leader-elect",
+            "--metrics=127.0.0.1:10257",
         ),
     )
 

@@ -12,12 +12,12 @@ import time
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Final, Protocol
 
-from prometheus_client import CollectorRegistry, ProcessCollector
+from prometheus_client import CollectorRegistry
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from bridgehead.client.metrics import CLIENT_METRICS
-from bridgehead.exposition import build_info, render
+from bridgehead.exposition import new_registry, render
 from bridgehead.kubelet.containers.resource_limits import plan_limits
 from bridgehead.kubelet.runtimes.runtime import ContainerInfo, Limits, Runtime
 from bridgehead.objects.core import Container, Pod
@@ -51,10 +51,7 @@ class MetricsPages:
 
     def __init__(self, kubelet: Measured, metrics: KubeletMetrics, probes: ProbeMetrics) -> None:
         self._kubelet = kubelet
-        self._own = CollectorRegistry()
-        for collector in (metrics, CLIENT_METRICS, build_info):
-            self._own.register(collector)
-        ProcessCollector(registry=self._own)
+        self._own = new_registry(metrics, CLIENT_METRICS)
         self._probes = CollectorRegistry()
         self._probes.register(probes)
         self._tracker = UsageTracker()
