@@ -1,4 +1,4 @@
-"""What the metrics of every part have: `kubernetes_build_info` (component-base/metrics/version.go) and `process_*`."""
+"""Metrics that every part has: `kubernetes_build_info` (component-base/metrics/version.go) and `process_*`."""
 
 from __future__ import annotations
 

@@ -38,7 +38,7 @@ _OPERATIONS: Final = {
 
 
 class KubeletMetrics(Collector):
-    """What a kubelet has done since it started: plain numbers."""
+    """Counts and durations since the kubelet started, in plain numbers."""
 
     def __init__(self) -> None:
         self._operations: dict[Labels, float] = {}

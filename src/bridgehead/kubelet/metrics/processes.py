@@ -55,7 +55,7 @@ class Interface(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def scan() -> list[Process]:
-    """Return all processes. One that ends meanwhile is left out."""
+    """Return all processes, without those that end meanwhile."""
     found = []
     for name in os.listdir("/proc"):
         if name.isdigit():

@@ -1,8 +1,7 @@
 """Usage as families: /metrics/resource, and cAdvisor's /metrics/cadvisor.
 
 Pure: no I/O, no clock, no randomness. Source: kubelet `pkg/kubelet/metrics/collectors/resource_metrics.go`, cAdvisor
-`metrics/prometheus.go`. What processes do not show (page cache, throttled periods without cgroup controllers, devices)
-is left out.
+`metrics/prometheus.go`. Values that processes do not show (page cache, throttled periods, devices) are left out.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ _CADVISOR_LABELS: Final = ("container", "id", "image", "name", "namespace", "pod
 
 
 class ContainerUse(msgspec.Struct, frozen=True, kw_only=True):
-    """A running container and what it has used. `memory_limit` is in bytes, `cpu_limit` in thousandths; 0: none."""
+    """A running container and its use of resources. `memory_limit` is in bytes, `cpu_limit` in thousandths; 0: none."""
 
     namespace: str
     pod: str
@@ -46,7 +45,7 @@ class PodNetwork(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class NodeUse(msgspec.Struct, frozen=True, kw_only=True):
-    """What a node and its containers have used, at `at` (seconds since the epoch)."""
+    """The use of a node and its containers, at `at` (seconds since the epoch)."""
 
     at: float
     node: Usage

@@ -1,7 +1,7 @@
-"""What containers and the node have used, from the processes that one look finds.
+"""Use of resources by containers and the node, from the processes that a scan finds.
 
 Pure: no I/O, no clock, no randomness. Where the kernel gives a lab no cgroup controllers, processes are all there is to
-measure. Counters never fall: what a process has used is kept when it ends.
+measure. Counters never fall: the use of a process is kept when it ends.
 """
 
 from __future__ import annotations

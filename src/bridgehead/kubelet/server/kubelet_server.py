@@ -21,7 +21,6 @@ from aiohttp import web
 from bridgehead.kubelet.agent import Kubelet
 from bridgehead.kubelet.containers.container_logs import check_log, parse_options, read_log
 from bridgehead.kubelet.errors import NotServed
-from bridgehead.kubelet.metrics.pages import MetricsPage, MetricsPages
 from bridgehead.kubelet.pods.pod_worker import PodWorker
 from bridgehead.kubelet.runtimes.runtime import ExecSession, RuntimeFailure
 from bridgehead.objects.core import Container
@@ -30,6 +29,7 @@ from bridgehead.zpages import FLAGZ, STATUSZ, ZPages, offered_forms
 from . import pages, remote_command
 from .authorization import Reviews, authorization
 from .channels import COMMAND_PROTOCOLS, PORT_PROTOCOLS, Channels
+from .metrics_pages import MetricsPage, MetricsPages
 from .port_channels import PortChannels, parse_ports
 from .port_forward import PROTOCOL, PortForward
 from .system_logs import serve_log

@@ -1,4 +1,4 @@
-"""The kubelet's pages of metrics: what its parts recorded, and what it measures when it is asked.
+"""The kubelet's pages of metrics: counts that its parts recorded, and measurements at the time of a request.
 
 A measurement looks at all processes of the node once, and is shown for a second: scrapers ask for several pages.
 """
@@ -19,14 +19,13 @@ from prometheus_client.registry import Collector
 from bridgehead.client.metrics import CLIENT_METRICS
 from bridgehead.exposition import new_registry, render
 from bridgehead.kubelet.containers.resource_limits import plan_limits
+from bridgehead.kubelet.metrics import processes
+from bridgehead.kubelet.metrics.operations import KubeletMetrics, ProbeMetrics
+from bridgehead.kubelet.metrics.pods import ClaimUse, claim_families, pod_families, volume_families
+from bridgehead.kubelet.metrics.resources import ContainerUse, NodeUse, PodNetwork, cadvisor_families, resource_families
+from bridgehead.kubelet.metrics.usage import NODE, Usage, UsageTracker
 from bridgehead.kubelet.runtimes.runtime import ContainerInfo, Limits, Runtime
 from bridgehead.objects.core import Container, Pod
-
-from . import processes
-from .operations import KubeletMetrics, ProbeMetrics
-from .pods import ClaimUse, claim_families, pod_families, volume_families
-from .resources import ContainerUse, NodeUse, PodNetwork, cadvisor_families, resource_families
-from .usage import NODE, Usage, UsageTracker
 
 _SHOWN_SECONDS: Final = 1.0
 
@@ -36,7 +35,7 @@ MetricsPage = Callable[[str], Awaitable[Rendered]]
 
 
 class Measured(Protocol):
-    """What the pages are about. `claims` yields namespace, claim and path of the volumes of claims that are set up."""
+    """The kubelet, as the pages need it. `claims` yields namespace, claim and path of claims' volumes."""
 
     @property
     def node_name(self) -> str: ...
