@@ -76,13 +76,25 @@ class Hosts:
     has_reverse: bool = True
 
 
+class AnswerRule(NamedTuple):
+    """One `answer name` or `answer value` of a rewrite rule. `field` is "name" or "value".
+
+    Names that the regex `pattern` matches become `replacement`, in which {1} is the first group.
+    """
+
+    field: str
+    pattern: str
+    replacement: str
+
+
 @dataclass(frozen=True)
 class RewriteRule:
     """One `rewrite name` directive. `kind` is one of REWRITE_KINDS.
 
     Names are lower-case; whole names and suffixes end with a dot. The `replacement` of a regex is the whole new name,
     in which {1} is the first group. A rule that is `for_others` is in a server block beside the cluster's, and does not
-    apply to names of the cluster.
+    apply to names of the cluster. `is_auto`: names and values in the answer are rewritten back (`answer auto`);
+    `answers` are rewritten after that.
     """
 
     kind: str
@@ -90,6 +102,8 @@ class RewriteRule:
     replacement: str
     is_last: bool = True
     for_others: bool = False
+    is_auto: bool = False
+    answers: tuple[AnswerRule, ...] = ()
 
 
 @dataclass(frozen=True)

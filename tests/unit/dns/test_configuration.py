@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from bridgehead.dns.config import (
+    AnswerRule,
     DnsConfig,
     Hosts,
     RewriteRule,
@@ -426,6 +427,14 @@ def test_log_classes_are_selected(log, classes):
         (".:53 {\n kubernetes x\n rewrite name a\n}", "line 3: usage: rewrite name [KIND] FROM TO"),
         (".:53 {\n kubernetes x\n rewrite name regex ( a\n}", "line 3: rewrite name regex '('"),
         (".:53 {\n kubernetes x\n rewrite name regex a {1}\n}", "line 3: rewrite name regex 'a' has 0 groups"),
+        (
+            ".:53 {\n kubernetes x\n rewrite name regex a b answer\n}",
+            "line 3: 'answer': write answer auto, answer name",
+        ),
+        (".:53 {\n kubernetes x\n rewrite name regex a b answer ttl 5\n}", "line 3: 'answer ttl 5': write answer auto"),
+        (".:53 {\n kubernetes x\n rewrite name regex a b answer value ( c\n}", "line 3: answer value '('"),
+        (".:53 {\n kubernetes x\n rewrite name regex a b answer name a {2}\n}", "answer name 'a' has 0 groups"),
+        (".:53 {\n kubernetes x\n rewrite name suffix a b answer auto name a b\n}", "exclude each other"),
         (".:53 {\n kubernetes x\n transfer {\n  to nobody\n }\n}", "'nobody' is neither an address nor a range"),
         ("a:53 {\n rewrite name a b\n}\n.:53 {\n kubernetes x\n}", "rewrite outside the cluster's server block"),
         (".:53 {\n autopath @kubernetes\n}\nx:53 {\n kubernetes x\n}", "autopath outside the cluster's server block"),
@@ -453,7 +462,7 @@ def test_log_classes_are_selected(log, classes):
         (".:53 {\n kubernetes x\n rewrite nam a b\n}", "rewrite nam (line 3: did you mean name?)"),
         (
             ".:53 {\n kubernetes x\n rewrite name sufix a b\n}",
-            "[KIND] FROM TO; did you mean suffix?",
+            "[KIND] FROM TO [ANSWER]; did you mean suffix?",
         ),
         (".:53 {\n kubernetes x\n hosts {\n fall_through\n fallthrough\n }\n}", "(line 4: did you mean fallthrough?)"),
         (".:53 {\n kubernetes x\n template ANY ANY a {\n rcode NXDOMIAN\n }\n}", "did you mean NXDOMAIN?"),
@@ -532,7 +541,8 @@ def test_rewrite_and_transfer_are_read():
     rewrite name Old.example.com new.default.svc.cluster.local
     rewrite continue name suffix .example.org .default.svc.cluster.local answer auto
     rewrite name exact exact b
-    rewrite name regex (.*)\\.a {1}.b answer name (.*)\\.b {1}.a answer auto
+    rewrite name regex (.*)\\.a {1}.b answer name (.*)\\.b {1}.a value (.*)\\.b {1}.c.
+    rewrite name suffix .a .b answer name auto answer value a b
     rewrite stop {
         name regex (.*)-in-([a-z]+)\\.example {1}.{2}.svc.cluster.local
         answer name (.*)\\.([a-z]+)\\.svc\\.cluster\\.local {1}-in-{2}.example
@@ -546,11 +556,22 @@ def test_rewrite_and_transfer_are_read():
         Sources(),
     )
     assert config.rewrites == (
-        RewriteRule("exact", "old.example.com.", "new.default.svc.cluster.local."),
-        RewriteRule("suffix", ".example.org.", ".default.svc.cluster.local.", is_last=False),
-        RewriteRule("exact", "exact.", "b."),
-        RewriteRule("regex", r"(.*)\.a", "{1}.b."),
-        RewriteRule("regex", r"(.*)-in-([a-z]+)\.example", "{1}.{2}.svc.cluster.local."),
+        RewriteRule("exact", "old.example.com.", "new.default.svc.cluster.local.", is_auto=True),
+        RewriteRule("suffix", ".example.org.", ".default.svc.cluster.local.", is_last=False, is_auto=True),
+        RewriteRule("exact", "exact.", "b.", is_auto=True),
+        RewriteRule(
+            "regex",
+            r"(.*)\.a",
+            "{1}.b.",
+            answers=(AnswerRule("name", r"(.*)\.b", "{1}.a."), AnswerRule("value", r"(.*)\.b", "{1}.c.")),
+        ),
+        RewriteRule("suffix", ".a.", ".b.", is_auto=True, answers=(AnswerRule("value", "a", "b."),)),
+        RewriteRule(
+            "regex",
+            r"(.*)-in-([a-z]+)\.example",
+            "{1}.{2}.svc.cluster.local.",
+            answers=(AnswerRule("name", r"(.*)\.([a-z]+)\.svc\.cluster\.local", "{1}-in-{2}.example."),),
+        ),
     )
     assert [str(network) for network in config.transfer_to] == ["10.0.0.1/32", "10.1.0.0/16", "fd00::1/128"]
 

@@ -54,7 +54,7 @@ class Resolver:
     async def resolve(self, question: Unresolved, client: str) -> bytes:
         """Return the reply for the client with that address: SERVFAIL after an error. Raises only CancelledError."""
         query = question.query
-        original = query if question.original is None else question.original
+        client_query = question.client_query
         try:
             if question.known is None:
                 answer = await self._ask(query)
@@ -62,15 +62,15 @@ class Resolver:
                 answer = await self._resolve_search_list(question, question.known, client)
             else:
                 answer = await self._follow_aliases(query)
-            if original is not query:
-                answer = renamed_untrusted(answer, original, query)
+            if question.rewriting is not None:
+                answer = renamed_untrusted(answer, question.rewriting)
         except (UpstreamFailed, BadPacket) as error:
             log.debug("%s: %s", wire.decode_name(query.name), error)
         except Exception:
             log.exception("%s: cannot be resolved; this is a bug", wire.decode_name(query.name))
         else:
-            return self._responder.reply(original, answer, question.limit)
-        return self._responder.error(original, wire.SERVFAIL)
+            return self._responder.reply(client_query, answer, question.limit)
+        return self._responder.error(client_query, wire.SERVFAIL)
 
     async def _ask(self, query: Query) -> Answer:
         """Return the answer of the cache or of upstreams. Equal queries at the same time share one upstream query."""

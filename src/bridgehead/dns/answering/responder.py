@@ -20,7 +20,7 @@ from bridgehead.dns.messages.wire import Query
 from bridgehead.dns.zone import NODATA, Zone, is_allowed, transfer
 
 from .hosts import HostTable
-from .rewriting import Rewriter, renamed_untrusted
+from .rewriting import Rewriter, Rewriting, renamed_untrusted
 from .templates import Templates
 
 _PLAIN = b"\1\0\0\1\0\0\0\0\0\0"  # RD, one question, nothing else
@@ -41,7 +41,12 @@ class Unresolved(NamedTuple):
     limit: int
     known: Answer | None
     namespace: str = ""
-    original: Query | None = None  # the client's query, if a rule has rewritten it
+    rewriting: Rewriting | None = None  # if a rule has rewritten the client's query
+
+    @property
+    def client_query(self) -> Query:
+        """The query as the client sent it."""
+        return self.query if self.rewriting is None else self.rewriting.asked
 
 
 class TransferRequest(NamedTuple):
@@ -222,29 +227,30 @@ class Responder:
             return TransferRequest(asked) if is_possible else self.error(asked, wire.REFUSED)
         in_zone = self.zone.contains(asked)
         if self._rewriter is not None:
-            query = self._rewriter.apply(asked, in_zone=in_zone)
-            if query is not asked:
-                return self._answer(query, limit, asked, in_zone=self.zone.contains(query))
+            rewriting = self._rewriter.apply(asked, in_zone=in_zone)
+            if rewriting is not None:
+                query = rewriting.answered
+                return self._answer(query, limit, rewriting, in_zone=self.zone.contains(query))
         return self._answer(asked, limit, None, in_zone=in_zone)
 
-    def _answer(self, query: Query, limit: int, original: Query | None, *, in_zone: bool) -> bytes | Unresolved:
-        """`original` is the client's query, if a rule has rewritten it."""
-        client_query = query if original is None else original
+    def _answer(self, query: Query, limit: int, rewriting: Rewriting | None, *, in_zone: bool) -> bytes | Unresolved:
+        """`rewriting` is that of the client's query, if a rule has rewritten it."""
+        client_query = query if rewriting is None else rewriting.asked
         if in_zone and not self.is_ready:
             return self.error(client_query, wire.SERVFAIL)
         answer = self.own_answer(query, in_zone=in_zone)
         if answer is None:
             if self.is_recursive:
-                return Unresolved(query, limit, None, original=original)
+                return Unresolved(query, limit, None, rewriting=rewriting)
             return self.error(client_query, wire.REFUSED)
         if query.type in (wire.TYPES["A"], wire.TYPES["AAAA"]) and replies.is_alias(answer):
-            return Unresolved(query, limit, answer, original=original)
+            return Unresolved(query, limit, answer, rewriting=rewriting)
         if self.has_autopath and answer.head[1] & 15 == wire.NXDOMAIN:
             namespace = self.zone.namespace_of_search(query)
             if namespace and query.type in (wire.TYPES["A"], wire.TYPES["AAAA"]):
-                return Unresolved(query, limit, answer, namespace, original)
-        if original is not None:
-            answer = renamed_untrusted(answer, original, query)
+                return Unresolved(query, limit, answer, namespace, rewriting)
+        if rewriting is not None:
+            answer = renamed_untrusted(answer, rewriting)
         return self.reply(client_query, answer, limit)
 
     def reply(self, query: Query, answer: Answer, limit: int) -> bytes:
@@ -258,7 +264,7 @@ class Responder:
 
     def refuse(self, question: Unresolved) -> bytes:
         """Return REFUSED, as CoreDNS does when `max_concurrent` is reached."""
-        return self.error(question.original or question.query, wire.REFUSED)
+        return self.error(question.client_query, wire.REFUSED)
 
     def limit(self, query: Query, is_udp: bool) -> int:
         """Return the size in bytes of the largest reply: for UDP what the client accepts, at most `size`."""

@@ -26,7 +26,7 @@ DIRECTIVES: Table[ServerBlock] = {
     "cache": Spec("cache [TTL] [ZONE...]", "how long answers of upstreams are kept", read_cache),
     "hosts": Spec("hosts [FILE [ZONE...]]", "names with fixed addresses", read_hosts),
     "rewrite": Spec(
-        "rewrite [continue|stop] name [KIND] FROM TO [answer auto]",
+        "rewrite [continue|stop] name [KIND] FROM TO [answer auto|name FROM TO|value FROM TO...]",
         "answers a name as if another had been asked for",
         read_rewrite,
         Where.CLUSTER_OR_ROOT,

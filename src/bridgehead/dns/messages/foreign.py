@@ -8,7 +8,7 @@ followed backwards only, so that they cannot loop.
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Iterator
+from collections.abc import Callable, Container, Iterable, Iterator
 from typing import NamedTuple
 
 from bridgehead.dns.errors import BadPacket
@@ -136,19 +136,49 @@ class PlainRecord(NamedTuple):
     data: bytes
 
 
-_NAME_AT = {TYPES["NS"]: 0, TYPES["CNAME"]: 0, TYPES["PTR"]: 0, TYPES["MX"]: 2, TYPES["SRV"]: 6}
+_DNAME, _NAPTR = 39, 35
+# The offset of the name in a record's data.
+_NAME_AT = {
+    TYPES["NS"]: 0, TYPES["CNAME"]: 0, TYPES["PTR"]: 0, TYPES["SOA"]: 0, _DNAME: 0, TYPES["MX"]: 2, TYPES["SRV"]: 6
+}  # fmt: skip
+
+
+def _name_offset_untrusted(message: bytes, kind: int, at: int, end: int) -> int | None:
+    """Return the offset of the name in a record's data from `at` to `end`; of a SOA's first; None: it has none."""
+    if kind == _NAPTR:
+        at += 4
+        for _ in range(3):  # flags, services, regular expression
+            at += 1 + message[at] if at < end else 0
+        if at >= end:
+            raise BadPacket("a NAPTR record ends in the middle")
+        return at
+    before = _NAME_AT.get(kind)
+    return None if before is None else at + before
 
 
 def plain_data_untrusted(message: bytes, kind: int, at: int, end: int) -> bytes:
     """Return a record's data without compression. Raises BadPacket."""
-    before = _NAME_AT.get(kind)
-    if before is not None:
-        return message[at : at + before] + read_name_untrusted(message, at + before)
+    name_at = _name_offset_untrusted(message, kind, at, end)
+    if name_at is None:
+        return message[at:end]
     if kind == TYPES["SOA"]:
         second = skip_name_untrusted(message, at)
         numbers = message[skip_name_untrusted(message, second) : end]
         return read_name_untrusted(message, at) + read_name_untrusted(message, second) + numbers
-    return message[at:end]
+    return message[at:name_at] + read_name_untrusted(message, name_at)
+
+
+def map_value_name_untrusted(kind: int, data: bytes, change: Callable[[bytes], bytes]) -> bytes:
+    """Return plain data with its name, or a SOA's first, replaced by `change(name)`. Raises BadPacket.
+
+    The types are those of CoreDNS' `rewrite`: CNAME, DNAME, MX, NAPTR (the replacement), NS, PTR, SOA and SRV. Data of
+    other types are returned as they are.
+    """
+    at = _name_offset_untrusted(data, kind, 0, len(data))
+    if at is None:
+        return data
+    end = skip_name_untrusted(data, at)
+    return data[:at] + change(data[at:end]) + data[end:]
 
 
 def plain_records_untrusted(
