@@ -16,7 +16,7 @@ import dnslib
 import pytest
 
 from bridgehead.client import ApiClient
-from bridgehead.dns.config import DnsConfig, Server, ZoneSettings
+from bridgehead.dns.config import CacheSettings, DnsConfig, Server, ZoneSettings
 from bridgehead.dns.corefile import Inputs, only_when_changed, read_corefile
 from bridgehead.dns.errors import ConfigInvalid
 from bridgehead.dns.process import watch_file
@@ -338,7 +338,7 @@ async def test_a_changed_corefile_is_loaded_and_an_invalid_one_is_ignored():
         DnsConfig(),
         ConfigInvalid("no"),
         DnsConfig(),
-        DnsConfig(cache_entries=1),
+        DnsConfig(cache=CacheSettings(capacity=1)),
         ConfigInvalid("no"),
         DnsConfig(),
     ]
@@ -351,8 +351,8 @@ async def test_a_changed_corefile_is_loaded_and_an_invalid_one_is_ignored():
 
     following = watch_file(read, DnsConfig(), seconds=0)
     found = [await anext(following) for _ in range(4)]
-    assert [str(one) if isinstance(one, ConfigInvalid) else one.cache_entries for one in found] == [
-        "no", 1, "no", DnsConfig().cache_entries
+    assert [str(one) if isinstance(one, ConfigInvalid) else one.cache.capacity for one in found] == [
+        "no", 1, "no", DnsConfig().cache.capacity
     ]  # fmt: skip
     await following.aclose()
 

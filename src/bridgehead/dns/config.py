@@ -23,6 +23,7 @@ HostEntry = tuple[str, tuple[str, ...]]  # an address and its names, lower-case 
 
 POD_MODES = ("disabled", "insecure", "verified")  # of CoreDNS' `pods`
 REWRITE_KINDS = ("exact", "prefix", "suffix", "substring", "regex")  # of CoreDNS' `rewrite name`
+STALE_MODES = ("immediate", "verify")  # of CoreDNS' `serve_stale`
 LOG_CLASSES = ("success", "denial", "error")  # of CoreDNS' `log`, without `all`
 
 
@@ -65,6 +66,54 @@ class Server(NamedTuple):
 
     def __str__(self) -> str:
         return join_host_port(self.host, self.port)
+
+
+class TtlLimits(NamedTuple):
+    """The shortest and the longest TTL that clients get, in seconds. `longest` wins."""
+
+    shortest: int
+    longest: int
+
+    def apply(self, ttl: int) -> int:
+        """Return the TTL within the limits."""
+        return min(max(ttl, self.shortest), self.longest)
+
+
+class Prefetch(NamedTuple):
+    """When an answer is asked for before it expires: after `hits` queries (0: never) in the last part of its TTL.
+
+    After a pause of `gap_seconds` hits are counted anew.
+    """
+
+    hits: int = 3
+    gap_seconds: float = 60.0
+    percentage: int = 10
+
+
+_DEFAULT_TTL, _DEFAULT_NEGATIVE_TTL, DEFAULT_PREFETCH = TtlLimits(0, 3600), TtlLimits(0, 1800), Prefetch()
+
+
+@dataclass(frozen=True)
+class CacheSettings:
+    """One `cache` directive, for the answers of upstreams. Times in seconds.
+
+    `uncached` are ("success" or "denial", domain): exceptions from `zones`. Expired answers are used for
+    `stale_seconds`: in the mode "immediate" at once, while upstreams are asked; in the mode "verify" when upstreams
+    fail, or have not answered within `verify_seconds` (0: their own time limit).
+    """
+
+    zones: tuple[str, ...] = ("",)
+    uncached: tuple[tuple[str, str], ...] = ()
+    capacity: int = 10_000
+    negative_capacity: int = 10_000
+    ttl: TtlLimits = _DEFAULT_TTL
+    negative_ttl: TtlLimits = _DEFAULT_NEGATIVE_TTL
+    servfail_seconds: float = 0.0
+    prefetch: Prefetch = DEFAULT_PREFETCH
+    keeps_ttl: bool = False
+    stale_seconds: float = 0.0
+    stale_mode: str = "verify"  # one of STALE_MODES
+    verify_seconds: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -156,12 +205,8 @@ class DnsConfig:
     tcp_only: tuple[str, ...] = ()  # domains whose upstreams are asked by TCP only
     max_concurrent: int = 1000  # queries that wait for upstreams, per listening address
     autopath: bool = False
-    cache_entries: int = 10_000
-    cache_seconds: int = 3600
-    cache_negative_seconds: int = 1800
-    cached: tuple[str, ...] = ("",)  # domains whose answers are cached
-    uncached: tuple[tuple[str, str], ...] = ()  # ("success" or "denial", domain): exceptions from `cached`
-    serve_stale_seconds: int = 0
+    cache: CacheSettings = CacheSettings()
+    block_caches: tuple[tuple[str, CacheSettings], ...] = ()  # domains with settings of their own
     hosts: tuple[Hosts, ...] = ()
     rewrites: tuple[RewriteRule, ...] = ()
     templates: tuple[Template, ...] = ()

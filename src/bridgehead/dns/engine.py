@@ -17,7 +17,7 @@ from .agent import DnsAgent
 from .answering import HostTable, Resolver, Responder, Rewriter, Templates
 from .config import DnsConfig, Server, ZoneSettings
 from .serving import DnsMetrics
-from .upstreams import Cache, Forwarder, cache_policy, plan_forwarders, plan_search
+from .upstreams import Cache, Forwarder, plan_forwarders, plan_search
 from .zone import Zone
 
 log = logging.getLogger(__name__)
@@ -73,14 +73,7 @@ class Engine:
             rewriter=Rewriter(config.rewrites) if config.rewrites else None,
             transfer_to=config.transfer_to,
         )
-        self.cache: Cache = Cache(
-            time.monotonic,
-            entries=config.cache_entries,
-            longest=config.cache_seconds,
-            longest_negative=config.cache_negative_seconds,
-            is_cacheable=cache_policy(config.cached, config.uncached),
-            stale=config.serve_stale_seconds,
-        )
+        self.cache: Cache = Cache(time.monotonic, config.cache, config.block_caches)
         self.forwarders = tuple(target for target in forwarders.values() if isinstance(target, Forwarder))
         self.resolver = Resolver(
             self.responder,

@@ -9,11 +9,14 @@ import pytest
 
 from bridgehead.dns.config import (
     AnswerRule,
+    CacheSettings,
     DnsConfig,
     Hosts,
+    Prefetch,
     RewriteRule,
     Server,
     Tls,
+    TtlLimits,
     ZoneSettings,
     check,
     parse_address,
@@ -52,13 +55,18 @@ KUBEADM = """
 """
 
 
+def caching(longest=3600, longest_negative=None, **settings):
+    """The settings of a `cache` directive with these TTLs. CoreDNS' shortest TTL is 5 s."""
+    longest_negative = longest_negative or min(longest, 1800)
+    limits = {"ttl": TtlLimits(5, longest), "negative_ttl": TtlLimits(5, longest_negative)}
+    return CacheSettings(**{**limits, "servfail_seconds": 5.0, **settings})
+
+
 def test_the_corefile_of_kubeadm_is_understood():
     config, remarks = read_corefile(KUBEADM, DnsConfig(), Sources())
     zone = ZoneSettings("cluster.local", "insecure", 30)
     uncached = (("success", "cluster.local"), ("denial", "cluster.local"))
-    assert config == DnsConfig(
-        zone=zone, cache_seconds=30, cache_negative_seconds=30, uncached=uncached, lameduck_seconds=5
-    )
+    assert config == DnsConfig(zone=zone, cache=caching(30, uncached=uncached), lameduck_seconds=5)
     assert remarks == ("line 22: 'reload' has no effect here",)
 
 
@@ -123,7 +131,7 @@ def test_corefiles_of_distributions_are_understood(distribution):
     config = read_corefile(DISTRIBUTIONS[distribution], DnsConfig(), around).config
     check(config)
     assert (config.zone, config.upstreams) == (ZoneSettings("cluster.local", "insecure"), None)
-    assert (config.cache_seconds, config.lameduck_seconds, config.metrics) == (30, 5, ("", 9153))
+    assert (config.cache.ttl.longest, config.lameduck_seconds, config.metrics) == (30, 5, ("", 9153))
 
 
 def test_further_directives_are_understood():
@@ -159,11 +167,13 @@ corp.example:1053 example.org:1053 {
     assert config.upstreams == (Server("1.1.1.1"), Server("2606::1", 54))
     corp = (Server("10.0.0.1"), Server("10.0.0.2", 5353))
     assert config.stub_domains == (("corp.example", corp), ("example.org", corp), ("lan", (Server("192.168.0.1"),)))
-    assert (config.autopath, config.cache_entries, config.serve_stale_seconds) == (True, 500, 7200)
+    assert config.autopath
+    assert config.cache == caching(60, 1800, capacity=500, stale_seconds=7200, stale_mode="immediate")
+    assert config.block_caches == (("corp.example", caching(5)), ("example.org", caching(5)))
     assert (config.health, config.ready, config.metrics) == (None, None, None)
-    assert (config.cache_seconds, config.cache_negative_seconds, config.sequential) == (60, 1800, ("",))
+    assert config.sequential == ("",)
     assert config.log_queries
-    assert remarks == ("line 5: there is one cache for all server blocks, and this directive does not set it",)
+    assert remarks == ()
 
 
 @pytest.mark.parametrize(
@@ -199,20 +209,30 @@ def test_a_repeated_zone_counts_once():
 @pytest.mark.parametrize(
     ("cache", "expected"),
     [
-        ("cache", {}),
-        ("cache 20", {"cache_seconds": 20, "cache_negative_seconds": 20}),
+        ("", CacheSettings()),
+        ("cache", caching()),
+        ("cache 20", caching(20)),
+        ("cache 20 example.org. A.b", caching(20, zones=("example.org", "a.b"))),
+        ("cache example.org", caching(zones=("example.org",))),
         (
-            "cache 20 example.org. A.b",
-            {"cache_seconds": 20, "cache_negative_seconds": 20, "cached": ("example.org", "a.b")},
+            "cache 30 {\n success 9984 20 5\n denial 5000 4 0\n prefetch 10 30s 20%\n servfail 0\n keepttl\n }",
+            caching(
+                20,
+                capacity=9984,
+                negative_capacity=5000,
+                negative_ttl=TtlLimits(0, 4),
+                prefetch=Prefetch(10, 30.0, 20),
+                servfail_seconds=0.0,
+                keeps_ttl=True,
+            ),
         ),
-        ("cache example.org", {"cached": ("example.org",)}),
-        (
-            "cache 30 {\n success 9984 20 5\n denial 5000 5\n prefetch 10 1m 10%\n servfail 5s\n }",
-            {"cache_seconds": 20, "cache_negative_seconds": 5, "cache_entries": 9984},
-        ),
+        ("cache {\n success 1 20 3\n prefetch 2\n}", caching(ttl=TtlLimits(3, 20), capacity=1, prefetch=Prefetch(2))),
+        ("cache {\n serve_stale\n }", caching(stale_seconds=3600, stale_mode="immediate")),
+        ("cache {\n serve_stale 1m verify\n }", caching(stale_seconds=60, stale_mode="verify")),
+        ("cache {\n serve_stale 1m verify 1.5s\n }", caching(stale_seconds=60, verify_seconds=1.5)),
         (
             "cache {\n disable denial\n disable success example.org\n }",
-            {"uncached": (("denial", ""), ("success", "example.org"))},
+            caching(uncached=(("denial", ""), ("success", "example.org"))),
         ),
     ],
 )
@@ -222,18 +242,64 @@ def test_options_of_the_cache_directive(cache, expected):
         DnsConfig(),
         Sources(),
     ).config
-    assert config == DnsConfig(health=None, ready=None, metrics=None, **expected)
+    assert config == DnsConfig(health=None, ready=None, metrics=None, cache=expected)
 
 
-def test_the_cache_of_the_root_block_applies():
+@pytest.mark.parametrize(
+    ("cache", "problem"),
+    [
+        ("cache 0", "line 3: cache TTL can not be zero or negative: 0"),
+        ("cache -5", "line 3: cache TTL can not be zero or negative: -5"),
+        ("cache {\n success 1 0\n}", "line 4: cache TTL can not be zero or negative: 0"),
+        ("cache {\n denial 1 0\n}", "line 4: cache TTL can not be zero or negative: 0"),
+        ("cache {\n success 1 2 3 4\n}", "line 4: usage: success CAPACITY"),
+        (
+            "cache {\n serve_stale 1h immediat\n}",
+            "line 4: serve_stale 'immediat': one of immediate, verify; did you mean",
+        ),
+        ("cache {\n serve_stale later\n}", "line 4: "),
+        ("cache {\n serve_stale 1h immediate 1s\n}", "line 4: usage: serve_stale"),
+        ("cache {\n serve_stale 1h verify 1s 2s\n}", "line 4: usage: serve_stale"),
+        ("cache {\n servfail 6m\n}", "line 4: caching SERVFAIL responses over 5 minutes is not permitted"),
+        ("cache {\n prefetch\n}", "line 4: usage: prefetch"),
+        ("cache {\n prefetch 1 1m 9%\n}", "line 4: prefetch '9%': 10% to 90%"),
+        ("cache {\n prefetch 1 1m 20\n}", "line 4: prefetch '20': 10% to 90%"),
+        ("cache {\n keepttl 5\n}", "line 4: usage: keepttl"),
+    ],
+)
+def test_invalid_caches_are_refused(cache, problem):
+    with pytest.raises(ConfigInvalid, match=re.escape(problem)):
+        read_corefile(f".:53 {{\n kubernetes x\n {cache}\n}}", DnsConfig(), Sources())
+
+
+def test_each_server_block_has_its_own_cache():
     config, remarks = read_corefile(
-        "cluster.local {\n kubernetes\n cache 7 {\n serve_stale\n }\n}\n"
-        "a {\n forward . 1.1.1.1\n cache 8\n}\n. {\n cache 9\n}",
+        "cluster.local {\n kubernetes {\n ttl 30\n }\n cache 7 {\n serve_stale\n }\n}\n"
+        "a {\n forward . 1.1.1.1\n cache 8\n}\nb {\n forward . 1.1.1.1\n}\n. {\n cache 9\n}",
         DnsConfig(),
         Sources(),
     )
-    assert (config.cache_seconds, config.serve_stale_seconds) == (9, 0)
-    assert remarks == ("line 9: there is one cache for all server blocks, and this directive does not set it",)
+    assert config.cache == caching(9)
+    assert config.block_caches == (("a", caching(8)), ("b", CacheSettings()))
+    assert (config.zone.ttl, remarks) == (7, ())
+
+
+@pytest.mark.parametrize(
+    ("ttl", "cache", "seen"),
+    [
+        (30, "", 30),
+        (0, "", 0),
+        (30, "cache 10", 10),
+        (0, "cache", 5),
+        (10, "cache {\n success 100 60 20\n }", 20),
+        (30, "cache 10 example.org", 30),
+        (30, "cache 10 {\n disable success cluster.local\n }", 10),
+    ],
+)
+def test_the_cache_limits_the_ttl_of_cluster_names(ttl, cache, seen):
+    """As with CoreDNS, whose `cache` sees the answers of `kubernetes`, too; also those that it does not keep."""
+    text = f". {{\n kubernetes cluster.local {{\n ttl {ttl}\n }}\n {cache}\n}}"
+    assert read_corefile(text, DnsConfig(), Sources()).config.zone.ttl == seen
 
 
 def test_forward_has_upstreams_and_exceptions():
@@ -286,7 +352,7 @@ corp.example {
     ).config
     assert config.zone.domain == "x"
     assert config.denied == (("97.10.in-addr.arpa", 3), ("9.0.0.0.1.0.0.0.0.d.f.ip6.arpa", 3))
-    assert config.cached == ("10.in-addr.arpa",)
+    assert config.cache.zones == ("10.in-addr.arpa",)
     assert [zone for zone, _ in config.stub_domains] == [
         "10.in-addr.arpa", "0.168.192.in-addr.arpa", "16.172.in-addr.arpa", "17.172.in-addr.arpa"
     ]  # fmt: skip
@@ -752,12 +818,19 @@ in-addr.arpa:53 ip6.arpa:53 {{
 """
 
 
+NODE_CACHE_BLOCKS = (
+    ("in-addr.arpa", caching(30)),
+    ("ip6.arpa", caching(30)),
+)
+
+
 def test_the_corefile_of_nodelocal_dnscache_is_served_on_the_node():
     config, _ = read_corefile(NODE_CACHE, DnsConfig(node_local=("10.96.0.10",)), Sources())
     addresses = (("169.254.20.10", 53), ("10.96.0.10", 53))
     assert config == DnsConfig(
         zone=ZoneSettings("cluster.local", "insecure"), node_local=("10.96.0.10",), listen=addresses,
-        cache_seconds=30, cache_negative_seconds=30, health=("169.254.20.10", 8080), ready=None, metrics=("", 9253),
+        cache=caching(30), block_caches=NODE_CACHE_BLOCKS, health=("169.254.20.10", 8080), ready=None,
+        metrics=("", 9253),
     )  # fmt: skip
     with pytest.raises(ConfigInvalid, match="__PILLAR__CLUSTER__DNS__"):
         read_corefile(NODE_CACHE, DnsConfig(), Sources())

@@ -253,10 +253,14 @@ class Responder:
             answer = renamed_untrusted(answer, rewriting)
         return self.reply(client_query, answer, limit)
 
-    def reply(self, query: Query, answer: Answer, limit: int) -> bytes:
-        """Assemble a reply of at most `limit` bytes."""
+    def reply(
+        self, query: Query, answer: Answer, limit: int, *, options: bytes = b"", extended_rcode: int = 0
+    ) -> bytes:
+        """Assemble a reply of at most `limit` bytes. The last two are for the OPT record."""
         self._turn += 1
-        return replies.assemble(query, answer, limit, self.size, self._turn)
+        return replies.assemble(
+            query, answer, limit, self.size, self._turn, options=options, extended_rcode=extended_rcode
+        )
 
     def error(self, query: Query, rcode: int) -> bytes:
         """Return a reply with a response code and no records."""

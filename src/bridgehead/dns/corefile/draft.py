@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Generic, NamedTuple, TypeVar
 
-from bridgehead.dns.config import DnsConfig, Server
+from bridgehead.dns.config import CacheSettings, DnsConfig, Server
 from bridgehead.dns.messages.names import as_zones
 from bridgehead.objects.times import parse_duration
 from bridgehead.suggestions import most_similar
@@ -56,7 +56,7 @@ class Draft:
     denied: list[tuple[str, int]] = field(default_factory=list)  # domains and their response codes
     concurrency_limits: list[int] = field(default_factory=list)
     has_cluster: bool = False
-    has_root_cache: bool = False  # a `cache` directive in a block for `.`, which counts for all
+    caches: dict[ServerBlock, CacheSettings] = field(default_factory=dict)  # `cache` directives
     unsupported: list[str] = field(default_factory=list)
     remarks: list[str] = field(default_factory=list)
 
@@ -71,6 +71,10 @@ class Draft:
     def remark(self, directive: Directive, text: str) -> None:
         """Record for the log what has no effect here."""
         self.remarks.append(f"line {directive.line}: {text}")
+
+    def add_cache(self, block: ServerBlock, settings: CacheSettings) -> None:
+        """Record the `cache` directive of a block, of which the last one counts."""
+        self.caches[block] = settings
 
     def reject(self, directive: Directive, text: str, advice: str = "") -> None:
         """Record what is not supported. The error at the end names everything that was rejected."""
@@ -133,6 +137,12 @@ def one_argument(directive: Directive) -> str:
     if len(directive.arguments) != 1:
         raise WrongArguments
     return directive.arguments[0]
+
+
+def no_argument(directive: Directive) -> None:
+    """Raise WrongArguments if there is an argument."""
+    if directive.arguments:
+        raise WrongArguments
 
 
 def one_of(directive: Directive, text: str, known: Iterable[str]) -> str:

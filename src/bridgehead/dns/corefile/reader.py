@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import NamedTuple
 
-from bridgehead.dns.config import Address, DnsConfig, parse_address
+from bridgehead.dns.config import Address, CacheSettings, DnsConfig, parse_address
 from bridgehead.dns.errors import ConfigInvalid
 from bridgehead.dns.messages import wire
 from bridgehead.dns.messages.names import as_zones, is_in_any
@@ -41,11 +41,11 @@ def read_corefile(text: str, base: DnsConfig, sources: Sources) -> Reading:
     if base.node_local and not any(line.name == "kubernetes" for server in servers for line in server.block):
         servers = tuple(with_own_answers(server, _block(server).zones, base.zone.domain) for server in servers)
     ports: list[tuple[int, Directive]] = []
-    for server in servers:
-        block = _block(server)
+    blocks = [_block(server) for server in servers]
+    for block, server in zip(blocks, servers, strict=True):
         ports += [(port, server) for port in block.ports]
         _read_server(draft, block, server)
-    return _finish(draft, ports)
+    return _finish(draft, blocks, ports)
 
 
 def _read_server(draft: Draft, block: ServerBlock, server: Directive) -> None:
@@ -60,7 +60,7 @@ def _read_server(draft: Draft, block: ServerBlock, server: Directive) -> None:
             read_line(draft, block, directive, DIRECTIVES)
 
 
-def _finish(draft: Draft, ports: Iterable[tuple[int, Directive]]) -> Reading:
+def _finish(draft: Draft, blocks: Iterable[ServerBlock], ports: Iterable[tuple[int, Directive]]) -> Reading:
     served = {port for _, port in draft.config.listen}
     for port, server in ports:
         if draft.has_cluster and port not in served:
@@ -75,7 +75,31 @@ def _finish(draft: Draft, ports: Iterable[tuple[int, Directive]]) -> Reading:
         if zone not in stubs:
             denied.setdefault(zone, rcode)
     draft.set(stub_domains=tuple(draft.stubs), denied=(*denied.items(), *_excepted(draft)))
+    _set_caches(draft, blocks)
     return Reading(draft.config, tuple(draft.remarks))
+
+
+def _set_caches(draft: Draft, blocks: Iterable[ServerBlock]) -> None:
+    """Set the cache of each server block, and limit the TTL of the cluster's records as the cache of its block does.
+
+    A block without `cache` limits no TTL. The cluster's block has the names of no other, so its cache is the root's,
+    unless there is a block for the root.
+    """
+    for block in sorted(blocks, key=lambda block: block.is_root):
+        settings = draft.caches.get(block)
+        if block.is_cluster and settings is not None:
+            _limit_zone(draft, settings)
+        if block.is_root or (block.is_cluster and settings is not None):
+            draft.set(cache=settings or CacheSettings())
+        elif not block.is_cluster:
+            caches = ((zone, settings or CacheSettings()) for zone in block.zones)
+            draft.set(block_caches=(*draft.config.block_caches, *caches))
+
+
+def _limit_zone(draft: Draft, settings: CacheSettings) -> None:
+    zone = draft.config.zone
+    if is_in_any(zone.domain, settings.zones):
+        draft.set_zone(ttl=settings.ttl.apply(zone.ttl))
 
 
 def _excepted(draft: Draft) -> list[Address]:

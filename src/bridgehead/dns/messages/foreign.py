@@ -13,8 +13,8 @@ from typing import NamedTuple
 
 from bridgehead.dns.errors import BadPacket
 
-from .replies import Answer, Writer, head, opt_record
-from .wire import AD, CD, HEADER_SIZE, OPT, QR, RD, TYPES, skip_name_untrusted, skip_record_untrusted
+from .replies import Answer, Writer, head
+from .wire import AD, CD, FORMERR, HEADER_SIZE, NOTIMP, OPT, QR, RD, TYPES, skip_name_untrusted, skip_record_untrusted
 
 
 class RecordAt(NamedTuple):
@@ -47,6 +47,8 @@ def section_counts(front: bytes) -> list[int]:
 
 def parse_reply_untrusted(data: bytes, question: bytes) -> list[RecordAt]:
     """Return the records of a reply to exactly this question. Raises BadPacket for any other message."""
+    if is_bare_refusal(data):
+        return []
     if len(data) < HEADER_SIZE + len(question) or not data[2] & QR or data[4:6] != b"\0\1":
         raise BadPacket("not a reply to one question")
     if data[HEADER_SIZE : HEADER_SIZE + len(question)].lower() != question.lower():
@@ -78,19 +80,29 @@ def read_name_untrusted(data: bytes, at: int) -> bytes:
 
 
 class UpstreamAnswer(NamedTuple):
-    """An upstream's answer, the offsets of TTLs in its body, and how many seconds it may be cached."""
+    """An upstream's answer, the offsets of TTLs in its body, and how many seconds it may be cached.
+
+    `options` and `extended_rcode` are those of the reply's OPT record; None: it had no OPT record.
+    """
 
     answer: Answer
     ttl_offsets: tuple[int, ...]
     ttl: int
+    options: bytes | None = None
+    extended_rcode: int = 0
 
     @property
     def rcode(self) -> int:
-        return self.answer.head[1] & 15
+        return self.extended_rcode << 4 | self.answer.head[1] & 15
 
     @property
     def is_negative(self) -> bool:
         return self.answer.head[4:6] == b"\0\0"
+
+
+def is_bare_refusal(data: bytes) -> bool:
+    """Whether this is a header with FORMERR or NOTIMP and without the question, as old servers refuse EDNS."""
+    return len(data) == HEADER_SIZE and bool(data[2] & QR) and not any(data[4:]) and data[3] & 15 in (FORMERR, NOTIMP)
 
 
 def adopt_reply_untrusted(data: bytes, question: bytes) -> UpstreamAnswer:
@@ -103,8 +115,10 @@ def adopt_reply_untrusted(data: bytes, question: bytes) -> UpstreamAnswer:
     offsets = []
     ttls = []
     end = base
+    options, extended_rcode = None, 0
     for record in parse_reply_untrusted(data, question):
         if record.section == 2 and record.type == OPT:
+            options, extended_rcode = data[record.data_at : record.end], data[record.ttl_at]
             break
         counts[record.section] += 1
         end = record.end
@@ -113,9 +127,27 @@ def adopt_reply_untrusted(data: bytes, question: bytes) -> UpstreamAnswer:
         if record.section == 1 and record.type == TYPES["SOA"]:  # RFC 2308: the TTL of a negative answer
             ttl = min(ttl, int.from_bytes(data[record.end - 4 : record.end], "big"))
         if record.section < 2:
-            ttls.append(0 if ttl >= 1 << 31 else ttl)
+            ttls.append(_valid_ttl(ttl))
     front = head(data[3] & 15, *counts, aa=False, ad=bool(data[3] & AD))
-    return UpstreamAnswer(Answer(front, data[base:end], 0), tuple(offsets), min(ttls, default=0))
+    answer = Answer(front, data[base:end], 0)
+    return UpstreamAnswer(answer, tuple(offsets), min(ttls, default=0), options, extended_rcode)
+
+
+def _valid_ttl(ttl: int) -> int:
+    """Return 0 for a TTL with the most significant bit (RFC 2181, section 8)."""
+    return 0 if ttl >= 1 << 31 else ttl
+
+
+def with_ttls(found: UpstreamAnswer, limit: Callable[[int], int]) -> UpstreamAnswer:
+    """Return the answer with `limit` of each TTL.
+
+    Records of a negative answer get at most the time for which it may be cached: clients see that in the SOA record.
+    """
+    body = bytearray(found.answer.body)
+    for at in found.ttl_offsets:
+        ttl = _valid_ttl(int.from_bytes(body[at : at + 4], "big"))
+        body[at : at + 4] = limit(min(ttl, found.ttl) if found.is_negative else ttl).to_bytes(4, "big")
+    return found._replace(answer=found.answer._replace(body=bytes(body)), ttl=limit(found.ttl))
 
 
 def aged(found: UpstreamAnswer, seconds: int) -> Answer:
@@ -209,6 +241,7 @@ def compile_chain(name: bytes, records: Iterable[PlainRecord], rcode: int, *, ra
     return Answer(head(rcode, count, ra=ra), bytes(writer.body), 0)
 
 
-def forwarded_query(id_: bytes, question: bytes, size: int, *, do: bool, cd: bool) -> bytes:
-    """Return a query to an upstream: with RD, with AD to learn whether the answer is authentic, and with EDNS."""
-    return id_ + bytes((RD, AD | (CD if cd else 0))) + b"\0\1\0\0\0\0\0\1" + question + opt_record(size, do=do)
+def forwarded_query(id_: bytes, question: bytes, *, rd: bool, cd: bool, opt: bytes) -> bytes:
+    """Return a query to an upstream, with AD to learn whether the answer is authentic. `opt`: an OPT record, or b""."""
+    flags = bytes((RD if rd else 0, AD | (CD if cd else 0)))
+    return id_ + flags + b"\0\1\0\0\0\0\0" + (b"\1" if opt else b"\0") + question + opt

@@ -191,21 +191,34 @@ def _targets(records: Iterable[Data]) -> Iterable[str]:
             yield data
 
 
-def opt_record(size: int, extended_rcode: int = 0, *, do: bool = False) -> bytes:
-    """Return this server's OPT record: `size` is the largest UDP message it accepts; version 0, no options."""
-    return b"\0\0\x29" + size.to_bytes(2, "big") + bytes((extended_rcode, 0, 0x80 if do else 0, 0, 0, 0))
+def opt_record(size: int, extended_rcode: int = 0, *, do: bool = False, options: bytes = b"") -> bytes:
+    """Return this server's OPT record of version 0: `size` is the largest UDP message it accepts."""
+    front = b"\0\0\x29" + size.to_bytes(2, "big") + bytes((extended_rcode, 0, 0x80 if do else 0, 0))
+    return front + len(options).to_bytes(2, "big") + options
 
 
-def assemble(query: Query, answer: Answer, limit: int, our_size: int, turn: int = 0) -> bytes:
+def assemble(
+    query: Query,
+    answer: Answer,
+    limit: int,
+    our_size: int,
+    turn: int = 0,
+    *,
+    options: bytes = b"",
+    extended_rcode: int = 0,
+) -> bytes:
     """Return a reply of at most `limit` bytes. TC is set if answer or authority records are left out.
 
-    Address records rotate: the reply begins with number `turn`, modulo their number.
+    Address records rotate: the reply begins with number `turn`, modulo their number. `options` and `extended_rcode` are
+    for the OPT record, which the reply to a query with EDNS has.
     """
     front, body, stride = answer
     if stride > 0:
         offset = turn % (len(body) // stride) * stride
         body = body[offset:] + body[:offset]
-    tail = b"" if query.edns is None else opt_record(our_size, do=query.edns.do)
+    tail = b""
+    if query.edns is not None:
+        tail = opt_record(our_size, extended_rcode, do=query.edns.do, options=options)
     room = limit - HEADER_SIZE - len(query.question) - len(tail)
     if len(body) > room and stride > 0:
         count = room // stride
@@ -250,10 +263,7 @@ def _cut(front: bytes, body: bytes, room: int, base: int) -> tuple[bytes, bytes]
 def error_reply(query: Query, rcode: int, our_size: int, *, ra: bool) -> bytes:
     """Return a reply without records. `rcode` may be an extended one if the query has EDNS."""
     answer = Answer(head(rcode & 15, 0, aa=False, ra=ra), b"", 0)
-    reply = assemble(query, answer, LARGEST, our_size)
-    if rcode > 15 and query.edns is not None:
-        reply = reply[: -len(opt_record(0))] + opt_record(our_size, rcode >> 4)
-    return reply
+    return assemble(query, answer, LARGEST, our_size, extended_rcode=rcode >> 4)
 
 
 def format_error_untrusted(data: bytes) -> bytes | None:

@@ -7,15 +7,15 @@ servers      addresses of upstreams as text: "tls://9.9.9.9%dns.quad9.net", reso
 cache        what upstreams answered
 """
 
-from .cache import Cache, cache_policy
-from .forwarder import Forwarder
+from .cache import Cache
+from .forwarder import Forwarder, OutgoingQuery
 from .routing import plan_forwarders, plan_search
 from .servers import parse_resolv_conf, parse_search, parse_server
 
 __all__ = [
     "Cache",
     "Forwarder",
-    "cache_policy",
+    "OutgoingQuery",
     "parse_resolv_conf",
     "parse_search",
     "parse_server",

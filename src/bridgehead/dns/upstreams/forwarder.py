@@ -13,12 +13,14 @@ import random
 import secrets
 import socket
 from collections.abc import Callable, Iterable
+from typing import NamedTuple
 
 from bridgehead.dns.config import Server
 from bridgehead.dns.counters import Durations
 from bridgehead.dns.errors import BadPacket, UpstreamFailed
 from bridgehead.dns.messages import foreign, wire
 from bridgehead.dns.messages.foreign import UpstreamAnswer
+from bridgehead.dns.messages.replies import opt_record
 
 from .connections import Connections
 
@@ -28,6 +30,21 @@ EDNS_SIZE = 1232  # bytes, which upstreams may send by UDP
 ATTEMPT_SECONDS = 2.0
 TOTAL_SECONDS = 4.5  # clients wait 5 s by default (resolv.conf(5), timeout)
 _BACKOFF_SECONDS = 5.0  # in which a server that failed is asked last
+_PLAIN_SECONDS = 300.0  # in which a server that does not answer queries with EDNS gets none
+
+
+class OutgoingQuery(NamedTuple):
+    """A client's question, and what of its query is passed on to upstreams. Without `edns` there is no OPT record."""
+
+    question: bytes
+    rd: bool = True
+    cd: bool = False
+    edns: wire.Edns | None = None
+
+    def message(self) -> bytes:
+        """Return the message, with a random id."""
+        opt = b"" if self.edns is None else opt_record(EDNS_SIZE, do=self.edns.do, options=self.edns.options)
+        return foreign.forwarded_query(secrets.token_bytes(2), self.question, rd=self.rd, cd=self.cd, opt=opt)
 
 
 class Forwarder:
@@ -56,26 +73,52 @@ class Forwarder:
         self._is_self = is_self
         self._logged_as_self: set[Server] = set()
         self._failed_until: dict[Server, float] = {}
+        self._plain_until: dict[Server, float] = {}
         self.requests: dict[Server, int] = dict.fromkeys(self.servers, 0)
         self.failures: dict[Server, int] = dict.fromkeys(self.servers, 0)
         self.durations: dict[tuple[Server, int], Durations] = {}  # by response code
         self.all_failed = 0  # queries at a time when every server had failed lately
 
-    async def ask(self, question: bytes, *, do: bool = False, cd: bool = False) -> UpstreamAnswer:
-        """Return the first NOERROR or NXDOMAIN; another code if all servers send one. Raises UpstreamFailed."""
+    async def ask(self, query: OutgoingQuery) -> UpstreamAnswer:
+        """Return the first NOERROR or NXDOMAIN; another code if all servers send one. Raises UpstreamFailed.
+
+        Some servers refuse EDNS, and some firewalls drop it. They are asked again without it (RFC 6891, 6.2.2 and 7).
+        """
         fallback: UpstreamAnswer | None = None
+        silent: list[Server] = []
         try:
             async with asyncio.timeout(TOTAL_SECONDS):
                 for server in self._order():
-                    found = await self._try(server, question, do=do, cd=cd)
+                    found = await self._ask_one(server, query)
                     if found is not None and found.rcode in (wire.NOERROR, wire.NXDOMAIN):
                         return found
                     fallback = found or fallback
+                    if found is None:
+                        silent.append(server)
+                for server in silent if fallback is None and query.edns is not None else ():
+                    found = await self._ask_plainly(server, query)
+                    if found is not None:
+                        return found
         except TimeoutError:
             pass
         if fallback is None:
             raise UpstreamFailed("no upstream answered")
         return fallback
+
+    async def _ask_one(self, server: Server, query: OutgoingQuery) -> UpstreamAnswer | None:
+        if self._plain_until.get(server, 0.0) > self._now():
+            return await self._try(server, query._replace(edns=None))
+        found = await self._try(server, query)
+        refuses_edns = found is not None and found.rcode in (wire.FORMERR, wire.NOTIMP) and found.options is None
+        return await self._ask_plainly(server, query) or found if query.edns is not None and refuses_edns else found
+
+    async def _ask_plainly(self, server: Server, query: OutgoingQuery) -> UpstreamAnswer | None:
+        """Ask a server without EDNS, and for some time again if it answers."""
+        found = await self._try(server, query._replace(edns=None))
+        if found is not None and found.rcode not in (wire.FORMERR, wire.NOTIMP):
+            log.info("upstream %s does not answer queries with EDNS and is asked without it", server)
+            self._plain_until[server] = self._now() + _PLAIN_SECONDS
+        return found
 
     def close(self) -> None:
         """Close idle connections. Queries that wait for a reply still get it."""
@@ -93,13 +136,13 @@ class Forwarder:
             self.all_failed += 1
         return [server for server in order if server not in failed] + failed
 
-    async def _try(self, server: Server, question: bytes, *, do: bool, cd: bool) -> UpstreamAnswer | None:
+    async def _try(self, server: Server, query: OutgoingQuery) -> UpstreamAnswer | None:
         self.requests[server] += 1
         start = self._now()
-        query = foreign.forwarded_query(secrets.token_bytes(2), question, EDNS_SIZE, do=do, cd=cd)
+        message, question = query.message(), query.question
         try:
             async with asyncio.timeout(self._attempt_seconds):
-                data = await self._exchange(server, query, question)
+                data = await self._exchange(server, message, question)
                 found = foreign.adopt_reply_untrusted(data, question)
         except (OSError, TimeoutError, BadPacket, asyncio.IncompleteReadError) as error:
             if isinstance(error, OSError) and error.errno in (errno.EMFILE, errno.ENFILE):
