@@ -69,13 +69,20 @@ async def test_answers_follow_changes_of_the_cluster():
             # What the specification does not know follows, too.
             await client.create(ENDPOINT_SLICES, slice_of("web", "10.244.1.7"), "default")
             assert await until(lambda: data_of(port, f"10-244-1-7.{WEB}")) == ["10.244.1.7"]
-            await client.patch(ENDPOINT_SLICES, "web-x", "default", {"endpoints": [{"addresses": ["10.244.1.8"]}]})
+            assert await data_of(port, "7.1.244.10.in-addr.arpa", "PTR") == [f"10-244-1-7.{WEB}."]
+            endpoints = [{"addresses": [address]} for address in ("10.244.1.8", "10.244.1.3")]
+            await client.patch(ENDPOINT_SLICES, "web-x", "default", {"endpoints": endpoints})
             await until(lambda: _is(_rcode(port, f"10-244-1-7.{WEB}"), "NXDOMAIN"))
+            assert await data_of(port, "7.1.244.10.in-addr.arpa", "PTR") == []
+            both = [f"10-244-1-3.{name}.default.svc.cluster.local." for name in ("db", "web")]
+            assert await data_of(port, "3.1.244.10.in-addr.arpa", "PTR") == both
             assert await data_of(port, WEB, "SRV") == [f"0 100 80 {WEB}."]
 
             await client.delete(SERVICES, "web", "default")
             await until(lambda: _is(_rcode(port, WEB), "NXDOMAIN"))
             assert await _rcode(port, f"10-244-1-8.{WEB}") == "NXDOMAIN"
+            assert await data_of(port, "3.1.244.10.in-addr.arpa", "PTR") == both[:1]
+            assert await data_of(port, "8.1.244.10.in-addr.arpa", "PTR") == []
 
 
 async def test_only_the_configured_namespaces_have_names():

@@ -15,7 +15,7 @@ from bridgehead.dns.corefile.local_names import make_rule
 from bridgehead.dns.messages.foreign import UpstreamAnswer
 from bridgehead.dns.upstreams.cache import Cache
 from bridgehead.dns.upstreams.forwarder import Forwarder, OutgoingQuery
-from bridgehead.dns.upstreams.routing import plan_forwarders
+from bridgehead.dns.upstreams.routing import Denial, plan_forwarders
 from bridgehead.dns.zone import Zone
 from bridgehead.objects.kinds import SERVICES
 from tests.unit.dns.world import build_zone, packet, read_objects, ready
@@ -508,6 +508,40 @@ async def test_aliases_are_followed():
             assert (rcode(reply), [str(rr.rdata) for rr in reply.rr]) == expected
             assert reply.header.aa == 1
         assert not any("cluster.local" in question for question in upstream.asked)
+
+
+async def test_negative_answers_behind_an_alias_have_the_soa_and_aa():
+    """RFC 2308: without the SOA nobody may keep that there is nothing."""
+    chain = ("www.example.com. 60 CNAME cdn.example.com.",)
+
+    def answer(query: dnslib.DNSRecord, over_tcp: bool) -> list[bytes]:
+        records = chain if query.q.qtype == dnslib.QTYPE.AAAA else ()
+        code = "NXDOMAIN" if query.q.qtype == dnslib.QTYPE.A else "NOERROR"
+        return always(*records, rcode=code, authority=(SOA,))(query, over_tcp)
+
+    async with FakeUpstream(answer) as upstream:
+        world = World(upstream, zone=build_zone(read_objects(ALIASES)))
+        table = {
+            ("ext", "A"): ("NXDOMAIN", ["www.example.com."], "example.com."),
+            ("ext", "AAAA"): ("NOERROR", ["www.example.com.", "cdn.example.com."], "example.com."),
+            ("lost", "A"): ("NXDOMAIN", ["nix.default.svc.cluster.local."], "cluster.local."),
+        }
+        for (name, kind), (code, data, apex) in table.items():
+            reply = await world.ask(f"{name}.default.svc.cluster.local", kind)
+            assert (rcode(reply), reply.header.aa) == (code, 1)
+            assert [str(rr.rdata) for rr in reply.rr] == data
+            assert [(str(rr.rname), dnslib.QTYPE[rr.rtype]) for rr in reply.auth] == [(apex, "SOA")]
+
+
+async def test_unknown_addresses_in_zones_of_the_cluster_do_not_exist():
+    async with FakeUpstream(always(EXAMPLE)) as upstream:
+        world = World(upstream)
+        denial = {b"\x0210\x07in-addr\4arpa\0": Denial(3, is_owned=True)}
+        world.resolver = Resolver(world.responder, {b"\0": world.forwarder} | denial, world.cache)
+        reply = await world.ask("1.2.3.10.in-addr.arpa", "PTR")
+        assert (rcode(reply), reply.header.aa) == ("NXDOMAIN", 1)
+        assert [str(rr.rname) for rr in reply.auth] == ["10.in-addr.arpa."]
+        assert upstream.asked == []
 
 
 async def test_aliases_of_templates_are_followed():

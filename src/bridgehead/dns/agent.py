@@ -19,7 +19,15 @@ from bridgehead.objects.meta import ObjectKey
 
 from .messages.records import RecordSets
 from .serving import DnsMetrics
-from .zone import ServiceRecords, Zone, extra_records, pod_records, service_records
+from .zone import (
+    ServiceRecords,
+    Zone,
+    endpoint_names,
+    extra_records,
+    index_by_address,
+    pod_records,
+    service_records,
+)
 
 log = logging.getLogger(__name__)
 
@@ -44,6 +52,7 @@ class DnsAgent:
     ) -> None:
         self.zone = zone
         zone.find_extra = self._find_extra
+        zone.find_reverse = self._find_reverse
         self._metrics = metrics
         self._name_server = name_server
         self._now = now
@@ -51,7 +60,7 @@ class DnsAgent:
         self._slices: Informer[EndpointSlice] = Informer(
             client,
             ENDPOINT_SLICES,
-            indexes={"service": index_by_service},
+            indexes={"service": index_by_service, "address": index_by_address},
         )
         self._namespaces: Informer[Namespace] = Informer(client, NAMESPACES)
         self._pods: Informer[Pod] | None = None
@@ -106,13 +115,14 @@ class DnsAgent:
     def _slice_changed(self, old: EndpointSlice | None, new: EndpointSlice | None) -> None:
         for slice_ in (old, new):
             key = slice_.service_key if slice_ is not None else None
-            if key is not None and self._has_names(key.namespace):
+            if slice_ is not None and key is not None and self._has_names(key.namespace):
                 service = self._services.get(key)
                 if service is None or service.spec.cluster_ip == "None":
                     self._mark(key)
                     self._record_trigger(new)
                 else:  # endpoints of a cluster IP are not in the table
                     self.zone.forget_extra(key)
+                    self.zone.forget_reverse(index_by_address(slice_))
 
     def _record_trigger(self, slice_: EndpointSlice | None) -> None:
         trigger = slice_.triggered_at if slice_ is not None else None
@@ -165,11 +175,13 @@ class DnsAgent:
 
     async def _compile_one(self, key: ObjectKey) -> bool:
         service = self._services.get(key)
+        slices = self._slices.by_index("service", f"{key.namespace}/{key.name}")
         if service is None:
             self._logged_problems.pop(key, None)
-            return self.zone.set_service(key, None)
+            changed = self.zone.set_service(key, None)
+            self.zone.forget_reverse(address for slice_ in slices for address in index_by_address(slice_))
+            return changed
         try:
-            slices = self._slices.by_index("service", f"{key.namespace}/{key.name}")
             records = service_records(
                 service, slices, self.zone.settings.domain, by_pod=self.zone.settings.endpoint_pod_names
             )
@@ -189,6 +201,17 @@ class DnsAgent:
         settings = self.zone.settings
         slices = self._slices.by_index("service", f"{key.namespace}/{key.name}")
         return extra_records(service, slices, settings.domain, by_pod=settings.endpoint_pod_names)
+
+    def _find_reverse(self, address: str) -> list[str]:
+        slices = [
+            slice_
+            for slice_ in self._slices.by_index("address", address)
+            if (key := slice_.service_key) is not None
+            and self._has_names(key.namespace)
+            and self._services.get(key) is not None
+        ]
+        settings = self.zone.settings
+        return endpoint_names(slices, address, settings.domain, by_pod=settings.endpoint_pod_names)
 
     async def _apply(self, key: ObjectKey, records: ServiceRecords) -> bool:
         """Change a Service in short steps, between which queries are answered. Returns whether any answer changed."""

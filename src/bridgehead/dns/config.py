@@ -33,6 +33,7 @@ class ZoneSettings:
 
     `recursive`: replies have RA set, because names outside the zone are answered, too. `namespaces`: only these have
     names; empty: all. `endpoint_pod_names`: endpoints without a host name are named after their pod, not their address.
+    `reverse_zones`: the zones that the names of addresses belong to, for the SOA of negative answers.
     """
 
     domain: str = "cluster.local"
@@ -42,6 +43,7 @@ class ZoneSettings:
     recursive: bool = True
     namespaces: tuple[str, ...] = ()
     endpoint_pod_names: bool = False
+    reverse_zones: tuple[str, ...] = ("in-addr.arpa", "ip6.arpa")
 
 
 class Tls(NamedTuple):
@@ -118,11 +120,16 @@ class CacheSettings:
 
 @dataclass(frozen=True)
 class Hosts:
-    """One `hosts` directive. `ttl` in seconds."""
+    """One `hosts` directive. `ttl` in seconds.
+
+    A name that begins with the label "*" stands for all names with one label in its place. Questions for other types
+    than A, AAAA and PTR at names in a zone of `passes_types` are answered elsewhere (`fallthrough_unsupported`).
+    """
 
     entries: tuple[HostEntry, ...] = ()
     ttl: int = 3600
     has_reverse: bool = True
+    passes_types: tuple[str, ...] = ()
 
 
 class AnswerRule(NamedTuple):
@@ -201,6 +208,7 @@ class DnsConfig:
     resolv_conf: str = "/etc/resolv.conf"
     stub_domains: tuple[tuple[str, tuple[Server, ...]], ...] = ()  # domains with upstreams of their own
     denied: tuple[tuple[str, int], ...] = ()  # domains for which no upstream is asked, and their response codes
+    owned_reverse_zones: tuple[str, ...] = ()  # where unknown addresses have no names: no upstream is asked
     sequential: tuple[str, ...] = ()  # domains whose upstreams are asked in the order of the configuration
     tcp_only: tuple[str, ...] = ()  # domains whose upstreams are asked by TCP only
     max_concurrent: int = 1000  # queries that wait for upstreams, per listening address

@@ -195,7 +195,13 @@ def test_namespaces_and_endpoint_pod_names():
     config = read_corefile(
         "k8s.example in-addr.arpa {\n kubernetes {\n namespaces a b\n endpoint_pod_names\n }\n}", DnsConfig(), Sources()
     ).config
-    assert config.zone == ZoneSettings("k8s.example", "disabled", namespaces=("a", "b"), endpoint_pod_names=True)
+    assert config.zone == ZoneSettings(
+        "k8s.example",
+        "disabled",
+        namespaces=("a", "b"),
+        endpoint_pod_names=True,
+        reverse_zones=("in-addr.arpa",),
+    )
 
 
 def test_a_repeated_zone_counts_once():
@@ -351,7 +357,7 @@ corp.example {
         Sources(),
     ).config
     assert config.zone.domain == "x"
-    assert config.denied == (("97.10.in-addr.arpa", 3), ("9.0.0.0.1.0.0.0.0.d.f.ip6.arpa", 3))
+    assert config.owned_reverse_zones == ("97.10.in-addr.arpa", "9.0.0.0.1.0.0.0.0.d.f.ip6.arpa")
     assert config.cache.zones == ("10.in-addr.arpa",)
     assert [zone for zone, _ in config.stub_domains] == [
         "10.in-addr.arpa", "0.168.192.in-addr.arpa", "16.172.in-addr.arpa", "17.172.in-addr.arpa"
@@ -391,7 +397,7 @@ def test_reverse_zones_without_fallthrough_have_no_upstream(zones, fallthrough, 
         "corp.in-addr.arpa:53 {\n forward . 192.0.2.2\n}\n"
     )
     config = read_corefile(text, DnsConfig(), Sources()).config
-    assert config.denied == tuple((zone, 3) for zone in denied)
+    assert config.owned_reverse_zones == denied
     check(config)
 
 
@@ -547,7 +553,17 @@ def test_invalid_corefiles_are_refused(text, message):
 
 def test_hosts_falls_through_in_selected_zones():
     text = "x {\n kubernetes x\n hosts /dev/null a.example b.example in-addr.arpa {\n fallthrough b.example arpa\n }\n}"
-    assert read_corefile(text, DnsConfig(), Sources()).config.denied == (("a.example", 3),)
+    assert read_corefile(text, DnsConfig(), Sources()).config.denied == (("a.example", 2),)
+
+
+@pytest.mark.parametrize(("fallthrough", "passed"), [("fallthrough", ("",)), ("fallthrough a.example", ("a.example",))])
+def test_hosts_may_pass_on_types(fallthrough, passed):
+    lines = f"{fallthrough}\n fallthrough_unsupported\n"
+    text = f"x a.example {{\n kubernetes x\n hosts /dev/null a.example {{\n {lines} }}\n}}"
+    (hosts,) = read_corefile(text, DnsConfig(), Sources()).config.hosts
+    assert hosts.passes_types == passed
+    with pytest.raises(ConfigInvalid, match="line 4: fallthrough_unsupported without fallthrough"):
+        read_corefile(text.replace(f"{fallthrough}\n", ""), DnsConfig(), Sources())
 
 
 def test_hosts_files_are_read_with_the_corefile():
@@ -588,7 +604,7 @@ corp.example:53 {
         Hosts((("10.0.0.7", ("a.example.org",)),)),
         Hosts((("10.0.0.9", ("db.corp.example",)),)),
     )
-    assert config.denied == (("example.org", 3), ("corp.example", 3))
+    assert config.denied == (("example.org", 2), ("corp.example", 2)), "SERVFAIL, as from CoreDNS"
     assert remarks == (
         "line 11: example.com: not in a zone of these hosts",
         "line 11: /lacking: No such file or directory",
@@ -757,8 +773,8 @@ corp.example {{
 @pytest.mark.parametrize(
     ("rest", "expected"),
     [
-        ("template ANY ANY {\n rcode NXDOMAIN\n }", {"upstreams": (), "denied": (("in-addr.arpa", 3), ("", 3))}),
-        ("template IN ANY . {\n rcode REFUSED\n }", {"upstreams": (), "denied": (("in-addr.arpa", 3), ("", 5))}),
+        ("template ANY ANY {\n rcode NXDOMAIN\n }", {"upstreams": (), "denied": (("", 3),)}),
+        ("template IN ANY . {\n rcode REFUSED\n }", {"upstreams": (), "denied": (("", 5),)}),
         ("forward . 10.0.0.2 10.0.0.3:5353", {"upstreams": (Server("10.0.0.2"), Server("10.0.0.3", 5353))}),
         ("forward . /etc/resolv.conf", {"upstreams": None}),
     ],

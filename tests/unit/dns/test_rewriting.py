@@ -75,6 +75,45 @@ def test_hosts_have_address_and_ptr_records(hosts: Responder, name: str, kind: s
     assert lines(reply.rr) == expected
 
 
+@pytest.mark.parametrize(
+    ("name", "kind", "expected"),
+    [
+        ("apps.example.com", "A", ["192.168.1.10"]),
+        ("APPS.example.com", "AAAA", ["fd00::1"]),
+        ("apps.example.com", "TXT", []),
+        ("a.example.com", "A", ["192.168.1.11"]),
+        ("a.example.com", "AAAA", []),  # the name itself is in the list
+        ("*.example.com", "A", ["192.168.1.10"]),
+        ("example.com", "A", None),
+        ("deep.apps.example.com", "A", None),
+        ("10.1.168.192.in-addr.arpa", "PTR", None),
+        ("11.1.168.192.in-addr.arpa", "PTR", ["a.example.com."]),
+    ],
+)
+def test_hosts_may_have_wildcards(zone: Zone, name: str, kind: str, expected: list[str] | None) -> None:
+    """CoreDNS' plugin/hosts since June 2026."""
+    entries = (
+        ("192.168.1.10", ("*.example.com",)),
+        ("fd00::1", ("*.example.com",)),
+        ("192.168.1.11", ("a.example.com",)),
+    )
+    responder = ready(zone, hosts=HostTable([Hosts(entries)], ra=True))
+    found = responder.respond_untrusted(packet(name, kind))
+    if expected is None:
+        assert isinstance(found, Unresolved)
+    else:
+        assert [str(rr.rdata) for rr in ask(responder, name, kind).rr] == expected
+
+
+def test_hosts_answer_other_types_with_nodata_or_pass_them_on(zone: Zone) -> None:
+    entries = (("10.0.0.1", ("a.example", "a.test")),)
+    responder = ready(zone, hosts=HostTable([Hosts(entries, passes_types=("example",))], ra=True))
+
+    assert isinstance(responder.respond_untrusted(packet("a.example", "TXT")), Unresolved)
+    for name, kind in (("a.example", "AAAA"), ("a.test", "TXT"), ("1.0.0.10.in-addr.arpa", "TXT")):
+        assert (ask(responder, name, kind).header.rcode, ask(responder, name, kind).rr) == (0, [])
+
+
 def test_names_missing_in_hosts_are_passed_to_the_resolver(hosts: Responder) -> None:
     assert isinstance(hosts.respond_untrusted(packet("c.example")), Unresolved)
     assert isinstance(hosts.respond_untrusted(packet("example")), Unresolved)

@@ -74,6 +74,9 @@ FEEDS = {
     foreign.plain_records_untrusted: lambda data: foreign.plain_records_untrusted(
         replies.Answer(data[2:12].ljust(10, b"\0"), data[12:], 0), QUESTION
     ),
+    foreign.plain_soa_untrusted: lambda data: foreign.plain_soa_untrusted(
+        replies.Answer(data[2:12].ljust(10, b"\0"), data[12:], 0), QUESTION
+    ),
     foreign.read_name_untrusted: lambda data: [foreign.read_name_untrusted(data, at) for at in range(0, len(data), 5)],
     wire.skip_name_untrusted: lambda data: wire.skip_name_untrusted(data, 12),
     wire.skip_record_untrusted: lambda data: wire.skip_record_untrusted(data, 12),

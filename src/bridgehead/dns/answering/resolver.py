@@ -15,7 +15,7 @@ from bridgehead.dns.messages import foreign, replies, wire
 from bridgehead.dns.messages.foreign import PlainRecord, UpstreamAnswer
 from bridgehead.dns.messages.replies import Answer
 from bridgehead.dns.messages.wire import Query
-from bridgehead.dns.upstreams import Cache, Forwarder, OutgoingQuery
+from bridgehead.dns.upstreams import Cache, Denial, Forwarder, OutgoingQuery, Target
 
 from .responder import Responder, Unresolved
 from .rewriting import renamed_untrusted
@@ -29,7 +29,7 @@ _CHAIN_TYPES = (wire.TYPES["A"], wire.TYPES["AAAA"], wire.TYPES["CNAME"])
 class Resolver:
     """Resolves queries with the help of upstreams.
 
-    `forwarders` has by domain, in wire form, a forwarder or a response code for it and all names below; b"\\0" is
+    `forwarders` has by domain, in wire form, a forwarder or a denial for it and all names below; b"\\0" is
     the root. For `autopath`, `namespace_of` returns the namespace of the pod with an address, and `search` are
     the domains, in wire form, that follow the cluster's in a pod's search list.
     """
@@ -37,7 +37,7 @@ class Resolver:
     def __init__(
         self,
         responder: Responder,
-        forwarders: Mapping[bytes, Forwarder | int],
+        forwarders: Mapping[bytes, Target],
         cache: Cache,
         *,
         namespace_of: Callable[[str], str | None] = lambda address: None,
@@ -84,10 +84,9 @@ class Resolver:
 
         Queries without RD, and those for a client's subnet, have answers that are not for other clients.
         """
-        forwarder = self._forwarder(query)
+        domain, forwarder = self._forwarder(query)
         if not isinstance(forwarder, Forwarder):
-            rcode = wire.REFUSED if forwarder is None else forwarder
-            return _without_opt(Answer(replies.head(rcode, 0, aa=False), b"", 0))
+            return _without_opt(self._deny(query, domain, forwarder))
         edns = query.edns
         outgoing = OutgoingQuery(query.question, bool(query.flags & wire.RD), bool(query.flags2 & wire.CD), edns)
         key = query.key + bytes((edns is not None and edns.do, outgoing.cd))
@@ -130,13 +129,19 @@ class Resolver:
             flight.add_done_callback(lambda done: self._in_flight.pop(flying))
         return flight
 
-    def _forwarder(self, query: Query) -> Forwarder | int | None:
-        """Return the target of the longest domain that has the name: a forwarder, a response code, or None."""
+    def _forwarder(self, query: Query) -> tuple[bytes, Target | None]:
+        """Return the longest domain that has the name, and its target; the root and None if there is none."""
         for at in (*query.labels, len(query.name) - 1):
             found = self._forwarders.get(query.name[at:])
             if found is not None:
-                return found
-        return None
+                return query.name[at:], found
+        return b"\0", None
+
+    def _deny(self, query: Query, domain: bytes, denial: Denial | None) -> Answer:
+        if denial is not None and denial.is_owned:
+            return self._zone.denial(query.name, domain, denial.rcode)
+        rcode = wire.REFUSED if denial is None else denial.rcode
+        return Answer(replies.head(rcode, 0, aa=rcode in (wire.NOERROR, wire.NXDOMAIN)), b"", 0)
 
     async def _fetch(
         self, forwarder: Forwarder, key: bytes, outgoing: OutgoingQuery, *, is_kept: bool
@@ -162,11 +167,12 @@ class Resolver:
         seen = {query.name}
         step, in_zone = query, self._zone.contains(query)
         rcode = wire.NOERROR
+        authority: list[PlainRecord] = []
         for _ in range(_MAX_CHAIN):
             answer = self._responder.own_answer(step, in_zone=in_zone)
             is_own = answer is not None
             if answer is None:
-                if not isinstance(self._forwarder(step), Forwarder):
+                if not isinstance(self._forwarder(step)[1], Forwarder):
                     break  # no upstream for the target; the alias is a valid answer by itself
                 try:
                     answer = (await self._ask(step)).answer
@@ -177,15 +183,18 @@ class Resolver:
             chain += records
             rcode = answer.head[1] & 15
             if not records or records[-1].type != wire.TYPES["CNAME"]:
+                authority = foreign.plain_soa_untrusted(answer, step.question) if not records else []
                 break
-            step = wire.with_name(query, records[-1].data)
+            asked, step = step.question, wire.with_name(query, records[-1].data)
             if step.name in seen:
                 break  # a loop of aliases
             seen.add(step.name)
             in_zone = self._zone.contains(step)
             if not is_own and not in_zone:
-                break  # the upstream has followed its aliases to the end
-        return foreign.compile_chain(query.name, chain, rcode, ra=self._responder.is_recursive)
+                # The upstream has followed its aliases to the end.
+                authority = foreign.plain_soa_untrusted(answer, asked)
+                break
+        return foreign.compile_chain(query.name, chain, rcode, ra=self._responder.is_recursive, authority=authority)
 
     async def _resolve_search_list(self, question: Unresolved, known: Answer, client: str) -> Answer:
         """Resolve the search list of a pod in one query instead of four or five; `known` is the NXDOMAIN for its first.
@@ -213,7 +222,11 @@ class Resolver:
                 ttl = min((record.ttl for record in records), default=0)
                 alias = foreign.PlainRecord(query.name, wire.TYPES["CNAME"], ttl, step.name)
                 return foreign.compile_chain(
-                    query.name, [alias, *records], wire.NOERROR, ra=self._responder.is_recursive
+                    query.name,
+                    [alias, *records],
+                    wire.NOERROR,
+                    ra=self._responder.is_recursive,
+                    authority=[] if records else foreign.plain_soa_untrusted(answer, step.question),
                 )
         return known
 

@@ -164,7 +164,7 @@ def renamed_untrusted(answer: Answer, rewriting: Rewriting) -> Answer:
         return answer  # address records, whose names are pointers to the question
     has_rules = rewriting.has_rules_for_answers
     writer = replies.Writer(asked.name)
-    for owner, kind, ttl, data in plain_records_untrusted(answer, answered.question, sections=3):
+    for owner, kind, ttl, data in plain_records_untrusted(answer, answered.question, sections=range(3)):
         if has_rules:
             owner = rewriting.restore(owner, "name")
             data = map_value_name_untrusted(kind, data, lambda name: rewriting.restore(name, "value"))

@@ -6,7 +6,6 @@ Pure: no I/O, no clock, no randomness.
 from __future__ import annotations
 
 from bridgehead.dns.config import POD_MODES
-from bridgehead.dns.messages import wire
 from bridgehead.dns.messages.names import as_zones, is_in_any
 
 from .draft import (
@@ -40,7 +39,9 @@ def read_kubernetes(draft: Draft, block: ServerBlock, directive: Directive) -> N
     # asked.
     falling = [zone for line in directive.block if line.name == "fallthrough" for zone in fallthrough_zones(line)]
     reverse = [zone for zone in zones if zone not in domains]
-    draft.denied += [(zone, wire.NXDOMAIN) for zone in reverse if not is_in_any(zone, falling)]
+    if reverse:
+        draft.set_zone(reverse_zones=tuple(reverse))
+    draft.set(owned_reverse_zones=tuple(zone for zone in reverse if not is_in_any(zone, falling)))
 
 
 def _pods(draft: Draft, block: ServerBlock, option: Directive) -> None:

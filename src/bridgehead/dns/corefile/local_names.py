@@ -32,6 +32,7 @@ from .draft import (
     did_you_mean,
     fallthrough_zones,
     ignore,
+    no_argument,
     number,
     one_argument,
     one_of,
@@ -50,6 +51,7 @@ class HostsBlock:
     ttl: int = 3600
     has_reverse: bool = True
     falls_through: tuple[str, ...] = ()
+    passes_types: Directive | None = None  # the line
 
 
 def read_hosts(draft: Draft, block: ServerBlock, directive: Directive) -> None:
@@ -74,9 +76,16 @@ def read_hosts(draft: Draft, block: ServerBlock, directive: Directive) -> None:
         draft.remark(directive, f"{path}: {error.strerror}")
     if "" in zones and "" not in hosts.falls_through:
         raise directive.invalid("hosts without `fallthrough` would deny every other name")
-    draft.denied += [(zone, wire.NXDOMAIN) for zone in zones if not is_in_any(zone, hosts.falls_through)]
+    if hosts.passes_types is not None and not hosts.falls_through:
+        raise hosts.passes_types.invalid("fallthrough_unsupported without fallthrough")
+    draft.denied += [(zone, wire.SERVFAIL) for zone in zones if not is_in_any(zone, hosts.falls_through)]
     entries = [(address, tuple(name for name in names if is_in_any(name, zones))) for address, names in hosts.entries]
-    found = Hosts(tuple((address, names) for address, names in entries if names), hosts.ttl, hosts.has_reverse)
+    found = Hosts(
+        tuple((address, names) for address, names in entries if names),
+        hosts.ttl,
+        hosts.has_reverse,
+        hosts.falls_through if hosts.passes_types is not None else (),
+    )
     draft.set(hosts=(*draft.config.hosts, found))
 
 
@@ -112,10 +121,18 @@ def _hosts_fallthrough(draft: Draft, hosts: HostsBlock, option: Directive) -> No
     hosts.falls_through = fallthrough_zones(option)
 
 
+def _fallthrough_unsupported(draft: Draft, hosts: HostsBlock, option: Directive) -> None:
+    no_argument(option)
+    hosts.passes_types = option
+
+
 HOSTS_OPTIONS: Table[HostsBlock] = {
     "ttl": Spec("ttl SECONDS", "TTL of the records", _hosts_ttl),
     "no_reverse": Spec("no_reverse", "no PTR records", _no_reverse),
     "fallthrough": Spec("fallthrough [ZONE...]", "zones whose other names are asked of upstreams", _hosts_fallthrough),
+    "fallthrough_unsupported": Spec(
+        "fallthrough_unsupported", "questions for other types are asked of upstreams, too", _fallthrough_unsupported
+    ),
     "reload": Spec("reload DURATION", "the file is read whenever the Corefile is", ignore),
 }
 

@@ -74,7 +74,11 @@ def _finish(draft: Draft, blocks: Iterable[ServerBlock], ports: Iterable[tuple[i
     for zone, rcode in draft.denied:
         if zone not in stubs:
             denied.setdefault(zone, rcode)
-    draft.set(stub_domains=tuple(draft.stubs), denied=(*denied.items(), *_excepted(draft)))
+    draft.set(
+        stub_domains=tuple(draft.stubs),
+        denied=(*denied.items(), *_excepted(draft)),
+        owned_reverse_zones=tuple(zone for zone in draft.config.owned_reverse_zones if zone not in (*stubs, *denied)),
+    )
     _set_caches(draft, blocks)
     return Reading(draft.config, tuple(draft.remarks))
 
@@ -104,7 +108,8 @@ def _limit_zone(draft: Draft, settings: CacheSettings) -> None:
 
 def _excepted(draft: Draft) -> list[Address]:
     """Return the domains that `except` leaves without an upstream, for SERVFAIL as from CoreDNS."""
-    answered = [zone for zone, _ in (*draft.stubs, *draft.denied) if zone] + [draft.config.zone.domain]
+    answered = [zone for zone, _ in (*draft.stubs, *draft.denied) if zone]
+    answered += [draft.config.zone.domain, *draft.config.owned_reverse_zones]
     return [(zone, wire.SERVFAIL) for zone in dict.fromkeys(draft.excepted) if not is_in_any(zone, answered)]
 
 

@@ -214,11 +214,11 @@ def map_value_name_untrusted(kind: int, data: bytes, change: Callable[[bytes], b
 
 
 def plain_records_untrusted(
-    answer: Answer, question: bytes, *, sections: int = 1, types: Container[int] | None = None
+    answer: Answer, question: bytes, *, sections: Container[int] = (0,), types: Container[int] | None = None
 ) -> list[PlainRecord]:
-    """Return the records in an answer's first `sections`, only of these `types` if given. Raises BadPacket."""
+    """Return the records in these sections of an answer, only of these `types` if given. Raises BadPacket."""
     message = bytes(HEADER_SIZE) + question + answer.body
-    counts = section_counts(answer.head)[:sections]
+    counts = section_counts(answer.head)
     return [
         PlainRecord(
             read_name_untrusted(message, record.start),
@@ -227,18 +227,29 @@ def plain_records_untrusted(
             plain_data_untrusted(message, record.type, record.data_at, record.end),
         )
         for record in each_record_untrusted(message, HEADER_SIZE + len(question), counts)
-        if types is None or record.type in types
+        if record.section in sections and (types is None or record.type in types)
     ]
 
 
-def compile_chain(name: bytes, records: Iterable[PlainRecord], rcode: int, *, ra: bool) -> Answer:
-    """Return an authoritative answer: an alias of the zone, followed by the records of its target."""
+def plain_soa_untrusted(answer: Answer, question: bytes) -> list[PlainRecord]:
+    """Return the SOA records in an answer's authority section. Raises BadPacket."""
+    return plain_records_untrusted(answer, question, sections=(1,), types=(TYPES["SOA"],))
+
+
+def compile_chain(
+    name: bytes, records: Iterable[PlainRecord], rcode: int, *, ra: bool, authority: Iterable[PlainRecord] = ()
+) -> Answer:
+    """Return an authoritative answer: an alias of the zone, followed by the records of its target.
+
+    `authority` is the SOA record behind an alias whose target has no records.
+    """
     writer = Writer(name)
-    count = 0
-    for record in records:
-        writer.add_plain(*record)
-        count += 1
-    return Answer(head(rcode, count, ra=ra), bytes(writer.body), 0)
+    counts = [0, 0]
+    for section, several in enumerate((records, authority)):
+        for record in several:
+            writer.add_plain(*record)
+            counts[section] += 1
+    return Answer(head(rcode, *counts, ra=ra), bytes(writer.body), 0)
 
 
 def forwarded_query(id_: bytes, question: bytes, *, rd: bool, cd: bool, opt: bytes) -> bytes:

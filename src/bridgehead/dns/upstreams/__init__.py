@@ -9,13 +9,15 @@ cache        what upstreams answered
 
 from .cache import Cache
 from .forwarder import Forwarder, OutgoingQuery
-from .routing import plan_forwarders, plan_search
+from .routing import Denial, Target, plan_forwarders, plan_search
 from .servers import parse_resolv_conf, parse_search, parse_server
 
 __all__ = [
     "Cache",
+    "Denial",
     "Forwarder",
     "OutgoingQuery",
+    "Target",
     "parse_resolv_conf",
     "parse_search",
     "parse_server",

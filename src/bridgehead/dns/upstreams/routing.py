@@ -8,6 +8,7 @@ import socket
 import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
+from typing import NamedTuple
 
 from bridgehead.dns.config import DnsConfig, Server
 from bridgehead.dns.errors import ConfigInvalid
@@ -68,17 +69,28 @@ def _is_local(host: str) -> bool:
     return True
 
 
-def plan_forwarders(config: DnsConfig, is_self: Callable[[Server], bool]) -> dict[bytes, Forwarder | int]:
-    """Return by domain, in wire form, the forwarder that is asked, or the response code.
+class Denial(NamedTuple):
+    """The answer for names for which no upstream is asked. `is_owned`: the domain is a reverse zone of the cluster."""
+
+    rcode: int
+    is_owned: bool = False
+
+
+Target = Forwarder | Denial
+
+
+def plan_forwarders(config: DnsConfig, is_self: Callable[[Server], bool]) -> dict[bytes, Target]:
+    """Return by domain, in wire form, the forwarder that is asked, or the answer.
 
     `is_self` recognizes the addresses by which the cluster reaches this server; they become known later.
     Raises ConfigInvalid.
     """
     upstreams = choose_upstreams(config)
-    targets: dict[bytes, Forwarder | int] = {}
+    targets: dict[bytes, Target] = {}
     if upstreams:
         targets[b"\0"] = _forwarder(config, "", upstreams, is_self)
-    targets |= {wire.encode_name(domain): rcode for domain, rcode in config.denied}
+    targets |= {wire.encode_name(zone): Denial(wire.NXDOMAIN, is_owned=True) for zone in config.owned_reverse_zones}
+    targets |= {wire.encode_name(domain): Denial(rcode) for domain, rcode in config.denied}
     for domain, servers in config.stub_domains:
         _refuse_self(servers, config)
         targets[wire.encode_name(domain.lower())] = _forwarder(config, domain, servers, is_self)
