@@ -197,7 +197,7 @@ def test_ttls_can_be_kept(clock):
 
 
 @pytest.mark.parametrize("rcode", [wire.SERVFAIL, wire.NOTIMP])
-def test_failures_are_kept_as_long_as_servfail_says(clock, rcode):
+def test_failures_are_kept_for_the_duration_of_servfail(clock, rcode):
     cache = cached(clock, servfail_seconds=5)
     cache.put(key("a"), answer(0, rcode, is_negative=True))
     clock.time += 4.9

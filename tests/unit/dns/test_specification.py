@@ -406,7 +406,7 @@ def test_extensions_of_coredns_are_answered(question, rcode, expected, additiona
 
 @pytest.mark.parametrize("mode", ["insecure", "verified"])
 def test_names_of_pods_have_srv_records(mode):
-    """CoreDNS: the port is 0, because a pod's name says nothing about ports."""
+    """CoreDNS: the port is 0, because no port belongs to a pod's name."""
     text = """
 kind: Pod
 metadata: {name: p}
@@ -454,6 +454,9 @@ def test_an_address_has_the_names_of_all_its_services():
 
     assert names("1.0.244.10") == [f"p.{name}.{SVC}" for name in "abc"]
     assert names("1.0.96.10") == [f"b.{SVC}"], "a cluster IP is nothing else"
+    zone.find_reverse = lambda address: ["10-244-0-1.x.y", "p.x.y"]
+    zone.forget_reverse(["10.244.0.1"])
+    assert names("1.0.244.10") == [f"p.a.{SVC}", "p.x.y.", "10-244-0-1.x.y."], "host names first"
     zone.find_reverse = lambda address: ()
     zone.forget_reverse(["10.244.0.1", "10.9.9.9"])
     assert names("1.0.244.10") == [f"p.a.{SVC}"]

@@ -4,7 +4,7 @@ Pure: no I/O, no clock, no randomness.
 
 `responder.py` applies the rules first. The records at the rewritten name always get the name that was asked for:
 clients discard answers for other names. Other names in the answer, and names that are values of records (targets of
-CNAME, SRV, MX, ...), are rewritten as the rule's `answer` options say, in all three sections.
+CNAME, SRV, MX, ...), are rewritten by the rule's `answer` options, in all three sections.
 """
 
 from __future__ import annotations

@@ -169,8 +169,7 @@ def _read_answers(tokens: list[str]) -> tuple[bool, tuple[AnswerRule, ...]]:
     """Return whether `answer auto` is there, and the other answers. Raises ConfigInvalid."""
     is_auto, answers = False, []
     while tokens:
-        words = tokens[1:] if tokens[0] == "answer" else tokens
-        field, *rest = words or [""]
+        field, *rest = (tokens[1:] if tokens[0] == "answer" else tokens) or [""]
         if field == "name" and rest[:1] == ["auto"] and rest[1:2] in ([], ["answer"]):
             field, rest = "auto", rest[1:]  # as CoreDNS' manual writes it
         if field == "auto":

@@ -48,7 +48,7 @@ class Edns(NamedTuple):
     options: bytes = b""  # as received
 
     def has_option(self, code: int) -> bool:
-        """Whether one of the options has this code. What is malformed is no option."""
+        """Whether one of the options has this code. Malformed bytes are no option."""
         at = 0
         while at + 4 <= len(self.options):
             if int.from_bytes(self.options[at : at + 2], "big") == code:

@@ -15,7 +15,7 @@ from typing import NamedTuple, TypeVar
 
 from bridgehead.dns.config import ZoneSettings
 from bridgehead.dns.messages import replies, wire
-from bridgehead.dns.messages.names import address_of_reverse, reverse_name
+from bridgehead.dns.messages.names import address_of_reverse, dashed, reverse_name
 from bridgehead.dns.messages.records import RecordSets, Soa, Srv, address_sets
 from bridgehead.objects.meta import ObjectKey
 
@@ -262,14 +262,16 @@ class Zone:
             targets = {target: None for target in targets if target in services}
         if targets:
             self.table[exists] = REVERSE
-            self.table[key] = self._compile_ptr(name, targets)
+            self.table[key] = self._compile_ptr(name, address, targets)
         else:
             self.table.pop(exists, None)
             self.table.pop(key, None)
 
-    def _compile_ptr(self, name: bytes, targets: Iterable[str]) -> replies.Answer:
-        settings = self.settings
-        return replies.compile_answer(name, "PTR", {"PTR": tuple(targets)}, settings.ttl, {}, ra=settings.recursive)
+    def _compile_ptr(self, name: bytes, address: str, targets: Iterable[str]) -> replies.Answer:
+        """Return the PTR records: host names come first, because getnameinfo(3) returns the first name."""
+        settings, by_address = self.settings, f"{dashed(address)}."
+        ordered = tuple(sorted(targets, key=lambda target: target.startswith(by_address)))
+        return replies.compile_answer(name, "PTR", {"PTR": ordered}, settings.ttl, {}, ra=settings.recursive)
 
     # --- Questions -------------------------------------------------------------------------------------------
 
@@ -372,10 +374,10 @@ class Zone:
         if not is_known:
             address = address_of_reverse(wire.decode_name(query.name))
             names = list(self.find_reverse(address)) if address is not None else []
-            if not names:
+            if address is None or not names:
                 return None
             if query.type == wire.TYPES["PTR"]:
-                return self._compile_ptr(query.name, names)
+                return self._compile_ptr(query.name, address, names)
         zones = (at for at in query.labels if query.name[at:] in self._reverse_zones)
         return self.denial(query.name, query.name[next(zones, query.labels[-2]) :], wire.NOERROR)
 
