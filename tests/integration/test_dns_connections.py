@@ -18,7 +18,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
 from bridgehead.client import ApiClient
-from bridgehead.dns.config import DnsConfig, Server, Tls
+from bridgehead.dns.config import DnsConfig, ForwardSettings, Server, Tls
 from bridgehead.dns.corefile import Sources, read_corefile
 from bridgehead.dns.errors import BadPacket, ConfigInvalid, UpstreamFailed
 from bridgehead.dns.messages import wire
@@ -69,15 +69,11 @@ def context_of(certificate: str, key: str) -> ssl.SSLContext:
     return context
 
 
-@pytest.fixture(autouse=True)
-def patience(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As long as a busy machine needs."""
-    monkeypatch.setattr("bridgehead.dns.upstreams.forwarder.TOTAL_SECONDS", DEADLINE)
-
-
 @asynccontextmanager
-async def asking(*servers: Server, **options: object) -> AsyncIterator[Forwarder]:
-    forwarder = Forwarder(servers, lambda: 0.0, attempt_seconds=DEADLINE, **options)  # type: ignore[arg-type]
+async def asking(*servers: Server, **settings: object) -> AsyncIterator[Forwarder]:
+    """A forwarder with as much time as a busy machine needs."""
+    options = ForwardSettings(**{"health_seconds": 3600, **settings})  # type: ignore[arg-type]
+    forwarder = Forwarder(servers, lambda: 0.0, options, attempt_seconds=DEADLINE, total_seconds=DEADLINE)
     try:
         yield forwarder
     finally:

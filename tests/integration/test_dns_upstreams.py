@@ -3,15 +3,28 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Callable
+from dataclasses import replace
 
 import dnslib
 import pytest
 
 from bridgehead.client import ApiClient
 from bridgehead.dns.answering import HostTable, Resolver, Rewriter, Templates, Unresolved
-from bridgehead.dns.config import CacheSettings, DnsConfig, Hosts, Server, Template, TemplateRecord, TtlLimits
+from bridgehead.dns.config import (
+    CacheSettings,
+    DnsConfig,
+    ForwardSettings,
+    Hosts,
+    Server,
+    Template,
+    TemplateRecord,
+    TtlLimits,
+)
 from bridgehead.dns.corefile.local_names import make_rule
+from bridgehead.dns.errors import UpstreamFailed
+from bridgehead.dns.messages import wire
 from bridgehead.dns.messages.foreign import UpstreamAnswer
 from bridgehead.dns.upstreams.cache import Cache
 from bridgehead.dns.upstreams.forwarder import Forwarder, OutgoingQuery
@@ -27,6 +40,7 @@ pytestmark = pytest.mark.integration
 
 EXAMPLE = "www.example.com. 60 A 192.0.2.1"
 CLIENT = "10.244.1.2"
+IN_ORDER = ForwardSettings(policy="sequential", health_seconds=3600)
 SOA = "example.com. 300 SOA ns.example.com. root.example.com. 1 2 3 4 30"
 
 
@@ -44,7 +58,7 @@ class World:
         self.now = 1000.0
         self.responder = ready(zone or Zone())
         servers = [upstream.server for upstream in upstreams]
-        self.forwarder = Forwarder(servers, lambda: self.now, shuffle=lambda servers: None)
+        self.forwarder = Forwarder(servers, lambda: self.now, IN_ORDER)
         self.wait(attempt_seconds)
         self.cache = Cache(lambda: self.now, CacheSettings(**cache), size=size)
         self.resolver = Resolver(self.responder, {b"\0": self.forwarder}, self.cache)
@@ -144,16 +158,18 @@ async def test_uncached_names_are_queried_each_time(cached, uncached, times):
         assert (len(one.asked), len(other.asked)) == times
 
 
-async def test_the_sequential_policy_queries_upstreams_in_order():
+async def test_policies_order_the_upstreams():
     config = DnsConfig(
         upstreams=tuple(Server("127.0.0.1", port) for port in range(1, 9)),
         stub_domains=(("lan", tuple(Server("127.0.0.1", port) for port in range(1, 9))),),
-        sequential=("lan",),
+        forwarding=(("lan", ForwardSettings(policy="sequential")), ("", ForwardSettings(policy="round_robin"))),
     )
     forwarders = plan_forwarders(config, lambda server: False)
-    orders = {name: {tuple(forwarder._order()) for _ in range(20)} for name, forwarder in forwarders.items()}
-    assert orders[b"\3lan\0"] == {config.upstreams}
-    assert len(orders[b"\0"]) > 1
+    orders = {name: [tuple(forwarder._order()) for _ in range(20)] for name, forwarder in forwarders.items()}
+    assert set(orders[b"\3lan\0"]) == {config.upstreams}
+    assert [order[0] for order in orders[b"\0"][:9]] == [*config.upstreams, config.upstreams[0]]
+    random = plan_forwarders(replace(config, forwarding=()), lambda server: False)[b"\0"]
+    assert len({tuple(random._order()) for _ in range(20)}) > 1
 
 
 async def test_a_popular_name_is_prefetched_before_it_expires():
@@ -240,10 +256,99 @@ async def test_after_a_timeout_another_upstream_is_preferred_for_a_while():
         for n in range(3):
             assert rcode(await world.ask(f"{n}.example.com")) == "NOERROR"
         assert (len(silent.asked), len(good.asked)) == (1, 3)
-        world.now += 10
-        world.wait(0.2)
-        await world.ask("later.example.com")
-        assert len(silent.asked) == 2
+
+
+class Patient:
+    """An upstream that is silent until `is_silent` is false. `probes` are the questions of health checks."""
+
+    def __init__(self, *, is_silent: bool = True) -> None:
+        self.is_silent = is_silent
+        self.on_silence: Callable[[], None] = lambda: None
+        self.probes: list[dnslib.DNSRecord] = []
+
+    def __call__(self, query: dnslib.DNSRecord, over_tcp: bool) -> list[bytes]:
+        if query.q.qtype == dnslib.QTYPE.NS:
+            self.probes.append(query)
+        if self.is_silent:
+            self.on_silence()
+            return []
+        return always(f"{query.q.qname} 60 A 192.0.2.1")(query, over_tcp)
+
+
+async def test_a_server_that_does_not_answer_is_probed_until_it_does():
+    first, second = Patient(), Patient(is_silent=False)
+    async with FakeUpstream(first) as one, FakeUpstream(second) as other:
+        servers = [one.server, other.server]
+        settings = ForwardSettings("sequential", health_seconds=0.05, health_rd=False, health_name="example.org")
+        forwarder = Forwarder(servers, lambda: 0.0, settings, attempt_seconds=0.2, probe_seconds=0.2)
+        first.on_silence = lambda: setattr(forwarder, "_attempt_seconds", 10)  # for the other one
+        question = wire.question_key(wire.encode_name("www.example.com"), 1)
+        await forwarder.ask(OutgoingQuery(question))
+        assert list(forwarder.requests.values()) == [1, 1]
+        await until(lambda: asyncio.sleep(0, len(first.probes) > 2))
+        await forwarder.ask(OutgoingQuery(question))
+        assert list(forwarder.requests.values()) == [1, 2], "asked last"
+        first.is_silent = False
+        await until(lambda: asyncio.sleep(0, not forwarder._health.is_down(one.server)))
+        await forwarder.ask(OutgoingQuery(question))
+        assert list(forwarder.requests.values()) == [2, 2]
+        forwarder.close()
+    assert {(str(query.q.qname), query.header.rd, len(query.ar)) for query in first.probes} == {("example.org.", 0, 0)}
+    assert second.probes == []
+
+
+@pytest.mark.parametrize(
+    ("settings", "requests"),
+    [
+        ({"max_fails": 0}, [2, 2]),  # never down: asked first each time
+        ({"max_fails": 2}, [2, 2]),
+        ({}, [1, 2]),
+        ({"most_attempts": 1}, [1, 1]),
+    ],
+)
+async def test_how_servers_that_fail_are_asked(settings, requests):
+    silent = Patient()
+    async with FakeUpstream(silent) as one, FakeUpstream(Patient(is_silent=False)) as other:
+        forwarder = Forwarder([one.server, other.server], lambda: 0.0, replace(IN_ORDER, **settings))
+        silent.on_silence = lambda: setattr(forwarder, "_attempt_seconds", 10)  # for the other one
+        question = wire.question_key(wire.encode_name("www.example.com"), 1)
+        for _ in range(2):
+            forwarder._attempt_seconds = 10 if forwarder._health.is_down(one.server) else 0.2
+            with contextlib.suppress(UpstreamFailed):
+                await forwarder.ask(OutgoingQuery(question))
+        assert list(forwarder.requests.values()) == requests
+        forwarder.close()
+
+
+async def test_while_all_servers_are_down_none_need_be_asked():
+    async with FakeUpstream(Patient()) as upstream:
+        forwarder = Forwarder([upstream.server], lambda: 0.0, replace(IN_ORDER, fails_fast=True), attempt_seconds=0.1)
+        question = wire.question_key(wire.encode_name("www.example.com"), 1)
+        for _ in range(3):
+            with pytest.raises(UpstreamFailed):
+                await forwarder.ask(OutgoingQuery(question))
+        assert (forwarder.requests[upstream.server], forwarder.all_failed) == (1, 2)
+        forwarder.close()
+
+
+@pytest.mark.parametrize(
+    ("failover", "code", "asked"),
+    [
+        (None, "SERVFAIL", 2),
+        (None, "NXDOMAIN", 1),
+        ({"REFUSED"}, "SERVFAIL", 1),
+        ({"REFUSED", "SERVFAIL"}, "SERVFAIL", 2),
+        ({"NXDOMAIN"}, "NXDOMAIN", 2),
+    ],
+)
+async def test_response_codes_that_lead_to_the_next_server(failover, code, asked):
+    codes = None if failover is None else frozenset(getattr(dnslib.RCODE, name) for name in failover)
+    async with FakeUpstream(always(rcode=code)) as one, FakeUpstream(always(rcode=code)) as other:
+        world = World(one, other)
+        world.forwarder = Forwarder([one.server, other.server], lambda: 0.0, replace(IN_ORDER, failover=codes))
+        world.resolver = Resolver(world.responder, {b"\0": world.forwarder}, world.cache)
+        assert rcode(await world.ask("www.example.com")) == code
+        assert len(one.asked) + len(other.asked) == asked
 
 
 async def test_without_a_working_upstream_the_answer_is_servfail():

@@ -23,6 +23,7 @@ HostEntry = tuple[str, tuple[str, ...]]  # an address and its names, lower-case 
 
 POD_MODES = ("disabled", "insecure", "verified")  # of CoreDNS' `pods`
 REWRITE_KINDS = ("exact", "prefix", "suffix", "substring", "regex")  # of CoreDNS' `rewrite name`
+FORWARD_POLICIES = ("random", "round_robin", "sequential")  # of CoreDNS' `forward`
 STALE_MODES = ("immediate", "verify")  # of CoreDNS' `serve_stale`
 LOG_CLASSES = ("success", "denial", "error")  # of CoreDNS' `log`, without `all`
 
@@ -68,6 +69,29 @@ class Server(NamedTuple):
 
     def __str__(self) -> str:
         return join_host_port(self.host, self.port)
+
+
+@dataclass(frozen=True)
+class ForwardSettings:
+    """How the upstreams of one domain are asked: the options of one `forward` directive. Times in seconds.
+
+    `policy` is one of FORWARD_POLICIES. `failover`: response codes that lead to the next server; None: all but NOERROR
+    and NXDOMAIN. A server is down after `max_fails` failures (0: never), and is probed every `health_seconds` with a
+    query for NS records at `health_name`; `fails_fast`: while all are down, none is asked. `most_attempts`: servers
+    asked for one query (0: all). `idle_seconds`, `most_idle` (0: any number): connections that are kept open.
+    """
+
+    policy: str = "random"
+    tcp_only: bool = False
+    failover: frozenset[int] | None = None
+    max_fails: int = 1
+    health_seconds: float = 0.5
+    health_rd: bool = True
+    health_name: str = ""
+    fails_fast: bool = False
+    most_attempts: int = 0
+    idle_seconds: float = 10.0
+    most_idle: int = 0
 
 
 class TtlLimits(NamedTuple):
@@ -209,8 +233,8 @@ class DnsConfig:
     stub_domains: tuple[tuple[str, tuple[Server, ...]], ...] = ()  # domains with upstreams of their own
     denied: tuple[tuple[str, int], ...] = ()  # domains for which no upstream is asked, and their response codes
     owned_reverse_zones: tuple[str, ...] = ()  # where unknown addresses have no names: no upstream is asked
-    sequential: tuple[str, ...] = ()  # domains whose upstreams are asked in the order of the configuration
-    tcp_only: tuple[str, ...] = ()  # domains whose upstreams are asked by TCP only
+    forwarding: tuple[tuple[str, ForwardSettings], ...] = ()  # by domain; "" is the root; others have the defaults
+    forward_seconds: float = 4.5  # for one query to upstreams; clients wait 5 s by default (resolv.conf(5), timeout)
     max_concurrent: int = 1000  # queries that wait for upstreams, per listening address
     autopath: bool = False
     cache: CacheSettings = CacheSettings()

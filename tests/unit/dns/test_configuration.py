@@ -11,6 +11,7 @@ from bridgehead.dns.config import (
     AnswerRule,
     CacheSettings,
     DnsConfig,
+    ForwardSettings,
     Hosts,
     Prefetch,
     RewriteRule,
@@ -171,7 +172,7 @@ corp.example:1053 example.org:1053 {
     assert config.cache == caching(60, 1800, capacity=500, stale_seconds=7200, stale_mode="immediate")
     assert config.block_caches == (("corp.example", caching(5)), ("example.org", caching(5)))
     assert (config.health, config.ready, config.metrics) == (None, None, None)
-    assert config.sequential == ("",)
+    assert config.forwarding == (("", ForwardSettings("sequential")),)
     assert config.log_queries
     assert remarks == ()
 
@@ -333,8 +334,56 @@ def test_forward_has_upstreams_and_exceptions():
     corp = tuple(Server(f"10.0.0.{number}") for number in (1, 2, 3))
     assert (config.upstreams, config.stub_domains) == (None, (("corp.example", corp),))
     assert config.denied == (("lan", 2),), "the others have somebody to ask, or an answer"
-    assert (config.sequential, config.udp_size) == (("corp.example",), 4096)
+    assert dict(config.forwarding) == {
+        "corp.example": ForwardSettings("sequential"),
+        "": ForwardSettings("round_robin", failover=frozenset((2, 5)), most_idle=10),
+    }
+    assert config.udp_size == 4096
     check(config)
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ("max_fails 3\n health_check 5s", {"max_fails": 3, "health_seconds": 5.0}),
+        (
+            "health_check 1s no_rec domain Example.org.",
+            {"health_seconds": 1.0, "health_rd": False, "health_name": "example.org"},
+        ),
+        ("health_check 1s domain .", {"health_seconds": 1.0}),
+        ("health_check 500ms\n max_fails 1\n prefer_udp\n policy random", {}),
+        ("failfast_all_unhealthy_upstreams\n max_connect_attempts 2", {"fails_fast": True, "most_attempts": 2}),
+        ("expire 30s\n max_idle_conns 4\n max_fails 0", {"idle_seconds": 30.0, "most_idle": 4, "max_fails": 0}),
+        ("failover SERVFAIL\n failover NXDOMAIN", {"failover": frozenset((2, 3))}),
+    ],
+)
+def test_options_of_the_forward_directive(options, expected):
+    text = f". {{\n kubernetes x\n forward . 192.0.2.1 {{\n {options}\n }}\n}}"
+    reading = read_corefile(text, DnsConfig(), Sources())
+    assert dict(reading.config.forwarding) == ({"": ForwardSettings(**expected)} if expected else {})
+    assert reading.remarks == ()
+
+
+@pytest.mark.parametrize(
+    ("option", "problem"),
+    [
+        ("max_fails many", "line 4: max_fails takes a number"),
+        ("health_check", "line 4: "),
+        ("health_check 0s", "line 4: health_check: the interval has to be longer than 0"),
+        ("health_check 1s twice", "line 4: usage: health_check DURATION"),
+        ("health_check 1s domain", "line 4: usage: health_check DURATION"),
+        ("failover NOERROR", "line 4: usage: failover CODE"),
+        ("failover SERVFIAL", "did you mean SERVFAIL?"),
+        ("expire", "line 4: usage: expire"),
+        ("force_tcp yes", "line 4: usage: force_tcp"),
+        ("next NXDOMAIN", "not supported: next (line 4"),
+        ("doh_method GET", "not supported: doh_method (line 4"),
+    ],
+)
+def test_invalid_options_of_forward_are_refused(option, problem):
+    text = f". {{\n kubernetes x\n forward . 192.0.2.1 {{\n {option}\n }}\n}}"
+    with pytest.raises(ConfigInvalid, match=re.escape(problem)):
+        read_corefile(text, DnsConfig(), Sources())
 
 
 def test_ranges_of_addresses_are_reverse_zones():
@@ -418,7 +467,7 @@ def test_upstreams_over_tls_are_configured(files, authority, certificate, key):
     config = read_corefile(text, DnsConfig(), Sources(directory="/etc/dns")).config
     tls = Tls("a.example", authority, certificate, key)
     assert config.upstreams == (Server("9.9.9.9", 853, tls), Server("10.0.0.1"))
-    assert config.tcp_only == ("corp.example",)
+    assert [domain for domain, settings in config.forwarding if settings.tcp_only] == ["corp.example"]
 
 
 @pytest.mark.parametrize(("limits", "most"), [((), 1000), ((10,), 10), ((2000, 10), 2000), ((10, 0), 1 << 30)], ids=str)
@@ -540,7 +589,6 @@ def test_log_classes_are_selected(log, classes):
         (".:53 {\n kubernetes x\n template ANY ANY a {\n rcode NXDOMIAN\n }\n}", "did you mean NXDOMAIN?"),
         (".:53 {\n kubernetes x\n transfer {\n from a\n }\n}", "not supported: from (line 4)"),
         (".:53 {\n kubernetes x\n __class__\n}", "not supported: __class__ (line 3)"),
-        (".:53 {\n kubernetes x\n forward . 1.1.1.1 {\n failover NXDOMAIN\n }\n}", "failover NXDOMAIN (line 4)"),
         (".:53 {\n kubernetes x\n forward . 1.1.1.1 {\n failover\n }\n}", "line 4: usage: failover CODE"),
         (".:53 {\n kubernetes x\n forward a.b /lacking\n}", "line 3: /lacking: No such file"),
     ],

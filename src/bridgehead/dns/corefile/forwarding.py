@@ -8,9 +8,20 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field, replace
 
-from bridgehead.dns.config import DEFAULT_PREFETCH, STALE_MODES, CacheSettings, Prefetch, Server, Tls, TtlLimits
+from bridgehead.dns.config import (
+    DEFAULT_PREFETCH,
+    FORWARD_POLICIES,
+    STALE_MODES,
+    CacheSettings,
+    ForwardSettings,
+    Prefetch,
+    Server,
+    Tls,
+    TtlLimits,
+)
 from bridgehead.dns.errors import ConfigInvalid
-from bridgehead.dns.messages.names import as_zones
+from bridgehead.dns.messages import wire
+from bridgehead.dns.messages.names import as_domain, as_zones, is_name
 from bridgehead.dns.upstreams import parse_resolv_conf, parse_server
 
 from .draft import (
@@ -19,7 +30,6 @@ from .draft import (
     Spec,
     Table,
     WrongArguments,
-    has_no_effect,
     ignore,
     no_argument,
     number,
@@ -46,6 +56,11 @@ class Forward:
     zone: str
     tls: Tls = field(default_factory=Tls)
     servername: Directive | None = None
+    settings: ForwardSettings = field(default_factory=ForwardSettings)
+
+    def set(self, **changes: object) -> None:
+        """Change settings."""
+        self.settings = replace(self.settings, **changes)  # type: ignore[arg-type]
 
 
 def read_forward(draft: Draft, block: ServerBlock, directive: Directive) -> None:
@@ -58,6 +73,8 @@ def read_forward(draft: Draft, block: ServerBlock, directive: Directive) -> None
 def _read_forward(draft: Draft, forward: Forward, directive: Directive) -> None:
     for option in directive.block:
         read_line(draft, forward, option, FORWARD_OPTIONS)
+    if forward.settings != ForwardSettings():
+        draft.set(forwarding=(*draft.config.forwarding, (forward.zone, forward.settings)))
     servers = directive.arguments[1:]
     if not servers:
         raise WrongArguments
@@ -107,13 +124,12 @@ def _tls_servername(draft: Draft, forward: Forward, option: Directive) -> None:
 
 
 def _policy(draft: Draft, forward: Forward, option: Directive) -> None:
-    """Servers are asked in random order, which serves `round_robin` as well."""
-    if one_of(option, one_argument(option), ("random", "round_robin", "sequential")) == "sequential":
-        draft.set(sequential=(*draft.config.sequential, forward.zone))
+    forward.set(policy=one_of(option, one_argument(option), FORWARD_POLICIES))
 
 
 def _force_tcp(draft: Draft, forward: Forward, option: Directive) -> None:
-    draft.set(tcp_only=(*draft.config.tcp_only, forward.zone))
+    no_argument(option)
+    forward.set(tcp_only=True)
 
 
 def _except(draft: Draft, forward: Forward, option: Directive) -> None:
@@ -124,18 +140,57 @@ def _except(draft: Draft, forward: Forward, option: Directive) -> None:
 
 
 def _failover(draft: Draft, forward: Forward, option: Directive) -> None:
-    """Read `failover`: every code but NOERROR and NXDOMAIN leads to the next server anyway."""
-    codes = [code.upper() for code in option.arguments]
+    codes = [one_of(option, code.upper(), wire.RCODE_NAMES) for code in option.arguments]
     if not codes or "NOERROR" in codes:
         raise WrongArguments
-    if "NXDOMAIN" in codes:
-        draft.reject(option, "failover NXDOMAIN")
+    found = frozenset(map(wire.RCODE_NAMES.index, codes))
+    forward.set(failover=(forward.settings.failover or frozenset()) | found)
 
 
 def _max_concurrent(draft: Draft, forward: Forward, option: Directive) -> None:
     """There is one limit for all queries to upstreams: the largest. 0 is none."""
     draft.concurrency_limits.append(number(option) or NO_LIMIT)
     draft.set(max_concurrent=max(draft.concurrency_limits))
+
+
+def _max_fails(draft: Draft, forward: Forward, option: Directive) -> None:
+    forward.set(max_fails=number(option))
+
+
+def _most_attempts(draft: Draft, forward: Forward, option: Directive) -> None:
+    forward.set(most_attempts=number(option))
+
+
+def _most_idle(draft: Draft, forward: Forward, option: Directive) -> None:
+    forward.set(most_idle=number(option))
+
+
+def _expire(draft: Draft, forward: Forward, option: Directive) -> None:
+    one_argument(option)
+    forward.set(idle_seconds=seconds(option))
+
+
+def _fail_fast(draft: Draft, forward: Forward, option: Directive) -> None:
+    no_argument(option)
+    forward.set(fails_fast=True)
+
+
+def _health_check(draft: Draft, forward: Forward, option: Directive) -> None:
+    """Read `health_check DURATION [no_rec] [domain FQDN]`."""
+    duration = seconds(option)
+    if duration <= 0:
+        raise option.invalid("health_check: the interval has to be longer than 0; max_fails 0 ends health checks")
+    forward.set(health_seconds=duration)
+    words = list(option.arguments[1:])
+    while words:
+        if words[0] == "no_rec":
+            forward.set(health_rd=False)
+            del words[0]
+        elif words[0] == "domain" and len(words) > 1 and (words[1] == "." or is_name(as_domain(words[1]))):
+            forward.set(health_name=as_domain(words[1]))
+            del words[:2]
+        else:
+            raise WrongArguments
 
 
 FORWARD_OPTIONS: Table[Forward] = {
@@ -147,18 +202,16 @@ FORWARD_OPTIONS: Table[Forward] = {
     "tls_servername": Spec("tls_servername NAME", "the name in the servers' certificates", _tls_servername),
     "failover": Spec("failover CODE...", "codes that lead to the next server", _failover),
     "max_concurrent": Spec("max_concurrent NUMBER", "queries that wait for upstreams at one time", _max_concurrent),
-    **{
-        name: Spec(name, "tunes connections and health checks of CoreDNS", has_no_effect)
-        for name in (
-            "expire",
-            "max_idle_conns",
-            "max_age",
-            "max_fails",
-            "health_check",
-            "failfast_all_unhealthy_upstreams",
-            "max_connect_attempts",
-        )
-    },
+    "max_fails": Spec("max_fails NUMBER", "failures after which a server is asked last; 0: never", _max_fails),
+    "health_check": Spec(
+        "health_check DURATION [no_rec] [domain FQDN]", "how servers that failed are probed", _health_check
+    ),
+    "failfast_all_unhealthy_upstreams": Spec(
+        "failfast_all_unhealthy_upstreams", "while all servers are down, none is asked", _fail_fast
+    ),
+    "max_connect_attempts": Spec("max_connect_attempts NUMBER", "servers asked for one query", _most_attempts),
+    "expire": Spec("expire DURATION", "how long idle connections are kept", _expire),
+    "max_idle_conns": Spec("max_idle_conns NUMBER", "idle connections that are kept for a server", _most_idle),
 }
 
 # --- cache -------------------------------------------------------------------------------------------------------

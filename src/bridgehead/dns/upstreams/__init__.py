@@ -2,6 +2,7 @@
 
 routing      which upstreams are asked for which domain
 forwarder    asks the upstreams of one domain: order, retries, verification of replies
+health       which upstreams are down, and probes until they answer
 connections  TCP and TLS connections to them, kept open for reuse
 servers      addresses of upstreams as text: "tls://9.9.9.9%dns.quad9.net", resolv.conf
 cache        what upstreams answered

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import logging
-import random
 import socket
 import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import NamedTuple
 
-from bridgehead.dns.config import DnsConfig, Server
+from bridgehead.dns.config import DnsConfig, ForwardSettings, Server
 from bridgehead.dns.errors import ConfigInvalid
 from bridgehead.dns.messages import wire
 from bridgehead.dns.messages.names import is_name
@@ -100,17 +99,8 @@ def plan_forwarders(config: DnsConfig, is_self: Callable[[Server], bool]) -> dic
 def _forwarder(
     config: DnsConfig, domain: str, servers: tuple[Server, ...], is_self: Callable[[Server], bool]
 ) -> Forwarder:
-    shuffle, tcp_only = _shuffle(config, domain), domain in config.tcp_only
-    return Forwarder(servers, time.monotonic, shuffle=shuffle, is_self=is_self, tcp_only=tcp_only)
-
-
-def _shuffle(config: DnsConfig, domain: str) -> Callable[[list[Server]], None]:
-    """Return the function that orders the upstreams of a domain before each query."""
-    return _keep_order if domain in config.sequential else random.shuffle
-
-
-def _keep_order(servers: list[Server]) -> None:
-    """`policy sequential`: the first server that has not failed is asked."""
+    settings = dict(config.forwarding).get(domain, ForwardSettings())
+    return Forwarder(servers, time.monotonic, settings, total_seconds=config.forward_seconds, is_self=is_self)
 
 
 def plan_search(config: DnsConfig) -> tuple[bytes, ...]:
