@@ -188,6 +188,31 @@ async def test_a_popular_name_is_prefetched_before_it_expires():
         assert len(upstream.asked) == 2
 
 
+async def test_addresses_of_cached_answers_rotate():
+    """CoreDNS: `loadbalance`. A chain of aliases stays in order."""
+    records = ["www.example.com. 60 CNAME cdn.example.net.", *(f"cdn.example.net. 60 A 192.0.2.{n}" for n in (1, 2, 3))]
+    async with FakeUpstream(always(*records)) as upstream:
+        world = World(upstream)
+        seen = set()
+        for _ in range(6):
+            reply = await world.ask("www.example.com")
+            assert [str(rr.rname) for rr in reply.rr] == ["www.example.com."] + 3 * ["cdn.example.net."]
+            assert sorted(str(rr.rdata) for rr in reply.rr[1:]) == ["192.0.2.1", "192.0.2.2", "192.0.2.3"]
+            seen.add(str(reply.rr[1].rdata))
+        assert len(seen) == 3
+        assert len(upstream.asked) == 1
+
+
+async def test_unknown_names_of_the_cluster_are_asked_of_upstreams_if_they_fall_through():
+    async with FakeUpstream(always("nobody.cluster.local. 60 A 192.0.2.1")) as upstream:
+        world = World(upstream)
+        world.responder = ready(world.responder.zone, falls_through=("cluster.local",))
+        for forwarders, code, count in (({b"\0": world.forwarder}, "NOERROR", 1), ({b"\0": Denial(5)}, "NXDOMAIN", 0)):
+            world.resolver = Resolver(world.responder, forwarders, world.cache)
+            reply = await world.ask("nobody.cluster.local")
+            assert (rcode(reply), len(reply.rr), len(reply.auth)) == (code, count, 1 - count)
+
+
 async def test_a_negative_answer_is_cached_for_the_ttl_of_its_soa():
     async with FakeUpstream(always(rcode="NXDOMAIN", authority=(SOA,))) as upstream:
         world = World(upstream)

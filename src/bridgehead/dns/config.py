@@ -73,7 +73,7 @@ class Server(NamedTuple):
 
 @dataclass(frozen=True)
 class ForwardSettings:
-    """How the upstreams of one domain are asked: the options of one `forward` directive. Times in seconds.
+    """Options of one `forward` directive, for the upstreams of one domain. Times in seconds.
 
     `policy` is one of FORWARD_POLICIES. `failover`: response codes that lead to the next server; None: all but NOERROR
     and NXDOMAIN. A server is down after `max_fails` failures (0: never), and is probed every `health_seconds` with a
@@ -199,9 +199,9 @@ class TemplateRecord:
 class Template:
     """One `template` directive: answers to questions of type `kind` ("ANY": of all types) below `zones`.
 
-    The name has to match one of `patterns`; a name that matches none does not exist, unless it is below a domain of
-    `falls_through`. A template that is `for_others` is in a server block beside the cluster's, and does not apply to
-    names of the cluster.
+    The name has to match one of `patterns`; SERVFAIL is the answer for a name that matches none, unless it is below a
+    domain of `falls_through`. A template that is `for_others` is in a server block beside the cluster's, and does not
+    apply to names of the cluster.
     """
 
     kind: str
@@ -232,6 +232,7 @@ class DnsConfig:
     resolv_conf: str = "/etc/resolv.conf"
     stub_domains: tuple[tuple[str, tuple[Server, ...]], ...] = ()  # domains with upstreams of their own
     denied: tuple[tuple[str, int], ...] = ()  # domains for which no upstream is asked, and their response codes
+    falls_through: tuple[str, ...] = ()  # domains of the cluster whose unknown names are asked of upstreams
     owned_reverse_zones: tuple[str, ...] = ()  # where unknown addresses have no names: no upstream is asked
     forwarding: tuple[tuple[str, ForwardSettings], ...] = ()  # by domain; "" is the root; others have the defaults
     forward_seconds: float = 4.5  # for one query to upstreams; clients wait 5 s by default (resolv.conf(5), timeout)
@@ -243,6 +244,8 @@ class DnsConfig:
     rewrites: tuple[RewriteRule, ...] = ()
     templates: tuple[Template, ...] = ()
     transfer_to: tuple[Network, ...] = ()  # clients that may transfer the zone
+    is_minimal: bool = False  # positive replies have no authority and additional records
+    has_minimal_any: bool = False  # queries for ANY get one HINFO record, also those for external names (RFC 8482)
     log_queries: bool = False
     log_classes: tuple[str, ...] = ()  # some of LOG_CLASSES; (): every query
     udp_size: int = 1232  # bytes of the largest UDP reply

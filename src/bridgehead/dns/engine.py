@@ -72,6 +72,9 @@ class Engine:
             templates=Templates(config.templates, ra=bool(forwarders)) if config.templates else None,
             rewriter=Rewriter(config.rewrites) if config.rewrites else None,
             transfer_to=config.transfer_to,
+            falls_through=config.falls_through,
+            is_minimal=config.is_minimal,
+            has_minimal_any=config.has_minimal_any,
         )
         self.cache: Cache = Cache(time.monotonic, config.cache, config.block_caches)
         self.forwarders = tuple(target for target in forwarders.values() if isinstance(target, Forwarder))

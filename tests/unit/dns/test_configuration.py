@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
+from ipaddress import ip_network
 from pathlib import Path
 
 import pytest
@@ -68,7 +70,7 @@ def test_the_corefile_of_kubeadm_is_understood():
     zone = ZoneSettings("cluster.local", "insecure", 30)
     uncached = (("success", "cluster.local"), ("denial", "cluster.local"))
     assert config == DnsConfig(zone=zone, cache=caching(30, uncached=uncached), lameduck_seconds=5)
-    assert remarks == ("line 22: 'reload' has no effect here",)
+    assert remarks == ()
 
 
 _USUAL = """
@@ -178,18 +180,86 @@ corp.example:1053 example.org:1053 {
 
 
 @pytest.mark.parametrize(
-    ("options", "pods", "remarks"),
+    ("options", "pods", "falls_through"),
     [
         ("", "disabled", ()),  # as with CoreDNS
         ("pods insecure", "insecure", ()),
         ("fallthrough in-addr.arpa ip6.arpa", "disabled", ()),
-        ("fallthrough", "disabled", ("line 3: names of x do not fall through",)),
-        ("fallthrough X. in-addr.arpa", "disabled", ("line 3: names of x do not fall through",)),
+        ("fallthrough", "disabled", ("x",)),
+        ("fallthrough X. in-addr.arpa", "disabled", ("x",)),
+        ("fallthrough a.x y", "disabled", ("a.x",)),
     ],
 )
-def test_options_of_the_kubernetes_directive(options, pods, remarks):
-    reading = read_corefile(f".:53 {{\n kubernetes x {{\n {options}\n }}\n}}", DnsConfig(), Sources())
-    assert (reading.config.zone, reading.remarks) == (ZoneSettings("x", pods), remarks)
+def test_options_of_the_kubernetes_directive(options, pods, falls_through):
+    config = read_corefile(f".:53 {{\n kubernetes x {{\n {options}\n }}\n}}", DnsConfig(), Sources()).config
+    assert (config.zone, config.falls_through) == (ZoneSettings("x", pods), falls_through)
+
+
+@pytest.mark.parametrize(
+    ("lines", "expected"),
+    [
+        ("bind 127.0.0.1\n bind ::1 127.0.0.1", {"listen": (("127.0.0.1", 53), ("::1", 53))}),
+        ("cancel", {}),
+        ("cancel 1500ms", {"forward_seconds": 1.5}),
+        ("minimal", {"is_minimal": True}),
+        ("any", {"has_minimal_any": True}),
+        ("errors stdout\n loop\n loadbalance round_robin\n reload 10s 5s", {}),
+        ("log . {common} {\n class error\n }", {"log_queries": True, "log_classes": ("error",)}),
+        ("transfer x {\n to 10.0.0.1\n }", {"transfer_to": (ip_network("10.0.0.1/32"),)}),
+    ],
+)
+def test_directives_change_the_settings(lines, expected):
+    config, remarks = read_corefile(f". {{\n kubernetes x\n {lines}\n}}", DnsConfig(), Sources())
+    assert config == replace(
+        DnsConfig(zone=ZoneSettings("x", "disabled"), upstreams=(), health=None, ready=None, metrics=None), **expected
+    )
+    assert remarks == ()
+
+
+@pytest.mark.parametrize(
+    ("line", "problem"),
+    [
+        # Options that would have no effect
+        ("errors {\n consolidate 5m .*\n }", "not supported: consolidate of errors (line 4)"),
+        ("ready {\n monitor continuously\n }", "not supported: monitor of ready (line 4)"),
+        (
+            "prometheus {\n runtime_metrics\n tls f\n }",
+            "runtime_metrics of prometheus (line 4), tls of prometheus",
+        ),
+        ("bind 127.0.0.1 {\n except ::1\n }", "not supported: except of bind (line 4)"),
+        ("loadbalance weighted f", "not supported: loadbalance weighted (line 3)"),
+        ("loadbalance {\n limit_answers 5\n }", "not supported: limit_answers of loadbalance (line 4)"),
+        ("reload off", "not supported: reload off (line 3: changes of the file are always noticed)"),
+        ("hosts {\n reload 0\n fallthrough\n }", "not supported: reload 0 in hosts (line 4: changes"),
+        ("transfer y {\n to *\n }", "not supported: transfer y (line 3: only the domain of `kubernetes`"),
+        # Directives for the insides of CoreDNS
+        ("debug", "not supported: debug (line 3: start the server with -v 1)"),
+        ("multisocket 4", "not supported: multisocket (line 3: start the server with --processes)"),
+        ("pprof", "not supported: pprof (line 3: "),
+        ("timeouts {\n read 1s\n }", "not supported: timeouts (line 3)"),
+        # Wrong arguments
+        ("loop 5", "line 3: usage: loop"),
+        ("any 5", "line 3: usage: any"),
+        ("minimal yes", "line 3: usage: minimal"),
+        ("errors file", "line 3: usage: errors"),
+        ("loadbalance random", "line 3: usage: loadbalance"),
+        ("reload 1 2 3", "line 3: usage: reload"),
+        ("reload soon", "line 3: "),
+        ("cancel 0s", "line 3: cancel: the time has to be longer than 0"),
+        ("cancel 1s 2s", "line 3: usage: cancel"),
+        ("bind", "line 3: usage: bind"),
+        ("bind eth0", "line 3: bind 'eth0': only addresses, not names of interfaces or hosts"),
+    ],
+)
+def test_directives_without_effect_are_refused(line, problem):
+    with pytest.raises(ConfigInvalid, match=re.escape(problem)):
+        read_corefile(f". {{\n kubernetes x\n {line}\n}}", DnsConfig(), Sources())
+
+
+@pytest.mark.parametrize("option", ["upstream", "resyncperiod 5m", "startup_timeout 5s", "apiserver_qps 1", "labels a"])
+def test_options_of_kubernetes_without_effect_are_refused(option):
+    with pytest.raises(ConfigInvalid, match=rf"not supported: {option.split()[0]} \(line 3"):
+        read_corefile(f". {{\n kubernetes x {{\n {option}\n }}\n}}", DnsConfig(), Sources())
 
 
 def test_namespaces_and_endpoint_pod_names():
@@ -923,8 +993,8 @@ def test_every_directive_has_its_syntax_in_the_table():
             assert spec.doc
 
 
-def test_the_readme_names_every_directive():
+def test_the_readme_names_every_directive_and_option():
     page = Path(directives.__file__).parents[1] / "README.md"
     section = page.read_text("utf-8").partition("## A Corefile")[2].partition("\n## ")[0]
-    named = set(re.findall(r"[a-z]+", " ".join(re.findall(r"`([^`]+)`", section))))
-    assert set(DIRECTIVES) - named == set()
+    named = set(re.findall(r"[a-z_]+", " ".join(re.findall(r"`([^`]+)`", section))))
+    assert {name for table in TABLES for name in table} - named == set()

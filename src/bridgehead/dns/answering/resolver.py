@@ -138,6 +138,8 @@ class Resolver:
         return b"\0", None
 
     def _deny(self, query: Query, domain: bytes, denial: Denial | None) -> Answer:
+        if self._zone.contains(query):
+            return self._zone.nxdomain(len(query.name))  # a name of the cluster that falls through to nobody
         if denial is not None and denial.is_owned:
             return self._zone.denial(query.name, domain, denial.rcode)
         rcode = wire.REFUSED if denial is None else denial.rcode

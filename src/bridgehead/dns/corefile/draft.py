@@ -56,6 +56,7 @@ class Draft:
     denied: list[tuple[str, int]] = field(default_factory=list)  # domains and their response codes
     concurrency_limits: list[int] = field(default_factory=list)
     has_cluster: bool = False
+    bound: list[str] = field(default_factory=list)  # addresses of `bind`
     caches: dict[ServerBlock, CacheSettings] = field(default_factory=dict)  # `cache` directives
     unsupported: list[str] = field(default_factory=list)
     remarks: list[str] = field(default_factory=list)
@@ -92,13 +93,15 @@ class Spec(NamedTuple, Generic[Target]):
     """One directive or option: how it is written, what it does, its parser, and where it may stand.
 
     `read` raises WrongArguments and ConfigInvalid. Its second argument is what the line belongs to: for a directive the
-    server block, for an option the values of its directive.
+    server block, for an option the values of its directive. `has_options`: `read` reads the lines of a block; other
+    directives have none, and every line is refused.
     """
 
     usage: str
     doc: str
     read: Callable[[Draft, Target, Directive], None]
     where: Where = Where.ANY
+    has_options: bool = False
 
 
 Table = Mapping[str, Spec[Target]]
@@ -111,6 +114,15 @@ _INSTEAD = {
     "file": "forward the zone to a server that has it",
     "auto": "forward the zones to a server that has them",
     "secondary": "forward the zone to a server that has it",
+    "upstream": "CoreDNS 1.7 removed it: delete the line",
+    "resyncperiod": "CoreDNS 1.7 removed it: delete the line",
+    "debug": "start the server with -v 1",
+    "multisocket": "start the server with --processes",
+    "pprof": "it shows the insides of CoreDNS: delete the line",
+    **dict.fromkeys(
+        ("startup_timeout", "apiserver_qps", "apiserver_burst", "apiserver_max_inflight"),
+        "it tunes the API client of CoreDNS: delete the line",
+    ),
 }
 
 
@@ -120,6 +132,8 @@ def read_line(draft: Draft, target: Target, line: Directive, table: Table[Target
     if spec is None:
         draft.reject(line, line.name, _INSTEAD.get(line.name) or did_you_mean(line.name, table))
         return
+    for option in line.block if not spec.has_options else ():
+        draft.reject(option, f"{option.name} of {line.name}")
     try:
         spec.read(draft, target, line)
     except WrongArguments:
@@ -176,9 +190,5 @@ def fallthrough_zones(directive: Directive) -> tuple[str, ...]:
 
 
 def ignore(draft: Draft, target: object, directive: Directive) -> None:
-    """Read a directive that describes what this server does anyway."""
-
-
-def has_no_effect(draft: Draft, target: object, directive: Directive) -> None:
-    """Read a directive that tunes something which this server does not have."""
-    draft.remark(directive, f"{directive.name!r} has no effect here")
+    """Read a directive without arguments that describes what this server does anyway."""
+    no_argument(directive)

@@ -181,15 +181,15 @@ def _health_check(draft: Draft, forward: Forward, option: Directive) -> None:
     if duration <= 0:
         raise option.invalid("health_check: the interval has to be longer than 0; max_fails 0 ends health checks")
     forward.set(health_seconds=duration)
-    words = list(option.arguments[1:])
-    while words:
-        if words[0] == "no_rec":
-            forward.set(health_rd=False)
-            del words[0]
-        elif words[0] == "domain" and len(words) > 1 and (words[1] == "." or is_name(as_domain(words[1]))):
-            forward.set(health_name=as_domain(words[1]))
-            del words[:2]
-        else:
+    rest = tuple(word for word in option.arguments[1:] if word != "no_rec")
+    if len(rest) < len(option.arguments) - 1:
+        forward.set(health_rd=False)
+    match rest:
+        case ():
+            pass
+        case ("domain", name) if name == "." or is_name(as_domain(name)):
+            forward.set(health_name=as_domain(name))
+        case _:
             raise WrongArguments
 
 

@@ -31,12 +31,12 @@ from .draft import (
     WrongArguments,
     did_you_mean,
     fallthrough_zones,
-    ignore,
     no_argument,
     number,
     one_argument,
     one_of,
     read_line,
+    seconds,
 )
 from .text import Directive
 
@@ -121,6 +121,12 @@ def _hosts_fallthrough(draft: Draft, hosts: HostsBlock, option: Directive) -> No
     hosts.falls_through = fallthrough_zones(option)
 
 
+def _hosts_reload(draft: Draft, hosts: HostsBlock, option: Directive) -> None:
+    one_argument(option)
+    if seconds(option) == 0:
+        draft.reject(option, "reload 0 in hosts", "changes of the file are always noticed")
+
+
 def _fallthrough_unsupported(draft: Draft, hosts: HostsBlock, option: Directive) -> None:
     no_argument(option)
     hosts.passes_types = option
@@ -133,7 +139,7 @@ HOSTS_OPTIONS: Table[HostsBlock] = {
     "fallthrough_unsupported": Spec(
         "fallthrough_unsupported", "questions for other types are asked of upstreams, too", _fallthrough_unsupported
     ),
-    "reload": Spec("reload DURATION", "the file is read whenever the Corefile is", ignore),
+    "reload": Spec("reload DURATION", "a change is noticed within a second, sooner than any interval", _hosts_reload),
 }
 
 # --- rewrite -----------------------------------------------------------------------------------------------------

@@ -50,7 +50,7 @@ def read_corefile(text: str, base: DnsConfig, sources: Sources) -> Reading:
 
 def _read_server(draft: Draft, block: ServerBlock, server: Directive) -> None:
     if block.is_cluster and not draft.has_cluster:
-        hosts = sorted({host for host, _ in draft.config.listen})
+        hosts = dict.fromkeys(host for host, _ in draft.config.listen)
         draft.set(listen=tuple((host, port) for port in dict.fromkeys(block.ports) for host in hosts))
     for directive in server.block:
         spec = DIRECTIVES.get(directive.name)

@@ -82,7 +82,8 @@ def read_name_untrusted(data: bytes, at: int) -> bytes:
 class UpstreamAnswer(NamedTuple):
     """An upstream's answer, the offsets of TTLs in its body, and how many seconds it may be cached.
 
-    `options` and `extended_rcode` are those of the reply's OPT record; None: it had no OPT record.
+    `options` and `extended_rcode` are those of the reply's OPT record; None: it had no OPT record. `addresses` are the
+    offsets in the body of the data of address records, if there are several of one type.
     """
 
     answer: Answer
@@ -90,6 +91,7 @@ class UpstreamAnswer(NamedTuple):
     ttl: int
     options: bytes | None = None
     extended_rcode: int = 0
+    addresses: tuple[int, ...] = ()
 
     @property
     def rcode(self) -> int:
@@ -116,6 +118,7 @@ def adopt_reply_untrusted(data: bytes, question: bytes) -> UpstreamAnswer:
     ttls = []
     end = base
     options, extended_rcode = None, 0
+    addresses: dict[int, list[int]] = {}  # by size
     for record in parse_reply_untrusted(data, question):
         if record.section == 2 and record.type == OPT:
             options, extended_rcode = data[record.data_at : record.end], data[record.ttl_at]
@@ -123,6 +126,8 @@ def adopt_reply_untrusted(data: bytes, question: bytes) -> UpstreamAnswer:
         counts[record.section] += 1
         end = record.end
         offsets.append(record.ttl_at - base)
+        if record.section == 0 and record.end - record.data_at == _ADDRESS_SIZES.get(record.type):
+            addresses.setdefault(record.end - record.data_at, []).append(record.data_at - base)
         ttl = record.ttl
         if record.section == 1 and record.type == TYPES["SOA"]:  # RFC 2308: the TTL of a negative answer
             ttl = min(ttl, int.from_bytes(data[record.end - 4 : record.end], "big"))
@@ -130,7 +135,10 @@ def adopt_reply_untrusted(data: bytes, question: bytes) -> UpstreamAnswer:
             ttls.append(_valid_ttl(ttl))
     front = head(data[3] & 15, *counts, aa=False, ad=bool(data[3] & AD))
     answer = Answer(front, data[base:end], 0)
-    return UpstreamAnswer(answer, tuple(offsets), min(ttls, default=0), options, extended_rcode)
+    several = tuple(*addresses.values()) if len(addresses) == 1 else ()
+    return UpstreamAnswer(
+        answer, tuple(offsets), min(ttls, default=0), options, extended_rcode, several if len(several) > 1 else ()
+    )
 
 
 def _valid_ttl(ttl: int) -> int:
@@ -150,9 +158,16 @@ def with_ttls(found: UpstreamAnswer, limit: Callable[[int], int]) -> UpstreamAns
     return found._replace(answer=found.answer._replace(body=bytes(body)), ttl=limit(found.ttl))
 
 
-def aged(found: UpstreamAnswer, seconds: int) -> Answer:
-    """Return the answer with its TTLs reduced by `seconds`."""
+def aged(found: UpstreamAnswer, seconds: int, turn: int = 0) -> Answer:
+    """Return the answer with its TTLs reduced by `seconds`, beginning with address number `turn`, modulo their number.
+
+    Addresses change places, not records: names may be pointers to earlier records.
+    """
     body = bytearray(found.answer.body)
+    for number, at in enumerate(found.addresses):
+        size = _ADDRESS_SIZES[int.from_bytes(body[at - 10 : at - 8], "big")]
+        source = found.addresses[(number + turn) % len(found.addresses)]
+        body[at : at + size] = found.answer.body[source : source + size]
     for at in found.ttl_offsets:
         ttl = int.from_bytes(body[at : at + 4], "big")
         body[at : at + 4] = max(0, ttl - seconds).to_bytes(4, "big")
@@ -169,6 +184,7 @@ class PlainRecord(NamedTuple):
 
 
 _DNAME, _NAPTR = 39, 35
+_ADDRESS_SIZES = {TYPES["A"]: 4, TYPES["AAAA"]: 16}
 # The offset of the name in a record's data.
 _NAME_AT = {
     TYPES["NS"]: 0, TYPES["CNAME"]: 0, TYPES["PTR"]: 0, TYPES["SOA"]: 0, _DNAME: 0, TYPES["MX"]: 2, TYPES["SRV"]: 6

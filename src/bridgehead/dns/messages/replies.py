@@ -240,6 +240,18 @@ def head_cut(front: bytes, count: int) -> bytes:
     return bytes((front[0] | TC,)) + front[1:4] + count.to_bytes(2, "big") + front[6:]
 
 
+def without_rest(answer: Answer) -> Answer:
+    """Return a positive answer without its authority and additional records; other answers as they are."""
+    count, others = int.from_bytes(answer.head[4:6], "big"), answer.head[6:]
+    if not count or not any(others) or answer.head[1] & 15 != NOERROR:
+        return answer
+    at = 0
+    for _ in range(count):
+        length_at = skip_record_untrusted(answer.body, at)[3]
+        at = length_at + 2 + int.from_bytes(answer.body[length_at : length_at + 2], "big")
+    return answer._replace(head=answer.head[:6] + bytes(4), body=answer.body[:at])
+
+
 def _cut(front: bytes, body: bytes, room: int, base: int) -> tuple[bytes, bytes]:
     """Keep as many complete records as fit. TC is set for answer and authority records only (RFC 2181, section 9)."""
     counts = [int.from_bytes(front[offset : offset + 2], "big") for offset in (4, 6, 8)]

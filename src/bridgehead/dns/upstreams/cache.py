@@ -36,7 +36,7 @@ class Cache:
 
     `blocks` have settings of their own for a domain and all names below; `settings` are those of all other names. The
     least recently used answers are evicted: there are at most as many positive and as many negative ones as all
-    settings together allow, and about `size` bytes.
+    settings together allow, and about `size` bytes. Addresses rotate with each answer.
     """
 
     def __init__(
@@ -55,6 +55,7 @@ class Cache:
         self._most = {False: sum(one.capacity for one in every), True: sum(one.negative_capacity for one in every)}
         self._max_size = size
         self._entries: dict[bool, OrderedDict[bytes, _Entry]] = {False: OrderedDict(), True: OrderedDict()}
+        self._turn = 0
         self.size = 0
         self.hits = 0
         self.negative_hits = 0
@@ -91,7 +92,8 @@ class Cache:
             self.negative_hits += 1
         else:
             self.hits += 1
-        return foreign.aged(entry.found, 0 if entry.settings.keeps_ttl else int(now - entry.stored))
+        self._turn += 1
+        return foreign.aged(entry.found, 0 if entry.settings.keeps_ttl else int(now - entry.stored), self._turn)
 
     def is_prefetch_due(self, key: bytes) -> bool:
         """Whether to ask upstreams again: the answer had enough hits, and is in the last part of its TTL."""
