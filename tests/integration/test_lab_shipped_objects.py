@@ -124,6 +124,9 @@ async def test_the_dns_of_an_earlier_version_gets_its_present_names() -> None:
     async with api_world() as world, ApiClient(world.config) as client:
         for kind in ("ServiceAccount", "ConfigMap", "Deployment"):
             await client.create(KINDS[kind], earlier(kind))
+        service = shipped("dns.yaml", "Service", "kube-dns")
+        service["metadata"]["labels"]["kubernetes.io/name"] = EARLIER_DNS
+        await client.create(KINDS["Service"], service)
         role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "bridgehead:dns"}
         for kind, more in (("ClusterRole", {}), ("ClusterRoleBinding", {"roleRef": role})):
             meta = {"apiVersion": "rbac.authorization.k8s.io/v1", "metadata": {"name": "bridgehead:dns"}}
@@ -146,6 +149,8 @@ async def test_the_dns_of_an_earlier_version_gets_its_present_names() -> None:
 
         for kind in ("ServiceAccount", "ConfigMap", "Deployment"):
             assert await names(client, kind) == [DNS]
+        found = await client.get(KINDS["Service"], "kube-dns", "kube-system")
+        assert found.metadata.labels["kubernetes.io/name"] == "CoreDNS"
         for kind in ("ClusterRole", "ClusterRoleBinding"):
             assert "bridgehead:dns" not in await names(client, kind)
             assert "system:coredns" in await names(client, kind)

@@ -15,7 +15,7 @@ from bridgehead.client import ApiClient
 from bridgehead.client.errors import AlreadyExists, NotFound
 from bridgehead.objects.apps import Deployment
 from bridgehead.objects.core import ConfigMap
-from bridgehead.objects.kinds import CONFIG_MAPS, DEPLOYMENTS, SERVICE_ACCOUNTS, Kind
+from bridgehead.objects.kinds import CONFIG_MAPS, DEPLOYMENTS, SERVICE_ACCOUNTS, SERVICES, Kind
 
 log = logging.getLogger(__name__)
 
@@ -23,6 +23,7 @@ DNS: Final = "coredns"
 EARLIER_DNS: Final = "bridgehead-dns"
 _EARLIER_ROLE: Final = "bridgehead:dns"
 _NAMESPACE: Final = "kube-system"
+_NAME_LABEL: Final = "kubernetes.io/name"
 _PODS: Final = {"k8s-app": "kube-dns"}  # of both Deployments
 
 
@@ -88,6 +89,7 @@ class EarlierDns:
             await self._delete(SERVICE_ACCOUNTS, EARLIER_DNS, _NAMESPACE)
             for kind in ("ClusterRoleBinding", "ClusterRole"):
                 await self._delete(self._kinds[kind], _EARLIER_ROLE, "")
+        await self._name_service()
         if self._settings is not None:
             present = await self._client.get(CONFIG_MAPS, DNS, _NAMESPACE)
             if present.data == self._settings.data:
@@ -95,6 +97,15 @@ class EarlierDns:
             else:
                 log.warning("ConfigMap %s is not used any more; the DNS reads %s", EARLIER_DNS, DNS)
         self._is_finished = True
+
+    async def _name_service(self) -> None:
+        """Give the Service the label from which `kubectl cluster-info` takes the name, unless the user changed it."""
+        with contextlib.suppress(NotFound):
+            service = await self._client.get(SERVICES, "kube-dns", _NAMESPACE)
+            if service.metadata.labels.get(_NAME_LABEL) == EARLIER_DNS:
+                await self._client.patch(
+                    SERVICES, "kube-dns", _NAMESPACE, {"metadata": {"labels": {_NAME_LABEL: "CoreDNS"}}}
+                )
 
     async def _delete(self, kind: Kind[Any], name: str, namespace: str) -> None:
         with contextlib.suppress(NotFound):
