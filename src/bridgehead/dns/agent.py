@@ -37,6 +37,8 @@ _SERVICES_PER_STEP = 50  # compiled before queries are answered again
 class DnsAgent:
     """Keeps one zone up to date. `name_server` is the Service by which clients reach this server.
 
+    If that does not exist, these are the Services with an endpoint at one of `own_addresses`, or these addresses.
+
     `follow_pods`: all pods are watched for `namespace_of`, even if `pods` is not "verified".
     """
 
@@ -47,6 +49,7 @@ class DnsAgent:
         metrics: DnsMetrics,
         *,
         name_server: ObjectKey = ObjectKey("kube-system", "kube-dns"),  # noqa: B008 - a constant
+        own_addresses: tuple[str, ...] = (),
         follow_pods: bool = False,
         now: Callable[[], float] = time.time,
     ) -> None:
@@ -55,6 +58,7 @@ class DnsAgent:
         zone.find_reverse = self._find_reverse
         self._metrics = metrics
         self._name_server = name_server
+        self._own_addresses = own_addresses
         self._now = now
         self._services: Informer[Service] = Informer(client, SERVICES)
         self._slices: Informer[EndpointSlice] = Informer(
@@ -68,6 +72,7 @@ class DnsAgent:
             self._pods = Informer(client, PODS, indexes={"address": _own_addresses})
         self._dirty: set[ObjectKey] = set()
         self._triggers: list[float] = []
+        self._name_server_exists = False
         self._wake = asyncio.Event()
         self._synced = asyncio.Event()
         self._logged_problems: dict[ObjectKey, tuple[str, ...]] = {}
@@ -109,12 +114,13 @@ class DnsAgent:
         if self._has_names(either.metadata.namespace):
             self._mark(either.key)
         if either.key == self._name_server:
-            ips = () if new is None else new.spec.cluster_ips or (new.spec.cluster_ip,)
-            self.zone.set_name_server(tuple(ips))
+            self._wake.set()
 
     def _slice_changed(self, old: EndpointSlice | None, new: EndpointSlice | None) -> None:
         for slice_ in (old, new):
             key = slice_.service_key if slice_ is not None else None
+            if slice_ is not None and not self._name_server_exists and self._own_addresses:
+                self._wake.set()
             if slice_ is not None and key is not None and self._has_names(key.namespace):
                 service = self._services.get(key)
                 if service is None or service.spec.cluster_ip == "None":
@@ -157,6 +163,7 @@ class DnsAgent:
             triggers, self._triggers = self._triggers, []
             self._wake.clear()
             await self._compile(dirty)
+            self._find_name_server()
             for trigger in triggers:
                 self._metrics.programming_seconds.observe(max(0.0, self._now() - trigger))
             if not self._synced.is_set():
@@ -193,6 +200,21 @@ class DnsAgent:
             log.warning("Service %s: %s", key, "; ".join(records.problems))
         self._logged_problems[key] = records.problems
         return changed
+
+    def _find_name_server(self) -> None:
+        """Set the addresses of the zone's NS record."""
+        known = self._services.get(self._name_server)
+        self._name_server_exists = known is not None
+        services = {known.key: known} if known is not None else {}
+        for address in () if known is not None else self._own_addresses:
+            for slice_ in self._slices.by_index("address", address):
+                service = self._services.get(slice_.service_key) if slice_.service_key is not None else None
+                if service is not None:
+                    services[service.key] = service
+        specs = [services[key].spec for key in sorted(services)]
+        ips = dict.fromkeys(ip for spec in specs for ip in spec.cluster_ips or (spec.cluster_ip,))
+        found = tuple(ip for ip in ips if ip and ip != "None")
+        self.zone.set_name_server(found or (() if known is not None else self._own_addresses))
 
     def _find_extra(self, key: ObjectKey) -> Mapping[str, RecordSets]:
         service = self._services.get(key)

@@ -16,6 +16,7 @@ from bridgehead.client import ApiClient
 from .agent import DnsAgent
 from .answering import HostTable, Resolver, Responder, Rewriter, Templates
 from .config import DnsConfig, Server, ZoneSettings
+from .own_addresses import own_addresses
 from .serving import DnsMetrics
 from .upstreams import Cache, Forwarder, plan_forwarders, plan_search
 from .zone import Zone
@@ -26,10 +27,18 @@ log = logging.getLogger(__name__)
 class Cluster:
     """A zone, and the agent that keeps it up to date while `run` runs."""
 
-    def __init__(self, client: ApiClient, settings: ZoneSettings, metrics: DnsMetrics, *, follow_pods: bool) -> None:
+    def __init__(
+        self,
+        client: ApiClient,
+        settings: ZoneSettings,
+        metrics: DnsMetrics,
+        *,
+        own_addresses: tuple[str, ...] = (),
+        follow_pods: bool,
+    ) -> None:
         self.zone = Zone(settings, serial=int(time.time()))
         self.follow_pods = follow_pods
-        self._agent = DnsAgent(client, self.zone, metrics, follow_pods=follow_pods)
+        self._agent = DnsAgent(client, self.zone, metrics, own_addresses=own_addresses, follow_pods=follow_pods)
 
     async def run(self) -> None:
         """Follow the cluster until cancelled."""
@@ -60,7 +69,8 @@ class Engine:
         forwarders = plan_forwarders(config, self._is_self)
         settings = replace(config.zone, recursive=bool(forwarders))
         if previous is None or (previous.zone.settings, previous.follow_pods) != (settings, config.autopath):
-            previous = Cluster(client, settings, metrics, follow_pods=config.autopath)
+            own = own_addresses(config.listen)
+            previous = Cluster(client, settings, metrics, own_addresses=own, follow_pods=config.autopath)
         self.config = config
         self.cluster = previous
         self.responder: Responder = Responder(
