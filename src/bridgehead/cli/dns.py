@@ -154,7 +154,7 @@ def command(
         Option(
             "-v",
             "--v",
-            help="Verbosity: 1 logs details, such as Corefile directives without effect.",
+            help="Verbosity: 1 logs details, such as names of `hosts` that are in none of its zones.",
         ),
     ] = 0,
     # --- Instead of running

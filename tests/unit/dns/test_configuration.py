@@ -361,6 +361,18 @@ def test_each_server_block_has_its_own_cache():
     assert (config.zone.ttl, remarks) == (7, ())
 
 
+def test_the_cache_limits_ttls_of_hosts_and_templates_in_its_block():
+    """As with CoreDNS, where `cache` comes before both."""
+    lines = "hosts /dev/null {\n 10.0.0.1 a.example\n ttl 60\n fallthrough\n }\n"
+    template = 'template IN A example {\n answer "{{ .Name }} 90 IN A 10.0.0.2"\n fallthrough\n }\n'
+    text = f"x . {{\n kubernetes x\n cache 20\n {lines} {template}}}\ncorp {{\n {lines} {template}}}"
+    config = read_corefile(text, DnsConfig(), Sources()).config
+    assert [hosts.ttl for hosts in config.hosts] == [20, 60]
+    assert [record.ttl for found in config.templates for record in found.records] == [20, 90]
+    elsewhere = read_corefile(text.replace("cache 20", "cache 20 example.org"), DnsConfig(), Sources()).config
+    assert [hosts.ttl for hosts in elsewhere.hosts] == [60, 60]
+
+
 @pytest.mark.parametrize(
     ("ttl", "cache", "seen"),
     [

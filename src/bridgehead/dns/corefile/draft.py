@@ -57,6 +57,8 @@ class Draft:
     concurrency_limits: list[int] = field(default_factory=list)
     has_cluster: bool = False
     bound: list[str] = field(default_factory=list)  # addresses of `bind`
+    host_blocks: list[ServerBlock] = field(default_factory=list)  # of each of `config.hosts`
+    template_blocks: list[ServerBlock] = field(default_factory=list)  # of each of `config.templates`
     caches: dict[ServerBlock, CacheSettings] = field(default_factory=dict)  # `cache` directives
     unsupported: list[str] = field(default_factory=list)
     remarks: list[str] = field(default_factory=list)

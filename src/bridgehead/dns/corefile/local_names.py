@@ -87,6 +87,7 @@ def read_hosts(draft: Draft, block: ServerBlock, directive: Directive) -> None:
         hosts.falls_through if hosts.passes_types is not None else (),
     )
     draft.set(hosts=(*draft.config.hosts, found))
+    draft.host_blocks.append(block)
 
 
 def parse_hosts(text: str) -> tuple[HostEntry, ...]:
@@ -267,6 +268,7 @@ def read_template(draft: Draft, block: ServerBlock, directive: Directive) -> Non
     )
     if not template.is_denial or template.zones != block.zones:
         draft.set(templates=(*draft.config.templates, template))
+        draft.template_blocks.append(block)
     elif block.is_cluster:
         raise directive.invalid(
             "template would deny every name of the cluster; name zones, or give it a server block of its own"

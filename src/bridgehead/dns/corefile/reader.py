@@ -84,15 +84,15 @@ def _finish(draft: Draft, blocks: Iterable[ServerBlock], ports: Iterable[tuple[i
 
 
 def _set_caches(draft: Draft, blocks: Iterable[ServerBlock]) -> None:
-    """Set the cache of each server block, and limit the TTL of the cluster's records as the cache of its block does.
+    """Set the cache of each server block, and limit the TTLs of records that the block has itself.
 
     A block without `cache` limits no TTL. The cluster's block has the names of no other, so its cache is the root's,
     unless there is a block for the root.
     """
     for block in sorted(blocks, key=lambda block: block.is_root):
         settings = draft.caches.get(block)
-        if block.is_cluster and settings is not None:
-            _limit_zone(draft, settings)
+        if settings is not None:
+            _limit_own_ttls(draft, block, settings)
         if block.is_root or (block.is_cluster and settings is not None):
             draft.set(cache=settings or CacheSettings())
         elif not block.is_cluster:
@@ -100,10 +100,24 @@ def _set_caches(draft: Draft, blocks: Iterable[ServerBlock]) -> None:
             draft.set(block_caches=(*draft.config.block_caches, *caches))
 
 
-def _limit_zone(draft: Draft, settings: CacheSettings) -> None:
-    zone = draft.config.zone
-    if is_in_any(zone.domain, settings.zones):
-        draft.set_zone(ttl=settings.ttl.apply(zone.ttl))
+def _limit_own_ttls(draft: Draft, block: ServerBlock, settings: CacheSettings) -> None:
+    """Limit the TTLs of records that are not cached: those of the cluster, of `hosts` and of templates."""
+    config, limit = draft.config, settings.ttl.apply
+    if block.is_cluster and is_in_any(config.zone.domain, settings.zones):
+        draft.set_zone(ttl=limit(config.zone.ttl))
+    if not all(is_in_any(zone, settings.zones) for zone in block.zones):
+        return
+    hosts = (
+        replace(found, ttl=limit(found.ttl)) if of == block else found
+        for found, of in zip(config.hosts, draft.host_blocks, strict=True)
+    )
+    templates = (
+        replace(found, records=tuple(replace(record, ttl=limit(record.ttl)) for record in found.records))
+        if of == block
+        else found
+        for found, of in zip(config.templates, draft.template_blocks, strict=True)
+    )
+    draft.set(hosts=tuple(hosts), templates=tuple(templates))
 
 
 def _excepted(draft: Draft) -> list[Address]:
