@@ -578,6 +578,35 @@ async def test_an_upstream_that_refuses_edns_is_asked_without_it(how):
         assert len(upstream.asked) == 5
 
 
+async def test_probes_find_out_that_a_server_is_silent_because_of_edns():
+    """Its health checks have none, so it would be asked first again and again."""
+    async with (
+        FakeUpstream(refusing_edns("silence", lambda: setattr(forwarder, "_attempt_seconds", 10))) as one,
+        FakeUpstream(Patient(is_silent=False)) as other,
+    ):
+        settings = ForwardSettings("sequential", health_seconds=0.05)
+        servers = [one.server, other.server]
+        forwarder = Forwarder(servers, lambda: 0.0, settings, attempt_seconds=0.2, probe_seconds=0.2)
+        query = OutgoingQuery(wire.question_key(wire.encode_name("www.example.com"), 1), edns=wire.Edns(1232, 0, False))
+        await forwarder.ask(query)
+        assert list(forwarder.requests.values()) == [1, 1]
+        await until(lambda: asyncio.sleep(0, not forwarder._health.is_down(one.server)))
+        await forwarder.ask(query)
+        assert list(forwarder.requests.values()) == [2, 1], "without EDNS"
+        forwarder.close()
+
+
+async def test_a_server_that_is_down_is_not_asked_twice():
+    async with FakeUpstream(Patient()) as upstream:
+        forwarder = Forwarder([upstream.server], lambda: 0.0, IN_ORDER, attempt_seconds=0.1)
+        query = OutgoingQuery(wire.question_key(wire.encode_name("www.example.com"), 1), edns=wire.Edns(1232, 0, False))
+        for asked in (2, 3):  # the first time without EDNS, too
+            with pytest.raises(UpstreamFailed):
+                await forwarder.ask(query)
+            assert forwarder.requests[upstream.server] == asked
+        forwarder.close()
+
+
 async def test_a_format_error_of_a_server_with_edns_is_final():
     def answer(query: dnslib.DNSRecord, over_tcp: bool) -> list[bytes]:
         return always(rcode="FORMERR")(query, over_tcp)

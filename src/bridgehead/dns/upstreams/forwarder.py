@@ -80,6 +80,7 @@ class Forwarder:
         self._logged_as_self: set[Server] = set()
         self._health = Health(settings, self._answers_probe)
         self._plain_until: dict[Server, float] = {}
+        self._silent_to_edns: set[Server] = set()  # since their last answer to a query with EDNS
         self.requests: dict[Server, int] = dict.fromkeys(self.servers, 0)
         self.failures: dict[Server, int] = dict.fromkeys(self.servers, 0)
         self.durations: dict[tuple[Server, int], Durations] = {}  # by response code
@@ -97,13 +98,14 @@ class Forwarder:
         try:
             async with asyncio.timeout(self._total_seconds):
                 for server in self._order():
+                    was_down = self._health.is_down(server)
                     found = await self._ask_one(server, query)
                     if found is not None and not self._leads_to_next(found.rcode):
                         return found
                     fallback = found or fallback
-                    if found is None:
+                    if server in self._silent_to_edns and not was_down:
                         silent.append(server)
-                for server in silent if fallback is None and query.edns is not None else ():
+                for server in silent if fallback is None else ():
                     found = await self._ask_plainly(server, query)
                     if found is not None:
                         return found
@@ -128,9 +130,13 @@ class Forwarder:
         """Ask a server without EDNS, and for some time again if it answers."""
         found = await self._try(server, query._replace(edns=None))
         if found is not None and found.rcode not in (wire.FORMERR, wire.NOTIMP):
-            log.info("upstream %s does not answer queries with EDNS and is asked without it", server)
-            self._plain_until[server] = self._now() + _PLAIN_SECONDS
+            self._record_plain(server)
         return found
+
+    def _record_plain(self, server: Server) -> None:
+        log.info("upstream %s does not answer queries with EDNS and is asked without it", server)
+        self._silent_to_edns.discard(server)
+        self._plain_until[server] = self._now() + _PLAIN_SECONDS
 
     def close(self) -> None:
         """Close idle connections, and end probes. Queries that wait for a reply still get it."""
@@ -168,8 +174,12 @@ class Forwarder:
         except (OSError, TimeoutError, BadPacket, asyncio.IncompleteReadError) as error:
             if isinstance(error, OSError) and error.errno in (errno.EMFILE, errno.ENFILE):
                 raise UpstreamFailed("no more sockets") from error  # no failure of the server
+            if isinstance(error, TimeoutError) and query.edns is not None:
+                self._silent_to_edns.add(server)
             self._failed(server, error)
             return None
+        if query.edns is not None:
+            self._silent_to_edns.discard(server)
         self.durations.setdefault((server, found.rcode), Durations()).add(self._now() - start)
         self._health.record_answer(server)
         return found
@@ -186,11 +196,23 @@ class Forwarder:
         self._health.record_failure(server, error)
 
     async def _answers_probe(self, server: Server) -> bool:
+        """Probe a server, and find out whether it was silent because of EDNS only."""
         question = wire.question_key(wire.encode_name(self._settings.health_name), wire.TYPES["NS"])
         probe = OutgoingQuery(question, rd=self._settings.health_rd)
+        if not await self._answers(server, probe):
+            return False
+        if server in self._silent_to_edns:
+            if await self._answers(server, probe._replace(edns=wire.Edns(EDNS_SIZE, 0, False))):
+                self._silent_to_edns.discard(server)
+            else:
+                self._record_plain(server)
+        return True
+
+    async def _answers(self, server: Server, query: OutgoingQuery) -> bool:
         try:
             async with asyncio.timeout(self._probe_seconds):
-                foreign.parse_reply_untrusted(await self._exchange(server, probe.message(), question), question)
+                data = await self._exchange(server, query.message(), query.question)
+                foreign.parse_reply_untrusted(data, query.question)
         except (OSError, TimeoutError, BadPacket, asyncio.IncompleteReadError):
             return False
         return True
