@@ -19,6 +19,7 @@ from bridgehead.client import ApiClient
 from bridgehead.dns.agent import DnsAgent
 from bridgehead.dns.config import CacheSettings, DnsConfig, Server, ZoneSettings
 from bridgehead.dns.corefile import Inputs, only_when_changed, read_corefile
+from bridgehead.dns.corefile.local_names import make_rule
 from bridgehead.dns.errors import ConfigInvalid
 from bridgehead.dns.own_addresses import own_addresses
 from bridgehead.dns.process import watch_file
@@ -197,6 +198,21 @@ async def test_an_allowed_client_gets_a_zone_transfer_while_queries_are_answered
                 assert first.rr[0].rtype == dnslib.QTYPE.SOA
         async with dns(client) as port:
             assert (await ask(port, "cluster.local", "AXFR", tcp=True)).header.rcode == dnslib.RCODE.REFUSED
+
+
+@pytest.mark.needs("dig")
+async def test_dig_sees_only_the_names_of_a_rewritten_domain():
+    rule = make_rule("suffix", ".corp.example", ".default.svc.cluster.local", is_last=True, is_auto=True)
+    async with api_world() as world, ApiClient(world.config) as client:
+        await client.create(SERVICES, service("db", clusterIP="None"), "default")
+        await client.create(ENDPOINT_SLICES, slice_of("db", "10.244.1.2"), "default")
+        async with dns(client, rewrites=(rule,)) as port:
+            await until(lambda: data_of(port, "db.default.svc.cluster.local"))
+            output = await dig(port, "_http._tcp.db.corp.example", "SRV", "+noall", "+answer", "+additional")
+    assert [line.split() for line in output] == [
+        ["_http._tcp.db.corp.example.", "5", "IN", "SRV", "0", "100", "8080", "10-244-1-2.db.corp.example."],
+        ["10-244-1-2.db.corp.example.", "5", "IN", "A", "10.244.1.2"],
+    ]
 
 
 @pytest.mark.needs("dig")
