@@ -579,7 +579,7 @@ async def test_an_upstream_that_refuses_edns_is_asked_without_it(how):
 
 
 async def test_probes_find_out_that_a_server_is_silent_because_of_edns():
-    """Its health checks have none, so it would be asked first again and again."""
+    """Health checks have no EDNS: without a second one the server would be asked first again and again."""
     async with (
         FakeUpstream(refusing_edns("silence", lambda: setattr(forwarder, "_attempt_seconds", 10))) as one,
         FakeUpstream(Patient(is_silent=False)) as other,
