@@ -3,7 +3,7 @@
 kube-proxy and the cluster DNS run in pods, whose logs kubectl shows:
 
     kubectl -n kube-system logs daemonset/kube-proxy
-    kubectl -n kube-system logs deployment/bridgehead-dns
+    kubectl -n kube-system logs deployment/coredns
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ _LOOK_EVERY = 0.2
 _IN_PODS = {
     "proxy": "daemonset/kube-proxy",
     "kube-proxy": "daemonset/kube-proxy",
-    "dns": "deployment/bridgehead-dns",
-    "kube-dns": "deployment/bridgehead-dns",
-    "coredns": "deployment/bridgehead-dns",
-    "bridgehead-dns": "deployment/bridgehead-dns",
+    "dns": "deployment/coredns",
+    "kube-dns": "deployment/coredns",
+    "coredns": "deployment/coredns",
+    "bridgehead-dns": "deployment/coredns",
 }
 
 

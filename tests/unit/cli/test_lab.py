@@ -151,7 +151,7 @@ def test_a_refused_up_leaves_no_directory(
     ("part", "expected"),
     [
         ("kube-proxy", "kubectl -n kube-system logs daemonset/kube-proxy"),
-        ("dns", "kubectl -n kube-system logs deployment/bridgehead-dns"),
+        ("dns", "kubectl -n kube-system logs deployment/coredns"),
         ("apisever", 'did you mean "apiserver"?'),
         ("fly", "there are: apiserver, init"),
     ],
