@@ -79,7 +79,6 @@ class JobController:
     def _job_changed(self, old: Job | None, new: Job | None) -> None:
         if new is None and old is not None:
             self._expectations.forget(old.key)
-            self._bursts.forget(old.key)
             for pod in self._owned.of(old.metadata.uid):
                 self._orphans.add(pod.key)
         if (changed := new or old) is not None:
@@ -115,6 +114,8 @@ class JobController:
     async def reconcile(self, key: ObjectKey) -> Outcome:
         """Create, count and delete pods of one Job, and write its status. Raises ClientError."""
         job = self._latest.get(key)
+        if job is None:
+            self._bursts.forget(key)
         if job is None or job.spec.managed_by not in (None, "kubernetes.io/job-controller"):
             return Done()
         now = self._clock()
