@@ -465,6 +465,17 @@ async def test_a_program_that_cannot_be_started_is_reported(world):
     assert pod.status.container_statuses[0].last_state.terminated.reason == "StartError"
 
 
+async def test_an_environment_that_no_program_can_have_is_a_failed_start(world):
+    await world.start_kubelet()
+    env = [{"name": "E0", "value": "x"}, *({"name": f"E{n}", "value": f"$(E{n - 1})" * 2} for n in range(1, 40))]
+    await world.create("web", containers=[container("app:1", env=env)], restartPolicy="Never")
+    pod = await world.until("web", lambda pod: pod.status.phase == "Failed")
+    terminated = pod.status.container_statuses[0].state.terminated
+    assert (terminated.reason, terminated.exit_code) == ("StartError", 128)
+    assert terminated.message == 'argument list too long: environment variable "E17" has more than 131072 bytes'
+    await world.until_event("web", "Failed", f"Error: {terminated.message}")
+
+
 async def test_a_container_that_cannot_be_created_is_no_failed_run(world):
     await world.start_kubelet()
     world.runtime.images["userless:1"] = Behaviour(refused=ContainerRefused("unable to find user app"))

@@ -4,6 +4,7 @@
     ├── VolumeNotReady        a volume can't be set up yet
     ├── VolumesNotReady       some of a pod's volumes can't be set up yet; the pod waits (an event FailedMount for each)
     ├── ConfigNotReady        an environment variable or a mount can't be resolved yet (CreateContainerConfigError)
+    ├── ArgumentListTooLong   the arguments and variables are longer than execve takes (a run that failed: StartError)
     ├── SandboxRefused        the pod asks for namespaces that the runtime cannot make (FailedCreatePodSandBox)
     ├── SecurityRefused       the security context forbids to run the container (CreateContainerConfigError)
     ├── AddressesExhausted    the node's pod range has no free address (FailedCreatePodSandBox)
@@ -43,6 +44,10 @@ class VolumesNotReady(KubeletError):
 
 class ConfigNotReady(KubeletError):
     """A ConfigMap, Secret or field that a container's environment or mounts refer to is missing."""
+
+
+class ArgumentListTooLong(KubeletError):
+    """A command, its arguments and its environment are longer than execve(2) takes."""
 
 
 class SandboxRefused(KubeletError):

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import msgspec
 
-from bridgehead.kubelet.errors import ConfigNotReady, SecurityRefused
+from bridgehead.kubelet.errors import ArgumentListTooLong, ConfigNotReady, SecurityRefused
 from bridgehead.kubelet.nofollow import open_file, remove_tree
 from bridgehead.kubelet.runtimes.isolation import descriptor_paths
 from bridgehead.kubelet.runtimes.runtime import (
@@ -32,9 +32,10 @@ from bridgehead.kubelet.runtimes.runtime import (
 from bridgehead.kubelet.volumes.downward_api import Addresses
 from bridgehead.objects.core import Container
 
+from .argument_list import ArgumentList
 from .container_logs import remove_logs
 from .context import PodContext
-from .environment import EnvironmentSources, container_environment, declared_variables, expand
+from .environment import EnvironmentSources, container_environment, declared_variables
 from .etc_files import container_host_name, write_etc_files
 from .mounts import plan_mounts
 from .resource_limits import plan_limits
@@ -62,6 +63,9 @@ async def start_container(context: PodContext, container: Container, image: Imag
     except OSError as error:
         context.record("Warning", "Failed", f"Error: {error}", container)
         raise StartRefused("CreateContainerError", str(error)) from error
+    except ArgumentListTooLong as error:
+        context.record("Warning", "Failed", f"Error: {error}", container)
+        return _failed_run(container, image, attempt, str(error))
     if image.source in ("store", "registry"):
         await asyncio.to_thread(_remove_earlier_volumes, Path(spec.volume_directory))
     try:
@@ -72,21 +76,26 @@ async def start_container(context: PodContext, container: Container, image: Imag
     except RuntimeFailure as error:
         context.record("Warning", "Failed", f"Error: {error}", container)
         await _warn_of_users(context, container, image, attempt)
-        now = time.time()
-        return Run(
-            attempt=attempt,
-            image=container.image,
-            image_id=image.id,
-            started_at=now,
-            finished_at=now,
-            exit_code=128,
-            reason=START_ERROR,
-            message=str(error),
-        )
+        return _failed_run(container, image, attempt, str(error))
     context.record("Normal", "Created", "Container created", container)
     context.record("Normal", "Started", "Container started", container)
     await _warn_of_users(context, container, image, attempt)
     return run_of(info)
+
+
+def _failed_run(container: Container, image: Image, attempt: int, message: str) -> Run:
+    """Return a run whose program could not be executed."""
+    now = time.time()
+    return Run(
+        attempt=attempt,
+        image=container.image,
+        image_id=image.id,
+        started_at=now,
+        finished_at=now,
+        exit_code=128,
+        reason=START_ERROR,
+        message=message,
+    )
 
 
 async def _warn_of_users(context: PodContext, container: Container, image: Image, attempt: int) -> None:
@@ -124,7 +133,10 @@ def _container_spec(
         addresses=Addresses(context.pod_ips, node.settings.ips),
         allocatable=node.allocatable,
     )
-    env = container_environment(pod, container, sources)
+    arguments = ArgumentList()
+    env = container_environment(pod, container, sources, arguments)
+    command = arguments.expand_texts(container.command, "command", env)
+    args = arguments.expand_texts(container.args, "args", env)
     log_path = node.settings.log_path(pod, container.name, attempt)
     log_path.parent.mkdir(parents=True, exist_ok=True)
     remove_logs(log_path.parent, attempt - 2)  # the logs of this run and of the one before are kept
@@ -133,8 +145,8 @@ def _container_spec(
         name=container.name,
         attempt=attempt,
         image=_with_stop_signal(image, container),
-        command=tuple(expand(word, env) for word in container.command),
-        args=tuple(expand(word, env) for word in container.args),
+        command=command,
+        args=args,
         env={"HOSTNAME": container_host_name(node, pod)} | env,
         working_dir=container.working_dir,
         mounts=_mounts(context, container, env),
