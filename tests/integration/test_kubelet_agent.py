@@ -30,6 +30,7 @@ from bridgehead.objects.kinds import (
 )
 from bridgehead.streaming import spdy
 
+from .api_world import until
 from .kubelet_world import DEADLINE, container, is_running, open_world, waits_for
 
 pytestmark = pytest.mark.integration
@@ -386,6 +387,21 @@ async def test_many_pods_have_distinct_addresses(world):
         await world.create(name)
     pods = [await world.until(name, is_running) for name in names]
     assert len({pod.status.pod_ip for pod in pods}) == 20
+
+
+async def test_the_events_of_a_back_off_are_recorded_again_and_counted(world, monkeypatch):
+    monkeypatch.setattr("bridgehead.kubelet.containers.driver._RECORD_SECONDS", 0.2)
+    await world.start_kubelet()
+    await world.create("loop", containers=[container("crash:1")])
+    await world.create("image", containers=[container("nowhere:9")])
+
+    async def are_counted() -> bool:
+        events = [*await world.events("loop"), *await world.events("image")]
+        return [event.count >= 4 for event in events if event.reason == "BackOff"] == [True, True]
+
+    await until(are_counted)
+    loop = await world.admin.get(PODS, "loop", "default")
+    assert loop.status.container_statuses[0].restart_count == 1  # one back-off, recorded several times
 
 
 async def test_a_job_succeeds_and_a_failing_container_crash_loops(world):

@@ -264,6 +264,7 @@ class PodWorker:
             actions.wake_at,
             self._active_deadline(),
             self.containers.next_error_end(actions.back_off),
+            self._driver.next_record(actions.back_off),
             self._volumes.refresh_at,
             self._resize.retry_at,
         )
