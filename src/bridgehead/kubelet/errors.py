@@ -5,7 +5,6 @@
     ├── VolumesNotReady       some of a pod's volumes can't be set up yet; the pod waits (an event FailedMount for each)
     ├── ConfigNotReady        an environment variable or a mount can't be resolved yet (CreateContainerConfigError)
     ├── ArgumentListTooLong   the arguments and variables are longer than execve takes (a run that failed: StartError)
-    ├── SandboxRefused        the pod asks for namespaces that the runtime cannot make (FailedCreatePodSandBox)
     ├── SecurityRefused       the security context forbids to run the container (CreateContainerConfigError)
     ├── AddressesExhausted    the node's pod range has no free address (FailedCreatePodSandBox)
     ├── NotServed             a request for logs or exec that can't be answered; carries the HTTP status
@@ -48,10 +47,6 @@ class ConfigNotReady(KubeletError):
 
 class ArgumentListTooLong(KubeletError):
     """A command, its arguments and its environment are longer than execve(2) takes."""
-
-
-class SandboxRefused(KubeletError):
-    """The pod asks for namespaces that the runtime cannot make."""
 
 
 class SecurityRefused(KubeletError):

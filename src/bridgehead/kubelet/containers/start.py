@@ -186,17 +186,18 @@ def _with_stop_signal(image: Image, container: Container) -> Image:
     return msgspec.structs.replace(image, stop_signal=own) if own else image
 
 
-def _prepare_sub_path(mount: Mount, volume: str, container: str) -> None:
-    """Make the directory of a subPath. Raises `ConfigNotReady`: a later attempt may succeed.
+def _prepare_sub_path(mount: Mount, volume: str, container: str, *, has_own_users: bool) -> None:
+    """Make the directory of a subPath. `has_own_users`: the volume belongs to users of the pod.
 
-    The runtime resolves the path again, because containers may change the volume.
+    Raises `ConfigNotReady`: a later attempt may succeed. The runtime resolves the path again, because containers may
+    change the volume.
     """
     if not mount.sub_path or mount.image:
         return
     try:
         directory = descriptor_paths.open_source(mount.source, links=mount.follows_links)
         try:
-            os.close(descriptor_paths.open_beneath(directory, mount.sub_path))
+            os.close(descriptor_paths.open_beneath(directory, mount.sub_path, keeps_owner=has_own_users))
         finally:
             os.close(directory)
     except OSError as error:  # which is for the log only: it would describe the node's files
@@ -226,9 +227,12 @@ def read_env_file(volumes: Mapping[str, str], volume: str, path: str) -> str | N
 def _mounts(context: PodContext, container: Container, env: dict[str, str]) -> tuple[Mount, ...]:
     mounts = plan_mounts(context.pod, container, env, context.volumes)
     for declared, mount in zip(container.volume_mounts, mounts, strict=True):
-        _prepare_sub_path(mount, declared.name, container.name)
+        _prepare_sub_path(mount, declared.name, container.name, has_own_users=context.id_base > 0)
     taken = {mount.target.rstrip("/") for mount in mounts}
     files = write_etc_files(context.node, context.pod, context.pod_ips)
+    if context.id_base:
+        for source in files.values():
+            os.chown(source, context.id_base, context.id_base)
     security = container.security_context
     # Read-only with the root file system, except /etc/hosts: as with kubelet and containerd.
     is_read_only = security is not None and security.read_only_root_filesystem
