@@ -92,9 +92,9 @@ def container_environment(
     """
     arguments = arguments if arguments is not None else ArgumentList()
     inherited = service_variables(sources.services, pod.metadata.namespace, links=pod.spec.enable_service_links)
-    own = _imported(pod, container, sources)
-    for name, imported in (inherited | own).items():
-        arguments.set_variable(name, imported)
+    for name, text in inherited.items():
+        arguments.set_variable(name, text)
+    own = _imported(pod, container, sources, arguments)
     value: str | None
     for variable in container.env:
         if variable.value_from is not None and not variable.value:
@@ -111,12 +111,12 @@ def container_environment(
 
 def declared_variables(pod: Pod, container: Container, sources: EnvironmentSources) -> tuple[str, ...]:
     """Return the names of the variables that the pod itself sets. Raises `ConfigNotReady` as above."""
-    imported = _imported(pod, container, sources)
+    imported = _imported(pod, container, sources, ArgumentList())
     return tuple(dict.fromkeys((*imported, *(variable.name for variable in container.env))))
 
 
-def _imported(pod: Pod, container: Container, sources: EnvironmentSources) -> dict[str, str]:
-    """Return the variables that `envFrom` imports."""
+def _imported(pod: Pod, container: Container, sources: EnvironmentSources, arguments: ArgumentList) -> dict[str, str]:
+    """Return the variables that `envFrom` imports, counted in `arguments`."""
     variables: dict[str, str] = {}
     for source in container.env_from:
         if source.config_map_ref is not None:
@@ -134,6 +134,7 @@ def _imported(pod: Pod, container: Container, sources: EnvironmentSources) -> di
         for key, value in data.items():
             name = source.prefix + key
             if _VARIABLE_NAME.fullmatch(name):
+                arguments.set_variable(name, value)
                 variables[name] = value
     return variables
 

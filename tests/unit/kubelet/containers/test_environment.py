@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import tracemalloc
 
+import msgspec
 import pytest
 
 from bridgehead.kubelet.containers.environment import (
@@ -335,6 +336,21 @@ def test_the_whole_environment_is_bounded(container):
     message = r'with environment variable "\w+", arguments and environment have more than 2097152 bytes'
     with pytest.raises(ArgumentListTooLong, match=message):
         environment(container)
+
+
+def test_secrets_are_counted_while_they_are_decoded():
+    large = Secret(metadata=ObjectMeta(name="sec"), data={"KEY": base64.b64encode(b"x" * 100_000).decode()})
+    every = msgspec.structs.replace(sources(), secret=lambda name: large)
+    references = (EnvFromSource(prefix=f"P{n}_", secret_ref=SourceReference(name="sec")) for n in range(2000))
+    container, pod = Container(name="c", env_from=tuple(references)), Pod(metadata=ObjectMeta(name="web-1"))
+    tracemalloc.start()
+    try:
+        with pytest.raises(ArgumentListTooLong, match='with environment variable "P20_KEY"'):
+            container_environment(pod, container, every)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < 10_000_000
 
 
 def test_the_variables_of_many_services_are_bounded():
