@@ -205,3 +205,11 @@ def test_owners_are_shifted_once_with_what_their_change_clears(tmp_path: Path) -
         capability = os.getxattr(program, "security.capability")
         assert struct.unpack("<IIIIII", capability) == (0x03000001, 1 << 13, 0, 0, 0, BASE)
     assert os.stat("/etc/passwd").st_uid == before
+
+
+async def test_sysctls_apply_to_the_pod(world: World) -> None:
+    sysctls = {"net.ipv4.ip_local_port_range": "20000 30000", "kernel.shm_rmid_forced": "1"}
+    await world.pod("tuned", id_base=BASE, sysctls=sysctls)
+    script = "cat /proc/sys/net/ipv4/ip_local_port_range /proc/sys/kernel/shm_rmid_forced"
+    found = await output_of(world, script, "tuned")
+    assert [line.split() for line in found] == [["20000", "30000"], ["1"]]

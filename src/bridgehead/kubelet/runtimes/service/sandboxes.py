@@ -67,7 +67,7 @@ class SandboxMaker:
     """Makes and removes sandboxes on the node whose network namespace the process is in. Only for a process with one
     thread."""
 
-    def __init__(self, make_namespaces: Callable[[int, int], dict[str, int]]) -> None:
+    def __init__(self, make_namespaces: Callable[[int, int, dict[str, str]], dict[str, int]]) -> None:
         """`make_namespaces` is the zygote's."""
         self._make_namespaces = make_namespaces
         # A process in a user namespace may only return to namespaces that belong to it; the UTS and IPC namespaces may
@@ -100,7 +100,8 @@ class SandboxMaker:
                 if not spec.host_network:
                     self._wire_pod(spec, sandbox.descriptors["net"])
                 for name, value in spec.sysctls.items():
-                    _write_sysctl(name, value)
+                    if not (spec.id_base and _is_of_ipc(name)):
+                        _write_sysctl(name, value)
             if spec.ips:
                 self._wire_node(spec.pod_uid, spec.ips)
                 if spec.has_host_ports:
@@ -112,7 +113,8 @@ class SandboxMaker:
 
     def _make_owned(self, sandbox: Sandbox) -> None:
         """Make a user namespace, and the pod's other namespaces in it. Raises OSError."""
-        made = self._make_namespaces(sandbox.spec.id_base, POD_IDS)
+        settings = {sysctl_path(name): value for name, value in sandbox.spec.sysctls.items() if _is_of_ipc(name)}
+        made = self._make_namespaces(sandbox.spec.id_base, POD_IDS, settings)
         sandbox.user_namespace = made.pop("user")
         sandbox.descriptors |= made
 
@@ -202,6 +204,11 @@ class SandboxMaker:
             requests += [rtnetlink.add_host_route(index, ip), rtnetlink.add_neighbour(index, ip, pod_mac)]
         self._node.send(requests)
         _poll(lambda: rtnetlink.is_operating(self._node.ask(rtnetlink.get_link(index)) or b""))
+
+
+def _is_of_ipc(name: str) -> bool:
+    """Whether only root of a pod's own user namespace may write a sysctl, and not the runtime."""
+    return name.startswith(("kernel.", "fs."))
 
 
 def _write_sysctl(name: str, value: str) -> None:

@@ -21,7 +21,7 @@ import signal
 import socket
 import struct
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final, NoReturn
 
 import msgspec
@@ -43,6 +43,7 @@ _REPLY: Final = struct.Struct("=iI")  # PID or _FAILED; wait status or errno
 _PID: Final = struct.Struct("=I")
 _IDS: Final = struct.Struct("=II")  # the first id and their number
 _MAX_DESCRIPTORS: Final = 16  # in one message
+_LARGEST_REQUEST: Final = 64 << 10  # bytes
 
 _encoder = msgspec.msgpack.Encoder()
 _decoder: Final = msgspec.msgpack.Decoder(Job)
@@ -87,12 +88,13 @@ class Zygote:
         socket.send_fds(self._socket, [where], descriptors)
         return self._receive_reply()[0]
 
-    def make_namespaces(self, id_base: int, count: int) -> dict[str, int]:
+    def make_namespaces(self, id_base: int, count: int, settings: Mapping[str, str]) -> dict[str, int]:
         """Make a user namespace with `count` ids from `id_base` on, and the namespaces of a pod that belong to it.
 
-        Return descriptors by kind: "user", "net", "uts", "ipc". Raises OSError.
+        `settings`: file below /proc/sys that belongs to them -> content. Return descriptors by kind: "user", "net",
+        "uts", "ipc". Raises OSError.
         """
-        self._socket.send(_NAMESPACES + _IDS.pack(id_base, count))
+        self._socket.send(_NAMESPACES + _IDS.pack(id_base, count) + msgspec.msgpack.encode(dict(settings)))
         data, descriptors, _, _ = socket.recv_fds(self._socket, _REPLY.size, _MAX_DESCRIPTORS)
         _check_reply(data)
         for descriptor in descriptors:
@@ -158,13 +160,13 @@ def _serve(runtime: socket.socket, run_job: JobRunner) -> None:
     gc.disable()  # a collection would copy memory that is shared
     own_pid_namespace = os.open("/proc/self/ns/pid", os.O_RDONLY | os.O_CLOEXEC)
     while True:
-        data, fds, _, _ = socket.recv_fds(runtime, 16, _MAX_DESCRIPTORS)
+        data, fds, _, _ = socket.recv_fds(runtime, _LARGEST_REQUEST, _MAX_DESCRIPTORS)
         if not data:
             return
         made: list[int] = []
         try:
             if data[:1] == _NAMESPACES:
-                made = user_namespaces.make(*_IDS.unpack(data[1:]))
+                made = _make_namespaces(data[1:])
                 reply = 0, 0
             elif data[:1] == _REAP:
                 reply = os.waitpid(_PID.unpack(data[1:])[0], os.WNOHANG)
@@ -178,6 +180,12 @@ def _serve(runtime: socket.socket, run_job: JobRunner) -> None:
         socket.send_fds(runtime, [_REPLY.pack(*reply)], made)
         for fd in made:
             os.close(fd)
+
+
+def _make_namespaces(request: bytes) -> list[int]:
+    settings = msgspec.msgpack.decode(request[_IDS.size :], type=dict[str, str])
+    id_base, count = _IDS.unpack(request[: _IDS.size])
+    return user_namespaces.make(id_base, count, settings)
 
 
 def _fork(where: bytes, fds: list[int], own_pid_namespace: int, run_job: JobRunner) -> int:
