@@ -86,6 +86,8 @@ def _about_archives() -> Iterator[None]:
     try:
         yield
     except BadImage as error:
+        if "is not a tar archive" in str(error):
+            raise BadImage("not an archive of images: no tar file, compressed or not") from error
         raise BadImage(str(error).replace("the layer", "the archive", 1)) from error
 
 

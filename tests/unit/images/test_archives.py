@@ -87,6 +87,16 @@ def test_unusable_archives_leave_nothing(tmp_path: Path, file: io.BytesIO) -> No
     assert files(tmp_path) == []
 
 
+@pytest.mark.parametrize("content", [b"", b"{}", b"no archive" * 100, gzip.compress(b"no archive"), b"PK\3\4" * 500])
+def test_what_is_no_archive_is_refused_with_one_line(tmp_path: Path, content: bytes) -> None:
+    if content:
+        with pytest.raises(BadImage, match=r"^not an archive of images: no tar file, compressed or not$"):
+            archives.load(ContentStore(tmp_path), io.BytesIO(content))
+    else:
+        with pytest.raises(BadImage, match=r"^neither an archive of `docker save` nor an OCI archive: it has neither"):
+            archives.load(ContentStore(tmp_path), io.BytesIO(content))
+
+
 def test_one_name_is_for_one_image(tmp_path: Path) -> None:
     """An archive of two images with one name would leave only the second."""
     layer = layer_of([("a", "")])
