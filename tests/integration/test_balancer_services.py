@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from bridgehead.balancer.allocation.requests import EIP_NAME_ANNOTATION
+from bridgehead.objects.load_balancers import EIP_NAME_ANNOTATION
 from bridgehead.balancer.controller.controller import BalancerController, ControllerSettings
 from bridgehead.balancer.controller.patches import CONDITION
 from bridgehead.client import ApiClient

@@ -11,17 +11,25 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from bridgehead.client import ApiClient, Informer, Running
+from bridgehead.network.listeners import listeners
 from bridgehead.objects.core import PROXY_NAME_LABEL, Node, Pod, Service
 from bridgehead.objects.endpoint_slices import HEADLESS_LABEL, EndpointSlice, index_by_service
 from bridgehead.objects.kinds import ENDPOINT_SLICES, NODES, PODS, SERVICES
+from bridgehead.objects.load_balancers import (
+    assigned_addresses,
+    is_from_pool,
+    published_addresses,
+    share_key,
+)
 from bridgehead.objects.meta import ObjectKey
 
-from .addresses import Family
+from .addresses import Family, canonical_address
 from .config import ProxyConfig
 from .frontends import NodeFacts
 from .host_ports import has_host_ports, pod_key, pod_of
 from .mode import Settings
 from .node import is_eligible, plan_node
+from .node_listeners import ListListeners, NodeListeners
 from .operating.health import ProxyHealth
 from .operating.metrics import ProxyMetrics
 from .reserved import NOTHING_RESERVED, plan_reserved
@@ -31,6 +39,7 @@ log = logging.getLogger(__name__)
 
 _SELECTOR = f"!{PROXY_NAME_LABEL},!{HEADLESS_LABEL}"
 _API_SERVICE = ObjectKey("default", "kubernetes")
+_ASSIGNED, _PUBLISHED = "assigned", "published"  # Services by their addresses
 
 
 @dataclass
@@ -53,6 +62,7 @@ class ClusterObjects:
 
     `service_cidrs`: the ranges of cluster IPs; None: those of the cluster's ServiceCIDRs. `api_addresses`: the
     addresses by which the client reaches the API server. `has_changed` is set when there is something to take.
+    `list_listeners` returns the sockets on which this node's processes listen.
     """
 
     def __init__(
@@ -66,6 +76,7 @@ class ClusterObjects:
         kernel_families: tuple[Family, ...],
         metrics: ProxyMetrics,
         health: ProxyHealth,
+        list_listeners: ListListeners = listeners,
     ) -> None:
         self._config = config
         self._node_name = node_name
@@ -74,7 +85,12 @@ class ClusterObjects:
         self._kernel_families = kernel_families
         self._metrics = metrics
         self._health = health
-        self._services: Informer[Service] = Informer(client, SERVICES, label_selector=_SELECTOR)
+        self._services: Informer[Service] = Informer(
+            client,
+            SERVICES,
+            label_selector=_SELECTOR,
+            indexes={_ASSIGNED: assigned_addresses, _PUBLISHED: published_addresses},
+        )
         self._slices: Informer[EndpointSlice] = Informer(
             client, ENDPOINT_SLICES, label_selector=_SELECTOR, indexes={"service": index_by_service}
         )
@@ -84,6 +100,7 @@ class ClusterObjects:
         if config.host_ports:
             self._pods = Informer(client, PODS, field_selector=f"spec.nodeName={node_name}")
         self._service_ranges = ServiceRanges(client, self._replan)
+        self._listeners = NodeListeners(list_listeners, self._uses_node_addresses, self._forget_reserved)
         self._node: Node | None = None
         self._knows_reserved = False
         self._measures = False
@@ -99,7 +116,7 @@ class ClusterObjects:
 
     def followers(self) -> list[Running]:
         """Return what has to run: informers, and the follower of ServiceCIDRs unless the ranges are configured."""
-        found: list[Running] = [self._services, self._slices, self._nodes]
+        found: list[Running] = [self._services, self._slices, self._nodes, self._listeners]
         if self._pods is not None:
             found.append(self._pods)
         return found if self._service_cidrs is not None else [*found, self._service_ranges]
@@ -132,6 +149,16 @@ class ClusterObjects:
             return self._services.get(key)
         return self._pods.get(pod) if self._pods is not None else None
 
+    def rivals_of(self, service: Service) -> Sequence[Service]:
+        """Return the other Services that have one of the Service's addresses in their status."""
+        found = {
+            other.key: other
+            for address in published_addresses(service)
+            for other in self._services.by_index(_ASSIGNED, address)
+            if other.key != service.key
+        }
+        return list(found.values())
+
     def slices_of(self, key: ObjectKey) -> Sequence[EndpointSlice]:
         """Return the EndpointSlices of a Service."""
         return self._slices.by_index("service", str(key))
@@ -160,6 +187,18 @@ class ClusterObjects:
         if either is not None:
             self._metrics.service_changes.inc()
             self._mark(either.key)
+            self._mark_rivals(old, new)
+            if new is not None and not self._own_addresses().isdisjoint(published_addresses(new)):
+                self._knows_reserved = False  # the ports on which this node listens count from now on
+
+    def _mark_rivals(self, old: Service | None, new: Service | None) -> None:
+        """Mark the Services that list an address of a changed Service, if it may decide differently on them now."""
+        before, after = _holdings(old), _holdings(new)
+        if before == after:
+            return
+        for address in {*before[0], *after[0]}:
+            for other in self._services.by_index(_PUBLISHED, address):
+                self._mark(other.key)
 
     def _on_slice_change(self, old: EndpointSlice | None, new: EndpointSlice | None) -> None:
         self._metrics.endpoint_changes.inc()
@@ -177,9 +216,8 @@ class ClusterObjects:
                 self._mark(pod_key(pod.key))
 
     def _on_node_change(self, old: Node | None, node: Node | None) -> None:
-        if old is None or node is None or old.status.addresses != node.status.addresses:
-            self._knows_reserved = False
-            self.has_changed.set()
+        if old is None or node is None or _node_content(old) != _node_content(node):
+            self._forget_reserved()
         if ObjectKey("", self._node_name) not in [either.key for either in (old, node) if either is not None]:
             return
         self._health.is_node_eligible = is_eligible(node)
@@ -207,13 +245,34 @@ class ClusterObjects:
         service_cidrs = self._service_ranges.cidrs if self._service_cidrs is None else self._service_cidrs
         return plan_node(self._config, self._node_name, self._node, service_cidrs, self._kernel_families)
 
+    def _forget_reserved(self) -> None:
+        self._knows_reserved = False
+        self.has_changed.set()
+
+    def _uses_node_addresses(self) -> bool:
+        """Return whether a Service lists an address of this node."""
+        return any(self._services.by_index(_PUBLISHED, address) for address in self._own_addresses())
+
+    def _own_addresses(self) -> set[str]:
+        listed = self._node.status.addresses if self._node is not None else ()
+        return {*self.facts.addresses, *filter(None, (canonical_address(one.address) for one in listed))}
+
     def _update_reserved(self) -> None:
         """Update the reserved addresses; if they changed, mark the Services that publish external addresses."""
         if self._knows_reserved:
             return
         self._knows_reserved = True
         api_slices = self._slices.by_index("service", str(_API_SERVICE))
-        reserved = plan_reserved(self._nodes.items(), api_slices, self._api_addresses, self.settings.service_cidrs)
+        reserved = plan_reserved(
+            self._node_name,
+            self.facts.addresses,
+            self._nodes.items(),
+            api_slices,
+            self._api_addresses,
+            self.settings.service_cidrs,
+            self._config.cluster_cidrs,
+            self._listeners.read(),
+        )
         if reserved == self.reserved:
             return
         self.reserved = reserved
@@ -226,3 +285,15 @@ class ClusterObjects:
         self._batch.has_changes = True
         self._health.queued()
         self.has_changed.set()
+
+
+def _holdings(service: Service | None) -> tuple[tuple[str, ...], object, object]:
+    """Return what of a Service decides on the claims of others: its addresses and with whom it shares them."""
+    addresses = () if service is None else assigned_addresses(service)
+    if service is None or not addresses:
+        return (), None, None
+    return addresses, share_key(service), is_from_pool(service)
+
+
+def _node_content(node: Node) -> tuple[object, ...]:
+    return node.status.addresses, node.status.daemon_endpoints, node.spec.pod_cidrs, node.spec.pod_cidr

@@ -16,11 +16,12 @@ from bridgehead.client import ApiClient, Done, EventRecorder, Informer, Outcome,
 from bridgehead.client.errors import ClientError, Invalid, NotFound
 from bridgehead.objects.core import Namespace, Node, Service
 from bridgehead.objects.kinds import SERVICES
+from bridgehead.objects.load_balancers import EIP_NAME_ANNOTATION, POOL_ANNOTATION
 from bridgehead.objects.meta import ObjectKey, find_condition, version_number
 
 from ..allocation import Allocator, Decision, Note, adopt, converge
 from ..allocation.convergence import current_addresses
-from ..allocation.requests import EIP_NAME_ANNOTATION, POOL_ANNOTATION, cluster_versions
+from ..allocation.requests import cluster_versions
 from ..configuration_watch import parse_addresses
 from ..model import Configuration, Pool
 from .announceability import Announceability
