@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from bridgehead.objects.load_balancers import EIP_NAME_ANNOTATION
 from bridgehead.balancer.controller.controller import BalancerController, ControllerSettings
 from bridgehead.balancer.controller.patches import CONDITION
 from bridgehead.client import ApiClient
 from bridgehead.client.errors import NotFound
 from bridgehead.objects.core import Service
 from bridgehead.objects.kinds import CONFIG_MAPS, EVENTS, NAMESPACES, SERVICES
+from bridgehead.objects.load_balancers import EIP_NAME_ANNOTATION
 from bridgehead.objects.meta import find_condition
 from bridgehead.objects.metallb import BGP_PEERS, CONFIGURATION_STATES, IP_ADDRESS_POOLS
 from bridgehead.objects.openelb import EIPS
@@ -111,12 +111,13 @@ async def test_services_change() -> None:
         await world.has("third", "10.7.0.0")
         await world.waits("third", "")
 
-        # An external IP of a pool is nobody else's address, until the Service gives it up.
-        await world.service("external", type="ClusterIP", externalIPs=["10.7.0.1"])
+        # External IPs of a pool are not taken from it: Services get them, and keep them.
+        await world.service("external", type="ClusterIP", externalIPs=["10.7.0.0", "10.7.0.1"])
+        await world.has_event("external", "ExternalIPNotAnnounced")
         await world.service("late")
-        await world.waits("late", "PoolFull")
-        await world.patch("external", {"spec": {"externalIPs": None}})
         await world.has("late", "10.7.0.1")
+        await world.has_event("late", "ExternalIPClash")
+        await world.patch("external", {"spec": {"externalIPs": None}})
 
         # Somebody else writes the status.
         await world.patch("late", {"status": {"loadBalancer": {"ingress": None}}}, "status")
@@ -142,6 +143,48 @@ async def test_services_change() -> None:
         patch = {"spec": {"addresses": ["10.7.0.0/31", "10.7.0.8/32"]}}
         await world.client.patch(IP_ADDRESS_POOLS, "pool", NAMESPACE, patch)
         await world.has("more", "10.7.0.8")
+
+
+async def test_addresses_that_services_have_stay_when_a_balancer_takes_over() -> None:
+    async with api_world() as api, ApiClient(api.config) as client, ApiClient(api.config) as own:
+        world = World(client)
+        settings = ControllerSettings(namespace=NAMESPACE)
+        await BalancerController(own, settings).prepare()
+        await world.pool("pool", "10.7.0.0/29")
+        # Others list the addresses: at another port, at the same one, all of the pool.
+        everything = [f"10.7.0.{n}" for n in range(8)]
+        await world.service("a-lists", type="ClusterIP", externalIPs=everything, ports=[{"port": 443}])
+        await world.service("b-lists", type="ClusterIP", externalIPs=["10.7.0.3"])
+        share = {"metallb.io/allow-shared-ip": "key"}
+        contradiction = {"metallb.io/loadBalancerIPs": "10.7.0.6,10.7.0.7", **share}
+        has = {"single": "10.7.0.3", "one": "10.7.0.4", "two": "10.7.0.4", "odd": "10.7.0.5", "odd-too": "10.7.0.5"}
+        await world.service("single")
+        await world.service("one", share)
+        await world.service("two", share, ports=[{"port": 81}])
+        await world.service("odd", contradiction)
+        await world.service("odd-too", share, ports=[{"port": 82}])
+        for name, address in has.items():
+            await world.patch(name, {"status": {"loadBalancer": {"ingress": [{"ip": address}]}}}, "status")
+
+        for _ in range(2):  # a restart
+            async with running(BalancerController(own, settings).run()):
+                await world.has_event("single", "ExternalIPClash")
+                await world.service("new")
+                await world.has("new", "10.7.0.0")
+                for name, address in has.items():
+                    await world.has(name, address)
+                await world.pool("another", "10.7.1.0/29")
+                await world.patch("b-lists", {"spec": {"ports": [{"port": 8080}]}})
+                await world.patch("two", {"spec": {"ports": [{"port": 83}]}})
+                await world.service("pinned", {"metallb.io/address-pool": "another"})
+                await world.has("pinned", "10.7.1.0")
+                for name, address in has.items():
+                    await world.has(name, address)
+            for name in ("new", "pinned"):
+                await client.delete(SERVICES, name, "default")
+            await client.delete(IP_ADDRESS_POOLS, "another", NAMESPACE)
+        events = (await client.list(EVENTS)).items
+        assert not [event for event in events if event.reason == "ClearAssignment"]
 
 
 async def test_pools_count_while_a_peer_is_not_valid() -> None:

@@ -62,11 +62,16 @@ def assigned_addresses(service: Service) -> tuple[str, ...]:
     return _canonical(entry.ip for entry in service.status.load_balancer.ingress)
 
 
+def external_addresses(service: Service) -> tuple[str, ...]:
+    """Return the externalIPs of a Service, canonical."""
+    return _canonical(service.spec.external_ips)
+
+
 def published_addresses(service: Service) -> tuple[str, ...]:
     """Return the assigned addresses and the externalIPs of a Service, canonical."""
     if not (service.spec.external_ips or service.status.load_balancer.ingress):
         return ()
-    return tuple(dict.fromkeys((*assigned_addresses(service), *_canonical(service.spec.external_ips))))
+    return tuple(dict.fromkeys((*assigned_addresses(service), *external_addresses(service))))
 
 
 def is_from_pool(service: Service) -> bool:

@@ -177,29 +177,3 @@ def test_the_condition_explains_each_pool(steps: list[Any], text: str) -> None:
     pending = play(*steps).decisions["s"].pending
     assert pending is not None
     assert text in pending.message
-
-
-# --- External IPs --------------------------------------------------------------------------------------------
-
-
-def test_an_external_ip_of_another_service_is_not_given_out() -> None:
-    world = play(Pools((A,)))
-    key, address = ObjectKey("default", "ext"), ipaddress.ip_address("10.1.0.0")
-    assert not world.allocator.set_external(key, [address])
-    world.play(s())
-    world.play(s("y", ips="10.1.0.0"))
-    assert world.outcome("s") == "10.1.0.1"
-    assert world.outcome("y") == "AddressInUse"
-    assert notes(world, "y")[0][2].endswith('"10.1.0.0" is an external IP of default/ext')
-    assert not world.allocator.set_external(key, [address])
-    assert world.allocator.set_external(key, [])
-    world.play(s("z"))
-    assert world.outcome("z") == "10.1.0.0"
-
-
-def test_a_service_may_have_its_external_ip_as_its_address() -> None:
-    world = play(Pools((A,)))
-    world.allocator.set_external(ObjectKey("default", "s"), [ipaddress.ip_address("10.1.0.0")])
-    world.play(s(ips="10.1.0.0"))
-    assert world.outcome("s") == "10.1.0.0"
-    assert not world.allocator.set_external(ObjectKey("default", "s"), [])

@@ -231,9 +231,7 @@ def test_a_node_port_comes_before_an_older_external_ip_of_the_node(name: str, or
 
     assert [(f.key.address, f.backends) for f in table] == [("0.0.0.0", (backend(2),))]
     text = "port 80/tcp is not published at the addresses of nodes that the Service lists: it is one of"
-    assert [str(problem) for problem in updates[-1].conflicts[key("external")]] == [
-        f"Conflict: {text} default/{name}"
-    ]
+    assert [str(problem) for problem in updates[-1].conflicts[key("external")]] == [f"Conflict: {text} default/{name}"]
     assert list(updates[-1].conflicts) == [key("external")]
 
     free = table.update(key(name), None)

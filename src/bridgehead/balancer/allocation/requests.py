@@ -82,12 +82,26 @@ def read_request(service: Service, namespace_labels: Labels) -> Request:
         namespace_labels=namespace_labels,
         versions=versions,
         policy=policy,
-        ports=tuple(Port(port.protocol, port.port) for port in spec.ports),
+        ports=_ports(service),
         sharing_key=share.key,
         backend_key=share.backends,
         addresses=addresses,
         pool=annotations.get(EIP_NAME_ANNOTATION, "") if asks_openelb else read_annotation(annotations, _POOL),
         is_openelb=asks_openelb,
+    )
+
+
+def wishless_request(service: Service, namespace_labels: Labels) -> Request:
+    """Return the request of a Service that only keeps what it has: its wishes contradict each other."""
+    share = share_key(service)
+    return Request(
+        key=service.key,
+        labels=service.metadata.labels,
+        namespace_labels=namespace_labels,
+        versions=cluster_versions(service),
+        ports=_ports(service),
+        sharing_key=share.key,
+        backend_key=share.backends,
     )
 
 
@@ -118,6 +132,10 @@ def deprecated_annotations(service: Service) -> list[str]:
         for name in (_POOL, _ADDRESSES, SHARING)
         if f"{ANNOTATION_PREFIXES[1]}{name}" in service.metadata.annotations
     ]
+
+
+def _ports(service: Service) -> tuple[Port, ...]:
+    return tuple(Port(port.protocol, port.port) for port in service.spec.ports)
 
 
 def _openelb_addresses(service: Service) -> tuple[IpAddress, ...]:
