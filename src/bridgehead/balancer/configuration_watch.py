@@ -91,6 +91,10 @@ class ConfigurationWatch:
         return self._informers["pools"]
 
     @property
+    def layer2_advertisements(self) -> Informer[metallb.L2Advertisement]:
+        return self._informers["layer2_advertisements"]
+
+    @property
     def eips(self) -> Informer[openelb.Eip]:
         return self._informers["eips"]
 

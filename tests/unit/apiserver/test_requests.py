@@ -1122,10 +1122,13 @@ async def test_nodes_may_modify_their_own_objects_only(world):
     assert (await world.call("GET", "/api/v1/pods?fieldSelector=spec.nodeName%3Dnode1", user=node1)).status == 200
 
 
+PODS_OF = {"node1": {}, "node2": {"podCIDR": "10.244.2.0/24", "podCIDRs": ["10.244.2.0/24", "fd00:10:244:2::/64"]}}
+
+
 async def test_a_service_cannot_take_the_address_of_a_node(world):
     addresses = [{"type": "InternalIP", "address": "10.0.0.201"}, {"type": "ExternalIP", "address": "fd00:10:0::201"}]
     for name, status in (("node1", {"addresses": addresses}), ("node2", {})):
-        await world.create("/api/v1/nodes", {"metadata": {"name": name}, "status": status})
+        await world.create("/api/v1/nodes", {"metadata": {"name": name}, "status": status, "spec": PODS_OF[name]})
     spec = {"type": "LoadBalancer", "ports": [{"port": 80}]}
     await world.create(SERVICES, {"metadata": {"name": "web"}, "spec": spec})
 
@@ -1137,6 +1140,8 @@ async def test_a_service_cannot_take_the_address_of_a_node(world):
         ("10.0.0.201", "node node1"),
         ("fd00:10::201", "node node1"),
         ("10.0.0.1", "the API server"),
+        ("10.244.2.7", "a pod of node node2"),
+        ("fd00:10:244:2::7", "a pod of node node2"),
     ):
         refused = await try_ingress({"ip": "192.0.2.1"}, {"ip": address})
         assert (refused.status, refused.json["reason"]) == (422, "Invalid")

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import ipaddress
 from typing import Any
 
 import pytest
-
-from bridgehead.objects.meta import ObjectKey
 
 from .allocation_world import BOTH, DUAL, OPENELB, A, B, Pools, World, many, pinned, s
 from .objects import eip, pool

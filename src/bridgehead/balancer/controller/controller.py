@@ -22,6 +22,7 @@ from ..configuration_watch import ConfigurationWatch
 from ..definitions.install import install, watch_deletions
 from ..errors import ConfigurationInvalid
 from ..heartbeat_key import OWN_NAMESPACE
+from .fallback_pools import FallbackPools
 from .metrics import ControllerMetrics
 from .reports import Reporter
 from .services import ServiceReconciler
@@ -74,6 +75,7 @@ class BalancerController:
             ignore_exclude=settings.ignore_exclude,
         )
         self._reporter = Reporter(client, settings.namespace, self._watch, self._reconciler.allocator, self._recorder)
+        self._fallback_pools = FallbackPools(client, settings.namespace, self._watch)
         self._state = ConfigurationStateReporter(
             client, ObjectKey(settings.namespace, "controller"), {COMPONENT_LABEL: "controller"}, CONTROLLER_CONDITION
         )
@@ -96,6 +98,7 @@ class BalancerController:
             tasks.create_task(watch_deletions(self._client, self._lost.set), name="definitions")
             tasks.create_task(watch_secret(self._client, self._settings.own_namespace, self._lost.set), name="Secret")
             tasks.create_task(self._prepare_again(), name="preparations")
+            tasks.create_task(self._fallback_pools.run(), name="fallback pools")
             if self._settings.webhook is not None:
                 tasks.create_task(self._answer_reviews(*self._settings.webhook), name="webhook")
 
