@@ -56,6 +56,7 @@ class BalancerProcess:
                     "balancer",
                     f"--kubeconfig={directory / 'controller'}",
                     "--metrics=",
+                    "--secure-metrics=",
                 ],
                 stderr=log,
             )

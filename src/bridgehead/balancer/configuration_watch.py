@@ -11,6 +11,7 @@ import ipaddress
 import logging
 from collections.abc import Callable, Iterator
 from typing import Any, Final
+from urllib.parse import urlsplit
 
 from bridgehead.client import ApiClient, Informer
 from bridgehead.client.errors import ClientError
@@ -85,6 +86,13 @@ class ConfigurationWatch:
     def error(self) -> str:
         """Why the objects, as they are now, are not in force; "" if they are."""
         return self._last if isinstance(self._last, str) else ""
+
+    @property
+    def api_addresses(self) -> frozenset[str]:
+        """The addresses of the API server: those of the Service `kubernetes`, and the one that the client uses."""
+        found = {str(address) for slice_ in self._api_endpoints.items() for address in _endpoint_addresses(slice_)}
+        host = urlsplit(self._client.config.server).hostname or ""
+        return frozenset({*found, *map(str, parse_addresses((host,)))})
 
     @property
     def pools(self) -> Informer[metallb.IPAddressPool]:
