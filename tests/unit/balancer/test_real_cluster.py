@@ -69,6 +69,7 @@ def test_nobody_may_change_what_people_configure() -> None:
             "eips/status",
             "ipaddresspools/status",
         },
+        "bridgehead:metrics-reader": set(),
         "bridgehead:speaker": {
             "bgpconfs/status",
             "bgppeers/status",
