@@ -1,4 +1,4 @@
-"""Who may read the pages of the balancer's processes, and how: metrics by TLS and a token, as with MetalLB.
+"""Access to the pages of the balancer's processes: metrics by TLS and a token, as with MetalLB.
 
 Probes have no credential and need none. /metrics and /status show which Services and nodes there are, to whoever the
 API server grants it (TokenReview, and SubjectAccessReview for `get` of the path). A token in plain text is not even

@@ -132,7 +132,7 @@ class _Recent(Generic[K, V]):
 
 
 def _digest(occurrence: Occurrence) -> str:
-    """Return the end of the name of an Event that several processes record: of what it says, and not of when."""
+    """Return the end of the name of an Event that several processes record: made of its content and not of the time."""
     about = occurrence.about
     content = (about.uid, about.field_path, occurrence.type, occurrence.reason, occurrence.message)
     return hashlib.sha256("\n".join(content).encode()).hexdigest()[:16]

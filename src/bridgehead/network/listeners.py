@@ -67,9 +67,9 @@ def parse_sctp(lines: Iterable[str]) -> Iterator[Listener]:
 
 
 def _address(text: str) -> str:
-    """Return the address of hexadecimal words, each in the byte order of the machine."""
-    words = [int(text[i : i + 8], 16) for i in range(0, len(text), 8)]
-    packed = b"".join(socket.htonl(word).to_bytes(4, "big") for word in words)
+    """Return the address of hexadecimal numbers of 32 bits, each in the byte order of the machine."""
+    numbers = [int(text[i : i + 8], 16) for i in range(0, len(text), 8)]
+    packed = b"".join(socket.htonl(number).to_bytes(4, "big") for number in numbers)
     address = ipaddress.ip_address(packed)
     mapped = address.ipv4_mapped if isinstance(address, ipaddress.IPv6Address) else None
     return str(mapped or address)

@@ -183,7 +183,7 @@ class FrontendTable:
 
 
 def _yields(key: FrontendKey, node_port: ObjectKey) -> str:
-    """Return why no Service has a port at addresses of nodes. It names no node: all of them record one Event."""
+    """Return why no Service has a port at addresses of nodes, without naming one: all of them record one Event."""
     port = f"{key.port}/{key.protocol}"
     return f"port {port} is not published at the addresses of nodes that the Service lists: it is one of {node_port}"
 

@@ -30,7 +30,7 @@ _BROADCAST = "255.255.255.255"
 
 
 class NodeAddress(enum.Enum):
-    """Whose address one of a node is."""
+    """The node to which an address belongs."""
 
     OWN = enum.auto()  # of the node that this proxy serves
     OTHER = enum.auto()  # of another node, whose proxy serves it: the packets go there

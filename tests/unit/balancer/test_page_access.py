@@ -1,4 +1,4 @@
-"""Who may read the pages of the balancer's processes."""
+"""Access to the pages of the balancer's processes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from bridgehead.client.access_reviews import AccessReviews
 from bridgehead.client.errors import Unreachable
 from bridgehead.pages import Request
 
-READER, STRANGER, BROKEN = "reader", "stranger", "broken"
+READER, OTHER, BROKEN = "reader", "other", "broken"
 
 
 class Api:
@@ -26,7 +26,7 @@ class Api:
             token = json["spec"]["token"]
             if token == BROKEN:
                 raise Unreachable("no answer")
-            known = token in (READER, STRANGER)
+            known = token in (READER, OTHER)
             return {"status": {"authenticated": known, "user": {"username": token} if known else {}}}
         return {"status": {"allowed": json["spec"]["user"] == READER}}
 
@@ -56,7 +56,7 @@ async def answer(asked: Request, api: Api | None = None, secure_port: int = 9120
         (request("/metrics", peer=""), (401, "Unauthorized")),
         (request("/metrics"), (401, "Unauthorized")),
         (request("/metrics", token="unknown"), (401, "Unauthorized")),
-        (request("/metrics", token=STRANGER), (403, "Authorization denied for user stranger")),
+        (request("/metrics", token=OTHER), (403, "Authorization denied for user other")),
         (request("/metrics", token=BROKEN), (500, "Authentication failed")),
         (request("/metrics", token=READER), (200, "")),
         (request("/status", token=READER), (200, "")),
@@ -67,7 +67,7 @@ async def test_clients_get_what_the_api_server_grants_them(asked: Request, expec
     assert await answer(asked) == expected
 
 
-async def test_without_a_port_with_tls_the_answer_says_so() -> None:
+async def test_the_answer_names_a_missing_port_with_tls() -> None:
     expected = (403, "/metrics needs TLS and a token, (no port with TLS is configured)")
     assert await answer(request("/metrics", is_secure=False), secure_port=0) == expected
 

@@ -15,19 +15,19 @@ def line(number: int, local: str, state: str) -> str:
     return f"{number:4}: {local} 00000000:0000 {state} 00000000:00000000 00:00000000 00000000     0        0 {number}\n"
 
 
-def words(*numbers: int) -> str:
-    """Return an address of 32-bit words, as the kernel writes it on this machine."""
+def hexadecimal(*numbers: int) -> str:
+    """Return an address of 32-bit numbers, as the kernel writes it on this machine."""
     packed = (number.to_bytes(4, "big") for number in numbers)
-    return "".join(f"{int.from_bytes(word, sys.byteorder):08X}" for word in packed)
+    return "".join(f"{int.from_bytes(four, sys.byteorder):08X}" for four in packed)
 
 
 def test_listening_tcp_sockets_come_first():
     lines = [
         HEADER,
-        line(0, f"{words(0)}:0016", "0A"),
-        line(1, f"{words(0x7F000001)}:0277", "0A"),
-        line(2, f"{words(0x0A0000C9)}:280A", "0A"),
-        line(3, f"{words(0x0A0000C9)}:8000", "01"),
+        line(0, f"{hexadecimal(0)}:0016", "0A"),
+        line(1, f"{hexadecimal(0x7F000001)}:0277", "0A"),
+        line(2, f"{hexadecimal(0x0A0000C9)}:280A", "0A"),
+        line(3, f"{hexadecimal(0x0A0000C9)}:8000", "01"),
         "the rest is not read",
     ]
 
@@ -47,11 +47,13 @@ def test_listening_tcp_sockets_come_first():
     ],
 )
 def test_addresses_of_ipv6_sockets_are_canonical(local: tuple[int, ...], address: str) -> None:
-    assert list(parse_sockets([line(0, f"{words(*local)}:0016", "0A")], "tcp", "0A")) == [Listener("tcp", address, 22)]
+    assert list(parse_sockets([line(0, f"{hexadecimal(*local)}:0016", "0A")], "tcp", "0A")) == [
+        Listener("tcp", address, 22)
+    ]
 
 
 def test_connected_udp_sockets_do_not_count():
-    lines = [HEADER, line(0, f"{words(0)}:1F0A", "01"), line(1, f"{words(0)}:0035", "07")]
+    lines = [HEADER, line(0, f"{hexadecimal(0)}:1F0A", "01"), line(1, f"{hexadecimal(0)}:0035", "07")]
 
     assert list(parse_sockets(lines, "udp", "07")) == [Listener("udp", "0.0.0.0", 53)]
 

@@ -241,7 +241,7 @@ def test_a_node_port_comes_before_an_older_external_ip_of_the_node(name: str, or
     assert len(table) == 0
 
 
-def test_node_ports_of_other_numbers_protocols_and_families_are_not_in_the_way() -> None:
+def test_node_ports_of_other_numbers_protocols_and_families_take_nothing() -> None:
     table = FrontendTable()
     table.update(key("a"), compiled("a", frontend("0.0.0.0", 81), frontend("::", 80)))
     udp = msgspec.structs.replace(frontend("0.0.0.0", 80), key=FrontendKey("0.0.0.0", "udp", 80))

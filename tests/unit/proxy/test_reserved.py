@@ -1,4 +1,4 @@
-"""Who may use an address or a port: of nodes, of load balancers, of the API server. CVE-2020-8554."""
+"""Rights to addresses and ports of nodes, of load balancers, of the API server. CVE-2020-8554."""
 
 from __future__ import annotations
 
@@ -145,7 +145,7 @@ def test_a_port_of_the_nodes_own_parts_is_not_served(port: tuple[str, int], rese
         Listener("tcp", "0.0.0.0", 81),
     ],
 )
-def test_other_listeners_are_in_nobodys_way(listener: Listener) -> None:
+def test_other_listeners_take_no_port(listener: Listener) -> None:
     result = compiled(service("web", "10.0.0.201"), plan(listener))
 
     assert published(result) == {"10.0.0.201:80/tcp"}
