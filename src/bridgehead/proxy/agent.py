@@ -10,10 +10,11 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 
 from bridgehead.backoff import Backoff
 from bridgehead.client import ApiClient, EventRecorder, running
+from bridgehead.network.gateways import gateways
 from bridgehead.network.listeners import listeners
 from bridgehead.objects.core import Pod
 from bridgehead.objects.endpoint_slices import EndpointSlice
@@ -80,6 +81,7 @@ class ProxyAgent:
         progress: ProgressPublisher | None = None,
         kernel_families: tuple[Family, ...] = (4, 6),
         list_listeners: ListListeners = listeners,
+        list_gateways: Callable[[], Collection[str]] = gateways,
         now: Callable[[], float] = time.time,
     ) -> None:
         self.mode = mode
@@ -97,6 +99,7 @@ class ProxyAgent:
             metrics=self.metrics,
             health=self.health,
             list_listeners=list_listeners,
+            list_gateways=list_gateways,
         )
         self._config = config
         self._node_name = node_name

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 
 from bridgehead.client import ApiClient, Informer, Running
+from bridgehead.network.gateways import gateways
 from bridgehead.network.listeners import listeners
 from bridgehead.objects.core import PROXY_NAME_LABEL, Node, Pod, Service
 from bridgehead.objects.endpoint_slices import HEADLESS_LABEL, EndpointSlice, index_by_service
@@ -62,7 +63,7 @@ class ClusterObjects:
 
     `service_cidrs`: the ranges of cluster IPs; None: those of the cluster's ServiceCIDRs. `api_addresses`: the
     addresses by which the client reaches the API server. `has_changed` is set when there is something to take.
-    `list_listeners` returns the sockets on which this node's processes listen.
+    `list_listeners` returns the sockets on which this node's processes listen, `list_gateways` its routers.
     """
 
     def __init__(
@@ -77,6 +78,7 @@ class ClusterObjects:
         metrics: ProxyMetrics,
         health: ProxyHealth,
         list_listeners: ListListeners = listeners,
+        list_gateways: Callable[[], Collection[str]] = gateways,
     ) -> None:
         self._config = config
         self._node_name = node_name
@@ -100,6 +102,7 @@ class ClusterObjects:
         if config.host_ports:
             self._pods = Informer(client, PODS, field_selector=f"spec.nodeName={node_name}")
         self._service_ranges = ServiceRanges(client, self._replan)
+        self._list_gateways = list_gateways
         self._listeners = NodeListeners(list_listeners, self._uses_node_addresses, self._forget_reserved)
         self._node: Node | None = None
         self._knows_reserved = False
@@ -188,7 +191,8 @@ class ClusterObjects:
             self._metrics.service_changes.inc()
             self._mark(either.key)
             self._mark_rivals(old, new)
-            if new is not None and not self._own_addresses().isdisjoint(published_addresses(new)):
+            published = published_addresses(new) if new is not None else ()
+            if published and not self._own_addresses().isdisjoint(published):
                 self._knows_reserved = False  # the ports on which this node listens count from now on
 
     def _mark_rivals(self, old: Service | None, new: Service | None) -> None:
@@ -272,6 +276,7 @@ class ClusterObjects:
             self.settings.service_cidrs,
             self._config.cluster_cidrs,
             self._listeners.read(),
+            self._list_gateways(),
         )
         if reserved == self.reserved:
             return

@@ -79,12 +79,14 @@ def plan_reserved(
     service_cidrs: Iterable[str],
     cluster_cidrs: Iterable[str],
     listeners: Iterable[Listener],
+    gateways: Iterable[str] = (),
 ) -> Reserved:
     """Return what is reserved on the node `node_name`.
 
     `own_addresses`: the node's, beside those of its Node. `api_slices`: EndpointSlices of the Service `kubernetes`.
     `api_addresses`: the addresses of the proxy's own client. `cluster_cidrs`: the configured ranges of pods, beside
-    those of Nodes. `listeners`: sockets of the node's processes.
+    those of Nodes. `listeners`: sockets of the node's processes. `gateways`: the node's routers, which are often its
+    name servers, too.
     """
     nodes = list(nodes)
     owns = {address: NodeAddress.OWN for address in map(canonical_address, own_addresses) if address is not None}
@@ -104,6 +106,9 @@ def plan_reserved(
             owners[address] = "an address of the API server"
         elif whose is NodeAddress.OWN and port:
             ports["tcp", port] = "the API server"
+    for address in gateways:
+        if address not in owns:
+            owners.setdefault(address, "an address of the nodes' router")
     ports.setdefault(("tcp", kubelet_port), "the kubelet")
     for listener in listeners:
         if listener.address in ANY_LOCAL.values() or owns.get(listener.address) is NodeAddress.OWN:

@@ -145,6 +145,7 @@ async def running(
         flows=flows,
         progress=progress,
         list_listeners=lambda: frozenset(listeners),
+        list_gateways=frozenset,
     )
     task = asyncio.create_task(agent.run())
     try:

@@ -171,6 +171,21 @@ def test_an_api_server_on_another_node_has_no_address_of_its_own() -> None:
     assert plan(api_slices=[api_slice("10.0.0.201")]).ports == {("tcp", 10250): "the kubelet"}
 
 
+@pytest.mark.parametrize("gateway", ["10.0.0.254", "fd00:10::fe"])
+def test_an_address_of_the_nodes_router_is_not_served(gateway: str) -> None:
+    result = compiled(service("web", gateway), plan(gateways=(gateway, "10.0.0.201", "10.0.0.1")))
+
+    assert published(result) == set()
+    text = f"the Service is not published at {gateway} in externalIPs, an address of the nodes' router"
+    assert refusals(result) == [f"{text}; use addresses that nothing else has"]
+
+
+def test_a_router_that_is_the_node_or_the_api_server_is_that_first() -> None:
+    reserved = plan(gateways=("10.0.0.201", "10.0.0.202", "10.0.0.1"))
+
+    assert reserved.owners == {"10.0.0.1": "an address of the API server"}
+
+
 # --- Addresses of load balancers ------------------------------------------------------------------------------------
 
 FOREIGN = (
