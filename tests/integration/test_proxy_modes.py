@@ -512,6 +512,18 @@ def test_host_ports_of_different_addresses_and_protocols_do_not_clash(world: Wor
     assert answered_by(world.connect("client", NODE4, 18081)) == {"pod3": 1}
 
 
+@pytest.mark.parametrize("host", [{}, {"hostIP": NODE4}], ids=["everywhere", "one"])
+def test_a_host_port_comes_before_external_ips_of_its_node(world: World, host: dict[str, str]) -> None:
+    world.put(service(externalIPs=[NODE4]), slice_of("pod2"))
+    assert answered_by(world.connect("client", NODE4, 80)) == {"pod2": 1}
+
+    world.put_pod(host_port_pod("pod1", hostPort=80, **host))
+    for where in CLIENT_SIDES:
+        assert answered_by(world.connect(where, NODE4, 80)) == {"pod1": 1}, where
+    world.put_pod(host_port_pod("pod1", ended=True, hostPort=80, **host))
+    assert answered_by(world.connect("client", NODE4, 80)) == {"pod2": 1}
+
+
 def test_a_udp_flow_moves_when_another_pod_gets_the_host_port(world: World) -> None:
     world.put_pod(host_port_pod("pod1", hostPort=18080, protocol="UDP"))
     assert world.converse("a", "client", NODE4, 18080).startswith("pod1")
