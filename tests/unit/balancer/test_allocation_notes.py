@@ -174,3 +174,10 @@ def test_the_condition_explains_each_pool(steps: list[Any], text: str) -> None:
     pending = play(*steps).decisions["s"].pending
     assert pending is not None
     assert text in pending.message
+
+
+def test_addresses_of_other_families_are_not_replaced_silently() -> None:
+    world = play(Pools((A,)), s(status=("10.1.0.1", "10.1.0.2")))
+    assert world.outcome("s") == "10.1.0.0"
+    text = '["10.1.0.1" "10.1.0.2"] of "default/s" do not fit its IP families, will attempt for new IP assignment'
+    assert ("Normal", "ClearAssignment", text) in notes(world)

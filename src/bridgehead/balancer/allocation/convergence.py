@@ -124,7 +124,11 @@ def _keep(
     allocator: Allocator, request: Request, current: tuple[IpAddress, ...], decision: Decision
 ) -> Allocation | None:
     """Return the allocation of the current addresses if the Service may and wants to keep them."""
-    if not current or not _has_right_families(request, current):
+    if not current:
+        return None
+    if not _has_right_families(request, current):
+        text = f'{quote_addresses(current)} of "{request.key}" do not fit its IP families'
+        decision.notes.append(Note("ClearAssignment", f"{text}, will attempt for new IP assignment"))
         return None
     try:
         allocation = allocator.keep(request, current)
