@@ -185,7 +185,9 @@ class FrontendTable:
 def _yields(key: FrontendKey, node_port: ObjectKey) -> str:
     """Return why no Service has a port at addresses of nodes, without naming one: all of them record one Event."""
     port = f"{key.port}/{key.protocol}"
-    return f"port {port} is not published at the addresses of nodes that the Service lists: it is one of {node_port}"
+    text = f"port {port} is not published at the addresses of nodes that the Service lists"
+    owner = f"{node_port} has it as a node port or host port"
+    return f"{text}: {owner}; use another port, or an address that no node has"
 
 
 def _key_of(change: Change) -> FrontendKey:

@@ -188,7 +188,9 @@ def _listener_at(port: ServicePort, exposure: _Exposure, reserved: Reserved, pro
 
     The text does not name the node, so that the proxies of all nodes with the problem record one Event.
     """
-    listener = reserved.ports.get((port.protocol.lower(), port.port)) if exposure.node_ips else None
+    if not exposure.node_ips:
+        return False
+    listener = reserved.ports.get((port.protocol.lower(), port.port))
     if listener is None:
         return False
     text = f"port {port.port}/{port.protocol.lower()} is not published at the addresses of nodes that the Service lists"
@@ -257,6 +259,8 @@ def _published(
     Addresses of other nodes are left out without a problem: packets to them go to these nodes, whose proxies serve
     the Service there, and which know on which ports they listen themselves.
     """
+    if not (service.spec.external_ips or service.status.load_balancer.ingress):
+        return (), ()
     refused: list[str] = []
 
     def owner_of(address: str) -> str | None:

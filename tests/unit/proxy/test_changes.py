@@ -230,8 +230,11 @@ def test_a_node_port_comes_before_an_older_external_ip_of_the_node(name: str, or
     updates = [table.update(key(claims[which][0]), claims[which][1]) for which in order]
 
     assert [(f.key.address, f.backends) for f in table] == [("0.0.0.0", (backend(2),))]
-    text = "port 80/tcp is not published at the addresses of nodes that the Service lists: it is one of"
-    assert [str(problem) for problem in updates[-1].conflicts[key("external")]] == [f"Conflict: {text} default/{name}"]
+    text = "port 80/tcp is not published at the addresses of nodes that the Service lists"
+    advice = "use another port, or an address that no node has"
+    assert [str(problem) for problem in updates[-1].conflicts[key("external")]] == [
+        f"Conflict: {text}: default/{name} has it as a node port or host port; {advice}"
+    ]
     assert list(updates[-1].conflicts) == [key("external")]
 
     free = table.update(key(name), None)
