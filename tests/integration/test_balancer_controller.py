@@ -5,6 +5,8 @@ from __future__ import annotations
 import contextlib
 import json
 import signal
+import ssl
+import urllib.request
 from collections.abc import Iterator
 from typing import Any
 
@@ -206,6 +208,23 @@ def test_w19_openelbs_eip_of_the_tutorial(world: BalancerProcess) -> None:
     world.kubectl("delete", "eip", "eip-pool")
     world.eventually(lambda: world.addresses("plain") == [], "the address goes with the Eip")
     world.delete(plain)
+
+
+def test_an_eip_that_a_pool_overlaps_can_be_deleted(world: BalancerProcess) -> None:
+    world.apply(EIP)
+    world.eventually(lambda: world.get(f"{EIPS}/eip-pool").get("status"), "a status")
+    assert world.apply(POOL)
+    world.eventually(lambda: not world.get(f"{EIPS}/eip-pool")["status"].get("ready"), "the pool takes the range over")
+    world.kubectl("delete", "eip", "eip-pool", "--timeout=60s")  # waits for the finalizer
+    world.delete(POOL)
+
+
+def test_metrics_are_served_with_tls(world: BalancerProcess) -> None:
+    context = ssl.create_default_context()
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    url = f"https://127.0.0.1:{world.secure_port}/metrics"
+    with urllib.request.urlopen(url, timeout=20, context=context) as answer:
+        assert "metallb_k8s_client_config_loaded_bool" in answer.read().decode()
 
 
 def test_an_invalid_change_leaves_the_last_configuration_in_force(world: BalancerProcess) -> None:
