@@ -62,6 +62,11 @@ def assigned_addresses(service: Service) -> tuple[str, ...]:
     return _canonical(entry.ip for entry in service.status.load_balancer.ingress)
 
 
+def cluster_addresses(service: Service) -> tuple[str, ...]:
+    """Return the cluster IPs of a Service, canonical."""
+    return _canonical(service.spec.cluster_ips or (service.spec.cluster_ip,))
+
+
 def external_addresses(service: Service) -> tuple[str, ...]:
     """Return the externalIPs of a Service, canonical."""
     return _canonical(service.spec.external_ips)

@@ -9,6 +9,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from bridgehead.client import ApiClient, Informer, Running
 from bridgehead.network.gateways import gateways
@@ -17,14 +18,16 @@ from bridgehead.objects.core import PROXY_NAME_LABEL, Node, Pod, Service
 from bridgehead.objects.endpoint_slices import HEADLESS_LABEL, EndpointSlice, index_by_service
 from bridgehead.objects.kinds import ENDPOINT_SLICES, NODES, PODS, SERVICES
 from bridgehead.objects.load_balancers import (
+    ShareKey,
     assigned_addresses,
+    cluster_addresses,
     is_from_pool,
     published_addresses,
     share_key,
 )
 from bridgehead.objects.meta import ObjectKey
 
-from .addresses import Family, canonical_address
+from .addresses import Family, canonical_address, family_of
 from .config import ProxyConfig
 from .frontends import NodeFacts
 from .host_ports import has_host_ports, pod_key, pod_of
@@ -153,13 +156,17 @@ class ClusterObjects:
         return self._pods.get(pod) if self._pods is not None else None
 
     def rivals_of(self, service: Service) -> Sequence[Service]:
-        """Return the other Services that have one of the Service's addresses in their status."""
-        found = {
-            other.key: other
-            for address in published_addresses(service)
-            for other in self._services.by_index(_ASSIGNED, address)
-            if other.key != service.key
-        }
+        """Return the other Services that have one of the Service's addresses in their status, or as their cluster IP.
+
+        The latter are only looked for where the ranges of cluster IPs are not known.
+        """
+        addresses = published_addresses(service)
+        found = {other.key: other for address in addresses for other in self._services.by_index(_ASSIGNED, address)}
+        known = {family_of(cidr) for cidr in self.settings.service_cidrs}
+        unknown = {address for address in addresses if family_of(address) not in known}
+        if unknown:
+            found |= {one.key: one for one in self._services.items() if not unknown.isdisjoint(cluster_addresses(one))}
+        found.pop(service.key, None)
         return list(found.values())
 
     def slices_of(self, key: ObjectKey) -> Sequence[EndpointSlice]:
@@ -200,7 +207,7 @@ class ClusterObjects:
         before, after = _holdings(old), _holdings(new)
         if before == after:
             return
-        for address in {*before[0], *after[0]}:
+        for address in {*before.addresses, *after.addresses}:
             for other in self._services.by_index(_PUBLISHED, address):
                 self._mark(other.key)
 
@@ -292,12 +299,21 @@ class ClusterObjects:
         self.has_changed.set()
 
 
-def _holdings(service: Service | None) -> tuple[tuple[str, ...], object, object]:
-    """Return what of a Service decides on the claims of others: its addresses and with whom it shares them."""
-    addresses = () if service is None else assigned_addresses(service)
-    if service is None or not addresses:
-        return (), None, None
-    return addresses, share_key(service), is_from_pool(service)
+class _Holdings(NamedTuple):
+    """What of a Service decides on the claims of others: its addresses, and with whom it shares the assigned ones."""
+
+    addresses: tuple[str, ...] = ()
+    share: ShareKey = ShareKey()
+    is_from_pool: bool = False
+
+
+def _holdings(service: Service | None) -> _Holdings:
+    if service is None:
+        return _Holdings()
+    assigned = assigned_addresses(service)
+    if not assigned:
+        return _Holdings(cluster_addresses(service))
+    return _Holdings((*cluster_addresses(service), *assigned), share_key(service), is_from_pool(service))
 
 
 def _node_content(node: Node) -> tuple[object, ...]:

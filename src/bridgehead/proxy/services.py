@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from bridgehead.objects.core import Service, ServicePort
 from bridgehead.objects.endpoint_slices import EndpointSlice
-from bridgehead.objects.load_balancers import describe_holder, holder_of
+from bridgehead.objects.load_balancers import cluster_addresses, describe_holder, holder_of
 
 from .addresses import Family, canonical_address, canonical_cidr, family_of
 from .endpoints import ServiceEndpoints, cluster_wide_backends, local_backends
@@ -63,7 +63,7 @@ def compile_service(
     """Return the Frontends of `service` on `node`. `slices` are all of the Service's, in any order.
 
     The Service is not published at `reserved` addresses and ports, nor at addresses that belong to one of `rivals`:
-    the other Services that have one of its addresses in their status.
+    the other Services that have one of its addresses in their status or as their cluster IP.
     """
     meta = service.metadata
     key = service.key
@@ -267,6 +267,9 @@ def _published(
         if address in cluster_ips:
             return None
         owner = reserved.owner_of(address)
+        if owner is None:
+            keys = [rival.key for rival in rivals if address in cluster_addresses(rival)]
+            owner = f"a cluster IP of Service {keys[0]}" if keys else None
         if owner is None and (holder := holder_of(address, service, rivals)) is not None:
             return describe_holder(holder)
         return owner

@@ -12,7 +12,7 @@ import pytest
 from bridgehead.network.conntrack import Flow
 from bridgehead.network.listeners import Listener
 from bridgehead.objects.core import Node, Service
-from bridgehead.objects.kinds import ENDPOINT_SLICES, NODES, SERVICES
+from bridgehead.objects.kinds import ENDPOINT_SLICES, NODES, SERVICE_CIDRS, SERVICES
 from bridgehead.objects.meta import ObjectKey
 from bridgehead.proxy import agent as agent_module
 from bridgehead.proxy import guard as guard_module
@@ -321,6 +321,27 @@ async def test_an_address_is_served_for_those_that_list_it_until_a_service_is_gi
         assert came == [["10.0.0.10:443/tcp"], ["10.0.0.10:80/tcp"], [], ["10.0.0.10:80/tcp"]]
         await eventually(lambda: len(api.events) == 2)
     assert [(event.involved_object.name, event.reason) for event in api.events][1:] == [("taker", "ReservedAddress")]
+
+
+@pytest.mark.parametrize("cidrs", [(), ("10.96.0.0/12",)])
+async def test_a_cluster_ip_is_of_one_service_whether_its_range_is_known_or_not(
+    cidrs: tuple[str, ...], api: ScriptedApi, mode: ScriptedMode
+) -> None:
+    put_node(api, "node1", "10.0.0.201")
+    if cidrs:
+        api.put(SERVICE_CIDRS, {"metadata": {"name": "kubernetes"}, "spec": {"cidrs": cidrs}})
+    taker = service("taker", "10.96.0.3", externalIPs=["10.96.0.2"], ports=[{"name": "http", "port": 9999}])
+    api.put(SERVICES, taker)
+    async with running(api, mode):
+        assert ("10.96.0.2:9999/tcp" in mode.synced[0]) == (not cidrs)
+        api.put(SERVICES, service("owner", "10.96.0.2"))
+        await eventually(lambda: len(mode.applied) == 1)
+        gone, came = changed(mode)
+        assert gone == [[] if cidrs else ["10.96.0.2:9999/tcp"]]
+        assert came == [["10.96.0.2:80/tcp"]]
+        await eventually(lambda: len(api.events) == 2)
+    text = "in the range of cluster IPs" if cidrs else "a cluster IP of Service default/owner"
+    assert f"10.96.0.2 in externalIPs, {text}" in str(api.events[1].message)
 
 
 async def test_a_dry_run_reports_all_problems_and_changes_nothing(
