@@ -84,6 +84,18 @@ def test_other_external_ips_are_no_event(found: Service) -> None:
     assert note_unannounced(found, CONFIGURATION, [service("owner", given="10.0.1.7")]) is None
 
 
+def test_an_external_ip_that_is_shared_with_its_holder_is_no_event() -> None:
+    def sharing(name: str, *external_ips: str, given: str = "") -> Service:
+        found = service(name, *external_ips, given=given)
+        annotations = {"metallb.io/allow-shared-ip": "key"}
+        return msgspec.structs.replace(found, metadata=msgspec.structs.replace(found.metadata, annotations=annotations))
+
+    owner = sharing("owner", given="10.0.0.20")
+    assert note_unannounced(sharing("web", "10.0.0.20"), CONFIGURATION, [owner]) is None
+    assert note_unannounced(service("web", "10.0.0.20"), CONFIGURATION, [owner]) is not None
+    assert note_unannounced(sharing("web", "10.0.0.20"), CONFIGURATION, []) is not None
+
+
 def test_the_younger_service_has_an_event_of_a_clash_and_keeps_its_address() -> None:
     owner = service("owner", given="10.0.0.10", ports=(80, 443))
     older = [service(f"s{n}", "10.0.0.10", "10.0.0.11", created=OLD, ports=(80, 443)) for n in range(2)]

@@ -28,7 +28,8 @@ def note_unannounced(service: Service, configuration: Configuration, holders: Se
     for address, pool in external_ips_in_pools(service, configuration):
         text = str(address)
         holder = holder_of(text, service, holders)
-        if text in own:
+        is_given = any(text in assigned_addresses(other) for other in holders)
+        if text in own or (is_given and holder is None):  # it is announced for the Service that shares it
             continue
         if not pool.is_for_external_ips:
             refused.setdefault(f'of pool "{pool.name}", which gives them to Services of type LoadBalancer', []).append(
