@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from bridgehead.client import ApiClient, Informer, Running
 from bridgehead.network.gateways import gateways
-from bridgehead.network.listeners import listeners
+from bridgehead.network.listeners import Listener, listeners
 from bridgehead.objects.core import PROXY_NAME_LABEL, Node, Pod, Service
 from bridgehead.objects.endpoint_slices import HEADLESS_LABEL, EndpointSlice, index_by_service
 from bridgehead.objects.kinds import ENDPOINT_SLICES, NODES, PODS, SERVICES
@@ -29,7 +29,7 @@ from bridgehead.objects.meta import ObjectKey
 
 from .addresses import Family, canonical_address, family_of
 from .config import ProxyConfig
-from .frontends import NodeFacts
+from .frontends import ANY_LOCAL, NodeFacts
 from .host_ports import has_host_ports, pod_key, pod_of
 from .mode import Settings
 from .node import is_eligible, plan_node
@@ -38,6 +38,7 @@ from .operating.health import ProxyHealth
 from .operating.metrics import ProxyMetrics
 from .reserved import NOTHING_RESERVED, plan_reserved
 from .service_ranges import ServiceRanges
+from .services import health_check_port
 
 log = logging.getLogger(__name__)
 
@@ -198,6 +199,8 @@ class ClusterObjects:
             self._metrics.service_changes.inc()
             self._mark(either.key)
             self._mark_rivals(old, new)
+            if _health_port(old) != _health_port(new):
+                self._knows_reserved = False
             published = published_addresses(new) if new is not None else ()
             if published and not self._own_addresses().isdisjoint(published):
                 self._knows_reserved = False  # the ports on which this node listens count from now on
@@ -264,6 +267,13 @@ class ClusterObjects:
         """Return whether a Service lists an address of this node."""
         return any(self._services.by_index(_PUBLISHED, address) for address in self._own_addresses())
 
+    def _health_listeners(self) -> frozenset[Listener]:
+        """Return the sockets of health checks that this proxy opens, if a Service lists addresses of the node."""
+        if not self._uses_node_addresses():
+            return frozenset()
+        ports = {health_check_port(service) for service in self._services.items()} - {0}
+        return frozenset(Listener("tcp", ANY_LOCAL[4], port) for port in ports)
+
     def _own_addresses(self) -> set[str]:
         listed = self._node.status.addresses if self._node is not None else ()
         return {*self.facts.addresses, *filter(None, (canonical_address(one.address) for one in listed))}
@@ -282,7 +292,7 @@ class ClusterObjects:
             self._api_addresses,
             self.settings.service_cidrs,
             self._config.cluster_cidrs,
-            self._listeners.read(),
+            self._listeners.read() | self._health_listeners(),
             self._list_gateways(),
         )
         if reserved == self.reserved:
@@ -297,6 +307,10 @@ class ClusterObjects:
         self._batch.has_changes = True
         self._health.queued()
         self.has_changed.set()
+
+
+def _health_port(service: Service | None) -> int:
+    return 0 if service is None else health_check_port(service)
 
 
 class _Holdings(NamedTuple):

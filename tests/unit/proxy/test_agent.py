@@ -323,6 +323,25 @@ async def test_an_address_is_served_for_those_that_list_it_until_a_service_is_gi
     assert [(event.involved_object.name, event.reason) for event in api.events][1:] == [("taker", "ReservedAddress")]
 
 
+async def test_a_health_check_port_is_the_nodes_before_anybody_listens(
+    api: ScriptedApi, mode: ScriptedMode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(agent_module, "local_addresses", lambda cidrs: [])  # the port is not opened
+    port = 32000
+    local = {"type": "LoadBalancer", "externalTrafficPolicy": "Local", "healthCheckNodePort": port}
+    api.put(SERVICES, service("edge", "10.96.0.3", externalIPs=["10.0.0.201"], ports=[{"name": "http", "port": port}]))
+    put_node(api, "node1", "10.0.0.201")
+    async with running(api, mode):
+        assert f"10.0.0.201:{port}/tcp" in mode.synced[0]
+        api.put(SERVICES, service("balanced", "10.96.0.4", **local))
+        await eventually(lambda: len(mode.applied) == 1)
+        api.delete(SERVICES, "balanced")
+        await eventually(lambda: len(mode.applied) == 2)
+    gone, came = changed(mode)
+    assert gone == [[f"10.0.0.201:{port}/tcp"], ["10.96.0.4:80/tcp"]]
+    assert came == [["10.96.0.4:80/tcp"], [f"10.0.0.201:{port}/tcp"]]
+
+
 @pytest.mark.parametrize("cidrs", [(), ("10.96.0.0/12",)])
 async def test_a_cluster_ip_is_of_one_service_whether_its_range_is_known_or_not(
     cidrs: tuple[str, ...], api: ScriptedApi, mode: ScriptedMode
