@@ -314,7 +314,7 @@ def _health_port(service: Service | None) -> int:
 
 
 class _Holdings(NamedTuple):
-    """What of a Service decides on the claims of others: its addresses, and with whom it shares the assigned ones."""
+    """The properties of a Service that decide on the claims of others: its addresses, and who shares the assigned ones."""
 
     addresses: tuple[str, ...] = ()
     share: ShareKey = ShareKey()
