@@ -314,7 +314,7 @@ def _health_port(service: Service | None) -> int:
 
 
 class _Holdings(NamedTuple):
-    """The properties of a Service that decide on the claims of others: its addresses, and who shares the assigned ones."""
+    """The properties of a Service that decide on the claims of others: its addresses, and who shares some of them."""
 
     addresses: tuple[str, ...] = ()
     share: ShareKey = ShareKey()

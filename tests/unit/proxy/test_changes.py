@@ -277,6 +277,18 @@ def test_several_external_ips_yield_to_a_node_port_and_come_back() -> None:
     assert back.conflicts == {}
 
 
+def test_an_external_ip_goes_while_a_node_port_comes_before_it() -> None:
+    table = FrontendTable()
+    table.update(key("port"), compiled("port", frontend("0.0.0.0", 80, backend(3))))
+    table.update(key("external"), at_node("external"))
+    table.update(key("external"), None)
+
+    gone = table.update(key("port"), None)
+
+    assert [str(change.old.key) for change in gone.changes if change.old] == ["0.0.0.0:80/tcp"]
+    assert len(table) == 0
+
+
 @pytest.mark.parametrize("given", ["given", "pod/given"])
 def test_what_was_given_comes_before_an_older_external_ip(given: str) -> None:
     how = Publication.EXTERNAL_IP if given.startswith("pod/") else Publication.LOAD_BALANCER
