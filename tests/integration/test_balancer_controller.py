@@ -291,6 +291,26 @@ def test_a_pool_of_cluster_ips_is_refused(world: BalancerProcess) -> None:
     world.eventually(lambda: world.state()["result"] == "Valid", "the valid configuration again")
 
 
+def test_a_pool_of_pods_is_refused(world: BalancerProcess) -> None:
+    node = """
+apiVersion: v1
+kind: Node
+metadata: {name: pods}
+spec: {podCIDR: 10.244.9.0/24, podCIDRs: [10.244.9.0/24, "fd00:10:244:9::/64"]}
+"""
+    world.apply(node)
+    for addresses, text in (
+        ("10.244.9.0-10.244.9.3", '"10.244.9.0-10.244.9.3" contains 10.244.9.0, an address of the range of pods '),
+        ("fd00:10:244::/48", '"fd00:10:244::/48" contains fd00:10:244:9::, an address of the range of pods '),
+    ):
+        pool = POOL.replace("10.0.0.10-10.0.0.50", addresses)
+        world.apply(pool)
+        world.eventually(lambda text=text: text in world.state().get("errorSummary", ""), "the reason")
+        world.delete(pool)
+        world.eventually(lambda: world.state()["result"] == "Valid", "the valid configuration again")
+    world.delete(node)
+
+
 def test_definitions_that_are_deleted_are_installed_again(world: BalancerProcess) -> None:
     names = ["ipaddresspools.metallb.io", "eips.network.kubesphere.io", "configurationstates.metallb.io"]
     before = world.kubectl("get", "crd", *names, "-o", "jsonpath={.items[*].metadata.uid}")

@@ -7,6 +7,7 @@ later than the part starts, or in part: a kind that the API server does not serv
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import ipaddress
 import logging
 from collections.abc import Callable, Iterator
@@ -196,6 +197,10 @@ class ConfigurationWatch:
         for service_range in self._service_ranges.items():
             for text in service_range.spec.cidrs:
                 yield parse_range(text), f"an address of the Service range {text}"
+        for node in self._nodes.items():  # the proxies do not let a Service have such an address
+            for text in node.spec.pod_cidrs:
+                with contextlib.suppress(ValueError):
+                    yield parse_range(text), f"an address of the range of pods {text}"
 
     def _object_changed(self, old: Object | None, new: Object | None) -> None:
         """Compile again unless only the status or other metadata changed, as the controller's reports do."""
@@ -242,4 +247,4 @@ def _content(obj: Object) -> tuple[object, ...]:
 
 
 def _node_facts(node: Node) -> tuple[object, ...]:
-    return node.metadata.labels, node.internal_ips
+    return node.metadata.labels, node.internal_ips, node.spec.pod_cidrs
