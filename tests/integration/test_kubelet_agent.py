@@ -30,6 +30,7 @@ from bridgehead.objects.kinds import (
 )
 from bridgehead.streaming import spdy
 
+from .api_world import until
 from .kubelet_world import DEADLINE, container, is_running, open_world, waits_for
 
 pytestmark = pytest.mark.integration
@@ -80,7 +81,10 @@ async def test_users_that_images_may_need_and_the_lab_lacks_are_named(world):
     await world.start_kubelet()
     await world.create("web")
     await world.until("web", is_running)
-    await world.until_event("web", "UsersMissing", "users with ids above 0 do not exist in this lab")
+    await world.until_event("web", "UsersMissing", "users with ids above 0 do not exist in this lab: programs of the")
+    # A container that asks for one, of whatever image.
+    await world.create("other", containers=[container(securityContext={"runAsUser": 1000})])
+    await world.until_event("other", "UsersMissing", "users with ids above 0 do not exist in this lab: ")
 
 
 async def test_a_running_pod_gets_an_ephemeral_container_once(world):
@@ -388,6 +392,21 @@ async def test_many_pods_have_distinct_addresses(world):
     assert len({pod.status.pod_ip for pod in pods}) == 20
 
 
+async def test_the_events_of_a_back_off_are_recorded_again_and_counted(world, monkeypatch):
+    monkeypatch.setattr("bridgehead.kubelet.containers.driver._RECORD_SECONDS", 0.2)
+    await world.start_kubelet()
+    await world.create("loop", containers=[container("crash:1")])
+    await world.create("image", containers=[container("nowhere:9")])
+
+    async def are_counted() -> bool:
+        events = [*await world.events("loop"), *await world.events("image")]
+        return [event.count >= 4 for event in events if event.reason == "BackOff"] == [True, True]
+
+    await until(are_counted)
+    loop = await world.admin.get(PODS, "loop", "default")
+    assert loop.status.container_statuses[0].restart_count == 1  # one back-off, recorded several times
+
+
 async def test_a_job_succeeds_and_a_failing_container_crash_loops(world):
     await world.start_kubelet()
     await world.create("loop", containers=[container("crash:1")])
@@ -442,9 +461,7 @@ async def test_an_unknown_image_leaves_the_pod_in_err_image_pull(world):
     await world.start_kubelet()
     await world.create("web", containers=[container("nowhere:9")])
     await world.until("web", waits_for("ErrImagePull"))
-    await world.until_event(
-        "web", "Failed", 'Failed to pull image "nowhere:9": nowhere:9: not in the local image store'
-    )
+    await world.until_event("web", "Failed", 'Failed to pull image "nowhere:9": not on this node: load it with')
     pod = await world.until("web", waits_for("ImagePullBackOff"))
     assert pod.status.phase == "Pending"
     await world.until_event("web", "BackOff", 'Back-off pulling image "nowhere:9"')
@@ -463,6 +480,17 @@ async def test_a_program_that_cannot_be_started_is_reported(world):
     assert (waiting.message, pod.status.phase) == (terminated.message, "Running")
     pod = await world.until("again", waits_for("CrashLoopBackOff"))
     assert pod.status.container_statuses[0].last_state.terminated.reason == "StartError"
+
+
+async def test_an_environment_that_no_program_can_have_is_a_failed_start(world):
+    await world.start_kubelet()
+    env = [{"name": "E0", "value": "x"}, *({"name": f"E{n}", "value": f"$(E{n - 1})" * 2} for n in range(1, 40))]
+    await world.create("web", containers=[container("app:1", env=env)], restartPolicy="Never")
+    pod = await world.until("web", lambda pod: pod.status.phase == "Failed")
+    terminated = pod.status.container_statuses[0].state.terminated
+    assert (terminated.reason, terminated.exit_code) == ("StartError", 128)
+    assert terminated.message == 'argument list too long: environment variable "E17" has more than 131072 bytes'
+    await world.until_event("web", "Failed", f"Error: {terminated.message}")
 
 
 async def test_a_container_that_cannot_be_created_is_no_failed_run(world):

@@ -80,9 +80,6 @@ class Correlator:
         """Return the Event to write; None when the object has caused too many events."""
         about, at = occurrence.about, occurrence.at
         bucket = self._bucket(_reference(about), at)
-        if bucket.tokens < 1:
-            return None
-        bucket.tokens -= 1
         counted = _reference(about, about.field_path) if about.field_path else bucket.about
         kind = (counted, occurrence.type, occurrence.reason)
         fold = self._folds.get(kind)
@@ -100,6 +97,10 @@ class Correlator:
         before = self._series.get(identity) or _Series(0, at)
         series = _Series(before.number + 1, before.first)
         self._series.put(identity, series)
+        # As in client-go, what is dropped has been counted: the next Event that is written has the whole number.
+        if bucket.tokens < 1:
+            return None
+        bucket.tokens -= 1
         name = f"{about.name}.{_digest(occurrence) if occurrence.is_shared else format(int(series.first * 1e9), 'x')}"
         return CorrelatedEvent(occurrence, name, about.namespace or "default", series.number, series.first)
 

@@ -786,6 +786,15 @@ async def test_a_bound_pod_is_deleted_by_its_kubelet(world):
     assert (await world.call("GET", f"{PODS}/p")).status == 404
 
 
+@pytest.mark.parametrize("grace", [10**12, 2**63 - 1])
+async def test_the_longest_grace_period_ends_with_the_calendar(world, grace):
+    await create_pod(world, nodeName="node1", terminationGracePeriodSeconds=grace)
+    metadata = (await world.call("DELETE", f"{PODS}/p")).json["metadata"]
+    assert metadata["deletionTimestamp"] == "9999-12-31T23:59:59Z"
+    shorter = (await world.call("DELETE", f"{PODS}/p?gracePeriodSeconds=5")).json["metadata"]
+    assert (shorter["deletionGracePeriodSeconds"], shorter["deletionTimestamp"]) == (5, "2026-11-21T03:48:46Z")
+
+
 async def test_an_unbound_pod_is_deleted_at_once(world):
     await create_pod(world)
     await world.call("DELETE", f"{PODS}/p")

@@ -4,7 +4,14 @@ from __future__ import annotations
 
 from .certificates import CertificateApproval, CertificateRequests, CertificateSigning, CertificateSubjectRestriction
 from .chain import Chain
-from .classes import DefaultIngressClass, DefaultStorageClass, PodPriority, PriorityClasses, RuntimeClass
+from .classes import (
+    DefaultIngressClass,
+    DefaultStorageClass,
+    MissingIngressClass,
+    PodPriority,
+    PriorityClasses,
+    RuntimeClass,
+)
 from .devices import DeviceRights
 from .escalation import RoleEscalation
 from .external_ips import DenyServiceExternalIps
@@ -52,6 +59,7 @@ def build_chain(parts: AdmissionParts) -> Chain:
             CertificateSubjectRestriction(),
             DeviceRights(store, authorizer),
             ParameterRights(parts),
+            MissingIngressClass(store),
             ValidatingPolicies(parts),
             ValidatingWebhooks(webhooks),
             # Last, because it counts what it admits.

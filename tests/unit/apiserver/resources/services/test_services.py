@@ -510,10 +510,10 @@ REFUSALS = [
         "spec.ports[0].nodePort: Forbidden: may not be used when `type` is 'ClusterIP'"]),
     ("{ports: [{port: 80}], clusterIP: 10.0.171.239}", [
         'spec.clusterIPs: Invalid value: ["10.0.171.239"]: failed to allocate IP 10.0.171.239: the provided '
-        "network does not match the current range"]),
+        "network does not match the current range; choose an address in 10.96.0.0/12"]),
     ("{ports: [{port: 80}], clusterIP: 10.96.0.0}", [
         'spec.clusterIPs: Invalid value: ["10.96.0.0"]: failed to allocate IP 10.96.0.0: the provided network '
-        "does not match the current range"]),
+        "does not match the current range; choose an address in 10.96.0.0/12"]),
     ("{ports: [{port: 80}], clusterIP: invalid}", [
         'spec.clusterIPs[0]: Invalid value: "invalid": must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)']),
     ("{ports: [{port: 80}], clusterIP: 10.96.0.5, clusterIPs: [10.96.0.6]}", [
