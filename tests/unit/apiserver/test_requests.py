@@ -387,6 +387,29 @@ async def test_a_patch_to_another_kind_or_version_is_refused(world, kind, patch,
     assert '\\"name\\":\\"one\\"' in answer.json["message"]
 
 
+async def test_a_strategic_merge_patch_changes_the_first_of_several_ports_with_one_number(world):
+    url = "/api/v1/namespaces/default/services"
+    ports = [
+        {"name": "tcp", "port": 80, "protocol": "TCP", "targetPort": 1},
+        {"name": "udp", "port": 80, "protocol": "UDP", "targetPort": 2},
+    ]
+    await world.create(url, {"metadata": {"name": "one"}, "spec": {"ports": ports}})
+    # As kubectl apply sends it.
+    changes = {"$setElementOrder/ports": [{"port": 80}, {"port": 80}], "ports": [{"port": 80, "targetPort": 3}]}
+    answer = await world.patch(f"{url}/one", {"spec": changes}, "strategic-merge-patch")
+    assert [(port["name"], port["targetPort"]) for port in answer.json["spec"]["ports"]] == [("tcp", 3), ("udp", 2)]
+
+
+async def test_a_strategic_merge_patch_puts_new_elements_first(world):
+    url, labels = "/apis/apps/v1/namespaces/default/deployments", {"app": "web"}
+    template = {"metadata": {"labels": labels}, "spec": {"containers": [{"name": "nginx", "image": "x"}]}}
+    spec = {"selector": {"matchLabels": labels}, "template": template}
+    await world.create(url, {"metadata": {"name": "web"}, "spec": spec})
+    patch = {"spec": {"template": {"spec": {"containers": [{"name": "side", "image": "y"}]}}}}
+    answer = await world.patch(f"{url}/web", patch, "strategic-merge-patch")
+    assert [one["name"] for one in answer.json["spec"]["template"]["spec"]["containers"]] == ["side", "nginx"]
+
+
 async def test_a_strategic_merge_patch_leaves_kind_and_version(world):
     await world.create(CONFIG_MAPS, config_map())
     patch = {"kind": "Secret", "apiVersion": "v2", "data": {"a": "b"}}
