@@ -97,6 +97,44 @@ def test_json_patches_follow_rfc_6902(original, patch, result):
     assert (original, patch) == before
 
 
+# Where the library of Kubernetes does not follow the RFCs, or where these have no rule.
+@pytest.mark.parametrize(
+    ("original", "patch", "result"),
+    [
+        ({"foo": "bar"}, [{"op": "replace", "path": "/baz", "value": 1}], {"foo": "bar", "baz": 1}),
+        ({"foo": [1, 2]}, [{"op": "replace", "path": "/foo/-1", "value": 3}], {"foo": [1, 3]}),
+        ({"foo": [1, 2]}, [{"op": "add", "path": "/foo/-1", "value": 3}], {"foo": [1, 2, 3]}),
+        ({"foo": [1, 2]}, [{"op": "add", "path": "/foo/-3", "value": 3}], {"foo": [3, 1, 2]}),
+        ({"foo": [1, 2]}, [{"op": "remove", "path": "/foo/-2"}], {"foo": [2]}),
+        ({"foo": [1]}, [{"op": "add", "path": "/foo/01", "value": 2}], {"foo": [1, 2]}),
+        ({"foo": [1]}, [{"op": "test", "path": "/foo/+0", "value": 1}], {"foo": [1]}),
+        ({"a": 1}, [{"op": "copy", "from": "/b", "path": "/c"}], {"a": 1, "c": None}),
+        ({"a": 1}, [{"op": "test", "path": "/b", "value": None}], {"a": 1}),
+        ({"a": 1}, [{"op": "test", "path": "/b"}], {"a": 1}),
+        ({"a": 1}, [{"op": "test", "path": "", "value": {"a": 1}}], {"a": 1}),
+        ({"a": [{"x": 1}, {}]}, [{"op": "move", "from": "/a/0", "path": "/a/0/b"}], {"a": [{"b": {"x": 1}}]}),
+        ({"a": 1}, [{"op": "add", "path": "x/b", "value": 2}], {"a": 1, "b": 2}),
+    ],
+)
+def test_json_patches_follow_the_library_of_kubernetes(original, patch, result):
+    before = copy.deepcopy((original, patch))
+    assert apply_json_patch(original, patch) == result
+    assert (original, patch) == before
+
+
+@pytest.mark.parametrize(
+    ("original", "patch", "result"),
+    [
+        ({}, {"a": [{"b": None, "c": [None, {"d": None}]}]}, {"a": [{"c": [None, {}]}]}),
+        ({"a": [1]}, {"a": [{"b": None}, None]}, {"a": [{}, None]}),
+        ({"a": 1}, {"a": [{"b": None}]}, {"a": [{}]}),
+        ({"a": {}}, {"a": [{"b": None}]}, {"a": [{"b": None}]}),
+    ],
+)
+def test_merge_patches_prune_nulls_in_lists(original, patch, result):
+    assert apply_merge_patch(original, patch) == result
+
+
 @pytest.mark.parametrize(
     ("code", "original", "patch"),
     [
@@ -104,10 +142,7 @@ def test_json_patches_follow_rfc_6902(original, patch, result):
         (422, {"baz": 1}, [{"op": "test", "path": "/baz", "value": True}]),
         (422, {"foo": "bar"}, [{"op": "add", "path": "/baz/bat", "value": "qux"}]),
         (422, {"foo": "bar"}, [{"op": "remove", "path": "/baz"}]),
-        (422, {"foo": "bar"}, [{"op": "replace", "path": "/baz", "value": 1}]),
         (422, {"foo": [1]}, [{"op": "add", "path": "/foo/2", "value": 1}]),
-        (422, {"foo": [1]}, [{"op": "add", "path": "/foo/01", "value": 1}]),
-        (422, {"foo": [1]}, [{"op": "remove", "path": "/foo/-1"}]),
         (422, {"foo": [1]}, [{"op": "remove", "path": "/foo/1"}]),
         (422, {"foo": {"a": 1}}, [{"op": "move", "from": "/foo", "path": "/foo/b"}]),
         (422, {}, [{"op": "add", "path": "", "value": {}}]),
@@ -116,7 +151,18 @@ def test_json_patches_follow_rfc_6902(original, patch, result):
         (422, {}, [{"op": "add", "path": "a", "value": 1}]),
         (422, {}, [{"op": "copy", "path": "/a"}]),
         (422, {"a": [1]}, [{"op": "remove", "path": "/a/" + "9" * 5000}]),
-        (422, {"a": [1]}, [{"op": "test", "path": "/a/+0", "value": 1}]),
+        (422, {"foo": [1]}, [{"op": "replace", "path": "/foo/1", "value": 1}]),
+        (422, {"foo": [1]}, [{"op": "remove", "path": "/foo/-2"}]),
+        (422, {"foo": [1]}, [{"op": "add", "path": "/foo/-3", "value": 1}]),
+        (422, {"foo": [1]}, [{"op": "test", "path": "/foo/-", "value": 1}]),
+        (422, {"a": 1}, [{"op": "test", "path": "/a", "value": 1.0}]),
+        (422, {"a": 1}, [{"op": "test", "path": "/a"}]),
+        (422, {"a": 1}, [{"op": "copy", "from": "", "path": "/b"}]),
+        (422, {"a": 1}, [{"op": "move", "from": "", "path": "/b"}]),
+        (422, {"a": 1}, [{"op": "move", "from": "/b", "path": "/c"}]),
+        (422, {"a": None}, [{"op": "add", "path": "/a/b", "value": 1}]),
+        (422, {"a": "x"}, [{"op": "test", "path": "/a/b", "value": None}]),
+        (422, {}, [{"op": "replace", "path": "", "value": True}]),
         (400, {}, {"op": "add"}),
         (400, {}, ["add"]),
         (413, {}, [{"op": "add", "path": "/a", "value": 1}] * 10_001),
