@@ -309,7 +309,7 @@ def invalid_options(method: str, errors: Sequence[FieldError]) -> ApiStatus:
 
 def internal_error(why: str = "see the API server's log") -> ApiStatus:
     """A failure that is not the client's. The details of an unexpected one are in the server's log."""
-    return ApiStatus(500, "InternalError", f"Internal error occurred: {why}", {})
+    return ApiStatus(500, "InternalError", f"Internal error occurred: {why}", {"causes": [{"message": why}]})
 
 
 def timed_out() -> ApiStatus:
