@@ -212,13 +212,13 @@ def validate_cluster_ips(spec: JsonObject, old: JsonObject | None) -> list[Field
     elif many and not one:
         errors.append(field.invalid(path, many, "must be empty when `clusterIP` is not specified"))
     errors.extend(_validate_families(spec))
-    if old is None or old.get("clusterIPs") != many:
-        malformed = _validate_address_list(path, many)
-        if malformed:
-            return [*errors, *malformed]
+    malformed = _validate_address_list(path, many) if old is None or old.get("clusterIPs") != many else []
+    errors.extend(malformed)
     if len(many) > 2:
         errors.append(field.invalid(path, many, "may only hold up to 2 values"))
-    if len(many) > 1 and len({family_of(address) for address in many}) < len(many):
+    if malformed:
+        return errors
+    if len(many) > 1 and len({family_of(address) for address in many}) == 1:
         errors.append(field.invalid(path, many, "may specify no more than one IP for each IP family"))
     if not is_headless(spec):
         for index, (address, family) in enumerate(zip(many, spec.get("ipFamilies", ()), strict=False)):
@@ -277,7 +277,8 @@ def _validate_families_update(spec: JsonObject, old: JsonObject) -> list[FieldEr
     now, before = spec.get("ipFamilies", []), old.get("ipFamilies", [])
     path = "spec.ipFamilies[0]"
     if len(now) == len(before):
-        return [field.invalid(path, now, _UNCHANGEABLE)] if now != before else []
+        changed = [new for new, old_family in zip(now, before, strict=True) if new != old_family]
+        return [field.invalid(path, now, _UNCHANGEABLE) for _ in changed]
     return _validate_growth(spec, path, "ipFamily", now, before)
 
 
@@ -289,7 +290,7 @@ def _validate_growth(
     if not now:
         errors.append(field.invalid(primary, now, f"primary {what} can not be unset"))
     elif before and now[0] != before[0]:
-        errors.append(field.invalid(primary, now, _UNCHANGEABLE))
+        errors.append(field.invalid(primary, spec.get("clusterIPs"), _UNCHANGEABLE))  # also for ipFamilies
     if len(before) > len(now) == 1 and spec.get("ipFamilyPolicy") != "SingleStack":
         detail = f"must be set to 'SingleStack' when releasing the secondary {what}"
         errors.append(field.invalid("spec.ipFamilyPolicy", spec.get("ipFamilyPolicy"), detail))

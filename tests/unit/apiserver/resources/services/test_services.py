@@ -367,6 +367,17 @@ def test_addresses_that_are_to_be_chosen_are_shown_as_empty_texts(dual):
     ]
 
 
+def test_malformed_and_superfluous_addresses_are_reported_together(dual):
+    text = "{clusterIP: x, clusterIPs: [x, '::1', 10.96.0.1], ports: [{port: 80}]}"
+    assert dual.refusal(service(text))[1:] == [
+        'spec.clusterIPs: Invalid value: ["x","::1","10.96.0.1"]: may only hold up to 2 values'
+    ]
+    text = "{clusterIP: 10.96.0.1, clusterIPs: [10.96.0.1, 'fd00:96::1', 10.96.0.2], ports: [{port: 80}]}"
+    assert dual.refusal(service(text)) == [
+        'spec.clusterIPs: Invalid value: ["10.96.0.1","fd00:96::1","10.96.0.2"]: may only hold up to 2 values'
+    ]
+
+
 def test_errors_of_ports_come_in_the_order_of_kubernetes(services):
     text = "{type: Other, ports: [{name: A, port: 0}, {name: A, port: 0}], selector: {'-': x}, externalIPs: [x]}"
     paths = [refusal.partition(":")[0] for refusal in services.refusal(service(text))]
