@@ -11,11 +11,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import http
 import logging
 from collections.abc import Callable, Coroutine, Iterable
 from typing import Any
 
+from bridgehead.go_http import render_head
 from bridgehead.streaming import spdy
 
 from .paths import is_true, parse_query
@@ -158,9 +158,7 @@ class SpdyProtocol(asyncio.Protocol):
         self._status = status
         if status == 101:
             headers.append((_VERSION_HEADER, self._version))
-        lines = [b"HTTP/1.1 %d %b" % (status, http.HTTPStatus(status).phrase.encode())]
-        lines += [name + b": " + value for name, value in headers]
-        self._transport.write(b"\r\n".join(lines) + b"\r\n\r\n")
+        self._transport.write(render_head(status, headers))
 
 
 def _expected_channels(scope: Scope) -> frozenset[int]:

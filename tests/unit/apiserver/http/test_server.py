@@ -135,7 +135,7 @@ async def test_trailers_are_no_headers() -> None:
         async with asyncio.timeout(60):
             writer.write(b"POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n")
             writer.write(b"1\r\na\r\n0\r\nX-Remote-Group: system:masters\r\n\r\n")
-            assert b"x-names: transfer-encoding\r\n" in await reader.readuntil(b"\r\n\r\n")
+            assert b"X-Names: transfer-encoding\r\n" in await reader.readuntil(b"\r\n\r\n")
             writer.close()
             await writer.wait_closed()
         server.stop()
@@ -295,7 +295,7 @@ async def test_a_client_is_refused_once_its_certificate_has_expired(
             for now, user in ((time.time(), valid), (1e11, expired)):  # the year 5138
                 monkeypatch.setattr(peer_protocol, "time", SimpleNamespace(time=lambda now=now: now))
                 writer.write(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
-                assert b"x-user: " + user in await reader.readuntil(b"0\r\n\r\n")
+                assert b"X-User: " + user in await reader.readuntil(b"0\r\n\r\n")
             writer.close()
             await writer.wait_closed()
         server.stop()
