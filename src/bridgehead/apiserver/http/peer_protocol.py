@@ -245,7 +245,7 @@ class PeerProtocol(HttpToolsProtocol):
             self._header_timer = None
 
     def send_400_response(self, msg: str) -> None:
-        """Refuse a request that is not HTTP, in Go's words instead of uvicorn's `msg`."""
+        """Refuse a request that is not HTTP, with Go's text instead of uvicorn's `msg`."""
         text = f"400 {reason_phrase(400)}".encode()
         headers = ((b"content-type", b"text/plain; charset=utf-8"), (b"connection", b"close"))
         self.transport.write(render_head(400, headers) + text)
