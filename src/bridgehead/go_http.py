@@ -48,12 +48,16 @@ def canonical_name(name: bytes) -> bytes:
     return _FIRST_LETTER.sub(lambda match: match[0].upper(), name.lower())
 
 
-def render_head(status: int, headers: Iterable[tuple[bytes, bytes]]) -> bytes:
-    """Return a response's status line and headers, in Go's order, with the empty line behind them."""
+def canonical_headers(headers: Iterable[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:
+    """Return headers with Go's names, in Go's order."""
     named = [(canonical_name(name), value) for name, value in headers]
-    named.sort(key=lambda header: (_LAST.get(header[0], 0), header[0]))
+    return sorted(named, key=lambda header: (_LAST.get(header[0], 0), header[0]))
+
+
+def render_head(status: int, headers: Iterable[tuple[bytes, bytes]]) -> bytes:
+    """Return a response's status line and headers, with the empty line behind them."""
     lines = [b"HTTP/1.1 %d %b" % (status, reason_phrase(status).encode())]
-    lines += [name + b": " + value for name, value in named]
+    lines += [name + b": " + value for name, value in canonical_headers(headers)]
     return b"\r\n".join((*lines, b"", b""))
 
 

@@ -19,7 +19,7 @@ from websockets.datastructures import Headers
 from websockets.http11 import Response
 from websockets.typing import Subprotocol
 
-from bridgehead.go_http import canonical_name, reason_phrase
+from bridgehead.go_http import canonical_headers, reason_phrase
 
 from .peer_protocol import MAX_HEADER_BYTES
 
@@ -37,11 +37,10 @@ class AnySubprotocol(WebSocketsSansIOProtocol):
 
     def _send_as_go(self, response: Response) -> None:
         response.reason_phrase = reason_phrase(response.status_code)
-        # The library's own names, such as Sec-WebSocket-Accept, are those of servers for WebSockets in Go, too.
-        response.headers = Headers(
-            (canonical_name(name.encode()).decode() if name.islower() else name, value)
-            for name, value in response.headers.raw_items()
-        )
+        # The library's headers of an accepted handshake (Sec-WebSocket-Accept) are as libraries in Go write them.
+        if response.status_code != 101:
+            headers = [(name.encode(), value.encode()) for name, value in response.headers.raw_items()]
+            response.headers = Headers((name.decode(), value.decode()) for name, value in canonical_headers(headers))
         self._send_response(response)
 
 

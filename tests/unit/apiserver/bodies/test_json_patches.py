@@ -163,6 +163,7 @@ def test_merge_patches_prune_nulls_in_lists(original, patch, result):
         (422, {"a": None}, [{"op": "add", "path": "/a/b", "value": 1}]),
         (422, {"a": "x"}, [{"op": "test", "path": "/a/b", "value": None}]),
         (422, {}, [{"op": "replace", "path": "", "value": True}]),
+        (422, {"a": 1}, [{"op": "replace", "path": "/b/c", "value": 1}]),
         (400, {}, {"op": "add"}),
         (400, {}, ["add"]),
         (413, {}, [{"op": "add", "path": "/a", "value": 1}] * 10_001),
