@@ -50,22 +50,41 @@ def canonical_name(name: bytes) -> bytes:
 
 def canonical_headers(headers: Iterable[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:
     """Return headers with Go's names, in Go's order."""
-    named = [(canonical_name(name), value) for name, value in headers]
-    return sorted(named, key=lambda header: (_LAST.get(header[0], 0), header[0]))
+    ordered = sorted([(_order(name), value) for name, value in headers], key=_rank)
+    return [(name, value) for (_, name), value in ordered]
 
 
 def render_head(status: int, headers: Iterable[tuple[bytes, bytes]]) -> bytes:
     """Return a response's status line and headers, with the empty line behind them."""
-    lines = [b"HTTP/1.1 %d %b" % (status, reason_phrase(status).encode())]
-    lines += [name + b": " + value for name, value in canonical_headers(headers)]
+    lines = [_status_line(status)]
+    lines += [b"%b: %b" % header for header in canonical_headers(headers)]
     return b"\r\n".join((*lines, b"", b""))
 
 
 def rewrite_head(head: bytes) -> bytes:
-    """Return a rendered response's head as Go writes it. A head without a status code stays as it is."""
+    """Return a rendered response's head as Go writes it. A head without a status code stays as it is.
+
+    Each answer of the API server passes here.
+    """
     first, *lines = head.removesuffix(b"\r\n\r\n").split(b"\r\n")
-    status = first.split(b" ", 2)[1:2]
-    if not status or not status[0].isdigit():
+    status = first[9:12]
+    if not status.isdigit():
         return head
-    pairs = (line.partition(b": ") for line in lines)
-    return render_head(int(status[0]), [(name, value) for name, _, value in pairs])
+    parts = [line.partition(b": ") for line in lines]
+    return render_head(int(status), [(name, value) for name, _, value in parts])
+
+
+@lru_cache(maxsize=64)
+def _status_line(status: int) -> bytes:
+    return b"HTTP/1.1 %d %b" % (status, reason_phrase(status).encode())
+
+
+@lru_cache(maxsize=256)
+def _order(name: bytes) -> tuple[bytes, bytes]:
+    """Return what a header is ordered by, and its canonical name."""
+    canonical = canonical_name(name)
+    return b"%d%b" % (_LAST.get(canonical, 0), canonical), canonical
+
+
+def _rank(ordered: tuple[tuple[bytes, bytes], bytes]) -> bytes:
+    return ordered[0][0]
