@@ -22,7 +22,7 @@ from . import spdy_upgrade
 from .accepting import Newcomer
 from .client_authorities import ServerContext
 from .joined_writes import JoinedWrites
-from .request import FRONT_PROXY, NEWCOMER, WHOLE_BODY
+from .request import FRONT_PROXY, NEWCOMER, WHOLE_BODY, date_header
 from .tunnel import TunnelProtocol, asks_for_upgrade
 from .unsent import Connection
 from .user import InvalidCredentials, User, common_name, user_from_certificate
@@ -255,7 +255,8 @@ class PeerProtocol(HttpToolsProtocol):
         self._stop_timer()
         # A client that has sent nothing would take this for the answer to its first request.
         if self._header_bytes and (self.cycle is None or self.cycle.response_complete):
-            self.transport.write(render_head(status, ((b"connection", b"close"), (b"content-length", b"0"))))
+            headers = (date_header(), (b"content-length", b"0"), (b"connection", b"close"))
+            self.transport.write(render_head(status, headers))
         self.transport.close()
 
     def _upgrade_to_spdy(self) -> None:

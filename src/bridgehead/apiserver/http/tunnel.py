@@ -13,7 +13,7 @@ from typing import Any, Protocol
 
 from bridgehead.go_http import render_head
 
-from .request import Scope
+from .request import Scope, date_header
 
 log = logging.getLogger(__name__)
 
@@ -150,6 +150,6 @@ class TunnelProtocol(asyncio.Protocol):
             return  # the answer was the upgrade
         if message["type"] == "http.response.start":
             headers = [(name, value) for name, value in message["headers"] if name != b"connection"]
-            await self.write(render_head(message["status"], [*headers, (b"connection", b"close")]))
+            await self.write(render_head(message["status"], [*headers, date_header(), (b"connection", b"close")]))
         else:
             await self.write(message.get("body", b""))
