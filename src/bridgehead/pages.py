@@ -15,20 +15,11 @@ import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import NamedTuple
 
+from bridgehead.go_http import NOT_FOUND, render_head
 from bridgehead.objects.addresses import join_host_port
 
 _REQUEST_SECONDS = 10
 _BACKLOG = 128
-_REASONS = {
-    200: "OK",
-    400: "Bad Request",
-    401: "Unauthorized",
-    403: "Forbidden",
-    404: "Not Found",
-    405: "Method Not Allowed",
-    500: "Internal Server Error",
-    503: "Service Unavailable",
-}
 
 
 class Page(NamedTuple):
@@ -72,7 +63,7 @@ def route(routes: Routes) -> Handler:
         if method not in ("GET", "HEAD"):
             return Page(405 if method.isalpha() else 400, b"")
         page = routes.get(path)
-        return page() if page is not None else Page(404, b"404 page not found\n")
+        return page() if page is not None else Page(404, NOT_FOUND.encode())
 
     return handle
 
@@ -218,12 +209,12 @@ def _parse(head: bytes, writer: asyncio.StreamWriter) -> Request:
 
 
 def _respond(method: str, page: Page) -> bytes:
-    headers = [
+    headers = (
         ("Content-Type", page.content_type),
         *page.headers,
         ("Date", time.strftime("%a, %d %b %Y %H:%M:%S GMT", time.gmtime())),
         ("Content-Length", str(len(page.body))),
         ("Connection", "close"),
-    ]
-    lines = [f"HTTP/1.1 {page.status} {_REASONS[page.status]}", *(f"{name}: {value}" for name, value in headers)]
-    return "\r\n".join(lines).encode() + b"\r\n\r\n" + (page.body if method != "HEAD" else b"")
+    )
+    written = render_head(page.status, [(name.encode(), value.encode()) for name, value in headers])
+    return written + (page.body if method != "HEAD" else b"")
