@@ -36,7 +36,7 @@ def notes(world: World, name: str = "s") -> list[tuple[str, str, str]]:
             (
                 "Warning",
                 "AllocationFailed",
-                f'{FAILED}no available IPs (pool "a": 4 of 4 IPv4 addresses in use)',
+                f'{FAILED}no available IPs (pool "a" (10.1.0.0-10.1.0.3): 4 of 4 IPv4 addresses in use)',
             ),
         ),
         (
@@ -46,7 +46,11 @@ def notes(world: World, name: str = "s") -> list[tuple[str, str, str]]:
         ([Pools((A,)), s(pool="x")], ("Warning", "AllocationFailed", f'{FAILED}unknown pool "x"')),
         (
             [Pools((A,)), s(ips="10.7.0.1")],
-            ("Warning", "AllocationFailed", f'{FAILED}["10.7.0.1"] is not allowed in config'),
+            (
+                "Warning",
+                "AllocationFailed",
+                f'{FAILED}["10.7.0.1"] is not allowed in config (pools have 10.1.0.0-10.1.0.3 of pool "a")',
+            ),
         ),
         (
             [Pools((pinned("z", "10.8.0.0/30", namespaces=["o"]),)), s(pool="z")],
@@ -152,7 +156,7 @@ def test_nothing_is_noted_when_nothing_changes() -> None:
     ("steps", "text"),
     [
         ([Pools(()), s()], "no available IPs (there is no IPAddressPool and no Eip)"),
-        ([Pools((A,)), *many(4), s()], 'no available IPs (pool "a": 4 of 4 IPv4 addresses in use)'),
+        ([Pools((A,)), *many(4), s()], 'no available IPs (pool "a" (10.1.0.0-10.1.0.3): 4 of 4 IPv4 addresses in use)'),
         (
             [Pools((pool("a", "10.1.0.0/30", autoAssign=False),)), s()],
             'no available IPs (pool "a" gives addresses only to Services that name it (autoAssign: false))',

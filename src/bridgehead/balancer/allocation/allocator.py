@@ -16,7 +16,7 @@ from bridgehead.objects.meta import ObjectKey
 from ..model import Pool
 from ..ranges import IpAddress
 from .eligibility import by_priority, is_allowed, is_bound
-from .explanations import describe_pools, full, not_compatible
+from .explanations import describe_pools, describe_ranges, full, not_compatible
 from .reasons import NotAllocated, PendingReason, quote_addresses
 from .requests import Port, Request, Version
 from .space import PoolSpace
@@ -243,7 +243,9 @@ class Allocator:
                 raise NotAllocated(PendingReason.NO_POOL, f'eip "{containing[0].name}" is disabled')
             if not containing:
                 raise NotAllocated(
-                    PendingReason.OUTSIDE_POOLS, f"{quote_addresses(addresses)} is not allowed in config"
+                    PendingReason.OUTSIDE_POOLS,
+                    f"{quote_addresses(addresses)} is not allowed in config",
+                    describe_ranges(self._spaces.values()),
                 )
             allowed = [pool for pool in containing if is_allowed(pool, request)]
             if not allowed:
