@@ -473,13 +473,17 @@ async def test_a_program_that_cannot_be_started_is_reported(world):
     pod = await world.until("web", lambda pod: pod.status.phase == "Failed")
     terminated = pod.status.container_statuses[0].state.terminated
     assert (terminated.reason, terminated.exit_code) == ("StartError", 128)
+    assert re.fullmatch("bridgehead://[0-9a-f]{64}", terminated.container_id)
+    assert pod.status.container_statuses[0].container_id == terminated.container_id
     assert "executable file not found" in terminated.message
     await world.create("again", containers=[container("broken:1")])
     pod = await world.until("again", waits_for("RunContainerError"))
     waiting = pod.status.container_statuses[0].state.waiting
     assert (waiting.message, pod.status.phase) == (terminated.message, "Running")
     pod = await world.until("again", waits_for("CrashLoopBackOff"))
-    assert pod.status.container_statuses[0].last_state.terminated.reason == "StartError"
+    status = pod.status.container_statuses[0]
+    assert status.last_state.terminated.reason == "StartError"
+    assert status.last_state.terminated.container_id == status.container_id != ""
 
 
 async def test_an_environment_that_no_program_can_have_is_a_failed_start(world):
@@ -1076,7 +1080,9 @@ async def test_logs_are_served_through_the_api_server(world):
     assert msgspec.json.decode(text)["message"] == "container other is not valid for pod web"
     status, text = await read_log(world, "?previous=true")
     assert status == 400
-    assert msgspec.json.decode(text)["message"] == 'previous terminated container "app" in pod "web" not found'
+    status = msgspec.json.decode(text)
+    assert status["message"] == 'previous terminated container "app" in pod "web" not found'
+    assert (status["reason"], "details" in status) == ("BadRequest", False)
 
 
 async def test_logs_of_an_unreachable_kubelet_give_an_error(world):
@@ -1374,7 +1380,16 @@ async def test_pages_of_a_node_are_reached_through_the_api_server(world, tmp_pat
         assert (status, headers["Location"]) == (301, "sub/")
     assert (await page("logs/a&b.log"))[2] == "line\n" * 100_000
     for missing in ("logs/link", "logs/none", "logs/none/", "nothing"):
-        assert (await page(missing))[0] == 404
+        status, headers, text = await page(missing)
+        assert (status, text, "Server" in headers) == (404, "404 page not found\n", False)
+    for url, expected in (
+        ("containerLogs/default/none/app", (404, 'pod "none" does not exist\n')),
+        ("containerLogs/default/web/none", (404, 'container "none" not found in pod "web"\n')),
+        ("containerLogs/default", (404, "404: Page Not Found")),
+    ):
+        status, _, text = await page(url)
+        assert (status, text) == expected
+    assert "Server" not in (await page("metrics"))[1]
     assert (await page("logs/sub/%2e%2e/%2e%2e/x"))[0] in (400, 404)
     assert "kubelet_running_pods 1.0\n" in (await page("metrics"))[2]
     (running,) = msgspec.json.decode((await page("runningpods/"))[2])["items"]

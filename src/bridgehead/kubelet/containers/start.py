@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 import logging
 import os
+import secrets
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -89,6 +90,7 @@ def _failed_run(container: Container, image: Image, attempt: int, message: str) 
     now = time.time()
     return Run(
         attempt=attempt,
+        id=secrets.token_hex(32),  # that of a container that was created; the runtime keeps nothing of it
         image=container.image,
         image_id=image.id,
         started_at=now,
