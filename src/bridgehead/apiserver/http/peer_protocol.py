@@ -1,8 +1,8 @@
 """A client's connection: uvicorn's, with certificates, limits and upgrades.
 
 uvicorn does not pass client certificates to the application, does not bound the time and size of a request's headers,
-nor the number of requests that a client sends ahead, and does not support SPDY. The subclass here uses names of uvicorn
-that its documentation does not promise; see `server`.
+nor the number of requests that a client sends ahead, and upgrades only to WebSocket. The subclass here uses names of
+uvicorn that its documentation does not promise; see `server`.
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import unquote
 
-from . import spdy_upgrade
 from .accepting import Newcomer
 from .client_authorities import ServerContext
 from .joined_writes import JoinedWrites
@@ -50,8 +49,8 @@ class PeerProtocol(HttpToolsProtocol):
     Puts the user of the client's certificate, or why it is not valid, and the `Connection` into the scope's `state`,
     for HTTP and WebSockets, also the name of a front proxy, and marks there a request whose whole body has arrived.
     `newcomer` is this connection until its client is authenticated.
-    Refuses a request whose headers take too long or are too large. Hands an upgrade to SPDY over to `spdy_upgrade`;
-    upgrades of paths for which `takes_upgrade` is true go to `tunnel`.
+    Refuses a request whose headers take too long or are too large. Upgrades of paths for which `takes_upgrade` is true
+    go to `tunnel`.
     """
 
     header_seconds = _HEADER_SECONDS
@@ -69,7 +68,6 @@ class PeerProtocol(HttpToolsProtocol):
         self._awaits_headers = True
         self._header_bytes = 0
         self._header_timer: asyncio.TimerHandle | None = None
-        self._asks_for_spdy = False
         self._peer = Peer()
         # Of a request's body; None: no request is being received.
         self._body_bytes: int | None = None
@@ -189,20 +187,21 @@ class PeerProtocol(HttpToolsProtocol):
     def on_headers_complete(self) -> None:
         self._awaits_headers, self._body_bytes = False, 0
         self._stop_timer()
-        self._tunnel_body, self._asks_for_spdy = None, False
-        if self.parser.should_upgrade():
-            if asks_for_upgrade(self.headers) and self._takes_upgrade(self._upgraded_scope()["path"]):
-                self._tunnel_body = bytearray()
-                self.scope["method"] = self.parser.get_method().decode("ascii")
-                return
-            self._asks_for_spdy = spdy_upgrade.is_requested(self.headers)
-        if not self._asks_for_spdy:
-            super().on_headers_complete()
-            if not self.pipeline:
-                self._answered = self.cycle
-            # The answer to a HEAD has no body to wait for.
-            if self.cycle is not None and not self.cycle.response_started and self.scope["method"] != "HEAD":
-                self.cycle.transport = JoinedWrites(self.transport)  # type: ignore[assignment]
+        self._tunnel_body = None
+        if self._goes_to_tunnel():
+            self._tunnel_body = bytearray()
+            self.scope["method"] = self.parser.get_method().decode("ascii")
+            return
+        super().on_headers_complete()
+        if not self.pipeline:
+            self._answered = self.cycle
+        # The answer to a HEAD has no body to wait for.
+        if self.cycle is not None and not self.cycle.response_started and self.scope["method"] != "HEAD":
+            self.cycle.transport = JoinedWrites(self.transport)  # type: ignore[assignment]
+
+    def _goes_to_tunnel(self) -> bool:
+        asks = self.parser.should_upgrade() and asks_for_upgrade(self.headers)
+        return asks and self._takes_upgrade(self._upgraded_scope()["path"])
 
     def on_body(self, body: bytes) -> None:
         self._body_bytes = (self._body_bytes or 0) + len(body)
@@ -210,7 +209,7 @@ class PeerProtocol(HttpToolsProtocol):
             self._tunnel_body += body
             if len(self._tunnel_body) > _MAX_TUNNEL_BODY_BYTES:
                 self._refuse(b"413 Request Entity Too Large")
-        elif not self._asks_for_spdy:
+        else:
             super().on_body(body)
 
     def on_message_complete(self) -> None:
@@ -219,8 +218,6 @@ class PeerProtocol(HttpToolsProtocol):
             self._hand_over()
             self.connections.discard(self)
             TunnelProtocol(self.app, self._upgraded_scope(), bytes(self._tunnel_body), self.transport, self.tasks)
-        elif self._asks_for_spdy:
-            self._upgrade_to_spdy()
         else:
             self.scope["state"][WHOLE_BODY] = True
             super().on_message_complete()
@@ -247,11 +244,6 @@ class PeerProtocol(HttpToolsProtocol):
         if self._header_bytes and (self.cycle is None or self.cycle.response_complete):
             self.transport.write(b"HTTP/1.1 %b\r\nconnection: close\r\ncontent-length: 0\r\n\r\n" % status)
         self.transport.close()
-
-    def _upgrade_to_spdy(self) -> None:
-        self._hand_over()
-        self.connections.discard(self)
-        spdy_upgrade.SpdyProtocol(self.app, self._upgraded_scope(), self.transport, self.tasks)
 
     def _upgraded_scope(self) -> dict[str, Any]:
         path, _, query = self.url.partition(b"?")
