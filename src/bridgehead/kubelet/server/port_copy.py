@@ -2,7 +2,7 @@
 
 Called by `port_forward` and `port_channels`. Source: containerd `internal/cri/server/sandbox_portforward_linux.go`,
 which also leaves the second direction a second after the end of the first one; here, a direction ends only when nothing
-has passed for that long, and the end of the client's bytes is passed on.
+has passed for that long and nothing waits, and the end of the client's bytes is passed on.
 """
 
 from __future__ import annotations
@@ -16,8 +16,10 @@ from collections.abc import Awaitable, Callable
 _CHUNK = 32 * 1024
 # Of input for one connection; the session's other connections wait while one has more.
 _MAX_WAITING_BYTES = 256 * 1024
-# For the rest of a connection after its client has left or the pod has ended its side, while no byte passes.
+# For the rest of a connection after its client has left or the pod has ended its side, while no byte passes; more of
+# them for a slow pod to read what has arrived.
 _GRACE_SECONDS = 1.0
+_DELIVERY_SECONDS = 30.0
 
 Send = Callable[[bytes], Awaitable[None]]
 
@@ -30,6 +32,7 @@ class Input:
         self._bytes = 0
         self._has_ended = False
         self._is_dropped = False
+        self._is_awaited = False
         self._changed = asyncio.Event()
 
     async def put(self, data: bytes) -> None:
@@ -53,12 +56,19 @@ class Input:
         self._bytes = 0
         self._notify()
 
+    @property
+    def is_delivered(self) -> bool:
+        """Whether all that was added has been taken, and the taker waits for more."""
+        return self._is_awaited
+
     async def get(self) -> bytes:
         """Return the next bytes, b"" after the last ones."""
+        self._is_awaited = not self._waiting
         while not self._waiting:
             if self._has_ended or self._is_dropped:
                 return b""
             await self._wait()
+        self._is_awaited = False
         data = self._waiting.popleft()
         self._bytes -= len(data)
         self._notify()
@@ -103,7 +113,8 @@ class PortCopy:
         pending, before = tasks, -1
         while pending and before != self._passed:
             before = self._passed
-            _, pending = await asyncio.wait(pending, timeout=_GRACE_SECONDS)
+            seconds = _GRACE_SECONDS if self._given.is_delivered else _DELIVERY_SECONDS
+            _, pending = await asyncio.wait(pending, timeout=seconds)
 
     async def _to_pod(self) -> None:
         loop = asyncio.get_running_loop()
