@@ -1,4 +1,4 @@
-"""What exec, attach and port-forward are made of, for both ends.
+"""The protocols and connections of exec, attach and port-forward, for both ends.
 
 websocket      frames of a WebSocket, the server's side
 spdy           frames of SPDY

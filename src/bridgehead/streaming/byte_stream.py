@@ -13,7 +13,7 @@ _HIGH_WATER_BYTES = 64 * 1024
 
 
 class ByteStream(asyncio.Protocol):
-    """The protocol of a transport. What was received before the end is returned before it."""
+    """The protocol of a transport. Bytes that were received before the end are returned before it."""
 
     def __init__(self, transport: asyncio.Transport) -> None:
         self._transport = transport

@@ -59,7 +59,7 @@ class _Head(msgspec.Struct, frozen=True):
 
 
 class Reader:
-    """A decoder of a client's bytes, in chunks of any size. What follows a `Close` is left out, and so are pongs."""
+    """A decoder of a client's bytes, in chunks of any size. Bytes after a `Close` are left out, and so are pongs."""
 
     def __init__(self) -> None:
         self._buffer = bytearray()

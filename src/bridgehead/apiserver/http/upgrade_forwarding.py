@@ -169,7 +169,7 @@ async def _to_target(client: Tunnel, target: SocketStream) -> None:
 
 
 async def _to_client(client: Tunnel, target: SocketStream) -> None:
-    """Copy to the client. What comes after it has left is dropped: the target may have more of its bytes to read."""
+    """Copy to the client. Bytes for a client that has left are dropped: the target may still read what it sent."""
     while data := await target.read():
         with contextlib.suppress(ConnectionError):
             await client.write(data)

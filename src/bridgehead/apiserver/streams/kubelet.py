@@ -137,8 +137,8 @@ async def _upgrade(request: Request, client: Tunnel, url: str, access: KubeletAc
 def _upgrade_headers(headers: Iterable[tuple[bytes, bytes]]) -> Iterator[tuple[bytes, bytes]]:
     for name, value in headers:
         if name == _PROTOCOLS:
-            words = [word.strip() for word in value.split(b",")]
-            value = b", ".join(word for word in words if not word.startswith(_TOKEN_PROTOCOL))
+            protocols = [protocol.strip() for protocol in value.split(b",")]
+            value = b", ".join(protocol for protocol in protocols if not protocol.startswith(_TOKEN_PROTOCOL))
         if name in _UPGRADE_HEADERS and value:
             yield name, value
 

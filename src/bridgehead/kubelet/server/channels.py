@@ -106,7 +106,7 @@ class SocketMessages:
 
 
 class SocketChannels:
-    """Channels in a WebSocket. What is sent to a channel is dropped unless it is one of `wanted` (None: any)."""
+    """Channels in a WebSocket. Data for channels that are not `wanted` is dropped (None: all are)."""
 
     def __init__(self, stream: ByteStream, protocol: str, wanted: Collection[int] | None = None) -> None:
         self._messages = SocketMessages(stream)

@@ -25,7 +25,7 @@ Send = Callable[[bytes], Awaitable[None]]
 
 
 class Input:
-    """What a client sends to a port, in order. `put` waits while too much of it has not been taken."""
+    """The bytes that a client sends to a port, in order. `put` waits while too much of it has not been taken."""
 
     def __init__(self) -> None:
         self._waiting: deque[bytes] = deque()

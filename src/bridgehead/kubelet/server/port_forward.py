@@ -30,7 +30,7 @@ OpenPort = Callable[[int], Awaitable[sockets.socket]]
 
 
 class Carrier(Protocol):
-    """What carries the bytes of a SPDY connection."""
+    """A way to carry the bytes of a SPDY connection."""
 
     def received(self) -> AsyncIterator[bytes]:
         """Yield the client's bytes until it leaves."""

@@ -97,7 +97,7 @@ async def _wait_drained(session: ExecSession, readers: list[asyncio.Task[None]])
 
 
 async def _send_output(channels: Channels, fd: int, number: int) -> None:
-    """Send output until its end. It is dropped when the client has left, so that the command can take its input."""
+    """Send output until its end; drop it when the client has left, so that the command can still take its input."""
     while data := await _read(fd):
         await channels.send(number, data)
 

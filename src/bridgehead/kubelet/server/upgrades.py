@@ -54,12 +54,12 @@ def negotiate(request: web.Request, websocket: Sequence[str], spdy: Mapping[str,
     if kind == "websocket":
         return _negotiate_websocket(request, websocket)
     if kind == "spdy/3.1":
-        offered = _words(request, _VERSION_HEADER)
+        offered = _listed(request, _VERSION_HEADER)
         name = next((name for name in offered if name in spdy), None)
         if name is None:
             raise NotServed(
-                403, f"unable to upgrade: unable to negotiate protocol: client supports {_list(offered)}, "
-                f"server accepts {_list(spdy)}",
+                403, f"unable to upgrade: unable to negotiate protocol: client supports {_quoted(offered)}, "
+                f"server accepts {_quoted(spdy)}",
             )  # fmt: skip
         headers = [("Connection", "Upgrade"), ("Upgrade", "SPDY/3.1"), (_VERSION_HEADER, name)]
         return Upgrade(is_spdy=True, protocol=spdy[name], version=name, headers=headers)
@@ -76,7 +76,7 @@ def _negotiate_websocket(request: web.Request, offered: Sequence[str]) -> Upgrad
         raise NotServed(400, "unable to upgrade: not a handshake of a WebSocket")
     if request.headers.get("Sec-WebSocket-Version") != _WEBSOCKET_VERSION:
         raise NotServed(400, f"unable to upgrade: the WebSocket version offered here is {_WEBSOCKET_VERSION}")
-    asked = _words(request, "Sec-WebSocket-Protocol")
+    asked = _listed(request, "Sec-WebSocket-Protocol")
     protocol = next((name for name in asked if name in offered), "")
     if asked and not protocol:
         raise NotServed(400, f"unable to upgrade: the subprotocols offered here are {', '.join(offered)}")
@@ -86,11 +86,11 @@ def _negotiate_websocket(request: web.Request, offered: Sequence[str]) -> Upgrad
     return Upgrade(is_spdy=False, protocol=protocol, headers=headers)
 
 
-def _words(request: web.Request, name: str) -> list[str]:
+def _listed(request: web.Request, name: str) -> list[str]:
     return [word.strip() for value in request.headers.getall(name, []) for word in value.split(",") if word.strip()]
 
 
-def _list(names: Sequence[str] | Mapping[str, str]) -> str:
+def _quoted(names: Sequence[str] | Mapping[str, str]) -> str:
     return f"[{' '.join(names)}]"
 
 
