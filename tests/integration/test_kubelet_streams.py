@@ -252,18 +252,27 @@ class Pod:
 
     def __init__(self, run) -> None:
         self._run = run
+        self._serving = []
 
     async def __aenter__(self):
-        self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
+        self._server = await asyncio.start_server(self._start, "127.0.0.1", 0)
         return self._server.sockets[0].getsockname()[1]
 
     async def _serve(self, reader, writer):
-        with contextlib.suppress(ConnectionError):
-            await self._run(reader, writer)
-        writer.close()
+        try:
+            with contextlib.suppress(ConnectionError):
+                await self._run(reader, writer)
+        finally:
+            writer.close()
+
+    def _start(self, reader, writer):
+        self._serving.append(asyncio.create_task(self._serve(reader, writer)))
 
     async def __aexit__(self, *_):
         self._server.close()
+        for task in self._serving:
+            task.cancel()
+        await asyncio.gather(*self._serving, return_exceptions=True)
 
 
 async def forward(world, *, is_tunnelled, is_direct):
