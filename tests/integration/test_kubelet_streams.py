@@ -11,6 +11,7 @@ import random
 import urllib.parse
 from pathlib import Path
 
+import aiohttp
 import pytest
 from kubernetes import client as kubernetes_client
 from kubernetes.stream import stream
@@ -242,6 +243,37 @@ async def test_a_violation_of_the_protocol_ends_a_session(world):
                 pass
     await client.wire.leave()
     assert [await process.wait() for process in world.runtime.processes] == [0, 0]
+
+
+async def test_a_follower_of_a_log_that_leaves_ends_its_work(tmp_path):
+    """One that stays has the whole log."""
+    async with open_world(tmp_path) as world:
+        kubelet = await world.serve_kubelet()
+        await world.create("web")
+        pod = await world.until("web", is_running)
+        log = kubelet.settings.log_path(pod, "app", 0)
+        lines = [f"2026-11-21T03:00:00.000000001Z stdout F {number} {'x' * 200}\n" for number in range(20_000)]
+        log.write_text("".join(lines[:10]))
+
+        def readers() -> int:
+            links = [f"/proc/self/fd/{fd}" for fd in os.listdir("/proc/self/fd")]
+            return sum(os.path.realpath(link) == str(log.resolve()) for link in links)
+
+        url = f"{world.admin.config.server}/api/v1/namespaces/default/pods/web/log?follow=true"
+        async with aiohttp.ClientSession(headers={"Authorization": "Bearer admin"}) as session:
+            staying, leaving = await session.get(url), await session.get(url)
+            async with staying:
+                async with leaving:
+                    await leaving.content.readline()
+                    await staying.content.readline()
+                    assert readers() == 2
+                await world.wait_for(lambda: readers() == 1)
+                with log.open("a") as file:
+                    file.write("".join(lines[10:]))
+                world.runtime.finish(next(iter(world.runtime.containers)), 0)
+                rest = await staying.content.read()
+                assert [int(line.split()[0]) for line in rest.splitlines()] == list(range(1, 20_000))
+        await world.wait_for(lambda: readers() == 0)
 
 
 # --- Port-forward ------------------------------------------------------------------------------------------------
