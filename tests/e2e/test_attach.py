@@ -137,7 +137,7 @@ def test_the_output_of_a_short_run_is_shown_once(ns: Namespace) -> None:
 
 
 @pytest.mark.parametrize("websockets", ["true", "false"])
-def test_files_of_many_megabytes_are_copied_both_ways(lab: Lab, ns: Namespace, tmp_path: Path, websockets: str) -> None:
+def test_large_files_are_copied_in_both_directions(lab: Lab, ns: Namespace, tmp_path: Path, websockets: str) -> None:
     """By `kubectl cp`, by a pipe, and by a client that leaves as soon as it has sent the file."""
     ns.apply(pod("store", "sleep", "1000"))
     ns.ready("store")

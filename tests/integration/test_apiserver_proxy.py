@@ -229,7 +229,7 @@ async def test_an_upgraded_connection_loses_no_bytes_when_one_side_ends_it() -> 
             writer.write(data)
             await writer.drain()
         else:
-            await asyncio.sleep(0.2)  # bytes are on their way when the client leaves
+            await asyncio.sleep(0.2)  # bytes are on their direction when the client leaves
             got.put_nowait(await reader.read())
         writer.close()
 
@@ -237,16 +237,16 @@ async def test_an_upgraded_connection_loses_no_bytes_when_one_side_ends_it() -> 
         for port, tls in ((8080, None), (8443, server_certificate())):
             scheme = "http" if tls is None else "https"
             async with await asyncio.start_server(serve, POD_IP, port, ssl=tls), asyncio.timeout(DEADLINE):
-                for way in ("up", "down"):
+                for direction in ("up", "down"):
                     unverified = ssl.create_default_context()
                     unverified.check_hostname, unverified.verify_mode = False, ssl.CERT_NONE
                     address = URL(world.config.server)
                     reader, writer = await asyncio.open_connection(address.host, address.port, ssl=unverified)
-                    path = f"{_PODS}/{scheme}:web:{port}/proxy/{way}"
+                    path = f"{_PODS}/{scheme}:web:{port}/proxy/{direction}"
                     head = f"GET {path} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer admin\r\n"
                     writer.write(f"{head}Connection: Upgrade\r\nUpgrade: x\r\n\r\n".encode())
                     assert (await reader.readuntil(b"\r\n\r\n")).startswith(b"HTTP/1.1 101 ")
-                    if way == "up":
+                    if direction == "up":
                         writer.write(data)
                     else:
                         await asyncio.sleep(0.2)
@@ -254,7 +254,7 @@ async def test_an_upgraded_connection_loses_no_bytes_when_one_side_ends_it() -> 
                     writer.close()
                     with contextlib.suppress(ConnectionError, ssl.SSLError):
                         await writer.wait_closed()
-                    if way == "up":
+                    if direction == "up":
                         assert await got.get() == data
 
 

@@ -558,7 +558,7 @@ async def test_exec_has_a_terminal(world: World) -> None:
 
 
 async def test_a_command_goes_on_when_its_session_is_closed(world: World) -> None:
-    """It gets the end of its input, and may write what nobody reads; it ends with its container."""
+    """The command gets the end of its input, may write what nobody reads, and ends with its container."""
     await world.pod("p")
     container = await world.start("p", command=("sleep", "1000"))
     descriptors = world.run("ls", f"/proc/{world.runtime_pid()}/fd")

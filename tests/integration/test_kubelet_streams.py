@@ -49,7 +49,7 @@ async def world(tmp_path):
                 await process.wait()
 
 
-async def place(world, *, is_direct):
+async def address_and_path(world, *, is_direct):
     """The address of a server, and the path of the pod's exec and port-forward there."""
     if is_direct:
         port = (await world.admin.get(NODES, "node1")).status.daemon_endpoints["kubeletEndpoint"]["Port"]
@@ -60,7 +60,7 @@ async def place(world, *, is_direct):
 
 async def execute(world, script, protocol, *, is_spdy=False, is_direct=False):
     """A client of a shell's exec."""
-    address, path = await place(world, is_direct=is_direct)
+    address, path = await address_and_path(world, is_direct=is_direct)
     names = ("input", "output", "error") if is_direct else ("stdin", "stdout", "stderr")
     query = [("command", word) for word in ("sh", "-c", script)] + [(name, "1") for name in names]
     url = f"{path.format('exec')}?{urllib.parse.urlencode(query)}"
@@ -119,7 +119,7 @@ async def test_a_command_that_reports_what_it_does_is_not_killed_when_its_client
 
 @pytest.mark.parametrize("close", ["at once", "in the middle"])
 async def test_the_python_client_copies_a_file(world, tmp_path, close):
-    """It sends the file in one message, more than others can hold, and closes."""
+    """The client sends the file in one message, larger than most servers hold, and closes."""
     path, data = tmp_path / "file", os.urandom(5 << 20)
     configuration = kubernetes_client.Configuration(host=world.admin.config.server)
     configuration.api_key = {"authorization": "Bearer admin"}
@@ -246,7 +246,7 @@ async def test_a_violation_of_the_protocol_ends_a_session(world):
 
 
 async def test_a_follower_of_a_log_that_leaves_ends_its_work(tmp_path):
-    """One that stays has the whole log."""
+    """A follower that stays has the whole log."""
     async with open_world(tmp_path) as world:
         kubelet = await world.serve_kubelet()
         await world.create("web")
@@ -309,7 +309,7 @@ class Pod:
 
 async def forward(world, *, is_tunnelled, is_direct):
     """A connection over which SPDY is spoken, and what wraps its bytes."""
-    address, path = await place(world, is_direct=is_direct)
+    address, path = await address_and_path(world, is_direct=is_direct)
     path = path.format("portForward" if is_direct else "portforward").removesuffix("/app")
     if is_tunnelled:
         client = await SocketClient.open(address, path, "SPDY/3.1+portforward.k8s.io")
