@@ -78,6 +78,7 @@ class PeerProtocol(HttpToolsProtocol):
         self._held = bytearray()
         # The body of a request whose connection goes to a tunnel; None for any other request.
         self._tunnel_body: bytearray | None = None
+        self._tunnel: TunnelProtocol | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
@@ -122,6 +123,8 @@ class PeerProtocol(HttpToolsProtocol):
                 self._hold(memoryview(data)[start:])
                 return
             start = self._parse_piece(data, start)
+        if self._tunnel is not None and start < len(data):
+            self._tunnel.data_received(data[start:])  # a client that did not wait for the answer
 
     def _is_readable(self) -> bool:
         return not self._is_upgraded and not self.transport.is_closing()
@@ -217,7 +220,8 @@ class PeerProtocol(HttpToolsProtocol):
         if self._tunnel_body is not None:
             self._hand_over()
             self.connections.discard(self)
-            TunnelProtocol(self.app, self._upgraded_scope(), bytes(self._tunnel_body), self.transport, self.tasks)
+            body = bytes(self._tunnel_body)
+            self._tunnel = TunnelProtocol(self.app, self._upgraded_scope(), body, self.transport, self.tasks)
         else:
             self.scope["state"][WHOLE_BODY] = True
             super().on_message_complete()

@@ -180,6 +180,7 @@ class _Upgrading:
             return
         assert (scope["path"], scope["query_string"], scope["method"]) == ("/a b", b"c=d", "POST")
         await tunnel.start(b"HTTP/1.1 101 Switching Protocols\r\n\r\n")
+        assert await tunnel.read() == b"{}", "a client may send before it has the answer"
 
 
 @pytest.mark.parametrize(
