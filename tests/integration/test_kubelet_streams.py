@@ -276,6 +276,23 @@ async def test_a_follower_of_a_log_that_leaves_ends_its_work(tmp_path):
         await world.wait_for(lambda: readers() == 0)
 
 
+async def test_input_before_the_streams_are_open_is_bounded(world):
+    address, path = await address_and_path(world, is_direct=False)
+    headers = {"Upgrade": "SPDY/3.1", "X-Stream-Protocol-Version": "v4.channel.k8s.io", "Content-Length": "0"}
+    url = f"{path.format('exec')}?command=cat&stdin=1&stdout=1"
+    wire = await Wire.open(address, "POST", url, headers)
+    wire.writer.write(spdy.Writer().open_stream(1, {"streamtype": "stdin"}))
+    with contextlib.suppress(ConnectionError):
+        async with asyncio.timeout(DEADLINE):
+            for _ in range(100):
+                wire.writer.write(spdy.data_frame(1, b"x" * 30_000))
+                await wire.writer.drain()
+            while await wire.reader.read(4096):
+                pass
+    assert world.runtime.processes == []
+    await wire.leave()
+
+
 # --- Port-forward ------------------------------------------------------------------------------------------------
 
 
@@ -395,10 +412,22 @@ async def test_a_pod_that_reads_nothing_throttles_its_client(world):
         wire.writer.transport.abort()
 
 
+async def test_streams_of_a_forwarded_connection_are_opened_once(world):
+    wire, _ = await forward(world, is_tunnelled=False, is_direct=False)
+    writer, reader = spdy.Writer(), spdy.Reader()
+    for number in (1, 3):
+        wire.writer.write(writer.open_stream(number, {"port": "1", "requestid": "0", "streamtype": "error"}))
+    frames = []
+    while spdy.Reset(3) not in frames:
+        frames += reader.feed_untrusted(await wire.reader.read(4096))
+    await wire.leave()
+
+
 async def test_a_reset_ends_one_connection_and_leaves_the_others(world):
-    left = asyncio.Event()
+    left, connected = asyncio.Event(), asyncio.Semaphore(0)
 
     async def echo(reader, writer):
+        connected.release()
         while data := await reader.read(1000):
             writer.write(data)
             await writer.drain()
@@ -411,8 +440,10 @@ async def test_a_reset_ends_one_connection_and_leaves_the_others(world):
             for offset, kind in ((1, "error"), (3, "data")):
                 headers = {"port": str(port), "requestid": str(number), "streamtype": kind}
                 wire.writer.write(writer.open_stream(4 * number + offset, headers))
-        wire.writer.write(spdy.reset_frame(3))
         async with asyncio.timeout(DEADLINE):
+            for _ in range(2):
+                await connected.acquire()
+            wire.writer.write(spdy.reset_frame(3))
             await left.wait()
             wire.writer.write(spdy.data_frame(7, b"hello"))
             reader, got = spdy.Reader(), b""

@@ -268,6 +268,8 @@ class KubeletServer:
             channels = kind(stream, upgrade.protocol, _wanted_channels(request, upgrade))
             if await channels.begin():
                 await serve_channels(channels, open_session, run)
+            else:
+                stream.abort()
 
         return await take_over(request, upgrade, serve, idle_seconds=self._idle_seconds)
 

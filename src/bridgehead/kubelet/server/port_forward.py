@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import socket as sockets
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Protocol
@@ -110,6 +111,7 @@ class PortForward:
                     started = await self._process(frame)
                     if started is not None:
                         started.task = tasks.create_task(self._forward(started))
+                        started.task.add_done_callback(functools.partial(self._forget, started))
             self._has_left.set()
             for connection in self._by_stream.values():
                 connection.input.end()
@@ -143,6 +145,9 @@ class PortForward:
                 await self._carrier.write(spdy.reset_frame(frame.stream))
                 return None
             connection = self._incomplete[request] = _Connection()
+        if (connection.error_stream if is_error else connection.data_stream) is not None:
+            await self._carrier.write(spdy.reset_frame(frame.stream))
+            return None
         await self._carrier.write(self._writer.accept_stream(frame.stream))
         connection.port = frame.headers.get("port", "")
         self._by_stream[frame.stream] = connection
@@ -178,6 +183,9 @@ class PortForward:
             with port:
                 await PortCopy(port, connection.input, send, self._has_left).run(end_data)
             await self._carrier.write(spdy.data_frame(error_stream, b"", ends=True))
-        finally:
-            connection.input.drop()
-            del self._by_stream[error_stream], self._by_stream[data_stream]
+
+    def _forget(self, connection: _Connection, _: asyncio.Task[None]) -> None:
+        connection.input.drop()
+        for stream in (connection.error_stream, connection.data_stream):
+            if stream is not None:
+                self._by_stream.pop(stream, None)

@@ -26,6 +26,7 @@ PROTOCOLS = {
     "channel.k8s.io": "channel.k8s.io",
 }
 WITHOUT_RESIZE = ("v2.channel.k8s.io", "channel.k8s.io")
+_MAX_EARLY_BYTES = 1024 * 1024
 _OPEN_SECONDS = 30.0  # for the client to open its streams; DefaultStreamCreationTimeout
 
 _CHANNELS = {"stdin": STDIN, "stdout": STDOUT, "stderr": STDERR, "error": ERROR, "resize": RESIZE}
@@ -53,6 +54,8 @@ class StreamChannels:
                     if received is None:
                         return False
                     self._early += received
+                    if sum(len(data) for _, data in self._early) > _MAX_EARLY_BYTES:
+                        return False
                 return True
         return False
 
