@@ -276,6 +276,27 @@ async def test_a_follower_of_a_log_that_leaves_ends_its_work(tmp_path):
         await world.wait_for(lambda: readers() == 0)
 
 
+async def test_only_version_5_can_end_a_channel(world):
+    for protocol, wanted in (("v5.channel.k8s.io", b"1"), ("v4.channel.k8s.io", b"12")):
+        client = await execute(world, "head -c 2", protocol)
+        await client.send(b"1")
+        client.wire.writer.write(frame(2, b"\xff") if protocol.startswith("v5") else b"")
+        client.wire.writer.write(frame(2, b"\xff\x00"))
+        with contextlib.suppress(ConnectionError):
+            await client.send(b"2")
+        assert (await client.receive())[1] == wanted
+        await client.wire.leave()
+
+
+async def test_input_that_was_not_asked_for_is_dropped(world):
+    address, path = await address_and_path(world, is_direct=False)
+    client = await SocketClient.open(address, f"{path.format('exec')}?command=cat&stdout=1", "v4.channel.k8s.io")
+    await client.send(b"not read")
+    got = await client.receive()
+    assert (got[1], exit_code(got[3])) == (b"", 0)
+    await client.wire.leave()
+
+
 async def test_input_before_the_streams_are_open_is_bounded(world):
     address, path = await address_and_path(world, is_direct=False)
     headers = {"Upgrade": "SPDY/3.1", "X-Stream-Protocol-Version": "v4.channel.k8s.io", "Content-Length": "0"}

@@ -139,7 +139,7 @@ class SocketChannels:
                     content = base64.b64decode(content, validate=True)
                 except binascii.Error:
                     continue
-            if channel >= 0 and content:
+            if channel >= 0 and content and (channel != CLOSE or self._protocol == V5):
                 yield channel, content
 
     async def send(self, channel: int, data: bytes) -> None:
