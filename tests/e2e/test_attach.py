@@ -173,6 +173,20 @@ def test_a_command_goes_on_when_its_client_is_killed(lab: Lab, ns: Namespace) ->
     assert "sleep 4321" in ns.execute("works", "ps").stdout
 
 
+def test_a_shell_of_exec_hangs_up_with_its_terminal(lab: Lab, ns: Namespace) -> None:
+    ns.apply(pod("works", "sleep", "1000"))
+    ns.ready("works")
+    with terminal(ns, "exec", "-it", "works", "--", "sh") as shell:
+        shell.type("until stty size | grep '37 101'; do :; done; echo typed $((40+2)); exit 4\n")
+        shell.expect(r"typed 42")
+        assert shell.end() == 4, shell.screen
+    with terminal(ns, "exec", "-it", "works", "--", "sh") as shell:
+        shell.type("sleep 7654\n")
+        eventually(lambda: "sleep 7654" in ns.execute("works", "ps").stdout)
+    # kubectl was killed, as by a terminal's window that is closed.
+    eventually(lambda: "sleep 7654" not in ns.execute("works", "ps").stdout)
+
+
 def test_attach_to_a_completed_container_is_refused(lab: Lab, ns: Namespace) -> None:
     ns.apply(pod("once", "true", restartPolicy="Never"))
     eventually(lambda: phase(ns, "once") == "Succeeded")

@@ -1,4 +1,4 @@
-"""The WebSockets of watches and logs, which accept any names of subprotocols. Those of exec go to `tunnel`.
+"""The WebSockets of watches and logs, which accept any names of subprotocols (exec is a `tunnel`).
 
 A name may be no token (RFC 6455, 4.1), such as `SPDY/3.1+portforward.k8s.io`; the websockets library refuses
 such a handshake before the application gets it. `server` uses this class instead of uvicorn's.
