@@ -1,8 +1,8 @@
 """A client's connection: uvicorn's, with certificates, limits and upgrades.
 
 uvicorn does not pass client certificates to the application, does not bound the time and size of a request's headers,
-nor the number of requests that a client sends ahead, and does not support SPDY. The subclass here uses names of uvicorn
-that its documentation does not promise; see `server`.
+nor the number of requests that a client sends ahead, and upgrades only to WebSocket. The subclass here uses names of
+uvicorn that its documentation does not promise; see `server`.
 """
 
 from __future__ import annotations
@@ -18,7 +18,6 @@ from urllib.parse import unquote
 
 from bridgehead.go_http import reason_phrase, render_head
 
-from . import spdy_upgrade
 from .accepting import Newcomer
 from .client_authorities import ServerContext
 from .joined_writes import JoinedWrites
@@ -52,8 +51,8 @@ class PeerProtocol(HttpToolsProtocol):
     Puts the user of the client's certificate, or why it is not valid, and the `Connection` into the scope's `state`,
     for HTTP and WebSockets, also the name of a front proxy, and marks there a request whose whole body has arrived.
     `newcomer` is this connection until its client is authenticated.
-    Refuses a request whose headers take too long or are too large. Hands an upgrade to SPDY over to `spdy_upgrade`;
-    upgrades of paths for which `takes_upgrade` is true go to `tunnel`.
+    Refuses a request whose headers take too long or are too large. Upgrades of paths for which `takes_upgrade` is true
+    go to `tunnel`.
     """
 
     header_seconds = _HEADER_SECONDS
@@ -71,7 +70,6 @@ class PeerProtocol(HttpToolsProtocol):
         self._awaits_headers = True
         self._header_bytes = 0
         self._header_timer: asyncio.TimerHandle | None = None
-        self._asks_for_spdy = False
         self._peer = Peer()
         # Of a request's body; None: no request is being received.
         self._body_bytes: int | None = None
@@ -82,6 +80,7 @@ class PeerProtocol(HttpToolsProtocol):
         self._held = bytearray()
         # The body of a request whose connection goes to a tunnel; None for any other request.
         self._tunnel_body: bytearray | None = None
+        self._tunnel: TunnelProtocol | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
@@ -128,6 +127,8 @@ class PeerProtocol(HttpToolsProtocol):
                 self._hold(memoryview(data)[start:])
                 return
             start = self._parse_piece(data, start)
+        if self._tunnel is not None and start < len(data):
+            self._tunnel.data_received(data[start:])  # a client that did not wait for the answer
 
     def _is_readable(self) -> bool:
         return not self._is_upgraded and not self.transport.is_closing()
@@ -194,21 +195,22 @@ class PeerProtocol(HttpToolsProtocol):
     def on_headers_complete(self) -> None:
         self._awaits_headers, self._body_bytes = False, 0
         self._stop_timer()
-        self._tunnel_body, self._asks_for_spdy = None, False
-        if self.parser.should_upgrade():
-            if asks_for_upgrade(self.headers) and self._takes_upgrade(self._upgraded_scope()["path"]):
-                self._tunnel_body = bytearray()
-                self.scope["method"] = self.parser.get_method().decode("ascii")
-                return
-            self._asks_for_spdy = spdy_upgrade.is_requested(self.headers)
-        if not self._asks_for_spdy:
-            super().on_headers_complete()
-            if not self.pipeline:
-                self._answered = self.cycle
-            if self.cycle is not None and not self.cycle.response_started:
-                has_body = self.scope["method"] != "HEAD"
-                joined = JoinedWrites(self.transport, has_body=has_body)
-                self.cycle.transport = joined  # type: ignore[assignment]
+        self._tunnel_body = None
+        if self._goes_to_tunnel():
+            self._tunnel_body = bytearray()
+            self.scope["method"] = self.parser.get_method().decode("ascii")
+            return
+        super().on_headers_complete()
+        if not self.pipeline:
+            self._answered = self.cycle
+        if self.cycle is not None and not self.cycle.response_started:
+            has_body = self.scope["method"] != "HEAD"
+            joined = JoinedWrites(self.transport, has_body=has_body)
+            self.cycle.transport = joined  # type: ignore[assignment]
+
+    def _goes_to_tunnel(self) -> bool:
+        asks = self.parser.should_upgrade() and asks_for_upgrade(self.headers)
+        return asks and self._takes_upgrade(self._upgraded_scope()["path"])
 
     def on_body(self, body: bytes) -> None:
         self._body_bytes = (self._body_bytes or 0) + len(body)
@@ -216,7 +218,7 @@ class PeerProtocol(HttpToolsProtocol):
             self._tunnel_body += body
             if len(self._tunnel_body) > _MAX_TUNNEL_BODY_BYTES:
                 self._refuse(413)
-        elif not self._asks_for_spdy:
+        else:
             super().on_body(body)
 
     def on_message_complete(self) -> None:
@@ -224,9 +226,8 @@ class PeerProtocol(HttpToolsProtocol):
         if self._tunnel_body is not None:
             self._hand_over()
             self.connections.discard(self)
-            TunnelProtocol(self.app, self._upgraded_scope(), bytes(self._tunnel_body), self.transport, self.tasks)
-        elif self._asks_for_spdy:
-            self._upgrade_to_spdy()
+            body = bytes(self._tunnel_body)
+            self._tunnel = TunnelProtocol(self.app, self._upgraded_scope(), body, self.transport, self.tasks)
         else:
             self.scope["state"][WHOLE_BODY] = True
             super().on_message_complete()
@@ -261,11 +262,6 @@ class PeerProtocol(HttpToolsProtocol):
             headers = (date_header(), (b"content-length", b"0"), (b"connection", b"close"))
             self.transport.write(render_head(status, headers))
         self.transport.close()
-
-    def _upgrade_to_spdy(self) -> None:
-        self._hand_over()
-        self.connections.discard(self)
-        spdy_upgrade.SpdyProtocol(self.app, self._upgraded_scope(), self.transport, self.tasks)
 
     def _upgraded_scope(self) -> dict[str, Any]:
         path, _, query = self.url.partition(b"?")

@@ -18,6 +18,8 @@ from collections.abc import Callable, Generator, Sequence
 from pathlib import Path
 from typing import Any
 
+from bridgehead.streaming.socket_stream import keep_alive
+
 from .accepting import Acceptor, Newcomer, Newcomers
 from .client_authorities import ClientAuthorities, ServerContext
 from .peer_protocol import PeerProtocol, takes_none
@@ -63,6 +65,9 @@ class ApiServer(Server):
                 http=protocol,  # type: ignore[arg-type]  # uvicorn calls it as it calls a class
                 ws=_open_socket,  # type: ignore[arg-type]  # as above
                 ws_max_size=_MAX_WEBSOCKET_MESSAGE_BYTES,
+                # A client of a stream only reads. One that reads slowly is no client that is gone.
+                ws_ping_interval=None,
+                ws_per_message_deflate=False,
                 lifespan="off",
                 access_log=False,
                 # Only the client's own address counts; the audit log reads the headers that name others.
@@ -160,7 +165,7 @@ UNWANTED_LOG_MESSAGES = (
     "ASGI callable returned without completing handshake.",
     # A watch whose client reads nothing. The application logged this when it dropped the watch.
     "ASGI callable returned without completing response.",
-    # An upgrade to SPDY, which `PeerProtocol` carries out, or to another protocol (h2c), which a server may ignore.
+    # An upgrade to another protocol (h2c), which a server may ignore.
     "Unsupported upgrade request.",
 )
 
@@ -194,6 +199,7 @@ def open_listeners(addresses: Sequence[str], descriptors: Sequence[int]) -> list
             # Connections inherit this option. Without it, an answer that is written in two parts waits 40 ms for the
             # client's ACK; asyncio sets it only on sockets that were created with an explicit protocol.
             listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            keep_alive(listener)
     except BaseException:
         for listener in sockets:
             listener.close()
