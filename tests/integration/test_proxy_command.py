@@ -52,8 +52,8 @@ def test_without_the_capability_the_proxy_logs_the_reason_and_exits(kubeconfig: 
     [
         ((), "no kubeconfig given, and not in a pod"),
         (("--kubeconfig", "/nonexistent"), "/nonexistent"),
-        (("--proxy-mode", "kernelspace"), "mode: 'kernelspace' is not there; iptables, ipvs, nftables and"),
-        (("--cluster-cidr", "10.0.0.0"), "clusterCIDR: '10.0.0.0' is not a range"),
+        (("--proxy-mode", "kernelspace"), 'mode: Invalid value: "kernelspace": must be iptables, ipvs, nftables,'),
+        (("--cluster-cidr", "10.0.0.0"), 'clusterCIDR: Invalid value: "10.0.0.0": must be a valid CIDR block'),
         (("--config", "/nonexistent"), "/nonexistent: No such file or directory"),
     ],
 )

@@ -18,11 +18,7 @@ from typer.core import TyperCommand
 
 from bridgehead.suggestions import did_you_mean
 
-# The values that Go's strconv.ParseBool accepts.
-_VALUES = {
-    **dict.fromkeys(("1", "t", "T", "true", "TRUE", "True"), True),
-    **dict.fromkeys(("0", "f", "F", "false", "FALSE", "False"), False),
-}
+from .parsing import parse_flag
 
 # Stand-ins for characters at which click would break a line, replaced again in the finished text.
 _NO_BREAK = {"-": "\N{NON-BREAKING HYPHEN}", " ": "\N{NO-BREAK SPACE}"}
@@ -72,8 +68,8 @@ class Command(TyperCommand):
                 option = ctx.token_normalize_func(option)
             if not equals or option not in flags:
                 rest.append(argument)
-            elif text in _VALUES:
-                given[flags[option].name or ""] = _VALUES[text]
+            elif (value := True if (option, text) == ("--version", "raw") else parse_flag(text)) is not None:
+                given[flags[option].name or ""] = value
             elif not ctx.resilient_parsing:
                 raise typer.BadParameter(f"{text!r} is neither true nor false.", ctx, param_hint=option)
         try:
