@@ -169,6 +169,22 @@ def fixed_chains(family: Family, settings: Settings) -> dict[Chain, Rules]:
     }
 
 
+def trial_rules(family: Family) -> dict[str, Rules]:
+    """Return, by table, rules with the matches and targets that every Service needs, to ask the kernel for them."""
+    backend = "[2001:db8::1]:80" if family == 6 else "192.0.2.1:80"
+    fixed = fixed_chains(family, Settings())
+    balanced = "-p tcp -m statistic --mode random --probability 0.5 -m tcp --dport 80"
+    return {
+        "nat": (
+            *fixed[Chain("nat", "KUBE-MARK-MASQ")],
+            *fixed[Chain("nat", "KUBE-POSTROUTING")],
+            "-m addrtype --dst-type LOCAL -j RETURN",
+            f"{balanced} -j DNAT --to-destination {backend}",
+        ),
+        "filter": (*fixed[FIREWALL], *fixed[Chain("filter", "KUBE-FORWARD")], *fixed[REJECT]),
+    }
+
+
 def closing_rules(chain: Chain, family: Family, settings: Settings) -> Rules:
     """Return the rules of a shared chain after the Services' lines."""
     if chain == FILTER_SERVICES:

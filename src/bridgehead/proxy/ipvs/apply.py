@@ -84,16 +84,35 @@ class Kernel:
                 raise ModeUnavailable(
                     "this kernel has IPVS, but no dummy interfaces (CONFIG_DUMMY, module dummy) to hold the addresses"
                 ) from error
-            try:
-                self._sets.types()
-            except OSError as error:
-                raise ModeUnavailable(f"this kernel has no IP sets (CONFIG_IP_SET): {error.strerror}") from error
+            self._try_sets()
         if not _has_sysctls():
             raise ModeUnavailable(
                 "this kernel does not show net.ipv4.vs.conntrack here, as in a network namespace of an ordinary user; "
                 "without it nothing that IPVS translates can be masqueraded"
             )
         await self.tables.probe()
+        with _unavailable(), contextlib.suppress(FileExistsError):
+            self._sets.create(sets.TRIAL, sets.wanted(4)[sets.CLUSTER_IP])
+        rule = f"-m set --match-set {sets.TRIAL} dst,dst -j RETURN"
+        await self.tables.try_out(self.tables.families[0], {"nat": (rule,)})
+        with contextlib.suppress(OSError):  # nf_tables releases the sets of deleted rules a moment later
+            self._sets.destroy([sets.TRIAL])
+
+    def _try_sets(self) -> None:
+        """Raise ModeUnavailable unless the kernel has all types of IP sets that the mode uses."""
+        try:
+            self._sets.types()
+        except OSError as error:
+            raise ModeUnavailable(f"this kernel has no IP sets (CONFIG_IP_SET): {error.strerror}") from error
+        for kind in dict.fromkeys(sets.wanted(4).values()):
+            try:
+                with contextlib.suppress(FileExistsError):  # left by an earlier probe
+                    self._sets.create(sets.TRIAL, kind)
+                    self._sets.destroy([sets.TRIAL])
+            except OSError as error:
+                if error.errno in (errno.EPERM, errno.EACCES):
+                    raise
+                raise ModeUnavailable(f"this kernel has no IP sets of type {kind.kind}: {error.strerror}") from error
 
     # --- Reading --------------------------------------------------------------------------------------------
 
