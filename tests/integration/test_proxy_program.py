@@ -183,7 +183,7 @@ XTABLES = ("iptables-nft", "iptables-legacy")
     ],
 )
 @in_namespace
-async def test_a_proxy_that_cannot_use_its_mode_serves_in_another_and_says_so(
+async def test_a_proxy_that_cannot_use_its_mode_serves_in_another_and_reports_it(
     wanted: str, hidden: list[str], used: str, reason: str
 ) -> None:
     async with api_world(server_certificate()) as world, ApiClient(world.config) as client:

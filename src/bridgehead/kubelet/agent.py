@@ -90,7 +90,6 @@ class Kubelet:
         addresses = PodAddresses(*settings.pod_cidrs)
         reporter = NodeReporter(settings, self._client, self._recorder, capacity, self._list_images)
         async with (
-            Handlers(self.runtime) as handlers,
             ReferencedObjects(self._client, self._reference_changed) as objects,
             self._barrier,
             asyncio.TaskGroup() as self._tasks,
@@ -105,7 +104,7 @@ class Kubelet:
                 objects=objects,
                 volumes=VolumeManager(settings.root, self._client, objects, capacity, settings.name),
                 addresses=addresses,
-                handlers=handlers,
+                handlers=Handlers(self.runtime),
                 allocatable=capacity,
                 has_app_armor=kernel_has_app_armor(),
                 pods=lambda: [worker.pod for worker in self._workers.values() if not worker.is_gone],
