@@ -18,7 +18,14 @@ from bridgehead.objects.addresses import join_host_port
 
 _REQUEST_SECONDS = 10
 _BACKLOG = 128
-_REASONS = {200: "OK", 400: "Bad Request", 404: "Not Found", 405: "Method Not Allowed", 503: "Service Unavailable"}
+_REASONS = {
+    200: "OK",
+    400: "Bad Request",
+    404: "Not Found",
+    405: "Method Not Allowed",
+    406: "Not Acceptable",
+    503: "Service Unavailable",
+}
 
 
 class Page(NamedTuple):
@@ -30,8 +37,14 @@ class Page(NamedTuple):
     headers: tuple[tuple[str, str], ...] = ()
 
 
-Handler = Callable[[str, str], Page]  # takes method and path
-Routes = Mapping[str, Callable[[], Page]]
+class Negotiated(NamedTuple):
+    """A page in the form that the client prefers. `render` takes the request's header Accept."""
+
+    render: Callable[[str], Page]
+
+
+Handler = Callable[[str, str, str], Page]  # takes method, path and the header Accept
+Routes = Mapping[str, Callable[[], Page] | Negotiated]
 
 
 def metrics_page(exposition: bytes) -> Page:
@@ -42,11 +55,13 @@ def metrics_page(exposition: bytes) -> Page:
 def route(routes: Routes) -> Handler:
     """Return a handler of GET and HEAD for these paths."""
 
-    def handle(method: str, path: str) -> Page:
+    def handle(method: str, path: str, accept: str) -> Page:
         if method not in ("GET", "HEAD"):
             return Page(405 if method.isalpha() else 400, b"")
         page = routes.get(path)
-        return page() if page is not None else Page(404, b"404 page not found\n")
+        if page is None:
+            return Page(404, b"404 page not found\n")
+        return page.render(accept) if isinstance(page, Negotiated) else page()
 
     return handle
 
@@ -156,8 +171,10 @@ def _conversation(handler: Handler) -> Callable[[asyncio.StreamReader, asyncio.S
 
 
 def _respond(head: bytes, handler: Handler) -> bytes:
-    method, _, rest = head.partition(b"\r\n")[0].decode("latin-1").partition(" ")
-    page = handler(method, rest.partition(" ")[0].partition("?")[0])
+    first, *lines = head.decode("latin-1").split("\r\n")
+    method, _, rest = first.partition(" ")
+    accepted = (line.partition(":")[2].strip() for line in lines if line[:7].lower() == "accept:")
+    page = handler(method, rest.partition(" ")[0].partition("?")[0], ",".join(accepted))
     headers = [
         ("Content-Type", page.content_type),
         *page.headers,
@@ -165,5 +182,5 @@ def _respond(head: bytes, handler: Handler) -> bytes:
         ("Content-Length", str(len(page.body))),
         ("Connection", "close"),
     ]
-    lines = [f"HTTP/1.1 {page.status} {_REASONS[page.status]}", *(f"{name}: {value}" for name, value in headers)]
-    return "\r\n".join(lines).encode() + b"\r\n\r\n" + (page.body if method != "HEAD" else b"")
+    answer = [f"HTTP/1.1 {page.status} {_REASONS[page.status]}", *(f"{name}: {value}" for name, value in headers)]
+    return "\r\n".join(answer).encode() + b"\r\n\r\n" + (page.body if method != "HEAD" else b"")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import http.client
+import json
 import os
 import re
 import signal
@@ -104,8 +105,11 @@ async def test_health_and_metrics_match_kube_proxys(mode: str, failures: str) ->
             assert await process.wait() == 0
         async with proxy(world, "--config", written) as process:
             body = await becomes(f"{HEALTH}/healthz", 200)
-            assert body.startswith('{"lastUpdated": "20')
-            assert body.endswith('"nodeEligible": true}')
+            assert re.match(
+                r'{"lastUpdated":"20[^"]*Z","currentTime":"20[^"]*Z","nodeEligible":true,"healthy":true,', body
+            )
+            assert sorted(json.loads(body)["status"]) == ["IPv4", "IPv6"]
+            assert f"\nproxy-mode={''}\n" in (await ask(f"{METRICS}/flagz"))[1]
             assert sh(f"cat /proc/{process.pid}/oom_score_adj") == "1000\n"
             assert (await ask(f"{HEALTH}/livez"))[0] == 200
             assert await ask(f"{METRICS}/proxyMode") == (200, mode)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import typer
@@ -141,7 +141,12 @@ def _set_metavar(param: Any) -> None:
 
 def flags_of(context: typer.Context) -> dict[str, str]:
     """Return the options of a command line by name, defaults included, for the page /flagz."""
-    return {_flag_name(name): _flag_text(value) for name, value in context.params.items()}
+    return as_flags(context.params)
+
+
+def as_flags(params: Mapping[str, object]) -> dict[str, str]:
+    """Return the parameters of a command as its options by name."""
+    return {_flag_name(name): _flag_text(value) for name, value in params.items()}
 
 
 def _flag_name(parameter: str) -> str:

@@ -23,6 +23,7 @@ from typer import Option
 
 from bridgehead.cli import logs_setup
 from bridgehead.cli.failures import reporting_failures
+from bridgehead.cli.flags import as_flags
 from bridgehead.cli.groups import ACCESS, ADDRESSES, ONCE, TUNING, WHAT
 from bridgehead.cli.parsing import level, path
 from bridgehead.cli.proxy_options import refuse, unused, with_options, without_disabled
@@ -314,7 +315,8 @@ def command(
         elif init_only:
             apply_sysctls(plan_sysctls(settings, os.cpu_count() or 1), refused=logging.WARNING)
         else:
-            asyncio.run(run(settings, document, client_config(settings.kubeconfig, master), service_cidrs, dry_run))
+            server = client_config(settings.kubeconfig, master)
+            asyncio.run(run(settings, document, server, service_cidrs, dry_run, as_flags(given)))
 
 
 def client_config(kubeconfig: str, master: str) -> ClientConfig:

@@ -83,6 +83,7 @@ class ProxyAgent:
     ) -> None:
         self.mode = mode
         self._mode_problem = mode_problem
+        self._kernel_families = kernel_families
         self.metrics = metrics or ProxyMetrics(mode.name)
         if isinstance(mode, Counting):
             self.metrics.count_rules(mode.rule_counts)
@@ -259,7 +260,7 @@ class ProxyAgent:
 
     def _publish(self, batch: Batch) -> None:
         """Publish that the kernel has all Services that were taken: health, metrics, health checks, progress."""
-        self.health.updated()
+        self.health.updated(self._kernel_families)
         self.metrics.record_up_to_date()
         self._health_ports.update(self._health_checks)
         self._health_checks.clear()

@@ -58,11 +58,12 @@ async def run(
     server: ClientConfig,
     service_cidrs: tuple[str, ...],
     dry_run: bool,
+    flags: Mapping[str, str],
 ) -> None:
     """Run the proxy until SIGTERM or SIGINT. The rules stay: connections must survive a restart of the proxy.
 
     `document` is what `config` was parsed from. `service_cidrs`: () for those of the cluster. With `dry_run`, print
-    the rules instead of applying them. Raises ProxyError.
+    the rules instead of applying them. `flags`: the options of the command, to be shown. Raises ProxyError.
     """
     async with (
         _open_mode(config, dry_run) as opened,
@@ -93,7 +94,7 @@ async def run(
             kernel_families=tuple(family for family in kernel if family in mode.families),
             mode_problem=problem,
         )
-        work = _print_rules(agent, mode) if dry_run else _work(agent, config, document, progress, api_server)
+        work = _print_rules(agent, mode) if dry_run else _work(agent, config, document, progress, api_server, flags)
         task = asyncio.ensure_future(work)
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
@@ -119,6 +120,7 @@ async def _work(
     document: Mapping[str, Any],
     progress: ProgressPublisher,
     api_server: list[tuple[str, int]],
+    flags: Mapping[str, str],
 ) -> None:
     log.info("proxy of node %s, mode %s", config.hostname_override, agent.mode.name)
     _set_oom_score(config.oom_score_adj)
@@ -134,7 +136,7 @@ async def _work(
             tasks.create_task(_serve("healthz", config.healthz, routes, is_fatal=is_fatal))
         if config.metrics is not None:
             mode = agent.mode.name
-            routes = metrics_routes(agent.metrics, mode, in_use(document, mode, config.hostname_override))
+            routes = metrics_routes(agent.metrics, mode, in_use(document, mode, config.hostname_override), flags)
             tasks.create_task(_serve("metrics", config.metrics, routes, is_fatal=is_fatal))
 
 
