@@ -105,6 +105,7 @@ def hash_of(text: str) -> str:
 def jumps() -> tuple[Jump, ...]:
     """Return the jumps, in the order in which kube-proxy inserts them, each at the head of its chain."""
     new = "-m conntrack --ctstate NEW "
+    portals = "kubernetes externally-visible service portals"
 
     def jump(table: str, chain: str, target: str, comment: str, match: str = "") -> Jump:
         return Jump(table, chain, f'{match}-m comment --comment "{comment}" -j {target}')
@@ -113,10 +114,10 @@ def jumps() -> tuple[Jump, ...]:
     return (
         Jump("filter", "INPUT", "-j KUBE-FIREWALL"),
         Jump("filter", "OUTPUT", "-j KUBE-FIREWALL"),
-        *(
-            jump("filter", chain, "KUBE-EXTERNAL-SERVICES", "kubernetes externally-visible service portals", new)
-            for chain in ("INPUT", "FORWARD", "OUTPUT")  # kube-proxy has no jump in OUTPUT
-        ),
+        *(jump("filter", chain, "KUBE-EXTERNAL-SERVICES", portals, new) for chain in ("INPUT", "FORWARD")),
+        # kube-proxy does not have this jump. What this node sends to itself passes INPUT: a datagram that is rejected
+        # on its way out is reported to its sender as EPERM, not as a refused connection.
+        jump("filter", "OUTPUT", "KUBE-EXTERNAL-SERVICES", portals, f"! -o lo {new}"),
         jump("filter", "INPUT", "KUBE-NODEPORTS", "kubernetes health check service ports"),
         *(
             jump("filter", chain, "KUBE-SERVICES", "kubernetes service portals", new)
