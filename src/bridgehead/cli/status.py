@@ -84,8 +84,12 @@ async def _nodes(files: LabFiles, context: str) -> str:
         )
         for node in nodes
     ]
-    problems = (f"{node}: the service proxy {state.problem}\n" for node, state in proxies.items() if state.problem)
-    return columns([("NODE", "STATUS", "ADDRESS", "PODS", "PROXY MODE"), *rows]) + "".join(problems)
+    problems: dict[str, list[str]] = {}
+    for node, state in proxies.items():
+        if state.problem:
+            problems.setdefault(state.problem, []).append(node)
+    texts = (f"{', '.join(names)}: the service proxy {problem}\n" for problem, names in problems.items())
+    return columns([("NODE", "STATUS", "ADDRESS", "PODS", "PROXY MODE"), *rows]) + "".join(texts)
 
 
 def _parts(parts: Sequence[PartStatus]) -> str:

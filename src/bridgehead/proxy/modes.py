@@ -126,8 +126,15 @@ def _no_mode(failed: Mapping[str, ModeUnavailable]) -> ModeUnavailable:
 
 
 def _describe(failed: Mapping[str, ModeUnavailable]) -> Iterator[str]:
+    """Yield the reasons, each once, for the modes that have it."""
+    modes: dict[str, list[str]] = {}
     for name, error in failed.items():
-        yield f"mode {name} cannot be used on this node: {error}" if name in MODES else str(error)
+        modes.setdefault(str(error), []).append(name)
+    for why, names in modes.items():
+        if names[0] in MODES:
+            yield f"mode{'s' * (len(names) > 1)} {' and '.join(names)} cannot be used on this node: {why}"
+        else:
+            yield why  # it names what is no mode
 
 
 async def remove_others(name: str) -> list[str]:
@@ -156,8 +163,15 @@ async def remove_modes(but: str = "") -> tuple[list[str], dict[str, ProxyError]]
                     removed.append(other)
         except (NotPermitted, TransactionFailed) as error:
             failed[other] = error
-        except ModeUnavailable as error:  # a mode that this node lacks has left no rules
+        except ModeUnavailable as error:  # a mode that this node lacks has left no rules, except in kube-proxy's pod
             log.debug("mode %s has left no rules: %s", other, error)
+            if other == "iptables":
+                from . import without_iptables
+
+                try:
+                    removed += [other] * await without_iptables.remove_chains()
+                except (ModeUnavailable, TransactionFailed) as trouble:
+                    log.debug("chains of iptables cannot be removed without its commands: %s", trouble)
     return removed, failed
 
 

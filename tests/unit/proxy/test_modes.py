@@ -119,8 +119,7 @@ NO_IPVS = ModeUnavailable("this kernel has no IPVS")
             "userspace",
             {"userspace": NO_NFT, "nftables": NO_NFT, "iptables": None},
             "iptables",
-            f"mode userspace cannot be used on this node: {NO_NFT}; "
-            f"mode nftables cannot be used on this node: {NO_NFT}",
+            f"modes userspace and nftables cannot be used on this node: {NO_NFT}",
         ),
         ("ipvs", {"ipvs": NO_IPVS, "iptables": None}, "iptables", f"mode ipvs cannot be used on this node: {NO_IPVS}"),
         (

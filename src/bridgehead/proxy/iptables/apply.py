@@ -169,6 +169,34 @@ class Kernel:
         return status == 0
 
 
+class NoCommands:
+    """In place of a `Kernel` on a node without iptables' commands: there is nothing to read and nothing to write."""
+
+    variant = ""
+    families: tuple[Family, ...] = ()
+
+    def close(self) -> None:
+        """Close nothing."""
+
+    def other_variants(self) -> tuple[str, ...]:
+        return ()
+
+    async def probe(self) -> None:
+        raise ModeUnavailable(_NOT_INSTALLED)
+
+    async def try_out(self, family: Family, rules: Mapping[str, Sequence[str]]) -> None:
+        raise ModeUnavailable(_NOT_INSTALLED)
+
+    def state(self) -> State:
+        return ()
+
+    async def save(self, family: Family) -> bytes:
+        return b""
+
+    async def restore(self, family: Family, text: str) -> None:
+        raise ModeUnavailable(_NOT_INSTALLED)
+
+
 def has_tables(family: Family, variant: str) -> bool:
     """Return whether iptables-save has anything to print. False saves a process: a mode looks for rules of all others.
 

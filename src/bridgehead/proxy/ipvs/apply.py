@@ -40,7 +40,7 @@ T = TypeVar("T")
 class Kernel:
     """The IPVS, IP sets, addresses and iptables of the network namespace this process is in. Raises ModeUnavailable."""
 
-    def __init__(self, tables: iptables.Kernel) -> None:
+    def __init__(self, tables: iptables.Kernel | iptables.NoCommands) -> None:
         self.tables = tables
         with contextlib.ExitStack() as opened, _unavailable():
             opened.callback(tables.close)
@@ -54,8 +54,16 @@ class Kernel:
 
     @classmethod
     async def find(cls) -> Kernel:
-        """With the variant of iptables that the rest of this node uses."""
-        return cls(await iptables.Kernel.find())
+        """With the variant of iptables that the rest of this node uses.
+
+        Without its commands, the mode cannot be used, but what an earlier proxy left can be removed.
+        """
+        try:
+            return cls(await iptables.Kernel.find())
+        except NotPermitted:
+            raise
+        except ModeUnavailable:
+            return cls(iptables.NoCommands())
 
     def close(self) -> None:
         self._opened.close()
@@ -64,6 +72,8 @@ class Kernel:
 
     async def probe(self, options: IpvsOptions) -> None:
         """Raise ModeUnavailable or NotPermitted, naming what the mode lacks on this node."""
+        if isinstance(self.tables, iptables.NoCommands):
+            await self.tables.probe()
         with _unavailable():
             try:
                 ipvs = self._open_ipvs()

@@ -48,6 +48,11 @@ def is_ours(table: str, chain: str, tables: Tables) -> bool:
     )
 
 
+def is_named_ours(table: str, chain: str) -> bool:
+    """Return whether a chain has a name that only this mode or the iptables mode gives."""
+    return _is_only_ours[table](chain) is not None or _is_shared[table](chain) is not None
+
+
 def is_of_iptables(tables: Tables) -> bool:
     """Return whether the tables that were read have rules of the iptables mode, ours or kube-proxy's."""
     return "KUBE-NODEPORTS" in tables.get("nat", EMPTY).chains

@@ -126,6 +126,12 @@ class Kernel:
             return None
         return await self._list("--json", "list", "table", family, name)
 
+    async def list_with_handles(self, family: str, name: str) -> bytes | None:
+        """Return the table as nft's JSON with the handles of its rules. None: it does not exist."""
+        if not self.has_table(family, name):
+            return None
+        return await self._list("--json", "--handle", "list", "table", family, name)
+
     async def list_structure(self, family: str, name: str) -> bytes | None:
         """Return the table as text, without elements. None: it does not exist.
 

@@ -181,8 +181,8 @@ _REJECT_ARRIVED = f'iifname "lo" meta priority {_TO_BE_REJECTED} reject'
 
 def _reject(family: Family) -> Dispatch:
     tcp, others = _REJECTIONS
-    on_its_way_out = f'oifname "lo" meta priority set {_TO_BE_REJECTED} accept'
-    return _go_to(Chain(family, "reject-chain", (tcp, on_its_way_out, others)))
+    to_itself = f'oifname "lo" meta priority set {_TO_BE_REJECTED} accept'
+    return _go_to(Chain(family, "reject-chain", (tcp, to_itself, others)))
 
 
 def dispatch_for(frontend: Frontend, settings: Settings) -> Dispatch:

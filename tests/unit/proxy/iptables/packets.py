@@ -24,7 +24,7 @@ def outcomes(kernel: FakeIptables, packet: Packet) -> frozenset[str]:
 
 
 def _filter(kernel: FakeIptables, hooks: list[str], packet: Packet) -> set[str]:
-    """What this node sends to itself passes two hooks."""
+    """Return the verdicts of the hooks. Packets of this node to itself pass two."""
     found: set[str] = set()
     for verdict in _walk(kernel, "filter", hooks[0], packet):
         end = {"DROP": DROPPED, "REJECT": REJECTED}.get(verdict.partition(" ")[0], UNTOUCHED)
