@@ -352,7 +352,7 @@ def test_switching_to_iptables_and_back_leaves_nothing_of_the_other_mode(world: 
     assert pods_of(world, "client", WEB4, times=12) == set(PODS)
     saved = world.run("iptables-legacy-save") + world.run("ip6tables-legacy-save")
     assert not re.findall("KUBE-(?:SVC-|SEP-|EXT-|NODEPORTS|EXTERNAL-SERVICES|CLUSTER-IPS|REFUSE|FIREWALL) ", saved)
-    assert [line.split()[0] for line in saved.splitlines() if "-CANARY" in line] == [":KUBE-PROXY-CANARY"] * 2
+    assert [line.split()[0] for line in saved.splitlines() if "-CANARY" in line] == [":KUBE-PROXY-CANARY"] * 4
     assert sum(line.startswith(":KUBE-SERVICES ") for line in saved.splitlines()) == 2, "in nat alone"
     assert exchange_all(world, open_ones) == ["pod1"] * len(open_ones)
     assert exchange_all(world, dial_all(world, TALK4, TALK6, "ipvs again")) == ["pod1"] * len(open_ones)

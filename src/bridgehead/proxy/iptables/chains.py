@@ -51,7 +51,7 @@ SHARED = (FILTER_SERVICES, EXTERNAL_SERVICES, PROXY_FIREWALL, FILTER_NODE_PORTS,
 SHARED_WITH_IPVS = frozenset(
     (
         *(Chain("nat", name) for name in ("KUBE-SERVICES", "KUBE-POSTROUTING", "KUBE-MARK-MASQ", CANARY)),
-        Chain("filter", "KUBE-FORWARD"),
+        *(Chain("filter", name) for name in ("KUBE-FORWARD", CANARY)),
     )
 )
 

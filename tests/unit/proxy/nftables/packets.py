@@ -74,7 +74,7 @@ class _Walker:
         self._ip = ip
 
     def filter(self, hook: str, packet: Packet) -> Iterator[Step]:
-        """Walk the filter chains. Packets of this node to itself come back on the loopback interface, where nat ignores them."""
+        """Walk the filter chains. Packets of this node to itself come back on the loopback interface, past nat."""
         for end, after in self.chain(f"filter-{hook}", packet):
             if hook == "output" and packet.is_to_node and end in ("", UNTOUCHED):
                 yield from self.chain("filter-prerouting", after)
