@@ -183,7 +183,12 @@ XTABLES = ("iptables-nft", "iptables-legacy")
         ("nonsense", (), "nftables", "'nonsense' is no proxy mode; iptables, ipvs, nftables and userspace are"),
         pytest.param("nftables", ("nft",), "iptables", "install the package nftables", marks=needs_iptables),
         pytest.param("userspace", ("nft",), "iptables", "install the package nftables", marks=needs_iptables),
-        ("ipvs", XTABLES, "nftables", "mode ipvs cannot be used on this node: the iptables commands are not here"),
+        (
+            "ipvs",
+            XTABLES,
+            "nftables",
+            "modes ipvs and iptables cannot be used on this node: the iptables commands are not here",
+        ),
     ],
 )
 @in_namespace

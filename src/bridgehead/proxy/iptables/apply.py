@@ -35,6 +35,7 @@ from .chains import CANARY, trial_rules
 
 VARIANTS = ("nft", "legacy")
 _TABLES = frozenset({"filter", "mangle", "nat", "raw", "security"})  # those of iptables, in either variant
+_SCOPE_GLOBAL = "00"  # in /proc/net/if_inet6; also of addresses of fc00::/7
 _WAIT_SECONDS = "5"  # for the lock of the legacy variant
 _NOT_INSTALLED = "the iptables commands are not here: install the package iptables"
 _NOT_IN_KERNEL = "this kernel lacks what iptables needs"
@@ -76,9 +77,11 @@ class Kernel:
         """Raise NotPermitted or ModeUnavailable unless this process may change rules; creates empty canary chains.
 
         The kernel has to know all matches and targets that every Service needs. If it has only the other variant, the
-        other variant is used. If it lacks them for one family, the other family is served.
+        other variant is used. If it lacks them for one family, the other family is served. A node without addresses of
+        IPv6 is not asked for it, since the question creates its tables.
         """
         first: ModeUnavailable | None = None
+        has_ipv6 = _has_ipv6_addresses()
         for variant in (self.variant, *self.other_variants()):
             if variant != self.variant:
                 self._watch.close()
@@ -86,7 +89,8 @@ class Kernel:
             supported: list[Family] = []
             for family in self.families:
                 try:
-                    await self.try_out(family, trial_rules(family))
+                    if family == 4 or has_ipv6 or not supported:
+                        await self.try_out(family, trial_rules(family))
                 except ModeUnavailable as error:
                     first = first or error
                 else:
@@ -195,6 +199,15 @@ class NoCommands:
 
     async def restore(self, family: Family, text: str) -> None:
         raise ModeUnavailable(_NOT_INSTALLED)
+
+
+def _has_ipv6_addresses() -> bool:
+    """Return whether this node has addresses of IPv6, apart from its loopback and link-local ones."""
+    try:
+        lines = Path("/proc/net/if_inet6").read_text(encoding="ascii").splitlines()
+    except OSError:  # the kernel has no IPv6
+        return False
+    return any(line.split()[3] == _SCOPE_GLOBAL for line in lines)
 
 
 def has_tables(family: Family, variant: str) -> bool:

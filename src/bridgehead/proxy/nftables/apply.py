@@ -70,16 +70,20 @@ class Kernel:
         family is served.
         """
         supported: list[Family] = []
-        first: Exception | None = None
+        first: ModeUnavailable | NotFound | Refused | None = None
         for family in self.families:
             try:
                 await self.apply(trial(family))
-            except (NotFound, Refused) as error:
+            except NotPermitted:
+                raise
+            except (ModeUnavailable, NotFound, Refused) as error:
                 first = first or error
             else:
                 supported.append(family)
         if not supported:
-            raise ModeUnavailable(f"this kernel's nftables lacks what the proxy needs: {first}") from first
+            if isinstance(first, ModeUnavailable):
+                raise first
+            raise ModeUnavailable(f"this kernel's nftables lacks what the proxy needs: {first}")
         self.families = tuple(supported)
 
     def generation(self) -> int:

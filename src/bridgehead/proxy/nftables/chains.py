@@ -176,12 +176,12 @@ _REJECTIONS = ("meta l4proto tcp reject with tcp reset", "reject")
 # A datagram that is rejected on its way out is reported to its sender as EPERM ("Operation not permitted"), not as
 # ECONNREFUSED. So one to an address of the node itself is marked by its priority, and rejected when it comes back.
 _TO_BE_REJECTED = class_id(3 << 16 | 1)
-_REJECT_ARRIVED = f'iifname "lo" meta priority {_TO_BE_REJECTED} reject'
+_REJECT_ARRIVED = f'iif "lo" meta priority {_TO_BE_REJECTED} reject'
 
 
 def _reject(family: Family) -> Dispatch:
     tcp, others = _REJECTIONS
-    to_itself = f'oifname "lo" meta priority set {_TO_BE_REJECTED} accept'
+    to_itself = f'oif "lo" meta priority set {_TO_BE_REJECTED} accept'
     return _go_to(Chain(family, "reject-chain", (tcp, to_itself, others)))
 
 

@@ -213,7 +213,7 @@ _PARTS = (
     (r"meta priority set meta priority or 0x10", "_cluster_backend"),
     (r"meta priority set (\d+:\d+)(?= accept)", "_priority"),
     (r"meta priority (\d+:\d+)(?= reject)", "_has_priority"),
-    (r'[io]ifname "lo"', "_on_loopback"),
+    (r'[io]if "lo"', "_on_loopback"),
     (r"accept", "_accept"),
     (r"meta mark set meta mark or 0x4000", "_mark"),
     (r"(?:update|delete) @affinity \{[^}]*\}", "_always"),
