@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Final, TypeVar
 
 from bridgehead.network.addresses import Address, Addresses
-from bridgehead.network.ipset import IpSets
+from bridgehead.network.ipset import IpSets, SetType
 from bridgehead.network.ipvs import Destination, Ipvs, Load, Scheduling, Server
 from bridgehead.proxy import iptables
 from bridgehead.proxy.config import IpvsOptions
@@ -146,12 +146,21 @@ class Kernel:
             servers=servers,
             sets={
                 name: (kind, self._sets.elements(name))
-                for name, (kind, _) in self._sets.types().items()
+                for name, (kind, _) in self._existing_sets().items()
                 if name in ours
             },
             bound={address.address for address in self._addresses.all() if address.link == self._dummy},
             tables=tables,
         )
+
+    def _existing_sets(self) -> dict[str, tuple[SetType, int]]:
+        """Return the IP sets. Raises OSError, but not in a kernel without IP sets, where there are none to remove."""
+        try:
+            return self._sets.types()
+        except OSError as error:
+            if error.errno != errno.EINVAL:  # nfnetlink's error for a subsystem that nobody has registered
+                raise
+            return {}
 
     def chains_state(self) -> State:
         """Return a value that changes when anybody changes an iptables table. Takes microseconds."""
@@ -273,7 +282,7 @@ class Kernel:
                 self._addresses.remove_link(DUMMY)
             self._dummy = 0
             self._expected.clear()
-            existing = set(self._sets.types())
+            existing = set(self._existing_sets())
             ours = [name for name in sets.all_names() if name in existing]
             self._sets.flush(ours)
             self._sets.destroy(ours)
