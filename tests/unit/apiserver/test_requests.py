@@ -138,10 +138,10 @@ async def test_update_creates_what_does_not_exist(world, path, fields):
 
 
 async def test_yaml_is_accepted_and_returned(world):
-    text = b"metadata: {name: y}\ndata:\n  when: 2026-11-21\n"
+    text = b"metadata: {name: maps}\ndata:\n  when: 2026-11-21\n"
     answer = await world.call("POST", CONFIG_MAPS, text, headers={"content-type": "application/yaml"})
     assert answer.json["data"] == {"when": "2026-11-21"}
-    answer = await world.call("GET", f"{CONFIG_MAPS}/y", headers={"accept": "application/yaml"})
+    answer = await world.call("GET", f"{CONFIG_MAPS}/maps", headers={"accept": "application/yaml"})
     assert b"when: '2026-11-21'" in answer.body
 
 
