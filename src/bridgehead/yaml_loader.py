@@ -135,7 +135,7 @@ def _go_text(error: yaml.YAMLError) -> str:
 
 @dataclass(slots=True)
 class _Anchor:
-    """What an alias stands for, with aliases in it expanded. `nodes` is 0 until the node ends."""
+    """A node that aliases repeat, with the aliases in it expanded. `nodes` is 0 until the node ends."""
 
     value: Any = None
     nodes: int = 0
@@ -332,7 +332,7 @@ _KINDS: Final[dict[str, type]] = {
     "bool": bool,
     "null": type(None),
 }
-_WORDS: Final[Mapping[str, Scalar]] = {
+_CONSTANTS: Final[Mapping[str, Scalar]] = {
     word: value
     for value, words in (
         (True, "y Y yes Yes YES true True TRUE on On ON"),
@@ -353,13 +353,13 @@ _BASES: Final = {"b": 2, "x": 16, "o": 8}
 
 def _resolve_text(text: str) -> Scalar:
     """Return what a plain scalar stands for, but numbers as texts."""
-    word = _WORDS.get(text, _NO_WORD)
+    word = _CONSTANTS.get(text, _NO_WORD)
     return text if word is _NO_WORD or isinstance(word, float) else word  # type: ignore[return-value]
 
 
 def _resolve(text: str) -> Scalar:
     """Return what a plain scalar stands for. YAML 1.1's numbers of base 60 and timestamps are texts."""
-    word = _WORDS.get(text, _NO_WORD)
+    word = _CONSTANTS.get(text, _NO_WORD)
     if word is not _NO_WORD:
         return word  # type: ignore[return-value]
     if text[0] not in _FIRST_OF_NUMBERS:

@@ -201,6 +201,6 @@ def test_json_is_yaml(value: object) -> None:
 
 
 def test_no_other_module_builds_values_from_yaml() -> None:
-    """Each other way to read YAML expands what a stranger wrote without a bound."""
+    """Each other way to read YAML expands untrusted aliases without a bound."""
     reader = re.compile(r"yaml\.(safe_|full_|unsafe_)?(load|compose|decode)")
     assert [path for path in SOURCE.rglob("*.py") if reader.search(path.read_text())] == []

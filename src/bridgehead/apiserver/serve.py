@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 
 import uvloop
 
+from bridgehead import heartbeat
 from bridgehead.heap import collect_rarely
 from bridgehead.objects.addresses import join_host_port
 from bridgehead.signing_keys import SigningKey, read_verification_keys
@@ -160,6 +161,7 @@ async def _serve(options: ServeOptions) -> None:
                     from bridgehead.storage.encryption import follow_encryption
 
                     background.append(tasks.create_task(follow_encryption(options.encryption, store)))
+                heartbeat.start(asyncio.get_running_loop().call_later)
                 await server.serve(listeners)
                 for task in background:
                     task.cancel()

@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 import uvloop
 
+from bridgehead import heartbeat
 from bridgehead.client import ApiClient, load_kubeconfig
 from bridgehead.images.service.client import PullerClient
 
@@ -61,6 +62,7 @@ async def _run(
             raise StartupFailed(f"can't use {tls.certificate}, {tls.key}, {tls.client_ca}: {error}") from error
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
+    heartbeat.start(loop.call_later)
     loop.set_default_executor(ThreadPoolExecutor(_FILE_THREADS, "files"))
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)

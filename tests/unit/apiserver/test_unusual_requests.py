@@ -46,9 +46,7 @@ async def test_unreadable_bodies(world, content_type, body, code, message):
     assert (answer.status, answer.json["message"]) == (code, message)
 
 
-MERGES = "a0: &a0 {x: 1}\n" + "".join(
-    f"a{n}: &a{n} {{<<: [{', '.join([f'*a{n - 1}'] * 10)}]}}\n" for n in range(1, 13)
-)
+MERGES = "a0: &a0 {x: 1}\n" + "".join(f"a{n}: &a{n} {{<<: [{', '.join([f'*a{n - 1}'] * 10)}]}}\n" for n in range(1, 13))
 
 
 @pytest.mark.parametrize(
