@@ -334,7 +334,7 @@ _KINDS: Final[dict[str, type]] = {
 }
 _CONSTANTS: Final[Mapping[str, Scalar]] = {
     word: value
-    for value, words in (
+    for value, texts in (
         (True, "y Y yes Yes YES true True TRUE on On ON"),
         (False, "n N no No NO false False FALSE off Off OFF"),
         (None, "~ null Null NULL"),
@@ -342,7 +342,7 @@ _CONSTANTS: Final[Mapping[str, Scalar]] = {
         (math.inf, ".inf .Inf .INF +.inf +.Inf +.INF"),
         (-math.inf, "-.inf -.Inf -.INF"),
     )
-    for word in words.split()
+    for word in texts.split()
 } | {"": None}
 _NO_WORD: Final = object()
 _FIRST_OF_NUMBERS: Final = frozenset("-+.0123456789")

@@ -1,4 +1,4 @@
-"""The watch over a process that sends heartbeats: kills it when it hangs. Who forked it starts another one."""
+"""Watch over a child process that sends heartbeats: kills it when it hangs, so that its parent starts another one."""
 
 from __future__ import annotations
 
