@@ -42,7 +42,7 @@ from .handlers.reviews import Reviews
 from .http.compression import compressed
 from .http.handshake import deny
 from .http.negotiation import wants_indented
-from .http.paths import check_timeout, parse_request
+from .http.paths import check_timeout, parse_query, parse_request
 from .http.request import FRONT_PROXY, NEWCOMER, Disconnected, Receive, Request, Response, Scope, Send, text_response
 from .http.sending import Sender
 from .http.socket_streams import choose_protocol, is_stream, send_over_socket
@@ -114,6 +114,14 @@ class Application:
     def takes_upgrade(self, path: str) -> bool:
         """Whether upgrades of a path are passed on as raw bytes. Called by the server for each upgrade."""
         return self._proxy.serves(parse_request("GET", path, {})) or self._aggregator.serves(path)
+
+    def takes_socket(self, path: str, query: bytes, protocol: str) -> bool:
+        """Whether a GET of a path is answered over a WebSocket, or over SPDY as such, when the client asks for it.
+
+        As in Kubernetes, other requests are answered as if they had not asked. Called by the server for each upgrade.
+        """
+        info = parse_request("GET", path, parse_query(query))
+        return (is_stream(info) and protocol == "websocket") or self._pod_streams.upgrades(info)
 
     # --- A request ----------------------------------------------------------------------------------------------
 

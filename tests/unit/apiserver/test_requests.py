@@ -1089,6 +1089,39 @@ async def test_connections_to_pods_take_the_right_to_create(world, subresource):
     assert (await world.call("GET", url, user=bob)).status == 400  # the pod has no node
 
 
+@pytest.mark.parametrize(
+    ("path", "protocol", "is_taken"),
+    [
+        ("/api/v1/namespaces/n/pods/p/exec", "websocket", True),
+        ("/api/v1/namespaces/n/pods/p/attach", "spdy", True),
+        ("/api/v1/namespaces/n/pods/p/log", "websocket", True),
+        ("/api/v1/namespaces/n/pods/p/log", "spdy", False),
+        ("/api/v1/watch/pods", "websocket", True),
+        ("/api/v1/watch/pods", "spdy", False),
+        ("/api/v1/pods", "websocket", False),
+        ("/api/v1/namespaces/n/pods/p", "spdy", False),
+        ("/version", "websocket", False),
+    ],
+)
+async def test_upgrades_are_taken_only_where_there_are_streams(world, path, protocol, is_taken):
+    assert world.parts.application.takes_socket(path, b"", protocol) == is_taken
+
+
+async def test_a_websocket_by_post_is_refused_after_authorization(world):
+    """RFC 6455 knows GET only. The right to create is looked at first, then the pod."""
+    await create_pod(world, "web")
+    headers = {"connection": "Upgrade", "upgrade": "websocket"}
+    url = "/api/v1/namespaces/default/pods/web/exec?command=x"
+    bob = User("bob", ("system:authenticated",))
+    codes = [
+        (await world.call("POST", url, b"", user=None, headers=headers | {"authorization": "Bearer x"})).status,
+        (await world.call("POST", url, b"", user=bob, headers=headers)).status,
+        (await world.call("POST", url.replace("web", "none"), b"", headers=headers)).status,
+        (await world.call("POST", url, b"", headers=headers)).status,
+    ]
+    assert codes == [401, 403, 404, 405]
+
+
 async def test_impersonation_follows_the_policy(world):
     refused = await world.call("GET", SERVICES, headers={"impersonate-user": "bob"})
     assert 'User "bob" cannot list' in refused.json["message"]

@@ -20,7 +20,7 @@ from typing import Any
 
 from .accepting import Acceptor, Newcomer, Newcomers
 from .client_authorities import ClientAuthorities, ServerContext
-from .peer_protocol import PeerProtocol, takes_none
+from .peer_protocol import PeerProtocol, takes_any, takes_none
 from .uvicorn_library import Config, Server
 
 # Between two requests; kubectl and the informers keep their connections.
@@ -52,11 +52,17 @@ def server_context(
 class ApiServer(Server):
     """uvicorn's server. `on_stop` ends the watches, which would otherwise keep responses open.
 
-    An application that has a method `takes_upgrade(path)` gets the upgraded connections of these paths (`tunnel`).
+    An application that has a method `takes_upgrade(path)` gets the upgraded connections of these paths (`tunnel`). One
+    that has a method `takes_socket(path, query, protocol)` gets other upgrades to WebSocket and SPDY only where it is
+    true.
     """
 
     def __init__(self, application: Any, context: ssl.SSLContext | None, on_stop: Callable[[], None]) -> None:
-        protocol = functools.partial(PeerProtocol, takes_upgrade=getattr(application, "takes_upgrade", takes_none))
+        protocol = functools.partial(
+            PeerProtocol,
+            takes_upgrade=getattr(application, "takes_upgrade", takes_none),
+            takes_socket=getattr(application, "takes_socket", takes_any),
+        )
         super().__init__(
             Config(
                 application,
@@ -160,8 +166,6 @@ UNWANTED_LOG_MESSAGES = (
     "ASGI callable returned without completing handshake.",
     # A watch whose client reads nothing. The application logged this when it dropped the watch.
     "ASGI callable returned without completing response.",
-    # An upgrade to SPDY, which `PeerProtocol` carries out, or to another protocol (h2c), which a server may ignore.
-    "Unsupported upgrade request.",
 )
 
 

@@ -45,15 +45,18 @@ def tunnel_of(scope: Scope) -> Tunnel | None:
     return tunnel
 
 
-def asks_for_upgrade(headers: Iterable[tuple[bytes, bytes]]) -> bool:
-    """Whether a request asks for another protocol. h2c does not count: a server may ignore it, and this one does."""
+def asks_for_upgrade(headers: Iterable[tuple[bytes, bytes]], wanted: bytes = b"") -> bool:
+    """Whether a request asks for another protocol, or for the one that is `wanted`.
+
+    h2c does not count: a server may ignore it, and this one does.
+    """
     asks, protocol = False, b""
     for name, value in headers:
         if name == b"connection":
             asks = asks or b"upgrade" in (word.strip().lower() for word in value.split(b","))
         elif name == b"upgrade":
             protocol = value.strip().lower()
-    return asks and protocol not in (b"", b"h2c")
+    return asks and (protocol == wanted if wanted else protocol not in (b"", b"h2c"))
 
 
 Application = Callable[[Scope, Any, Any], Coroutine[Any, Any, None]]

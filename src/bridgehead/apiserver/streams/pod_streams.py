@@ -15,6 +15,7 @@ from bridgehead.apiserver.admission.connecting import connect_attributes, connec
 from bridgehead.apiserver.errors import forbidden, method_not_allowed, not_found_path
 from bridgehead.apiserver.http.paths import QueryList, RequestInfo, parse_query_list
 from bridgehead.apiserver.http.request import Request, Response, Send
+from bridgehead.apiserver.http.tunnel import asks_for_upgrade
 from bridgehead.apiserver.registry.registry import Registry
 from bridgehead.apiserver.resource import JsonObject, copied
 from bridgehead.storage import Key
@@ -33,6 +34,10 @@ class PodStreams:
     def serves(self, info: RequestInfo) -> bool:
         return info.resource == "pods" and not info.group and info.version == "v1" and info.subresource in _NAMES
 
+    def upgrades(self, info: RequestInfo) -> bool:
+        """Whether clients talk to the subresource over an upgraded connection."""
+        return self.serves(info) and info.subresource != "log"
+
     async def answer(self, request: Request) -> Response:
         """Answer a request. Raises `ApiStatus`."""
         info = request.info
@@ -43,6 +48,8 @@ class PodStreams:
         query = parse_query_list(request.scope["query_string"])
         if info.subresource != "log":
             query = await self._admit(request, query)
+            if request.method == "POST" and asks_for_upgrade(request.scope["headers"], b"websocket"):
+                raise method_not_allowed()  # RFC 6455, 4.1
         from . import kubelet  # with its HTTP client, which most servers do not need at their start
 
         return await kubelet.answer(pod, node, info.subresource, query, self._kubelets)
