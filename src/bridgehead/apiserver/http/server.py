@@ -18,6 +18,8 @@ from collections.abc import Callable, Generator, Sequence
 from pathlib import Path
 from typing import Any
 
+from bridgehead.tls_certificates import offering_ciphers
+
 from .accepting import Acceptor, Newcomer, Newcomers
 from .client_authorities import ClientAuthorities, ServerContext
 from .peer_protocol import PeerProtocol, takes_any, takes_none
@@ -38,7 +40,7 @@ def server_context(
     Raises OSError, ValueError (of which ssl.SSLError is one).
     """
     context = ServerContext(ssl.PROTOCOL_TLS_SERVER)
-    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    offering_ciphers(context)
     context.load_cert_chain(certificate, key)
     for path in (client_ca, front_proxy_ca):
         if path is not None:

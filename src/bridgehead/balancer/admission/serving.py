@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 import msgspec
 from aiohttp import web
 
-from bridgehead.tls_certificates import load_certificate
+from bridgehead.tls_certificates import load_certificate, offering_ciphers
 
 from .identity import Identity
 from .reviews import BadReview, Convert, Json, Judge, answer_admission, answer_conversion
@@ -47,6 +47,6 @@ def _handler(answer: Callable[[bytes], Json]) -> Callable[[web.Request], Awaitab
 
 
 def _context(identity: Identity) -> ssl.SSLContext:
-    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context = offering_ciphers(ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER))
     load_certificate(context, identity.certificate + identity.key)
     return context

@@ -16,6 +16,7 @@ from typing import Any, Final, Protocol
 from aiohttp import web
 
 from bridgehead.client.errors import ClientError
+from bridgehead.tls_certificates import offering_ciphers
 
 from .access_reviews import Client
 
@@ -50,8 +51,7 @@ class Reviews(Protocol):
 
 def server_context(certificate: Path, key: Path, client_ca: Path) -> ssl.SSLContext:
     """Return the server's TLS context. Raises OSError and ssl.SSLError for unusable files."""
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    context = offering_ciphers(ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER))
     context.load_cert_chain(certificate, key)
     context.load_verify_locations(client_ca)
     context.verify_mode = ssl.CERT_OPTIONAL  # others have a token

@@ -9,6 +9,7 @@ import socket
 import ssl
 import struct
 import time
+import warnings
 from collections.abc import AsyncIterator, MutableMapping
 from pathlib import Path
 from types import SimpleNamespace
@@ -21,6 +22,7 @@ from bridgehead.apiserver.http.peer_protocol import PeerProtocol, peer_of
 from bridgehead.apiserver.http.request import FRONT_PROXY
 from bridgehead.apiserver.http.server import ApiServer, server_context
 from bridgehead.apiserver.http.user import InvalidCredentials, User
+from bridgehead.kubelet.server.authorization import server_context as kubelet_context
 from bridgehead.lab.certificates import make_certificates
 from bridgehead.lab.plan import LabConfig, LabFiles
 
@@ -304,6 +306,36 @@ def client_context(pki: Path, name: str = "controllers") -> ssl.SSLContext:
     client.load_verify_locations(pki / "ca.crt")
     client.load_cert_chain(pki / f"{name}.crt", pki / f"{name}.key")
     return client
+
+
+@pytest.mark.parametrize(
+    ("version", "ciphers", "cipher"),
+    [
+        (ssl.TLSVersion.TLSv1_3, "", "TLS_AES_256_GCM_SHA384"),
+        (ssl.TLSVersion.TLSv1_2, "ALL", "ECDHE-ECDSA-AES128-GCM-SHA256"),
+        (ssl.TLSVersion.TLSv1_2, "ECDHE-ECDSA-CHACHA20-POLY1305", "ECDHE-ECDSA-CHACHA20-POLY1305"),
+        (ssl.TLSVersion.TLSv1_2, "ECDHE-ECDSA-AES256-SHA:ECDHE-ECDSA-AES128-SHA256", ""),  # CBC
+        (ssl.TLSVersion.TLSv1_1, "ALL:@SECLEVEL=0", ""),
+    ],
+)
+def test_a_client_gets_authenticated_encryption_or_no_connection(
+    pki: Path, version: ssl.TLSVersion, ciphers: str, cipher: str
+) -> None:
+    client = client_context(pki)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # of the old version
+        client.minimum_version = ssl.TLSVersion.TLSv1
+        client.maximum_version = version
+    if ciphers:
+        client.set_ciphers(ciphers)
+    files = pki / "apiserver.crt", pki / "apiserver.key", pki / "client-ca.crt"
+    for server in (server_context(*files), kubelet_context(*files)):
+        if cipher:
+            far, _ = connect(server, client, None)
+            assert (far.cipher() or ("",))[0] == cipher
+        else:
+            with pytest.raises(ssl.SSLError):
+                connect(server, client, None)
 
 
 def test_a_session_ends_with_its_certificate(pki: Path) -> None:
