@@ -10,7 +10,7 @@ from typing import Final
 # For encrypted keys, which fail by it. Without one, OpenSSL would ask for it on the terminal, and wait.
 _NO_PASSWORD: Final = ""
 # Those of Go's servers, and so of Kubernetes', in Go's order, without the ones of CBC mode: all clients that speak TLS
-# 1.2 have one of these. OpenSSL's defaults also have key exchanges without forward secrecy. Of TLS 1.3, all are offered.
+# 1.2 have one of these. OpenSSL's defaults also have key exchanges without forward secrecy. TLS 1.3 has no weak ones.
 # Source: Go's crypto/tls/cipher_suites.go (cipherSuitesPreferenceOrder).
 _SERVER_CIPHERS: Final = ":".join(
     f"ECDHE-{signature}-{cipher}"
