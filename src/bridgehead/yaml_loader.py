@@ -226,7 +226,7 @@ class _Builder:
             return float(value)
         if self._resolve is _resolve and _KINDS[kind] is not type(value):
             shown = next(name for name, type_ in _KINDS.items() if type_ is type(value))
-            raise UnusableYaml(f"yaml: cannot decode !!{shown} `{text[:100]}` as a !!{kind}")
+            raise UnusableYaml(f"yaml: cannot decode !!{shown} `{' '.join(text[:100].split())}` as a !!{kind}")
         return value
 
     def _is_key_next(self) -> bool:
