@@ -1,4 +1,4 @@
-"""TLS connections: certificates of this side with their keys, authorities of servers, and what a server offers."""
+"""Certificates of TLS connections: this side's with their keys, and the authorities of a server's."""
 
 from __future__ import annotations
 
@@ -9,14 +9,6 @@ from typing import Final
 
 # For encrypted keys, which fail by it. Without one, OpenSSL would ask for it on the terminal, and wait.
 _NO_PASSWORD: Final = ""
-# Those of Go's servers, and so of Kubernetes', in Go's order, without the ones of CBC mode: all clients that speak TLS
-# 1.2 have one of these. OpenSSL's defaults also have key exchanges without forward secrecy. TLS 1.3 has no weak ones.
-# Source: Go's crypto/tls/cipher_suites.go (cipherSuitesPreferenceOrder).
-_SERVER_CIPHERS: Final = ":".join(
-    f"ECDHE-{signature}-{cipher}"
-    for cipher in ("AES128-GCM-SHA256", "AES256-GCM-SHA384", "CHACHA20-POLY1305")
-    for signature in ("ECDSA", "RSA")
-)
 
 
 def verifying_context(*, cafile: Path | str | None = None, cadata: str | None = None) -> ssl.SSLContext:
@@ -29,13 +21,6 @@ def verifying_context(*, cafile: Path | str | None = None, cadata: str | None = 
     context = ssl.create_default_context(cafile=cafile, cadata=cadata)
     context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
     context.verify_flags &= ~ssl.VERIFY_X509_STRICT
-    return context
-
-
-def offering_ciphers(context: ssl.SSLContext) -> ssl.SSLContext:
-    """Return the settings of a server, limited to TLS 1.2 and 1.3 with authenticated encryption and forward secrecy."""
-    context.minimum_version = ssl.TLSVersion.TLSv1_2
-    context.set_ciphers(_SERVER_CIPHERS)
     return context
 
 

@@ -17,8 +17,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-from bridgehead import tls_certificates
-from bridgehead.tls_certificates import check_certificate, load_certificate, offering_ciphers, verifying_context
+from bridgehead.tls_certificates import check_certificate, load_certificate, verifying_context
 
 DEADLINE = 30.0
 
@@ -56,28 +55,6 @@ def test_certificates_are_verified_as_by_go_with_every_python() -> None:
     flags = verifying_context().verify_flags
     assert flags & ssl.VERIFY_X509_PARTIAL_CHAIN
     assert not flags & ssl.VERIFY_X509_STRICT
-
-
-def test_servers_offer_authenticated_encryption_with_forward_secrecy_only() -> None:
-    context = offering_ciphers(ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER))
-    assert context.minimum_version == ssl.TLSVersion.TLSv1_2
-    ciphers = context.get_ciphers()
-    assert all(cipher["aead"] for cipher in ciphers)
-    assert [cipher["name"] for cipher in ciphers if cipher["protocol"] == "TLSv1.2"] == [
-        "ECDHE-ECDSA-AES128-GCM-SHA256",
-        "ECDHE-RSA-AES128-GCM-SHA256",
-        "ECDHE-ECDSA-AES256-GCM-SHA384",
-        "ECDHE-RSA-AES256-GCM-SHA384",
-        "ECDHE-ECDSA-CHACHA20-POLY1305",
-        "ECDHE-RSA-CHACHA20-POLY1305",
-    ]
-
-
-def test_each_server_is_one_of_these() -> None:
-    sources = [path.read_text() for path in Path(tls_certificates.__file__).parent.rglob("*.py")]
-    servers = [source for source in sources if "PROTOCOL_TLS_SERVER" in source or "CLIENT_AUTH)" in source]
-    assert len(servers) == 4
-    assert all("offering_ciphers(" in source for source in servers)
 
 
 @pytest.mark.parametrize("use", [load, check])

@@ -18,6 +18,7 @@ import uvloop
 from bridgehead import heartbeat
 from bridgehead.client import ApiClient, load_kubeconfig
 from bridgehead.images.service.client import PullerClient
+from bridgehead.tls_offers import DEFAULT_OFFER, TlsOffer
 
 from .agent import Kubelet
 from .errors import StartupFailed
@@ -39,6 +40,7 @@ class TlsFiles(NamedTuple):
     certificate: Path
     key: Path
     client_ca: Path
+    offer: TlsOffer = DEFAULT_OFFER
 
 
 def run_kubelet(

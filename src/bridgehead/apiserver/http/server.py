@@ -18,7 +18,7 @@ from collections.abc import Callable, Generator, Sequence
 from pathlib import Path
 from typing import Any
 
-from bridgehead.tls_certificates import offering_ciphers
+from bridgehead.tls_offers import DEFAULT_OFFER, TlsOffer
 
 from .accepting import Acceptor, Newcomer, Newcomers
 from .client_authorities import ClientAuthorities, ServerContext
@@ -33,14 +33,18 @@ _LISTEN_BACKLOG = 4096
 
 
 def server_context(
-    certificate: Path, key: Path, client_ca: Path | None, front_proxy_ca: Path | None = None
+    certificate: Path,
+    key: Path,
+    client_ca: Path | None,
+    front_proxy_ca: Path | None = None,
+    offer: TlsOffer = DEFAULT_OFFER,
 ) -> ssl.SSLContext:
     """TLS settings of the server. A client certificate is optional and must be signed by one of the CAs.
 
     Raises OSError, ValueError (of which ssl.SSLError is one).
     """
     context = ServerContext(ssl.PROTOCOL_TLS_SERVER)
-    offering_ciphers(context)
+    offer.apply(context)
     context.load_cert_chain(certificate, key)
     for path in (client_ca, front_proxy_ca):
         if path is not None:

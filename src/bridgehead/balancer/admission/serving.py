@@ -10,7 +10,8 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 import msgspec
 from aiohttp import web
 
-from bridgehead.tls_certificates import load_certificate, offering_ciphers
+from bridgehead.tls_certificates import load_certificate
+from bridgehead.tls_offers import DEFAULT_OFFER
 
 from .identity import Identity
 from .reviews import BadReview, Convert, Json, Judge, answer_admission, answer_conversion
@@ -47,6 +48,6 @@ def _handler(answer: Callable[[bytes], Json]) -> Callable[[web.Request], Awaitab
 
 
 def _context(identity: Identity) -> ssl.SSLContext:
-    context = offering_ciphers(ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER))
+    context = DEFAULT_OFFER.apply(ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER))
     load_certificate(context, identity.certificate + identity.key)
     return context

@@ -16,7 +16,7 @@ from typing import Any, Final, Protocol
 from aiohttp import web
 
 from bridgehead.client.errors import ClientError
-from bridgehead.tls_certificates import offering_ciphers
+from bridgehead.tls_offers import DEFAULT_OFFER, TlsOffer
 
 from .access_reviews import Client
 
@@ -49,9 +49,9 @@ class Reviews(Protocol):
     async def is_allowed(self, client: Client, verb: str, subresource: str) -> bool: ...
 
 
-def server_context(certificate: Path, key: Path, client_ca: Path) -> ssl.SSLContext:
+def server_context(certificate: Path, key: Path, client_ca: Path, offer: TlsOffer = DEFAULT_OFFER) -> ssl.SSLContext:
     """Return the server's TLS context. Raises OSError and ssl.SSLError for unusable files."""
-    context = offering_ciphers(ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER))
+    context = offer.apply(ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER))
     context.load_cert_chain(certificate, key)
     context.load_verify_locations(client_ca)
     context.verify_mode = ssl.CERT_OPTIONAL  # others have a token
