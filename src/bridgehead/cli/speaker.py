@@ -11,7 +11,9 @@ import contextlib
 import logging
 import signal
 import socket
-from typing import TYPE_CHECKING, Annotated
+import ssl
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 from typer import Option
 
@@ -20,7 +22,7 @@ from bridgehead.balancer.errors import BalancerError
 from bridgehead.cli import logs_setup
 from bridgehead.cli.failures import reporting_failures
 from bridgehead.cli.groups import ACCESS, ADDRESSES, TUNING, WHAT
-from bridgehead.cli.parsing import level
+from bridgehead.cli.parsing import level, path
 
 if TYPE_CHECKING:
     from bridgehead.balancer.speaker.agent import SpeakerOptions
@@ -30,6 +32,15 @@ if TYPE_CHECKING:
 log = logging.getLogger("bridgehead.speaker")
 
 BIND_RETRY_SECONDS = 5.0
+
+
+class Pages(NamedTuple):
+    """Where the pages are. Ports are 0 for none; `context` is that of the one with TLS."""
+
+    host: str
+    port: int
+    secure_port: int
+    context: ssl.SSLContext | None
 
 
 def command(
@@ -92,8 +103,31 @@ def command(
         str, Option(rich_help_panel=ADDRESSES, help="Address of /metrics, /healthz, /readyz and /status.")
     ] = "0.0.0.0",
     port: Annotated[
-        int, Option(min=0, max=65535, rich_help_panel=ADDRESSES, help="Port of these pages; 0 disables them.")
+        int,
+        Option(
+            min=0,
+            max=65535,
+            rich_help_panel=ADDRESSES,
+            help="Port of these pages; 0 disables them. Without TLS, /metrics answers this machine's programs only.",
+        ),
     ] = 7472,
+    secure_port: Annotated[
+        int,
+        Option(
+            min=0,
+            max=65535,
+            rich_help_panel=ADDRESSES,
+            help="Port of the same pages with TLS, for clients with a token that may get /metrics; 0 disables it.",
+        ),
+    ] = 9120,
+    tls_cert_file: Annotated[
+        Path | None,
+        Option(rich_help_panel=ADDRESSES, parser=path, help="Certificate of --secure-port (PEM). Default: a new one."),
+    ] = None,
+    tls_private_key_file: Annotated[
+        Path | None,
+        Option(rich_help_panel=ADDRESSES, parser=path, help="Private key of --tls-cert-file (PEM)."),
+    ] = None,
     verbosity: Annotated[
         int,
         Option("-v", "--v", parser=level, metavar="LEVEL", rich_help_panel=TUNING, help="Verbosity: 1 logs details."),
@@ -101,6 +135,7 @@ def command(
 ) -> None:
     logs_setup.configure(verbosity)
     detector = Detector()  # a process that was forked before this module was imported, so that it stays small
+    from bridgehead.balancer.page_access import server_context
     from bridgehead.balancer.speaker.agent import SpeakerOptions
     from bridgehead.client import load_config
     from bridgehead.client.errors import ConfigError
@@ -117,7 +152,10 @@ def command(
                 ignore_exclude=ignore_exclude_lb,
             )
             used = tuple(filter(None, interfaces.split(",")))
-            asyncio.run(_run(config, detector, options, used, (host, port) if port else None))
+            with reporting_failures("speaker", OSError):  # as ssl.SSLError is, too
+                context = server_context(tls_cert_file, tls_private_key_file) if secure_port else None
+            pages = Pages(host, port, secure_port, context)
+            asyncio.run(_run(config, detector, options, used, pages))
         finally:
             detector.close()
 
@@ -127,7 +165,7 @@ async def _run(
     detector: Detector,
     options: SpeakerOptions,
     interfaces: tuple[str, ...],
-    pages: tuple[str, int] | None,
+    pages: Pages,
 ) -> None:
     from bridgehead.balancer.speaker.assembly import Speaker
     from bridgehead.balancer.workspace import Workspace
@@ -139,7 +177,7 @@ async def _run(
             await _announce(speaker, options, pages)
 
 
-async def _announce(speaker: Speaker, options: SpeakerOptions, pages: tuple[str, int] | None) -> None:
+async def _announce(speaker: Speaker, options: SpeakerOptions, pages: Pages) -> None:
     """Announce until SIGTERM, which hands the addresses over to other nodes first, or SIGINT."""
     log.info("speaker of node %s", options.node_name)
     loop = asyncio.get_running_loop()
@@ -157,20 +195,23 @@ async def _announce(speaker: Speaker, options: SpeakerOptions, pages: tuple[str,
         await work
 
 
-async def _work(speaker: Speaker, pages: tuple[str, int] | None) -> None:
+async def _work(speaker: Speaker, pages: Pages) -> None:
     async with asyncio.TaskGroup() as tasks:
         tasks.create_task(speaker.run())
-        if pages is not None:
-            tasks.create_task(_serve(pages, speaker))
+        if pages.port:
+            tasks.create_task(_serve((pages.host, pages.port), speaker, pages, None))
+        if pages.secure_port:
+            tasks.create_task(_serve((pages.host, pages.secure_port), speaker, pages, pages.context))
 
 
-async def _serve(address: tuple[str, int], speaker: Speaker) -> None:
+async def _serve(address: tuple[str, int], speaker: Speaker, pages: Pages, context: ssl.SSLContext | None) -> None:
     """Serve the pages. A port in use is logged, and tried again: announcements do not depend on it."""
     from bridgehead.pages import serve
 
+    access = speaker.page_access(pages.secure_port)
     while True:
         try:
-            await serve(address, speaker.routes())
+            await serve(address, speaker.routes(), access=access, context=context)
         except OSError as error:
             log.error("cannot serve /metrics on %s port %d: %s; trying again", *address, error.strerror)
         await asyncio.sleep(BIND_RETRY_SECONDS)
