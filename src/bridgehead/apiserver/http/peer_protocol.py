@@ -1,8 +1,8 @@
 """A client's connection: uvicorn's, with certificates, limits and upgrades.
 
 uvicorn does not pass client certificates to the application, does not bound the time and size of a request's headers,
-nor the number of requests that a client sends ahead, and does not support SPDY. The subclass here uses names of uvicorn
-that its documentation does not promise; see `server`.
+nor the number of requests that a client sends ahead, and upgrades only to WebSocket. The subclass here uses names of
+uvicorn that its documentation does not promise; see `server`.
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ import ssl
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 from urllib.parse import unquote
 
@@ -22,7 +21,6 @@ from httptools import HttpRequestParser
 
 from bridgehead.go_http import reason_phrase, render_head
 
-from . import spdy_upgrade
 from .accepting import Newcomer
 from .client_authorities import ServerContext
 from .joined_writes import JoinedWrites
@@ -54,7 +52,7 @@ def takes_none(path: str) -> bool:
     return False
 
 
-def takes_any(path: str, query: bytes, protocol: str) -> bool:
+def takes_any(path: str, query: bytes) -> bool:
     return True
 
 
@@ -64,10 +62,10 @@ class PeerProtocol(HttpToolsProtocol):
     Puts the user of the client's certificate, or why it is not valid, and the `Connection` into the scope's `state`,
     for HTTP and WebSockets, also the name of a front proxy, and marks there a request whose whole body has arrived.
     `newcomer` is this connection until its client is authenticated.
-    Refuses a request whose headers take too long or are too large. Hands an upgrade to SPDY over to `spdy_upgrade`, and
-    an upgrade to WebSocket to uvicorn, if `takes_socket(path, query, protocol)` is true; upgrades of paths for which
-    `takes_upgrade` is true go to `tunnel`. Any other upgrade is ignored, as RFC 9110 (7.8) allows and Kubernetes does,
-    so that the application authenticates and authorizes the request before it answers anything.
+    Refuses a request whose headers take too long or are too large. Upgrades of paths for which `takes_upgrade` is true
+    go to `tunnel`, other upgrades to WebSocket to uvicorn if `takes_socket(path, query)` is true. Any other upgrade is
+    ignored, as RFC 9110 (7.8) allows and Kubernetes does, so that the application authenticates and authorizes the
+    request before it answers anything.
     """
 
     header_seconds = _HEADER_SECONDS
@@ -76,7 +74,7 @@ class PeerProtocol(HttpToolsProtocol):
         self,
         *args: Any,
         takes_upgrade: Callable[[str], bool] = takes_none,
-        takes_socket: Callable[[str, bytes, str], bool] = takes_any,
+        takes_socket: Callable[[str, bytes], bool] = takes_any,
         newcomer: Newcomer | None = None,
         **kwargs: Any,
     ) -> None:
@@ -87,7 +85,7 @@ class PeerProtocol(HttpToolsProtocol):
         self._awaits_headers = True
         self._header_bytes = 0
         self._header_timer: asyncio.TimerHandle | None = None
-        self._asks_for_spdy = self._asks_for_websocket = False
+        self._asks_for_websocket = False
         # Of a request whose upgrade is ignored: a body follows; a new parser reads the headers again.
         self._awaits_body = self._is_resuming = False
         self._peer = Peer()
@@ -100,6 +98,7 @@ class PeerProtocol(HttpToolsProtocol):
         self._held = bytearray()
         # The body of a request whose connection goes to a tunnel; None for any other request.
         self._tunnel_body: bytearray | None = None
+        self._tunnel: TunnelProtocol | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
@@ -144,6 +143,8 @@ class PeerProtocol(HttpToolsProtocol):
                 self._hold(memoryview(data)[start:])
                 return
             start = self._parse_piece(data, start)
+        if self._tunnel is not None and start < len(data):
+            self._tunnel.data_received(data[start:])  # a client that did not wait for the answer
 
     def _is_readable(self) -> bool:
         return not self._is_upgraded and not self.transport.is_closing()
@@ -227,28 +228,23 @@ class PeerProtocol(HttpToolsProtocol):
             return
         self._awaits_headers, self._body_bytes = False, 0
         self._stop_timer()
-        self._tunnel_body, self._asks_for_spdy, self._asks_for_websocket = None, False, False
+        self._tunnel_body, self._asks_for_websocket = None, False
         if self.parser.should_upgrade():
             scope, method = self._upgraded_scope(), self.parser.get_method()
             if asks_for_upgrade(self.headers) and self._takes_upgrade(scope["path"]):
                 self._tunnel_body = bytearray()
                 self.scope["method"] = method.decode("ascii")
                 return
-            is_taken = partial(self._takes_socket, scope["path"], scope["query_string"])
-            self._asks_for_spdy = (
-                method in (b"GET", b"POST") and spdy_upgrade.is_requested(self.headers) and is_taken("spdy")
-            )
-            self._asks_for_websocket = method == b"GET" and self._is_websocket_handshake() and is_taken("websocket")
-            ignores_upgrade = not (self._asks_for_spdy or self._asks_for_websocket)
-            self._awaits_body = ignores_upgrade and bool(self._framing())
-        if not self._asks_for_spdy:
-            super().on_headers_complete()
-            if not self.pipeline:
-                self._answered = self.cycle
-            if self.cycle is not None and not self.cycle.response_started:
-                has_body = self.scope["method"] != "HEAD"
-                joined = JoinedWrites(self.transport, has_body=has_body)
-                self.cycle.transport = joined  # type: ignore[assignment]
+            is_handshake = method == b"GET" and self._is_websocket_handshake()
+            self._asks_for_websocket = is_handshake and self._takes_socket(scope["path"], scope["query_string"])
+            self._awaits_body = not self._asks_for_websocket and bool(self._framing())
+        super().on_headers_complete()
+        if not self.pipeline:
+            self._answered = self.cycle
+        if self.cycle is not None and not self.cycle.response_started:
+            has_body = self.scope["method"] != "HEAD"
+            joined = JoinedWrites(self.transport, has_body=has_body)
+            self.cycle.transport = joined  # type: ignore[assignment]
 
     def on_body(self, body: bytes) -> None:
         self._body_bytes = (self._body_bytes or 0) + len(body)
@@ -256,7 +252,7 @@ class PeerProtocol(HttpToolsProtocol):
             self._tunnel_body += body
             if len(self._tunnel_body) > _MAX_TUNNEL_BODY_BYTES:
                 self._refuse(413)
-        elif not self._asks_for_spdy:
+        else:
             super().on_body(body)
 
     def on_message_complete(self) -> None:
@@ -267,9 +263,8 @@ class PeerProtocol(HttpToolsProtocol):
         if self._tunnel_body is not None:
             self._hand_over()
             self.connections.discard(self)
-            TunnelProtocol(self.app, self._upgraded_scope(), bytes(self._tunnel_body), self.transport, self.tasks)
-        elif self._asks_for_spdy:
-            self._upgrade_to_spdy()
+            body = bytes(self._tunnel_body)
+            self._tunnel = TunnelProtocol(self.app, self._upgraded_scope(), body, self.transport, self.tasks)
         else:
             self.scope["state"][WHOLE_BODY] = True
             super().on_message_complete()
@@ -323,11 +318,6 @@ class PeerProtocol(HttpToolsProtocol):
             headers = (date_header(), (b"content-length", b"0"), (b"connection", b"close"))
             self.transport.write(render_head(status, headers))
         self.transport.close()
-
-    def _upgrade_to_spdy(self) -> None:
-        self._hand_over()
-        self.connections.discard(self)
-        spdy_upgrade.SpdyProtocol(self.app, self._upgraded_scope(), self.transport, self.tasks)
 
     def _upgraded_scope(self) -> dict[str, Any]:
         path, _, query = self.url.partition(b"?")

@@ -18,6 +18,7 @@ from collections.abc import Callable, Generator, Sequence
 from pathlib import Path
 from typing import Any
 
+from bridgehead.streaming.socket_stream import keep_alive
 from bridgehead.tls_offers import DEFAULT_OFFER, TlsOffer
 
 from .accepting import Acceptor, Newcomer, Newcomers
@@ -59,8 +60,7 @@ class ApiServer(Server):
     """uvicorn's server. `on_stop` ends the watches, which would otherwise keep responses open.
 
     An application that has a method `takes_upgrade(path)` gets the upgraded connections of these paths (`tunnel`). One
-    that has a method `takes_socket(path, query, protocol)` gets other upgrades to WebSocket and SPDY only where it is
-    true.
+    that has a method `takes_socket(path, query)` gets other upgrades to WebSocket only where it is true.
     """
 
     def __init__(self, application: Any, context: ssl.SSLContext | None, on_stop: Callable[[], None]) -> None:
@@ -75,6 +75,9 @@ class ApiServer(Server):
                 http=protocol,  # type: ignore[arg-type]  # uvicorn calls it as it calls a class
                 ws=_open_socket,  # type: ignore[arg-type]  # as above
                 ws_max_size=_MAX_WEBSOCKET_MESSAGE_BYTES,
+                # A client of a stream only reads. One that reads slowly is no client that is gone.
+                ws_ping_interval=None,
+                ws_per_message_deflate=False,
                 lifespan="off",
                 access_log=False,
                 # Only the client's own address counts; the audit log reads the headers that name others.
@@ -204,6 +207,7 @@ def open_listeners(addresses: Sequence[str], descriptors: Sequence[int]) -> list
             # Connections inherit this option. Without it, an answer that is written in two parts waits 40 ms for the
             # client's ACK; asyncio sets it only on sockets that were created with an explicit protocol.
             listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            keep_alive(listener)
     except BaseException:
         for listener in sockets:
             listener.close()
