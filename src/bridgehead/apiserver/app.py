@@ -43,7 +43,7 @@ from .handlers.reviews import Reviews
 from .http.compression import compressed
 from .http.handshake import deny
 from .http.negotiation import wants_indented
-from .http.paths import check_timeout, parse_request
+from .http.paths import check_timeout, parse_query, parse_request
 from .http.request import FRONT_PROXY, NEWCOMER, Disconnected, Receive, Request, Response, Scope, Send, text_response
 from .http.sending import Sender
 from .http.socket_streams import choose_protocol, is_stream, send_over_socket
@@ -116,6 +116,13 @@ class Application:
         """Whether upgrades of a path are passed on as raw bytes. Called by the server for each upgrade."""
         info = parse_request("GET", path, {})
         return self._proxy.serves(info) or self._pod_streams.takes_upgrade(info) or self._aggregator.serves(path)
+
+    def takes_socket(self, path: str, query: bytes) -> bool:
+        """Whether a GET of a path is answered over a WebSocket when the client asks for it.
+
+        As in Kubernetes, other requests are answered as if they had not asked. Called by the server for each upgrade.
+        """
+        return is_stream(parse_request("GET", path, parse_query(query)))
 
     # --- A request ----------------------------------------------------------------------------------------------
 
