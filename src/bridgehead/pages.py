@@ -15,6 +15,9 @@ import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import NamedTuple
 
+from prometheus_client.registry import Collector
+
+from bridgehead.exposition import render
 from bridgehead.go_http import NOT_FOUND, render_head
 from bridgehead.objects.addresses import join_host_port
 
@@ -58,9 +61,14 @@ Access = Callable[
 Routes = Mapping[str, Callable[[], Page] | Negotiated]
 
 
-def metrics_page(exposition: bytes) -> Page:
-    """Return a page of metrics in Prometheus' text format."""
-    return Page(200, exposition, "text/plain; version=0.0.4; charset=utf-8")
+def metrics_page(registry: Collector) -> Negotiated:
+    """Return the page of these metrics."""
+
+    def show(accept: str) -> Page:
+        body, content_type = render(registry, accept)
+        return Page(200, body, content_type)
+
+    return Negotiated(show)
 
 
 def route(routes: Routes) -> Handler:

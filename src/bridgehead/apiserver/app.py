@@ -42,7 +42,7 @@ from .handlers.reviews import Reviews
 from .http.compression import compressed
 from .http.handshake import deny
 from .http.negotiation import wants_indented
-from .http.paths import check_timeout, parse_request
+from .http.paths import check_timeout, parse_query, parse_request
 from .http.request import (
     FRONT_PROXY,
     NEWCOMER,
@@ -135,6 +135,13 @@ class Application:
         """Whether upgrades of a path are passed on as raw bytes. Called by the server for each upgrade."""
         info = parse_request("GET", path, {})
         return self._proxy.serves(info) or self._pod_streams.takes_upgrade(info) or self._aggregator.serves(path)
+
+    def takes_socket(self, path: str, query: bytes) -> bool:
+        """Whether a GET of a path is answered over a WebSocket when the client asks for it.
+
+        As in Kubernetes, other requests are answered as if they had not asked. Called by the server for each upgrade.
+        """
+        return is_stream(parse_request("GET", path, parse_query(query)))
 
     # --- A request ----------------------------------------------------------------------------------------------
 
@@ -334,7 +341,7 @@ class Application:
             if self._reviews.serves(info):
                 return await self._rendering.other(request.header(b"accept"), await self._reviews.handle(request))
             if self._pod_streams.serves(info):
-                with self._metrics.long_running(info) if self._pod_streams.takes_upgrade(info) else _BRIEF:
+                with self._metrics.requests.long_running(info) if self._pod_streams.takes_upgrade(info) else _BRIEF:
                     return await self._pod_streams.answer(request)
             if self._proxy.serves(info):
                 self._drop_proxy_headers(request)

@@ -22,11 +22,12 @@ from typing import Annotated
 import typer
 import uvloop
 
+from bridgehead import heartbeat
 from bridgehead.client import ApiClient, ClientConfig, LeaderElector, load_config
 from bridgehead.client.errors import ConfigError
 from bridgehead.client.metrics import CLIENT_METRICS
 from bridgehead.controllers.manager import Manager, Settings, select_controllers
-from bridgehead.exposition import new_registry, render
+from bridgehead.exposition import new_registry
 from bridgehead.objects.endpoint_slices import DEFAULT_MAX_ENDPOINTS
 from bridgehead.objects.meta import ObjectKey
 from bridgehead.objects.times import parse_duration
@@ -120,6 +121,7 @@ async def _run(
     """
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
+    heartbeat.start(loop.call_later)
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
     async with ApiClient(config, user_agent="kube-controller-manager/bridgehead") as client:
@@ -145,4 +147,4 @@ async def _run(
 
 def _routes() -> Routes:
     registry = new_registry(CLIENT_METRICS)
-    return {"/healthz": lambda: Page(200, b"ok"), "/metrics": lambda: metrics_page(render(registry)[0])}
+    return {"/healthz": lambda: Page(200, b"ok"), "/metrics": metrics_page(registry)}

@@ -335,17 +335,15 @@ def client_config(kubeconfig: str, master: str) -> ClientConfig:
 def _read_document(path: Path | None, mode: str) -> Mapping[str, Any]:
     if path is None:
         return DEFAULTS
-    import yaml
-
-    from bridgehead.yaml_loader import Loader
+    from bridgehead.yaml_loader import UnusableYaml, load
 
     try:
-        document = yaml.load(path.read_bytes(), Loader=Loader)
+        document = load(path.read_bytes())
         parse_config(document, mode)  # here, so that the error names the file
     except OSError as error:
         raise ConfigInvalid(f"{path}: {error.strerror}") from error
-    except yaml.YAMLError as error:
-        raise ConfigInvalid(f"{path}: not YAML: {' '.join(str(error).split())}") from error
+    except UnusableYaml as error:
+        raise ConfigInvalid(f"{path}: not YAML: {error}") from error
     except ConfigInvalid as error:
         raise ConfigInvalid(f"{path}: {error}") from error
     result: Mapping[str, Any] = document

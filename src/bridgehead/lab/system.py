@@ -11,8 +11,6 @@ from importlib import resources
 from string import Template
 from typing import Any
 
-import yaml
-
 from bridgehead import __version__
 from bridgehead.client import ApiClient, load_kubeconfig, running
 from bridgehead.client.errors import ApiError, ClientError, NotFound
@@ -32,7 +30,7 @@ from bridgehead.objects.kinds import (
 )
 from bridgehead.objects.meta import Object
 from bridgehead.objects.times import parse_time
-from bridgehead.yaml_loader import Loader
+from bridgehead.yaml_loader import load_all
 
 from . import registry
 from .addressing import API_PORT, api_url
@@ -104,7 +102,7 @@ def system_manifests(file: str, config: LabConfig) -> list[dict[str, Any]]:
         balancer_ranges=", ".join(ranges.balancer for ranges in config.ranges),
         version=__version__,
     )
-    return list(yaml.load_all(filled, Loader=Loader))
+    return load_all(filled)
 
 
 async def bring_up(config: LabConfig, files: LabFiles, report: Report, *, bound: float = 120.0) -> None:

@@ -13,7 +13,7 @@ from bridgehead import __version__
 from bridgehead.cli import main, preload
 from bridgehead.cli.proxy import client_config
 from bridgehead.proxy.sysctls import Sysctl
-from bridgehead.yaml_loader import Loader
+from bridgehead.yaml_loader import load
 
 
 def written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *arguments: str) -> Any:
@@ -23,7 +23,7 @@ def written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *arguments: str) ->
     with pytest.raises(SystemExit) as end:
         main(["proxy", "--proxy-mode", "iptables", *arguments, "--write-config-to", str(path)])
     assert not end.value.code
-    return yaml.load(path.read_text(), Loader)
+    return load(path.read_text())
 
 
 @pytest.mark.parametrize(

@@ -177,7 +177,7 @@ class BalancerController:
             return Page(200, b"ok") if is_ready else Page(503, b"the configuration has not been read yet")
 
         return {
-            "/metrics": lambda: metrics_page(self.metrics.exposition()),
+            "/metrics": metrics_page(self.metrics.registry),
             "/healthz": ready,
             "/readyz": ready,
             "/livez": lambda: Page(200, b"ok"),
