@@ -117,18 +117,19 @@ async def test_health_and_metrics_match_kube_proxys(mode: str, failures: str) ->
             await eventually(lambda: "10.96.0.77" in sh("nft list ruleset"))
             metrics = (await ask(f"{METRICS}/metrics"))[1]
             for name in (
-                f"sync_proxy_rules_{failures}_total 0.0",
-                "sync_proxy_rules_duration_seconds_count ",
-                "sync_full_proxy_rules_duration_seconds_count ",
-                "sync_partial_proxy_rules_duration_seconds_count ",
+                f'sync_proxy_rules_{failures}_total{{ip_family="IPv4"}} 0.0',
+                'sync_proxy_rules_duration_seconds_count{ip_family="IPv4"} ',
+                'sync_full_proxy_rules_duration_seconds_count{ip_family="IPv4"} ',
+                'sync_partial_proxy_rules_duration_seconds_count{ip_family="IPv4"} ',
                 "network_programming_duration_seconds_bucket",
-                "sync_proxy_rules_service_changes_total 2.0",
-                "sync_proxy_rules_endpoint_changes_total ",
-                "sync_proxy_rules_endpoint_changes_pending ",
-                "sync_proxy_rules_service_changes_pending ",
-                "sync_proxy_rules_last_queued_timestamp_seconds ",
-                "sync_proxy_rules_last_timestamp_seconds ",
-                'sync_proxy_rules_no_local_endpoints_total{traffic_policy="external"} 0.0',
+                'sync_proxy_rules_service_changes_total{ip_family="IPv4"} 2.0',
+                'sync_proxy_rules_service_changes_total{ip_family="IPv6"} 2.0',
+                'sync_proxy_rules_endpoint_changes_total{ip_family="IPv4"} ',
+                'sync_proxy_rules_endpoint_changes_pending{ip_family="IPv4"} ',
+                'sync_proxy_rules_service_changes_pending{ip_family="IPv4"} ',
+                'sync_proxy_rules_last_queued_timestamp_seconds{ip_family="IPv4"} ',
+                'sync_proxy_rules_last_timestamp_seconds{ip_family="IPv4"} ',
+                'sync_proxy_rules_no_local_endpoints_total{ip_family="IPv4",traffic_policy="external"} 0.0',
                 'proxy_healthz_total{code="200"} ',
                 'proxy_livez_total{code="200"} 1.0',
             ):
@@ -136,8 +137,10 @@ async def test_health_and_metrics_match_kube_proxys(mode: str, failures: str) ->
             assert "\nprocess_resident_memory_bytes " in metrics
             assert "_created" not in metrics, "a series of Python's client library alone"
             for table in ("filter", "nat") if mode == "iptables" else ():
-                count = sum(len(re.findall("^-A KUBE-", sh(f"{ip}-save -t {table}"), re.MULTILINE)) for ip in IPTABLES)
-                assert f'\nkubeproxy_sync_proxy_rules_iptables_total{{table="{table}"}} {count}.0\n' in metrics
+                for ip, family in zip(IPTABLES, ("IPv4", "IPv6"), strict=True):
+                    count = len(re.findall("^-A KUBE-", sh(f"{ip}-save -t {table}"), re.MULTILINE))
+                    labels = f'ip_family="{family}",table="{table}"'
+                    assert f"\nkubeproxy_sync_proxy_rules_iptables_total{{{labels}}} {count}.0\n" in metrics
             process.send_signal(signal.SIGTERM)
             assert await process.wait() == 0
             assert "10.96.0.77" in sh("nft list ruleset"), "rules outlive the proxy"

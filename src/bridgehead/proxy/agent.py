@@ -89,7 +89,7 @@ class ProxyAgent:
         self.mode = mode
         self._mode_problem = mode_problem
         self._kernel_families = kernel_families
-        self.metrics = metrics or ProxyMetrics(mode.name)
+        self.metrics = metrics or ProxyMetrics(mode.name, kernel_families)
         if isinstance(mode, Counting):
             self.metrics.count_rules(mode.rule_counts)
         self.health = health or ProxyHealth(2 * config.sync_period, now)

@@ -132,8 +132,8 @@ class Listening(Protocol):
 class Counting(Protocol):
     """A mode whose number of rules grows with Services and backends, and is a metric."""
 
-    def rule_counts(self) -> Mapping[str, int]:
-        """Return the number of rules of each table."""
+    def rule_counts(self, family: Family) -> Mapping[str, int]:
+        """Return the number of rules of each of the family's tables."""
 
 
 @runtime_checkable

@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from bridgehead.exposition import render
 from bridgehead.network.conntrack import Flow
 from bridgehead.network.listeners import Listener
 from bridgehead.objects.core import Node, Service
@@ -124,7 +125,7 @@ async def test_flows_are_cleaned_after_the_rules_changed(api: ScriptedApi, mode:
         api.put(ENDPOINT_SLICES, endpoints("10.244.1.2"))
         await eventually(lambda: kernel.flows == flows[1:2])
         deleted = 'kubeproxy_conntrack_reconciler_deleted_entries_total{ip_family="IPv4"} 2.0'
-        await eventually(lambda: deleted in agent.metrics.exposition().decode())
+        await eventually(lambda: deleted in render(agent.metrics.registry)[0].decode())
 
     assert kernel.synced_before_removal == [1, 2]
 

@@ -78,7 +78,7 @@ def metrics_routes(
     configz = json.dumps({"kubeproxy.config.k8s.io": configuration}).encode()
     pages: Routes = {
         "/configz": lambda: Page(200, configz, "application/json"),
-        "/metrics": lambda: metrics_page(metrics.exposition()),
+        "/metrics": metrics_page(metrics.registry),
         "/proxyMode": lambda: Page(200, mode.encode(), headers=JSON_HEADERS),
         "/healthz": lambda: Page(200, b"ok", headers=JSON_HEADERS),
         "/healthz/ping": lambda: Page(200, b"ok", headers=JSON_HEADERS),

@@ -160,7 +160,7 @@ async def test_health_and_metrics_servers_answer() -> None:
             status, body = await ask(port, b"GET /flagz HTTP/1.1\r\nX: y\r\naccept: %b\r\n\r\n" % form)
             assert (status, json.loads(body)["flags"]) == (200, {"v": "2"})
             _, body = await ask(port, b"GET /metrics HTTP/1.1\r\n\r\n")
-            assert b"kubeproxy_sync_proxy_rules_service_changes_total 3.0\n" in body
+            assert b'kubeproxy_sync_proxy_rules_service_changes_total{ip_family="IPv6"} 3.0\n' in body
             assert b"kubeproxy_network_programming_duration_seconds_bucket" in body
             assert (await ask(port, b"GET /x HTTP/1.1\r\n\r\n"))[0] == 404
             assert (await ask(port, b"POST /healthz HTTP/1.1\r\n\r\n"))[0] == 405
