@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import base64
 import contextlib
+import functools
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -11,6 +13,7 @@ import pytest
 from bridgehead.balancer.admission.identity import make_identity
 from bridgehead.balancer.admission.registrar import Registrar
 from bridgehead.balancer.admission.registration import ADOPTED_SERVICES, NAME
+from bridgehead.balancer.admission.returning import give_back
 from bridgehead.balancer.admission.serving import serving
 from bridgehead.client import ApiClient
 from bridgehead.client.errors import ApiError, NotFound
@@ -20,12 +23,14 @@ from bridgehead.objects.meta import Object
 
 from .api_world import ApiWorld, api_world, running, until
 from .namespaced import in_namespace, sh
+from .webhook_server import certificates
 
 pytestmark = pytest.mark.integration
 
 ADDRESS = "192.0.2.10"
 POOLS = Kind(Object, "metallb.io", "v1beta1", "ipaddresspools")
 METALLB = ADOPTED_SERVICES[0]
+OTHERS_CA, _ = certificates()
 
 
 def refuse_bad_names(group: str, resource: str, operation: str, old: Any, new: Any) -> str:
@@ -79,6 +84,54 @@ async def refusal(client: ApiClient, name: str) -> str:
         return str(error)
     await client.delete(POOLS, name, METALLB.namespace)
     return ""
+
+
+async def no_end() -> None:
+    pass
+
+
+async def bundle_of(client: ApiClient) -> str:
+    configuration = await client.get(WEBHOOK_CONFIGURATIONS, "metallb-webhook-configuration")
+    return configuration.webhooks[0].client_config.ca_bundle
+
+
+async def write_bundle(client: ApiClient, bundle: str) -> None:
+    patch = [{"op": "add", "path": "/webhooks/0/clientConfig/caBundle", "value": bundle}]
+    await client.patch(WEBHOOK_CONFIGURATIONS, "metallb-webhook-configuration", "", patch, "json")
+
+
+async def is_adopted(client: ApiClient) -> bool:
+    names = [item.metadata.name for item in (await client.list(ENDPOINT_SLICES, METALLB.namespace)).items]
+    return NAME in names and bool(await bundle_of(client))
+
+
+async def traces(client: ApiClient) -> list[str]:
+    """Return what a balancer has left in the cluster: its own configuration, slices, CAs."""
+    slices = (await client.list(ENDPOINT_SLICES, METALLB.namespace)).items
+    configurations = (await client.list(WEBHOOK_CONFIGURATIONS)).items
+    return [
+        *(f"slice {item.metadata.name}" for item in slices if item.metadata.name == NAME),
+        *(item.metadata.name for item in configurations if item.metadata.name == NAME),
+        *(
+            f"CA in {item.metadata.name}"
+            for item in configurations
+            for webhook in item.webhooks
+            if item.metadata.name != NAME and webhook.client_config.ca_bundle
+        ),
+    ]
+
+
+def slice_of_their_pod(*, ready: bool = True) -> dict[str, Any]:
+    return {
+        "metadata": {
+            "namespace": METALLB.namespace,
+            "name": "metallb-webhook-service-abc",
+            "labels": {"kubernetes.io/service-name": METALLB.name},
+        },
+        "addressType": "IPv4",
+        "endpoints": [{"addresses": ["192.0.2.99"], "conditions": {"ready": ready}}],
+        "ports": [{"name": "", "port": 9443, "protocol": "TCP"}],
+    }
 
 
 async def create_published_webhook(client: ApiClient) -> None:
@@ -156,22 +209,101 @@ async def test_the_webhooks_of_a_published_manifest_are_answered():
             (slice_,) = (await client.list(ENDPOINT_SLICES, METALLB.namespace)).items
             assert slice_.metadata.name == NAME
 
+            configuration = await client.get(WEBHOOK_CONFIGURATIONS, "metallb-webhook-configuration")
+            assert configuration.webhooks[0].client_config.ca_bundle
+        # At its end, the balancer gives back what it has adopted, and its own registration.
+        assert await traces(client) == []
+
+
+@in_namespace
+async def test_the_controller_of_the_manifest_gets_its_webhooks_back():
+    """While both were endpoints of the Service, half of all calls failed."""
+    async with world() as (_, client):
+        await create_published_webhook(client)
+        async with registered(client):
+            await until(functools.partial(is_adopted, client))
+            await client.create(ENDPOINT_SLICES, slice_of_their_pod(ready=False))
+            assert await is_adopted(client)
+            await client.patch(
+                ENDPOINT_SLICES,
+                "metallb-webhook-service-abc",
+                METALLB.namespace,
+                {"endpoints": [{"addresses": ["192.0.2.99"], "conditions": {"ready": True}}]},
+            )
+
+            async def is_returned() -> bool:
+                return await traces(client) == [NAME]
+
+            await until(is_returned)
+            # Its controller ends: this one answers again.
+            await client.delete(ENDPOINT_SLICES, "metallb-webhook-service-abc", METALLB.namespace)
+            await until(functools.partial(is_adopted, client))
+            # Its manifest is deleted, except for the Service.
+            await client.delete(WEBHOOK_CONFIGURATIONS, "metallb-webhook-configuration")
+            await until(is_returned)
+
+
+@in_namespace
+async def test_the_ca_of_the_manifest_is_kept_and_is_alone_in_the_end():
+    async with world() as (_, client):
+        await create_published_webhook(client)
+        bundle = base64.b64encode(OTHERS_CA).decode()
+        await write_bundle(client, bundle)
+        async with registered(client):
+
+            async def is_answered() -> bool:
+                return "bad name" in await refusal(client, "bad")
+
+            await until(is_answered)
+            assert base64.b64decode(await bundle_of(client)).startswith(OTHERS_CA)
+        assert await bundle_of(client) == bundle
+
+
+@in_namespace
+async def test_a_controller_that_starts_does_not_fight_for_its_ca():
+    """MetalLB's writes its CA whenever it is another one, before its pod is ready."""
+    async with world() as (_, client):
+        await create_published_webhook(client)
+        theirs = base64.b64encode(OTHERS_CA).decode()
+        async with registered(client):
+            await until(functools.partial(is_adopted, client))
+            writes = 0
+
+            async def is_theirs() -> bool:
+                nonlocal writes
+                if await bundle_of(client) != theirs:
+                    await write_bundle(client, theirs)
+                    writes += 1
+                return writes > 2
+
+            await until(is_theirs)
+            version = (await client.get(WEBHOOK_CONFIGURATIONS, "metallb-webhook-configuration")).metadata
+            await refusal(client, "good")  # an event of other objects later
+            found = (await client.get(WEBHOOK_CONFIGURATIONS, "metallb-webhook-configuration")).metadata
+            assert found.resource_version == version.resource_version
+        assert await bundle_of(client) == theirs
+
+
+@in_namespace
+async def test_cleanup_removes_what_a_killed_balancer_has_left():
+    async with world() as (_, client):
+        await create_published_webhook(client)
+        identity = make_identity([ADDRESS])
+        registrar = Registrar(client, ADDRESS, 9, identity.ca)
+        registrar._end = no_end  # type: ignore[method-assign]  # killed
+        async with running(registrar.run()):
+            await until(functools.partial(is_adopted, client))
+        assert await is_adopted(client)
+        assert len(await give_back(client)) == 3
+        assert await traces(client) == []
+        assert await give_back(client) == []
+
 
 @in_namespace
 async def test_a_running_controller_of_the_manifest_keeps_its_webhooks():
     async with world() as (_, client):
         await create_published_webhook(client)
-        slice_ = {
-            "metadata": {
-                "namespace": METALLB.namespace,
-                "name": "metallb-webhook-service-abc",
-                "labels": {"kubernetes.io/service-name": METALLB.name},
-            },
-            "addressType": "IPv4",
-            "endpoints": [{"addresses": ["192.0.2.99"], "conditions": {"ready": True}}],
-            "ports": [{"name": "", "port": 9443, "protocol": "TCP"}],
-        }
-        await client.create(ENDPOINT_SLICES, slice_)
+        await client.create(ENDPOINT_SLICES, slice_of_their_pod())
         async with registered(client):
 
             async def is_registered() -> bool:

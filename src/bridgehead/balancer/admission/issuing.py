@@ -11,6 +11,8 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
+from .trust import CA_NAME
+
 _LIFETIME = timedelta(days=3650)
 _CLOCK_SKEW = timedelta(hours=1)
 
@@ -21,7 +23,7 @@ def issue_certificate(serves: Sequence[str]) -> tuple[bytes, bytes, bytes]:
     The key of the CA is thrown away.
     """
     ca_key, key = ec.generate_private_key(ec.SECP256R1()), ec.generate_private_key(ec.SECP256R1())
-    ca_name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "bridgehead-balancer-ca")])
+    ca_name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, CA_NAME)])
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "bridgehead-balancer")])
     begin = datetime.now(UTC) - _CLOCK_SKEW
 
