@@ -69,6 +69,14 @@ class BalancerProcess:
         self._process = None
         return code
 
+    def run(self, *arguments: str) -> list[str]:
+        """Run `bridgehead balancer` with these arguments and an administrator's kubeconfig; return its output."""
+        command = [sys.executable, "-c", "from bridgehead.cli import main; main()", "balancer", *arguments]
+        kubeconfig = f"--kubeconfig={self.server.directory / 'kubeconfig'}"
+        result = subprocess.run([*command, kubeconfig], capture_output=True, text=True, timeout=DEADLINE)
+        assert result.returncode == 0, result.stderr
+        return result.stdout.splitlines()
+
     def close(self) -> None:
         if self._process is not None:
             self._process.kill()

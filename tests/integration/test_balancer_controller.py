@@ -410,3 +410,55 @@ def test_a_start_with_an_invalid_configuration_keeps_addresses(world: BalancerPr
     world.delete(overlapping)
     world.eventually(lambda: world.addresses("waiting") == ["10.0.0.11"], "an address")
     world.delete(held, waiting, POOL)
+
+
+def test_cleanup_leaves_nothing_of_a_killed_balancer(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Finalizers of a balancer that is gone kept Services and Eips for ever."""
+    with contextlib.closing(BalancerProcess(tmp_path_factory.mktemp("cleanup"))) as world:
+        world.start()
+        world.apply(POOL, ADVERTISEMENT, EIP.replace("10.0.0.10-10.0.0.50", "10.0.0.60-10.0.0.70"))
+        world.apply(
+            service("web"),
+            service("elb", annotations={"lb.kubesphere.io/v1alpha1": "openelb"}),
+            service("other", externalTrafficPolicy="Cluster"),
+        )
+        world.eventually(lambda: world.addresses("web") and world.addresses("elb"), "addresses")
+        world.eventually(lambda: world.service("elb")["metadata"].get("finalizers"), "OpenELB's finalizer")
+        world.eventually(lambda: world.get(f"{EIPS}/eip-pool")["metadata"].get("finalizers"), "the Eip's finalizer")
+        world.eventually(
+            lambda: world.get(f"{METALLB}/ipaddresspools/localip-pool").get("status"), "the status of the pool"
+        )
+        assert world.stop(signal.SIGKILL) == -signal.SIGKILL
+        # An address that another controller gave is not ours.
+        given = '{"status": {"loadBalancer": {"ingress": [{"ip": "192.0.2.7"}]}}}'
+        world.kubectl("patch", "service", "other", "--subresource=status", "--type=merge", "-p", given)
+
+        lines = world.run("--cleanup")
+        assert "status of service default/web" in lines
+        assert "left: customresourcedefinition ipaddresspools.metallb.io, which has objects" in lines
+
+        def traces(obj: dict[str, Any]) -> list[Any]:
+            meta, status = obj["metadata"], obj.get("status") or {}
+            ours = [*meta.get("annotations", {}), *meta.get("labels", {})]
+            found = [
+                key
+                for key in ours
+                if "pool" in key or ("openelb" in key and "eip" in key and key in meta.get("labels", {}))
+            ]
+            return [
+                *meta.get("finalizers", ()),
+                *status.get("conditions", ()),
+                *status.get("loadBalancer", {}).get("ingress", ()),
+                *found,
+            ]
+
+        assert traces(world.service("web")) == traces(world.service("elb")) == []
+        assert world.addresses("other") == ["192.0.2.7"]
+        assert "finalizers" not in world.get(f"{EIPS}/eip-pool")["metadata"]
+        for path in (f"{METALLB}/ipaddresspools/localip-pool", f"{EIPS}/eip-pool"):
+            assert not world.get(path).get("status"), path
+        assert world.state() == {}
+        assert world.get("/api/v1/namespaces/bridgehead-system/secrets/bridgehead-speakers") == {}
+        # Definitions without objects are gone, too; a second run finds nothing but those that have some.
+        assert world.get("/apis/apiextensions.k8s.io/v1/customresourcedefinitions/bfdprofiles.metallb.io") == {}
+        assert all(line.startswith("left: ") for line in world.run("--cleanup"))

@@ -5,5 +5,6 @@ from __future__ import annotations
 from typing import Final
 
 OWN_NAMESPACE: Final = "bridgehead-system"  # of the Secret, and of the controller's Lease
+LEASE_NAME: Final = "bridgehead-balancer"
 SECRET_NAME: Final = "bridgehead-speakers"
 KEY: Final = "key"  # in the Secret's data

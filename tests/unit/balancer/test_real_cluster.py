@@ -9,9 +9,8 @@ import yaml
 from bridgehead.balancer.admission import registration
 from bridgehead.balancer.configuration import config_map
 from bridgehead.balancer.definitions.install import FILES
-from bridgehead.balancer.heartbeat_key import SECRET_NAME
+from bridgehead.balancer.heartbeat_key import LEASE_NAME, SECRET_NAME
 from bridgehead.balancer.layer2 import exclusions
-from bridgehead.cli.balancer import LEASE_NAME
 
 ROOT = Path(__file__).parents[3]
 LAB = ROOT / "src/bridgehead/lab/manifests/balancer-rbac.yaml"

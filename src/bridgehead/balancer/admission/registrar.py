@@ -48,7 +48,7 @@ log = logging.getLogger(__name__)
 _FIRST_RETRY_SECONDS = 0.2
 _LONGEST_RETRY_SECONDS = 10.0
 _END_SECONDS = 3.0  # for giving back at the end
-# An object whose CA others replace is changed so often in that time at most (seconds): their controller may be starting.
+# Changes of an object whose CA others replace, at most in that time (seconds): their controller may be starting.
 _MOST_ADOPTIONS, _ADOPTION_WINDOW = 3, 60.0
 
 

@@ -25,10 +25,13 @@ from .trust import with_ca, without_ca
 Json = dict[str, Any]
 
 NAME: Final = "bridgehead-balancer"
-# The Services to which the webhooks of the published manifests lead.
+# The Services to which the webhooks of the published manifests lead, also those of older versions (MetalLB before 0.14,
+# OpenELB before 0.6).
 ADOPTED_SERVICES: Final = (
     ObjectKey("metallb-system", "metallb-webhook-service"),
+    ObjectKey("metallb-system", "webhook-service"),
     ObjectKey("openelb-system", "openelb-controller"),
+    ObjectKey("openelb-system", "openelb-admission"),
 )
 # Their configurations; RBAC lets the controller change no others.
 ADOPTED_CONFIGURATIONS: Final = ("metallb-webhook-configuration", "openelb-admission")
@@ -111,7 +114,7 @@ def conversion_patch(definition: CustomResourceDefinition, ca: bytes, adopted: C
 
 
 def ca_removal(configuration: ValidatingWebhookConfiguration, ca: bytes | None) -> list[Json]:
-    """Return the JSON patch that removes `ca`, or all CAs of the balancer, from the webhooks of a published manifest."""
+    """Return the JSON patch that removes `ca`, or all CAs of the balancer, from a published manifest's webhooks."""
     if configuration.metadata.name not in ADOPTED_CONFIGURATIONS:
         return []
     changes = [

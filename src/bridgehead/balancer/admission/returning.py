@@ -1,4 +1,4 @@
-"""Return of the webhooks: what a balancer has registered is removed, at its end or by `bridgehead balancer --cleanup`."""
+"""Return of the webhooks: what a balancer has registered is removed, at its end or by `--cleanup`."""
 
 from __future__ import annotations
 

@@ -1,9 +1,12 @@
 """Installation of the definitions of MetalLB's and OpenELB's kinds, and of the namespace of their objects.
 
 Only what is missing is created: definitions that the user applied, of whatever version, stay as they are. Missing ones
-are applied in kubectl's name and with its annotation, so that `kubectl apply` of a published manifest has no conflict
-(`--server-side`) and no warning later. Called by the controller before it starts, and when one of them is deleted, as
-by `kubectl delete` of a published manifest.
+are installed so that whoever brings them later takes them over without a conflict or a warning: they have the
+annotation of `kubectl apply`, no manager owns their fields (for `kubectl apply --server-side` and Helm 4), and those of
+MetalLB have the ownership metadata of the release that its documentation installs (`HELM_RELEASE`). Called by the
+controller before it starts, and when one of them is deleted, as by `kubectl delete` of a published manifest.
+
+Source: Kubernetes, "Server-Side Apply"; Helm, "Adopt existing resources" (label and annotations of a release).
 """
 
 from __future__ import annotations
@@ -45,7 +48,13 @@ FILES = {
         "bgppeers.network.kubesphere.io",
     ),
 }
-_FIELD_MANAGER = "kubectl"
+# On each definition that the balancer has installed.
+INSTALLED_ANNOTATION = "bridgehead.io/installed-by"
+# Namespace and name of the release that adopts the definitions: `helm install metallb metallb/metallb --namespace
+# metallb-system`. A release with other names needs Helm's option --take-ownership.
+HELM_RELEASE = ("metallb-system", "metallb")
+_MANAGER = "bridgehead-balancer"
+_TRIES = 5  # of a change with which the API server's own writes of the status collide
 _LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 _DELAYS = (0.02, 0.1)  # seconds: first and longest between two looks at a new definition
 
@@ -109,11 +118,45 @@ async def _create_namespace(client: ApiClient, namespace: str) -> None:
 async def _create(client: ApiClient, definition: dict[str, Any]) -> None:
     name = definition["metadata"]["name"]
     try:
-        await client.patch(DEFINITIONS, name, "", _as_applied(definition), "apply", field_manager=_FIELD_MANAGER)
-    except Conflict:
+        await client.create(DEFINITIONS, _as_adoptable(definition))
+    except AlreadyExists:
         log.debug("%s: created by another client a moment ago", name)
-    else:
-        log.info("created the definition %s", name)
+        return
+    log.info("created the definition %s", name)
+    await _disown(client, name)
+
+
+async def _disown(client: ApiClient, name: str) -> None:
+    """Leave the fields of a definition to nobody: whoever applies them does not collide with an owner."""
+    owned: dict[str, Any] = {"f:metadata": {"f:annotations": {f"f:{INSTALLED_ANNOTATION}": {}}}}
+    entry = {
+        "manager": _MANAGER,
+        "operation": "Update",
+        "apiVersion": DEFINITIONS.api_version,
+        "fieldsType": "FieldsV1",
+        "fieldsV1": owned,
+    }
+    for _ in range(_TRIES):
+        with contextlib.suppress(Conflict):
+            found = await client.request("GET", DEFINITIONS.path("", name))
+            metadata = found["metadata"]
+            others = [one for one in metadata.get("managedFields") or () if one.get("subresource")]  # the status
+            patch = {"managedFields": [entry, *others], "resourceVersion": metadata["resourceVersion"]}
+            await client.patch(DEFINITIONS, name, "", {"metadata": patch})
+            return
+
+
+def _as_adoptable(definition: dict[str, Any]) -> dict[str, Any]:
+    """Return the definition with the metadata by which kubectl and Helm take it over."""
+    applied = _as_applied(definition)
+    metadata = applied["metadata"]
+    annotations = {**metadata["annotations"], INSTALLED_ANNOTATION: _MANAGER}
+    labels = dict(metadata.get("labels", {}))
+    if metadata["name"] in FILES["metallb.yaml"]:
+        namespace, release = HELM_RELEASE
+        annotations |= {"meta.helm.sh/release-name": release, "meta.helm.sh/release-namespace": namespace}
+        labels["app.kubernetes.io/managed-by"] = "Helm"
+    return {**applied, "metadata": {**metadata, "annotations": annotations, "labels": labels}}
 
 
 def _as_applied(manifest: dict[str, Any]) -> dict[str, Any]:

@@ -34,7 +34,7 @@ from bridgehead.objects.meta import ObjectKey
 CA, _, _ = issue_certificate(["192.0.2.1"])
 CA_TEXT = base64.b64encode(CA).decode()
 OTHERS_TEXT = base64.b64encode(b"-----BEGIN CERTIFICATE-----\nQUJD\n-----END CERTIFICATE-----").decode()
-METALLB, OPENELB = ADOPTED_SERVICES
+METALLB, _, OPENELB, _ = ADOPTED_SERVICES
 
 
 def configuration(
