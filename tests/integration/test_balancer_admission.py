@@ -7,6 +7,7 @@ import contextlib
 import functools
 from collections.abc import AsyncIterator
 from typing import Any
+from unittest import mock
 
 import pytest
 
@@ -15,10 +16,11 @@ from bridgehead.balancer.admission.registrar import Registrar
 from bridgehead.balancer.admission.registration import ADOPTED_SERVICES, NAME
 from bridgehead.balancer.admission.returning import give_back
 from bridgehead.balancer.admission.serving import serving
-from bridgehead.client import ApiClient
+from bridgehead.balancer.controller import unanswered
+from bridgehead.client import ApiClient, EventRecorder
 from bridgehead.client.errors import ApiError, NotFound
 from bridgehead.objects.extensions import DEFINITIONS, WEBHOOK_CONFIGURATIONS
-from bridgehead.objects.kinds import ENDPOINT_SLICES, NAMESPACES, SERVICES, Kind
+from bridgehead.objects.kinds import ENDPOINT_SLICES, EVENTS, NAMESPACES, SERVICES, Kind
 from bridgehead.objects.meta import Object
 
 from .api_world import ApiWorld, api_world, running, until
@@ -121,11 +123,11 @@ async def traces(client: ApiClient) -> list[str]:
     ]
 
 
-def slice_of_their_pod(*, ready: bool = True) -> dict[str, Any]:
+def slice_of_their_pod(*, ready: bool = True, name: str = "metallb-webhook-service-abc") -> dict[str, Any]:
     return {
         "metadata": {
             "namespace": METALLB.namespace,
-            "name": "metallb-webhook-service-abc",
+            "name": name,
             "labels": {"kubernetes.io/service-name": METALLB.name},
         },
         "addressType": "IPv4",
@@ -315,3 +317,45 @@ async def test_a_running_controller_of_the_manifest_keeps_its_webhooks():
             assert [item.metadata.name for item in (await client.list(ENDPOINT_SLICES, METALLB.namespace)).items] == [
                 "metallb-webhook-service-abc"
             ]
+
+
+@in_namespace
+async def test_webhooks_that_nobody_answers_are_reported_once():
+    """A balancer without --webhook: MetalLB's webhooks let no pool be changed, and nothing said so."""
+    with mock.patch.object(unanswered, "_PATIENCE_SECONDS", 0.05), mock.patch.object(unanswered, "log") as log:
+        await report_unanswered(log.warning)
+
+
+async def report_unanswered(warning: mock.Mock) -> None:
+    async with world() as (_, client):
+        recorder = EventRecorder(client, "metallb-controller")
+        watch = unanswered.UnansweredWatch(client, recorder, has_webhook=False)
+
+        async def events() -> list[str]:
+            found = (await client.list(EVENTS, "default")).items
+            return [event.message for event in found if event.reason == "WebhooksUnanswered"]
+
+        async def is_reported() -> bool:
+            return bool(await events())
+
+        async with running(watch.run()), running(recorder.run()):
+            await create_published_webhook(client)
+            await until(is_reported)
+            (message,) = await events()
+            assert "start `bridgehead balancer` with --webhook" in message
+            assert "metallb-system/metallb-webhook-service has no ready endpoint" in message
+            for number in range(3):  # changes of other objects lead to no other Event
+                await client.create(ENDPOINT_SLICES, slice_of_their_pod(ready=False, name=f"s{number}"))
+            await client.patch(
+                ENDPOINT_SLICES,
+                "s0",
+                METALLB.namespace,
+                {"endpoints": [{"addresses": ["192.0.2.99"], "conditions": {"ready": True}}]},
+            )
+
+            async def is_forgotten() -> bool:
+                return not watch.reported
+
+            await until(is_forgotten)
+        assert len(await events()) == 1
+        warning.assert_called_once()

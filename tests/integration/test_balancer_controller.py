@@ -439,18 +439,10 @@ def test_cleanup_leaves_nothing_of_a_killed_balancer(tmp_path_factory: pytest.Te
 
         def traces(obj: dict[str, Any]) -> list[Any]:
             meta, status = obj["metadata"], obj.get("status") or {}
-            ours = [*meta.get("annotations", {}), *meta.get("labels", {})]
-            found = [
-                key
-                for key in ours
-                if "pool" in key or ("openelb" in key and "eip" in key and key in meta.get("labels", {}))
-            ]
-            return [
-                *meta.get("finalizers", ()),
-                *status.get("conditions", ()),
-                *status.get("loadBalancer", {}).get("ingress", ()),
-                *found,
-            ]
+            pools = [name for name in meta.get("annotations", {}) if "ip-allocated-from-pool" in name]
+            addresses = status.get("loadBalancer", {}).get("ingress", ())
+            fields = (meta.get("finalizers", ()), meta.get("labels", ()), status.get("conditions", ()), addresses)
+            return [*pools, *(entry for field in fields for entry in field)]
 
         assert traces(world.service("web")) == traces(world.service("elb")) == []
         assert world.addresses("other") == ["192.0.2.7"]

@@ -163,6 +163,33 @@ def _patch(obj: Object, changes: Iterable[Json | None]) -> list[Json]:
     return [{"op": "replace", "path": "/metadata/resourceVersion", "value": version}, *operations]
 
 
+def unanswered(
+    configurations: Iterable[ValidatingWebhookConfiguration], slices: Iterable[EndpointSlice]
+) -> dict[str, ObjectKey]:
+    """Return the configurations of published manifests that block every change, each with the Service that has no ready
+    endpoint.
+
+    An own slice answers only webhooks that trust this process. Any namespace counts: a Helm release can be in another.
+    """
+    names = {service.name for service in ADOPTED_SERVICES}
+    answered = {
+        (slice_.service_key, is_own_slice(slice_))
+        for slice_ in slices
+        if any(endpoint.conditions.is_ready for endpoint in slice_.endpoints)
+    }
+    blocking: dict[str, ObjectKey] = {}
+    for configuration in configurations:
+        for webhook in configuration.webhooks:
+            reference = webhook.client_config.service
+            if reference is None or reference.name not in names or webhook.failure_policy != "Fail":
+                continue
+            service = ObjectKey(reference.namespace, reference.name)
+            is_adopted = configuration.metadata.name in ADOPTED_CONFIGURATIONS and (service, True) in answered
+            if not is_adopted and (service, False) not in answered:
+                blocking.setdefault(configuration.metadata.name, service)
+    return blocking
+
+
 def own_slice_selector() -> str:
     """Return the label selector of all EndpointSlices that lead a Service of a published manifest to a balancer."""
     return f"{MANAGED_BY_LABEL}={NAME}"

@@ -26,6 +26,7 @@ from .metrics import ControllerMetrics
 from .reports import Reporter
 from .services import ServiceReconciler
 from .speaker_secret import ensure_secret, watch_secret
+from .unanswered import UnansweredWatch
 
 log = logging.getLogger(__name__)
 
@@ -96,6 +97,8 @@ class BalancerController:
             tasks.create_task(watch_deletions(self._client, self._lost.set), name="definitions")
             tasks.create_task(watch_secret(self._client, self._settings.own_namespace, self._lost.set), name="Secret")
             tasks.create_task(self._prepare_again(), name="preparations")
+            unanswered = UnansweredWatch(self._client, self._recorder, has_webhook=self._settings.webhook is not None)
+            tasks.create_task(unanswered.run(), name="unanswered webhooks")
             if self._settings.webhook is not None:
                 tasks.create_task(self._answer_reviews(*self._settings.webhook), name="webhook")
 

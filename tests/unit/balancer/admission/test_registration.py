@@ -19,6 +19,7 @@ from bridgehead.balancer.admission.registration import (
     is_registered,
     leads_to,
     own_configuration,
+    unanswered,
 )
 from bridgehead.balancer.admission.trust import with_ca
 from bridgehead.client.codec import codec_of
@@ -38,10 +39,14 @@ METALLB, _, OPENELB, _ = ADOPTED_SERVICES
 
 
 def configuration(
-    *services: tuple[str, str], ca: str = "", name: str = "metallb-webhook-configuration"
+    *services: tuple[str, str], ca: str = "", name: str = "metallb-webhook-configuration", policy: str = "Fail"
 ) -> ValidatingWebhookConfiguration:
     webhooks = [
-        {"name": "w", "clientConfig": {"service": {"namespace": namespace, "name": service}, "caBundle": ca}}
+        {
+            "name": "w",
+            "clientConfig": {"service": {"namespace": namespace, "name": service}, "caBundle": ca},
+            "failurePolicy": policy,
+        }
         for namespace, service in services
     ]
     obj = {"metadata": {"name": name, "resourceVersion": "7"}, "webhooks": webhooks}
@@ -168,3 +173,18 @@ def test_a_slice_leads_to_one_address_and_port():
     assert leads_to(stored, "10.244.1.7", 40001)
     assert not leads_to(stored, "10.244.1.8", 40001)
     assert not leads_to(stored, "10.244.1.7", 40002)
+
+
+def test_webhooks_that_nobody_answers_block_every_change():
+    name = "metallb-webhook-configuration"
+    blocked = {name: METALLB}
+    assert unanswered([configuration(METALLB)], []) == blocked
+    assert unanswered([configuration(METALLB)], [slice_("x", ready=False), slice_("y", service=OPENELB)]) == blocked
+    assert unanswered([configuration(METALLB)], [slice_("x")]) == {}
+    assert unanswered([configuration(METALLB)], [slice_(NAME)]) == {}, "this process answers"
+    assert unanswered([configuration(METALLB, policy="Ignore")], []) == {}
+    assert unanswered([configuration(("default", "mine"))], []) == {}
+    # Neither may this process change a configuration of another name, nor has it a certificate for other namespaces.
+    assert unanswered([configuration(METALLB, name="a")], [slice_(NAME)]) == {"a": METALLB}
+    elsewhere = ObjectKey("default", METALLB.name)
+    assert unanswered([configuration(elsewhere)], []) == {name: elsewhere}
