@@ -11,6 +11,7 @@ import pytest
 from bridgehead.balancer.allocation.requests import EIP_NAME_ANNOTATION
 from bridgehead.balancer.controller.controller import BalancerController, ControllerSettings
 from bridgehead.balancer.controller.patches import CONDITION
+from bridgehead.balancer.controller.presence import Presence
 from bridgehead.client import ApiClient
 from bridgehead.client.errors import NotFound
 from bridgehead.objects.core import Service
@@ -76,7 +77,7 @@ class World:
 @contextlib.asynccontextmanager
 async def balancer_world() -> AsyncIterator[World]:
     async with api_world() as api, ApiClient(api.config) as client, ApiClient(api.config) as own:
-        controller = BalancerController(own, ControllerSettings(namespace=NAMESPACE))
+        controller = BalancerController(own, ControllerSettings(namespace=NAMESPACE), Presence(own, ""))
         await controller.prepare()
         async with running(controller.run()):
             yield World(client)

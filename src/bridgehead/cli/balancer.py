@@ -20,7 +20,8 @@ from typing import Annotated, Any
 import uvloop
 from typer import Argument, Option
 
-from bridgehead.balancer.controller.controller import BalancerController, ControllerSettings
+from bridgehead.balancer.controller.controller import ControllerSettings
+from bridgehead.balancer.controller.stepping import SteppingController
 from bridgehead.balancer.heartbeat_key import LEASE_NAME
 from bridgehead.client import ApiClient, ClientConfig, LeaderElector, load_config
 from bridgehead.client.errors import ClientError, ConfigError
@@ -163,7 +164,7 @@ async def _run(
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
     async with ApiClient(config, user_agent=USER_AGENT) as client:
-        controller = BalancerController(client, settings)
+        controller = SteppingController(client, settings)
         tasks: list[asyncio.Task[Any]] = [asyncio.create_task(stop.wait())]
         if pages is not None:
             tasks.append(asyncio.create_task(serve(pages, controller.routes())))
@@ -179,7 +180,7 @@ async def _run(
     return lost
 
 
-async def _control(client: ApiClient, controller: BalancerController, lease_namespace: str) -> None:
+async def _control(client: ApiClient, controller: SteppingController, lease_namespace: str) -> None:
     """Run the controller, with a namespace while holding the Lease there."""
     await controller.prepare()
     if not lease_namespace:

@@ -12,6 +12,7 @@ import contextlib
 import logging
 import time
 from collections import deque
+from collections.abc import Callable, Collection
 from typing import Any
 
 from bridgehead.backoff import Backoff
@@ -53,9 +54,21 @@ _MOST_ADOPTIONS, _ADOPTION_WINDOW = 3, 60.0
 
 
 class Registrar:
-    """Registers the webhook at `address` and `port`, which answers with a certificate of `ca`, until cancelled."""
+    """Registers the webhook at `address` and `port`, which answers with a certificate of `ca`, until cancelled.
 
-    def __init__(self, client: ApiClient, address: str, port: int, ca: bytes) -> None:
+    `stand_ins` returns the uids of pods that pass the calls of a published manifest's webhooks on to this process. Call
+    `wake` when they change.
+    """
+
+    def __init__(
+        self,
+        client: ApiClient,
+        address: str,
+        port: int,
+        ca: bytes,
+        stand_ins: Callable[[], Collection[str]] = frozenset,
+    ) -> None:
+        self._stand_ins = stand_ins
         self._client = client
         self._address, self._port, self._ca = address, port, ca
         self._configurations: Informer[ValidatingWebhookConfiguration] = Informer(client, WEBHOOK_CONFIGURATIONS)
@@ -68,6 +81,10 @@ class Registrar:
         )
         self._wake = asyncio.Event()
         self._adoptions: dict[str, deque[float]] = {}  # when the CA was added, by object
+
+    def wake(self) -> None:
+        """Look at everything again."""
+        self._wake.set()
 
     async def run(self) -> None:
         """Keep everything registered until cancelled, and give it back then."""
@@ -160,7 +177,7 @@ class Registrar:
             if webhook is not None and webhook.client_config is not None:
                 configs.append(webhook.client_config)
         return service in map(adopted_service, configs) and not is_answered_by_others(
-            list(self._slices.items()), service
+            list(self._slices.items()), service, self._stand_ins()
         )
 
     async def _release_slices(self, used: list[ObjectKey]) -> None:

@@ -206,10 +206,18 @@ def leads_to(slice_: EndpointSlice, address: str, port: int | None = None) -> bo
     return [endpoint.addresses for endpoint in slice_.endpoints] == [(address,)] and (port is None or ports == {port})
 
 
-def is_answered_by_others(slices: Collection[EndpointSlice], service: ObjectKey) -> bool:
-    """Whether pods of the Service's own are ready; then its webhooks are theirs."""
+def is_answered_by_others(
+    slices: Collection[EndpointSlice], service: ObjectKey, stand_ins: Collection[str] = ()
+) -> bool:
+    """Whether pods of the Service's own are ready; then its webhooks are theirs.
+
+    `stand_ins`: uids of pods that pass the calls on.
+    """
     return any(
-        slice_.service_key == service and not is_own_slice(slice_) and endpoint.conditions.is_ready
+        slice_.service_key == service
+        and not is_own_slice(slice_)
+        and endpoint.conditions.is_ready
+        and endpoint.pod_uid not in stand_ins
         for slice_ in slices
         for endpoint in slice_.endpoints
     )

@@ -44,14 +44,7 @@ async def clean_up(
     runs, which has taken them over.
     """
     removed = await give_back(client)
-    keeps_addresses = await _has_other(client, lb_class)
-
-    def status_patch(service: Json) -> Json | None:
-        return traces.service_status_patch(service, keeps_address=keeps_addresses)
-
-    removed += await _patch_all(client, SERVICES, status_patch, "status")
-    removed += await _patch_all(client, SERVICES, traces.service_metadata_patch)
-    removed += await _patch_all(client, openelb.EIPS, traces.eip_metadata_patch)
+    removed += await release_objects(client, keeps_addresses=await _has_other(client, lb_class))
     for kind in _STATUSES:
         removed += await _patch_all(client, kind, traces.status_removal, "status")
     for kind in _REPORTS:
@@ -62,6 +55,21 @@ async def clean_up(
     removed += await _delete(client, LEASES, LEASE_NAME, own_namespace)
     if not keeps_definitions:
         removed += await _remove_definitions(client)
+    return removed
+
+
+async def release_objects(client: ApiClient, *, keeps_addresses: bool) -> list[str]:
+    """Remove what balancers have written into Services and Eips' metadata; return what was removed.
+
+    `keeps_addresses`: the addresses of Services stay. Raises ClientError.
+    """
+
+    def status_patch(service: Json) -> Json | None:
+        return traces.service_status_patch(service, keeps_address=keeps_addresses)
+
+    removed = await _patch_all(client, SERVICES, status_patch, "status")
+    removed += await _patch_all(client, SERVICES, traces.service_metadata_patch)
+    removed += await _patch_all(client, openelb.EIPS, traces.eip_metadata_patch)
     return removed
 
 

@@ -23,6 +23,7 @@ from ..definitions.install import install, watch_deletions
 from ..errors import ConfigurationInvalid
 from ..heartbeat_key import OWN_NAMESPACE
 from .metrics import ControllerMetrics
+from .presence import Presence
 from .reports import Reporter
 from .services import ServiceReconciler
 from .speaker_secret import ensure_secret, watch_secret
@@ -30,7 +31,7 @@ from .unanswered import UnansweredWatch
 
 log = logging.getLogger(__name__)
 
-_COMPONENT: Final = "metallb-controller"  # source of the Events, as MetalLB's
+COMPONENT: Final = "metallb-controller"  # source of the Events, as MetalLB's
 _INSTALL_DELAYS: Final = (0.1, 10.0)  # seconds: first and longest
 
 
@@ -50,12 +51,13 @@ class ControllerSettings:
 
 
 class BalancerController:
-    """Use once: `prepare`, then `run` until cancelled."""
+    """Use once: `prepare`, then `run` until cancelled. `presence` knows the stand-ins of other balancers."""
 
-    def __init__(self, client: ApiClient, settings: ControllerSettings) -> None:
+    def __init__(self, client: ApiClient, settings: ControllerSettings, presence: Presence) -> None:
+        self._presence = presence
         self._client = client
         self._settings = settings
-        self._recorder = EventRecorder(client, _COMPONENT)
+        self._recorder = EventRecorder(client, COMPONENT)
         self._services = Informer(client, SERVICES)
         self._namespaces = Informer(client, NAMESPACES)
         self._nodes = Informer(client, NODES)
@@ -133,7 +135,7 @@ class BalancerController:
         from .webhook import answer_reviews  # with an HTTPS server, which not every controller needs
 
         try:
-            await answer_reviews(self._client, address, port, self._watch)
+            await answer_reviews(self._client, address, port, self._watch, self._presence)
         except OSError as error:
             log.error("no webhook: cannot serve on %s port %d: %s", address, port, error.strerror or error)
 

@@ -6,7 +6,6 @@ import base64
 
 import msgspec
 
-from bridgehead.balancer.admission.issuing import issue_certificate
 from bridgehead.balancer.admission.registration import (
     ADOPTED_SERVICES,
     NAME,
@@ -21,7 +20,7 @@ from bridgehead.balancer.admission.registration import (
     own_configuration,
     unanswered,
 )
-from bridgehead.balancer.admission.trust import with_ca
+from bridgehead.balancer.admission.trust import CA_NAME, with_ca
 from bridgehead.client.codec import codec_of
 from bridgehead.objects.extensions import (
     DEFINITIONS,
@@ -31,8 +30,9 @@ from bridgehead.objects.extensions import (
 )
 from bridgehead.objects.kinds import ENDPOINT_SLICES
 from bridgehead.objects.meta import ObjectKey
+from bridgehead.tls_certificates import issue_certificate
 
-CA, _, _ = issue_certificate(["192.0.2.1"])
+CA, _, _ = issue_certificate(["192.0.2.1"], name="a", ca_name=CA_NAME)
 CA_TEXT = base64.b64encode(CA).decode()
 OTHERS_TEXT = base64.b64encode(b"-----BEGIN CERTIFICATE-----\nQUJD\n-----END CERTIFICATE-----").decode()
 METALLB, _, OPENELB, _ = ADOPTED_SERVICES
@@ -121,7 +121,7 @@ def test_the_ca_goes_when_the_service_is_not_adopted_any_more():
     ours = configuration(METALLB, ca=CA_TEXT)
     assert ca_patch(ours, CA, []) == ca_removal(ours, CA) == ca_removal(ours, None) == removal
     assert ca_removal(configuration(METALLB, ca=OTHERS_TEXT), None) == []
-    another, _, _ = issue_certificate(["192.0.2.1"])
+    another, _, _ = issue_certificate(["192.0.2.1"], name="a", ca_name=CA_NAME)
     assert ca_removal(ours, another) == [], "another balancer answers by now"
     assert ca_removal(configuration(METALLB, ca=CA_TEXT, name="another"), None) == []
 

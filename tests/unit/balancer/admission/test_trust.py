@@ -8,11 +8,11 @@ import ssl
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridgehead.balancer.admission.issuing import issue_certificate
-from bridgehead.balancer.admission.trust import with_ca, without_ca
+from bridgehead.balancer.admission.trust import CA_NAME, with_ca, without_ca
+from bridgehead.tls_certificates import issue_certificate
 
-CA, THEIRS, _ = issue_certificate(["192.0.2.1"])
-OLD_CA, _, _ = issue_certificate(["192.0.2.1"])
+CA, THEIRS, _ = issue_certificate(["192.0.2.1"], name="a", ca_name=CA_NAME)
+OLD_CA, _, _ = issue_certificate(["192.0.2.1"], name="a", ca_name=CA_NAME)
 # Signed by one of the balancer's CAs, THEIRS would be taken for one: the issuer's name is in it.
 OTHERS = b"-----BEGIN CERTIFICATE-----\nQUJD\n-----END CERTIFICATE-----\n"
 

@@ -1,0 +1,150 @@
+"""The controller while no MetalLB or OpenELB itself runs: it steps back for a real one, and comes back after it.
+
+Two balancers would give one address to two Services, and announce it from two nodes. The speakers are told by an
+annotation of the Secret that they read anyway, so that they need not see any pod.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from typing import Final
+
+from bridgehead.backoff import Backoff
+from bridgehead.client import ApiClient, EventRecorder, Informer, reference_to
+from bridgehead.client.errors import ClientError, NotFound
+from bridgehead.objects.core import Pod, Secret
+from bridgehead.objects.kinds import SECRETS
+from bridgehead.objects.meta import ObjectKey
+from bridgehead.pages import Page, Routes
+
+from ..heartbeat_key import SECRET_NAME, STEPPED_BACK_ANNOTATION
+from .cleanup import release_objects
+from .controller import COMPONENT, BalancerController, ControllerSettings
+from .presence import Presence
+
+log = logging.getLogger(__name__)
+
+_DELAYS: Final = (0.2, 5.0)  # seconds: first and longest between attempts to tell the speakers
+
+
+class SteppingController:
+    """Use once: `prepare`, then `run` until cancelled."""
+
+    def __init__(self, client: ApiClient, settings: ControllerSettings) -> None:
+        self._client = client
+        self._settings = settings
+        self._presence = Presence(client, settings.lb_class)
+        self._recorder = EventRecorder(client, COMPONENT)
+        self._controller = self._make()
+        self._secret = Informer(client, SECRETS, settings.own_namespace, field_selector=f"metadata.name={SECRET_NAME}")
+        self._tell = asyncio.Event()
+        self._is_back = False  # stepped back
+        self._has_started = False
+
+    async def prepare(self) -> None:
+        """Install what is missing."""
+        await self._controller.prepare()
+
+    async def run(self) -> None:
+        """Give out addresses until cancelled, except while another balancer runs."""
+        self._secret.on_change(lambda _old, _new: self._tell.set())
+        async with asyncio.TaskGroup() as tasks:
+            for name, work in (
+                ("presence", self._presence.run()),
+                ("events about other balancers", self._recorder.run()),
+                ("informer of the Secret", self._secret.run()),
+                ("turns", self._take_turns()),
+                ("speakers", self._tell_speakers()),
+            ):
+                tasks.create_task(work, name=name)
+
+    def routes(self) -> Routes:
+        """Return the pages of the controller; while it has stepped back, it is ready."""
+
+        def page(path: str) -> Page:
+            if self._is_back and path in ("/healthz", "/readyz"):
+                return Page(200, b"another balancer runs")
+            return self._controller.routes()[path]()
+
+        return {path: lambda path=path: page(path) for path in self._controller.routes()}  # type: ignore[misc]
+
+    def _make(self) -> BalancerController:
+        return BalancerController(self._client, self._settings, self._presence)
+
+    async def _take_turns(self) -> None:
+        await self._presence.wait_synced()
+        while True:
+            other = self._presence.other
+            self._is_back, self._has_started = other is not None, True
+            self._tell.set()
+            if other is None:
+                await self._serve()
+                self._controller = self._make()
+            else:
+                self._report(other)
+                await self._release()
+                await self._presence.wait_alone()
+                message = f"no pod of {other.key.namespace} gives out addresses any more: this balancer does again"
+                log.info("%s", message)
+                self._recorder.record(reference_to(other), reason="BalancerResumed", message=message)
+                await self._controller.prepare()
+
+    async def _serve(self) -> None:
+        """Give out addresses until another balancer runs."""
+        serving = asyncio.create_task(self._controller.run(), name="controller")
+        stepping = asyncio.create_task(self._presence.wait_other(), name="other balancers")
+        try:
+            await asyncio.wait((serving, stepping), return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for task in (serving, stepping):
+                task.cancel()
+            await asyncio.wait((serving, stepping))
+        if not serving.cancelled():
+            serving.result()
+
+    async def _release(self) -> None:
+        """Remove what keeps objects from being deleted, and conditions that would be out of date.
+
+        Addresses stay: a MetalLB takes them over.
+        """
+        try:
+            await release_objects(self._client, keeps_addresses=True)
+        except ClientError as error:
+            log.warning("cannot remove finalizers and conditions, `bridgehead balancer --cleanup` does: %s", error)
+
+    def _report(self, other: Pod) -> None:
+        message = (
+            "this pod is another balancer for the same Services:"
+            " Bridgehead's gives out and announces no addresses while it runs"
+        )
+        log.warning("stepping back for the pod %s: %s", other.key, message)
+        self._recorder.record(reference_to(other), type="Warning", reason="BalancerSteppedBack", message=message)
+
+    async def _tell_speakers(self) -> None:
+        """Keep the Secret's annotation as it has to be."""
+        backoff = Backoff(*_DELAYS)
+        while True:
+            await self._tell.wait()
+            self._tell.clear()
+            try:
+                await self._write_annotation()
+                backoff.reset()
+            except ClientError as error:
+                if backoff.failures == 0:
+                    log.warning("cannot tell the speakers whether to announce, trying again: %s", error)
+                await asyncio.sleep(backoff.next())
+                self._tell.set()
+
+    async def _write_annotation(self) -> None:
+        if not self._has_started:
+            return
+        found: Secret | None = self._secret.get(ObjectKey(self._settings.own_namespace, SECRET_NAME))
+        other = self._presence.other
+        wanted = str(other.key) if self._is_back and other is not None else None
+        if found is None or found.metadata.annotations.get(STEPPED_BACK_ANNOTATION) == wanted:
+            return
+        patch = {"metadata": {"annotations": {STEPPED_BACK_ANNOTATION: wanted}}}
+        with contextlib.suppress(NotFound):
+            await self._client.patch(SECRETS, SECRET_NAME, self._settings.own_namespace, patch)
