@@ -454,3 +454,62 @@ def test_cleanup_leaves_nothing_of_a_killed_balancer(tmp_path_factory: pytest.Te
         # Definitions without objects are gone, too; a second run finds nothing but those that have some.
         assert world.get("/apis/apiextensions.k8s.io/v1/customresourcedefinitions/bfdprofiles.metallb.io") == {}
         assert all(line.startswith("left: ") for line in world.run("--cleanup"))
+
+
+REAL = """
+apiVersion: v1
+kind: Pod
+metadata: {name: controller-x, namespace: metallb-system, labels: {app: metallb, component: controller}}
+spec: {containers: [{name: controller, image: "quay.io/metallb/controller:v0.15.2"}]}
+"""
+
+
+def test_the_balancer_steps_back_for_metallb_itself(world: BalancerProcess) -> None:
+    """Two balancers would give one address to two Services."""
+    world.apply(POOL, ADVERTISEMENT, service("before"))
+    world.eventually(lambda: world.addresses("before") == ["10.0.0.10"], "an address")
+    world.apply(service("elb", annotations={"lb.kubesphere.io/v1alpha1": "openelb"}))  # waits: there is no Eip
+    world.eventually(lambda: conditions(world, "elb"), "the reason why it waits")
+    world.kubectl("create", "serviceaccount", "default", "-n", "metallb-system")
+    world.apply(REAL)
+
+    def set_status(image_id: str) -> None:
+        state = {"name": "controller", "image": "c", "imageID": image_id, "ready": True, "restartCount": 0}
+        state["state"] = {"running": {"startedAt": "2026-01-01T00:00:00Z"}}
+        ready = {"type": "Ready", "status": "True"}
+        status = {"status": {"phase": "Running", "conditions": [ready], "containerStatuses": [state]}}
+        world.kubectl(
+            "patch", "pod", "controller-x", "-n", "metallb-system", "--subresource=status", "-p", json.dumps(status)
+        )
+
+    # A stand-in is no reason.
+    set_status("bridgehead-stand-in://metallb-controller:v0.15.2")
+    world.apply(service("beside"))
+    world.eventually(lambda: world.addresses("beside") == ["10.0.0.11"], "an address")
+    assert stepped_back_for(world) is None
+
+    set_status("quay.io/metallb/controller@sha256:" + "0" * 64)
+    world.eventually(lambda: stepped_back_for(world) == "metallb-system/controller-x", "the speakers are told")
+    world.eventually(
+        lambda: [reason for reason, _ in world.events("controller-x") if reason == "BalancerSteppedBack"], "an Event"
+    )
+    world.eventually(lambda: not conditions(world, "elb"), "no condition of a balancer that does not serve it")
+    world.apply(service("after"))
+    assert world.addresses("before") == ["10.0.0.10"], "MetalLB takes it over"
+
+    world.kubectl("delete", "pod", "controller-x", "-n", "metallb-system", "--grace-period=0", "--force")
+    world.eventually(lambda: world.addresses("after") == ["10.0.0.12"], "an address again")
+    world.eventually(lambda: stepped_back_for(world) is None, "the speakers are told")
+    assert {"BalancerSteppedBack", "BalancerResumed"} <= {reason for reason, _ in world.events("controller-x")}
+    world.delete(POOL, ADVERTISEMENT, *map(service, ("before", "beside", "elb", "after")))
+
+
+def conditions(world: BalancerProcess, name: str) -> list[Any]:
+    found: list[Any] = world.service(name).get("status", {}).get("conditions", [])
+    return found
+
+
+def stepped_back_for(world: BalancerProcess) -> str | None:
+    secret = world.get("/api/v1/namespaces/bridgehead-system/secrets/bridgehead-speakers")
+    found: str | None = secret["metadata"].get("annotations", {}).get("bridgehead.io/stepped-back-for")
+    return found
