@@ -321,7 +321,7 @@ async def test_a_running_controller_of_the_manifest_keeps_its_webhooks():
 
 @in_namespace
 async def test_webhooks_that_nobody_answers_are_reported_once():
-    """A balancer without --webhook: MetalLB's webhooks let no pool be changed, and nothing said so."""
+    """A balancer without --webhook: MetalLB's webhooks let no pool be changed, and nothing reported it."""
     with mock.patch.object(unanswered, "_PATIENCE_SECONDS", 0.05), mock.patch.object(unanswered, "log") as log:
         await report_unanswered(log.warning)
 

@@ -119,7 +119,7 @@ async def test_a_failed_node_loses_its_addresses_and_gets_them_back():
 async def check_turns_of_another_balancer(world: SpeakerWorld) -> None:
     """While MetalLB itself runs, no speaker announces, and its speakers can have the ports."""
 
-    async def tell(pod: str | None) -> None:
+    async def publish(pod: str | None) -> None:
         patch = {"metadata": {"annotations": {STEPPED_BACK_ANNOTATION: pod}}}
         await world.client.patch(SECRETS, SECRET_NAME, OWN_NAMESPACE, patch)
 
@@ -137,15 +137,15 @@ async def check_turns_of_another_balancer(world: SpeakerWorld) -> None:
         return True
 
     running = [node for node, speaker in world.speakers.items() if speaker.process.poll() is None]
-    await tell("metallb-system/controller-x")
+    await publish("metallb-system/controller-x")
     for node in running:
         await until(functools.partial(is_free, node))
         assert world.speakers[node].process.poll() is None
     assert await answering_macs(vip(10)) == set()
-    await tell(None)
+    await publish(None)
     await until_answered(vip(10), *running)
     # One that is told before it starts announces nothing, and ends when it is asked to.
-    await tell("metallb-system/controller-x")
+    await publish("metallb-system/controller-x")
     (node, *_) = running
     world.speakers[node].signal(signal.SIGTERM)
     assert await asyncio.to_thread(world.speakers[node].process.wait, 30) == 0

@@ -32,6 +32,7 @@ from .unanswered import UnansweredWatch
 log = logging.getLogger(__name__)
 
 COMPONENT: Final = "metallb-controller"  # source of the Events, as MetalLB's
+_REINSTALL_SECONDS: Final = 10.0
 _INSTALL_DELAYS: Final = (0.1, 10.0)  # seconds: first and longest
 
 
@@ -82,6 +83,7 @@ class BalancerController:
         )
         self.metrics.watch(self._reconciler.allocator.spaces)
         self._lost = asyncio.Event()  # a definition, the namespace or the Secret was deleted
+        self._reinstalling: asyncio.TimerHandle | None = None
         self._is_prepared = self._is_running = self._is_configured = False
 
     async def run(self) -> None:
@@ -96,7 +98,7 @@ class BalancerController:
             tasks.create_task(self._reconciler.run(), name="services")
             tasks.create_task(self._reporter.run(), name="reports")
             tasks.create_task(self._state.run(), name="ConfigurationState")
-            tasks.create_task(watch_deletions(self._client, self._lost.set), name="definitions")
+            tasks.create_task(watch_deletions(self._client, self._definition_deleted), name="definitions")
             tasks.create_task(watch_secret(self._client, self._settings.own_namespace, self._lost.set), name="Secret")
             tasks.create_task(self._prepare_again(), name="preparations")
             unanswered = UnansweredWatch(self._client, self._recorder, has_webhook=self._settings.webhook is not None)
@@ -118,6 +120,15 @@ class BalancerController:
             else:
                 self._is_prepared = True
                 return
+
+    def _definition_deleted(self) -> None:
+        """Let the definitions be installed again a while after the last deletion.
+
+        `helm uninstall --wait` waits until none of its objects exists, all at one time.
+        """
+        if self._reinstalling is not None:
+            self._reinstalling.cancel()
+        self._reinstalling = asyncio.get_running_loop().call_later(_REINSTALL_SECONDS, self._lost.set)
 
     def _namespace_changed(self, old: Namespace | None, new: Namespace | None) -> None:
         if old is not None and new is None and old.metadata.name == self._settings.namespace:

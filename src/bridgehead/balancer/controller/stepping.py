@@ -1,7 +1,7 @@
 """The controller while no MetalLB or OpenELB itself runs: it steps back for a real one, and comes back after it.
 
-Two balancers would give one address to two Services, and announce it from two nodes. The speakers are told by an
-annotation of the Secret that they read anyway, so that they need not see any pod.
+Two balancers would give one address to two Services, and announce it from two nodes. An annotation of the Secret that
+the speakers read anyway notifies them, so that they need not see any pod.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from .presence import Presence
 
 log = logging.getLogger(__name__)
 
-_DELAYS: Final = (0.2, 5.0)  # seconds: first and longest between attempts to tell the speakers
+_DELAYS: Final = (0.2, 5.0)  # seconds: first and longest between attempts to notify the speakers
 
 
 class SteppingController:
@@ -39,7 +39,7 @@ class SteppingController:
         self._recorder = EventRecorder(client, COMPONENT)
         self._controller = self._make()
         self._secret = Informer(client, SECRETS, settings.own_namespace, field_selector=f"metadata.name={SECRET_NAME}")
-        self._tell = asyncio.Event()
+        self._outdated = asyncio.Event()
         self._is_back = False  # stepped back
         self._has_started = False
 
@@ -49,14 +49,14 @@ class SteppingController:
 
     async def run(self) -> None:
         """Give out addresses until cancelled, except while another balancer runs."""
-        self._secret.on_change(lambda _old, _new: self._tell.set())
+        self._secret.on_change(lambda _old, _new: self._outdated.set())
         async with asyncio.TaskGroup() as tasks:
             for name, work in (
                 ("presence", self._presence.run()),
                 ("events about other balancers", self._recorder.run()),
                 ("informer of the Secret", self._secret.run()),
                 ("turns", self._take_turns()),
-                ("speakers", self._tell_speakers()),
+                ("speakers", self._notify_speakers()),
             ):
                 tasks.create_task(work, name=name)
 
@@ -78,7 +78,7 @@ class SteppingController:
         while True:
             other = self._presence.other
             self._is_back, self._has_started = other is not None, True
-            self._tell.set()
+            self._outdated.set()
             if other is None:
                 await self._serve()
                 self._controller = self._make()
@@ -122,20 +122,20 @@ class SteppingController:
         log.warning("stepping back for the pod %s: %s", other.key, message)
         self._recorder.record(reference_to(other), type="Warning", reason="BalancerSteppedBack", message=message)
 
-    async def _tell_speakers(self) -> None:
+    async def _notify_speakers(self) -> None:
         """Keep the Secret's annotation as it has to be."""
         backoff = Backoff(*_DELAYS)
         while True:
-            await self._tell.wait()
-            self._tell.clear()
+            await self._outdated.wait()
+            self._outdated.clear()
             try:
                 await self._write_annotation()
                 backoff.reset()
             except ClientError as error:
                 if backoff.failures == 0:
-                    log.warning("cannot tell the speakers whether to announce, trying again: %s", error)
+                    log.warning("cannot notify the speakers whether to announce, trying again: %s", error)
                 await asyncio.sleep(backoff.next())
-                self._tell.set()
+                self._outdated.set()
 
     async def _write_annotation(self) -> None:
         if not self._has_started:

@@ -21,7 +21,7 @@ from typing import Any
 
 from bridgehead.backoff import Backoff
 from bridgehead.client import ApiClient, Informer
-from bridgehead.client.errors import AlreadyExists, Conflict, NotFound
+from bridgehead.client.errors import AlreadyExists, NotFound
 from bridgehead.objects.extensions import DEFINITIONS, CustomResourceDefinition
 from bridgehead.objects.kinds import NAMESPACES
 from bridgehead.objects.meta import is_condition_true
@@ -54,7 +54,6 @@ INSTALLED_ANNOTATION = "bridgehead.io/installed-by"
 # metallb-system`. A release with other names needs Helm's option --take-ownership.
 HELM_RELEASE = ("metallb-system", "metallb")
 _MANAGER = "bridgehead-balancer"
-_TRIES = 5  # of a change with which the API server's own writes of the status collide
 _LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 _DELAYS = (0.02, 0.1)  # seconds: first and longest between two looks at a new definition
 
@@ -128,22 +127,15 @@ async def _create(client: ApiClient, definition: dict[str, Any]) -> None:
 
 async def _disown(client: ApiClient, name: str) -> None:
     """Leave the fields of a definition to nobody: whoever applies them does not collide with an owner."""
-    owned: dict[str, Any] = {"f:metadata": {"f:annotations": {f"f:{INSTALLED_ANNOTATION}": {}}}}
     entry = {
         "manager": _MANAGER,
         "operation": "Update",
         "apiVersion": DEFINITIONS.api_version,
         "fieldsType": "FieldsV1",
-        "fieldsV1": owned,
+        "fieldsV1": {"f:metadata": {"f:annotations": {f"f:{INSTALLED_ANNOTATION}": {}}}},
     }
-    for _ in range(_TRIES):
-        with contextlib.suppress(Conflict):
-            found = await client.request("GET", DEFINITIONS.path("", name))
-            metadata = found["metadata"]
-            others = [one for one in metadata.get("managedFields") or () if one.get("subresource")]  # the status
-            patch = {"managedFields": [entry, *others], "resourceVersion": metadata["resourceVersion"]}
-            await client.patch(DEFINITIONS, name, "", {"metadata": patch})
-            return
+    with contextlib.suppress(NotFound):  # deleted a moment ago
+        await client.patch(DEFINITIONS, name, "", {"metadata": {"managedFields": [entry]}})
 
 
 def _as_adoptable(definition: dict[str, Any]) -> dict[str, Any]:

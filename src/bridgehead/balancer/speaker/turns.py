@@ -1,4 +1,4 @@
-"""Turns of this speaker and of other balancers: the controller tells the speakers when they may announce."""
+"""Turns of this speaker and of other balancers: the controller publishes when speakers may announce."""
 
 from __future__ import annotations
 

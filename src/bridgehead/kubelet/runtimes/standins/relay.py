@@ -46,7 +46,7 @@ def listen(port: int) -> socket.socket:
 
 
 class _Side:
-    """One of the two sockets of a connection."""
+    """A socket of a connection; `other` is the one on the other side."""
 
     def __init__(self, connection: socket.socket) -> None:
         self.socket = connection
