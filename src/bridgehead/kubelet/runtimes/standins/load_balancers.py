@@ -13,6 +13,7 @@ import base64
 import contextlib
 import functools
 import secrets
+import shutil
 import sys
 import time
 from collections.abc import Callable, Iterable
@@ -33,6 +34,7 @@ _BALANCER_PORT: Final = 9443
 _METALLB_PORT: Final = 7472
 _METALLB_HEALTH_PORT: Final = 17472
 _METALLB_WEBHOOK: Final = "9443/TCP"  # has no flag
+_FRR_METRICS: Final = 7473
 _OPENELB_READY: Final = "/tmp/ready"
 _OPENELB_METRICS: Final = 50052
 _OPENELB_WEBHOOK: Final = 443
@@ -40,6 +42,14 @@ _SECRET_VARIABLES: Final = ("METALLB_ML_SECRET_NAME", "METALLB_DEPLOYMENT")
 _KEY_BYTES: Final = 128  # as MetalLB's controller
 _RETRY_SECONDS: Final = 2.0
 _PAGES: Final = ("/metrics", "/healthz", "/readyz", "/livez")
+
+# Programs of MetalLB's image that its init containers copy, and FRR's own start; their containers run stand-ins.
+_FRR_LOG: Final = "This is Bridgehead's stand-in for FRR: the lab's own speakers have the BGP sessions"
+SPEAKER_FILES: Final = dict.fromkeys(("/frr-metrics", "/frr-reloader.sh"), "#!/bin/sh\n# Bridgehead's stand-in\n")
+FRR_FILES: Final = {
+    "/sbin/tini": '#!/bin/sh\n[ "$1" != -- ] || shift\nexec "$@"\n',
+    "/usr/lib/frr/docker-start": f'#!/bin/sh\necho "{_FRR_LOG}" >/etc/frr/frr.log\nexec sleep infinity\n',
+}
 
 CONTROLLER_ROLE: Final = (
     "a program that answers probes and passes the calls of its webhooks on. The lab's own balancer (kube-system) serves"
@@ -93,6 +103,28 @@ def serve_openelb_controller(launch: Launch) -> int:
 def serve_openelb_speaker(launch: Launch) -> int:
     line = parse_command_line(launch.argv[1:])
     return _serve(launch, line, _SPEAKER_ROLE.format(product="OpenELB"))
+
+
+def serve_frr_metrics(launch: Launch) -> int:
+    """The exporter beside FRR, whose pages are what FRR's container is probed by."""
+    line = parse_command_line(launch.argv[1:])
+    pages = (_port(line.flags.get("metrics-port", ""), _FRR_METRICS),)
+    return _serve(launch, line, _SPEAKER_ROLE.format(product="MetalLB"), pages=pages, used=("metrics-port",))
+
+
+def serve_frr_reloader(launch: Launch) -> int:
+    return _serve(launch, parse_command_line(launch.argv[1:]), _SPEAKER_ROLE.format(product="MetalLB"))
+
+
+def copy_file(launch: Launch) -> int:
+    """`cp-tool SOURCE TARGET`, by which MetalLB's init containers give FRR's containers their programs."""
+    launch.started()
+    try:
+        source, target = launch.argv[1:]
+        shutil.copy(source, target)
+    except (OSError, ValueError) as error:
+        return fail(f"cp-tool: {error}")
+    return 0
 
 
 def answer_gobgp(launch: Launch) -> int:

@@ -175,7 +175,21 @@ STAND_INS: tuple[StandIn, ...] = (
         paths=("metallb/speaker",),
         tags=_BALANCER_TAG,
         entrypoint=("/speaker",),
-        programs={"speaker": load_balancers.serve_metallb_speaker},
+        programs={"speaker": load_balancers.serve_metallb_speaker, "cp-tool": load_balancers.copy_file},
+        files=load_balancers.SPEAKER_FILES,
+    ),
+    StandIn(
+        name="frr",
+        description="built-in programs that answer probes; the lab's own speakers have the BGP sessions",
+        paths=("frrouting/frr",),
+        tags=_ANY,
+        entrypoint=("/sbin/tini", "--", "/usr/lib/frr/docker-start"),
+        programs={
+            "frr-metrics": load_balancers.serve_frr_metrics,
+            "frr-reloader.sh": load_balancers.serve_frr_reloader,
+        },
+        files=load_balancers.FRR_FILES,
+        tools="busybox",
     ),
     StandIn(
         name="openelb-controller",
