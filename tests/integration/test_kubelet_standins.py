@@ -170,7 +170,7 @@ def relayed():
             listener.close()
 
 
-def test_a_relay_passes_everything_on_both_ways():
+def test_a_relay_passes_everything_on_in_both_directions():
     content = os.urandom(3 << 20)  # more than the sockets' buffers
     with relayed() as (port, target), socket.create_connection(("127.0.0.1", port), PATIENCE_SECONDS) as client:
         server, _ = target.accept()

@@ -16,7 +16,7 @@ from bridgehead.kubelet.runtimes.standins.stream_server import Peer
 
 
 class Server:
-    """What the stand-ins want of a `StreamServer`. `taken` are ports of others."""
+    """A double of `StreamServer`. `taken` are ports of others."""
 
     taken: frozenset[int] = frozenset()
 
