@@ -44,8 +44,12 @@ class BalancerProcess:
         user = f"users: [{{name: u, user: {{token: {token}}}}}]"
         (self.server.directory / "controller").write_text("\n".join([*kept, user, ""]))
 
-    def start(self) -> None:
+    def start(self, *options: str) -> None:
         """Start the controller and wait until it has judged the configuration."""
+        self.start_process(*options)
+        self.eventually(lambda: self.state().get("result"), "the controller judges the configuration")
+
+    def start_process(self, *options: str) -> None:
         directory = self.server.directory
         with (directory / "balancer.log").open("ab") as log:
             self._process = subprocess.Popen(
@@ -56,10 +60,10 @@ class BalancerProcess:
                     "balancer",
                     f"--kubeconfig={directory / 'controller'}",
                     "--metrics=",
+                    *options,
                 ],
                 stderr=log,
             )
-        self.eventually(lambda: self.state().get("result"), "the controller judges the configuration")
 
     def stop(self, number: int = signal.SIGTERM) -> int:
         """Stop the controller by a signal; return its exit code."""

@@ -17,10 +17,13 @@ from bridgehead.balancer.admission.registration import ADOPTED_SERVICES, NAME
 from bridgehead.balancer.admission.returning import give_back
 from bridgehead.balancer.admission.serving import serving
 from bridgehead.balancer.controller import unanswered
+from bridgehead.balancer.controller.controller import ControllerSettings
+from bridgehead.balancer.controller.presence import Presence
+from bridgehead.balancer.controller.stepping import SteppingController
 from bridgehead.client import ApiClient, EventRecorder
 from bridgehead.client.errors import ApiError, NotFound
 from bridgehead.objects.extensions import DEFINITIONS, WEBHOOK_CONFIGURATIONS
-from bridgehead.objects.kinds import ENDPOINT_SLICES, EVENTS, NAMESPACES, SERVICES, Kind
+from bridgehead.objects.kinds import ENDPOINT_SLICES, EVENTS, NAMESPACES, PODS, SERVICE_ACCOUNTS, SERVICES, Kind
 from bridgehead.objects.meta import Object
 
 from .api_world import ApiWorld, api_world, running, until
@@ -90,6 +93,15 @@ async def refusal(client: ApiClient, name: str) -> str:
 
 async def no_end() -> None:
     pass
+
+
+async def leave_traces(client: ApiClient) -> None:
+    """Do what a balancer does that is killed while it answers the webhooks."""
+    registrar = Registrar(client, ADDRESS, 9, make_identity([ADDRESS]).ca)
+    registrar._end = no_end  # type: ignore[method-assign]
+    async with running(registrar.run()):
+        await until(functools.partial(is_adopted, client))
+    assert await is_adopted(client)
 
 
 async def bundle_of(client: ApiClient) -> str:
@@ -290,12 +302,7 @@ async def test_a_controller_that_starts_does_not_fight_for_its_ca():
 async def test_cleanup_removes_what_a_killed_balancer_has_left():
     async with world() as (_, client):
         await create_published_webhook(client)
-        identity = make_identity([ADDRESS])
-        registrar = Registrar(client, ADDRESS, 9, identity.ca)
-        registrar._end = no_end  # type: ignore[method-assign]  # killed
-        async with running(registrar.run()):
-            await until(functools.partial(is_adopted, client))
-        assert await is_adopted(client)
+        await leave_traces(client)
         assert len(await give_back(client)) == 3
         assert await traces(client) == []
         assert await give_back(client) == []
@@ -329,7 +336,7 @@ async def test_webhooks_that_nobody_answers_are_reported_once():
 async def report_unanswered(warning: mock.Mock) -> None:
     async with world() as (_, client):
         recorder = EventRecorder(client, "metallb-controller")
-        watch = unanswered.UnansweredWatch(client, recorder, has_webhook=False)
+        watch = unanswered.UnansweredWatch(client, recorder, Presence(client, ""), has_webhook=False)
 
         async def events() -> list[str]:
             found = (await client.list(EVENTS, "default")).items
@@ -359,3 +366,36 @@ async def report_unanswered(warning: mock.Mock) -> None:
             await until(is_forgotten)
         assert len(await events()) == 1
         warning.assert_called_once()
+
+
+@in_namespace
+async def test_the_next_balancer_gives_back_what_a_killed_one_has_left():
+    """A slice that is left is an endpoint at which nobody answers: half of all calls of the webhook fail."""
+    async with world() as (_, client):
+        await create_published_webhook(client)
+
+        async def is_returned() -> bool:
+            return await traces(client) == []
+
+        await leave_traces(client)
+        async with running(SteppingController(client, ControllerSettings()).run()):  # without --webhook
+            await until(is_returned)
+        await leave_traces(client)
+        await create_pod_of_metallb(client)
+        async with running(SteppingController(client, ControllerSettings(webhook=(ADDRESS, 0))).run()):
+            await until(is_returned)
+
+
+async def create_pod_of_metallb(client: ApiClient) -> None:
+    """Create a pod of MetalLB's own controller, which is ready."""
+    image = "quay.io/metallb/controller"
+    spec = {"containers": [{"name": "c", "image": image}], "nodeName": "node1"}
+    await client.create(SERVICE_ACCOUNTS, {"metadata": {"name": "default", "namespace": METALLB.namespace}})
+    labels = {"app": "metallb"}
+    await client.create(
+        PODS, {"metadata": {"name": "controller-x", "namespace": METALLB.namespace, "labels": labels}, "spec": spec}
+    )
+    state = {"name": "c", "image": image, "imageID": f"{image}@sha256:{'0' * 64}", "ready": True, "restartCount": 0}
+    state["state"] = {"running": {"startedAt": "2026-01-01T00:00:00Z"}}
+    status = {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}], "containerStatuses": [state]}
+    await client.patch(PODS, "controller-x", METALLB.namespace, {"status": status}, subresource="status")

@@ -464,6 +464,15 @@ spec: {containers: [{name: controller, image: "quay.io/metallb/controller:v0.15.
 """
 
 
+def set_status(world: BalancerProcess, image_id: str) -> None:
+    """Let the pod of `REAL` run this image, and be ready."""
+    state = {"name": "controller", "image": "c", "imageID": image_id, "ready": True, "restartCount": 0}
+    state["state"] = {"running": {"startedAt": "2026-01-01T00:00:00Z"}}
+    status = {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}], "containerStatuses": [state]}
+    where = ("controller-x", "-n", "metallb-system", "--subresource=status")
+    world.kubectl("patch", "pod", *where, "-p", json.dumps({"status": status}))
+
+
 def test_the_balancer_steps_back_for_metallb_itself(world: BalancerProcess) -> None:
     """Two balancers would give one address to two Services."""
     world.apply(POOL, ADVERTISEMENT, service("before"))
@@ -473,22 +482,13 @@ def test_the_balancer_steps_back_for_metallb_itself(world: BalancerProcess) -> N
     world.kubectl("create", "serviceaccount", "default", "-n", "metallb-system")
     world.apply(REAL)
 
-    def set_status(image_id: str) -> None:
-        state = {"name": "controller", "image": "c", "imageID": image_id, "ready": True, "restartCount": 0}
-        state["state"] = {"running": {"startedAt": "2026-01-01T00:00:00Z"}}
-        ready = {"type": "Ready", "status": "True"}
-        status = {"status": {"phase": "Running", "conditions": [ready], "containerStatuses": [state]}}
-        world.kubectl(
-            "patch", "pod", "controller-x", "-n", "metallb-system", "--subresource=status", "-p", json.dumps(status)
-        )
-
     # A stand-in is no reason.
-    set_status("bridgehead-stand-in://metallb-controller:v0.15.2")
+    set_status(world, "bridgehead-stand-in://metallb-controller:v0.15.2")
     world.apply(service("beside"))
     world.eventually(lambda: world.addresses("beside") == ["10.0.0.11"], "an address")
     assert stepped_back_for(world) is None
 
-    set_status("quay.io/metallb/controller@sha256:" + "0" * 64)
+    set_status(world, "quay.io/metallb/controller@sha256:" + "0" * 64)
     world.eventually(lambda: stepped_back_for(world) == "metallb-system/controller-x", "the speakers are told")
     world.eventually(
         lambda: [reason for reason, _ in world.events("controller-x") if reason == "BalancerSteppedBack"], "an Event"

@@ -164,18 +164,21 @@ def _patch(obj: Object, changes: Iterable[Json | None]) -> list[Json]:
 
 
 def unanswered(
-    configurations: Iterable[ValidatingWebhookConfiguration], slices: Iterable[EndpointSlice]
+    configurations: Iterable[ValidatingWebhookConfiguration],
+    slices: Iterable[EndpointSlice],
+    stand_ins: Collection[str] = (),
 ) -> dict[str, ObjectKey]:
     """Return the configurations of published manifests that block every change, each with the Service that has no ready
     endpoint.
 
-    An own slice answers only webhooks that trust this process. Any namespace counts: a Helm release can be in another.
+    An own slice answers only webhooks that trust this process, as do `stand_ins` (uids of pods), which pass calls on to
+    it. Any namespace counts: a Helm release can be in another one.
     """
     names = {service.name for service in ADOPTED_SERVICES}
     answered = {
         (slice_.service_key, is_own_slice(slice_))
         for slice_ in slices
-        if any(endpoint.conditions.is_ready for endpoint in slice_.endpoints)
+        if any(endpoint.conditions.is_ready and endpoint.pod_uid not in stand_ins for endpoint in slice_.endpoints)
     }
     blocking: dict[str, ObjectKey] = {}
     for configuration in configurations:

@@ -15,6 +15,7 @@ from bridgehead.objects.kinds import NAMESPACES, NODES, SERVICES
 from bridgehead.objects.meta import ObjectKey
 from bridgehead.pages import Page, Routes, metrics_page
 
+from ..admission.returning import give_back
 from ..configuration import Compiled, compile_pools
 from ..configuration.inputs import DEFAULT_NAMESPACE
 from ..configuration_state import COMPONENT_LABEL, CONTROLLER_CONDITION, ConfigurationStateReporter
@@ -101,9 +102,13 @@ class BalancerController:
             tasks.create_task(watch_deletions(self._client, self._definition_deleted), name="definitions")
             tasks.create_task(watch_secret(self._client, self._settings.own_namespace, self._lost.set), name="Secret")
             tasks.create_task(self._prepare_again(), name="preparations")
-            unanswered = UnansweredWatch(self._client, self._recorder, has_webhook=self._settings.webhook is not None)
+            unanswered = UnansweredWatch(
+                self._client, self._recorder, self._presence, has_webhook=self._settings.webhook is not None
+            )
             tasks.create_task(unanswered.run(), name="unanswered webhooks")
-            if self._settings.webhook is not None:
+            if self._settings.webhook is None:
+                tasks.create_task(self._return_webhooks(), name="webhooks of an earlier run")
+            else:
                 tasks.create_task(self._answer_reviews(*self._settings.webhook), name="webhook")
 
     async def prepare(self) -> None:
@@ -141,6 +146,13 @@ class BalancerController:
             self._lost.clear()
             await self.prepare()
             self._reporter.report_again()
+
+    async def _return_webhooks(self) -> None:
+        """Give back what a controller with a webhook has left that was killed."""
+        try:
+            await give_back(self._client)
+        except ClientError as error:
+            log.warning("cannot give the webhooks of an earlier run back: %s", error)
 
     async def _answer_reviews(self, address: str, port: int) -> None:
         from .webhook import answer_reviews  # with an HTTPS server, which not every controller needs

@@ -19,6 +19,7 @@ from bridgehead.objects.kinds import SECRETS
 from bridgehead.objects.meta import ObjectKey
 from bridgehead.pages import Page, Routes
 
+from ..admission.returning import give_back
 from ..heartbeat_key import SECRET_NAME, STEPPED_BACK_ANNOTATION
 from .cleanup import release_objects
 from .controller import COMPONENT, BalancerController, ControllerSettings
@@ -105,14 +106,17 @@ class SteppingController:
             serving.result()
 
     async def _release(self) -> None:
-        """Remove what keeps objects from being deleted, and conditions that would be out of date.
+        """Remove what keeps objects from being deleted, conditions that would be out of date, and webhooks.
 
-        Addresses stay: a MetalLB takes them over.
+        Addresses stay: a MetalLB takes them over. The webhooks are those of a balancer that was killed.
         """
         try:
+            await give_back(self._client)
             await release_objects(self._client, keeps_addresses=True)
         except ClientError as error:
-            log.warning("cannot remove finalizers and conditions, `bridgehead balancer --cleanup` does: %s", error)
+            log.warning(
+                "cannot remove webhooks, finalizers and conditions, `bridgehead balancer --cleanup` does: %s", error
+            )
 
     def _report(self, other: Pod) -> None:
         message = (

@@ -57,7 +57,7 @@ def encode(obj: object) -> bytes:
     return msgspec.json.encode(obj)
 
 
-def slice_(name: str, ready: bool | None = True, service: ObjectKey = METALLB):
+def slice_(name: str, ready: bool | None = True, service: ObjectKey = METALLB, pod: str = ""):
     obj = {
         "metadata": {
             "name": name,
@@ -67,7 +67,13 @@ def slice_(name: str, ready: bool | None = True, service: ObjectKey = METALLB):
                 "endpointslice.kubernetes.io/managed-by": NAME if name == NAME else "endpointslice-controller.k8s.io",
             },
         },
-        "endpoints": [{"addresses": ["10.244.1.2"], "conditions": {} if ready is None else {"ready": ready}}],
+        "endpoints": [
+            {
+                "addresses": ["10.244.1.2"],
+                "conditions": {} if ready is None else {"ready": ready},
+                "targetRef": {"kind": "Pod", "uid": pod},
+            }
+        ],
     }
     return codec_of(ENDPOINT_SLICES).decode_object(encode(obj))
 
@@ -188,3 +194,12 @@ def test_webhooks_that_nobody_answers_block_every_change():
     assert unanswered([configuration(METALLB, name="a")], [slice_(NAME)]) == {"a": METALLB}
     elsewhere = ObjectKey("default", METALLB.name)
     assert unanswered([configuration(elsewhere)], []) == {name: elsewhere}
+
+
+def test_stand_ins_pass_the_calls_on():
+    of_stand_in = slice_("x", pod="uid")
+    assert not is_answered_by_others([of_stand_in], METALLB, {"uid"})
+    assert is_answered_by_others([of_stand_in], METALLB)
+    # Without this process behind it, a stand-in answers nothing.
+    assert unanswered([configuration(METALLB)], [of_stand_in], {"uid"}) == {"metallb-webhook-configuration": METALLB}
+    assert unanswered([configuration(METALLB)], [of_stand_in, slice_(NAME)], {"uid"}) == {}
