@@ -294,6 +294,22 @@ def test_definitions_that_are_deleted_are_installed_again(world: BalancerProcess
     world.delete(manifest, POOL)
 
 
+def test_definitions_of_an_earlier_version_can_be_adopted_by_helm(world: BalancerProcess) -> None:
+    name = "communities.metallb.io"
+    world.kubectl("annotate", "crd", name, "bridgehead.io/installed-by-", "meta.helm.sh/release-name-")
+    assert world.stop() == 0
+    world.start()
+
+    def owned() -> list[dict[str, Any]]:
+        found = world.get(f"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{name}")["metadata"]
+        if found["annotations"].get("meta.helm.sh/release-name") != "metallb":
+            return []
+        return [entry["fieldsV1"] for entry in found["managedFields"] if "subresource" not in entry]
+
+    nothing_else = [{"f:metadata": {"f:annotations": {"f:bridgehead.io/installed-by": {}}}}]
+    world.eventually(lambda: owned() == nothing_else, "the metadata of this version")
+
+
 def test_the_speakers_secret_comes_back(world: BalancerProcess) -> None:
     uid = ("-n", "bridgehead-system", "get", "secret", "bridgehead-speakers", "--ignore-not-found", "-o")
     uid += ("jsonpath={.metadata.uid}",)

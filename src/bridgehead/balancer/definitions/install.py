@@ -74,8 +74,9 @@ async def install(client: ApiClient, *namespaces: str) -> None:
     for namespace in namespaces:
         await _create_namespace(client, namespace)
     names = [name for group in FILES.values() for name in group]
-    found = await asyncio.gather(*(_is_established(client, name) for name in names))
-    waiting = [name for name, is_established in zip(names, found, strict=True) if not is_established]
+    found = await asyncio.gather(*(_find(client, name) for name in names))
+    await asyncio.gather(*(_renew(client, definition) for definition in found if definition is not None))
+    waiting = [name for name, definition in zip(names, found, strict=True) if not _is_established(definition)]
     if not waiting:
         return
     await asyncio.gather(
@@ -160,15 +161,30 @@ def _as_applied(manifest: dict[str, Any]) -> dict[str, Any]:
     return {**manifest, "metadata": {**metadata, "annotations": annotations}}
 
 
-async def _is_established(client: ApiClient, name: str) -> bool:
+async def _renew(client: ApiClient, definition: CustomResourceDefinition) -> None:
+    """Give a definition that an earlier version has installed the metadata of this one."""
+    metadata = definition.metadata
+    stub = {"apiVersion": DEFINITIONS.api_version, "kind": DEFINITIONS.name, "metadata": {"name": metadata.name}}
+    wanted = _as_adoptable(stub)["metadata"]
+    is_ours = metadata.annotations.get(_LAST_APPLIED) == wanted["annotations"][_LAST_APPLIED]
+    if is_ours and INSTALLED_ANNOTATION not in metadata.annotations:
+        patch = {"annotations": wanted["annotations"], "labels": wanted["labels"]}
+        await client.patch(DEFINITIONS, metadata.name, "", {"metadata": patch})
+        await _disown(client, metadata.name)
+
+
+async def _find(client: ApiClient, name: str) -> CustomResourceDefinition | None:
     try:
-        definition = await client.get(DEFINITIONS, name)
+        return await client.get(DEFINITIONS, name)
     except NotFound:
-        return False
-    return is_condition_true(definition.status.conditions, "Established")
+        return None
+
+
+def _is_established(definition: CustomResourceDefinition | None) -> bool:
+    return definition is not None and is_condition_true(definition.status.conditions, "Established")
 
 
 async def _wait_established(client: ApiClient, name: str) -> None:
     backoff = Backoff(*_DELAYS)
-    while not await _is_established(client, name):  # noqa: ASYNC110 - the event is in another process
+    while not _is_established(await _find(client, name)):  # noqa: ASYNC110 - the event is in another process
         await asyncio.sleep(backoff.next())
