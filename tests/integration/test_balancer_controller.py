@@ -516,7 +516,8 @@ def test_the_balancer_steps_back_for_metallb_itself(world: BalancerProcess) -> N
     world.kubectl("delete", "pod", "controller-x", "-n", "metallb-system", "--grace-period=0", "--force")
     world.eventually(lambda: world.addresses("after") == ["10.0.0.12"], "an address again")
     world.eventually(lambda: stepped_back_for(world) is None, "the speakers are told")
-    assert {"BalancerSteppedBack", "BalancerResumed"} <= {reason for reason, _ in world.events("controller-x")}
+    expected = {"BalancerSteppedBack", "BalancerResumed"}
+    world.eventually(lambda: expected <= {reason for reason, _ in world.events("controller-x")}, "an Event")
     world.delete(POOL, ADVERTISEMENT, *map(service, ("before", "beside", "elb", "after")))
 
 
