@@ -45,7 +45,7 @@ down: .venv/.prepared
 	@.venv/bin/bridgehead down --name $(LAB)
 
 # The other tests are collected beside the unit tests: their compiled files are then there for all workers.
-test: .venv/.prepared
+test: .venv/.tested
 	@scripts/install-helm
 	@scripts/system-packages nft iptables-restore ip conntrack curl kubectl dig host busybox linux.uml modprobe cc ipvsadm ipset perl newuidmap zsh fish bird tc keepalived docker-registry umoci buildah /usr/lib/frr/bgpd
 ifdef TESTS
@@ -55,39 +55,43 @@ else
 	@BRIDGEHEAD_REQUIRE_TOOLS=1 $(PYTHON) -m pytest $(SLOWEST) $(BY_FILE) --ignore tests/unit
 endif
 
-unit: .venv/.prepared
+unit: .venv/.tested
 	@$(PYTHON) -m pytest $(SLOWEST) $(FORKED) --hypothesis-profile quick tests/unit
 
-coverage: .venv/.prepared
+coverage: .venv/.tested
 	@scripts/coverage
 
-check: .venv/.prepared
+check: .venv/.tested
 	@.venv/bin/ruff format --check .
 	@.venv/bin/ruff check .
 	@.venv/bin/mypy
 	@$(PYTHON) -m pytest -q tests/unit/test_architecture.py
 
-bench: .venv/.prepared
+bench: .venv/.tested
 	@scripts/system-packages nft iptables-restore ip curl kubectl dnsperf linux.uml modprobe cc bird keepalived docker-registry skopeo umoci busybox
 	@$(PYTHON) -m benchmarks
 
-chaos: .venv/.prepared
+chaos: .venv/.tested
 	@scripts/system-packages nft iptables-restore ip kubectl ps nsenter tc
 	@$(PYTHON) -m chaos --report benchmarks/results/chaos.md $(ARGS)
 
-conformance: .venv/.prepared .venv/.compiled .venv/.tools
+conformance: .venv/.tested .venv/.compiled .venv/.tools
 	@scripts/system-packages nft
 	@$(PYTHON) -m tests.kubernetes_e2e $(ARGS)
 
-format: .venv/.prepared
+format: .venv/.tested
 	@.venv/bin/ruff format .
 	@.venv/bin/ruff check --fix .
 
 clean:
 	rm -rf .venv .kubernetes-e2e .mypy_cache .ruff_cache .pytest_cache .hypothesis dist
 
-.venv/.prepared: pyproject.toml constraints.txt
+.venv/.prepared: pyproject.toml constraints.txt hatch_build.py
 	@scripts/prepare-venv
+
+# The tools of tests, lint and types, which are three quarters of the packages.
+.venv/.tested: .venv/.prepared
+	@scripts/prepare-venv --tools
 
 # A lab sees this program read-only, so its parts would compile their modules at every start: 1 s of processor time.
 .venv/.compiled: .venv/.prepared $(shell find src -name '*.py' -newer .venv/.compiled 2>/dev/null)

@@ -10,7 +10,6 @@ import gc
 import logging
 import os
 import signal
-import sys
 from collections.abc import Generator
 from typing import Any
 
@@ -24,8 +23,6 @@ os.environ["BRIDGEHEAD_OFFLINE"] = "1"
 
 # Ordinary users often lack the directories where `nft` and `ip` are.
 os.environ["PATH"] += ":/usr/local/sbin:/usr/sbin:/sbin"
-# Where scripts/install-helm puts helm.
-os.environ["PATH"] += f":{os.path.dirname(sys.executable)}"
 
 # Programs in Go (kubectl above all) end before they would need the memory that they collect: a quarter of their time.
 os.environ.setdefault("GOGC", "off")

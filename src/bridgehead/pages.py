@@ -10,15 +10,16 @@ import asyncio
 import contextlib
 import errno
 import socket
+import ssl
 import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import NamedTuple
 
+from bridgehead.go_http import NOT_FOUND, render_head
 from bridgehead.objects.addresses import join_host_port
 
 _REQUEST_SECONDS = 10
 _BACKLOG = 128
-_REASONS = {200: "OK", 400: "Bad Request", 404: "Not Found", 405: "Method Not Allowed", 503: "Service Unavailable"}
 
 
 class Page(NamedTuple):
@@ -30,7 +31,23 @@ class Page(NamedTuple):
     headers: tuple[tuple[str, str], ...] = ()
 
 
+class Request(NamedTuple):
+    """A request before it is answered. `peer`: the client's address; `is_secure`: it came over TLS.
+
+    `authorization`: the header of this name, "" without one.
+    """
+
+    method: str
+    path: str
+    peer: str
+    is_secure: bool
+    authorization: str
+
+
 Handler = Callable[[str, str], Page]  # takes method and path
+Access = Callable[
+    [Request], Awaitable[Page | None]
+]  # returns the answer to a client without the right; None: it has it
 Routes = Mapping[str, Callable[[], Page]]
 
 
@@ -46,18 +63,26 @@ def route(routes: Routes) -> Handler:
         if method not in ("GET", "HEAD"):
             return Page(405 if method.isalpha() else 400, b"")
         page = routes.get(path)
-        return page() if page is not None else Page(404, b"404 page not found\n")
+        return page() if page is not None else Page(404, NOT_FOUND.encode())
 
     return handle
 
 
-async def serve(address: tuple[str, int], routes: Routes, *, shared: bool = False) -> None:
+async def serve(
+    address: tuple[str, int],
+    routes: Routes,
+    *,
+    shared: bool = False,
+    access: Access | None = None,
+    context: ssl.SSLContext | None = None,
+) -> None:
     """Serve until cancelled. `shared`: several processes share the port (SO_REUSEPORT).
 
-    Raises OSError, with the address as its file name.
+    `access` decides who gets an answer; None: everybody does. `context`: for TLS. Raises OSError, with the address as
+    its file name.
     """
     try:
-        server = await listen([address], route(routes), shared=shared)
+        server = await listen([address], route(routes), shared=shared, access=access, context=context)
     except OSError as error:
         error.filename = join_host_port(*address)
         raise
@@ -95,7 +120,14 @@ class Server:
         await asyncio.gather(*(server.serve_forever() for server in self._servers))
 
 
-async def listen(addresses: Iterable[tuple[str, int]], handler: Handler, *, shared: bool = False) -> Server:
+async def listen(
+    addresses: Iterable[tuple[str, int]],
+    handler: Handler,
+    *,
+    shared: bool = False,
+    access: Access | None = None,
+    context: ssl.SSLContext | None = None,
+) -> Server:
     """Listen on all addresses, or on none and raise OSError.
 
     "", "0.0.0.0" and "::" each mean every address of both families, as in programs written in Go.
@@ -108,7 +140,13 @@ async def listen(addresses: Iterable[tuple[str, int]], handler: Handler, *, shar
         for sock in sockets:
             sock.close()
         raise
-    return Server([await asyncio.start_server(_conversation(handler), sock=sock) for sock in sockets])
+    conversation, seconds = _conversation(handler, access), None if context is None else _REQUEST_SECONDS
+    return Server(
+        [
+            await asyncio.start_server(conversation, sock=sock, ssl=context, ssl_handshake_timeout=seconds)
+            for sock in sockets
+        ]
+    )
 
 
 def _open_sockets(host: str, port: int, shared: bool) -> list[socket.socket]:
@@ -138,32 +176,45 @@ def _open_sockets(host: str, port: int, shared: bool) -> list[socket.socket]:
     return found
 
 
-def _conversation(handler: Handler) -> Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]:
+def _conversation(
+    handler: Handler, access: Access | None
+) -> Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]:
     async def handle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
             async with asyncio.timeout(_REQUEST_SECONDS):
                 head = await reader.readuntil(b"\r\n\r\n")
-                writer.write(_respond(head, handler))
+                request = _parse(head, writer)
+                refusal = await access(request) if access is not None else None
+                page = handler(request.method, request.path) if refusal is None else refusal
+                writer.write(_respond(request.method, page))
                 await writer.drain()
-        except (TimeoutError, asyncio.IncompleteReadError, asyncio.LimitOverrunError, ConnectionError):
+        except (TimeoutError, asyncio.IncompleteReadError, asyncio.LimitOverrunError, ConnectionError, ssl.SSLError):
             pass  # the client has closed the connection, or sent no valid request in time
         finally:
             writer.close()
-            with contextlib.suppress(ConnectionError):
+            with contextlib.suppress(ConnectionError, ssl.SSLError):
                 await writer.wait_closed()
 
     return handle
 
 
-def _respond(head: bytes, handler: Handler) -> bytes:
-    method, _, rest = head.partition(b"\r\n")[0].decode("latin-1").partition(" ")
-    page = handler(method, rest.partition(" ")[0].partition("?")[0])
-    headers = [
+def _parse(head: bytes, writer: asyncio.StreamWriter) -> Request:
+    first, *lines = head.decode("latin-1").split("\r\n")
+    method, _, rest = first.partition(" ")
+    path = rest.partition(" ")[0].partition("?")[0]
+    headers = (line.partition(":") for line in lines)
+    authorization = next((value.strip() for name, _, value in headers if name.lower() == "authorization"), "")
+    peer = writer.get_extra_info("peername") or ("",)
+    return Request(method, path, peer[0], writer.get_extra_info("ssl_object") is not None, authorization)
+
+
+def _respond(method: str, page: Page) -> bytes:
+    headers = (
         ("Content-Type", page.content_type),
         *page.headers,
         ("Date", time.strftime("%a, %d %b %Y %H:%M:%S GMT", time.gmtime())),
         ("Content-Length", str(len(page.body))),
         ("Connection", "close"),
-    ]
-    lines = [f"HTTP/1.1 {page.status} {_REASONS[page.status]}", *(f"{name}: {value}" for name, value in headers)]
-    return "\r\n".join(lines).encode() + b"\r\n\r\n" + (page.body if method != "HEAD" else b"")
+    )
+    written = render_head(page.status, [(name.encode(), value.encode()) for name, value in headers])
+    return written + (page.body if method != "HEAD" else b"")

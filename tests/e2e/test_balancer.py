@@ -222,3 +222,26 @@ def test_an_address_without_endpoints_is_withdrawn(lab: Lab, ns: Namespace, poli
     # On a busy machine the Event may be one of the start, when the pods took more than five seconds.
     row = re.compile(rf"^{re.escape(address)}\S* +{ns.name}/web +NoEndpoints +no node announces", re.M)
     eventually(lambda: row.search(lab.command("balancer", "status").stdout))
+
+
+def test_metrics_are_for_pods_with_a_token_that_may_read_them(lab: Lab, ns: Namespace) -> None:
+    ns.client_pod()
+    ns.kubectl("create", "serviceaccount", "prometheus")
+    binding = f"prometheus-{ns.name}"
+    account = f"--serviceaccount={ns.name}:prometheus"
+    ns.kubectl("create", "clusterrolebinding", binding, "--clusterrole=bridgehead:metrics-reader", account)
+    try:
+        with_token = ("-H", f"Authorization: Bearer {ns.kubectl('create', 'token', 'prometheus').strip()}")
+        balancer = Namespace(lab, "kube-system").pods("k8s-app=bridgehead-balancer")[0]["status"]["podIP"]
+
+        def read(url: str, *options: str) -> str:
+            return ns.execute("client", "curl", "-sk", "-m", "20", *options, url).stdout
+
+        for ip, metric in ((NODES["node1"], "metallb_speaker_announced"), (balancer, "metallb_allocator_addresses")):
+            assert "needs TLS and a token, at port 9120" in read(f"http://{ip}:7472/metrics", *with_token)
+            assert read(f"https://{ip}:9120/metrics") == "Unauthorized\n"
+            assert metric in eventually(lambda ip=ip: read(f"https://{ip}:9120/metrics", *with_token))
+            assert read(f"http://{ip}:7472/healthz") == "ok"
+        assert "needs TLS" in read(f"http://{NODES['node1']}:7472/status")
+    finally:
+        ns.kubectl("delete", "clusterrolebinding", binding)

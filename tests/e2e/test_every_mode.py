@@ -274,6 +274,32 @@ def test_w16_an_external_ip_answers_from_the_node_that_has_it(web: Web) -> None:
         web.lab.inside("ip", "addr", "del", "10.0.0.88/32", "dev", "eth0", node="node2")
 
 
+def test_w16_addresses_of_nodes_are_external_ips_at_ports_that_the_nodes_do_not_use(web: Web) -> None:
+    web.publish("edge", externalIPs=list(NODES.values()))
+    for ip in NODES.values():
+        web.answers(f"http://{ip}/")
+        web.answers(f"http://{ip}/", "node1")
+        assert eventually(lambda ip=ip: ANSWER.match(web.from_pod(f"http://{ip}/").stdout))
+    web.ns.kubectl("delete", "service", "edge")
+
+    # The kubelet's port, and the addresses of the DNS's pods: one Event each, whatever the number of nodes.
+    dns = Namespace(web.lab, "kube-system").pods("k8s-app=kube-dns")[0]["status"]["podIP"]
+    web.publish("greedy", externalIPs=[*NODES.values(), dns], ports=[{"port": 10250, "targetPort": 80}])
+
+    def events() -> dict[str, int]:
+        found = web.ns.list_all("events")
+        return {one["message"]: one.get("count", 1) for one in found if one["involvedObject"]["name"] == "greedy"}
+
+    found = eventually(lambda: len(events()) >= 2 and events())
+    assert any(f"{dns} in externalIPs, in the range of pods" in message for message in found), found
+    assert any("port 10250/tcp" in message and "the kubelet listens on it" in message for message in found), found
+    web.ns.programmed("greedy")
+    assert len(events()) == 2, events()
+    for ip in NODES.values():
+        assert "Unauthorized" in curl(web.lab, f"https://{ip}:10250/pods", "-k").stdout
+    web.ns.kubectl("delete", "service", "greedy")
+
+
 def test_w17_w21_a_load_balancer_is_pending_until_it_has_an_address(web: Web) -> None:
     # Of a class that the lab's balancer leaves to others.
     web.publish("balanced", type="LoadBalancer", loadBalancerIP="10.0.0.90", loadBalancerClass="example.com/other")

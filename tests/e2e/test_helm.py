@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import base64
 import json
+import os
 import shutil
 import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -18,11 +20,12 @@ import pytest
 import yaml
 
 from bridgehead.balancer.definitions.install import load_definitions
+from tests import tools
 
 from .conftest import Lab, Namespace, eventually, run
 
-pytestmark = [pytest.mark.needs("helm")]
-
+# scripts/install-helm puts it beside Python.
+PROGRAM_PATH = os.pathsep.join((os.environ["PATH"], os.path.dirname(sys.executable)))
 BALANCER_KINDS = "ipaddresspools,l2advertisements"
 CHARTS = Path(__file__).parent / "charts"
 WAIT = ("--wait", "--timeout", "100s")
@@ -42,7 +45,10 @@ class Release:
         }
 
     def try_helm(self, verb: str, *options: str) -> subprocess.CompletedProcess[str]:
-        return run("helm", verb, *options, "--namespace", self.namespace, env=self._env)
+        tools.require("helm", path=PROGRAM_PATH)
+        return run(
+            shutil.which("helm", path=PROGRAM_PATH), verb, *options, "--namespace", self.namespace, env=self._env
+        )
 
     def helm(self, verb: str, *options: str) -> str:
         result = self.try_helm(verb, *options)

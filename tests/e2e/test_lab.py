@@ -17,9 +17,11 @@ from pathlib import Path
 
 import msgspec
 import pytest
+import yaml
 
 from bridgehead.lab import registry
-from bridgehead.lab.plan import LabFiles, RunningLab
+from bridgehead.lab.plan import LabConfig, LabFiles, RunningLab
+from bridgehead.lab.system import system_manifests
 
 from .conftest import BRIDGEHEAD, PATIENCE, Lab, Namespace, curl, eventually, run, running
 
@@ -120,6 +122,23 @@ def test_a_lab_has_no_route_to_the_outside(lab: Lab) -> None:
     assert "default" not in lab.inside("ip", "route").stdout
 
 
+def give_the_dns_its_earlier_names(lab: Lab) -> str:
+    """Make the lab's DNS that of an earlier version, with one pod and a Corefile that the user changed: returned."""
+    system, earlier = Namespace(lab, "kube-system"), "bridgehead-dns"
+    corefile = "# mine\n" + system.get("configmaps", "coredns")["data"]["Corefile"]
+    manifests = {one["kind"]: one for one in system_manifests("dns.yaml", LabConfig(name="other", nodes=2, port=6443))}
+    made = [manifests[kind] for kind in ("ServiceAccount", "ConfigMap", "Deployment")]
+    for manifest in made:
+        manifest["metadata"]["name"] = earlier
+    made[1]["data"] = {"Corefile": corefile}
+    made[2]["spec"]["replicas"] = 1
+    spec = made[2]["spec"]["template"]["spec"]
+    spec["serviceAccountName"] = spec["volumes"][0]["configMap"]["name"] = earlier
+    system.kubectl("delete", "deployment/coredns", "configmap/coredns", "serviceaccount/coredns")
+    system.apply(yaml.safe_dump_all(made))
+    return corefile
+
+
 def test_two_labs_keep_their_state_beside_each_other(lab: Lab, other: Lab) -> None:
     """A second lab keeps its state over down and up, and leaves nothing when it is killed."""
     links = link_names()
@@ -129,6 +148,7 @@ def test_two_labs_keep_their_state_beside_each_other(lab: Lab, other: Lab) -> No
     eventually(lambda: nodes_without_limits(other) == without_limits, message="events of limits")
     assert other.kubectl("create", "deployment", "web", "--image=nginx").returncode == 0
     Namespace(other, "default").rolled_out("deployment/web")
+    corefile = give_the_dns_its_earlier_names(other)
 
     assert other.command("down").returncode == 0
     down = other.command("exec", "--", "true")
@@ -150,6 +170,15 @@ def test_two_labs_keep_their_state_beside_each_other(lab: Lab, other: Lab) -> No
     assert lab.kubectl("get", "nodes", "-o", "name").stdout.count("node/") == 3
     assert other.kubectl("get", "nodes", "-o", "name").stdout.split() == ["node/node1"]
     Namespace(other, "default").rolled_out("deployment/web")
+    system = Namespace(other, "kube-system")
+    deployments = system.kubectl("get", "deployments", "-l", "k8s-app=kube-dns", "-o", "name")
+    assert deployments == "deployment.apps/coredns\n"
+    assert system.get("configmaps", "coredns")["data"] == {"Corefile": corefile}
+    assert "bridgehead-dns" not in system.kubectl("get", "deployments,configmaps,serviceaccounts", "-o", "name")
+    pods = system.pods("k8s-app=kube-dns")
+    assert [pod["spec"]["serviceAccountName"] for pod in pods if "deletionTimestamp" not in pod["metadata"]] == [
+        "coredns"
+    ], "one, as before"
 
     init = init_of(other)
     with open(f"/proc/{init}/ns/pid", "rb") as held:  # while it is open, no other namespace gets its number

@@ -88,6 +88,38 @@ def test_a_pod_with_volumes_probes_environment_and_init_containers_runs(lab: Lab
     assert not os.path.exists("/run/everything")
 
 
+def test_a_pod_has_users_of_its_own(ns: Namespace) -> None:
+    ns.kubectl("create", "configmap", "settings", "--from-literal=key=value")
+    script = (
+        "cat /proc/self/uid_map; id -G; stat -c '%u %g' /empty /config /config/..data/key /token/..data/token;"
+        " touch /empty/f && stat -c '%u %g' /empty/f; cat /config/key; ping -c 1 127.0.0.1 >/dev/null && echo pings"
+    )
+    projection = {"serviceAccountToken": {"path": "token"}}
+    ns.apply(
+        pod(
+            "users", "sh", "-c", script, image="busybox", hostUsers=False, restartPolicy="Never",
+            securityContext={"fsGroup": 2000},
+            volumes=[
+                {"name": "empty", "emptyDir": {}},
+                {"name": "config", "configMap": {"name": "settings"}},
+                {"name": "token", "projected": {"sources": [projection]}},
+            ],
+            container={
+                "volumeMounts": [{"name": name, "mountPath": f"/{name}"} for name in ("empty", "config", "token")]
+            },
+        )
+    )  # fmt: skip
+    eventually(lambda: phase(ns, "users") in ("Succeeded", "Failed"))
+    status = ns.get("pods", "users")["status"]
+    if status["phase"] == "Failed":  # of a lab of an ordinary user with few ids
+        assert status["reason"] == "UserNamespacesNotSupported"
+        return
+    users, *rest = ns.kubectl("logs", "users").splitlines()
+    assert users.split()[0] == "0"
+    assert int(users.split()[1]) >= 65536  # others than those of the lab
+    assert rest == ["0 2000", *["0 2000"] * 4, "0 2000", "valuepings"]
+
+
 def test_a_failing_container_is_restarted_with_back_off(ns: Namespace) -> None:
     ns.apply(pod("failing", "sh", "-c", "echo trying; exit 3"))
     eventually(lambda: "CrashLoopBackOff" in ns.kubectl("get", "pod", "failing"))

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from .api_world import DEADLINE
+from .api_world import DEADLINE, free_ports
 from .apiserver_process import ServerProcess, write_files
 
 RIGHTS = Path(__file__).parents[2] / "examples/real-cluster/balancer-rbac.yaml"
@@ -33,6 +33,7 @@ class BalancerProcess:
         self.server.write_kubeconfig()
         self._write_controllers_kubeconfig()
         self._process: subprocess.Popen[bytes] | None = None
+        (self.secure_port,) = free_ports(1)
 
     def _write_controllers_kubeconfig(self) -> None:
         """Write a copy of the kubeconfig whose user is the controller's service account."""
@@ -60,6 +61,7 @@ class BalancerProcess:
                     "balancer",
                     f"--kubeconfig={directory / 'controller'}",
                     "--metrics=",
+                    f"--secure-metrics=127.0.0.1:{self.secure_port}",
                     *options,
                 ],
                 stderr=log,

@@ -15,11 +15,12 @@ from bridgehead.apiserver.http.server import ApiServer, open_listeners
 from bridgehead.apiserver.http.user import User
 from bridgehead.apiserver.resources import build_table
 from bridgehead.client import ApiClient, ClientConfig
+from bridgehead.client.access_reviews import AccessReviews
 from bridgehead.client.errors import NotFound
 from bridgehead.kubelet.agent import Kubelet
 from bridgehead.kubelet.node.settings import NodeSettings
 from bridgehead.kubelet.runtimes.fake import Behaviour, FakeRuntime
-from bridgehead.kubelet.server.access_reviews import AccessReviews
+from bridgehead.kubelet.server.authorization import NodeReviews
 from bridgehead.kubelet.server.kubelet_server import KubeletServer
 from bridgehead.objects.core import Event, Pod
 from bridgehead.objects.kinds import CONFIG_MAPS, EVENTS, PODS, SERVICE_ACCOUNTS
@@ -58,7 +59,7 @@ class World:
     async def serve_kubelet(self, *, checks_access: bool = False, **changes: Any) -> Kubelet:
         """A kubelet whose server answers on the port that its Node names, everybody or those who may."""
         (port,) = free_ports(1)
-        reviews = AccessReviews(self.node_client, "node1") if checks_access else None
+        reviews = NodeReviews(AccessReviews(self.node_client), "node1") if checks_access else None
         kubelet = await self.start_kubelet(port=port, **changes)
         self._running.append(asyncio.create_task(KubeletServer(kubelet, reviews).run("127.0.0.1", port, None)))
         await self.until_event("node1", "NodeReady")

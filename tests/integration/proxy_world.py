@@ -107,6 +107,10 @@ class World:
         """Compile and apply a pod's host ports; return the number of changed elements."""
         return self.ask("put_pod", pod=pod)
 
+    def delete(self, name: str) -> int:
+        """Remove a Service; return the number of changed elements."""
+        return self.ask("delete", name=name)
+
     def reset(self) -> None:
         """Restore the state before each test: no Service, no rules, no tracked connection."""
         self.ask("reset")
@@ -354,9 +358,11 @@ class _Proxy:
         from bridgehead.proxy.changes import FrontendTable
         from bridgehead.proxy.frontends import NodeFacts
         from bridgehead.proxy.mode import Settings
+        from bridgehead.proxy.reserved import plan_reserved
 
         cidrs = ("10.244.0.0/16", "fd00:244::/32")
         self._namespaces = namespaces
+        self._reserved = plan_reserved("node1", (NODE4, NODE6), (), (), (), (), (), ())
         self._facts = NodeFacts(name="node1", addresses=(NODE4, NODE6), families=(4, 6), cluster_cidrs=cidrs)
         own = ("10.244.1.0/24", "fd00:244:1::/64")
         self._settings = Settings((4, 6), cidrs, ("10.96.0.0/12", "fd00:96::/112"), own_pod_cidrs=own)
@@ -458,12 +464,13 @@ class _Proxy:
 
         the_service = msgspec.convert(service, Service)
         the_slices = msgspec.convert(slices, list[EndpointSlice])
-        compiled = compile_service(the_service, the_slices, self._facts)
+        compiled = compile_service(the_service, the_slices, self._facts, self._reserved)
         update = self._table.update(the_service.key, compiled)
         self._flows.record(the_service.key, compiled, the_slices, update)
         return update
 
     def delete(self, name: str) -> int:
+        """Remove a Service; return the number of changed elements."""
         from bridgehead.objects.meta import ObjectKey
 
         key = ObjectKey("default", name)

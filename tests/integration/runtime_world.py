@@ -28,6 +28,7 @@ T = TypeVar("T")
 NODE_ADDRESS = "10.0.0.201"
 NOBODY = 65534
 FIRST_ID = 0x50000000  # of a range that no user has
+FIRST_POD_ID = 0x60000000  # of ranges for two pods with users of their own
 DEADLINE = 100.0
 SHELL = "busybox"
 
@@ -37,7 +38,7 @@ from bridgehead.kubelet.runtimes.isolation import cgroups
 from bridgehead.lab import ids, user_namespace
 if directory := sys.argv.pop(1):
     cgroups.Prepared(directory).enter()
-user_namespace.enter(user_namespace.make(ids.map_range({FIRST_ID})))
+user_namespace.enter(user_namespace.make(ids.map_range({FIRST_ID}, ids.IdRange({FIRST_POD_ID}, 2 * 65536))))
 os.execvp(sys.argv[1], sys.argv[1:])
 """
 

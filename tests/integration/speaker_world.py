@@ -18,6 +18,7 @@ import os
 import selectors
 import signal
 import socket
+import ssl
 import struct
 import subprocess
 import sys
@@ -43,7 +44,7 @@ NAMESPACE = "metallb-system"
 CLIENT, CLIENT6 = "10.0.0.1", "fd00:10::1"
 NODES_IN_WORLD = ("node1", "node2", "node3")
 PORT = 8080
-PAGES_PORT = 7472
+PAGES_PORT, SECURE_PAGES_PORT = 7472, 9120
 PROBE_SECONDS = 0.005
 LOOK_SECONDS = 0.05
 _CLONE_NEWNET = 0x40000000
@@ -271,6 +272,16 @@ class SpeakerProcess:
         except (OSError, HTTPException):  # a page may end in its midst
             return {}
         return found
+
+    def metrics(self, token: str = "admin") -> str:
+        """Return the metrics, as a client with the token of an administrator gets them. Raises OSError."""
+        url = f"https://{node_ip(self.node)}:{SECURE_PAGES_PORT}/metrics"
+        request = urllib.request.Request(url, headers={"Authorization": f"Bearer {token}"} if token else {})
+        context = ssl.create_default_context()
+        context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+        with urllib.request.urlopen(request, timeout=5, context=context) as answer:
+            found: bytes = answer.read()
+        return found.decode()
 
     def page(self, path: str) -> bytes:
         """Return an HTTP page. Raises OSError and HTTPException."""

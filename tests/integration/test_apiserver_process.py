@@ -272,3 +272,33 @@ def test_a_port_in_use_is_reported_in_one_line(tmp_path):
     assert result.returncode == 1
     assert f"127.0.0.1:{port}" in result.stderr
     assert result.stderr.count("\n") == 1
+
+
+def test_external_ips_of_earlier_services_stay_where_new_ones_are_denied(server: ServerProcess) -> None:
+    services = "/api/v1/namespaces/default/services"
+
+    def service(name: str, *external_ips: str) -> dict[str, object]:
+        return {"metadata": {"name": name}, "spec": {"ports": [{"port": 80}], "externalIPs": external_ips}}
+
+    send(server, "POST", services, service("old", "192.0.2.1", "192.0.2.2"))
+    server.stop()
+    server.options["enable-admission-plugins"] = "NodeRestriction,DenyServiceExternalIPs"
+    server.start()
+
+    def put(*external_ips: str) -> object:
+        stored = send(server, "GET", f"{services}/old")
+        stored["spec"] |= {"externalIPs": external_ips}  # type: ignore[operator]
+        return send(server, "PUT", f"{services}/old", stored)["spec"]["externalIPs"]  # type: ignore[index]
+
+    for attempt in (
+        lambda: send(server, "POST", services, service("new", "192.0.2.1")),
+        lambda: put("192.0.2.1", "192.0.2.3"),
+    ):
+        with pytest.raises(urllib.error.HTTPError) as refused:
+            attempt()
+        with refused.value as answer:
+            assert answer.code == 403
+            text = "is forbidden: Use of external IPs is denied by admission control"
+            assert text in json.loads(answer.read())["message"]
+    assert put("192.0.2.2", "192.0.2.1") == ["192.0.2.2", "192.0.2.1"]
+    assert put("192.0.2.2") == ["192.0.2.2"]

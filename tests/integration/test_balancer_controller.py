@@ -5,6 +5,8 @@ from __future__ import annotations
 import contextlib
 import json
 import signal
+import ssl
+import urllib.request
 from collections.abc import Iterator
 from typing import Any
 
@@ -208,6 +210,23 @@ def test_w19_openelbs_eip_of_the_tutorial(world: BalancerProcess) -> None:
     world.delete(plain)
 
 
+def test_an_eip_that_a_pool_overlaps_can_be_deleted(world: BalancerProcess) -> None:
+    world.apply(EIP)
+    world.eventually(lambda: world.get(f"{EIPS}/eip-pool").get("status"), "a status")
+    assert world.apply(POOL)
+    world.eventually(lambda: not world.get(f"{EIPS}/eip-pool")["status"].get("ready"), "the pool takes the range over")
+    world.kubectl("delete", "eip", "eip-pool", "--timeout=60s")  # waits for the finalizer
+    world.delete(POOL)
+
+
+def test_metrics_are_served_with_tls(world: BalancerProcess) -> None:
+    context = ssl.create_default_context()
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    url = f"https://127.0.0.1:{world.secure_port}/metrics"
+    with urllib.request.urlopen(url, timeout=20, context=context) as answer:
+        assert "metallb_k8s_client_config_loaded_bool" in answer.read().decode()
+
+
 def test_an_invalid_change_leaves_the_last_configuration_in_force(world: BalancerProcess) -> None:
     overlapping = POOL.replace("localip-pool", "second").replace("10.0.0.10-10.0.0.50", "10.0.0.40/29")
     manifest = service("steady")
@@ -270,6 +289,26 @@ def test_a_pool_of_cluster_ips_is_refused(world: BalancerProcess) -> None:
     world.eventually(lambda: text in world.state().get("errorSummary", ""), "the reason")
     world.delete(pool)
     world.eventually(lambda: world.state()["result"] == "Valid", "the valid configuration again")
+
+
+def test_a_pool_of_pods_is_refused(world: BalancerProcess) -> None:
+    node = """
+apiVersion: v1
+kind: Node
+metadata: {name: pods}
+spec: {podCIDR: 10.244.9.0/24, podCIDRs: [10.244.9.0/24, "fd00:10:244:9::/64"]}
+"""
+    world.apply(node)
+    for addresses, text in (
+        ("10.244.9.0-10.244.9.3", '"10.244.9.0-10.244.9.3" contains 10.244.9.0, an address of the range of pods '),
+        ("fd00:10:244::/48", '"fd00:10:244::/48" contains fd00:10:244:9::, an address of the range of pods '),
+    ):
+        pool = POOL.replace("10.0.0.10-10.0.0.50", addresses)
+        world.apply(pool)
+        world.eventually(lambda text=text: text in world.state().get("errorSummary", ""), "the reason")
+        world.delete(pool)
+        world.eventually(lambda: world.state()["result"] == "Valid", "the valid configuration again")
+    world.delete(node)
 
 
 def test_definitions_that_are_deleted_are_installed_again(world: BalancerProcess) -> None:

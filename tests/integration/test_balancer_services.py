@@ -8,16 +8,17 @@ from typing import Any
 
 import pytest
 
-from bridgehead.balancer.allocation.requests import EIP_NAME_ANNOTATION
 from bridgehead.balancer.controller.controller import BalancerController, ControllerSettings
 from bridgehead.balancer.controller.patches import CONDITION
 from bridgehead.balancer.controller.presence import Presence
 from bridgehead.client import ApiClient
 from bridgehead.client.errors import NotFound
 from bridgehead.objects.core import Service
+from bridgehead.objects.extensions import DEFINITIONS
 from bridgehead.objects.kinds import CONFIG_MAPS, EVENTS, NAMESPACES, SERVICES
+from bridgehead.objects.load_balancers import EIP_NAME_ANNOTATION
 from bridgehead.objects.meta import find_condition
-from bridgehead.objects.metallb import BGP_PEERS, CONFIGURATION_STATES, IP_ADDRESS_POOLS
+from bridgehead.objects.metallb import BGP_PEERS, CONFIGURATION_STATES, IP_ADDRESS_POOLS, L2_ADVERTISEMENTS
 from bridgehead.objects.openelb import EIPS
 
 from .api_world import api_world, running, until
@@ -112,12 +113,13 @@ async def test_services_change() -> None:
         await world.has("third", "10.7.0.0")
         await world.waits("third", "")
 
-        # An external IP of a pool is nobody else's address, until the Service gives it up.
-        await world.service("external", type="ClusterIP", externalIPs=["10.7.0.1"])
+        # External IPs of a pool are not taken from it: Services get them, and keep them.
+        await world.service("external", type="ClusterIP", externalIPs=["10.7.0.0", "10.7.0.1"])
+        await world.has_event("external", "ExternalIPNotAnnounced")
         await world.service("late")
-        await world.waits("late", "PoolFull")
-        await world.patch("external", {"spec": {"externalIPs": None}})
         await world.has("late", "10.7.0.1")
+        await world.has_event("late", "ExternalIPClash")
+        await world.patch("external", {"spec": {"externalIPs": None}})
 
         # Somebody else writes the status.
         await world.patch("late", {"status": {"loadBalancer": {"ingress": None}}}, "status")
@@ -143,6 +145,48 @@ async def test_services_change() -> None:
         patch = {"spec": {"addresses": ["10.7.0.0/31", "10.7.0.8/32"]}}
         await world.client.patch(IP_ADDRESS_POOLS, "pool", NAMESPACE, patch)
         await world.has("more", "10.7.0.8")
+
+
+async def test_addresses_that_services_have_stay_when_a_balancer_takes_over() -> None:
+    async with api_world() as api, ApiClient(api.config) as client, ApiClient(api.config) as own:
+        world = World(client)
+        settings = ControllerSettings(namespace=NAMESPACE)
+        await BalancerController(own, settings, Presence(own, "")).prepare()
+        await world.pool("pool", "10.7.0.0/29")
+        # Others list the addresses: at another port, at the same one, all of the pool.
+        everything = [f"10.7.0.{n}" for n in range(8)]
+        await world.service("a-lists", type="ClusterIP", externalIPs=everything, ports=[{"port": 443}])
+        await world.service("b-lists", type="ClusterIP", externalIPs=["10.7.0.3"])
+        share = {"metallb.io/allow-shared-ip": "key"}
+        contradiction = {"metallb.io/loadBalancerIPs": "10.7.0.6,10.7.0.7", **share}
+        has = {"single": "10.7.0.3", "one": "10.7.0.4", "two": "10.7.0.4", "odd": "10.7.0.5", "odd-too": "10.7.0.5"}
+        await world.service("single")
+        await world.service("one", share)
+        await world.service("two", share, ports=[{"port": 81}])
+        await world.service("odd", contradiction)
+        await world.service("odd-too", share, ports=[{"port": 82}])
+        for name, address in has.items():
+            await world.patch(name, {"status": {"loadBalancer": {"ingress": [{"ip": address}]}}}, "status")
+
+        for _ in range(2):  # a restart
+            async with running(BalancerController(own, settings, Presence(own, "")).run()):
+                await world.has_event("single", "ExternalIPClash")
+                await world.service("new")
+                await world.has("new", "10.7.0.0")
+                for name, address in has.items():
+                    await world.has(name, address)
+                await world.pool("another", "10.7.1.0/29")
+                await world.patch("b-lists", {"spec": {"ports": [{"port": 8080}]}})
+                await world.patch("two", {"spec": {"ports": [{"port": 83}]}})
+                await world.service("pinned", {"metallb.io/address-pool": "another"})
+                await world.has("pinned", "10.7.1.0")
+                for name, address in has.items():
+                    await world.has(name, address)
+            for name in ("new", "pinned"):
+                await client.delete(SERVICES, name, "default")
+            await client.delete(IP_ADDRESS_POOLS, "another", NAMESPACE)
+        events = (await client.list(EVENTS)).items
+        assert not [event for event in events if event.reason == "ClearAssignment"]
 
 
 async def test_pools_count_while_a_peer_is_not_valid() -> None:
@@ -225,3 +269,74 @@ async def test_pools_of_namespaces_and_eips() -> None:
         await world.client.create(CONFIG_MAPS, config_map)
         await world.has("web", "10.6.0.1")
         await world.has_event("config", "DeprecatedConfiguration")
+
+
+async def test_usage_is_that_of_what_is_served() -> None:
+    async with balancer_world() as world:
+        eip = {"spec": {"address": "10.7.0.0-10.7.0.7", "protocol": "layer2", "interface": "eth0"}}
+        metadata = {"name": "eip", "annotations": {"eip.openelb.kubesphere.io/is-default-eip": "true"}}
+        await world.client.create(EIPS, eip | {"metadata": metadata})
+        await world.service("s")
+        await world.has("s", "10.7.0.0")
+
+        async def usage(eip_usage: int, is_ready: bool, assigned: int) -> None:
+            async def look() -> bool:
+                found = (await world.client.get(EIPS, "eip")).status
+                pools = (await world.client.list(IP_ADDRESS_POOLS)).items
+                in_pools = sum(pool.status.assigned_ipv4 for pool in pools)
+                used = (found.usage, found.ready, bool(found.used), in_pools)
+                return used == (eip_usage, is_ready, bool(eip_usage), assigned)
+
+            await until(look)
+
+        await usage(1, True, 0)
+        # A pool of MetalLB's takes the range over.
+        await world.pool("pool", "10.7.0.0/28")
+        await usage(0, False, 1)
+        await world.has("s", "10.7.0.0")
+        await world.client.delete(IP_ADDRESS_POOLS, "pool", NAMESPACE)
+        await usage(1, True, 0)
+
+
+async def test_a_fallback_pool_comes_back_with_its_definition_and_its_namespace() -> None:
+    async with balancer_world() as world:
+        metadata = {"namespace": NAMESPACE, "annotations": {"bridgehead.io/fallback-pool": "true"}}
+
+        async def create() -> None:
+            for kind, spec in (
+                (IP_ADDRESS_POOLS, {"addresses": ["10.7.0.0/30"]}),
+                (L2_ADVERTISEMENTS, {"ipAddressPools": ["lab"]}),
+            ):
+                await world.client.create(kind, {"metadata": metadata | {"name": "lab"}, "spec": spec})
+
+        await create()
+        await world.pool("own", "10.8.0.0/30", autoAssign=False)
+        await world.service("s")
+        await world.has("s", "10.7.0.0")
+        before = await uids(world)
+        for name in ("ipaddresspools.metallb.io", "l2advertisements.metallb.io"):
+            await world.client.delete(DEFINITIONS, name)
+        await until(lambda: are_others(world, before))
+        assert [pool.metadata.name for pool in (await world.client.list(IP_ADDRESS_POOLS)).items] == ["lab"]
+        await world.has("s", "10.7.0.0")
+
+        # Who deletes the objects themselves is obeyed.
+        await world.client.delete(IP_ADDRESS_POOLS, "lab", NAMESPACE)
+        await world.client.delete(L2_ADVERTISEMENTS, "lab", NAMESPACE)
+        await world.has("s")
+        await world.waits("s", "NoPool")
+        assert await uids(world) == ()
+
+
+async def uids(world: World) -> tuple[str, ...]:
+    """Return the uids of the pool and the advertisement `lab`; () while one of them is missing."""
+    try:
+        found = [await world.client.get(kind, "lab", NAMESPACE) for kind in (IP_ADDRESS_POOLS, L2_ADVERTISEMENTS)]
+    except NotFound:
+        return ()
+    return tuple(obj.metadata.uid for obj in found)
+
+
+async def are_others(world: World, before: tuple[str, ...]) -> bool:
+    found = await uids(world)
+    return bool(found) and set(found).isdisjoint(before)

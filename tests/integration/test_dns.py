@@ -16,14 +16,18 @@ import dnslib
 import pytest
 
 from bridgehead.client import ApiClient
-from bridgehead.dns.config import DnsConfig, Server, ZoneSettings
+from bridgehead.dns.agent import DnsAgent
+from bridgehead.dns.config import CacheSettings, DnsConfig, Server, ZoneSettings
 from bridgehead.dns.corefile import Inputs, only_when_changed, read_corefile
+from bridgehead.dns.corefile.local_names import make_rule
 from bridgehead.dns.errors import ConfigInvalid
+from bridgehead.dns.own_addresses import own_addresses
 from bridgehead.dns.process import watch_file
-from bridgehead.dns.serving import DnsServer, Limits, QueryLog
+from bridgehead.dns.serving import DnsMetrics, DnsServer, Limits, QueryLog
 from bridgehead.dns.serving import server as server_module
+from bridgehead.dns.zone import Zone
 from bridgehead.objects.kinds import ENDPOINT_SLICES, SERVICES
-from tests.unit.dns.world import build_zone, read_objects, ready
+from tests.unit.dns.world import build_zone, packet, read_objects, ready
 
 from .api_world import DEADLINE, api_world, running, until
 from .dns_world import ask, connection, data_of, dig, dns, framed, read_framed, send
@@ -69,13 +73,83 @@ async def test_answers_follow_changes_of_the_cluster():
             # What the specification does not know follows, too.
             await client.create(ENDPOINT_SLICES, slice_of("web", "10.244.1.7"), "default")
             assert await until(lambda: data_of(port, f"10-244-1-7.{WEB}")) == ["10.244.1.7"]
-            await client.patch(ENDPOINT_SLICES, "web-x", "default", {"endpoints": [{"addresses": ["10.244.1.8"]}]})
+            assert await data_of(port, "7.1.244.10.in-addr.arpa", "PTR") == [f"10-244-1-7.{WEB}."]
+            endpoints = [{"addresses": [address]} for address in ("10.244.1.8", "10.244.1.3")]
+            await client.patch(ENDPOINT_SLICES, "web-x", "default", {"endpoints": endpoints})
             await until(lambda: _is(_rcode(port, f"10-244-1-7.{WEB}"), "NXDOMAIN"))
+            assert await data_of(port, "7.1.244.10.in-addr.arpa", "PTR") == []
+            both = [f"10-244-1-3.{name}.default.svc.cluster.local." for name in ("db", "web")]
+            assert await data_of(port, "3.1.244.10.in-addr.arpa", "PTR") == both
             assert await data_of(port, WEB, "SRV") == [f"0 100 80 {WEB}."]
 
             await client.delete(SERVICES, "web", "default")
             await until(lambda: _is(_rcode(port, WEB), "NXDOMAIN"))
             assert await _rcode(port, f"10-244-1-8.{WEB}") == "NXDOMAIN"
+            assert await data_of(port, "3.1.244.10.in-addr.arpa", "PTR") == both[:1]
+            assert await data_of(port, "8.1.244.10.in-addr.arpa", "PTR") == []
+
+
+async def test_the_name_server_has_the_addresses_of_its_service():
+    """CoreDNS finds its Services by its own addresses; `kube-dns` goes first."""
+    ns = "ns.dns.cluster.local"
+    async with api_world() as world, ApiClient(world.config) as client:
+        zone = Zone()
+        agent = DnsAgent(client, zone, DnsMetrics(), own_addresses=("10.244.1.2", "10.244.1.3"))
+        responder = ready(zone)
+
+        async def addresses() -> list[str]:
+            reply = dnslib.DNSRecord.parse(responder.respond_untrusted(packet(ns)))
+            glue = dnslib.DNSRecord.parse(responder.respond_untrusted(packet("cluster.local", "NS"))).ar
+            assert sorted(str(rr.rdata) for rr in reply.rr) == sorted(str(rr.rdata) for rr in glue)
+            return sorted(str(rr.rdata) for rr in reply.rr)
+
+        async with running(agent.run()):
+            await agent.wait_synced()
+            assert await addresses() == ["10.244.1.2", "10.244.1.3"]
+            other = await client.create(SERVICES, service("dns"), "default")
+            await client.create(ENDPOINT_SLICES, slice_of("dns", "10.244.1.2"), "default")
+            await until(lambda: _is(addresses(), [other.spec.cluster_ip]))
+            spec = {"clusterIP": "10.96.0.10", "ports": [{"port": 53, "protocol": "UDP"}]}
+            await client.create(SERVICES, {"metadata": {"name": "kube-dns"}, "spec": spec}, "kube-system")
+            await until(lambda: _is(addresses(), ["10.96.0.10"]))
+            await client.delete(SERVICES, "kube-dns", "kube-system")
+            await until(lambda: _is(addresses(), [other.spec.cluster_ip]))
+            await client.delete(ENDPOINT_SLICES, "dns-x", "default")
+            await until(lambda: _is(addresses(), ["10.244.1.2", "10.244.1.3"]))
+
+
+FIB_TRIE = """Local:
+  +-- 0.0.0.0/0 3 0 5
+     +-- 127.0.0.0/8 2 0 2
+        |-- 127.0.0.1
+           /32 host LOCAL
+     |-- 10.244.1.2
+        /32 host LOCAL
+     |-- 10.244.1.255
+        /32 link BROADCAST
+"""
+IF_INET6 = """fd001024400010000000000000000002 02 40 00 80 eth0
+fe80000000000000000000000000000a 02 40 20 80 eth0
+00000000000000000000000000000001 01 80 10 80 lo
+"""
+
+
+@pytest.mark.parametrize(
+    ("listen", "expected"),
+    [
+        (("",), ("10.244.1.2", "fd00:1024:4000:1000::2")),
+        (("127.0.0.1", "10.0.0.7"), ("10.0.0.7",)),
+        (("0.0.0.0", "10.0.0.7"), ("10.0.0.7", "10.244.1.2", "fd00:1024:4000:1000::2")),
+        ((), ()),
+    ],
+)
+def test_own_addresses_are_those_that_clients_can_use(tmp_path: Path, listen, expected):
+    ipv4, ipv6 = tmp_path / "fib_trie", tmp_path / "if_inet6"
+    ipv4.write_text(FIB_TRIE)
+    ipv6.write_text(IF_INET6)
+    addresses = [(host, 53) for host in listen]
+    assert own_addresses(addresses, ipv4, ipv6) == expected
+    assert own_addresses(addresses, ipv4, tmp_path / "none") == tuple(one for one in expected if ":" not in one)
 
 
 async def test_only_the_configured_namespaces_have_names():
@@ -124,6 +198,21 @@ async def test_an_allowed_client_gets_a_zone_transfer_while_queries_are_answered
                 assert first.rr[0].rtype == dnslib.QTYPE.SOA
         async with dns(client) as port:
             assert (await ask(port, "cluster.local", "AXFR", tcp=True)).header.rcode == dnslib.RCODE.REFUSED
+
+
+@pytest.mark.needs("dig")
+async def test_dig_sees_only_the_names_of_a_rewritten_domain():
+    rule = make_rule("suffix", ".corp.example", ".default.svc.cluster.local", is_last=True, is_auto=True)
+    async with api_world() as world, ApiClient(world.config) as client:
+        await client.create(SERVICES, service("db", clusterIP="None"), "default")
+        await client.create(ENDPOINT_SLICES, slice_of("db", "10.244.1.2"), "default")
+        async with dns(client, rewrites=(rule,)) as port:
+            await until(lambda: data_of(port, "db.default.svc.cluster.local"))
+            output = await dig(port, "_http._tcp.db.corp.example", "SRV", "+noall", "+answer", "+additional")
+    assert [line.split() for line in output] == [
+        ["_http._tcp.db.corp.example.", "5", "IN", "SRV", "0", "100", "8080", "10-244-1-2.db.corp.example."],
+        ["10-244-1-2.db.corp.example.", "5", "IN", "A", "10.244.1.2"],
+    ]
 
 
 @pytest.mark.needs("dig")
@@ -338,7 +427,7 @@ async def test_a_changed_corefile_is_loaded_and_an_invalid_one_is_ignored():
         DnsConfig(),
         ConfigInvalid("no"),
         DnsConfig(),
-        DnsConfig(cache_entries=1),
+        DnsConfig(cache=CacheSettings(capacity=1)),
         ConfigInvalid("no"),
         DnsConfig(),
     ]
@@ -351,8 +440,8 @@ async def test_a_changed_corefile_is_loaded_and_an_invalid_one_is_ignored():
 
     following = watch_file(read, DnsConfig(), seconds=0)
     found = [await anext(following) for _ in range(4)]
-    assert [str(one) if isinstance(one, ConfigInvalid) else one.cache_entries for one in found] == [
-        "no", 1, "no", DnsConfig().cache_entries
+    assert [str(one) if isinstance(one, ConfigInvalid) else one.cache.capacity for one in found] == [
+        "no", 1, "no", DnsConfig().cache.capacity
     ]  # fmt: skip
     await following.aclose()
 

@@ -18,12 +18,12 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
 from bridgehead.client import ApiClient
-from bridgehead.dns.config import DnsConfig, Server, Tls
+from bridgehead.dns.config import DnsConfig, ForwardSettings, Server, Tls
 from bridgehead.dns.corefile import Sources, read_corefile
 from bridgehead.dns.errors import BadPacket, ConfigInvalid, UpstreamFailed
 from bridgehead.dns.messages import wire
 from bridgehead.dns.upstreams.connections import Connections
-from bridgehead.dns.upstreams.forwarder import Forwarder
+from bridgehead.dns.upstreams.forwarder import Forwarder, OutgoingQuery
 
 from .api_world import DEADLINE, api_world, until
 from .dns_world import FakeUpstream, always, data_of, dns
@@ -69,15 +69,11 @@ def context_of(certificate: str, key: str) -> ssl.SSLContext:
     return context
 
 
-@pytest.fixture(autouse=True)
-def patience(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As long as a busy machine needs."""
-    monkeypatch.setattr("bridgehead.dns.upstreams.forwarder.TOTAL_SECONDS", DEADLINE)
-
-
 @asynccontextmanager
-async def asking(*servers: Server, **options: object) -> AsyncIterator[Forwarder]:
-    forwarder = Forwarder(servers, lambda: 0.0, attempt_seconds=DEADLINE, **options)  # type: ignore[arg-type]
+async def asking(*servers: Server, **settings: object) -> AsyncIterator[Forwarder]:
+    """A forwarder with as much time as a busy machine needs."""
+    options = ForwardSettings(**{"health_seconds": 3600, **settings})  # type: ignore[arg-type]
+    forwarder = Forwarder(servers, lambda: 0.0, options, attempt_seconds=DEADLINE, total_seconds=DEADLINE)
     try:
         yield forwarder
     finally:
@@ -91,7 +87,7 @@ async def test_one_connection_serves_many_queries(files: tuple[str, str], name: 
         server = upstream.server._replace(tls=Tls(name, authority=files[0]))
         async with asking(server) as forwarder:
             for _ in range(3):
-                found = await forwarder.ask(QUESTION)
+                found = await forwarder.ask(OutgoingQuery(QUESTION))
                 assert (found.rcode, found.answer.head[4:6]) == (wire.NOERROR, b"\0\1")
             assert (upstream.connections, len(upstream.asked)) == (1, 3)
             assert upstream.ports == [], "nothing by UDP"
@@ -104,11 +100,11 @@ async def test_a_server_without_a_valid_certificate_gets_no_query(files: tuple[s
         for tls in (Tls("other.example", files[0]), Tls(NAME, other), Tls(NAME)):
             async with asking(upstream.server._replace(tls=tls)) as forwarder:
                 with pytest.raises(UpstreamFailed):
-                    await forwarder.ask(QUESTION)
+                    await forwarder.ask(OutgoingQuery(QUESTION))
                 assert list(forwarder.failures.values()) == [1]
         assert upstream.asked == []
         async with asking(upstream.server._replace(tls=Tls(NAME, files[0]))) as forwarder:
-            assert (await forwarder.ask(QUESTION)).rcode == wire.NOERROR
+            assert (await forwarder.ask(OutgoingQuery(QUESTION))).rcode == wire.NOERROR
 
 
 async def test_a_client_certificate_is_presented_to_the_upstream(files: tuple[str, str], tmp_path: Path) -> None:
@@ -121,10 +117,10 @@ async def test_a_client_certificate_is_presented_to_the_upstream(files: tuple[st
         for tls, is_answered in ((Tls(NAME, files[0]), False), (ours, True)):
             async with asking(upstream.server._replace(tls=tls)) as forwarder:
                 if is_answered:
-                    assert (await forwarder.ask(QUESTION)).rcode == wire.NOERROR
+                    assert (await forwarder.ask(OutgoingQuery(QUESTION))).rcode == wire.NOERROR
                 else:
                     with pytest.raises(UpstreamFailed):
-                        await forwarder.ask(QUESTION)
+                        await forwarder.ask(OutgoingQuery(QUESTION))
     assert len(upstream.asked) == 1
 
 
@@ -136,7 +132,7 @@ async def test_a_connection_closed_by_the_upstream_is_no_failure(files: tuple[st
         asking(upstream.server._replace(tls=tls), tcp_only=True) as forwarder,
     ):
         for _ in range(5):
-            assert (await forwarder.ask(QUESTION)).rcode == wire.NOERROR
+            assert (await forwarder.ask(OutgoingQuery(QUESTION))).rcode == wire.NOERROR
         assert (upstream.connections, len(upstream.asked), upstream.ports) == (3, 5, [])
         assert list(forwarder.failures.values()) == [0]
 
@@ -147,7 +143,7 @@ async def test_concurrent_queries_use_separate_connections(files: tuple[str, str
         asking(upstream.server._replace(tls=Tls(NAME, files[0]))) as forwarder,
     ):
         for _ in range(2):
-            found = await asyncio.gather(*(forwarder.ask(QUESTION) for _ in range(20)))
+            found = await asyncio.gather(*(forwarder.ask(OutgoingQuery(QUESTION)) for _ in range(20)))
             assert {one.rcode for one in found} == {wire.NOERROR}
         assert upstream.connections == 20
 

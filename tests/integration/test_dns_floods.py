@@ -17,7 +17,7 @@ import dnslib
 import pytest
 
 from bridgehead.dns.answering import Resolver, Responder, Unresolved
-from bridgehead.dns.config import Server
+from bridgehead.dns.config import CacheSettings, Server
 from bridgehead.dns.serving import DnsServer, Limits
 from bridgehead.dns.upstreams.cache import Cache
 from bridgehead.dns.upstreams.forwarder import Forwarder
@@ -192,7 +192,7 @@ async def test_a_flood_of_unknown_names_keeps_cache_and_pending_queries_bounded(
         upstream.bind(("127.0.0.1", 0))
         loop.add_reader(upstream.fileno(), answer_all, upstream)
         forwarder = Forwarder([Server(*upstream.getsockname())], loop.time)
-        cache = Cache(loop.time, entries=500)
+        cache = Cache(loop.time, CacheSettings(capacity=500))
         resolver = Resolver(answering, {b"\0": forwarder}, cache)
         server = DnsServer(answering, resolver.resolve, Limits(concurrent=100))
         port = server.bind("127.0.0.1", 0)

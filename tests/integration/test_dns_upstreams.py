@@ -3,17 +3,32 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+from collections.abc import Callable
+from dataclasses import replace
 
 import dnslib
 import pytest
 
 from bridgehead.client import ApiClient
 from bridgehead.dns.answering import HostTable, Resolver, Rewriter, Templates, Unresolved
-from bridgehead.dns.config import DnsConfig, Hosts, Server, Template, TemplateRecord
+from bridgehead.dns.config import (
+    CacheSettings,
+    DnsConfig,
+    ForwardSettings,
+    Hosts,
+    Server,
+    Template,
+    TemplateRecord,
+    TtlLimits,
+)
 from bridgehead.dns.corefile.local_names import make_rule
-from bridgehead.dns.upstreams.cache import Cache, cache_policy
-from bridgehead.dns.upstreams.forwarder import Forwarder
-from bridgehead.dns.upstreams.routing import plan_forwarders
+from bridgehead.dns.errors import UpstreamFailed
+from bridgehead.dns.messages import wire
+from bridgehead.dns.messages.foreign import UpstreamAnswer
+from bridgehead.dns.upstreams.cache import Cache
+from bridgehead.dns.upstreams.forwarder import Forwarder, OutgoingQuery
+from bridgehead.dns.upstreams.routing import Denial, plan_forwarders
 from bridgehead.dns.zone import Zone
 from bridgehead.objects.kinds import SERVICES
 from tests.unit.dns.world import build_zone, packet, read_objects, ready
@@ -25,6 +40,7 @@ pytestmark = pytest.mark.integration
 
 EXAMPLE = "www.example.com. 60 A 192.0.2.1"
 CLIENT = "10.244.1.2"
+IN_ORDER = ForwardSettings(policy="sequential", health_seconds=3600)
 SOA = "example.com. 300 SOA ns.example.com. root.example.com. 1 2 3 4 30"
 
 
@@ -32,14 +48,19 @@ class World:
     """A resolver over these upstreams, and a clock that the test moves."""
 
     def __init__(
-        self, *upstreams: FakeUpstream, zone: Zone | None = None, attempt_seconds: float = 10, **cache
+        self,
+        *upstreams: FakeUpstream,
+        zone: Zone | None = None,
+        attempt_seconds: float = 10,
+        size: int = 1 << 20,
+        **cache,
     ) -> None:
         self.now = 1000.0
         self.responder = ready(zone or Zone())
         servers = [upstream.server for upstream in upstreams]
-        self.forwarder = Forwarder(servers, lambda: self.now, shuffle=lambda servers: None)
+        self.forwarder = Forwarder(servers, lambda: self.now, IN_ORDER)
         self.wait(attempt_seconds)
-        self.cache = Cache(lambda: self.now, **cache)
+        self.cache = Cache(lambda: self.now, CacheSettings(**cache), size=size)
         self.resolver = Resolver(self.responder, {b"\0": self.forwarder}, self.cache)
 
     def wait(self, seconds: float) -> None:
@@ -131,22 +152,24 @@ async def test_uncached_names_are_queried_each_time(cached, uncached, times):
         FakeUpstream(always(rcode="NXDOMAIN", authority=(SOA,))) as other,
     ):
         for upstream in (one, other):
-            world = World(upstream, is_cacheable=cache_policy(cached, uncached))
+            world = World(upstream, zones=tuple(cached), uncached=tuple(uncached))
             for _ in range(2):
                 await world.ask("www.example.com")
         assert (len(one.asked), len(other.asked)) == times
 
 
-async def test_the_sequential_policy_queries_upstreams_in_order():
+async def test_policies_order_the_upstreams():
     config = DnsConfig(
         upstreams=tuple(Server("127.0.0.1", port) for port in range(1, 9)),
         stub_domains=(("lan", tuple(Server("127.0.0.1", port) for port in range(1, 9))),),
-        sequential=("lan",),
+        forwarding=(("lan", ForwardSettings(policy="sequential")), ("", ForwardSettings(policy="round_robin"))),
     )
     forwarders = plan_forwarders(config, lambda server: False)
-    orders = {name: {tuple(forwarder._order()) for _ in range(20)} for name, forwarder in forwarders.items()}
-    assert orders[b"\3lan\0"] == {config.upstreams}
-    assert len(orders[b"\0"]) > 1
+    orders = {name: [tuple(forwarder._order()) for _ in range(20)] for name, forwarder in forwarders.items()}
+    assert set(orders[b"\3lan\0"]) == {config.upstreams}
+    assert [order[0] for order in orders[b"\0"][:9]] == [*config.upstreams, config.upstreams[0]]
+    random = plan_forwarders(replace(config, forwarding=()), lambda server: False)[b"\0"]
+    assert len({tuple(random._order()) for _ in range(20)}) > 1
 
 
 async def test_a_popular_name_is_prefetched_before_it_expires():
@@ -163,6 +186,31 @@ async def test_a_popular_name_is_prefetched_before_it_expires():
         world.now += 20
         assert (await world.ask("www.example.com")).rr[0].ttl == 40
         assert len(upstream.asked) == 2
+
+
+async def test_addresses_of_cached_answers_rotate():
+    """CoreDNS: `loadbalance`. A chain of aliases stays in order."""
+    records = ["www.example.com. 60 CNAME cdn.example.net.", *(f"cdn.example.net. 60 A 192.0.2.{n}" for n in (1, 2, 3))]
+    async with FakeUpstream(always(*records)) as upstream:
+        world = World(upstream)
+        seen = set()
+        for _ in range(6):
+            reply = await world.ask("www.example.com")
+            assert [str(rr.rname) for rr in reply.rr] == ["www.example.com."] + 3 * ["cdn.example.net."]
+            assert sorted(str(rr.rdata) for rr in reply.rr[1:]) == ["192.0.2.1", "192.0.2.2", "192.0.2.3"]
+            seen.add(str(reply.rr[1].rdata))
+        assert len(seen) == 3
+        assert len(upstream.asked) == 1
+
+
+async def test_unknown_names_of_the_cluster_are_asked_of_upstreams_if_they_fall_through():
+    async with FakeUpstream(always("nobody.cluster.local. 60 A 192.0.2.1")) as upstream:
+        world = World(upstream)
+        world.responder = ready(world.responder.zone, falls_through=("cluster.local",))
+        for forwarders, code, count in (({b"\0": world.forwarder}, "NOERROR", 1), ({b"\0": Denial(5)}, "NXDOMAIN", 0)):
+            world.resolver = Resolver(world.responder, forwarders, world.cache)
+            reply = await world.ask("nobody.cluster.local")
+            assert (rcode(reply), len(reply.rr), len(reply.auth)) == (code, count, 1 - count)
 
 
 async def test_a_negative_answer_is_cached_for_the_ttl_of_its_soa():
@@ -233,15 +281,104 @@ async def test_after_a_timeout_another_upstream_is_preferred_for_a_while():
         for n in range(3):
             assert rcode(await world.ask(f"{n}.example.com")) == "NOERROR"
         assert (len(silent.asked), len(good.asked)) == (1, 3)
-        world.now += 10
-        world.wait(0.2)
-        await world.ask("later.example.com")
-        assert len(silent.asked) == 2
+
+
+class Patient:
+    """An upstream that is silent until `is_silent` is false. `probes` are the questions of health checks."""
+
+    def __init__(self, *, is_silent: bool = True) -> None:
+        self.is_silent = is_silent
+        self.on_silence: Callable[[], None] = lambda: None
+        self.probes: list[dnslib.DNSRecord] = []
+
+    def __call__(self, query: dnslib.DNSRecord, over_tcp: bool) -> list[bytes]:
+        if query.q.qtype == dnslib.QTYPE.NS:
+            self.probes.append(query)
+        if self.is_silent:
+            self.on_silence()
+            return []
+        return always(f"{query.q.qname} 60 A 192.0.2.1")(query, over_tcp)
+
+
+async def test_a_server_that_does_not_answer_is_probed_until_it_does():
+    first, second = Patient(), Patient(is_silent=False)
+    async with FakeUpstream(first) as one, FakeUpstream(second) as other:
+        servers = [one.server, other.server]
+        settings = ForwardSettings("sequential", health_seconds=0.05, health_rd=False, health_name="example.org")
+        forwarder = Forwarder(servers, lambda: 0.0, settings, attempt_seconds=0.2, probe_seconds=0.2)
+        first.on_silence = lambda: setattr(forwarder, "_attempt_seconds", 10)  # for the other one
+        question = wire.question_key(wire.encode_name("www.example.com"), 1)
+        await forwarder.ask(OutgoingQuery(question))
+        assert list(forwarder.requests.values()) == [1, 1]
+        await until(lambda: asyncio.sleep(0, len(first.probes) > 2))
+        await forwarder.ask(OutgoingQuery(question))
+        assert list(forwarder.requests.values()) == [1, 2], "asked last"
+        first.is_silent = False
+        await until(lambda: asyncio.sleep(0, not forwarder._health.is_down(one.server)))
+        await forwarder.ask(OutgoingQuery(question))
+        assert list(forwarder.requests.values()) == [2, 2]
+        forwarder.close()
+    assert {(str(query.q.qname), query.header.rd, len(query.ar)) for query in first.probes} == {("example.org.", 0, 0)}
+    assert second.probes == []
+
+
+@pytest.mark.parametrize(
+    ("settings", "requests"),
+    [
+        ({"max_fails": 0}, [2, 2]),  # never down: asked first each time
+        ({"max_fails": 2}, [2, 2]),
+        ({}, [1, 2]),
+        ({"most_attempts": 1}, [1, 1]),
+    ],
+)
+async def test_how_servers_that_fail_are_asked(settings, requests):
+    silent = Patient()
+    async with FakeUpstream(silent) as one, FakeUpstream(Patient(is_silent=False)) as other:
+        forwarder = Forwarder([one.server, other.server], lambda: 0.0, replace(IN_ORDER, **settings))
+        silent.on_silence = lambda: setattr(forwarder, "_attempt_seconds", 10)  # for the other one
+        question = wire.question_key(wire.encode_name("www.example.com"), 1)
+        for _ in range(2):
+            forwarder._attempt_seconds = 10 if forwarder._health.is_down(one.server) else 0.2
+            with contextlib.suppress(UpstreamFailed):
+                await forwarder.ask(OutgoingQuery(question))
+        assert list(forwarder.requests.values()) == requests
+        forwarder.close()
+
+
+async def test_while_all_servers_are_down_none_need_be_asked():
+    async with FakeUpstream(Patient()) as upstream:
+        forwarder = Forwarder([upstream.server], lambda: 0.0, replace(IN_ORDER, fails_fast=True), attempt_seconds=0.1)
+        question = wire.question_key(wire.encode_name("www.example.com"), 1)
+        for _ in range(3):
+            with pytest.raises(UpstreamFailed):
+                await forwarder.ask(OutgoingQuery(question))
+        assert (forwarder.requests[upstream.server], forwarder.all_failed) == (1, 2)
+        forwarder.close()
+
+
+@pytest.mark.parametrize(
+    ("failover", "code", "asked"),
+    [
+        (None, "SERVFAIL", 2),
+        (None, "NXDOMAIN", 1),
+        ({"REFUSED"}, "SERVFAIL", 1),
+        ({"REFUSED", "SERVFAIL"}, "SERVFAIL", 2),
+        ({"NXDOMAIN"}, "NXDOMAIN", 2),
+    ],
+)
+async def test_response_codes_that_lead_to_the_next_server(failover, code, asked):
+    codes = None if failover is None else frozenset(getattr(dnslib.RCODE, name) for name in failover)
+    async with FakeUpstream(always(rcode=code)) as one, FakeUpstream(always(rcode=code)) as other:
+        world = World(one, other)
+        world.forwarder = Forwarder([one.server, other.server], lambda: 0.0, replace(IN_ORDER, failover=codes))
+        world.resolver = Resolver(world.responder, {b"\0": world.forwarder}, world.cache)
+        assert rcode(await world.ask("www.example.com")) == code
+        assert len(one.asked) + len(other.asked) == asked
 
 
 async def test_without_a_working_upstream_the_answer_is_servfail():
     async with FakeUpstream(always(EXAMPLE)) as upstream:
-        world, patient = World(upstream), World(upstream, stale=3600)
+        world, patient = World(upstream), World(upstream, stale_seconds=3600)
         for w in (world, patient):
             await w.ask("www.example.com")
             w.now += 100
@@ -249,6 +386,248 @@ async def test_without_a_working_upstream_the_answer_is_servfail():
     assert rcode(await world.ask("www.example.com")) == "SERVFAIL"
     stale = await patient.ask("www.example.com")
     assert (rcode(stale), stale.rr[0].ttl) == ("NOERROR", 0)
+
+
+async def test_stale_answers_are_used_at_once_and_renewed_behind_the_clients_back():
+    """CoreDNS: `serve_stale` is `immediate` by default."""
+    async with FakeUpstream(always(EXAMPLE)) as upstream:
+        world = World(upstream, stale_seconds=3600, stale_mode="immediate")
+        await world.ask("www.example.com")
+        world.now += 100
+        assert (await world.ask("www.example.com")).rr[0].ttl == 0
+
+        async def is_new() -> bool:
+            return (await world.ask("www.example.com")).rr[0].ttl == 60
+
+        await until(is_new)
+        assert len(upstream.asked) == 2
+
+
+async def test_stale_answers_are_verified_first():
+    records = [EXAMPLE]
+    codes = ["NOERROR"]
+
+    def answer(query: dnslib.DNSRecord, over_tcp: bool) -> list[bytes]:
+        return always(*records, rcode=codes[0])(query, over_tcp)
+
+    async with FakeUpstream(answer) as upstream:
+        world = World(upstream, stale_seconds=3600, stale_mode="verify", servfail_seconds=5)
+        await world.ask("www.example.com")
+        world.now += 100
+        records[0] = "www.example.com. 60 A 192.0.2.2"
+        fresh = await world.ask("www.example.com")
+        assert [(rr.ttl, str(rr.rdata)) for rr in fresh.rr] == [(60, "192.0.2.2")]
+        world.now += 100
+        records.clear()
+        codes[0] = "SERVFAIL"
+        for _ in range(2):
+            stale = await world.ask("www.example.com")
+            assert (rcode(stale), stale.rr[0].ttl) == ("NOERROR", 0)
+
+
+async def test_verifying_may_have_a_time_limit():
+    release = asyncio.Event()
+
+    async with FakeUpstream(lambda query, over_tcp: always(EXAMPLE)(query, over_tcp)) as upstream:
+        world = World(upstream, stale_seconds=3600, stale_mode="verify", verify_seconds=0.05)
+        await world.ask("www.example.com")
+        world.now += 100
+        ask = world.forwarder.ask
+
+        async def wait(query: OutgoingQuery) -> UpstreamAnswer:
+            await release.wait()
+            return await ask(query)
+
+        world.forwarder.ask = wait
+        assert (await world.ask("www.example.com")).rr[0].ttl == 0
+        release.set()
+
+        async def is_new() -> bool:
+            return (await world.ask("www.example.com")).rr[0].ttl == 60
+
+        await until(is_new)
+        assert len(upstream.asked) == 2
+
+
+async def test_ttls_are_limited_from_the_first_answer_on():
+    async with FakeUpstream(always(EXAMPLE)) as upstream:
+        world = World(upstream, ttl=TtlLimits(0, 10))
+        assert [(await world.ask("www.example.com")).rr[0].ttl for _ in range(2)] == [10, 10]
+        world = World(upstream, ttl=TtlLimits(90, 3600))
+        assert [(await world.ask("www.example.com")).rr[0].ttl for _ in range(2)] == [90, 90]
+    async with FakeUpstream(always(rcode="NXDOMAIN", authority=(SOA,))) as upstream:
+        world = World(upstream, negative_ttl=TtlLimits(0, 7))
+        assert [(await world.ask("nix.example.com")).auth[0].ttl for _ in range(2)] == [7, 7]
+
+
+async def test_failures_are_cached():
+    async with FakeUpstream(always(rcode="SERVFAIL")) as upstream:
+        world = World(upstream, servfail_seconds=5)
+        for passed, asked in ((0, 1), (4, 1), (2, 2)):
+            world.now += passed
+            assert rcode(await world.ask("www.example.com")) == "SERVFAIL"
+            assert len(upstream.asked) == asked
+
+
+# --- What of a client's query upstreams get (CoreDNS forwards the message as it is) ------------------------------
+
+
+class Recorder:
+    """Answers, and records the queries. `options` are in the OPT record of replies to queries that have one."""
+
+    def __init__(self, *options: dnslib.EDNSOption) -> None:
+        self.queries: list[dnslib.DNSRecord] = []
+        self._options = list(options)
+
+    def __call__(self, query: dnslib.DNSRecord, over_tcp: bool) -> list[bytes]:
+        self.queries.append(query)
+        reply = query.reply()
+        reply.add_answer(*dnslib.RR.fromZone(f"{query.q.qname} 60 A 192.0.2.1"))
+        if query.ar:
+            reply.add_ar(dnslib.EDNS0(udp_len=4096, opts=self._options))
+        return [bytes(reply.pack())]
+
+
+COOKIE, SUBNET = dnslib.EDNSOption(10, b"12345678"), dnslib.EDNSOption(8, b"\0\1\x18\0\x0a\0\0")
+
+
+def options_of(message: dnslib.DNSRecord) -> list[tuple[int, bytes]]:
+    return [(option.code, option.data) for record in message.ar for option in record.rdata]
+
+
+async def test_a_query_without_edns_is_forwarded_without_it():
+    upstream = Recorder()
+    async with FakeUpstream(upstream) as server:
+        world = World(server)
+        await world.ask("a.example.com")
+        await world.ask("b.example.com", edns=4096)
+        await world.ask("c.example.com", edns=4096, flags="do")
+    assert [len(query.ar) for query in upstream.queries] == [0, 1, 1]
+    assert [(query.ar[0].rclass, query.ar[0].ttl) for query in upstream.queries[1:]] == [(1232, 0), (1232, 0x8000)]
+
+
+async def test_options_are_passed_on_in_both_directions():
+    upstream = Recorder(dnslib.EDNSOption(10, b"12345678abcdefgh"))
+    async with FakeUpstream(upstream) as server:
+        world = World(server)
+        reply = await world.ask("www.example.com", edns=1232, opts=[COOKIE])
+        cached = await world.ask("www.example.com", edns=1232, opts=[COOKIE])
+    assert options_of(upstream.queries[0]) == [(10, b"12345678")]
+    assert options_of(reply) == [(10, b"12345678abcdefgh")]
+    assert options_of(cached) == [], "a cookie belongs to one reply"
+    assert len(upstream.queries) == 1
+
+
+async def test_clients_with_other_options_do_not_share_a_query():
+    upstream = Recorder()
+    other = dnslib.EDNSOption(10, b"87654321")
+    async with FakeUpstream(upstream) as server:
+        world = World(server)
+        queries = [{"edns": 1232, "opts": [COOKIE]}, {"edns": 1232, "opts": [other]}, {"edns": 1232}, {}]
+        await asyncio.gather(*(world.ask("www.example.com", **query) for query in queries * 5))
+    assert len(upstream.queries) == 4
+
+
+async def test_answers_for_a_subnet_are_not_for_other_clients():
+    """RFC 7871: such an answer is good for addresses of the subnet."""
+    upstream = Recorder()
+    async with FakeUpstream(upstream) as server:
+        world = World(server)
+        for options in ([SUBNET], [], [SUBNET], []):
+            await world.ask("www.example.com", edns=1232, opts=options)
+    assert [options_of(query) for query in upstream.queries] == [[(8, SUBNET.data)], [], [(8, SUBNET.data)]]
+
+
+async def test_rd_is_passed_on_and_answers_without_recursion_are_not_kept():
+    upstream = Recorder()
+    async with FakeUpstream(upstream) as server:
+        world = World(server)
+        for rd in (0, 1, 1, 0):
+            assert (await world.ask("www.example.com", rd=rd)).header.rd == rd
+    assert [query.header.rd for query in upstream.queries] == [0, 1, 0]
+
+
+def refusing_edns(how: str, on_silence: Callable[[], None]) -> Callable[[dnslib.DNSRecord, bool], list[bytes]]:
+    def answer(query: dnslib.DNSRecord, over_tcp: bool) -> list[bytes]:
+        if not query.ar:
+            return Recorder()(query, over_tcp)
+        reply = query.reply()
+        match how:
+            case "silence":
+                on_silence()
+                return []
+            case "FORMERR with nothing but a header":
+                return [query.pack()[:2] + b"\x80\x01" + bytes(8)]
+        reply.header.rcode = getattr(dnslib.RCODE, how)
+        return [bytes(reply.pack())]
+
+    return answer
+
+
+@pytest.mark.parametrize("how", ["FORMERR", "NOTIMP", "FORMERR with nothing but a header", "silence"])
+async def test_an_upstream_that_refuses_edns_is_asked_without_it(how):
+    async with FakeUpstream(refusing_edns(how, lambda: world.wait(10))) as upstream:
+        world = World(upstream, attempt_seconds=0.2 if how == "silence" else 10)
+        for n, asked in enumerate((2, 3)):
+            reply = await world.ask(f"{n}.example.com", edns=1232)
+            assert (rcode(reply), [str(rr.rdata) for rr in reply.rr]) == ("NOERROR", ["192.0.2.1"])
+            assert len(upstream.asked) == asked, "it is known the second time"
+        world.now += 400
+        world.wait(0.2 if how == "silence" else 10)
+        await world.ask("later.example.com", edns=1232)
+        assert len(upstream.asked) == 5
+
+
+async def test_probes_find_out_that_a_server_is_silent_because_of_edns():
+    """Health checks have no EDNS: without a second one the server would be asked first again and again."""
+    async with (
+        FakeUpstream(refusing_edns("silence", lambda: setattr(forwarder, "_attempt_seconds", 10))) as one,
+        FakeUpstream(Patient(is_silent=False)) as other,
+    ):
+        settings = ForwardSettings("sequential", health_seconds=0.05)
+        servers = [one.server, other.server]
+        forwarder = Forwarder(servers, lambda: 0.0, settings, attempt_seconds=0.2, probe_seconds=0.2)
+        query = OutgoingQuery(wire.question_key(wire.encode_name("www.example.com"), 1), edns=wire.Edns(1232, 0, False))
+        await forwarder.ask(query)
+        assert list(forwarder.requests.values()) == [1, 1]
+        await until(lambda: asyncio.sleep(0, not forwarder._health.is_down(one.server)))
+        await forwarder.ask(query)
+        assert list(forwarder.requests.values()) == [2, 1], "without EDNS"
+        forwarder.close()
+
+
+async def test_a_server_that_is_down_is_not_asked_twice():
+    async with FakeUpstream(Patient()) as upstream:
+        forwarder = Forwarder([upstream.server], lambda: 0.0, IN_ORDER, attempt_seconds=0.1)
+        query = OutgoingQuery(wire.question_key(wire.encode_name("www.example.com"), 1), edns=wire.Edns(1232, 0, False))
+        for asked in (2, 3):  # the first time without EDNS, too
+            with pytest.raises(UpstreamFailed):
+                await forwarder.ask(query)
+            assert forwarder.requests[upstream.server] == asked
+        forwarder.close()
+
+
+async def test_a_format_error_of_a_server_with_edns_is_final():
+    def answer(query: dnslib.DNSRecord, over_tcp: bool) -> list[bytes]:
+        return always(rcode="FORMERR")(query, over_tcp)
+
+    async with FakeUpstream(answer) as upstream:
+        assert rcode(await World(upstream).ask("www.example.com", edns=1232)) == "FORMERR"
+        assert len(upstream.asked) == 1
+
+
+async def test_an_extended_response_code_reaches_the_client():
+    """BADCOOKIE (23) has its upper bits in the OPT record."""
+
+    def answer(query: dnslib.DNSRecord, over_tcp: bool) -> list[bytes]:
+        reply = query.reply()
+        reply.header.rcode = 23 & 15
+        reply.add_ar(dnslib.EDNS0(ext_rcode=23 >> 4))
+        return [bytes(reply.pack())]
+
+    async with FakeUpstream(answer) as upstream:
+        reply = await World(upstream).ask("www.example.com", edns=1232, opts=[COOKIE])
+    assert reply.header.rcode | reply.ar[0].ttl >> 24 << 4 == 23
 
 
 ALIASES = """
@@ -290,6 +669,40 @@ async def test_aliases_are_followed():
         assert not any("cluster.local" in question for question in upstream.asked)
 
 
+async def test_negative_answers_behind_an_alias_have_the_soa_and_aa():
+    """RFC 2308: without the SOA nobody may keep that there is nothing."""
+    chain = ("www.example.com. 60 CNAME cdn.example.com.",)
+
+    def answer(query: dnslib.DNSRecord, over_tcp: bool) -> list[bytes]:
+        records = chain if query.q.qtype == dnslib.QTYPE.AAAA else ()
+        code = "NXDOMAIN" if query.q.qtype == dnslib.QTYPE.A else "NOERROR"
+        return always(*records, rcode=code, authority=(SOA,))(query, over_tcp)
+
+    async with FakeUpstream(answer) as upstream:
+        world = World(upstream, zone=build_zone(read_objects(ALIASES)))
+        table = {
+            ("ext", "A"): ("NXDOMAIN", ["www.example.com."], "example.com."),
+            ("ext", "AAAA"): ("NOERROR", ["www.example.com.", "cdn.example.com."], "example.com."),
+            ("lost", "A"): ("NXDOMAIN", ["nix.default.svc.cluster.local."], "cluster.local."),
+        }
+        for (name, kind), (code, data, apex) in table.items():
+            reply = await world.ask(f"{name}.default.svc.cluster.local", kind)
+            assert (rcode(reply), reply.header.aa) == (code, 1)
+            assert [str(rr.rdata) for rr in reply.rr] == data
+            assert [(str(rr.rname), dnslib.QTYPE[rr.rtype]) for rr in reply.auth] == [(apex, "SOA")]
+
+
+async def test_unknown_addresses_in_zones_of_the_cluster_do_not_exist():
+    async with FakeUpstream(always(EXAMPLE)) as upstream:
+        world = World(upstream)
+        denial = {b"\x0210\x07in-addr\4arpa\0": Denial(3, is_owned=True)}
+        world.resolver = Resolver(world.responder, {b"\0": world.forwarder} | denial, world.cache)
+        reply = await world.ask("1.2.3.10.in-addr.arpa", "PTR")
+        assert (rcode(reply), reply.header.aa) == ("NXDOMAIN", 1)
+        assert [str(rr.rname) for rr in reply.auth] == ["10.in-addr.arpa."]
+        assert upstream.asked == []
+
+
 async def test_aliases_of_templates_are_followed():
     async with FakeUpstream(always("www.example.com. 60 A 192.0.2.1")) as upstream:
         world = World(upstream, zone=build_zone(read_objects(ALIASES)))
@@ -328,7 +741,7 @@ async def test_a_flood_of_external_names_is_bounded_and_cluster_names_are_answer
     async with FakeUpstream(
         lambda query, over_tcp: always(f"{query.q.qname} 60 A 192.0.2.1")(query, over_tcp)
     ) as upstream:
-        world = World(upstream, entries=50, size=20_000)
+        world = World(upstream, capacity=50, size=20_000)
         for n in range(120):
             await world.ask(f"name-{n}.example.com")
         assert len(world.cache) <= 50

@@ -5,7 +5,8 @@ from __future__ import annotations
 import aiohttp
 import pytest
 
-from bridgehead.kubelet.server.access_reviews import AccessReviews
+from bridgehead.client.access_reviews import AccessReviews
+from bridgehead.kubelet.server.authorization import NodeReviews
 
 from .kubelet_world import World, open_world
 
@@ -81,7 +82,7 @@ async def test_nobody_is_let_in_without_a_valid_token(world, token):
 
 async def test_answers_of_the_api_server_are_kept_for_some_time(world):
     now = 0.0
-    reviews = AccessReviews(world.node_client, "node1", lambda: now)
+    reviews = NodeReviews(AccessReviews(world.node_client, lambda: now), "node1")
     client = await reviews.authenticate("proxy")
     assert client is not None
     assert client.name == ACCOUNT

@@ -30,6 +30,7 @@ from bridgehead.objects.kinds import (
 )
 from bridgehead.streaming import spdy
 
+from .api_world import until
 from .kubelet_world import DEADLINE, container, is_running, open_world, waits_for
 
 pytestmark = pytest.mark.integration
@@ -80,7 +81,10 @@ async def test_users_that_images_may_need_and_the_lab_lacks_are_named(world):
     await world.start_kubelet()
     await world.create("web")
     await world.until("web", is_running)
-    await world.until_event("web", "UsersMissing", "users with ids above 0 do not exist in this lab")
+    await world.until_event("web", "UsersMissing", "users with ids above 0 do not exist in this lab: programs of the")
+    # A container that asks for one, of whatever image.
+    await world.create("other", containers=[container(securityContext={"runAsUser": 1000})])
+    await world.until_event("other", "UsersMissing", "users with ids above 0 do not exist in this lab: ")
 
 
 async def test_a_running_pod_gets_an_ephemeral_container_once(world):
@@ -388,6 +392,21 @@ async def test_many_pods_have_distinct_addresses(world):
     assert len({pod.status.pod_ip for pod in pods}) == 20
 
 
+async def test_the_events_of_a_back_off_are_recorded_again_and_counted(world, monkeypatch):
+    monkeypatch.setattr("bridgehead.kubelet.containers.driver._RECORD_SECONDS", 0.2)
+    await world.start_kubelet()
+    await world.create("loop", containers=[container("crash:1")])
+    await world.create("image", containers=[container("nowhere:9")])
+
+    async def are_counted() -> bool:
+        events = [*await world.events("loop"), *await world.events("image")]
+        return [event.count >= 4 for event in events if event.reason == "BackOff"] == [True, True]
+
+    await until(are_counted)
+    loop = await world.admin.get(PODS, "loop", "default")
+    assert loop.status.container_statuses[0].restart_count == 1  # one back-off, recorded several times
+
+
 async def test_a_job_succeeds_and_a_failing_container_crash_loops(world):
     await world.start_kubelet()
     await world.create("loop", containers=[container("crash:1")])
@@ -442,9 +461,7 @@ async def test_an_unknown_image_leaves_the_pod_in_err_image_pull(world):
     await world.start_kubelet()
     await world.create("web", containers=[container("nowhere:9")])
     await world.until("web", waits_for("ErrImagePull"))
-    await world.until_event(
-        "web", "Failed", 'Failed to pull image "nowhere:9": nowhere:9: not in the local image store'
-    )
+    await world.until_event("web", "Failed", 'Failed to pull image "nowhere:9": not on this node: load it with')
     pod = await world.until("web", waits_for("ImagePullBackOff"))
     assert pod.status.phase == "Pending"
     await world.until_event("web", "BackOff", 'Back-off pulling image "nowhere:9"')
@@ -456,13 +473,28 @@ async def test_a_program_that_cannot_be_started_is_reported(world):
     pod = await world.until("web", lambda pod: pod.status.phase == "Failed")
     terminated = pod.status.container_statuses[0].state.terminated
     assert (terminated.reason, terminated.exit_code) == ("StartError", 128)
+    assert re.fullmatch("bridgehead://[0-9a-f]{64}", terminated.container_id)
+    assert pod.status.container_statuses[0].container_id == terminated.container_id
     assert "executable file not found" in terminated.message
     await world.create("again", containers=[container("broken:1")])
     pod = await world.until("again", waits_for("RunContainerError"))
     waiting = pod.status.container_statuses[0].state.waiting
     assert (waiting.message, pod.status.phase) == (terminated.message, "Running")
     pod = await world.until("again", waits_for("CrashLoopBackOff"))
-    assert pod.status.container_statuses[0].last_state.terminated.reason == "StartError"
+    status = pod.status.container_statuses[0]
+    assert status.last_state.terminated.reason == "StartError"
+    assert status.last_state.terminated.container_id == status.container_id != ""
+
+
+async def test_an_environment_that_no_program_can_have_is_a_failed_start(world):
+    await world.start_kubelet()
+    env = [{"name": "E0", "value": "x"}, *({"name": f"E{n}", "value": f"$(E{n - 1})" * 2} for n in range(1, 40))]
+    await world.create("web", containers=[container("app:1", env=env)], restartPolicy="Never")
+    pod = await world.until("web", lambda pod: pod.status.phase == "Failed")
+    terminated = pod.status.container_statuses[0].state.terminated
+    assert (terminated.reason, terminated.exit_code) == ("StartError", 128)
+    assert terminated.message == 'argument list too long: environment variable "E17" has more than 131072 bytes'
+    await world.until_event("web", "Failed", f"Error: {terminated.message}")
 
 
 async def test_a_container_that_cannot_be_created_is_no_failed_run(world):
@@ -1048,7 +1080,9 @@ async def test_logs_are_served_through_the_api_server(world):
     assert msgspec.json.decode(text)["message"] == "container other is not valid for pod web"
     status, text = await read_log(world, "?previous=true")
     assert status == 400
-    assert msgspec.json.decode(text)["message"] == 'previous terminated container "app" in pod "web" not found'
+    status = msgspec.json.decode(text)
+    assert status["message"] == 'previous terminated container "app" in pod "web" not found'
+    assert (status["reason"], "details" in status) == ("BadRequest", False)
 
 
 async def test_logs_of_an_unreachable_kubelet_give_an_error(world):
@@ -1346,7 +1380,16 @@ async def test_pages_of_a_node_are_reached_through_the_api_server(world, tmp_pat
         assert (status, headers["Location"]) == (301, "sub/")
     assert (await page("logs/a&b.log"))[2] == "line\n" * 100_000
     for missing in ("logs/link", "logs/none", "logs/none/", "nothing"):
-        assert (await page(missing))[0] == 404
+        status, headers, text = await page(missing)
+        assert (status, text, "Server" in headers) == (404, "404 page not found\n", False)
+    for url, expected in (
+        ("containerLogs/default/none/app", (404, 'pod "none" does not exist\n')),
+        ("containerLogs/default/web/none", (404, 'container "none" not found in pod "web"\n')),
+        ("containerLogs/default", (404, "404: Page Not Found")),
+    ):
+        status, _, text = await page(url)
+        assert (status, text) == expected
+    assert "Server" not in (await page("metrics"))[1]
     assert (await page("logs/sub/%2e%2e/%2e%2e/x"))[0] in (400, 404)
     assert "kubelet_running_pods 1\n" in (await page("metrics"))[2]
     (running,) = msgspec.json.decode((await page("runningpods/"))[2])["items"]

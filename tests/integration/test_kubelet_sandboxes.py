@@ -22,7 +22,7 @@ PODS = 20  # before the wire was waited for, one of five first packets was lost
 @in_namespace
 def test_the_first_packet_of_a_new_pod_is_answered():
     sh(f"ip address add {NODE}/32 dev lo; ip address add {NODE6}/128 dev lo nodad")
-    maker = SandboxMaker()
+    maker = SandboxMaker(lambda *_: {})
     for number in range(1, PODS + 1):
         ips = (f"10.244.1.{number}", f"fd00:10:244:1::{number}")
         sandbox = maker.make(
@@ -45,7 +45,7 @@ def test_the_first_packet_of_a_new_pod_is_answered():
 def test_a_link_of_an_earlier_sandbox_of_the_pod_is_replaced(is_removed):
     name = host_end_name("again")
     sh(f"ip link add {name} type veth peer name peer")
-    maker = SandboxMaker()
+    maker = SandboxMaker(lambda *_: {})
     send = NetlinkSocket.send
 
     def send_before_the_removal(self, requests):

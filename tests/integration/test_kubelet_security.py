@@ -193,15 +193,68 @@ async def test_a_running_pod_is_not_rejected_by_a_restarted_kubelet(world, monke
     assert is_running(await world.pod("web"))
 
 
-async def test_namespaces_that_the_runtime_cannot_create_are_reported(world):
-    message = "hostUsers: false is not supported"
+@pytest.mark.parametrize(
+    ("ranges", "volumes", "reason"),
+    [
+        (0, [], "UserNamespacesNotSupported"),
+        (1, [{"name": "v", "hostPath": {"path": "/tmp"}}], "UserNamespacesNotSupported"),
+    ],
+)
+async def test_a_pod_with_users_that_the_node_cannot_give_it_fails_once(world, ranges, volumes, reason):
+    world.runtime.features = RuntimeFeatures(pod_id_ranges=ranges)
     await world.start_kubelet()
-    await world.create("web", hostUsers=False)
-    pod = await world.until("web", waits_for("CreatePodSandboxError"))
-    assert pod.status.phase == "Pending"
-    assert message in pod.status.container_statuses[0].state.waiting.message
-    await world.until_event("web", "FailedCreatePodSandBox", f"Failed to create pod sandbox: {message}")
+    await world.create("web", hostUsers=False, volumes=volumes)
+    pod = await world.until("web", lambda pod: pod.status.phase == "Failed")
+    assert pod.status.reason == reason
+    assert pod.status.message.startswith("Pod was rejected: Cannot run the pod with hostUsers: false: the ")
     assert world.runtime.sandbox_specs == []
+
+
+async def test_pods_with_users_of_their_own_have_ids_and_files_for_themselves(world):
+    if os.geteuid() != 0:
+        pytest.skip("needs root")
+    world.runtime.features = RuntimeFeatures(pod_id_ranges=2)
+    await world.start_kubelet()
+    await world.admin.create(CONFIG_MAPS, {"metadata": {"name": "cfg", "namespace": "default"}, "data": {"k": "v"}})
+    volumes = [{"name": "cfg", "configMap": {"name": "cfg"}}, {"name": "tmp", "emptyDir": {}}]
+    mounts = [
+        {"name": "cfg", "mountPath": "/cfg"},
+        {"name": "tmp", "mountPath": "/tmp"},
+        {"name": "tmp", "mountPath": "/sub", "subPath": "a/b"},
+    ]
+    context = {"fsGroup": 2000, "runAsUser": 1000}
+    made = {"containers": [container(volumeMounts=mounts)], "volumes": volumes, "securityContext": context}
+    await world.create("one", hostUsers=False, **made)
+    await world.until("one", is_running)
+    [spec] = world.runtime.specs
+    sources = {mount.target: Path(mount.source, mount.sub_path) for mount in spec.mounts}
+    token = sources["/var/run/secrets/kubernetes.io/serviceaccount"] / "token"
+    owners = {path: (path.stat().st_uid, path.stat().st_gid) for path in (*sources.values(), token)}
+    base = 65536
+    assert owners[token] == (base + 1000, base + 2000)
+    assert owners[sources["/tmp"]] == owners[sources["/sub"]] == owners[sources["/cfg"]] == (base, base + 2000)
+    assert owners[sources["/etc/hosts"]] == (base, base)
+    assert (sources["/cfg"] / "k").stat().st_uid == base
+    # The kubelet that is restarted knows the ranges, also of a pod whose sandbox is made anew.
+    await world.stop_kubelet()
+    await world.start_kubelet()
+    await world.create("two", hostUsers=False)
+    await world.create("node", hostUsers=True)
+    for name in ("two", "node"):
+        await world.until(name, is_running)
+    assert {spec.name: spec.id_base for spec in world.runtime.sandbox_specs} == {
+        "one": base,
+        "two": 2 * base,
+        "node": 0,
+    }
+    await world.create("three", hostUsers=False)
+    full = await world.until("three", lambda pod: pod.status.phase == "Failed")
+    assert full.status.reason == "OutOfUserNamespaces"
+    await world.admin.delete(PODS, "one", "default")
+    await world.until_gone("one")
+    await world.create("four", hostUsers=False)
+    await world.until("four", is_running)
+    assert world.runtime.sandbox_specs[-1].id_base == base
 
 
 async def test_a_runtime_class_names_a_handler_of_the_node(world):

@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 
 from bridgehead.client import ApiClient
+from bridgehead.client.errors import NotFound
+from bridgehead.lab.earlier_names import DNS, EARLIER_DNS, EarlierDns
 from bridgehead.lab.plan import LabConfig
 from bridgehead.lab.shipped_objects import DIGEST_ANNOTATION, ensure
 from bridgehead.lab.system import KINDS, system_manifests
@@ -53,14 +55,14 @@ async def test_up_brings_an_older_speaker_to_what_is_shipped() -> None:
 
 
 async def test_an_object_that_is_as_shipped_only_gets_its_digest() -> None:
-    new = shipped("dns.yaml", "Deployment", "bridgehead-dns")
+    new = shipped("dns.yaml", "Deployment", "coredns")
     kind = KINDS["Deployment"]
     async with api_world() as world, ApiClient(world.config) as client:
         await client.create(kind, new)
-        await client.patch(kind, "bridgehead-dns", "kube-system", {"spec": {"replicas": 5}})
-        before = await client.get(kind, "bridgehead-dns", "kube-system")
+        await client.patch(kind, "coredns", "kube-system", {"spec": {"replicas": 5}})
+        before = await client.get(kind, "coredns", "kube-system")
         await ensure(client, kind, new)
-        after = await client.get(kind, "bridgehead-dns", "kube-system")
+        after = await client.get(kind, "coredns", "kube-system")
         assert after.spec == before.spec, "no rollout"
         assert after.spec.replicas == 5
         assert DIGEST_ANNOTATION in after.metadata.annotations
@@ -69,7 +71,7 @@ async def test_an_object_that_is_as_shipped_only_gets_its_digest() -> None:
 async def test_rights_follow_and_the_users_objects_stay() -> None:
     role = shipped("balancer-rbac.yaml", "ClusterRole", "bridgehead:speaker")
     service = shipped("dns.yaml", "Service", "kube-dns")
-    settings = shipped("dns.yaml", "ConfigMap", "bridgehead-dns")
+    settings = shipped("dns.yaml", "ConfigMap", "coredns")
     async with api_world() as world, ApiClient(world.config) as client:
         await client.create(
             KINDS["ClusterRole"], {**role, "rules": [{"apiGroups": ["*"], "resources": ["*"], "verbs": ["*"]}]}
@@ -79,7 +81,7 @@ async def test_rights_follow_and_the_users_objects_stay() -> None:
             await ensure(client, KINDS[manifest["kind"]], manifest)
         found = await client.request("GET", KINDS["ClusterRole"].path("", "bridgehead:speaker"))
         assert found["rules"] == role["rules"]
-        kept = await client.get(KINDS["ConfigMap"], "bridgehead-dns", "kube-system")
+        kept = await client.get(KINDS["ConfigMap"], "coredns", "kube-system")
         assert kept.data == {"Corefile": "the user's"}
 
 
@@ -93,3 +95,109 @@ async def test_an_object_of_the_users_that_has_the_name_stays(caplog: pytest.Log
         found = await client.request("GET", kind.path("", "bridgehead:speaker"))
         assert found["roleRef"]["name"] == "view"
         assert "ClusterRoleBinding bridgehead:speaker stays as it is: " in caplog.text
+
+
+# --- The DNS, which earlier versions called bridgehead-dns --------------------------------------------------------
+
+
+def earlier(kind: str, name: str = EARLIER_DNS) -> dict[str, Any]:
+    """An object of the DNS as earlier versions shipped it."""
+    manifest = copy.deepcopy(shipped("dns.yaml", kind, DNS))
+    manifest["metadata"]["name"] = name
+    if kind == "Deployment":
+        spec = manifest["spec"]["template"]["spec"]
+        spec["serviceAccountName"] = spec["volumes"][0]["configMap"]["name"] = name
+    return manifest
+
+
+async def names(client: ApiClient, kind: str) -> list[str]:
+    found = (await client.list(KINDS[kind], "" if kind.startswith("Cluster") else "kube-system")).items
+    return sorted(one.metadata.name for one in found if "dns" in one.metadata.name)
+
+
+async def install(client: ApiClient) -> None:
+    for manifest in system_manifests("dns.yaml", LabConfig(name="lab", nodes=3, port=6443)):
+        await ensure(client, KINDS[manifest["kind"]], manifest)
+
+
+async def test_the_dns_of_an_earlier_version_gets_its_present_names() -> None:
+    async with api_world() as world, ApiClient(world.config) as client:
+        for kind in ("ServiceAccount", "ConfigMap", "Deployment"):
+            await client.create(KINDS[kind], earlier(kind))
+        service = shipped("dns.yaml", "Service", "kube-dns")
+        service["metadata"]["labels"]["kubernetes.io/name"] = EARLIER_DNS
+        await client.create(KINDS["Service"], service)
+        role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "bridgehead:dns"}
+        for kind, more in (("ClusterRole", {}), ("ClusterRoleBinding", {"roleRef": role})):
+            meta = {"apiVersion": "rbac.authorization.k8s.io/v1", "metadata": {"name": "bridgehead:dns"}}
+            await client.create(KINDS[kind], {**meta, "kind": kind, **more})
+        data = {"Corefile": "the user's", "custom.hosts": "10.0.0.1 a"}
+        await client.patch(KINDS["ConfigMap"], EARLIER_DNS, "kube-system", {"data": data})
+        await client.patch(KINDS["Deployment"], EARLIER_DNS, "kube-system", {"spec": {"replicas": 5}})
+
+        dns = EarlierDns(client, KINDS)
+        await dns.keep_settings()
+        assert (await client.get(KINDS["ConfigMap"], DNS, "kube-system")).data == data
+        waiting = "the end of the DNS of an earlier version"
+        assert [await dns.missing(), await dns.missing()] == [waiting, waiting]
+        assert await names(client, "Deployment") == [EARLIER_DNS], "never two at a time"
+        # No garbage collector is here, which ends the deletion when the pods are gone.
+        await client.patch(KINDS["Deployment"], EARLIER_DNS, "kube-system", {"metadata": {"finalizers": None}})
+        assert await dns.missing() is None
+        await install(client)
+        await dns.finish()
+
+        for kind in ("ServiceAccount", "ConfigMap", "Deployment"):
+            assert await names(client, kind) == [DNS]
+        found = await client.get(KINDS["Service"], "kube-dns", "kube-system")
+        assert found.metadata.labels["kubernetes.io/name"] == "CoreDNS"
+        for kind in ("ClusterRole", "ClusterRoleBinding"):
+            assert "bridgehead:dns" not in await names(client, kind)
+            assert "system:coredns" in await names(client, kind)
+        assert (await client.get(KINDS["ConfigMap"], DNS, "kube-system")).data == data
+        assert (await client.get(KINDS["Deployment"], DNS, "kube-system")).spec.replicas == 5
+
+
+async def test_an_interrupted_change_of_names_is_continued() -> None:
+    async with api_world() as world, ApiClient(world.config) as client:
+        await client.create(KINDS["ConfigMap"], {**earlier("ConfigMap"), "data": {"Corefile": "the user's"}})
+        await EarlierDns(client, KINDS).keep_settings()
+        again = EarlierDns(client, KINDS)
+        await again.keep_settings()
+        assert await again.missing() is None
+        await install(client)
+        await again.finish()
+        assert await names(client, "ConfigMap") == [DNS]
+        assert (await client.get(KINDS["ConfigMap"], DNS, "kube-system")).data == {"Corefile": "the user's"}
+
+
+async def test_what_is_the_users_keeps_its_name(caplog: pytest.LogCaptureFixture) -> None:
+    """Another Deployment of the earlier name, and a Corefile that would be lost."""
+    deployment = earlier("Deployment")
+    labels = {"app": "mine"}
+    deployment["spec"]["selector"]["matchLabels"] = deployment["spec"]["template"]["metadata"]["labels"] = labels
+    async with api_world() as world, ApiClient(world.config) as client:
+        await client.create(KINDS["Deployment"], deployment)
+        await client.create(KINDS["ConfigMap"], {**earlier("ConfigMap"), "data": {"Corefile": "old"}})
+        await client.create(KINDS["ConfigMap"], {**earlier("ConfigMap", DNS), "data": {"Corefile": "new"}})
+        dns = EarlierDns(client, KINDS)
+        await dns.keep_settings()
+        assert await dns.missing() is None
+        await install(client)
+        await dns.finish()
+        assert await names(client, "Deployment") == [EARLIER_DNS, DNS]
+        for name, text in ((EARLIER_DNS, "old"), (DNS, "new")):
+            assert (await client.get(KINDS["ConfigMap"], name, "kube-system")).data == {"Corefile": text}
+        assert "ConfigMap bridgehead-dns is not used any more; the DNS reads coredns" in caplog.text
+
+
+async def test_a_new_lab_has_nothing_to_bring_over() -> None:
+    async with api_world() as world, ApiClient(world.config) as client:
+        dns = EarlierDns(client, KINDS)
+        await dns.keep_settings()
+        with pytest.raises(NotFound):
+            await client.get(KINDS["ConfigMap"], DNS, "kube-system")
+        assert await dns.missing() is None
+        await install(client)
+        await dns.finish()
+        assert await names(client, "ConfigMap") == [DNS]

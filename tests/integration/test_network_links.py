@@ -114,3 +114,16 @@ def test_routes_are_replaced_and_forwarding_is_refused() -> None:
             else:
                 raise AssertionError("a gateway that no link leads to")
     """)
+
+
+def test_sockets_that_take_connections_and_datagrams_are_found() -> None:
+    in_namespace("""
+        from bridgehead.network.listeners import Listener, listeners
+        ip("link set lo up")
+        assert listeners() == frozenset()
+        tcp, udp = socket.create_server(("127.0.0.1", 22)), socket.socket(socket.AF_INET6, socket.SOCK_DGRAM)
+        udp.bind(("::", 53))
+        client = socket.create_connection(("127.0.0.1", 22), source_address=("127.0.0.1", 2200))
+        ephemeral = socket.create_server(("127.0.0.1", 0))
+        assert listeners() == {Listener("tcp", "127.0.0.1", 22), Listener("udp", "::", 53)}, listeners()
+    """)

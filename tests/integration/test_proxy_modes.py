@@ -126,6 +126,33 @@ def test_external_ips_and_load_balancer_addresses_answer(world: World, where: st
     assert world.connect(where, EXTERNAL, 80) == ["refused"]
 
 
+def test_an_address_of_the_node_is_an_external_ip_but_for_node_ports_and_host_ports(world: World) -> None:
+    world.put(service(addresses=(WEB4, WEB6), externalIPs=[NODE4, NODE6]), slice_of("pod2"), slice_of("pod2", family=6))
+    for where in CLIENT_SIDES:
+        for address in (NODE4, NODE6):
+            assert answered_by(world.connect(where, address, 80)) == {"pod2": 1}, (where, address)
+    assert world.connect("client", NODE4, 81) == ["refused"], "nobody's port"
+
+    # Another Service's node port, and a pod's host port, of the same number: later ones, too.
+    node_port = service(addresses=("10.96.0.99",), type="NodePort", nodePort=80)
+    node_port["metadata"] |= {"name": "late", "creationTimestamp": "2030-01-01T00:00:00Z"}
+    slice_of_it = slice_of("pod3")
+    slice_of_it["metadata"] |= {"name": "late-1", "labels": {"kubernetes.io/service-name": "late"}}
+    world.put(node_port, slice_of_it)
+    assert answered_by(world.connect("client", NODE4, 80)) == {"pod3": 1}
+    assert answered_by(world.connect("client", NODE6, 80)) == {"pod2": 1}, "the node port has one family"
+    assert answered_by(world.connect("client", WEB4, 80)) == {"pod2": 1}
+    world.delete("late")
+    assert answered_by(world.connect("client", NODE4, 80)) == {"pod2": 1}
+
+
+def test_an_address_of_the_node_is_an_external_ip_of_udp(world: World) -> None:
+    world.put(service(udp=True, externalIPs=[NODE4]), slice_of("pod1", udp=True))
+
+    for where in CLIENT_SIDES:
+        assert answered_by(world.connect(where, NODE4, 80, udp=True)) == {"pod1": 1}, where
+
+
 def test_local_traffic_policy_keeps_the_clients_address_and_serves_cluster_clients_everywhere(world: World) -> None:
     spec = {"type": "NodePort", "nodePort": 30080, "externalTrafficPolicy": "Local"}
     here, there = slice_of("pod2"), slice_of("pod3", node="node2")
@@ -483,6 +510,18 @@ def test_host_ports_of_different_addresses_and_protocols_do_not_clash(world: Wor
     assert answered_by(world.connect("client", NODE4, 18080)) == {"pod1": 1}
     assert answered_by(world.connect("client", NODE4, 18080, udp=True)) == {"pod2": 1}
     assert answered_by(world.connect("client", NODE4, 18081)) == {"pod3": 1}
+
+
+@pytest.mark.parametrize("host", [{}, {"hostIP": NODE4}], ids=["everywhere", "one"])
+def test_a_host_port_comes_before_external_ips_of_its_node(world: World, host: dict[str, str]) -> None:
+    world.put(service(externalIPs=[NODE4]), slice_of("pod2"))
+    assert answered_by(world.connect("client", NODE4, 80)) == {"pod2": 1}
+
+    world.put_pod(host_port_pod("pod1", hostPort=80, **host))
+    for where in CLIENT_SIDES:
+        assert answered_by(world.connect(where, NODE4, 80)) == {"pod1": 1}, where
+    world.put_pod(host_port_pod("pod1", ended=True, hostPort=80, **host))
+    assert answered_by(world.connect("client", NODE4, 80)) == {"pod2": 1}
 
 
 def test_a_udp_flow_moves_when_another_pod_gets_the_host_port(world: World) -> None:

@@ -15,7 +15,9 @@ import signal
 import socket
 import subprocess
 import threading
+from collections.abc import Callable
 from pathlib import Path
+from urllib.error import HTTPError
 
 import pytest
 
@@ -28,7 +30,7 @@ from bridgehead.network.uapi.if_ether import ETH_P_ARP, ETH_P_IPV6
 from bridgehead.objects import metallb
 from bridgehead.objects.kinds import CONFIG_MAPS, NODES, SECRETS
 
-from .namespaced import in_namespace
+from .namespaced import in_namespace, sh
 from .speaker_world import (
     CLIENT,
     FAULTS,
@@ -93,7 +95,8 @@ async def test_a_failed_node_loses_its_addresses_and_gets_them_back():
         holder = await world.until_held(vip(10))
         for address in (vip(10), vip(10, 6)):
             await until_answered(address, holder)
-        metrics = (await asyncio.to_thread(world.speakers[holder].page, "/metrics")).decode()
+        metrics = await asyncio.to_thread(world.speakers[holder].metrics)
+        await check_access(world, holder)
         labels = f'ip="{vip(10)}",node="{holder}",protocol="layer2",service="default/web"'
         assert f"metallb_speaker_announced{{{labels}}} 1.0" in sort_labels(metrics)
         for name in ("requests_received", "responses_sent", "gratuitous_sent"):
@@ -367,9 +370,55 @@ async def check_configuration_states(world: SpeakerWorld) -> None:
     await until(is_valid)
     await world.client.delete(metallb.CONFIGURATION_STATES, name, NAMESPACE)
     await until(is_valid)
-    metrics = (await asyncio.to_thread(world.speakers["node1"].page, "/metrics")).decode()
+    metrics = await asyncio.to_thread(world.speakers["node1"].metrics)
     assert "metallb_k8s_client_update_errors_total 1.0" in metrics
     assert "metallb_k8s_client_updates_total" in metrics
+
+
+async def check_access(world: SpeakerWorld, node: str) -> None:
+    """Metrics are for those whom the API server lets read them, and never sent without TLS."""
+    speaker = world.speakers[node]
+
+    async def status_of(read: Callable[[], object]) -> int:
+        try:
+            await asyncio.to_thread(read)
+        except HTTPError as error:
+            return error.code
+        return 200
+
+    assert await status_of(lambda: speaker.metrics("")) == 401
+    assert await status_of(lambda: speaker.metrics("nobody's")) == 401
+    account, token = "/api/v1/namespaces/default/serviceaccounts", ""
+    await world.client.request("POST", account, json={"metadata": {"name": f"prometheus-{node}"}})
+    request = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}}
+    answer = await world.client.request("POST", f"{account}/prometheus-{node}/token", json=request)
+    token = answer["status"]["token"]
+    assert await status_of(lambda: speaker.metrics(token)) == 403
+    # Refusals are kept for half a minute, so another account is the one with the right.
+    await world.client.request("POST", account, json={"metadata": {"name": f"reader-{node}"}})
+    rbac = "/apis/rbac.authorization.k8s.io/v1"
+    rules = [{"nonResourceURLs": ["/metrics"], "verbs": ["get"]}]
+    await world.client.request("POST", f"{rbac}/clusterroles", json={"metadata": {"name": "reader"}, "rules": rules})
+    binding = {
+        "metadata": {"name": "reader"},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "reader"},
+        "subjects": [{"kind": "ServiceAccount", "name": f"reader-{node}", "namespace": "default"}],
+    }
+    await world.client.request("POST", f"{rbac}/clusterrolebindings", json=binding)
+    answer = await world.client.request("POST", f"{account}/reader-{node}/token", json=request)
+    assert "metallb_speaker_announced" in await asyncio.to_thread(speaker.metrics, answer["status"]["token"])
+
+    assert await status_of(lambda: speaker.page("/metrics")) == 403
+    assert await status_of(lambda: speaker.page("/healthz")) == 200
+    other = others(node)[0]
+    for where, path, code in (
+        (node, "127.0.0.1:7472/metrics", "200"),  # a program of the node itself
+        (other, f"{node_ip(node)}:7472/metrics", "403"),
+        (other, f"{node_ip(node)}:7472/status", "403"),
+        (other, f"{node_ip(node)}:7472/readyz", "200"),
+    ):
+        found = sh(f"ip netns exec {where} curl -s -o /dev/null -w '%{{http_code}}' http://{path}")
+        assert found == code, path
 
 
 async def check_start_with_an_invalid_configuration(world: SpeakerWorld) -> None:

@@ -8,7 +8,6 @@ import contextlib
 import select
 import signal
 import socket
-import urllib.request
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -25,7 +24,6 @@ from .speaker_world import (
     CLIENT6,
     NAMESPACE,
     NODES_IN_WORLD,
-    PAGES_PORT,
     SpeakerWorld,
     answered_by,
     fault,
@@ -194,8 +192,7 @@ async def test_objects_become_routes_and_routes_are_reported():
 
         await until(are_written)
         await until_bfd(world, *NODES_IN_WORLD)
-        with urllib.request.urlopen(f"http://{node_ip('node1')}:{PAGES_PORT}/metrics", timeout=5) as answer:  # noqa: ASYNC210
-            metrics = answer.read().decode()
+        metrics = await asyncio.to_thread(world.speakers["node1"].metrics)
         assert 'metallb_bgp_session_up{peer="10.0.0.1:179"} 1.0' in metrics
         assert 'metallb_bgp_announced_prefixes_total{peer="10.0.0.1:179"} 1.0' in metrics
         assert 'metallb_bfd_session_up{peer="10.0.0.1"} 1.0' in metrics

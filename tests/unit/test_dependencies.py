@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 import asyncio
+import functools
 import inspect
 import re
 import sys
@@ -30,7 +31,7 @@ from uvicorn.server import Server, ServerState
 from websockets.datastructures import Headers
 from websockets.http11 import Request
 
-from bridgehead.apiserver.bodies.definitions import definitions_path
+from bridgehead.apiserver.bodies.definitions import VERSION, LazyDefinitions
 from bridgehead.apiserver.http.server import UNWANTED_LOG_MESSAGES
 
 GET = b"GET /a?b=c HTTP/1.1\r\nHost: x\r\n\r\n"
@@ -109,6 +110,38 @@ def test_the_lock_file_has_transitive_dependencies(name):
         return  # this platform or Python does not need it
     needed = [one for one in requirements if one.marker is None or one.marker.evaluate({"extra": ""})]
     assert [one.name for one in needed if canonicalize_name(one.name) not in LOCKED] == []
+
+
+# --- What running needs --------------------------------------------------------------------------------------------
+
+IMPORT = re.compile(r"^ *(?:from|import) (\w+)", re.MULTILINE)
+
+
+def needed_with(name: str, known: set[str]) -> set[str]:
+    """Return `known` with a distribution and those that it needs in turn."""
+    if name in known:
+        return known
+    requirements = [Requirement(text) for text in metadata.requires(name) or ()]
+    needed = [one.name for one in requirements if one.marker is None or one.marker.evaluate({"extra": ""})]
+    return functools.reduce(lambda found, each: needed_with(canonicalize_name(each), found), needed, {*known, name})
+
+
+def test_the_program_imports_only_what_running_installs():
+    """`make up` installs no tools of tests."""
+    installed: set[str] = set()
+    for text in PROJECT["dependencies"]:
+        installed = needed_with(canonicalize_name(Requirement(text).name), installed)
+    sources = (path.read_text("utf-8") for path in (ROOT / "src").rglob("*.py"))
+    imported = {name for source in sources for name in IMPORT.findall(source)}
+    distributions = metadata.packages_distributions()
+    others = {name for name in imported if name in distributions and name != "bridgehead"}
+    assert {name for name in others if not {canonicalize_name(one) for one in distributions[name]} & installed} == set()
+
+
+def test_the_definitions_are_of_the_pinned_version():
+    """The build takes them from the package kubernetes-validate, which running does not need."""
+    assert VERSION.removeprefix("v").removesuffix("-local") == LOCKED["kubernetes-validate"]
+    assert "io.k8s.api.core.v1.Service" in LazyDefinitions()
 
 
 # --- uvicorn's HTTP connection, of which `apiserver.http.peer_protocol.PeerProtocol` is a subclass ----------------
@@ -286,11 +319,6 @@ def test_a_cache_of_the_interpreter_can_be_cleared():
 
 
 # --- Others --------------------------------------------------------------------------------------------------------
-
-
-def test_the_definitions_of_kubernetes_validate():
-    """`apiserver.bodies.definitions` reads the package's file, without the package's code."""
-    assert definitions_path().is_file()
 
 
 @pytest.mark.parametrize("name", ["make_context", "parse_args", "collect_usage_pieces", "format_options"])

@@ -168,7 +168,7 @@ class Application:
             return _refusal(bad_request("the body is nested too deeply"))
         except StoreBroken as error:
             log.error("%s: %s", exchange, error)
-            return _refusal(ApiStatus(500, "InternalError", f"Internal error occurred: {error}", {}))
+            return _refusal(internal_error(str(error)))
         except Exception as error:
             log.exception("%s failed", exchange)
             exchange.trail.panic(error)

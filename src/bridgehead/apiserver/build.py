@@ -102,7 +102,7 @@ class ApiSettings:
     `auditor` writes the audit log; `proxy_certificate` is for the servers of aggregated APIs. `jwks_uri` is the URL of
     the keys of service account tokens, `authentication_file` an AuthenticationConfiguration. `address` is the
     server's for clients (`host:port`); `flags` are the process's options, for /flagz. `request_headers` name the users
-    of front proxies.
+    of front proxies. `admission_plugins`: names of the optional ones.
     """
 
     signing_key: SigningKey
@@ -117,6 +117,7 @@ class ApiSettings:
     flags: Mapping[str, str] = field(default_factory=dict)
     authentication_file: Path | None = None
     request_headers: RequestHeaders | None = None
+    admission_plugins: frozenset[str] = frozenset()
 
 
 def _shape_of(schema: Schema, resource: Resource, kind: tuple[str, str, str]) -> Shape:
@@ -235,6 +236,7 @@ def build_api(table: Sequence[Resource], store: Store, settings: ApiSettings) ->
             shape_of,
             type_of,
             settings.clock,
+            settings.admission_plugins,
         )
     )
     registry = Registry(resources, store, schema, settings.clock, chain)

@@ -309,7 +309,7 @@ def invalid_options(method: str, errors: Sequence[FieldError]) -> ApiStatus:
 
 def internal_error(why: str = "see the API server's log") -> ApiStatus:
     """A failure that is not the client's. The details of an unexpected one are in the server's log."""
-    return ApiStatus(500, "InternalError", f"Internal error occurred: {why}", {})
+    return ApiStatus(500, "InternalError", f"Internal error occurred: {why}", {"causes": [{"message": why}]})
 
 
 def timed_out() -> ApiStatus:
@@ -324,13 +324,9 @@ def unavailable(why: str, *, retry_after_seconds: int = 0) -> ApiStatus:
     return ApiStatus(503, "ServiceUnavailable", why, details)
 
 
-def too_large_resource_version(asked: int, current: int) -> ApiStatus:
-    return ApiStatus(
-        504,
-        "Timeout",
-        f"Timeout: Too large resource version: {asked}, current: {current}",
-        {
-            "causes": [{"reason": "ResourceVersionTooLarge", "message": "Too large resource version"}],
-            "retryAfterSeconds": 1,
-        },
-    )
+def too_large_resource_version(asked: int, current: int, *, retry_after_seconds: int = 0) -> ApiStatus:
+    """A revision that the store has not reached. Clients repeat the request by themselves if there is a time."""
+    details: JsonObject = {"causes": [{"reason": "ResourceVersionTooLarge", "message": "Too large resource version"}]}
+    if retry_after_seconds:
+        details["retryAfterSeconds"] = retry_after_seconds
+    return ApiStatus(504, "Timeout", f"Timeout: Too large resource version: {asked}, current: {current}", details)

@@ -111,9 +111,9 @@ class Strategy:
     def allocate(self, obj: JsonObject, old: JsonObject | None, is_claimed: Callable[[str], bool]) -> list[FieldError]:
         """Choose addresses and ports that the request left open; return errors for requested ones that are taken.
 
-        Errors end the request. If another writer takes a chosen claim first, the hook is called again with a fresh copy
-        of the prepared object, so that an earlier choice does not look like a request. `is_claimed` covers all stored
-        objects, `old` included, and what refused earlier attempts.
+        Errors end the request before it is validated. If another writer takes a chosen claim first, the hook is called
+        again with a fresh copy of the prepared object, so that an earlier choice does not look like a request.
+        `is_claimed` covers all stored objects, `old` included, and what refused earlier attempts. Raises `ApiStatus`.
         """
         return []
 

@@ -66,6 +66,7 @@ class ServeOptions:
     signing_key: Path | None = None
     issuers: tuple[str, ...] = (ISSUER,)
     audiences: tuple[str, ...] = ()
+    admission_plugins: frozenset[str] = frozenset()
     jwks_uri: str = ""
     flags: Mapping[str, str] = field(default_factory=dict)
     store: str = "memory"
@@ -129,6 +130,7 @@ async def _serve(options: ServeOptions) -> None:
             flags=options.flags,
             authentication_file=options.authentication_config,
             request_headers=options.request_headers,
+            admission_plugins=options.admission_plugins,
             jwks_uri=options.jwks_uri or _jwks_uri(address),
             address=join_host_port(*address),
         )

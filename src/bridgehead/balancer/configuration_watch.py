@@ -7,10 +7,12 @@ later than the part starts, or in part: a kind that the API server does not serv
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import ipaddress
 import logging
 from collections.abc import Callable, Iterator
 from typing import Any, Final
+from urllib.parse import urlsplit
 
 from bridgehead.client import ApiClient, Informer
 from bridgehead.client.errors import ClientError
@@ -87,8 +89,19 @@ class ConfigurationWatch:
         return self._last if isinstance(self._last, str) else ""
 
     @property
+    def api_addresses(self) -> frozenset[str]:
+        """The addresses of the API server: those of the Service `kubernetes`, and the one that the client uses."""
+        found = {str(address) for slice_ in self._api_endpoints.items() for address in _endpoint_addresses(slice_)}
+        host = urlsplit(self._client.config.server).hostname or ""
+        return frozenset({*found, *map(str, parse_addresses((host,)))})
+
+    @property
     def pools(self) -> Informer[metallb.IPAddressPool]:
         return self._informers["pools"]
+
+    @property
+    def layer2_advertisements(self) -> Informer[metallb.L2Advertisement]:
+        return self._informers["layer2_advertisements"]
 
     @property
     def eips(self) -> Informer[openelb.Eip]:
@@ -184,6 +197,10 @@ class ConfigurationWatch:
         for service_range in self._service_ranges.items():
             for text in service_range.spec.cidrs:
                 yield parse_range(text), f"an address of the Service range {text}"
+        for node in self._nodes.items():  # the proxies do not let a Service have such an address
+            for text in node.spec.pod_cidrs:
+                with contextlib.suppress(ValueError):
+                    yield parse_range(text), f"an address of the range of pods {text}"
 
     def _object_changed(self, old: Object | None, new: Object | None) -> None:
         """Compile again unless only the status or other metadata changed, as the controller's reports do."""
@@ -230,4 +247,4 @@ def _content(obj: Object) -> tuple[object, ...]:
 
 
 def _node_facts(node: Node) -> tuple[object, ...]:
-    return node.metadata.labels, node.internal_ips
+    return node.metadata.labels, node.internal_ips, node.spec.pod_cidrs

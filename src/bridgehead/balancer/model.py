@@ -110,6 +110,15 @@ class Pool:
     def __contains__(self, address: object) -> bool:
         return any(address in range_ for range_ in self.ranges)
 
+    @property
+    def is_for_external_ips(self) -> bool:
+        """Whether Services may have addresses of the pool as externalIPs, as long as no Service is given them.
+
+        A pool that gives addresses by itself is not for that, as little as one that is for some Services only.
+        """
+        gives_by_itself = self.auto_assign if self.source == "metallb" else self.is_default
+        return not gives_by_itself and self.services is None
+
 
 @dataclass(frozen=True)
 class BfdProfile:

@@ -25,6 +25,10 @@ class AddressRange(NamedTuple):
             and self.first <= int(address) <= self.last
         )
 
+    def __str__(self) -> str:
+        make = ipaddress.IPv4Address if self.version == 4 else ipaddress.IPv6Address
+        return f"{make(self.first)}-{make(self.last)}"
+
     def overlaps(self, other: AddressRange) -> bool:
         return self.version == other.version and self.first <= other.last and other.first <= self.last
 

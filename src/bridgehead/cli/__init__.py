@@ -23,6 +23,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "down": ("Cluster on this machine", "Stop a cluster; its state is kept for the next `up`."),
     "status": ("Cluster on this machine", "Show the clusters, and the nodes and parts of the running ones."),
     "kubeconfig": ("Cluster on this machine", "Print the kubeconfig of a cluster."),
+    "env": ("Cluster on this machine", "Print the environment for a cluster, for `eval`."),
     "exec": ("Cluster on this machine", "Run a command in the cluster's network, or on one of its nodes."),
     "shell": ("Cluster on this machine", "Open a shell in the cluster's network, or on one of its nodes."),
     "logs": ("Cluster on this machine", "Show the logs of the cluster's own parts."),

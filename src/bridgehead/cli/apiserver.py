@@ -15,7 +15,7 @@ from bridgehead.heap import no_collection
 
 from .failures import reporting_failures
 from .flags import flags_of
-from .groups import AGGREGATION, AUDITING, AUTHENTICATION, KUBELETS, SERVING, STORAGE
+from .groups import ADMISSION, AGGREGATION, AUDITING, AUTHENTICATION, KUBELETS, SERVING, STORAGE
 from .parsing import path
 
 
@@ -113,6 +113,13 @@ def command(
         str,
         typer.Option(rich_help_panel=SERVING, help="host:port of this server for pods, for the Service kubernetes."),
     ] = "",
+    enable_admission_plugins: Annotated[
+        list[str] | None,
+        typer.Option(
+            rich_help_panel=ADMISSION,
+            help="Admission plug-ins to enable beside the default ones, separated by commas: DenyServiceExternalIPs.",
+        ),
+    ] = None,
     kubelet_client_certificate: Annotated[
         Path | None,
         typer.Option(rich_help_panel=KUBELETS, parser=path, help="Client certificate for kubelets, for logs and exec."),
@@ -202,6 +209,7 @@ def command(
     with no_collection():
         from bridgehead.apiserver.access.request_headers import RequestHeaders
         from bridgehead.apiserver.access.tokens import ISSUER
+        from bridgehead.apiserver.admission.selection import select_plugins
         from bridgehead.apiserver.serve import ServeOptions, serve
         from bridgehead.cli.logs_setup import configure
         from bridgehead.storage import StorageError
@@ -220,6 +228,7 @@ def command(
             authentication_config=authentication_config,
             issuers=tuple(service_account_issuer or (ISSUER,)),
             audiences=_names(api_audiences),
+            admission_plugins=select_plugins(_names(",".join(enable_admission_plugins or ()))),
             jwks_uri=service_account_jwks_uri,
             flags=flags_of(context),
             store=store,

@@ -15,21 +15,19 @@ from typing import Annotated
 
 import typer
 
-from bridgehead.lab import registry
-
-from .lab_options import DEFAULT_NAME, Name, StateDir
+from .lab_options import Name, StateDir
 from .parsing import path
-from .store_copies import Progress, StoreOption, describe, reporting_store_errors, store_of
+from .store_copies import Progress, StoreOption, describe, lab_unless, reporting_store_errors, store_of
 
 
 def command(
     file: Annotated[Path, typer.Argument(metavar="FILE", parser=path, help="File to write.")],
-    name: Name = DEFAULT_NAME,
+    name: Name = None,
     state_dir: StateDir = None,
     store: StoreOption = "",
 ) -> None:
     from bridgehead.storage.copies import back_up
 
     with reporting_store_errors():
-        copied = back_up(store_of(registry.find_files(name, state_dir), store), file, Progress("backup"))
+        copied = back_up(store_of(lab_unless(store, name, state_dir), store), file, Progress("backup"))
         sys.stdout.write(f"Wrote {file}: {describe(copied)}.\n")

@@ -12,6 +12,7 @@ import logging
 import os
 import signal
 import socket
+import ssl
 import sys
 from enum import StrEnum
 from pathlib import Path
@@ -23,6 +24,7 @@ from typer import Argument, Option
 from bridgehead.balancer.controller.controller import ControllerSettings
 from bridgehead.balancer.controller.stepping import SteppingController
 from bridgehead.balancer.heartbeat_key import LEASE_NAME
+from bridgehead.balancer.page_access import SECURE_PORT, server_context
 from bridgehead.client import ApiClient, ClientConfig, LeaderElector, load_config
 from bridgehead.client.errors import ClientError, ConfigError
 from bridgehead.objects.meta import ObjectKey
@@ -101,9 +103,27 @@ def command(
         Option(
             rich_help_panel=ADDRESSES,
             help=f"Address of the pages /metrics, /healthz, /readyz and /livez, [HOST]:PORT; port {METRICS_PORT} by"
-            " default; empty: none.",
+            " default; empty: none. Without TLS, /metrics answers this machine's programs only.",
         ),
     ] = f":{METRICS_PORT}",
+    secure_metrics: Annotated[
+        str,
+        Option(
+            rich_help_panel=ADDRESSES,
+            help="Address of the same pages with TLS, for clients with a token that may get /metrics, [HOST]:PORT; port"
+            f" {SECURE_PORT} by default; empty: none.",
+        ),
+    ] = f":{SECURE_PORT}",
+    tls_cert_file: Annotated[
+        Path | None,
+        Option(
+            rich_help_panel=ADDRESSES, parser=path, help="Certificate of --secure-metrics (PEM). Default: a new one."
+        ),
+    ] = None,
+    tls_private_key_file: Annotated[
+        Path | None,
+        Option(rich_help_panel=ADDRESSES, parser=path, help="Private key of --tls-cert-file (PEM)."),
+    ] = None,
     webhook: Annotated[
         str,
         Option(
@@ -132,6 +152,7 @@ def command(
         return
     try:
         pages = host_port(metrics, METRICS_PORT) if metrics else None
+        secure = host_port(secure_metrics, SECURE_PORT) if secure_metrics else None
         reviews = host_port(webhook, WEBHOOK_PORT) if webhook else None
     except ValueError as error:
         fail("balancer", error, 2)
@@ -143,7 +164,8 @@ def command(
     settings = ControllerSettings(namespace, own_namespace, lb_class, reviews, ignore_exclude_lb)
     with reporting_failures("balancer", ConfigError, OSError):
         config = load_config(kubeconfig or None)
-        lost = uvloop.run(_run(config, settings, pages, leader_elect))
+        context = server_context(tls_cert_file, tls_private_key_file) if secure is not None else None
+        lost = uvloop.run(_run(config, settings, pages, secure, context, leader_elect))
     if lost:
         fail("balancer", "lost the leader's lease; start again to stand for election")
 
@@ -156,9 +178,17 @@ async def _clean_up(config: ClientConfig, own_namespace: str, lb_class: str) -> 
 
 
 async def _run(
-    config: ClientConfig, settings: ControllerSettings, pages: tuple[str, int] | None, leader_elect: bool
+    config: ClientConfig,
+    settings: ControllerSettings,
+    pages: tuple[str, int] | None,
+    secure: tuple[str, int] | None,
+    context: ssl.SSLContext | None,
+    leader_elect: bool,
 ) -> bool:
-    """Run until SIGTERM, SIGINT or the loss of the lease; return whether the lease was lost."""
+    """Run until SIGTERM, SIGINT or the loss of the lease; return whether the lease was lost.
+
+    `pages`, `secure`: addresses of the pages without and with TLS, whose settings are `context`.
+    """
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -166,8 +196,11 @@ async def _run(
     async with ApiClient(config, user_agent=USER_AGENT) as client:
         controller = SteppingController(client, settings)
         tasks: list[asyncio.Task[Any]] = [asyncio.create_task(stop.wait())]
-        if pages is not None:
-            tasks.append(asyncio.create_task(serve(pages, controller.routes())))
+        access = controller.page_access(secure[1] if secure is not None else 0)
+        for address, tls in ((pages, None), (secure, context)):
+            if address is not None:
+                served = serve(address, controller.routes(), access=access, context=tls)
+                tasks.append(asyncio.create_task(served))
         tasks.append(asyncio.create_task(_control(client, controller, settings.own_namespace if leader_elect else "")))
         await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
         lost = not stop.is_set()

@@ -13,9 +13,19 @@ import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+
+from .live_values import LiveValues, list_values
+from .parsing import path
+
+# What the scripts ask for when the user presses the key, by option and by the command's first argument.
+_LIVE_OPTIONS = {"--name": LiveValues.LABS, "--node": LiveValues.NODES}
+# Options of a command line by which a script asks for the values of another lab or namespace.
+_CHOICES = ("--name", "--state-dir", "--namespace", "-n")
+_LIVE_ARGUMENTS = {"logs": LiveValues.PARTS, "shell": LiveValues.NODES, "wait": LiveValues.SERVICES}
 
 
 class Shell(StrEnum):
@@ -26,30 +36,46 @@ class Shell(StrEnum):
 
 @dataclass(frozen=True)
 class Option:
-    """One option of a subcommand. `values` are its choices; `takes_file` is for options with a path as value."""
+    """One option of a subcommand. `values` are its choices, or `live` what they are asked for; `takes_file` is for
+    options with a path as value."""
 
     names: tuple[str, ...]
     help: str
     takes_value: bool
     takes_file: bool
     values: tuple[str, ...]
+    live: LiveValues | None = None
 
 
 @dataclass(frozen=True)
 class Subcommand:
-    """One subcommand; `values` are the choices of its first argument."""
+    """One subcommand; `values` are the choices of its first argument, or `live` what they are asked for."""
 
     name: str
     help: str
     options: tuple[Option, ...]
     values: tuple[str, ...]
+    live: LiveValues | None = None
 
 
 def command(
     shell: Annotated[
-        Shell, typer.Argument(metavar="bash|zsh|fish", help="The shell that will read the script.", show_default=False)
-    ],
+        Shell | None,
+        typer.Argument(metavar="bash|zsh|fish", help="The shell that will read the script.", show_default=False),
+    ] = None,
+    live: Annotated[
+        LiveValues | None,
+        typer.Option("--list", hidden=True, help="Print the current values of one kind, for the scripts."),
+    ] = None,
+    name: Annotated[str | None, typer.Option("--name", envvar="BRIDGEHEAD_NAME", hidden=True)] = None,
+    namespace: Annotated[str, typer.Option("--namespace", "-n", hidden=True)] = "default",
+    state_dir: Annotated[Path | None, typer.Option("--state-dir", parser=path, hidden=True)] = None,
 ) -> None:
+    if live is not None:
+        sys.stdout.write("".join(f"{value}\n" for value in list_values(live, name, namespace, state_dir)))
+        return
+    if shell is None:
+        raise typer.BadParameter("name a shell: bash, zsh or fish")
     renderers = {Shell.BASH: render_bash, Shell.ZSH: render_zsh, Shell.FISH: render_fish}
     sys.stdout.write(renderers[shell](list(_subcommands())))
 
@@ -67,6 +93,7 @@ def _subcommands() -> Iterator[Subcommand]:
             help=text,
             options=(*map(_option, options), Option(("-h", "--help"), "Show the help and exit.", False, False, ())),
             values=_values(arguments[0]) if arguments else (),
+            live=_LIVE_ARGUMENTS.get(name),
         )
 
 
@@ -78,6 +105,7 @@ def _option(param: Any) -> Option:
         takes_value=not is_flag,
         takes_file=not is_flag and getattr(param.type, "name", "") == "path",
         values=_values(param),
+        live=None if is_flag else next((_LIVE_OPTIONS[opt] for opt in param.opts if opt in _LIVE_OPTIONS), None),
     )
 
 
@@ -90,6 +118,16 @@ def render_bash(subcommands: Sequence[Subcommand]) -> str:
     """Return a script that defines `_bridgehead` and registers it with bash's `complete`."""
     lines = [
         "# bash completion of bridgehead",
+        "# Prints values that change, of the lab and namespace that the command line chooses.",
+        "_bridgehead_list() {",
+        "    local index chosen=()",
+        "    for ((index = 2; index < COMP_CWORD; index++)); do",
+        '        case "${COMP_WORDS[index]}" in',
+        f'            {" | ".join(_CHOICES)}) chosen+=("${{COMP_WORDS[index]}}" "${{COMP_WORDS[index + 1]}}") ;;',
+        "        esac",
+        "    done",
+        '    "${COMP_WORDS[0]}" completion --list "$1" "${chosen[@]}" 2>/dev/null',
+        "}",
         "_bridgehead() {",
         '    local current="${COMP_WORDS[COMP_CWORD]}" previous="${COMP_WORDS[COMP_CWORD - 1]}" words=""',
         "    COMPREPLY=()",
@@ -105,17 +143,19 @@ def render_bash(subcommands: Sequence[Subcommand]) -> str:
             if option.takes_value:
                 patterns = " | ".join(f'"{subcommand.name} {name}"' for name in option.names)
                 lines.append(f"        {patterns})")
-                if option.values:
-                    lines.append(
-                        f'            mapfile -t COMPREPLY < <(compgen -W "{" ".join(option.values)}" -- "$current")'
-                    )
+                if option.values or option.live:
+                    choices = f"$(_bridgehead_list {option.live})" if option.live else " ".join(option.values)
+                    lines.append(f'            mapfile -t COMPREPLY < <(compgen -W "{choices}" -- "$current")')
                 elif option.takes_file:
                     lines.append('            mapfile -t COMPREPLY < <(compgen -f -- "$current")')
                 lines += ["            return", "            ;;"]
     lines += ["    esac", '    case "${COMP_WORDS[1]}" in']
     for subcommand in subcommands:
-        names = [name for option in subcommand.options for name in option.names]
-        lines.append(f'        {subcommand.name}) words="{" ".join([*names, *subcommand.values])}" ;;')
+        choices = " ".join([*(name for option in subcommand.options for name in option.names), *subcommand.values])
+        if subcommand.live:
+            lines.append(f'        {subcommand.name}) words="{choices} $(_bridgehead_list {subcommand.live})" ;;')
+        else:
+            lines.append(f'        {subcommand.name}) words="{choices}" ;;')
     lines += [
         "    esac",
         '    mapfile -t COMPREPLY < <(compgen -W "$words" -- "$current")',
@@ -127,7 +167,25 @@ def render_bash(subcommands: Sequence[Subcommand]) -> str:
 
 def render_zsh(subcommands: Sequence[Subcommand]) -> str:
     """Return a script for a file `_bridgehead` in zsh's $fpath."""
-    lines = ["#compdef bridgehead", "", "_bridgehead() {", "    local -a commands", "    commands=("]
+    lines = [
+        "#compdef bridgehead",
+        "",
+        "# Completes values that change, of the lab and namespace that the command line chooses.",
+        "_bridgehead_list() {",
+        "    local -a chosen values",
+        "    local index",
+        "    for ((index = 2; index < CURRENT; index++)); do",
+        f'        [[ "${{words[index]}}" == ({"|".join(_CHOICES)}) ]] || continue',
+        '        chosen+=("${words[index]}" "${words[index + 1]}")',
+        "    done",
+        '    values=(${(f)"$(${(Q)program} completion --list $1 $chosen 2>/dev/null)"})',
+        "    compadd -a values",
+        "}",
+        "",
+        "_bridgehead() {",
+        "    local -a commands",
+        "    commands=(",
+    ]
     lines += [f"        {_quote(f'{each.name}:{each.help}')}" for each in subcommands]
     lines += [
         "    )",
@@ -135,14 +193,17 @@ def render_zsh(subcommands: Sequence[Subcommand]) -> str:
         "        _describe command commands",
         "        return",
         "    fi",
-        '    local command="${words[2]}"',
+        '    local program="${words[1]}" command="${words[2]}"',
         "    shift words",
         "    ((CURRENT--))",
         '    case "$command" in',
     ]
     for subcommand in subcommands:
         specifications = [_zsh_option(option) for option in subcommand.options]
-        positional = f"1: :({' '.join(subcommand.values)})" if subcommand.values else "*: :_default"
+        if subcommand.live:
+            positional = f"1: :{{_bridgehead_list {subcommand.live}}}"
+        else:
+            positional = f"1: :({' '.join(subcommand.values)})" if subcommand.values else "*: :_default"
         lines.append(f"        {subcommand.name})")
         lines.append("            _arguments \\")
         lines += [f"                {specification} \\" for specification in specifications]
@@ -156,7 +217,10 @@ def _zsh_option(option: Option) -> str:
     text = option.help.translate({ord("["): "(", ord("]"): ")", ord(":"): ","})
     action = ""
     if option.takes_value:
-        value = f"({' '.join(option.values)})" if option.values else "_files" if option.takes_file else " "
+        if option.live:
+            value = f"{{_bridgehead_list {option.live}}}"
+        else:
+            value = f"({' '.join(option.values)})" if option.values else "_files" if option.takes_file else " "
         action = f": :{value}"
     body = _quote(f"[{text}]{action}")
     if len(option.names) == 1:
@@ -166,7 +230,21 @@ def _zsh_option(option: Option) -> str:
 
 def render_fish(subcommands: Sequence[Subcommand]) -> str:
     """Return a script for fish's completions directory."""
-    lines = ["# fish completion of bridgehead", "complete -c bridgehead -f"]
+    lines = [
+        "# fish completion of bridgehead",
+        "# Prints values that change, of the lab and namespace that the command line chooses.",
+        "function __bridgehead_list",
+        "    set -l words (commandline -opc)",
+        "    set -l chosen",
+        "    for index in (seq 2 (math (count $words) - 1))",
+        f"        if contains -- $words[$index] {' '.join(_CHOICES)}",
+        "            set -a chosen $words[$index] $words[(math $index + 1)]",
+        "        end",
+        "    end",
+        "    $words[1] completion --list $argv[1] $chosen 2>/dev/null",
+        "end",
+        "complete -c bridgehead -f",
+    ]
     lines += [
         f"complete -c bridgehead -n __fish_use_subcommand -a {each.name} -d {_fish_quote(each.help)}"
         for each in subcommands
@@ -177,17 +255,13 @@ def render_fish(subcommands: Sequence[Subcommand]) -> str:
             names = " ".join(f"-l {name[2:]}" if name.startswith("--") else f"-s {name[1:]}" for name in option.names)
             value = ""
             if option.takes_value:
-                value = (
-                    f" -x -a {_fish_quote(' '.join(option.values))}"
-                    if option.values
-                    else " -r"
-                    if option.takes_file
-                    else " -x"
-                )
+                choices = f"(__bridgehead_list {option.live})" if option.live else " ".join(option.values)
+                value = f" -x -a {_fish_quote(choices)}" if choices else " -r" if option.takes_file else " -x"
                 value += " -F" if option.takes_file else ""
             lines.append(f"complete -c bridgehead {condition} {names}{value} -d {_fish_quote(option.help)}")
-        if subcommand.values:
-            lines.append(f"complete -c bridgehead {condition} -a {_fish_quote(' '.join(subcommand.values))}")
+        choices = f"(__bridgehead_list {subcommand.live})" if subcommand.live else " ".join(subcommand.values)
+        if choices:
+            lines.append(f"complete -c bridgehead {condition} -a {_fish_quote(choices)}")
     return "".join(f"{line}\n" for line in lines)
 
 

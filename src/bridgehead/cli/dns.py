@@ -25,7 +25,7 @@ from bridgehead.cli.groups import ACCESS, ADDRESSES, ONCE, TUNING, WHAT
 from bridgehead.cli.parsing import path
 from bridgehead.client import ApiClient, ClientConfig, load_config
 from bridgehead.client.errors import ConfigError
-from bridgehead.dns.config import DnsConfig, Server, check, parse_address, parse_node_local
+from bridgehead.dns.config import CacheSettings, DnsConfig, Server, check, parse_address, parse_node_local
 from bridgehead.dns.corefile import Inputs, only_when_changed, read_corefile
 from bridgehead.dns.errors import ConfigInvalid, DnsError
 from bridgehead.dns.messages.names import as_domain
@@ -154,7 +154,7 @@ def command(
         Option(
             "-v",
             "--v",
-            help="Verbosity: 1 logs details, such as Corefile directives without effect.",
+            help="Verbosity: 1 logs details, such as names of `hosts` that are in none of its zones.",
         ),
     ] = 0,
     # --- Instead of running
@@ -177,9 +177,6 @@ def command(
             "resolv_conf": resolv_conf,
             "stub_domains": tuple(_stub_domain(text) for text in stub_domain or ()) or None,
             "autopath": autopath or None,
-            "cache_entries": cache,
-            "cache_seconds": cache_seconds,
-            "serve_stale_seconds": serve_stale,
             "log_queries": log_queries or None,
             "lameduck_seconds": lameduck,
             "processes": processes,
@@ -188,7 +185,13 @@ def command(
         @only_when_changed
         def read(inputs: Inputs) -> DnsConfig:
             base = _read_config(config, DnsConfig(node_local=given["node_local"] or ()), inputs)
-            merged = replace(base, zone=replace(base.zone, **_given(zone)), **_given(given), **pages)
+            merged = replace(
+                base,
+                zone=replace(base.zone, **_given(zone)),
+                cache=_cache(base.cache, cache, cache_seconds, serve_stale),
+                **_given(given),
+                **pages,
+            )
             check(merged)
             return merged
 
@@ -217,6 +220,17 @@ def command(
 def _given(options: dict[str, Any]) -> dict[str, Any]:
     """Return the options that were given. The value of another one is the Corefile's, or the default."""
     return {name: value for name, value in options.items() if value is not None}
+
+
+def _cache(base: CacheSettings, capacity: int | None, longest: int | None, stale: int | None) -> CacheSettings:
+    """Return the settings changed by the options that were given."""
+    changes = {
+        "capacity": capacity,
+        "negative_capacity": capacity,
+        "ttl": None if longest is None else base.ttl._replace(longest=longest),
+        "stale_seconds": stale,
+    }
+    return replace(base, **_given(changes))
 
 
 def _read_config(path: Path | None, base: DnsConfig, inputs: Inputs) -> DnsConfig:

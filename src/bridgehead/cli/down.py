@@ -12,17 +12,17 @@ from bridgehead.lab import registry
 from bridgehead.lab.errors import NotRunning
 from bridgehead.lab.plan import LabFiles
 
-from .lab_options import DEFAULT_NAME, Name, StateDir, options_of, reporting_errors
+from .lab_options import DEFAULT_NAME, Name, StateDir, find_lab, options_of, reporting_errors
 
 
 def command(
-    name: Name = DEFAULT_NAME,
+    name: Name = None,
     delete: Annotated[bool, typer.Option("--delete", help="Delete the cluster's state, too.")] = False,
     state_dir: StateDir = None,
 ) -> None:
     with reporting_errors():
-        files = registry.find_files(name, state_dir)
-        name = registry.find_name(files, name)
+        files = find_lab(name, state_dir)
+        name = registry.find_name(files, name or DEFAULT_NAME)
         try:
             registry.stop(files)
             state = "stopped"

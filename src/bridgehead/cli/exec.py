@@ -20,7 +20,7 @@ import typer
 from bridgehead.lab import host, registry
 from bridgehead.lab.enter import find_node, run_inside
 
-from .lab_options import DEFAULT_NAME, Name, StateDir, reporting_errors
+from .lab_options import Name, StateDir, find_lab, reporting_errors
 
 CONTEXT = {"allow_interspersed_args": False}
 
@@ -29,17 +29,17 @@ def command(
     argv: Annotated[
         list[str], typer.Argument(metavar="-- CMD...", show_default=False, help="The command and its arguments.")
     ],
-    name: Name = DEFAULT_NAME,
+    name: Name = None,
     node: Annotated[str | None, typer.Option(help="Node to run the command on.")] = None,
     state_dir: StateDir = None,
 ) -> None:
     run(argv, name, node, state_dir)
 
 
-def run(argv: Sequence[str], name: str, node: str | None, state_dir: Path | None) -> NoReturn:
+def run(argv: Sequence[str], name: str | None, node: str | None, state_dir: Path | None) -> NoReturn:
     """Run `argv` in the lab, with the lab's KUBECONFIG: no other cluster is reachable from there."""
     with reporting_errors():
-        files = registry.find_files(name, state_dir)
+        files = find_lab(name, state_dir)
         lab = registry.read_running(files)
         host.extend_path()
         where = find_node(lab, node) if node else None

@@ -12,6 +12,7 @@ ONCE: Final = "Instead of running"
 
 SERVING: Final = "Serving"
 AUTHENTICATION: Final = "Authentication of clients"
+ADMISSION: Final = "Admission"
 STORAGE: Final = "Storage and allocation"
 KUBELETS: Final = "Connections to kubelets"
 AGGREGATION: Final = "Aggregated APIs"

@@ -30,7 +30,7 @@ from bridgehead.lab.errors import LabError
 from bridgehead.lab.plan import LabFiles
 
 from .failures import fail
-from .lab_options import DEFAULT_NAME, Name, StateDir, reporting_errors
+from .lab_options import Name, StateDir, find_lab, reporting_errors
 from .tables import columns
 
 _NEEDED: Final = {"load": "a file", "build": "a directory with a Dockerfile"}
@@ -50,14 +50,14 @@ def command(
         list[str] | None, typer.Option("--build-arg", help="For `build`: NAME=VALUE of an ARG. Repeatable.")
     ] = None,
     output: Annotated[str, typer.Option("--output", "-o", help="For `save`: the file to write.")] = "",
-    name: Name = DEFAULT_NAME,
+    name: Name = None,
     state_dir: StateDir = None,
 ) -> None:
     given = names or []
     if wrong := _find_mistake(action, given, tag, output):
         fail("image", wrong, 2)
     with reporting_errors():
-        files = registry.find_files(name, state_dir)
+        files = find_lab(name, state_dir)
         try:
             match action:
                 case "list":

@@ -16,11 +16,11 @@ import typer
 
 from bridgehead.lab import registry
 
-from .lab_options import DEFAULT_NAME, Name, StateDir, reporting_errors
+from .lab_options import Name, StateDir, find_lab, reporting_errors
 
 
 def command(
-    name: Name = DEFAULT_NAME,
+    name: Name = None,
     path: Annotated[
         bool,
         typer.Option("--path", help="Print the path of the file instead of its content."),
@@ -28,7 +28,7 @@ def command(
     state_dir: StateDir = None,
 ) -> None:
     with reporting_errors():
-        files = registry.find_files(name, state_dir)
+        files = find_lab(name, state_dir)
         if not path or not files.kubeconfig.exists():
             registry.read_running(files)
         sys.stdout.write(f"{files.kubeconfig}\n" if path else files.kubeconfig.read_text("utf-8"))

@@ -7,7 +7,8 @@ from pathlib import Path
 
 from bridgehead.lab import registry
 from bridgehead.lab.errors import LabError
-from bridgehead.lab.registry import DEFAULT_NAME
+
+from .lab_options import find_lab
 
 
 def find_kubeconfig(kubeconfig: Path | None, name: str | None, state_dir: Path | None) -> tuple[Path, str | None]:
@@ -21,5 +22,5 @@ def find_kubeconfig(kubeconfig: Path | None, name: str | None, state_dir: Path |
                 f"{kubeconfig} names several files, which kubectl merges: name one of them with --kubeconfig"
             )
         return kubeconfig, None
-    files = registry.find_files(name or DEFAULT_NAME, state_dir)
+    files = find_lab(name, state_dir)
     return files.kubeconfig, registry.read_running(files).config.context

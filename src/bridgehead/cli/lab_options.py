@@ -13,14 +13,20 @@ from typing import Annotated
 
 import typer
 
+from bridgehead.lab import registry
 from bridgehead.lab.errors import LabError
+from bridgehead.lab.plan import LabFiles
 from bridgehead.lab.registry import DEFAULT_NAME
 
 from .parsing import path
 
 Name = Annotated[
-    str,
-    typer.Option("--name", envvar="BRIDGEHEAD_NAME", help="Name of the lab; several labs can run at the same time."),
+    str | None,
+    typer.Option(
+        "--name",
+        envvar="BRIDGEHEAD_NAME",
+        help=f"Name of the lab; several labs can run at the same time. Default: {DEFAULT_NAME}.",
+    ),
 ]
 StateDir = Annotated[
     Path | None,
@@ -31,7 +37,23 @@ StateDir = Annotated[
     ),
 ]
 
-__all__ = ["DEFAULT_NAME", "Name", "StateDir", "options_of", "own_command", "reporting_errors"]
+__all__ = ["DEFAULT_NAME", "Name", "StateDir", "find_lab", "options_of", "own_command", "reporting_errors"]
+
+
+def find_lab(name: str | None, state_dir: Path | None) -> LabFiles:
+    """Return the files of the lab that a command is for, which need not exist. Raises `LabError` as `find_files`.
+
+    If neither is given and other labs than the default one run, a line on standard error names the lab that is taken.
+    """
+    files = registry.find_files(name or DEFAULT_NAME, state_dir)
+    if name is None and state_dir is None:
+        others = sorted(set(registry.list_running()) - {DEFAULT_NAME})
+        if others:
+            sys.stderr.write(
+                f'bridgehead: this is for the lab "{DEFAULT_NAME}"; --name or BRIDGEHEAD_NAME chooses another one that '
+                f"runs: {', '.join(others)}\n"
+            )
+    return files
 
 
 @contextmanager
@@ -62,7 +84,7 @@ def own_command() -> str:
     return shlex.quote(os.path.relpath(called) if called.is_relative_to(Path.cwd()) else str(called))
 
 
-def options_of(name: str, state_dir: Path | None) -> str:
+def options_of(name: str | None, state_dir: Path | None) -> str:
     """Return the options that select this lab again, as typed in a shell; "" for the default lab."""
-    options = "" if name == DEFAULT_NAME else f" --name {name}"
+    options = "" if name in (None, DEFAULT_NAME) else f" --name {name}"
     return f"{options} --state-dir {shlex.quote(str(state_dir))}" if state_dir else options

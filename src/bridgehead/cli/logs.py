@@ -3,7 +3,7 @@
 kube-proxy and the cluster DNS run in pods, whose logs kubectl shows:
 
     kubectl -n kube-system logs daemonset/kube-proxy
-    kubectl -n kube-system logs deployment/bridgehead-dns
+    kubectl -n kube-system logs deployment/coredns
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from bridgehead.lab import registry
 from bridgehead.lab.errors import LabError
 from bridgehead.suggestions import did_you_mean
 
-from .lab_options import DEFAULT_NAME, Name, StateDir, reporting_errors
+from .lab_options import Name, StateDir, find_lab, reporting_errors
 
 _LOOK_EVERY = 0.2
 
@@ -32,10 +32,10 @@ _LOOK_EVERY = 0.2
 _IN_PODS = {
     "proxy": "daemonset/kube-proxy",
     "kube-proxy": "daemonset/kube-proxy",
-    "dns": "deployment/bridgehead-dns",
-    "kube-dns": "deployment/bridgehead-dns",
-    "coredns": "deployment/bridgehead-dns",
-    "bridgehead-dns": "deployment/bridgehead-dns",
+    "dns": "deployment/coredns",
+    "kube-dns": "deployment/coredns",
+    "coredns": "deployment/coredns",
+    "bridgehead-dns": "deployment/coredns",
 }
 
 
@@ -47,13 +47,13 @@ def command(
             help="Name of one part, or `kubelet` or `runtime` for those of all nodes. Default: all parts.",
         ),
     ] = None,
-    name: Name = DEFAULT_NAME,
+    name: Name = None,
     following: Annotated[bool, typer.Option("--follow", "-f", help="Print new lines as they are written.")] = False,
     tail: Annotated[int, typer.Option(min=0, help="Number of last lines to show of each part. 0: all lines.")] = 0,
     state_dir: StateDir = None,
 ) -> None:
     with reporting_errors():
-        files = registry.find_files(name, state_dir)
+        files = find_lab(name, state_dir)
         directory = files.log("init").parent
         every = _list_logs(directory)
         if not (every or files.config.exists()):

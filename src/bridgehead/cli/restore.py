@@ -17,23 +17,24 @@ from bridgehead.lab.errors import AlreadyRunning
 
 from .lab_options import DEFAULT_NAME, Name, StateDir, options_of
 from .parsing import path
-from .store_copies import Progress, StoreOption, describe, reporting_store_errors, store_of
+from .store_copies import Progress, StoreOption, describe, lab_unless, reporting_store_errors, store_of
 
 
 def command(
     file: Annotated[Path, typer.Argument(metavar="FILE", parser=path, help="Backup to read.")],
-    name: Name = DEFAULT_NAME,
+    name: Name = None,
     state_dir: StateDir = None,
     store: StoreOption = "",
 ) -> None:
     from bridgehead.storage.copies import restore
 
     with reporting_store_errors():
-        files = registry.find_files(name, state_dir)
+        files = lab_unless(store, name, state_dir)
         target = store_of(files, store)
-        if not store and registry.is_running(files):
+        if files and registry.is_running(files):
             stop = f"`bridgehead down{options_of(name, state_dir)}`"
-            raise AlreadyRunning(f"the lab {registry.find_name(files, name)!r} is running: stop it first with {stop}")
+            lab = registry.find_name(files, name or DEFAULT_NAME)
+            raise AlreadyRunning(f"the lab {lab!r} is running: stop it first with {stop}")
         copied = restore(file, target, Progress("restore"))
         kept = f" The former store is {copied.kept}." if copied.kept else ""
         sys.stdout.write(f"Restored {target}: {describe(copied)}.{kept}\n")

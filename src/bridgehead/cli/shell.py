@@ -12,7 +12,7 @@ from typing import Annotated
 import typer
 
 from .exec import run
-from .lab_options import DEFAULT_NAME, Name, StateDir
+from .lab_options import Name, StateDir
 
 
 def command(
@@ -20,7 +20,7 @@ def command(
         str | None,
         typer.Argument(metavar="[NODE]", help="Name of the node. Default: outside the nodes, on their network."),
     ] = None,
-    name: Name = DEFAULT_NAME,
+    name: Name = None,
     state_dir: StateDir = None,
 ) -> None:
     run([os.environ.get("SHELL", "/bin/sh")], name, node, state_dir)

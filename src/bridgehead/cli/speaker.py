@@ -11,7 +11,9 @@ import contextlib
 import logging
 import signal
 import socket
+import ssl
 from collections.abc import Callable, Coroutine
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 from typer import Option
@@ -21,7 +23,7 @@ from bridgehead.balancer.errors import BalancerError
 from bridgehead.cli import logs_setup
 from bridgehead.cli.failures import reporting_failures
 from bridgehead.cli.groups import ACCESS, ADDRESSES, TUNING, WHAT
-from bridgehead.cli.parsing import level
+from bridgehead.cli.parsing import level, path
 
 if TYPE_CHECKING:
     from bridgehead.balancer.speaker.agent import SpeakerOptions
@@ -34,11 +36,17 @@ log = logging.getLogger("bridgehead.speaker")
 BIND_RETRY_SECONDS = 5.0
 
 
-class Ports(NamedTuple):
-    """Where the pages are: `pages` while the speaker announces, `probes` (a port of 127.0.0.1, 0: none) always."""
+class Pages(NamedTuple):
+    """Where the pages are. Ports are 0 for none; `context` is that of the one with TLS.
 
-    pages: tuple[str, int] | None
-    probes: int
+    `probe_port` is one of 127.0.0.1, which answers also while this speaker announces nothing for another balancer.
+    """
+
+    host: str
+    port: int
+    secure_port: int
+    context: ssl.SSLContext | None
+    probe_port: int
 
 
 def command(
@@ -101,8 +109,23 @@ def command(
         str, Option(rich_help_panel=ADDRESSES, help="Address of /metrics, /healthz, /readyz and /status.")
     ] = "0.0.0.0",
     port: Annotated[
-        int, Option(min=0, max=65535, rich_help_panel=ADDRESSES, help="Port of these pages; 0 disables them.")
+        int,
+        Option(
+            min=0,
+            max=65535,
+            rich_help_panel=ADDRESSES,
+            help="Port of these pages; 0 disables them. Without TLS, /metrics answers this machine's programs only.",
+        ),
     ] = 7472,
+    secure_port: Annotated[
+        int,
+        Option(
+            min=0,
+            max=65535,
+            rich_help_panel=ADDRESSES,
+            help="Port of the same pages with TLS, for clients with a token that may get /metrics; 0 disables it.",
+        ),
+    ] = 9120,
     probe_port: Annotated[
         int,
         Option(
@@ -113,6 +136,14 @@ def command(
             " the ports above; 0: none.",
         ),
     ] = 0,
+    tls_cert_file: Annotated[
+        Path | None,
+        Option(rich_help_panel=ADDRESSES, parser=path, help="Certificate of --secure-port (PEM). Default: a new one."),
+    ] = None,
+    tls_private_key_file: Annotated[
+        Path | None,
+        Option(rich_help_panel=ADDRESSES, parser=path, help="Private key of --tls-cert-file (PEM)."),
+    ] = None,
     verbosity: Annotated[
         int,
         Option("-v", "--v", parser=level, metavar="LEVEL", rich_help_panel=TUNING, help="Verbosity: 1 logs details."),
@@ -120,6 +151,7 @@ def command(
 ) -> None:
     logs_setup.configure(verbosity)
     detector = Detector()  # a process that was forked before this module was imported, so that it stays small
+    from bridgehead.balancer.page_access import server_context
     from bridgehead.balancer.speaker.agent import SpeakerOptions
     from bridgehead.client import load_config
     from bridgehead.client.errors import ConfigError
@@ -136,8 +168,10 @@ def command(
                 ignore_exclude=ignore_exclude_lb,
             )
             used = tuple(filter(None, interfaces.split(",")))
-            ports = Ports((host, port) if port else None, probe_port)
-            asyncio.run(_run(config, detector, options, used, ports))
+            with reporting_failures("speaker", OSError):  # as ssl.SSLError is, too
+                context = server_context(tls_cert_file, tls_private_key_file) if secure_port else None
+            pages = Pages(host, port, secure_port, context, probe_port)
+            asyncio.run(_run(config, detector, options, used, pages))
         finally:
             detector.close()
 
@@ -147,7 +181,7 @@ async def _run(
     detector: Detector | None,
     options: SpeakerOptions,
     interfaces: tuple[str, ...],
-    ports: Ports,
+    pages: Pages,
 ) -> None:
     """Announce until SIGTERM, which hands the addresses over to other nodes first, or SIGINT.
 
@@ -163,7 +197,7 @@ async def _run(
     loop = asyncio.get_running_loop()
     loop.add_signal_handler(signal.SIGTERM, ending.set)
     loop.add_signal_handler(signal.SIGINT, interrupted.set)
-    probes = Probes(ports.probes)
+    probes = Probes(pages.probe_port)
     async with ApiClient(config, user_agent="metallb-speaker/bridgehead") as client:
         turns = Turns(client, options.own_namespace)
         async with running(turns, probes):
@@ -179,7 +213,7 @@ async def _run(
                     detector = None  # ends with the speaker
                     probes.handler = speaker_handler(speaker)
                     leave = _first(ending.wait(), turns.wait(may_announce=False))
-                    await _announce(speaker, ports.pages, leave, interrupted.wait())
+                    await _announce(speaker, pages, leave, interrupted.wait())
 
 
 def answer_at_rest(method: str, path: str) -> Page:
@@ -235,7 +269,7 @@ async def _first(*works: Coroutine[Any, Any, Any]) -> None:
 
 async def _announce(
     speaker: Speaker,
-    pages: tuple[str, int] | None,
+    pages: Pages,
     leave: Coroutine[Any, Any, Any],
     interrupted: Coroutine[Any, Any, Any],
 ) -> None:
@@ -252,18 +286,22 @@ async def _announce(
         await work
 
 
-async def _work(speaker: Speaker, pages: tuple[str, int] | None) -> None:
+async def _work(speaker: Speaker, pages: Pages) -> None:
     async with asyncio.TaskGroup() as tasks:
         tasks.create_task(speaker.run())
-        if pages is not None:
-            tasks.create_task(_serve(pages, speaker))
+        if pages.port:
+            tasks.create_task(_serve((pages.host, pages.port), speaker, pages, None))
+        if pages.secure_port:
+            tasks.create_task(_serve((pages.host, pages.secure_port), speaker, pages, pages.context))
 
 
-async def _serve(address: tuple[str, int], speaker: Speaker) -> None:
+async def _serve(address: tuple[str, int], speaker: Speaker, pages: Pages, context: ssl.SSLContext | None) -> None:
     """Serve the pages. Announcements do not depend on it."""
     from bridgehead.pages import serve
 
-    await _try_again(lambda: serve(address, speaker.routes()), "/metrics", address[1])
+    access = speaker.page_access(pages.secure_port)
+    routes = speaker.routes()
+    await _try_again(lambda: serve(address, routes, access=access, context=context), "/metrics", address[1])
 
 
 async def _try_again(serve: Callable[[], Coroutine[Any, Any, None]], what: str, port: int) -> None:

@@ -31,14 +31,16 @@ def command(
         if name or state_dir:
             sys.stdout.write(_describe(registry.find_files(name or DEFAULT_NAME, state_dir)))
             return
-        labs = registry.list_labs()
-        running = [files for files in labs.values() if registry.is_running(files)]
-        for files in running:
+        running = registry.list_running()
+        for index, files in enumerate(running.values()):
             try:
-                sys.stdout.write(_describe(files))
+                text = _describe(files)
             except NotRunning as error:  # this lab is starting or has just ended; show the others
-                sys.stdout.write(f"{error}\n")
-        stopped = [name for name, files in labs.items() if files not in running]
+                text = f"{error}\n"
+            sys.stdout.write(f"\n{text}" if index else text)
+        stopped = [name for name in registry.list_labs() if name not in running]
+        if running and stopped:
+            sys.stdout.write("\n")
         for lab_name in stopped:
             sys.stdout.write(f'Lab "{lab_name}": stopped, `{own_command()} up{options_of(lab_name, None)}` starts it\n')
         if not running:

@@ -13,7 +13,7 @@ import typer
 from bridgehead.lab import registry
 from bridgehead.lab.plan import LabFiles
 
-from .lab_options import reporting_errors
+from .lab_options import find_lab, reporting_errors
 
 if TYPE_CHECKING:
     from bridgehead.storage.copies import Copied
@@ -23,11 +23,16 @@ StoreOption = Annotated[
 ]
 
 
-def store_of(files: LabFiles, store: str) -> Path:
-    """Return the path of the store. Raises `LabError` when neither a store is given nor such a lab exists."""
+def lab_unless(store: str, name: str | None, state_dir: Path | None) -> LabFiles | None:
+    """Return the files of the lab that the options choose, None when a store is given instead."""
+    return None if store else find_lab(name, state_dir)
+
+
+def store_of(files: LabFiles | None, store: str) -> Path:
+    """Return the path of a lab's store, or of the given one. Raises `LabError` when there is no such lab."""
     from bridgehead.storage import store_path
 
-    if store:
+    if files is None:
         return Path(store_path(store) or store)
     if not files.config.exists():
         raise registry.no_such_lab(files)

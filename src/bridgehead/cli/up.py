@@ -10,12 +10,11 @@ import contextlib
 import gc
 import importlib
 import os
-import shlex
 import shutil
 import signal
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import partial
 from typing import Annotated
 
@@ -27,6 +26,7 @@ from bridgehead.heap import no_collection
 from bridgehead.lab import host, registry
 from bridgehead.lab.addressing import MAX_NODES, IpFamily
 from bridgehead.lab.errors import AlreadyRunning, LabError, NotRunning
+from bridgehead.lab.ids import IdMap, describe_missing_ids
 from bridgehead.lab.ownership import check_owner, close_to_others
 from bridgehead.lab.packages import POD_TOOLS, describe_missing_tools
 from bridgehead.lab.plan import LabConfig, LabFiles
@@ -41,7 +41,7 @@ _LOADED_FOR_ALL = ("bridgehead.lab.certificates", "bridgehead.lab.system")
 
 
 def command(
-    name: Name = DEFAULT_NAME,
+    name: Name = None,
     nodes: Annotated[
         int | None, typer.Option(min=1, max=MAX_NODES, help="Number of nodes. Default: as in the previous run, else 3.")
     ] = None,
@@ -98,6 +98,7 @@ def command(
         for number in (signal.SIGTERM, signal.SIGHUP):
             if signal.getsignal(number) is not signal.SIG_IGN:  # `nohup` ignores SIGHUP
                 signal.signal(number, signal.default_int_handler)
+        name = name or DEFAULT_NAME
         files = registry.find_files(name, state_dir)
         again = options_of(name, state_dir)
         # Nobody else may write to the lab's files, whatever the shell's umask allows.
@@ -111,7 +112,7 @@ def command(
         try:
             try:
                 _claim(files)
-                config = _start(
+                config, id_map = _start(
                     name, nodes, ephemeral, port, ip_family, node_dns, balancer, host_access, offline, files, lock
                 )
             finally:
@@ -127,7 +128,8 @@ def command(
             if isinstance(error, KeyboardInterrupt):
                 raise typer.Exit(130) from None
             raise
-        screen = _closing_screen(config, files, again, time.monotonic() - began, detach)
+        lacks = [describe_missing_tools(_missing_tools()), describe_missing_ids(id_map)]
+        screen = _closing_screen(config, again, time.monotonic() - began, detach, lacks)
         if detach:
             sys.stdout.write(screen)
             sys.stdout.flush()
@@ -154,8 +156,11 @@ def _start(
     offline: bool | None,
     files: LabFiles,
     lock: int,
-) -> LabConfig:
-    """Check the machine and start the lab's first process. The caller must have no other threads."""
+) -> tuple[LabConfig, IdMap | None]:
+    """Check the machine and start the lab's first process. The caller must have no other threads.
+
+    Returns the lab's configuration, and the map of its user namespace, None without one.
+    """
     with no_collection():
         from bridgehead.lab import launch, roots, user_namespace
 
@@ -206,7 +211,7 @@ def _start(
             puller=puller_program(),
             prepare=partial(_prepare, config, files, owner),
         )
-    return config
+    return config, id_map
 
 
 def puller_program() -> tuple[str, ...]:
@@ -255,24 +260,28 @@ def _print_progress(what: str) -> None:
         os.write(2, f"waiting for {what}\n".encode())
 
 
-def _closing_screen(config: LabConfig, files: LabFiles, options: str, seconds: float, detached: bool) -> str:
+def _missing_tools() -> list[str]:
+    return [tool for tool in POD_TOOLS if host.find_system_program(tool) is None]
+
+
+def _closing_screen(config: LabConfig, options: str, seconds: float, detached: bool, lacks: Iterable[str]) -> str:
+    """Return what `up` prints at its end. `lacks`: sentences about what pods lack, "" for nothing."""
     me = own_command()
     nodes = "1 node" if config.nodes == 1 else f"{config.nodes} nodes"
     lacking = "" if shutil.which("kubectl") else " (with a kubectl, which is missing here; Debian: kubernetes-client)"
     address = "$(kubectl get service web -o jsonpath={.spec.clusterIP})"
     url = f'"http://[{address}]"' if config.ip_family == "ipv6" else f"http://{address}"
-    tools = describe_missing_tools([tool for tool in POD_TOOLS if host.find_system_program(tool) is None])
     return f"""\
 The lab "{config.name}" is ready after {seconds:.1f} s: {nodes}, the API at https://127.0.0.1:{config.port}.
 
 Try next{lacking}:
-  export KUBECONFIG={shlex.quote(str(files.kubeconfig))}
+  eval "$({me} env{options})"
   kubectl create deployment web --image=nginx --replicas=3 && kubectl expose deployment web --port=80
   kubectl rollout status deployment web
   {me} exec{options} -- curl -s {url}
 
 {f"Stop it with: {me} down{options}" if detached else "Ctrl-C stops it."}
-{tools + chr(10) if tools else ""}"""
+{"".join(f"{lack}{chr(10)}" for lack in lacks if lack)}"""
 
 
 def _already_running(name: str, files: LabFiles, options: str) -> str:

@@ -7,6 +7,7 @@ their message are aggregated into one.
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass
 from typing import Generic, NamedTuple, TypeVar
 
@@ -24,13 +25,17 @@ V = TypeVar("V")
 
 @dataclass(frozen=True, slots=True)
 class Occurrence:
-    """Something that happened to an object. `type`: Normal or Warning; `at`: seconds since the epoch."""
+    """Something that happened to an object. `type`: Normal or Warning; `at`: seconds since the epoch.
+
+    `is_shared`: several processes see it, and their Events are to be one.
+    """
 
     about: ObjectReference
     type: str
     reason: str
     message: str
     at: float
+    is_shared: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,9 +80,6 @@ class Correlator:
         """Return the Event to write; None when the object has caused too many events."""
         about, at = occurrence.about, occurrence.at
         bucket = self._bucket(_reference(about), at)
-        if bucket.tokens < 1:
-            return None
-        bucket.tokens -= 1
         counted = _reference(about, about.field_path) if about.field_path else bucket.about
         kind = (counted, occurrence.type, occurrence.reason)
         fold = self._folds.get(kind)
@@ -88,13 +90,18 @@ class Correlator:
         is_folded = len(fold.messages) >= FOLD_AFTER
         if is_folded:
             fold = fold._replace(messages=fold.messages[1:])  # only their number counts from now on
-            occurrence = Occurrence(about, occurrence.type, occurrence.reason, FOLDED_PREFIX + occurrence.message, at)
+            message = FOLDED_PREFIX + occurrence.message
+            occurrence = Occurrence(about, occurrence.type, occurrence.reason, message, at)
         self._folds.put(kind, fold)
         identity = (kind, "" if is_folded else occurrence.message)
         before = self._series.get(identity) or _Series(0, at)
         series = _Series(before.number + 1, before.first)
         self._series.put(identity, series)
-        name = f"{about.name}.{int(series.first * 1e9):x}"
+        # As in client-go, what is dropped has been counted: the next Event that is written has the whole number.
+        if bucket.tokens < 1:
+            return None
+        bucket.tokens -= 1
+        name = f"{about.name}.{_digest(occurrence) if occurrence.is_shared else format(int(series.first * 1e9), 'x')}"
         return CorrelatedEvent(occurrence, name, about.namespace or "default", series.number, series.first)
 
     def _bucket(self, about: ObjectReference, at: float) -> _Bucket:
@@ -123,6 +130,13 @@ class _Recent(Generic[K, V]):
         self._items[key] = value
         if len(self._items) > REMEMBERED:
             del self._items[next(iter(self._items))]
+
+
+def _digest(occurrence: Occurrence) -> str:
+    """Return the end of the name of an Event that several processes record: made of its content and not of the time."""
+    about = occurrence.about
+    content = (about.uid, about.field_path, occurrence.type, occurrence.reason, occurrence.message)
+    return hashlib.sha256("\n".join(content).encode()).hexdigest()[:16]
 
 
 def _reference(about: ObjectReference, field_path: str = "") -> ObjectReference:

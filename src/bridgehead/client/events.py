@@ -18,7 +18,7 @@ from bridgehead.objects.times import format_time
 
 from .api import ApiClient
 from .correlation import CorrelatedEvent, Correlator, Occurrence
-from .errors import ClientError, NotFound, Unreachable
+from .errors import AlreadyExists, ClientError, NotFound, Unreachable
 
 log = logging.getLogger(__name__)
 
@@ -56,12 +56,23 @@ class EventRecorder:
         self._correlator = Correlator()
         self._waiting: asyncio.Queue[CorrelatedEvent] = asyncio.Queue(QUEUE_SIZE)
 
-    def record(self, about: Object | ObjectReference, *, type: str = "Normal", reason: str, message: str) -> None:
-        """Queue an Event about an object. A repeated one only raises the count of the first."""
+    def record(
+        self,
+        about: Object | ObjectReference,
+        *,
+        type: str = "Normal",
+        reason: str,
+        message: str,
+        is_shared: bool = False,
+    ) -> None:
+        """Queue an Event about an object. A repeated one only raises the count of the first.
+
+        `is_shared`: processes that record the same make one Event, that of the first of them.
+        """
         reference = reference_to(about) if isinstance(about, Object) else about
         if len(message) > LONGEST_MESSAGE:
             message = message[: LONGEST_MESSAGE - 3] + "..."
-        event = self._correlator.correlate(Occurrence(reference, type, reason, message, self._now()))
+        event = self._correlator.correlate(Occurrence(reference, type, reason, message, self._now(), is_shared))
         if event is None:
             log.debug("too many events about %s %s, dropped: %s", reference.kind, reference.name, message)
             return
@@ -80,6 +91,8 @@ class EventRecorder:
                 except Unreachable:
                     await asyncio.sleep(UNREACHABLE_SECONDS)
                     continue
+                except AlreadyExists:
+                    log.debug("event %s exists: another process has recorded it", event.name)
                 except ClientError as error:
                     # For example because the namespace is being deleted.
                     log.debug("event %s not written: %s", event.name, error)

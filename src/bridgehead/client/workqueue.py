@@ -73,7 +73,8 @@ class WorkQueue(Generic[K]):
         self._waiting: set[K] = set()  # the keys in `_ready`
         self._running: set[K] = set()
         self._again: set[K] = set()  # added during their reconcile
-        self._timers: dict[K, asyncio.TimerHandle] = {}
+        # The time is kept beside the handle: uvloop's handle of a delay below half a millisecond has no `when`.
+        self._timers: dict[K, tuple[float, asyncio.Handle]] = {}
         self._failures: dict[K, int] = {}
 
     def __len__(self) -> int:
@@ -94,12 +95,12 @@ class WorkQueue(Generic[K]):
             return
         loop = asyncio.get_running_loop()
         when = loop.time() + seconds
-        timer = self._timers.get(key)
-        if timer is not None:
-            if timer.when() <= when:
+        if key in self._timers:
+            earlier, timer = self._timers[key]
+            if earlier <= when:
                 return
             timer.cancel()
-        self._timers[key] = loop.call_at(when, self._fire, key)
+        self._timers[key] = when, loop.call_at(when, self._fire, key)
 
     async def run(self, reconcile: Callable[[K], Awaitable[Outcome]], workers: int = 4) -> None:
         """Reconcile keys until cancelled. An exception of `reconcile` counts as Retry."""
@@ -108,7 +109,7 @@ class WorkQueue(Generic[K]):
                 for _ in range(workers):
                     tasks.create_task(self._work(reconcile))
         finally:
-            for timer in self._timers.values():
+            for _, timer in self._timers.values():
                 timer.cancel()
             self._timers.clear()
 

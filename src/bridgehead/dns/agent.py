@@ -19,7 +19,15 @@ from bridgehead.objects.meta import ObjectKey
 
 from .messages.records import RecordSets
 from .serving import DnsMetrics
-from .zone import ServiceRecords, Zone, extra_records, pod_records, service_records
+from .zone import (
+    ServiceRecords,
+    Zone,
+    endpoint_names,
+    extra_records,
+    index_by_address,
+    pod_records,
+    service_records,
+)
 
 log = logging.getLogger(__name__)
 
@@ -28,6 +36,8 @@ _SERVICES_PER_STEP = 50  # compiled before queries are answered again
 
 class DnsAgent:
     """Keeps one zone up to date. `name_server` is the Service by which clients reach this server.
+
+    If that does not exist, these are the Services with an endpoint at one of `own_addresses`, or these addresses.
 
     `follow_pods`: all pods are watched for `namespace_of`, even if `pods` is not "verified".
     """
@@ -39,19 +49,22 @@ class DnsAgent:
         metrics: DnsMetrics,
         *,
         name_server: ObjectKey = ObjectKey("kube-system", "kube-dns"),  # noqa: B008 - a constant
+        own_addresses: tuple[str, ...] = (),
         follow_pods: bool = False,
         now: Callable[[], float] = time.time,
     ) -> None:
         self.zone = zone
         zone.find_extra = self._find_extra
+        zone.find_reverse = self._find_reverse
         self._metrics = metrics
         self._name_server = name_server
+        self._own_addresses = own_addresses
         self._now = now
         self._services: Informer[Service] = Informer(client, SERVICES)
         self._slices: Informer[EndpointSlice] = Informer(
             client,
             ENDPOINT_SLICES,
-            indexes={"service": index_by_service},
+            indexes={"service": index_by_service, "address": index_by_address},
         )
         self._namespaces: Informer[Namespace] = Informer(client, NAMESPACES)
         self._pods: Informer[Pod] | None = None
@@ -59,6 +72,7 @@ class DnsAgent:
             self._pods = Informer(client, PODS, indexes={"address": _own_addresses})
         self._dirty: set[ObjectKey] = set()
         self._triggers: list[float] = []
+        self._name_server_exists = False
         self._wake = asyncio.Event()
         self._synced = asyncio.Event()
         self._logged_problems: dict[ObjectKey, tuple[str, ...]] = {}
@@ -100,19 +114,21 @@ class DnsAgent:
         if self._has_names(either.metadata.namespace):
             self._mark(either.key)
         if either.key == self._name_server:
-            ips = () if new is None else new.spec.cluster_ips or (new.spec.cluster_ip,)
-            self.zone.set_name_server(tuple(ips))
+            self._wake.set()
 
     def _slice_changed(self, old: EndpointSlice | None, new: EndpointSlice | None) -> None:
         for slice_ in (old, new):
             key = slice_.service_key if slice_ is not None else None
-            if key is not None and self._has_names(key.namespace):
+            if slice_ is not None and not self._name_server_exists and self._own_addresses:
+                self._wake.set()
+            if slice_ is not None and key is not None and self._has_names(key.namespace):
                 service = self._services.get(key)
                 if service is None or service.spec.cluster_ip == "None":
                     self._mark(key)
                     self._record_trigger(new)
                 else:  # endpoints of a cluster IP are not in the table
                     self.zone.forget_extra(key)
+                    self.zone.forget_reverse(index_by_address(slice_))
 
     def _record_trigger(self, slice_: EndpointSlice | None) -> None:
         trigger = slice_.triggered_at if slice_ is not None else None
@@ -147,6 +163,7 @@ class DnsAgent:
             triggers, self._triggers = self._triggers, []
             self._wake.clear()
             await self._compile(dirty)
+            self._find_name_server()
             for trigger in triggers:
                 self._metrics.programming_seconds.observe(max(0.0, self._now() - trigger))
             if not self._synced.is_set():
@@ -165,11 +182,13 @@ class DnsAgent:
 
     async def _compile_one(self, key: ObjectKey) -> bool:
         service = self._services.get(key)
+        slices = self._slices.by_index("service", f"{key.namespace}/{key.name}")
         if service is None:
             self._logged_problems.pop(key, None)
-            return self.zone.set_service(key, None)
+            changed = self.zone.set_service(key, None)
+            self.zone.forget_reverse(address for slice_ in slices for address in index_by_address(slice_))
+            return changed
         try:
-            slices = self._slices.by_index("service", f"{key.namespace}/{key.name}")
             records = service_records(
                 service, slices, self.zone.settings.domain, by_pod=self.zone.settings.endpoint_pod_names
             )
@@ -182,6 +201,21 @@ class DnsAgent:
         self._logged_problems[key] = records.problems
         return changed
 
+    def _find_name_server(self) -> None:
+        """Set the addresses of the zone's NS record."""
+        known = self._services.get(self._name_server)
+        self._name_server_exists = known is not None
+        services = {known.key: known} if known is not None else {}
+        for address in () if known is not None else self._own_addresses:
+            for slice_ in self._slices.by_index("address", address):
+                service = self._services.get(slice_.service_key) if slice_.service_key is not None else None
+                if service is not None:
+                    services[service.key] = service
+        specs = [services[key].spec for key in sorted(services)]
+        ips = dict.fromkeys(ip for spec in specs for ip in spec.cluster_ips or (spec.cluster_ip,))
+        found = tuple(ip for ip in ips if ip and ip != "None")
+        self.zone.set_name_server(found or (() if known is not None else self._own_addresses))
+
     def _find_extra(self, key: ObjectKey) -> Mapping[str, RecordSets]:
         service = self._services.get(key)
         if service is None:
@@ -189,6 +223,17 @@ class DnsAgent:
         settings = self.zone.settings
         slices = self._slices.by_index("service", f"{key.namespace}/{key.name}")
         return extra_records(service, slices, settings.domain, by_pod=settings.endpoint_pod_names)
+
+    def _find_reverse(self, address: str) -> list[str]:
+        slices = [
+            slice_
+            for slice_ in self._slices.by_index("address", address)
+            if (key := slice_.service_key) is not None
+            and self._has_names(key.namespace)
+            and self._services.get(key) is not None
+        ]
+        settings = self.zone.settings
+        return endpoint_names(slices, address, settings.domain, by_pod=settings.endpoint_pod_names)
 
     async def _apply(self, key: ObjectKey, records: ServiceRecords) -> bool:
         """Change a Service in short steps, between which queries are answered. Returns whether any answer changed."""

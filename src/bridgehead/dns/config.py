@@ -23,6 +23,8 @@ HostEntry = tuple[str, tuple[str, ...]]  # an address and its names, lower-case 
 
 POD_MODES = ("disabled", "insecure", "verified")  # of CoreDNS' `pods`
 REWRITE_KINDS = ("exact", "prefix", "suffix", "substring", "regex")  # of CoreDNS' `rewrite name`
+FORWARD_POLICIES = ("random", "round_robin", "sequential")  # of CoreDNS' `forward`
+STALE_MODES = ("immediate", "verify")  # of CoreDNS' `serve_stale`
 LOG_CLASSES = ("success", "denial", "error")  # of CoreDNS' `log`, without `all`
 
 
@@ -32,6 +34,7 @@ class ZoneSettings:
 
     `recursive`: replies have RA set, because names outside the zone are answered, too. `namespaces`: only these have
     names; empty: all. `endpoint_pod_names`: endpoints without a host name are named after their pod, not their address.
+    `reverse_zones`: the zones that the names of addresses belong to, for the SOA of negative answers.
     """
 
     domain: str = "cluster.local"
@@ -41,6 +44,7 @@ class ZoneSettings:
     recursive: bool = True
     namespaces: tuple[str, ...] = ()
     endpoint_pod_names: bool = False
+    reverse_zones: tuple[str, ...] = ("in-addr.arpa", "ip6.arpa")
 
 
 class Tls(NamedTuple):
@@ -68,12 +72,99 @@ class Server(NamedTuple):
 
 
 @dataclass(frozen=True)
+class ForwardSettings:
+    """Options of one `forward` directive, for the upstreams of one domain. Times in seconds.
+
+    `policy` is one of FORWARD_POLICIES. `failover`: response codes that lead to the next server; None: all but NOERROR
+    and NXDOMAIN. A server is down after `max_fails` failures (0: never), and is probed every `health_seconds` with a
+    query for NS records at `health_name`; `fails_fast`: while all are down, none is asked. `most_attempts`: servers
+    asked for one query (0: all). `idle_seconds`, `most_idle` (0: any number): connections that are kept open.
+    """
+
+    policy: str = "random"
+    tcp_only: bool = False
+    failover: frozenset[int] | None = None
+    max_fails: int = 1
+    health_seconds: float = 0.5
+    health_rd: bool = True
+    health_name: str = ""
+    fails_fast: bool = False
+    most_attempts: int = 0
+    idle_seconds: float = 10.0
+    most_idle: int = 0
+
+
+class TtlLimits(NamedTuple):
+    """The shortest and the longest TTL that clients get, in seconds. `longest` wins."""
+
+    shortest: int
+    longest: int
+
+    def apply(self, ttl: int) -> int:
+        """Return the TTL within the limits."""
+        return min(max(ttl, self.shortest), self.longest)
+
+
+class Prefetch(NamedTuple):
+    """When an answer is asked for before it expires: after `hits` queries (0: never) in the last part of its TTL.
+
+    After a pause of `gap_seconds` hits are counted anew.
+    """
+
+    hits: int = 3
+    gap_seconds: float = 60.0
+    percentage: int = 10
+
+
+_DEFAULT_TTL, _DEFAULT_NEGATIVE_TTL, DEFAULT_PREFETCH = TtlLimits(0, 3600), TtlLimits(0, 1800), Prefetch()
+
+
+@dataclass(frozen=True)
+class CacheSettings:
+    """One `cache` directive, for the answers of upstreams. Times in seconds.
+
+    `uncached` are ("success" or "denial", domain): exceptions from `zones`. Expired answers are used for
+    `stale_seconds`: in the mode "immediate" at once, while upstreams are asked; in the mode "verify" when upstreams
+    fail, or have not answered within `verify_seconds` (0: their own time limit).
+    """
+
+    zones: tuple[str, ...] = ("",)
+    uncached: tuple[tuple[str, str], ...] = ()
+    capacity: int = 10_000
+    negative_capacity: int = 10_000
+    ttl: TtlLimits = _DEFAULT_TTL
+    negative_ttl: TtlLimits = _DEFAULT_NEGATIVE_TTL
+    servfail_seconds: float = 0.0
+    prefetch: Prefetch = DEFAULT_PREFETCH
+    keeps_ttl: bool = False
+    stale_seconds: float = 0.0
+    stale_mode: str = "verify"  # one of STALE_MODES
+    verify_seconds: float = 0.0
+
+
+@dataclass(frozen=True)
 class Hosts:
-    """One `hosts` directive. `ttl` in seconds."""
+    """One `hosts` directive. `ttl` in seconds.
+
+    A name that begins with the label "*" stands for all names with one label in its place. Questions for other types
+    than A, AAAA and PTR at names in a zone of `passes_types` are answered elsewhere (`fallthrough_unsupported`).
+    """
 
     entries: tuple[HostEntry, ...] = ()
     ttl: int = 3600
     has_reverse: bool = True
+    passes_types: tuple[str, ...] = ()
+
+
+class AnswerRule(NamedTuple):
+    """One `answer name` or `answer value` of a rewrite rule. `field` is "name" or "value".
+
+    Names that the regex `pattern` matches become `replacement`, in which {1} is the first group.
+    """
+
+    field: str
+    pattern: str
+    replacement: str
 
 
 @dataclass(frozen=True)
@@ -82,7 +173,8 @@ class RewriteRule:
 
     Names are lower-case; whole names and suffixes end with a dot. The `replacement` of a regex is the whole new name,
     in which {1} is the first group. A rule that is `for_others` is in a server block beside the cluster's, and does not
-    apply to names of the cluster.
+    apply to names of the cluster. `is_auto`: names and values in the answer are rewritten back (`answer auto`);
+    `answers` are rewritten after that.
     """
 
     kind: str
@@ -90,6 +182,8 @@ class RewriteRule:
     replacement: str
     is_last: bool = True
     for_others: bool = False
+    is_auto: bool = False
+    answers: tuple[AnswerRule, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -105,9 +199,9 @@ class TemplateRecord:
 class Template:
     """One `template` directive: answers to questions of type `kind` ("ANY": of all types) below `zones`.
 
-    The name has to match one of `patterns`; a name that matches none does not exist, unless it is below a domain of
-    `falls_through`. A template that is `for_others` is in a server block beside the cluster's, and does not apply to
-    names of the cluster.
+    The name has to match one of `patterns`; SERVFAIL is the answer for a name that matches none, unless it is below a
+    domain of `falls_through`. A template that is `for_others` is in a server block beside the cluster's, and does not
+    apply to names of the cluster.
     """
 
     kind: str
@@ -138,20 +232,20 @@ class DnsConfig:
     resolv_conf: str = "/etc/resolv.conf"
     stub_domains: tuple[tuple[str, tuple[Server, ...]], ...] = ()  # domains with upstreams of their own
     denied: tuple[tuple[str, int], ...] = ()  # domains for which no upstream is asked, and their response codes
-    sequential: tuple[str, ...] = ()  # domains whose upstreams are asked in the order of the configuration
-    tcp_only: tuple[str, ...] = ()  # domains whose upstreams are asked by TCP only
+    falls_through: tuple[str, ...] = ()  # domains of the cluster whose unknown names are asked of upstreams
+    owned_reverse_zones: tuple[str, ...] = ()  # where unknown addresses have no names: no upstream is asked
+    forwarding: tuple[tuple[str, ForwardSettings], ...] = ()  # by domain; "" is the root; others have the defaults
+    forward_seconds: float = 4.5  # for one query to upstreams; clients wait 5 s by default (resolv.conf(5), timeout)
     max_concurrent: int = 1000  # queries that wait for upstreams, per listening address
     autopath: bool = False
-    cache_entries: int = 10_000
-    cache_seconds: int = 3600
-    cache_negative_seconds: int = 1800
-    cached: tuple[str, ...] = ("",)  # domains whose answers are cached
-    uncached: tuple[tuple[str, str], ...] = ()  # ("success" or "denial", domain): exceptions from `cached`
-    serve_stale_seconds: int = 0
+    cache: CacheSettings = CacheSettings()
+    block_caches: tuple[tuple[str, CacheSettings], ...] = ()  # domains with settings of their own
     hosts: tuple[Hosts, ...] = ()
     rewrites: tuple[RewriteRule, ...] = ()
     templates: tuple[Template, ...] = ()
     transfer_to: tuple[Network, ...] = ()  # clients that may transfer the zone
+    is_minimal: bool = False  # positive replies have no authority and additional records
+    has_minimal_any: bool = False  # queries for ANY get one HINFO record, also those for external names (RFC 8482)
     log_queries: bool = False
     log_classes: tuple[str, ...] = ()  # some of LOG_CLASSES; (): every query
     udp_size: int = 1232  # bytes of the largest UDP reply

@@ -16,8 +16,9 @@ from bridgehead.client import ApiClient
 from .agent import DnsAgent
 from .answering import HostTable, Resolver, Responder, Rewriter, Templates
 from .config import DnsConfig, Server, ZoneSettings
+from .own_addresses import own_addresses
 from .serving import DnsMetrics
-from .upstreams import Cache, Forwarder, cache_policy, plan_forwarders, plan_search
+from .upstreams import Cache, Forwarder, plan_forwarders, plan_search
 from .zone import Zone
 
 log = logging.getLogger(__name__)
@@ -26,10 +27,18 @@ log = logging.getLogger(__name__)
 class Cluster:
     """A zone, and the agent that keeps it up to date while `run` runs."""
 
-    def __init__(self, client: ApiClient, settings: ZoneSettings, metrics: DnsMetrics, *, follow_pods: bool) -> None:
+    def __init__(
+        self,
+        client: ApiClient,
+        settings: ZoneSettings,
+        metrics: DnsMetrics,
+        *,
+        own_addresses: tuple[str, ...] = (),
+        follow_pods: bool,
+    ) -> None:
         self.zone = Zone(settings, serial=int(time.time()))
         self.follow_pods = follow_pods
-        self._agent = DnsAgent(client, self.zone, metrics, follow_pods=follow_pods)
+        self._agent = DnsAgent(client, self.zone, metrics, own_addresses=own_addresses, follow_pods=follow_pods)
 
     async def run(self) -> None:
         """Follow the cluster until cancelled."""
@@ -60,7 +69,8 @@ class Engine:
         forwarders = plan_forwarders(config, self._is_self)
         settings = replace(config.zone, recursive=bool(forwarders))
         if previous is None or (previous.zone.settings, previous.follow_pods) != (settings, config.autopath):
-            previous = Cluster(client, settings, metrics, follow_pods=config.autopath)
+            own = own_addresses(config.listen)
+            previous = Cluster(client, settings, metrics, own_addresses=own, follow_pods=config.autopath)
         self.config = config
         self.cluster = previous
         self.responder: Responder = Responder(
@@ -72,15 +82,11 @@ class Engine:
             templates=Templates(config.templates, ra=bool(forwarders)) if config.templates else None,
             rewriter=Rewriter(config.rewrites) if config.rewrites else None,
             transfer_to=config.transfer_to,
+            falls_through=config.falls_through,
+            is_minimal=config.is_minimal,
+            has_minimal_any=config.has_minimal_any,
         )
-        self.cache: Cache = Cache(
-            time.monotonic,
-            entries=config.cache_entries,
-            longest=config.cache_seconds,
-            longest_negative=config.cache_negative_seconds,
-            is_cacheable=cache_policy(config.cached, config.uncached),
-            stale=config.serve_stale_seconds,
-        )
+        self.cache: Cache = Cache(time.monotonic, config.cache, config.block_caches)
         self.forwarders = tuple(target for target in forwarders.values() if isinstance(target, Forwarder))
         self.resolver = Resolver(
             self.responder,

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import bz2
 import contextlib
-import gzip
 import io
 import json
-import lzma
 import tarfile
-import zlib
 from collections.abc import Iterable, Iterator
 from typing import IO, BinaryIO, Final, cast
 
 import msgspec
 
 from . import documents
+from .archive_files import ArchiveFiles, open_archive
 from .documents import Descriptor, Index, Manifest
 from .errors import BadImage, NotFound, StoreFailed
 from .references import Reference, parse_reference
@@ -25,13 +22,11 @@ from .store.image_record import ImageRecord
 from .store.unpacking import add_layer
 from .untrusted_json import InvalidJson, decode
 
-# Modules that `tarfile` imports when it needs them: after the change of ids this process may not have access to the
-# directories of Python any more.
-_PRELOADED: Final = (bz2, gzip, lzma)
 LAYOUT: Final = "oci-layout"
 _INDEX: Final = "index.json"
 _DOCKER: Final = "manifest.json"
 _NAME: Final = "io.containerd.image.name"
+_MAX_IMAGES: Final = 1000  # in an archive, and their names
 _REFERENCE: Final = "org.opencontainers.image.ref.name"
 
 
@@ -41,42 +36,15 @@ class _DockerImage(msgspec.Struct, rename="pascal"):
     repo_tags: list[str] | None = None
 
 
-class _Archive:
-    def __init__(self, archive: tarfile.TarFile) -> None:
-        self._archive = archive
-        self._members = {member.name.removeprefix("./"): member for member in archive}
-
-    def has(self, name: str) -> bool:
-        return name in self._members
-
-    @contextlib.contextmanager
-    def open(self, name: str) -> Iterator[BinaryIO]:
-        member = self._members.get(name)
-        try:
-            file = self._archive.extractfile(member) if member is not None else None
-        except (KeyError, RecursionError):  # a link to a file that is not in the archive, or to itself
-            file = None
-        if file is None:
-            raise BadImage(f"the archive has no file {name}")
-        with file:
-            yield cast(BinaryIO, file)
-
-
 def load(store: ContentStore, file: BinaryIO, name: str = "") -> list[ImageRecord]:
     """Add the images in an archive to the store. `name` outweighs the name that the only one has there. Raises
     `ImageError`."""
     try:
-        with _adding_to(store), tarfile.open(fileobj=cast(IO[bytes], file)) as archive:
-            source = _Archive(archive)
+        with _adding_to(store), open_archive(store, file) as source:
             if source.has(_DOCKER):
                 return _load_docker(store, source, name)
             if source.has(_INDEX):
                 return _load_oci(store, source, name)
-    except (tarfile.TarError, EOFError, zlib.error, lzma.LZMAError) as error:
-        reasons = str(error).splitlines()  # one for each compression, if the archive has none of them
-        raise BadImage(
-            f"not an archive of images: {reasons[0] if len(reasons) == 1 else 'no tar file, compressed or not'}"
-        ) from error
     except OSError as error:
         raise BadImage(f"cannot read the archive: {error.strerror or error}") from error
     raise BadImage(f"neither an archive of `docker save` nor an OCI archive: it has neither {_DOCKER} nor {_INDEX}")
@@ -118,30 +86,37 @@ def _add_layer_blob(store: ContentStore, file: BinaryIO) -> Descriptor:
         return msgspec.structs.replace(added, media_type=compression.media_type(blob))
 
 
-def _load_docker(store: ContentStore, source: _Archive, name: str) -> list[ImageRecord]:
+def _load_docker(store: ContentStore, source: ArchiveFiles, name: str) -> list[ImageRecord]:
     try:
         images = decode(_read(source, _DOCKER), list[_DockerImage])
     except InvalidJson as error:
         raise BadImage(f"{_DOCKER} is invalid: {error}") from error
     _check_tag(name, len(images))
+    _check_count("images", len(images))
+    _check_count("names of images", sum(len(image.repo_tags or ()) for image in images))
+    for image in images:
+        documents.check_layers(len(image.layers))
     records = []
+    added: dict[str, Descriptor] = {}  # an image may have one layer several times, and images have layers in common
     for image in images:
         config = store.add_blob(_read(source, image.config))
-        layers = []
         for layer in image.layers:
-            with source.open(layer) as file:
-                layers.append(_add_layer_blob(store, file))
+            if layer not in added:
+                with source.open(layer) as file:
+                    added[layer] = _add_layer_blob(store, file)
         names = [name] if name else image.repo_tags or []
-        records += _add(store, names, config, layers, "")
+        records += _add(store, names, config, [added[layer] for layer in image.layers], "")
     return records
 
 
-def _load_oci(store: ContentStore, source: _Archive, name: str) -> list[ImageRecord]:
+def _load_oci(store: ContentStore, source: ArchiveFiles, name: str) -> list[ImageRecord]:
     index = documents.parse_document(_read(source, _INDEX), documents.OCI_INDEX)
     if not isinstance(index, Index):
         raise BadImage(f"{_INDEX} is not an index")
     _check_tag(name, len(index.manifests))
+    _check_count("images", len(index.manifests))
     records = []
+    added: dict[str, Descriptor] = {}
     for top in index.manifests:
         document = _load_document(store, source, top)
         for _ in range(documents.MAX_INDEXES):
@@ -150,10 +125,12 @@ def _load_oci(store: ContentStore, source: _Archive, name: str) -> list[ImageRec
         if isinstance(document, Index):
             raise BadImage(f"the image has more than {documents.MAX_INDEXES} indexes within each other")
         for each in (document.config, *document.layers):
-            with source.open(_blob_name(each.digest)) as file:
-                added = store.add_stream(file)
-            if (added.digest, added.size) != (each.digest, each.size):
-                raise BadImage(f"unexpected content: {added.digest} of {added.size} bytes, not {each.digest}")
+            found = added.get(each.digest)
+            if found is None:
+                with source.open(_blob_name(each.digest)) as file:
+                    found = added[each.digest] = store.add_stream(file)
+            if (found.digest, found.size) != (each.digest, each.size):
+                raise BadImage(f"unexpected content: {found.digest} of {found.size} bytes, not {each.digest}")
         records += _add(store, [name or _annotated_name(top)], document.config.digest, document.layers, top.digest)
     return records
 
@@ -168,7 +145,7 @@ def _annotated_name(top: Descriptor) -> str:
     return name
 
 
-def _load_document(store: ContentStore, source: _Archive, descriptor: Descriptor) -> Index | Manifest:
+def _load_document(store: ContentStore, source: ArchiveFiles, descriptor: Descriptor) -> Index | Manifest:
     content = _read(source, _blob_name(descriptor.digest))
     documents.verify(content, descriptor.digest)
     store.add_blob(content)
@@ -213,6 +190,11 @@ def _check_tag(name: str, images: int) -> None:
     """Raises `BadImage` when several images would get one name."""
     if name and images > 1:
         raise BadImage(f"the archive has {images} images, and --tag names one; load it without --tag")
+
+
+def _check_count(what: str, count: int) -> None:
+    if count > _MAX_IMAGES:
+        raise BadImage(f"the archive has {count} {what}, more than {_MAX_IMAGES}")
 
 
 def _parse_name(name: str) -> Reference:
@@ -263,7 +245,7 @@ def _put(archive: tarfile.TarFile, name: str, content: bytes) -> None:
     archive.addfile(member, io.BytesIO(content))
 
 
-def _read(source: _Archive, name: str) -> bytes:
+def _read(source: ArchiveFiles, name: str) -> bytes:
     with source.open(name) as file:
         content = file.read(documents.MAX_DOCUMENT + 1)
     if len(content) > documents.MAX_DOCUMENT:

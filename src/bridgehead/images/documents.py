@@ -35,7 +35,9 @@ _LAYERS: Final = (
 )
 MAX_DOCUMENT: Final = 4 << 20  # bytes; the least that registries must accept for a manifest, and containerd's bound
 MAX_LAYERS: Final = 125  # Docker's bound; more names would not fit into the options of one overlay, either
+MAX_VOLUMES: Final = 1000  # of one image: each container has a directory for each of them
 MAX_INDEXES: Final = 4  # one within another
+_SHOWN_NAMES, _SHOWN_NAME = 20, 50  # platforms in an error, and characters of each
 _DIGEST: Final = re.compile(r"sha256:[0-9a-f]{64}|sha512:[0-9a-f]{128}")
 # What an architecture without a variant means (OCI image index: platform variants).
 _DEFAULT_VARIANTS: Final = {"arm64": "v8", "arm": "v7"}
@@ -155,7 +157,7 @@ def parse_document(content: bytes, media_type: str = "") -> Index | Manifest:
 def _check_manifest(manifest: Manifest) -> None:
     if manifest.config.media_type not in _CONFIGS:
         raise BadImage(f"not an image of containers, but {manifest.config.media_type or 'of no media type'}")
-    _check_layers(len(manifest.layers))
+    check_layers(len(manifest.layers))
     if manifest.config.size > MAX_DOCUMENT:
         raise BadImage(f"the image's configuration has {manifest.config.size} bytes, more than {MAX_DOCUMENT}")
     for each in (manifest.config, *manifest.layers):
@@ -169,14 +171,15 @@ def _check_manifest(manifest: Manifest) -> None:
             raise BadImage(f"the layer {layer.digest} is encrypted")
 
 
-def _check_layers(count: int) -> None:
+def check_layers(count: int) -> None:
+    """Raises `BadImage` when an image has more layers than a container can have."""
     if count > MAX_LAYERS:
         raise BadImage(f"the image has {count} layers, more than {MAX_LAYERS}")
 
 
 def parse_config(content: bytes, layers: int) -> ImageConfig:
     """Parse a configuration of an image with this number of layers. Raises `BadImage`."""
-    _check_layers(layers)  # archives of `docker save` have no manifest
+    check_layers(layers)  # archives of `docker save` have no manifest
     try:
         config = decode(content, ImageConfig)
     except InvalidJson as error:
@@ -184,6 +187,9 @@ def parse_config(content: bytes, layers: int) -> ImageConfig:
     diff_ids = config.rootfs.diff_ids or ()
     for diff_id in diff_ids:
         check_digest(diff_id)
+    volumes = len(config.config.volumes or ()) if config.config is not None else 0
+    if volumes > MAX_VOLUMES:
+        raise BadImage(f"the image has {volumes} volumes, more than {MAX_VOLUMES}")
     if len(diff_ids) != layers:
         raise BadImage(f"the configuration has {len(diff_ids)} diff_ids, the manifest {layers} layers")
     return config
@@ -199,8 +205,9 @@ def choose_manifest(index: Index, wanted: Platform) -> Descriptor:
     without = next((each for each in index.manifests if each.platform is None), None)
     if without is not None:
         return without
-    names = sorted({str(each.platform) for each in index.manifests if each.platform is not None})
-    raise BadImage(f"no match for platform in manifest: {wanted} is not among {', '.join(names) or 'no platforms'}")
+    names = sorted({str(each.platform)[:_SHOWN_NAME] for each in index.manifests if each.platform is not None})
+    shown = ", ".join(names[:_SHOWN_NAMES]) + (" ..." if len(names) > _SHOWN_NAMES else "")
+    raise BadImage(f"no match for platform in manifest: {wanted} is not among {shown or 'no platforms'}")
 
 
 def check_platform(config: ImageConfig, wanted: Platform) -> None:

@@ -22,6 +22,7 @@ from .node.image_collector import ImageCollector
 from .node.last_addresses import read_last_addresses
 from .node.machine import kernel_has_app_armor, machine_capacity
 from .node.pod_addresses import PodAddresses
+from .node.pod_users import PodUsers
 from .node.reporter import NodeReporter
 from .node.settings import NodeSettings
 from .nofollow import remove_tree
@@ -88,7 +89,16 @@ class Kubelet:
         pods.chmod(0o750)
         capacity = machine_capacity(settings.root, settings.max_pods)
         addresses = PodAddresses(*settings.pod_cidrs)
-        reporter = NodeReporter(settings, self._client, self._recorder, capacity, self._list_images)
+        features = await self.runtime.find_features()
+        users = PodUsers(pods, features.pod_id_ranges)
+        reporter = NodeReporter(
+            settings,
+            self._client,
+            self._recorder,
+            capacity,
+            self._list_images,
+            has_user_namespaces=users.are_supported,
+        )
         async with (
             Handlers(self.runtime) as handlers,
             ReferencedObjects(self._client, self._reference_changed) as objects,
@@ -105,6 +115,7 @@ class Kubelet:
                 objects=objects,
                 volumes=VolumeManager(settings.root, self._client, objects, capacity, settings.name),
                 addresses=addresses,
+                users=users,
                 handlers=handlers,
                 allocatable=capacity,
                 has_app_armor=kernel_has_app_armor(),
@@ -120,7 +131,6 @@ class Kubelet:
                 addresses.claim(uid, sandbox.ips)
             addresses.continue_after(read_last_addresses(settings.root))
             await reporter.register()
-            features = await self.runtime.find_features()
             if features.limits:
                 reporter.warn_of_limits(features.limits)
             if features.copies:

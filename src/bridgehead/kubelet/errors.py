@@ -4,7 +4,7 @@
     ├── VolumeNotReady        a volume can't be set up yet
     ├── VolumesNotReady       some of a pod's volumes can't be set up yet; the pod waits (an event FailedMount for each)
     ├── ConfigNotReady        an environment variable or a mount can't be resolved yet (CreateContainerConfigError)
-    ├── SandboxRefused        the pod asks for namespaces that the runtime cannot make (FailedCreatePodSandBox)
+    ├── ArgumentListTooLong   the arguments and variables are longer than execve takes (a run that failed: StartError)
     ├── SecurityRefused       the security context forbids to run the container (CreateContainerConfigError)
     ├── AddressesExhausted    the node's pod range has no free address (FailedCreatePodSandBox)
     ├── NotServed             a request for logs or exec that can't be answered; carries the HTTP status
@@ -45,8 +45,8 @@ class ConfigNotReady(KubeletError):
     """A ConfigMap, Secret or field that a container's environment or mounts refer to is missing."""
 
 
-class SandboxRefused(KubeletError):
-    """The pod asks for namespaces that the runtime cannot make."""
+class ArgumentListTooLong(KubeletError):
+    """A command, its arguments and its environment are longer than execve(2) takes."""
 
 
 class SecurityRefused(KubeletError):

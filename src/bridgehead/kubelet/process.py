@@ -16,6 +16,7 @@ from typing import NamedTuple
 import uvloop
 
 from bridgehead.client import ApiClient, load_kubeconfig
+from bridgehead.client.access_reviews import AccessReviews
 from bridgehead.images.service.client import PullerClient
 
 from .agent import Kubelet
@@ -23,8 +24,7 @@ from .errors import StartupFailed
 from .node.settings import NodeSettings
 from .runtimes.runtime import Runtime, RuntimeFailure
 from .runtimes.wire.client import RuntimeClient
-from .server.access_reviews import AccessReviews
-from .server.authorization import server_context
+from .server.authorization import NodeReviews, server_context
 from .server.kubelet_server import KubeletServer
 
 log = logging.getLogger(__name__)
@@ -71,7 +71,7 @@ async def _run(
         kubelet = Kubelet(settings, client, runtime, puller)
         parts = [asyncio.create_task(kubelet.run())]
         if context is not None:
-            server = KubeletServer(kubelet, AccessReviews(client, settings.name))
+            server = KubeletServer(kubelet, NodeReviews(AccessReviews(client), settings.name))
             parts.append(asyncio.create_task(server.run(settings.ip, settings.port, context)))
         stopping = asyncio.create_task(stop.wait())
         try:

@@ -15,6 +15,8 @@ import msgspec
 
 # Enough for the ids of images and for the user nobody (65534).
 RANGE = 1 << 16
+# Ranges for pods with a user namespace of their own, on each node; they follow the lab's own ids.
+POD_RANGES = 64
 # The range for containers in systemd's "Users, Groups, UIDs and GIDs on systemd Systems".
 _FIRST_CONTAINER_ID = 0x00080000
 _LAST_CONTAINER_ID = 0x6FFFFFFF
@@ -91,9 +93,38 @@ def choose_base(key: str, own: Sequence[IdRange], taken: Sequence[IdRange]) -> i
     return None
 
 
-def map_range(base: int) -> IdMap:
-    entry = (MapEntry(0, base, RANGE),)
-    return IdMap(users=entry, groups=entry)
+def describe_missing_ids(id_map: IdMap | None) -> str:
+    """Return what pods lack without users beside root, and how to have these, "" if they exist."""
+    if id_map is None or sum(entry.size for entry in id_map.users) > 1:
+        return ""
+    return (
+        "Pods of this lab have no user but root: install newuidmap (Debian: apt-get install uidmap), get a range in"
+        " /etc/subuid and /etc/subgid, and start the lab again."
+    )
+
+
+def choose_pod_ids(base: int, own: Sequence[IdRange], taken: Sequence[IdRange]) -> IdRange | None:
+    """Return the ids for the pods of the lab whose own ids begin with `base`, always the same if they are free.
+
+    None: no range is free.
+    """
+    size = POD_RANGES * RANGE
+    slots = (_LAST_CONTAINER_ID + 1 - _FIRST_CONTAINER_ID) // size
+    start = int.from_bytes(hashlib.sha256(str(base).encode()).digest()[:4]) % slots
+    lab = IdRange(base, RANGE)
+    for step in range(slots):
+        candidate = IdRange(_FIRST_CONTAINER_ID + (start + step) % slots * size, size)
+        is_free = not any(ids.overlaps(candidate) for ids in (lab, *taken))
+        if is_free and any(ids.contains(candidate) for ids in own):
+            return candidate
+    return None
+
+
+def map_range(base: int, pods: IdRange | None = None) -> IdMap:
+    entries = [MapEntry(0, base, RANGE)]
+    if pods is not None:
+        entries.append(MapEntry(RANGE, pods.first, pods.size))
+    return IdMap(users=tuple(entries), groups=tuple(entries))
 
 
 def map_user(user: int, group: int, users: Sequence[IdRange], groups: Sequence[IdRange]) -> IdMap:

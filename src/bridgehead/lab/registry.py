@@ -245,6 +245,11 @@ def list_labs() -> dict[str, LabFiles]:
         raise LabError(f"cannot read {home}: {error.strerror}") from error
 
 
+def list_running() -> dict[str, LabFiles]:
+    """Return those of `list_labs` that run."""
+    return {name: files for name, files in list_labs().items() if is_running(files)}
+
+
 def stop(files: LabFiles, *, bound: float = 15.0) -> None:
     """Stop a running lab with SIGTERM, after `bound` seconds with SIGKILL. Raises `NotRunning`, `LabError`.
 

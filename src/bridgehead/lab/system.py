@@ -35,26 +35,33 @@ from bridgehead.yaml_loader import Loader
 
 from . import registry
 from .addressing import API_PORT, api_url
+from .earlier_names import DNS, EarlierDns
 from .errors import NotRunning, StartFailed
 from .observed import ObservedCluster
 from .plan import CLUSTER_DOMAIN, LabConfig, LabFiles
 from .shipped_objects import ensure
 
 _LOOK_EVERY = 0.2  # seconds, when nothing changes: a part can end, and nodes of a previous run get pods
+
+
+def _plural(kind: str) -> str:
+    return f"{kind.lower().removesuffix('y')}ies" if kind.endswith("y") else f"{kind.lower()}s"
+
+
 KINDS: dict[str, Kind[Any]] = {
     kind.name: kind
     for kind in (NAMESPACES, SERVICE_ACCOUNTS, CONFIG_MAPS, SERVICES, DAEMON_SETS, DEPLOYMENTS, STORAGE_CLASSES)
 } | {
-    name: Kind(Object, group, version, f"{name.lower()}s", namespaced=not name.startswith("Cluster"))
+    name: Kind(Object, group, version, _plural(name), namespaced=not name.startswith(("Cluster", "Validating")))
     for group, version, names in (
         ("rbac.authorization.k8s.io", "v1", "ClusterRole ClusterRoleBinding Role RoleBinding"),
         ("metallb.io", "v1beta1", "IPAddressPool L2Advertisement"),
+        ("admissionregistration.k8s.io", "v1", "ValidatingAdmissionPolicy ValidatingAdmissionPolicyBinding"),
     )
     for name in names.split()
 }
 # Objects need their namespace, and pods their ServiceAccount.
 _STAGES = {NAMESPACES.name: 0, DAEMON_SETS.name: 2, DEPLOYMENTS.name: 2}
-_DNS = "bridgehead-dns"
 
 Report = Callable[[str], None]
 
@@ -153,24 +160,28 @@ class _Start:
         self._leaving: set[_AddOn] = set()  # those of which a previous run had objects
         self._removed: set[_AddOn] = set()
         self._forgotten: set[str] = set()  # Nodes of a previous run
+        self._earlier_dns = EarlierDns(client, KINDS)
         self._has_reported_dns = False
         self._dns_replicas: int | None = None  # read once
 
     async def missing(self) -> str | None:
         """Return what is not ready yet, as text; None when the lab is ready."""
         has_node_dns, has_balancer = self._config.node_dns, self._config.balancer
+        await self._earlier_dns.keep_settings()
         await _all(
             self._install("kube-proxy.yaml"),
             self._install("storage.yaml"),
+            self._install("warnings.yaml"),
             self._install("dns.yaml", workloads=False),
             self._settle(_NODE_DNS, has_node_dns),
             self._settle(_BALANCER, has_balancer),
         )
-        missing = await self._missing_nodes()
+        missing = await self._missing_nodes() or await self._earlier_dns.missing()
         if missing is not None:
             return missing
         # The DNS comes last: its pods need several nodes to spread over.
         await self._install("dns.yaml")
+        await self._earlier_dns.finish()
         missing = self._missing_proxies() or await self._missing_dns()
         missing = missing or (self._missing_pods if has_node_dns else self._unremoved)(_NODE_DNS)
         return missing or (await self._missing_balancer() if has_balancer else self._unremoved(_BALANCER))
@@ -227,7 +238,7 @@ class _Start:
         """Return what the cluster DNS lacks. Servers that cannot start (an invalid Corefile) delay no lab."""
         if self._dns_replicas is None:
             try:
-                self._dns_replicas = (await self._client.get(DEPLOYMENTS, _DNS, "kube-system")).spec.replicas
+                self._dns_replicas = (await self._client.get(DEPLOYMENTS, DNS, "kube-system")).spec.replicas
             except NotFound:
                 return None
         wanted, pods = self._dns_replicas, self._observed.pods_of("kube-dns")

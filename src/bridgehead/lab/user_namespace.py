@@ -28,7 +28,7 @@ def choose_id_map(key: str, base: int | None) -> tuple[IdMap, int | None]:
         if base is None:
             base = ids.choose_base(key, _existing_ids(), _taken_ids())
         if base is not None:
-            return ids.map_range(base), base
+            return ids.map_range(base, ids.choose_pod_ids(base, _existing_ids(), _taken_ids())), base
     if shutil.which("newuidmap") is None or shutil.which("newgidmap") is None:
         return ids.map_user(user, group, (), ()), None
     names = [str(user)]

@@ -10,10 +10,12 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 
 from bridgehead.backoff import Backoff
 from bridgehead.client import ApiClient, EventRecorder, running
+from bridgehead.network.gateways import gateways
+from bridgehead.network.listeners import listeners
 from bridgehead.objects.core import Pod
 from bridgehead.objects.endpoint_slices import EndpointSlice
 from bridgehead.objects.meta import ObjectKey, ObjectReference
@@ -29,6 +31,7 @@ from .frontends import ServiceFrontends
 from .guard import RuleGuard
 from .host_ports import compile_host_ports
 from .mode import Counting, Mode
+from .node_listeners import ListListeners
 from .operating.health import ProxyHealth
 from .operating.health_ports import HealthCheck, HealthPorts, local_addresses, plan_health_check
 from .operating.metrics import ProxyMetrics, WithoutLocalEndpoints
@@ -77,6 +80,8 @@ class ProxyAgent:
         flows: ConntrackReconciler | None = None,
         progress: ProgressPublisher | None = None,
         kernel_families: tuple[Family, ...] = (4, 6),
+        list_listeners: ListListeners = listeners,
+        list_gateways: Callable[[], Collection[str]] = gateways,
         now: Callable[[], float] = time.time,
     ) -> None:
         self.mode = mode
@@ -93,6 +98,8 @@ class ProxyAgent:
             kernel_families=kernel_families,
             metrics=self.metrics,
             health=self.health,
+            list_listeners=list_listeners,
+            list_gateways=list_gateways,
         )
         self._config = config
         self._node_name = node_name
@@ -231,7 +238,8 @@ class ProxyAgent:
                 compiled = compile_host_ports(owner, self._objects.facts)
             elif owner is not None:
                 slices = self._objects.slices_of(key)
-                compiled = compile_service(owner, slices, self._objects.facts, self._objects.reserved)
+                objects = self._objects
+                compiled = compile_service(owner, slices, objects.facts, objects.reserved, objects.rivals_of(owner))
         except Exception:
             log.exception("%s: compiling failed, its rules stay as they are; this is a bug", key)
             return

@@ -1,8 +1,9 @@
 """The table of all Frontends of the node, and the changes that a changed Service makes to it.
 
 `programmer.py` gives each recompiled Service to `FrontendTable.update` and the resulting `Change`s to the mode. If two
-Services claim one address and port, it belongs to the Service whose cluster IP it is, else to the older one; the other
-Service gets a Problem.
+Services claim one address and port, it belongs to the Service whose cluster IP it is, else to the one that a load
+balancer gave it or the pod that has it as a host port, else to the older one; the other Service gets a Problem. A node
+port or host port comes before all claims of its number at an address of the node.
 
 Backends keep their index where possible: a new backend takes the index of one that left, and the last backend moves to
 an index that remains free. So a renderer that numbers backends changes only as many elements as there are changed
@@ -20,7 +21,8 @@ import msgspec
 
 from bridgehead.objects.meta import ObjectKey
 
-from .frontends import Backend, Frontend, FrontendKey, Problem, Reason, ServiceFrontends
+from .frontends import Backend, Frontend, FrontendKey, Problem, Publication, Reason, ServiceFrontends
+from .host_ports import pod_of
 
 
 class Change(NamedTuple):
@@ -60,6 +62,8 @@ class FrontendTable:
         # All claimants of a key. Absent if there is only one, which is the rule.
         self._claimants: dict[FrontendKey, set[ObjectKey]] = {}
         self._holder: dict[FrontendKey, ObjectKey] = {}
+        # The claimed keys at addresses of the node, by the node port that would come before them.
+        self._on_node: dict[FrontendKey, set[FrontendKey]] = {}
 
     def __len__(self) -> int:
         return len(self._installed)
@@ -90,9 +94,16 @@ class FrontendTable:
         wanted = {f.key: f for f in compiled.frontends} if compiled is not None else {}
         keys = {f.key for f in old.frontends} if old is not None else set()
         keys |= wanted.keys()
+        for frontend in wanted.values():
+            if frontend.is_on_node:
+                self._on_node.setdefault(frontend.key.node_port, set()).add(frontend.key)
+        ordered = sorted(keys)
+        if self._on_node:
+            keys.update(*(self._on_node.get(key, ()) for key in ordered))
+            ordered = sorted(keys, key=lambda key: (not key.is_node_port, key))  # node ports first: others yield
         changes: list[Change] = []
         conflicts: dict[ObjectKey, list[Problem]] = {}
-        for key in sorted(keys):
+        for key in ordered:
             candidate = self._resolve(key, service, wanted.get(key), conflicts)
             before = self._installed.get(key)
             after = arrange(before, candidate)
@@ -103,6 +114,9 @@ class FrontendTable:
             else:
                 self._installed[key] = after
             changes.append(Change(before, after))
+        if self._on_node:
+            self._forget_on_node(keys)
+            changes.sort(key=_key_of)
         return Update(
             changes,
             old.cluster_ips if old is not None else (),
@@ -117,7 +131,7 @@ class FrontendTable:
         holder = self._holder.get(key)
         if holder is None or holder == service:
             others = self._claimants.get(key)
-            if not others:  # the common case, without sets
+            if not others and not (wanted is not None and wanted.is_on_node):  # the common case, without sets
                 if wanted is None:
                     self._holder.pop(key, None)
                 else:
@@ -129,17 +143,56 @@ class FrontendTable:
             self._holder.pop(key, None)
             return None
         winner = min(claimants, key=lambda claimant: self._rank(claimant, key))
+        won = self._claim(winner, key)
+        node_port = self._holder.get(key.node_port) if won.is_on_node else None
+        if node_port is not None and node_port != winner:
+            self._claimants[key] = claimants
+            self._holder.pop(key, None)
+            problem = Problem(Reason.CONFLICT, _yields(key, node_port))
+            for loser in claimants - {node_port}:
+                conflicts.setdefault(loser, []).append(problem)
+            return None
         if len(claimants) > 1:
             self._claimants[key] = claimants
             for loser in claimants - {winner}:
                 conflicts.setdefault(loser, []).append(Problem(Reason.CONFLICT, f"{key} belongs to {winner}"))
         self._holder[key] = winner
-        return next(f for f in self._services[winner].frontends if f.key == key)
+        return won
 
-    def _rank(self, claimant: ObjectKey, key: FrontendKey) -> tuple[bool, tuple[str, str, str], ObjectKey]:
-        """Return the sort key of a claim: the Service whose cluster IP it is comes first, then the oldest."""
+    def _rank(self, claimant: ObjectKey, key: FrontendKey) -> tuple[bool, bool, tuple[str, str, str], ObjectKey]:
+        """Return the sort key of a claim: the Service whose cluster IP it is comes first, then the oldest.
+
+        An external IP, which whoever writes a Service chooses, comes after host ports and what load balancers gave.
+        """
         compiled = self._services[claimant]
-        return key.address not in compiled.cluster_ips, compiled.age, claimant
+        is_chosen = self._claim(claimant, key).published_as is Publication.EXTERNAL_IP and pod_of(claimant) is None
+        return key.address not in compiled.cluster_ips, is_chosen, compiled.age, claimant
+
+    def _claim(self, claimant: ObjectKey, key: FrontendKey) -> Frontend:
+        return next(frontend for frontend in self._services[claimant].frontends if frontend.key == key)
+
+    def _forget_on_node(self, keys: Iterable[FrontendKey]) -> None:
+        for key in keys:
+            if key in self._holder or key in self._claimants:
+                continue
+            found = self._on_node.get(key.node_port)
+            if found is not None:
+                found.discard(key)
+                if not found:
+                    del self._on_node[key.node_port]
+
+
+def _yields(key: FrontendKey, node_port: ObjectKey) -> str:
+    """Return why no Service has a port at addresses of nodes, without naming one: all of them record one Event."""
+    port = f"{key.port}/{key.protocol}"
+    text = f"port {port} is not published at the addresses of nodes that the Service lists"
+    owner = f"{node_port} has it as a node port or host port"
+    return f"{text}: {owner}; use another port, or an address that no node has"
+
+
+def _key_of(change: Change) -> FrontendKey:
+    frontend = change.new or change.old
+    return frontend.key if frontend is not None else FrontendKey("", "", 0)
 
 
 def merge_updates(updates: Sequence[Update]) -> Update:

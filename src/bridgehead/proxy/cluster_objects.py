@@ -7,30 +7,44 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from bridgehead.client import ApiClient, Informer, Running
+from bridgehead.network.gateways import gateways
+from bridgehead.network.listeners import Listener, listeners
 from bridgehead.objects.core import PROXY_NAME_LABEL, Node, Pod, Service
 from bridgehead.objects.endpoint_slices import HEADLESS_LABEL, EndpointSlice, index_by_service
 from bridgehead.objects.kinds import ENDPOINT_SLICES, NODES, PODS, SERVICES
+from bridgehead.objects.load_balancers import (
+    ShareKey,
+    assigned_addresses,
+    cluster_addresses,
+    is_from_pool,
+    published_addresses,
+    share_key,
+)
 from bridgehead.objects.meta import ObjectKey
 
-from .addresses import Family
+from .addresses import Family, canonical_address, family_of
 from .config import ProxyConfig
-from .frontends import NodeFacts
+from .frontends import ANY_LOCAL, NodeFacts
 from .host_ports import has_host_ports, pod_key, pod_of
 from .mode import Settings
 from .node import is_eligible, plan_node
+from .node_listeners import ListListeners, NodeListeners
 from .operating.health import ProxyHealth
 from .operating.metrics import ProxyMetrics
 from .reserved import NOTHING_RESERVED, plan_reserved
 from .service_ranges import ServiceRanges
+from .services import health_check_port
 
 log = logging.getLogger(__name__)
 
 _SELECTOR = f"!{PROXY_NAME_LABEL},!{HEADLESS_LABEL}"
 _API_SERVICE = ObjectKey("default", "kubernetes")
+_ASSIGNED, _PUBLISHED = "assigned", "published"  # Services by their addresses
 
 
 @dataclass
@@ -53,6 +67,7 @@ class ClusterObjects:
 
     `service_cidrs`: the ranges of cluster IPs; None: those of the cluster's ServiceCIDRs. `api_addresses`: the
     addresses by which the client reaches the API server. `has_changed` is set when there is something to take.
+    `list_listeners` returns the sockets on which this node's processes listen, `list_gateways` its routers.
     """
 
     def __init__(
@@ -66,6 +81,8 @@ class ClusterObjects:
         kernel_families: tuple[Family, ...],
         metrics: ProxyMetrics,
         health: ProxyHealth,
+        list_listeners: ListListeners = listeners,
+        list_gateways: Callable[[], Collection[str]] = gateways,
     ) -> None:
         self._config = config
         self._node_name = node_name
@@ -74,7 +91,12 @@ class ClusterObjects:
         self._kernel_families = kernel_families
         self._metrics = metrics
         self._health = health
-        self._services: Informer[Service] = Informer(client, SERVICES, label_selector=_SELECTOR)
+        self._services: Informer[Service] = Informer(
+            client,
+            SERVICES,
+            label_selector=_SELECTOR,
+            indexes={_ASSIGNED: assigned_addresses, _PUBLISHED: published_addresses},
+        )
         self._slices: Informer[EndpointSlice] = Informer(
             client, ENDPOINT_SLICES, label_selector=_SELECTOR, indexes={"service": index_by_service}
         )
@@ -84,6 +106,8 @@ class ClusterObjects:
         if config.host_ports:
             self._pods = Informer(client, PODS, field_selector=f"spec.nodeName={node_name}")
         self._service_ranges = ServiceRanges(client, self._replan)
+        self._list_gateways = list_gateways
+        self._listeners = NodeListeners(list_listeners, self._uses_node_addresses, self._forget_reserved)
         self._node: Node | None = None
         self._knows_reserved = False
         self._measures = False
@@ -99,7 +123,7 @@ class ClusterObjects:
 
     def followers(self) -> list[Running]:
         """Return what has to run: informers, and the follower of ServiceCIDRs unless the ranges are configured."""
-        found: list[Running] = [self._services, self._slices, self._nodes]
+        found: list[Running] = [self._services, self._slices, self._nodes, self._listeners]
         if self._pods is not None:
             found.append(self._pods)
         return found if self._service_cidrs is not None else [*found, self._service_ranges]
@@ -132,6 +156,20 @@ class ClusterObjects:
             return self._services.get(key)
         return self._pods.get(pod) if self._pods is not None else None
 
+    def rivals_of(self, service: Service) -> Sequence[Service]:
+        """Return the other Services that have one of the Service's addresses in their status, or as their cluster IP.
+
+        The latter are only looked for where the ranges of cluster IPs are not known.
+        """
+        addresses = published_addresses(service)
+        found = {other.key: other for address in addresses for other in self._services.by_index(_ASSIGNED, address)}
+        known = {family_of(cidr) for cidr in self.settings.service_cidrs}
+        unknown = {address for address in addresses if family_of(address) not in known}
+        if unknown:
+            found |= {one.key: one for one in self._services.items() if not unknown.isdisjoint(cluster_addresses(one))}
+        found.pop(service.key, None)
+        return list(found.values())
+
     def slices_of(self, key: ObjectKey) -> Sequence[EndpointSlice]:
         """Return the EndpointSlices of a Service."""
         return self._slices.by_index("service", str(key))
@@ -160,6 +198,21 @@ class ClusterObjects:
         if either is not None:
             self._metrics.service_changes.inc()
             self._mark(either.key)
+            self._mark_rivals(old, new)
+            if _health_port(old) != _health_port(new):
+                self._knows_reserved = False
+            published = published_addresses(new) if new is not None else ()
+            if published and not self._own_addresses().isdisjoint(published):
+                self._knows_reserved = False  # the ports on which this node listens count from now on
+
+    def _mark_rivals(self, old: Service | None, new: Service | None) -> None:
+        """Mark the Services that list an address of a changed Service, if it may decide differently on them now."""
+        before, after = _holdings(old), _holdings(new)
+        if before == after:
+            return
+        for address in {*before.addresses, *after.addresses}:
+            for other in self._services.by_index(_PUBLISHED, address):
+                self._mark(other.key)
 
     def _on_slice_change(self, old: EndpointSlice | None, new: EndpointSlice | None) -> None:
         self._metrics.endpoint_changes.inc()
@@ -177,9 +230,8 @@ class ClusterObjects:
                 self._mark(pod_key(pod.key))
 
     def _on_node_change(self, old: Node | None, node: Node | None) -> None:
-        if old is None or node is None or old.status.addresses != node.status.addresses:
-            self._knows_reserved = False
-            self.has_changed.set()
+        if old is None or node is None or _node_content(old) != _node_content(node):
+            self._forget_reserved()
         if ObjectKey("", self._node_name) not in [either.key for either in (old, node) if either is not None]:
             return
         self._health.is_node_eligible = is_eligible(node)
@@ -207,13 +259,42 @@ class ClusterObjects:
         service_cidrs = self._service_ranges.cidrs if self._service_cidrs is None else self._service_cidrs
         return plan_node(self._config, self._node_name, self._node, service_cidrs, self._kernel_families)
 
+    def _forget_reserved(self) -> None:
+        self._knows_reserved = False
+        self.has_changed.set()
+
+    def _uses_node_addresses(self) -> bool:
+        """Return whether a Service lists an address of this node."""
+        return any(self._services.by_index(_PUBLISHED, address) for address in self._own_addresses())
+
+    def _health_listeners(self) -> frozenset[Listener]:
+        """Return the sockets of health checks that this proxy opens, if a Service lists addresses of the node."""
+        if not self._uses_node_addresses():
+            return frozenset()
+        ports = {health_check_port(service) for service in self._services.items()} - {0}
+        return frozenset(Listener("tcp", ANY_LOCAL[4], port) for port in ports)
+
+    def _own_addresses(self) -> set[str]:
+        listed = self._node.status.addresses if self._node is not None else ()
+        return {*self.facts.addresses, *filter(None, (canonical_address(one.address) for one in listed))}
+
     def _update_reserved(self) -> None:
         """Update the reserved addresses; if they changed, mark the Services that publish external addresses."""
         if self._knows_reserved:
             return
         self._knows_reserved = True
         api_slices = self._slices.by_index("service", str(_API_SERVICE))
-        reserved = plan_reserved(self._nodes.items(), api_slices, self._api_addresses, self.settings.service_cidrs)
+        reserved = plan_reserved(
+            self._node_name,
+            self.facts.addresses,
+            self._nodes.items(),
+            api_slices,
+            self._api_addresses,
+            self.settings.service_cidrs,
+            self._config.cluster_cidrs,
+            self._listeners.read() | self._health_listeners(),
+            self._list_gateways(),
+        )
         if reserved == self.reserved:
             return
         self.reserved = reserved
@@ -226,3 +307,28 @@ class ClusterObjects:
         self._batch.has_changes = True
         self._health.queued()
         self.has_changed.set()
+
+
+def _health_port(service: Service | None) -> int:
+    return 0 if service is None else health_check_port(service)
+
+
+class _Holdings(NamedTuple):
+    """The properties of a Service that decide on the claims of others: its addresses, and who shares some of them."""
+
+    addresses: tuple[str, ...] = ()
+    share: ShareKey = ShareKey()
+    is_from_pool: bool = False
+
+
+def _holdings(service: Service | None) -> _Holdings:
+    if service is None:
+        return _Holdings()
+    assigned = assigned_addresses(service)
+    if not assigned:
+        return _Holdings(cluster_addresses(service))
+    return _Holdings((*cluster_addresses(service), *assigned), share_key(service), is_from_pool(service))
+
+
+def _node_content(node: Node) -> tuple[object, ...]:
+    return node.status.addresses, node.status.daemon_endpoints, node.spec.pod_cidrs, node.spec.pod_cidr

@@ -104,6 +104,11 @@ class FrontendKey(NamedTuple):
     def is_node_port(self) -> bool:
         return self.address in ("0.0.0.0", "::")
 
+    @property
+    def node_port(self) -> FrontendKey:
+        """The key of the node port that has the same number and protocol."""
+        return FrontendKey(ANY_LOCAL[self.family], self.protocol, self.port)
+
     def __str__(self) -> str:
         return f"{join_host_port(self.address, self.port)}/{self.protocol}"
 
@@ -115,6 +120,7 @@ class Frontend(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     itself; such connections are masqueraded only when they come from the node. `externalTrafficPolicy: Local` sets it.
     The order of backends has no meaning, but is stable, so that a renderer can number them.
     `published_as` and `is_local` (a traffic policy Local chose `backends`) only affect names in the ruleset.
+    `is_on_node`: the address is one of this node, whose node ports and host ports come first.
     `health_check_port`: the Service's healthCheckNodePort, for Frontends of its cluster IPs; 0: none.
     """
 
@@ -128,6 +134,7 @@ class Frontend(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     source_ranges: tuple[str, ...] | None = None  # canonical CIDRs of allowed clients; None: all, (): none
     published_as: Publication = Publication.CLUSTER_IP
     is_local: bool = False
+    is_on_node: bool = False
     health_check_port: int = 0
 
 

@@ -16,6 +16,7 @@ from typing import NamedTuple
 
 from bridgehead.objects.core import Service, ServicePort
 from bridgehead.objects.endpoint_slices import EndpointSlice
+from bridgehead.objects.load_balancers import cluster_addresses, describe_holder, holder_of
 
 from .addresses import Family, canonical_address, canonical_cidr, family_of
 from .endpoints import ServiceEndpoints, cluster_wide_backends, local_backends
@@ -34,7 +35,7 @@ from .frontends import (
     Verdict,
     quote,
 )
-from .reserved import NOTHING_RESERVED, Reserved
+from .reserved import NOTHING_RESERVED, NodeAddress, Reserved
 
 _MAX_NAMED = 3  # reserved addresses that one Event names
 
@@ -46,17 +47,23 @@ class _Exposure(NamedTuple):
     families: tuple[Family, ...]  # of the cluster IPs
     external_ips: tuple[str, ...]
     balancer_ips: tuple[str, ...]
+    node_ips: frozenset[str]  # of the two above: addresses of this node
     source_ranges: dict[Family, tuple[str, ...]] | None  # that may use the balancer IPs; None: no restriction
     affinity_seconds: int | None
     health_check_port: int
 
 
 def compile_service(
-    service: Service, slices: Iterable[EndpointSlice], node: NodeFacts, reserved: Reserved = NOTHING_RESERVED
+    service: Service,
+    slices: Iterable[EndpointSlice],
+    node: NodeFacts,
+    reserved: Reserved = NOTHING_RESERVED,
+    rivals: Sequence[Service] = (),
 ) -> ServiceFrontends:
     """Return the Frontends of `service` on `node`. `slices` are all of the Service's, in any order.
 
-    The Service is not published at `reserved` addresses.
+    The Service is not published at `reserved` addresses and ports, nor at addresses that belong to one of `rivals`:
+    the other Services that have one of its addresses in their status or as their cluster IP.
     """
     meta = service.metadata
     key = service.key
@@ -64,7 +71,7 @@ def compile_service(
     if not service.is_proxied:
         return ServiceFrontends(service=key, age=age)
     problems: list[Problem] = []
-    exposure = _parse_exposure(service, node, reserved, problems)
+    exposure = _parse_exposure(service, node, reserved, rivals, problems)
     endpoints = ServiceEndpoints(slices, node, problems)
     frontends: dict[FrontendKey, Frontend] = {}
     for port in service.spec.ports:
@@ -72,7 +79,10 @@ def compile_service(
         if problem is not None:
             problems.append(problem)
             continue
+        refused = _listener_at(port, exposure, reserved, problems)
         for frontend in _compile_port(service, port, exposure, endpoints, node, problems):
+            if refused and frontend.is_on_node:
+                continue
             if frontend.key in frontends:
                 problems.append(Problem(Reason.DUPLICATE, f"{frontend.key} is claimed twice by this Service"))
             else:
@@ -93,15 +103,18 @@ def health_check_port(service: Service) -> int:
     return spec.health_check_node_port if has_port and 1 <= spec.health_check_node_port <= 65535 else 0
 
 
-def _parse_exposure(service: Service, node: NodeFacts, reserved: Reserved, problems: list[Problem]) -> _Exposure:
+def _parse_exposure(
+    service: Service, node: NodeFacts, reserved: Reserved, rivals: Sequence[Service], problems: list[Problem]
+) -> _Exposure:
     cluster_ips = _addresses("clusterIPs", service.spec.cluster_ips or (service.spec.cluster_ip,), node, problems)
-    external_ips, balancer_ips = _published(service, cluster_ips, node, reserved, problems)
+    external_ips, balancer_ips = _published(service, cluster_ips, node, reserved, rivals, problems)
     families = tuple(sorted({family_of(address) for address in cluster_ips}))
     return _Exposure(
         cluster_ips,
         families,
         external_ips,
         balancer_ips,
+        frozenset(ip for ip in (*external_ips, *balancer_ips) if reserved.nodes.get(ip) is NodeAddress.OWN),
         _source_ranges(service, families, balancer_ips, node, problems),
         _affinity_seconds(service),
         health_check_port(service),
@@ -166,7 +179,24 @@ def _compile_port(
                 source_ranges=ranges[family] if ranges is not None and address in exposure.balancer_ips else None,
                 published_as=kind,
                 is_local=external_local,
+                is_on_node=address in exposure.node_ips,
             )
+
+
+def _listener_at(port: ServicePort, exposure: _Exposure, reserved: Reserved, problems: list[Problem]) -> bool:
+    """Return whether this node itself listens on the port at one of its addresses that the Service lists.
+
+    The text does not name the node, so that the proxies of all nodes with the problem record one Event.
+    """
+    if not exposure.node_ips:
+        return False
+    listener = reserved.ports.get((port.protocol.lower(), port.port))
+    if listener is None:
+        return False
+    text = f"port {port.port}/{port.protocol.lower()} is not published at the addresses of nodes that the Service lists"
+    advice = "use another port, or an address that no node has"
+    problems.append(Problem(Reason.RESERVED_ADDRESS, f"{text}: {listener} listens on it; {advice}"))
+    return True
 
 
 def _cluster_ip_nat(family: Family, node: NodeFacts) -> SourceNat:
@@ -217,23 +247,45 @@ def _addresses(field: str, texts: Iterable[str], node: NodeFacts, problems: list
 
 
 def _published(
-    service: Service, cluster_ips: Sequence[str], node: NodeFacts, reserved: Reserved, problems: list[Problem]
+    service: Service,
+    cluster_ips: Sequence[str],
+    node: NodeFacts,
+    reserved: Reserved,
+    rivals: Sequence[Service],
+    problems: list[Problem],
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return the external IPs and the load-balancer IPs without reserved ones. All reserved ones are one problem."""
+    """Return the external IPs and the load-balancer IPs without those of others. All refused ones are one problem.
+
+    Addresses of other nodes are left out without a problem: packets to them go to these nodes, whose proxies serve
+    the Service there, and which know on which ports they listen themselves.
+    """
+    if not (service.spec.external_ips or service.status.load_balancer.ingress):
+        return (), ()
     refused: list[str] = []
 
-    def without_reserved(field: str, addresses: tuple[str, ...]) -> tuple[str, ...]:
-        owners = {address: reserved.owner_of(address) for address in addresses if address not in cluster_ips}
-        refused.extend(f"{address} in {field}, {owner}" for address, owner in owners.items() if owner is not None)
-        return tuple(address for address in addresses if owners.get(address) is None)
+    def owner_of(address: str) -> str | None:
+        if address in cluster_ips:
+            return None
+        owner = reserved.owner_of(address)
+        if owner is None:
+            keys = [rival.key for rival in rivals if address in cluster_addresses(rival)]
+            owner = f"a cluster IP of Service {keys[0]}" if keys else None
+        if owner is None and (holder := holder_of(address, service, rivals)) is not None:
+            return describe_holder(holder)
+        return owner
 
-    external_ips = _addresses("externalIPs", service.spec.external_ips, node, problems)
-    external_ips = without_reserved("externalIPs", external_ips)
-    balancer_ips = without_reserved("status.loadBalancer.ingress", _balancer_ips(service, node, problems))
+    def without_foreign(field: str, addresses: tuple[str, ...]) -> tuple[str, ...]:
+        owners = {address: owner_of(address) for address in addresses}
+        refused.extend(f"{address} in {field}, {owner}" for address, owner in owners.items() if owner is not None)
+        elsewhere = {address for address in addresses if reserved.nodes.get(address) is NodeAddress.OTHER}
+        return tuple(address for address in addresses if owners[address] is None and address not in elsewhere)
+
+    external_ips = without_foreign("externalIPs", _addresses("externalIPs", service.spec.external_ips, node, problems))
+    balancer_ips = without_foreign("status.loadBalancer.ingress", _balancer_ips(service, node, problems))
     if refused:
         more = f"; and {len(refused) - _MAX_NAMED} more" if len(refused) > _MAX_NAMED else ""
         text = f"the Service is not published at {'; '.join(refused[:_MAX_NAMED])}{more}"
-        problems.append(Problem(Reason.RESERVED_ADDRESS, text))
+        problems.append(Problem(Reason.RESERVED_ADDRESS, f"{text}; use addresses that nothing else has"))
     return external_ips, balancer_ips
 
 

@@ -15,6 +15,7 @@ Other packages import from here.
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING
 
 from .errors import (
@@ -70,7 +71,9 @@ def open_store(url: str, encryption: Encryption | None = None) -> Store:
     Raises `StoreBroken` with a one-line advice.
     """
     if url == "memory":
-        return MemoryStore()
+        # The clients of a server that was restarted watch from revisions of the lost store. Theirs are too old, not of
+        # the future, as long as a store has fewer writes than milliseconds.
+        return MemoryStore(revision=int(time.time() * 1000))
     path = store_path(url)
     if path is None:
         raise StoreBroken(f"unknown store {url!r}: use 'memory' or 'sqlite:///path/to/file'")

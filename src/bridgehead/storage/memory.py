@@ -16,9 +16,14 @@ from .store import Facts, JsonObject, Key, Record
 class MemoryStore:
     """A store in memory; see `store.Store`. A write counts as durable as soon as it is in memory."""
 
-    def __init__(self, *, history_changes: int = DEFAULT_CHANGES, history_bytes: int = DEFAULT_BYTES) -> None:
+    def __init__(
+        self, *, history_changes: int = DEFAULT_CHANGES, history_bytes: int = DEFAULT_BYTES, revision: int = 0
+    ) -> None:
+        """`revision`: that of the empty store, above those of an earlier store whose watches may come back."""
         self._state = State()
+        self._state.load((), revision)
         self._history = History(history_changes, history_bytes)
+        self._history.begin(revision)
         self._closed = False
 
     @property

@@ -161,8 +161,8 @@ class Store(Protocol):
     def watch(self, resource: str, namespace: str | None = None, *, since: int) -> Watch:
         """Open a watch for changes with revisions above `since`.
 
-        Raises `TooOld` when the history does not reach back to `since`, or when `since` is above `revision`, as after
-        the loss of a store in memory. The watcher has to list again in both cases.
+        Raises `TooOld` when the history does not reach back to `since`, so that the watcher has to list again, or when
+        `since` is above `revision`.
         """
         ...
 

@@ -49,6 +49,14 @@ ODD_PATCHES = (
     "expected a []interface {}",
     "expected a map[string]interface {}",
     "The order in patch list:",
+    "list element types are not identical: ",
+    "no elements in any of the given slices",
+    "is not a map",
+    "cannot merge lists without merge key",
+    "merging lists cannot yet be specified in the patch",
+    "unable to find api field in struct ",
+    "merging an object in json but data type is not struct",
+    "expected slice or array type",
 )
 # The texts of 5xx answers that Kubernetes gives too: what it calls for the client is not there, a resourceVersion is no
 # number, or a patch is odd.

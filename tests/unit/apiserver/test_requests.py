@@ -278,10 +278,10 @@ async def test_a_path_of_no_api_is_answered_by_a_text(world):
         (
             "POST",
             CONFIG_MAPS,
-            config_map(resourceVersion="7"),
-            400,
-            "BadRequest",
-            "resourceVersion should not be set on objects to be created",
+            {"metadata": {"resourceVersion": "7"}},
+            422,
+            "Invalid",
+            'ConfigMap "" is invalid: metadata.name: Required value: name or generateName is required',
         ),
         (
             "POST",
@@ -385,6 +385,43 @@ async def test_a_patch_to_another_kind_or_version_is_refused(world, kind, patch,
     assert answer.json["message"].endswith(text)
     # The value of the error is what the patch makes of the object.
     assert '\\"name\\":\\"one\\"' in answer.json["message"]
+
+
+@pytest.mark.parametrize("version", ["v1", "-1", "0", "", "00", "1.5", "1_0", str(2**64)])
+async def test_a_new_object_may_have_a_version_that_is_no_number(world, version):
+    created = await world.create(CONFIG_MAPS, config_map(resourceVersion=version))
+    assert created["metadata"]["resourceVersion"] == str(world.store.revision)
+
+
+async def test_a_dry_run_does_not_look_at_the_version_of_a_new_object(world):
+    answer = await world.call("POST", f"{CONFIG_MAPS}?dryRun=All", config_map(resourceVersion="7"))
+    assert answer.status == 201
+    answer = await world.call("POST", CONFIG_MAPS, config_map(resourceVersion="7"))
+    assert (answer.status, answer.json.get("reason"), answer.json.get("details")) == (500, None, None)
+    assert answer.json["message"] == "resourceVersion should not be set on objects to be created"
+
+
+async def test_a_strategic_merge_patch_changes_the_first_of_several_ports_with_one_number(world):
+    url = "/api/v1/namespaces/default/services"
+    ports = [
+        {"name": "tcp", "port": 80, "protocol": "TCP", "targetPort": 1},
+        {"name": "udp", "port": 80, "protocol": "UDP", "targetPort": 2},
+    ]
+    await world.create(url, {"metadata": {"name": "one"}, "spec": {"ports": ports}})
+    # As kubectl apply sends it.
+    changes = {"$setElementOrder/ports": [{"port": 80}, {"port": 80}], "ports": [{"port": 80, "targetPort": 3}]}
+    answer = await world.patch(f"{url}/one", {"spec": changes}, "strategic-merge-patch")
+    assert [(port["name"], port["targetPort"]) for port in answer.json["spec"]["ports"]] == [("tcp", 3), ("udp", 2)]
+
+
+async def test_a_strategic_merge_patch_puts_new_elements_first(world):
+    url, labels = "/apis/apps/v1/namespaces/default/deployments", {"app": "web"}
+    template = {"metadata": {"labels": labels}, "spec": {"containers": [{"name": "nginx", "image": "x"}]}}
+    spec = {"selector": {"matchLabels": labels}, "template": template}
+    await world.create(url, {"metadata": {"name": "web"}, "spec": spec})
+    patch = {"spec": {"template": {"spec": {"containers": [{"name": "side", "image": "y"}]}}}}
+    answer = await world.patch(f"{url}/web", patch, "strategic-merge-patch")
+    assert [one["name"] for one in answer.json["spec"]["template"]["spec"]["containers"]] == ["side", "nginx"]
 
 
 async def test_a_strategic_merge_patch_leaves_kind_and_version(world):
@@ -786,6 +823,15 @@ async def test_a_bound_pod_is_deleted_by_its_kubelet(world):
     assert (await world.call("GET", f"{PODS}/p")).status == 404
 
 
+@pytest.mark.parametrize("grace", [10**12, 2**63 - 1])
+async def test_the_longest_grace_period_ends_with_the_calendar(world, grace):
+    await create_pod(world, nodeName="node1", terminationGracePeriodSeconds=grace)
+    metadata = (await world.call("DELETE", f"{PODS}/p")).json["metadata"]
+    assert metadata["deletionTimestamp"] == "9999-12-31T23:59:59Z"
+    shorter = (await world.call("DELETE", f"{PODS}/p?gracePeriodSeconds=5")).json["metadata"]
+    assert (shorter["deletionGracePeriodSeconds"], shorter["deletionTimestamp"]) == (5, "2026-11-21T03:48:46Z")
+
+
 async def test_an_unbound_pod_is_deleted_at_once(world):
     await create_pod(world)
     await world.call("DELETE", f"{PODS}/p")
@@ -1122,10 +1168,13 @@ async def test_nodes_may_modify_their_own_objects_only(world):
     assert (await world.call("GET", "/api/v1/pods?fieldSelector=spec.nodeName%3Dnode1", user=node1)).status == 200
 
 
+PODS_OF = {"node1": {}, "node2": {"podCIDR": "10.244.2.0/24", "podCIDRs": ["10.244.2.0/24", "fd00:10:244:2::/64"]}}
+
+
 async def test_a_service_cannot_take_the_address_of_a_node(world):
     addresses = [{"type": "InternalIP", "address": "10.0.0.201"}, {"type": "ExternalIP", "address": "fd00:10:0::201"}]
     for name, status in (("node1", {"addresses": addresses}), ("node2", {})):
-        await world.create("/api/v1/nodes", {"metadata": {"name": name}, "status": status})
+        await world.create("/api/v1/nodes", {"metadata": {"name": name}, "status": status, "spec": PODS_OF[name]})
     spec = {"type": "LoadBalancer", "ports": [{"port": 80}]}
     await world.create(SERVICES, {"metadata": {"name": "web"}, "spec": spec})
 
@@ -1137,6 +1186,8 @@ async def test_a_service_cannot_take_the_address_of_a_node(world):
         ("10.0.0.201", "node node1"),
         ("fd00:10::201", "node node1"),
         ("10.0.0.1", "the API server"),
+        ("10.244.2.7", "a pod of node node2"),
+        ("fd00:10:244:2::7", "a pod of node node2"),
     ):
         refused = await try_ingress({"ip": "192.0.2.1"}, {"ip": address})
         assert (refused.status, refused.json["reason"]) == (422, "Invalid")

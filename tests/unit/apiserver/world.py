@@ -230,14 +230,21 @@ class _StoreAfterStart(MemoryStore):
 
 @asynccontextmanager
 async def open_world(
-    *, resources: tuple[Resource, ...] = (), auditor: Auditor | None = None, **settings: Any
+    *,
+    resources: tuple[Resource, ...] = (),
+    auditor: Auditor | None = None,
+    admission_plugins: frozenset[str] = frozenset(),
+    **settings: Any,
 ) -> AsyncIterator[World]:
     """A server with the whole table and further `resources`; `settings` are those of its store."""
     clock = Clock()
     store = _StoreAfterStart(**settings)
     table = build_table(service_cidrs=("10.96.0.0/12",), node_port_range=(30000, 32767)) + resources
     users = {"token-of-bob": User("bob", ("system:authenticated",))}
-    parts = build_api(table, store, ApiSettings(signing_key(), users=users, clock=clock, auditor=auditor))
+    api_settings = ApiSettings(
+        signing_key(), users=users, clock=clock, auditor=auditor, admission_plugins=admission_plugins
+    )
+    parts = build_api(table, store, api_settings)
     if not store.revision:
         await ensure_system_objects(parts.registry, service_ip="10.96.0.1", advertise=("10.0.0.1", 6443))
         store.keep(table)

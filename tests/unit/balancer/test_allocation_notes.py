@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import ipaddress
 from typing import Any
 
 import pytest
-
-from bridgehead.objects.meta import ObjectKey
 
 from .allocation_world import BOTH, DUAL, OPENELB, A, B, Pools, World, many, pinned, s
 from .objects import eip, pool
@@ -39,7 +36,7 @@ def notes(world: World, name: str = "s") -> list[tuple[str, str, str]]:
             (
                 "Warning",
                 "AllocationFailed",
-                f'{FAILED}no available IPs (pool "a": 4 of 4 IPv4 addresses in use)',
+                f'{FAILED}no available IPs (pool "a" (10.1.0.0-10.1.0.3): 4 of 4 IPv4 addresses in use)',
             ),
         ),
         (
@@ -49,7 +46,11 @@ def notes(world: World, name: str = "s") -> list[tuple[str, str, str]]:
         ([Pools((A,)), s(pool="x")], ("Warning", "AllocationFailed", f'{FAILED}unknown pool "x"')),
         (
             [Pools((A,)), s(ips="10.7.0.1")],
-            ("Warning", "AllocationFailed", f'{FAILED}["10.7.0.1"] is not allowed in config'),
+            (
+                "Warning",
+                "AllocationFailed",
+                f'{FAILED}["10.7.0.1"] is not allowed in config (pools have 10.1.0.0-10.1.0.3 of pool "a")',
+            ),
         ),
         (
             [Pools((pinned("z", "10.8.0.0/30", namespaces=["o"]),)), s(pool="z")],
@@ -155,7 +156,7 @@ def test_nothing_is_noted_when_nothing_changes() -> None:
     ("steps", "text"),
     [
         ([Pools(()), s()], "no available IPs (there is no IPAddressPool and no Eip)"),
-        ([Pools((A,)), *many(4), s()], 'no available IPs (pool "a": 4 of 4 IPv4 addresses in use)'),
+        ([Pools((A,)), *many(4), s()], 'no available IPs (pool "a" (10.1.0.0-10.1.0.3): 4 of 4 IPv4 addresses in use)'),
         (
             [Pools((pool("a", "10.1.0.0/30", autoAssign=False),)), s()],
             'no available IPs (pool "a" gives addresses only to Services that name it (autoAssign: false))',
@@ -179,27 +180,8 @@ def test_the_condition_explains_each_pool(steps: list[Any], text: str) -> None:
     assert text in pending.message
 
 
-# --- External IPs --------------------------------------------------------------------------------------------
-
-
-def test_an_external_ip_of_another_service_is_not_given_out() -> None:
-    world = play(Pools((A,)))
-    key, address = ObjectKey("default", "ext"), ipaddress.ip_address("10.1.0.0")
-    assert not world.allocator.set_external(key, [address])
-    world.play(s())
-    world.play(s("y", ips="10.1.0.0"))
-    assert world.outcome("s") == "10.1.0.1"
-    assert world.outcome("y") == "AddressInUse"
-    assert notes(world, "y")[0][2].endswith('"10.1.0.0" is an external IP of default/ext')
-    assert not world.allocator.set_external(key, [address])
-    assert world.allocator.set_external(key, [])
-    world.play(s("z"))
-    assert world.outcome("z") == "10.1.0.0"
-
-
-def test_a_service_may_have_its_external_ip_as_its_address() -> None:
-    world = play(Pools((A,)))
-    world.allocator.set_external(ObjectKey("default", "s"), [ipaddress.ip_address("10.1.0.0")])
-    world.play(s(ips="10.1.0.0"))
+def test_addresses_of_other_families_are_not_replaced_silently() -> None:
+    world = play(Pools((A,)), s(status=("10.1.0.1", "10.1.0.2")))
     assert world.outcome("s") == "10.1.0.0"
-    assert not world.allocator.set_external(ObjectKey("default", "s"), [])
+    text = '["10.1.0.1" "10.1.0.2"] of "default/s" do not fit its IP families, will attempt for new IP assignment'
+    assert ("Normal", "ClearAssignment", text) in notes(world)

@@ -8,9 +8,11 @@ import yaml
 
 from bridgehead.balancer.admission import registration
 from bridgehead.balancer.configuration import config_map
+from bridgehead.balancer.configuration.pools import FALLBACK_ANNOTATION
 from bridgehead.balancer.definitions.install import FILES
 from bridgehead.balancer.heartbeat_key import LEASE_NAME, SECRET_NAME
 from bridgehead.balancer.layer2 import exclusions
+from bridgehead.objects.metallb import IP_ADDRESS_POOLS, L2_ADVERTISEMENTS
 
 ROOT = Path(__file__).parents[3]
 LAB = ROOT / "src/bridgehead/lab/manifests/balancer-rbac.yaml"
@@ -27,7 +29,7 @@ def test_names_in_rules_are_those_of_the_code() -> None:
         for obj in yaml.safe_load_all(REAL.read_text("utf-8"))
         if obj["kind"] in ("ClusterRole", "Role")
         for rule in obj["rules"]
-        for resource in rule["resources"]
+        for resource in rule.get("resources", ())
         for name in rule.get("resourceNames", ())
     }
     definitions = {name for names in FILES.values() for name in names}
@@ -54,7 +56,7 @@ def test_nobody_may_change_what_people_configure() -> None:
         name: {
             resource
             for rule in role["rules"]
-            if {"metallb.io", "network.kubesphere.io"} & set(rule["apiGroups"])
+            if {"metallb.io", "network.kubesphere.io"} & set(rule.get("apiGroups", ()))
             and set(rule["verbs"]) - {"get", "list", "watch"}
             for resource in rule["resources"]
         }
@@ -68,6 +70,7 @@ def test_nobody_may_change_what_people_configure() -> None:
             "eips/status",
             "ipaddresspools/status",
         },
+        "bridgehead:metrics-reader": set(),
         "bridgehead:speaker": {
             "bgpconfs/status",
             "bgppeers/status",
@@ -79,3 +82,18 @@ def test_nobody_may_change_what_people_configure() -> None:
             "servicel2statuses/status",
         },
     }
+
+
+def test_only_a_lab_lets_its_balancer_create_pools() -> None:
+    """The lab's own pool is restored after it was lost with its definition (`controller/fallback_pools.py`)."""
+    text = LAB.with_name("pool.yaml").read_text("utf-8").replace("$balancer_ranges", "10.0.0.10-10.0.0.50")
+    objects = {obj["kind"]: obj for obj in yaml.safe_load_all(text)}
+    restored = {kind.plural for kind in (IP_ADDRESS_POOLS, L2_ADVERTISEMENTS) if kind.name in objects}
+    assert objects["ClusterRole"]["rules"] == [
+        {"apiGroups": ["metallb.io"], "resources": sorted(restored), "verbs": ["create"]}
+    ]
+    binding = objects["ClusterRoleBinding"]
+    assert binding["roleRef"]["name"] == objects["ClusterRole"]["metadata"]["name"]
+    assert [subject["name"] for subject in binding["subjects"]] == ["bridgehead-balancer"]
+    assert objects["IPAddressPool"]["metadata"]["annotations"] == {FALLBACK_ANNOTATION: "true"}
+    assert objects["L2Advertisement"]["spec"]["ipAddressPools"] == [objects["IPAddressPool"]["metadata"]["name"]]

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
+import sys
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from bridgehead import cli
+from bridgehead.lab import registry
+from bridgehead.lab.plan import LabConfig
 
 
 def script(shell: str, capsys: pytest.CaptureFixture[str]) -> str:
@@ -82,3 +87,86 @@ def test_fish_completes_commands_and_options(
         ["fish", "--no-config", "-c", program], capture_output=True, text=True, timeout=30, cwd=tmp_path
     )
     assert {each.split("\t")[0] for each in done.stdout.splitlines()} == expected
+
+
+@pytest.fixture
+def labs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Two labs with state, and a program `bridgehead` in the directory that is returned."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    monkeypatch.delenv("KUBECONFIG", raising=False)
+    for lab, nodes in (("bridgehead", 1), ("blue", 2)):
+        files = registry.find_files(lab, None)
+        files.log("init").parent.mkdir(parents=True)
+        files.config.write_bytes(msgspec.json.encode(LabConfig(name=lab, nodes=nodes, port=6443)))
+        for part in ("apiserver", "controllers"):
+            files.log(part).touch()
+    program = tmp_path / "bin" / "bridgehead"
+    program.parent.mkdir()
+    program.write_text(f"#!{sys.executable}\nfrom bridgehead import cli\ncli.main()\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", str(program.parent), prepend=os.pathsep)
+    return program.parent
+
+
+LIVE = [
+    ("down --name ", {"blue", "bridgehead"}),
+    ("exec --node ", {"node1"}),
+    ("exec --name blue --node ", {"node1", "node2"}),
+    ("shell --name blue n", {"node1", "node2"}),
+    ("logs a", {"apiserver"}),
+    ("wait service", set()),  # no API server
+]
+
+
+@pytest.mark.needs("bash")
+@pytest.mark.parametrize(("typed", "expected"), LIVE)
+@pytest.mark.usefixtures("labs")
+def test_bash_completes_what_is_there_now(
+    typed: str, expected: set[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "script").write_text(script("bash", capsys))
+    typed_line = ["bridgehead", *typed.split(" ")]
+    line = " ".join(f'"{word}"' for word in typed_line)
+    program = (
+        f'source ./script; COMP_WORDS=({line}); COMP_CWORD={len(typed_line) - 1}; _bridgehead; echo "${{COMPREPLY[@]}}"'
+    )
+    done = subprocess.run(["bash", "-c", program], capture_output=True, text=True, timeout=30, cwd=tmp_path)
+    assert (set(done.stdout.split()), done.stderr) == (expected, "")
+
+
+@pytest.mark.needs("fish")
+@pytest.mark.parametrize(("typed", "expected"), LIVE)
+@pytest.mark.usefixtures("labs")
+def test_fish_completes_what_is_there_now(
+    typed: str, expected: set[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "script.fish").write_text(script("fish", capsys))
+    program = f"source ./script.fish; complete --do-complete 'bridgehead {typed}'"
+    done = subprocess.run(
+        ["fish", "--no-config", "-c", program], capture_output=True, text=True, timeout=30, cwd=tmp_path
+    )
+    assert ({each.split("\t")[0] for each in done.stdout.splitlines()}, done.stderr) == (expected, "")
+
+
+@pytest.mark.needs("zsh")
+@pytest.mark.parametrize(
+    ("typed", "shown"),
+    [
+        ("exec --name blue --node ", "node1 *node2"),
+        ("shell --name blue ", "node1 *node2"),
+        ("logs ", "apiserver *contr"),
+    ],
+)
+@pytest.mark.usefixtures("labs")
+def test_zsh_completes_what_is_there_now(
+    typed: str, shown: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "_bridgehead").write_text(script("zsh", capsys))
+    (tmp_path / "rc").write_text("autoload -Uz compinit; compinit -u -D; source ./_bridgehead; PS1=; print re''ady\n")
+    # An interactive zsh on a pseudo-terminal; a read waits for its pattern.
+    program = (
+        "zmodload zsh/zpty; zpty shell zsh -f -i; zpty -w shell source ./rc; zpty -r shell first '*ready*';"
+        f"zpty -w -n shell 'bridgehead {typed}'$'\\t\\t'; zpty -r shell listed '*{shown}*' && print -r listed"
+    )
+    done = subprocess.run(["zsh", "-f", "-c", program], capture_output=True, text=True, timeout=60, cwd=tmp_path)
+    assert (done.stdout, done.stderr) == ("listed\n", "")

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import re
+import subprocess
 import sys
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from bridgehead import __version__, cli
 from bridgehead.cli import lab_options, logs, tables, up
+from bridgehead.lab import registry
 from bridgehead.lab.addressing import IpFamily
 from bridgehead.lab.errors import Unsupported
 from bridgehead.lab.plan import LabConfig, LabFiles
@@ -147,7 +151,7 @@ def test_a_refused_up_leaves_no_directory(
     ("part", "expected"),
     [
         ("kube-proxy", "kubectl -n kube-system logs daemonset/kube-proxy"),
-        ("dns", "kubectl -n kube-system logs deployment/bridgehead-dns"),
+        ("dns", "kubectl -n kube-system logs deployment/coredns"),
         ("apisever", 'did you mean "apiserver"?'),
         ("fly", "there are: apiserver, init"),
     ],
@@ -197,6 +201,32 @@ def test_commands_report_a_missing_lab(
     err = capsys.readouterr().err
     assert err.startswith(f"bridgehead: there is no lab in {tmp_path}; `bridgehead up`")
     assert err.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    "argv",
+    [
+        *(("kubeconfig",), ("logs",), ("exec", "--", "true"), ("shell",), ("down",), ("image", "list")),
+        *(("backup", "copy"), ("restore", "copy"), ("wait", "service/web"), ("balancer", "status")),
+    ],
+)
+def test_a_command_names_its_lab_if_none_was_chosen_and_another_one_runs(
+    argv: tuple[str, ...], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    monkeypatch.delenv("KUBECONFIG", raising=False)
+    monkeypatch.setattr(registry, "list_running", lambda: {"other": LabFiles(tmp_path / "bridgehead" / "other")})
+    choice = "--name or BRIDGEHEAD_NAME chooses another one that runs: other"
+    taken = f'bridgehead: this is for the lab "bridgehead"; {choice}'
+    assert run(*argv) == 1
+    assert capsys.readouterr().err.splitlines()[0] == taken
+    command, *rest = argv
+    for chosen in ("--name=bridgehead", f"--state-dir={tmp_path}"):
+        assert run(command, chosen, *rest) == 1
+        assert taken not in capsys.readouterr().err
+    monkeypatch.setenv("BRIDGEHEAD_NAME", "bridgehead")
+    assert run(*argv) == 1
+    assert taken not in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(("command", "options"), [("kubeconfig", ["--path"]), ("status", []), ("logs", [])])
@@ -321,7 +351,7 @@ def test_printed_options_repeat_name_and_state_directory(name: str, state_dir: P
 
 def closing_screen(nodes: int, *, detached: bool, ip_family: IpFamily = "dual") -> str:
     config = LabConfig(name="two", nodes=nodes, port=6444, ip_family=ip_family)
-    return up._closing_screen(config, LabFiles(Path("/state of/two")), " --name two", 2.345, detached)
+    return up._closing_screen(config, " --name two", 2.345, detached, ["", "Pods lack something."])
 
 
 def test_the_closing_screen_lists_the_next_commands(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -329,10 +359,11 @@ def test_the_closing_screen_lists_the_next_commands(monkeypatch: pytest.MonkeyPa
     monkeypatch.setenv("PATH", "")
     screen = closing_screen(1, detached=True)
     assert 'The lab "two" is ready after 2.3 s: 1 node, the API at https://127.0.0.1:6444.' in screen
-    assert "export KUBECONFIG='/state of/two/kubeconfig'\n" in screen
+    assert 'eval "$(.venv/bin/bridgehead env --name two)"\n' in screen
     assert ".venv/bin/bridgehead exec --name two -- curl" in screen
     assert "Stop it with: .venv/bin/bridgehead down --name two\n" in screen
     assert "Try next (with a kubectl, which is missing here; Debian: kubernetes-client):\n" in screen
+    assert screen.endswith("\nPods lack something.\n")
     assert "3 nodes" in closing_screen(3, detached=False)
     assert "Ctrl-C stops it." in closing_screen(3, detached=False)
 
@@ -341,6 +372,44 @@ def test_an_ipv6_address_has_brackets_in_a_url() -> None:
     address = "$(kubectl get service web -o jsonpath={.spec.clusterIP})"
     assert f"curl -s http://{address}\n" in closing_screen(3, detached=True)
     assert f'curl -s "http://[{address}]"\n' in closing_screen(3, detached=True, ip_family="ipv6")
+
+
+@pytest.mark.needs("bash", "fish")
+@pytest.mark.parametrize(
+    ("shell", "evaluation"),
+    [("bash", 'eval "$(cat {})"'), ("bash", "eval $(cat {})"), ("sh", "eval $(cat {})"), ("fish", "source {}")],
+)
+def test_a_shell_takes_the_environment_of_a_lab(
+    shell: str, evaluation: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "user's \\state"))
+    files = registry.find_files("two", None)
+    files.root.mkdir(parents=True)
+    files.config.write_bytes(msgspec.json.encode(LabConfig(name="two", nodes=1, port=6443)))
+    files.kubeconfig.touch()
+    program = tmp_path / "programs" / "bridgehead"
+    monkeypatch.setattr(sys, "argv", [str(program)])
+    assert run("env", "--name=two", f"--shell={'fish' if shell == 'fish' else 'sh'}") == 0
+    script = tmp_path / "script"
+    script.write_text(capsys.readouterr().out)
+    shown = "; ".join(
+        [evaluation.format(script), *(f'echo "${name}"' for name in ("KUBECONFIG", "BRIDGEHEAD_NAME", "PATH"))]
+    )
+    done = subprocess.run([shell, "-c", shown], capture_output=True, text=True, timeout=30)
+    kubeconfig, name, path = done.stdout.splitlines()
+    assert (kubeconfig, name, done.stderr) == (str(files.kubeconfig), "two", "")
+    assert re.split("[ :]", path)[0] == str(program.parent)
+    assert len(re.split("[ :]", path)) > 1
+
+
+def test_the_environment_of_a_lab_elsewhere_has_no_name(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """BRIDGEHEAD_NAME means a lab in the default directory."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "default"))
+    (tmp_path / "kubeconfig").touch()
+    assert run("env", f"--state-dir={tmp_path}") == 0
+    assert capsys.readouterr().out == f"export KUBECONFIG={tmp_path}/kubeconfig;\n"
 
 
 @pytest.mark.parametrize(

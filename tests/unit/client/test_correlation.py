@@ -52,6 +52,26 @@ def test_an_object_cannot_cause_a_flood_of_events():
     assert correlator.correlate(occurrence(1000 + 301, reason="Later")) is None
 
 
+def test_dropped_events_are_counted():
+    correlator = Correlator()
+    seen = [correlator.correlate(occurrence(1000 + number)) for number in range(80)]
+    assert [one.count for one in seen if one] == list(range(1, BURST + 1))
+    later = correlator.correlate(occurrence(1400))
+    assert later is not None
+    assert (later.count, later.name, later.first) == (81, seen[0].name, 1000)
+
+
+def test_an_event_is_written_late_with_its_count():
+    correlator = Correlator()
+    for number in range(100):
+        correlator.correlate(occurrence(1000, reason=f"R{number}"))
+    for number in range(7):
+        assert correlator.correlate(occurrence(1001 + number, reason="BackOff")) is None
+    written = correlator.correlate(occurrence(1400, reason="BackOff"))
+    assert written is not None
+    assert written.count == 8
+
+
 def test_events_that_differ_only_in_their_message_are_aggregated():
     correlator = Correlator()
     seen = [correlator.correlate(occurrence(1000 + number, message=f"try {number}")) for number in range(15)]

@@ -6,7 +6,7 @@ import asyncio
 from typing import Any
 
 from bridgehead.client import EventRecorder, reference_to
-from bridgehead.client.errors import Forbidden, NotFound, Unreachable
+from bridgehead.client.errors import AlreadyExists, Forbidden, NotFound, Unreachable
 from bridgehead.objects.core import Event, Pod
 from bridgehead.objects.meta import ObjectMeta
 from tests.unit.virtual_time import run_virtual
@@ -92,3 +92,30 @@ def test_long_messages_are_truncated():
     (event,) = api.stored.values()
     assert len(event.message) == 1024
     assert event.message.endswith("x...")
+
+
+def test_processes_that_record_the_same_make_one_event():
+    class Store(Events):
+        async def create(self, kind: Any, event: Event) -> None:
+            if event.metadata.name in self.stored:
+                raise AlreadyExists(409, "AlreadyExists", event.metadata.name)
+            self.stored[event.metadata.name] = event
+
+    api = Store()
+
+    async def record_on(node: str, second: float, *messages: str) -> None:
+        recorder = EventRecorder(api, "kube-proxy", node, now=lambda: second)  # type: ignore[arg-type]
+        for message in messages:
+            recorder.record(POD, type="Warning", reason="ReservedAddress", message=message, is_shared=True)
+        task = asyncio.create_task(recorder.run())
+        await asyncio.sleep(1000)
+        task.cancel()
+        await asyncio.wait([task])
+
+    run_virtual(record_on("node1", 1000, "a", "b"))
+    run_virtual(record_on("node2", 2000, "b", "c"))
+    assert [(event.message, event.source.host) for event in api.stored.values()] == [
+        ("a", "node1"),
+        ("b", "node1"),
+        ("c", "node2"),
+    ]

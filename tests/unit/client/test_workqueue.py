@@ -2,6 +2,7 @@ import asyncio
 import logging
 
 import pytest
+import uvloop
 
 from bridgehead.client import Done, Outcome, Requeue, Retry, WorkQueue
 from bridgehead.client.errors import ApiError, Conflict, Unreachable
@@ -117,6 +118,31 @@ def test_the_earliest_of_several_delays_counts(delays, expected):
         assert times == expected
 
     run_virtual(main())
+
+
+@pytest.mark.parametrize("run", [asyncio.run, uvloop.run])
+@pytest.mark.parametrize(("first", "second"), [(0.0001, 0.0001), (0.0001, 60), (60, 0.0001)])
+def test_the_earliest_of_several_delays_counts_although_it_is_shorter_than_a_clock_tick(run, first, second):
+    # uvloop does not make a timer of a delay that rounds to 0 ms.
+    async def main() -> list[str]:
+        queue: WorkQueue[str] = WorkQueue("t")
+        seen: list[str] = []
+        reconciled = asyncio.Event()
+
+        async def reconcile(key: str) -> Outcome:
+            seen.append(key)
+            reconciled.set()
+            return Done()
+
+        async with asyncio.timeout(10), asyncio.TaskGroup() as tasks:
+            queue.add_after("a", first)
+            queue.add_after("a", second)
+            work = tasks.create_task(queue.run(reconcile))
+            await reconciled.wait()
+            work.cancel()
+        return seen
+
+    assert run(main()) == ["a"]
 
 
 def test_retries_back_off_until_success():

@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
+from ipaddress import ip_network
 from pathlib import Path
 
 import pytest
 
 from bridgehead.dns.config import (
+    AnswerRule,
+    CacheSettings,
     DnsConfig,
+    ForwardSettings,
     Hosts,
+    Prefetch,
     RewriteRule,
     Server,
     Tls,
+    TtlLimits,
     ZoneSettings,
     check,
     parse_address,
@@ -51,14 +58,19 @@ KUBEADM = """
 """
 
 
+def caching(longest=3600, longest_negative=None, **settings):
+    """The settings of a `cache` directive with these TTLs. CoreDNS' shortest TTL is 5 s."""
+    longest_negative = longest_negative or min(longest, 1800)
+    limits = {"ttl": TtlLimits(5, longest), "negative_ttl": TtlLimits(5, longest_negative)}
+    return CacheSettings(**{**limits, "servfail_seconds": 5.0, **settings})
+
+
 def test_the_corefile_of_kubeadm_is_understood():
     config, remarks = read_corefile(KUBEADM, DnsConfig(), Sources())
     zone = ZoneSettings("cluster.local", "insecure", 30)
     uncached = (("success", "cluster.local"), ("denial", "cluster.local"))
-    assert config == DnsConfig(
-        zone=zone, cache_seconds=30, cache_negative_seconds=30, uncached=uncached, lameduck_seconds=5
-    )
-    assert remarks == ("line 22: 'reload' has no effect here",)
+    assert config == DnsConfig(zone=zone, cache=caching(30, uncached=uncached), lameduck_seconds=5)
+    assert remarks == ()
 
 
 _USUAL = """
@@ -122,7 +134,7 @@ def test_corefiles_of_distributions_are_understood(distribution):
     config = read_corefile(DISTRIBUTIONS[distribution], DnsConfig(), around).config
     check(config)
     assert (config.zone, config.upstreams) == (ZoneSettings("cluster.local", "insecure"), None)
-    assert (config.cache_seconds, config.lameduck_seconds, config.metrics) == (30, 5, ("", 9153))
+    assert (config.cache.ttl.longest, config.lameduck_seconds, config.metrics) == (30, 5, ("", 9153))
 
 
 def test_further_directives_are_understood():
@@ -158,33 +170,109 @@ corp.example:1053 example.org:1053 {
     assert config.upstreams == (Server("1.1.1.1"), Server("2606::1", 54))
     corp = (Server("10.0.0.1"), Server("10.0.0.2", 5353))
     assert config.stub_domains == (("corp.example", corp), ("example.org", corp), ("lan", (Server("192.168.0.1"),)))
-    assert (config.autopath, config.cache_entries, config.serve_stale_seconds) == (True, 500, 7200)
+    assert config.autopath
+    assert config.cache == caching(60, 1800, capacity=500, stale_seconds=7200, stale_mode="immediate")
+    assert config.block_caches == (("corp.example", caching(5)), ("example.org", caching(5)))
     assert (config.health, config.ready, config.metrics) == (None, None, None)
-    assert (config.cache_seconds, config.cache_negative_seconds, config.sequential) == (60, 1800, ("",))
+    assert config.forwarding == (("", ForwardSettings("sequential")),)
     assert config.log_queries
-    assert remarks == ("line 5: there is one cache for all server blocks, and this directive does not set it",)
+    assert remarks == ()
 
 
 @pytest.mark.parametrize(
-    ("options", "pods", "remarks"),
+    ("options", "pods", "falls_through"),
     [
         ("", "disabled", ()),  # as with CoreDNS
         ("pods insecure", "insecure", ()),
         ("fallthrough in-addr.arpa ip6.arpa", "disabled", ()),
-        ("fallthrough", "disabled", ("line 3: names of x do not fall through",)),
-        ("fallthrough X. in-addr.arpa", "disabled", ("line 3: names of x do not fall through",)),
+        ("fallthrough", "disabled", ("x",)),
+        ("fallthrough X. in-addr.arpa", "disabled", ("x",)),
+        ("fallthrough a.x y", "disabled", ("a.x",)),
     ],
 )
-def test_options_of_the_kubernetes_directive(options, pods, remarks):
-    reading = read_corefile(f".:53 {{\n kubernetes x {{\n {options}\n }}\n}}", DnsConfig(), Sources())
-    assert (reading.config.zone, reading.remarks) == (ZoneSettings("x", pods), remarks)
+def test_options_of_the_kubernetes_directive(options, pods, falls_through):
+    config = read_corefile(f".:53 {{\n kubernetes x {{\n {options}\n }}\n}}", DnsConfig(), Sources()).config
+    assert (config.zone, config.falls_through) == (ZoneSettings("x", pods), falls_through)
+
+
+@pytest.mark.parametrize(
+    ("lines", "expected"),
+    [
+        ("bind 127.0.0.1\n bind ::1 127.0.0.1", {"listen": (("127.0.0.1", 53), ("::1", 53))}),
+        ("cancel", {}),
+        ("cancel 1500ms", {"forward_seconds": 1.5}),
+        ("minimal", {"is_minimal": True}),
+        ("any", {"has_minimal_any": True}),
+        ("errors stdout\n loop\n loadbalance round_robin\n reload 10s 5s", {}),
+        ("log . {common} {\n class error\n }", {"log_queries": True, "log_classes": ("error",)}),
+        ("transfer x {\n to 10.0.0.1\n }", {"transfer_to": (ip_network("10.0.0.1/32"),)}),
+    ],
+)
+def test_directives_change_the_settings(lines, expected):
+    config, remarks = read_corefile(f". {{\n kubernetes x\n {lines}\n}}", DnsConfig(), Sources())
+    assert config == replace(
+        DnsConfig(zone=ZoneSettings("x", "disabled"), upstreams=(), health=None, ready=None, metrics=None), **expected
+    )
+    assert remarks == ()
+
+
+@pytest.mark.parametrize(
+    ("line", "problem"),
+    [
+        # Options that would have no effect
+        ("errors {\n consolidate 5m .*\n }", "not supported: consolidate of errors (line 4)"),
+        ("ready {\n monitor continuously\n }", "not supported: monitor of ready (line 4)"),
+        (
+            "prometheus {\n runtime_metrics\n tls f\n }",
+            "runtime_metrics of prometheus (line 4), tls of prometheus",
+        ),
+        ("bind 127.0.0.1 {\n except ::1\n }", "not supported: except of bind (line 4)"),
+        ("loadbalance weighted f", "not supported: loadbalance weighted (line 3)"),
+        ("loadbalance {\n limit_answers 5\n }", "not supported: limit_answers of loadbalance (line 4)"),
+        ("reload off", "not supported: reload off (line 3: changes of the file are always noticed)"),
+        ("hosts {\n reload 0\n fallthrough\n }", "not supported: reload 0 in hosts (line 4: changes"),
+        ("transfer y {\n to *\n }", "not supported: transfer y (line 3: only the domain of `kubernetes`"),
+        # Directives for the insides of CoreDNS
+        ("debug", "not supported: debug (line 3: start the server with -v 1)"),
+        ("multisocket 4", "not supported: multisocket (line 3: start the server with --processes)"),
+        ("pprof", "not supported: pprof (line 3: "),
+        ("timeouts {\n read 1s\n }", "not supported: timeouts (line 3)"),
+        # Wrong arguments
+        ("loop 5", "line 3: usage: loop"),
+        ("any 5", "line 3: usage: any"),
+        ("minimal yes", "line 3: usage: minimal"),
+        ("errors file", "line 3: usage: errors"),
+        ("loadbalance random", "line 3: usage: loadbalance"),
+        ("reload 1 2 3", "line 3: usage: reload"),
+        ("reload soon", "line 3: "),
+        ("cancel 0s", "line 3: cancel: the time has to be longer than 0"),
+        ("cancel 1s 2s", "line 3: usage: cancel"),
+        ("bind", "line 3: usage: bind"),
+        ("bind eth0", "line 3: bind 'eth0': only addresses, not names of interfaces or hosts"),
+    ],
+)
+def test_directives_without_effect_are_refused(line, problem):
+    with pytest.raises(ConfigInvalid, match=re.escape(problem)):
+        read_corefile(f". {{\n kubernetes x\n {line}\n}}", DnsConfig(), Sources())
+
+
+@pytest.mark.parametrize("option", ["upstream", "resyncperiod 5m", "startup_timeout 5s", "apiserver_qps 1", "labels a"])
+def test_options_of_kubernetes_without_effect_are_refused(option):
+    with pytest.raises(ConfigInvalid, match=rf"not supported: {option.split()[0]} \(line 3"):
+        read_corefile(f". {{\n kubernetes x {{\n {option}\n }}\n}}", DnsConfig(), Sources())
 
 
 def test_namespaces_and_endpoint_pod_names():
     config = read_corefile(
         "k8s.example in-addr.arpa {\n kubernetes {\n namespaces a b\n endpoint_pod_names\n }\n}", DnsConfig(), Sources()
     ).config
-    assert config.zone == ZoneSettings("k8s.example", "disabled", namespaces=("a", "b"), endpoint_pod_names=True)
+    assert config.zone == ZoneSettings(
+        "k8s.example",
+        "disabled",
+        namespaces=("a", "b"),
+        endpoint_pod_names=True,
+        reverse_zones=("in-addr.arpa",),
+    )
 
 
 def test_a_repeated_zone_counts_once():
@@ -198,20 +286,30 @@ def test_a_repeated_zone_counts_once():
 @pytest.mark.parametrize(
     ("cache", "expected"),
     [
-        ("cache", {}),
-        ("cache 20", {"cache_seconds": 20, "cache_negative_seconds": 20}),
+        ("", CacheSettings()),
+        ("cache", caching()),
+        ("cache 20", caching(20)),
+        ("cache 20 example.org. A.b", caching(20, zones=("example.org", "a.b"))),
+        ("cache example.org", caching(zones=("example.org",))),
         (
-            "cache 20 example.org. A.b",
-            {"cache_seconds": 20, "cache_negative_seconds": 20, "cached": ("example.org", "a.b")},
+            "cache 30 {\n success 9984 20 5\n denial 5000 4 0\n prefetch 10 30s 20%\n servfail 0\n keepttl\n }",
+            caching(
+                20,
+                capacity=9984,
+                negative_capacity=5000,
+                negative_ttl=TtlLimits(0, 4),
+                prefetch=Prefetch(10, 30.0, 20),
+                servfail_seconds=0.0,
+                keeps_ttl=True,
+            ),
         ),
-        ("cache example.org", {"cached": ("example.org",)}),
-        (
-            "cache 30 {\n success 9984 20 5\n denial 5000 5\n prefetch 10 1m 10%\n servfail 5s\n }",
-            {"cache_seconds": 20, "cache_negative_seconds": 5, "cache_entries": 9984},
-        ),
+        ("cache {\n success 1 20 3\n prefetch 2\n}", caching(ttl=TtlLimits(3, 20), capacity=1, prefetch=Prefetch(2))),
+        ("cache {\n serve_stale\n }", caching(stale_seconds=3600, stale_mode="immediate")),
+        ("cache {\n serve_stale 1m verify\n }", caching(stale_seconds=60, stale_mode="verify")),
+        ("cache {\n serve_stale 1m verify 1.5s\n }", caching(stale_seconds=60, verify_seconds=1.5)),
         (
             "cache {\n disable denial\n disable success example.org\n }",
-            {"uncached": (("denial", ""), ("success", "example.org"))},
+            caching(uncached=(("denial", ""), ("success", "example.org"))),
         ),
     ],
 )
@@ -221,18 +319,76 @@ def test_options_of_the_cache_directive(cache, expected):
         DnsConfig(),
         Sources(),
     ).config
-    assert config == DnsConfig(health=None, ready=None, metrics=None, **expected)
+    assert config == DnsConfig(health=None, ready=None, metrics=None, cache=expected)
 
 
-def test_the_cache_of_the_root_block_applies():
+@pytest.mark.parametrize(
+    ("cache", "problem"),
+    [
+        ("cache 0", "line 3: cache TTL can not be zero or negative: 0"),
+        ("cache -5", "line 3: cache TTL can not be zero or negative: -5"),
+        ("cache {\n success 1 0\n}", "line 4: cache TTL can not be zero or negative: 0"),
+        ("cache {\n denial 1 0\n}", "line 4: cache TTL can not be zero or negative: 0"),
+        ("cache {\n success 1 2 3 4\n}", "line 4: usage: success CAPACITY"),
+        (
+            "cache {\n serve_stale 1h immediat\n}",
+            "line 4: serve_stale 'immediat': one of immediate, verify; did you mean",
+        ),
+        ("cache {\n serve_stale later\n}", "line 4: "),
+        ("cache {\n serve_stale 1h immediate 1s\n}", "line 4: usage: serve_stale"),
+        ("cache {\n serve_stale 1h verify 1s 2s\n}", "line 4: usage: serve_stale"),
+        ("cache {\n servfail 6m\n}", "line 4: caching SERVFAIL responses over 5 minutes is not permitted"),
+        ("cache {\n prefetch\n}", "line 4: usage: prefetch"),
+        ("cache {\n prefetch 1 1m 9%\n}", "line 4: prefetch '9%': 10% to 90%"),
+        ("cache {\n prefetch 1 1m 20\n}", "line 4: prefetch '20': 10% to 90%"),
+        ("cache {\n keepttl 5\n}", "line 4: usage: keepttl"),
+    ],
+)
+def test_invalid_caches_are_refused(cache, problem):
+    with pytest.raises(ConfigInvalid, match=re.escape(problem)):
+        read_corefile(f".:53 {{\n kubernetes x\n {cache}\n}}", DnsConfig(), Sources())
+
+
+def test_each_server_block_has_its_own_cache():
     config, remarks = read_corefile(
-        "cluster.local {\n kubernetes\n cache 7 {\n serve_stale\n }\n}\n"
-        "a {\n forward . 1.1.1.1\n cache 8\n}\n. {\n cache 9\n}",
+        "cluster.local {\n kubernetes {\n ttl 30\n }\n cache 7 {\n serve_stale\n }\n}\n"
+        "a {\n forward . 1.1.1.1\n cache 8\n}\nb {\n forward . 1.1.1.1\n}\n. {\n cache 9\n}",
         DnsConfig(),
         Sources(),
     )
-    assert (config.cache_seconds, config.serve_stale_seconds) == (9, 0)
-    assert remarks == ("line 9: there is one cache for all server blocks, and this directive does not set it",)
+    assert config.cache == caching(9)
+    assert config.block_caches == (("a", caching(8)), ("b", CacheSettings()))
+    assert (config.zone.ttl, remarks) == (7, ())
+
+
+def test_the_cache_limits_ttls_of_hosts_and_templates_in_its_block():
+    """As with CoreDNS, where `cache` comes before both."""
+    lines = "hosts /dev/null {\n 10.0.0.1 a.example\n ttl 60\n fallthrough\n }\n"
+    template = 'template IN A example {\n answer "{{ .Name }} 90 IN A 10.0.0.2"\n fallthrough\n }\n'
+    text = f"x . {{\n kubernetes x\n cache 20\n {lines} {template}}}\ncorp {{\n {lines} {template}}}"
+    config = read_corefile(text, DnsConfig(), Sources()).config
+    assert [hosts.ttl for hosts in config.hosts] == [20, 60]
+    assert [record.ttl for found in config.templates for record in found.records] == [20, 90]
+    elsewhere = read_corefile(text.replace("cache 20", "cache 20 example.org"), DnsConfig(), Sources()).config
+    assert [hosts.ttl for hosts in elsewhere.hosts] == [60, 60]
+
+
+@pytest.mark.parametrize(
+    ("ttl", "cache", "seen"),
+    [
+        (30, "", 30),
+        (0, "", 0),
+        (30, "cache 10", 10),
+        (0, "cache", 5),
+        (10, "cache {\n success 100 60 20\n }", 20),
+        (30, "cache 10 example.org", 30),
+        (30, "cache 10 {\n disable success cluster.local\n }", 10),
+    ],
+)
+def test_the_cache_limits_the_ttl_of_cluster_names(ttl, cache, seen):
+    """As with CoreDNS, whose `cache` sees the answers of `kubernetes`, too; also those that it does not keep."""
+    text = f". {{\n kubernetes cluster.local {{\n ttl {ttl}\n }}\n {cache}\n}}"
+    assert read_corefile(text, DnsConfig(), Sources()).config.zone.ttl == seen
 
 
 def test_forward_has_upstreams_and_exceptions():
@@ -260,8 +416,56 @@ def test_forward_has_upstreams_and_exceptions():
     corp = tuple(Server(f"10.0.0.{number}") for number in (1, 2, 3))
     assert (config.upstreams, config.stub_domains) == (None, (("corp.example", corp),))
     assert config.denied == (("lan", 2),), "the others have somebody to ask, or an answer"
-    assert (config.sequential, config.udp_size) == (("corp.example",), 4096)
+    assert dict(config.forwarding) == {
+        "corp.example": ForwardSettings("sequential"),
+        "": ForwardSettings("round_robin", failover=frozenset((2, 5)), most_idle=10),
+    }
+    assert config.udp_size == 4096
     check(config)
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ("max_fails 3\n health_check 5s", {"max_fails": 3, "health_seconds": 5.0}),
+        (
+            "health_check 1s no_rec domain Example.org.",
+            {"health_seconds": 1.0, "health_rd": False, "health_name": "example.org"},
+        ),
+        ("health_check 1s domain .", {"health_seconds": 1.0}),
+        ("health_check 500ms\n max_fails 1\n prefer_udp\n policy random", {}),
+        ("failfast_all_unhealthy_upstreams\n max_connect_attempts 2", {"fails_fast": True, "most_attempts": 2}),
+        ("expire 30s\n max_idle_conns 4\n max_fails 0", {"idle_seconds": 30.0, "most_idle": 4, "max_fails": 0}),
+        ("failover SERVFAIL\n failover NXDOMAIN", {"failover": frozenset((2, 3))}),
+    ],
+)
+def test_options_of_the_forward_directive(options, expected):
+    text = f". {{\n kubernetes x\n forward . 192.0.2.1 {{\n {options}\n }}\n}}"
+    reading = read_corefile(text, DnsConfig(), Sources())
+    assert dict(reading.config.forwarding) == ({"": ForwardSettings(**expected)} if expected else {})
+    assert reading.remarks == ()
+
+
+@pytest.mark.parametrize(
+    ("option", "problem"),
+    [
+        ("max_fails many", "line 4: max_fails takes a number"),
+        ("health_check", "line 4: "),
+        ("health_check 0s", "line 4: health_check: the interval has to be longer than 0"),
+        ("health_check 1s twice", "line 4: usage: health_check DURATION"),
+        ("health_check 1s domain", "line 4: usage: health_check DURATION"),
+        ("failover NOERROR", "line 4: usage: failover CODE"),
+        ("failover SERVFIAL", "did you mean SERVFAIL?"),
+        ("expire", "line 4: usage: expire"),
+        ("force_tcp yes", "line 4: usage: force_tcp"),
+        ("next NXDOMAIN", "not supported: next (line 4"),
+        ("doh_method GET", "not supported: doh_method (line 4"),
+    ],
+)
+def test_invalid_options_of_forward_are_refused(option, problem):
+    text = f". {{\n kubernetes x\n forward . 192.0.2.1 {{\n {option}\n }}\n}}"
+    with pytest.raises(ConfigInvalid, match=re.escape(problem)):
+        read_corefile(text, DnsConfig(), Sources())
 
 
 def test_ranges_of_addresses_are_reverse_zones():
@@ -284,8 +488,8 @@ corp.example {
         Sources(),
     ).config
     assert config.zone.domain == "x"
-    assert config.denied == (("97.10.in-addr.arpa", 3), ("9.0.0.0.1.0.0.0.0.d.f.ip6.arpa", 3))
-    assert config.cached == ("10.in-addr.arpa",)
+    assert config.owned_reverse_zones == ("97.10.in-addr.arpa", "9.0.0.0.1.0.0.0.0.d.f.ip6.arpa")
+    assert config.cache.zones == ("10.in-addr.arpa",)
     assert [zone for zone, _ in config.stub_domains] == [
         "10.in-addr.arpa", "0.168.192.in-addr.arpa", "16.172.in-addr.arpa", "17.172.in-addr.arpa"
     ]  # fmt: skip
@@ -324,7 +528,7 @@ def test_reverse_zones_without_fallthrough_have_no_upstream(zones, fallthrough, 
         "corp.in-addr.arpa:53 {\n forward . 192.0.2.2\n}\n"
     )
     config = read_corefile(text, DnsConfig(), Sources()).config
-    assert config.denied == tuple((zone, 3) for zone in denied)
+    assert config.owned_reverse_zones == denied
     check(config)
 
 
@@ -345,7 +549,7 @@ def test_upstreams_over_tls_are_configured(files, authority, certificate, key):
     config = read_corefile(text, DnsConfig(), Sources(directory="/etc/dns")).config
     tls = Tls("a.example", authority, certificate, key)
     assert config.upstreams == (Server("9.9.9.9", 853, tls), Server("10.0.0.1"))
-    assert config.tcp_only == ("corp.example",)
+    assert [domain for domain, settings in config.forwarding if settings.tcp_only] == ["corp.example"]
 
 
 @pytest.mark.parametrize(("limits", "most"), [((), 1000), ((10,), 10), ((2000, 10), 2000), ((10, 0), 1 << 30)], ids=str)
@@ -426,6 +630,14 @@ def test_log_classes_are_selected(log, classes):
         (".:53 {\n kubernetes x\n rewrite name a\n}", "line 3: usage: rewrite name [KIND] FROM TO"),
         (".:53 {\n kubernetes x\n rewrite name regex ( a\n}", "line 3: rewrite name regex '('"),
         (".:53 {\n kubernetes x\n rewrite name regex a {1}\n}", "line 3: rewrite name regex 'a' has 0 groups"),
+        (
+            ".:53 {\n kubernetes x\n rewrite name regex a b answer\n}",
+            "line 3: 'answer': write answer auto, answer name",
+        ),
+        (".:53 {\n kubernetes x\n rewrite name regex a b answer ttl 5\n}", "line 3: 'answer ttl 5': write answer auto"),
+        (".:53 {\n kubernetes x\n rewrite name regex a b answer value ( c\n}", "line 3: answer value '('"),
+        (".:53 {\n kubernetes x\n rewrite name regex a b answer name a {2}\n}", "answer name 'a' has 0 groups"),
+        (".:53 {\n kubernetes x\n rewrite name suffix a b answer auto name a b\n}", "exclude each other"),
         (".:53 {\n kubernetes x\n transfer {\n  to nobody\n }\n}", "'nobody' is neither an address nor a range"),
         ("a:53 {\n rewrite name a b\n}\n.:53 {\n kubernetes x\n}", "rewrite outside the cluster's server block"),
         (".:53 {\n autopath @kubernetes\n}\nx:53 {\n kubernetes x\n}", "autopath outside the cluster's server block"),
@@ -453,13 +665,12 @@ def test_log_classes_are_selected(log, classes):
         (".:53 {\n kubernetes x\n rewrite nam a b\n}", "rewrite nam (line 3: did you mean name?)"),
         (
             ".:53 {\n kubernetes x\n rewrite name sufix a b\n}",
-            "[KIND] FROM TO; did you mean suffix?",
+            "[KIND] FROM TO [ANSWER]; did you mean suffix?",
         ),
         (".:53 {\n kubernetes x\n hosts {\n fall_through\n fallthrough\n }\n}", "(line 4: did you mean fallthrough?)"),
         (".:53 {\n kubernetes x\n template ANY ANY a {\n rcode NXDOMIAN\n }\n}", "did you mean NXDOMAIN?"),
         (".:53 {\n kubernetes x\n transfer {\n from a\n }\n}", "not supported: from (line 4)"),
         (".:53 {\n kubernetes x\n __class__\n}", "not supported: __class__ (line 3)"),
-        (".:53 {\n kubernetes x\n forward . 1.1.1.1 {\n failover NXDOMAIN\n }\n}", "failover NXDOMAIN (line 4)"),
         (".:53 {\n kubernetes x\n forward . 1.1.1.1 {\n failover\n }\n}", "line 4: usage: failover CODE"),
         (".:53 {\n kubernetes x\n forward a.b /lacking\n}", "line 3: /lacking: No such file"),
     ],
@@ -472,7 +683,17 @@ def test_invalid_corefiles_are_refused(text, message):
 
 def test_hosts_falls_through_in_selected_zones():
     text = "x {\n kubernetes x\n hosts /dev/null a.example b.example in-addr.arpa {\n fallthrough b.example arpa\n }\n}"
-    assert read_corefile(text, DnsConfig(), Sources()).config.denied == (("a.example", 3),)
+    assert read_corefile(text, DnsConfig(), Sources()).config.denied == (("a.example", 2),)
+
+
+@pytest.mark.parametrize(("fallthrough", "passed"), [("fallthrough", ("",)), ("fallthrough a.example", ("a.example",))])
+def test_hosts_may_pass_on_types(fallthrough, passed):
+    lines = f"{fallthrough}\n fallthrough_unsupported\n"
+    text = f"x a.example {{\n kubernetes x\n hosts /dev/null a.example {{\n {lines} }}\n}}"
+    (hosts,) = read_corefile(text, DnsConfig(), Sources()).config.hosts
+    assert hosts.passes_types == passed
+    with pytest.raises(ConfigInvalid, match="line 4: fallthrough_unsupported without fallthrough"):
+        read_corefile(text.replace(f"{fallthrough}\n", ""), DnsConfig(), Sources())
 
 
 def test_hosts_files_are_read_with_the_corefile():
@@ -513,7 +734,7 @@ corp.example:53 {
         Hosts((("10.0.0.7", ("a.example.org",)),)),
         Hosts((("10.0.0.9", ("db.corp.example",)),)),
     )
-    assert config.denied == (("example.org", 3), ("corp.example", 3))
+    assert config.denied == (("example.org", 2), ("corp.example", 2)), "SERVFAIL, as from CoreDNS"
     assert remarks == (
         "line 11: example.com: not in a zone of these hosts",
         "line 11: /lacking: No such file or directory",
@@ -532,7 +753,8 @@ def test_rewrite_and_transfer_are_read():
     rewrite name Old.example.com new.default.svc.cluster.local
     rewrite continue name suffix .example.org .default.svc.cluster.local answer auto
     rewrite name exact exact b
-    rewrite name regex (.*)\\.a {1}.b answer name (.*)\\.b {1}.a answer auto
+    rewrite name regex (.*)\\.a {1}.b answer name (.*)\\.b {1}.a value (.*)\\.b {1}.c.
+    rewrite name suffix .a .b answer name auto answer value a b
     rewrite stop {
         name regex (.*)-in-([a-z]+)\\.example {1}.{2}.svc.cluster.local
         answer name (.*)\\.([a-z]+)\\.svc\\.cluster\\.local {1}-in-{2}.example
@@ -546,11 +768,22 @@ def test_rewrite_and_transfer_are_read():
         Sources(),
     )
     assert config.rewrites == (
-        RewriteRule("exact", "old.example.com.", "new.default.svc.cluster.local."),
-        RewriteRule("suffix", ".example.org.", ".default.svc.cluster.local.", is_last=False),
-        RewriteRule("exact", "exact.", "b."),
-        RewriteRule("regex", r"(.*)\.a", "{1}.b."),
-        RewriteRule("regex", r"(.*)-in-([a-z]+)\.example", "{1}.{2}.svc.cluster.local."),
+        RewriteRule("exact", "old.example.com.", "new.default.svc.cluster.local.", is_auto=True),
+        RewriteRule("suffix", ".example.org.", ".default.svc.cluster.local.", is_last=False, is_auto=True),
+        RewriteRule("exact", "exact.", "b.", is_auto=True),
+        RewriteRule(
+            "regex",
+            r"(.*)\.a",
+            "{1}.b.",
+            answers=(AnswerRule("name", r"(.*)\.b", "{1}.a."), AnswerRule("value", r"(.*)\.b", "{1}.c.")),
+        ),
+        RewriteRule("suffix", ".a.", ".b.", is_auto=True, answers=(AnswerRule("value", "a", "b."),)),
+        RewriteRule(
+            "regex",
+            r"(.*)-in-([a-z]+)\.example",
+            "{1}.{2}.svc.cluster.local.",
+            answers=(AnswerRule("name", r"(.*)\.([a-z]+)\.svc\.cluster\.local", "{1}-in-{2}.example."),),
+        ),
     )
     assert [str(network) for network in config.transfer_to] == ["10.0.0.1/32", "10.1.0.0/16", "fd00::1/128"]
 
@@ -670,8 +903,8 @@ corp.example {{
 @pytest.mark.parametrize(
     ("rest", "expected"),
     [
-        ("template ANY ANY {\n rcode NXDOMAIN\n }", {"upstreams": (), "denied": (("in-addr.arpa", 3), ("", 3))}),
-        ("template IN ANY . {\n rcode REFUSED\n }", {"upstreams": (), "denied": (("in-addr.arpa", 3), ("", 5))}),
+        ("template ANY ANY {\n rcode NXDOMAIN\n }", {"upstreams": (), "denied": (("", 3),)}),
+        ("template IN ANY . {\n rcode REFUSED\n }", {"upstreams": (), "denied": (("", 5),)}),
         ("forward . 10.0.0.2 10.0.0.3:5353", {"upstreams": (Server("10.0.0.2"), Server("10.0.0.3", 5353))}),
         ("forward . /etc/resolv.conf", {"upstreams": None}),
     ],
@@ -731,12 +964,19 @@ in-addr.arpa:53 ip6.arpa:53 {{
 """
 
 
+NODE_CACHE_BLOCKS = (
+    ("in-addr.arpa", caching(30)),
+    ("ip6.arpa", caching(30)),
+)
+
+
 def test_the_corefile_of_nodelocal_dnscache_is_served_on_the_node():
     config, _ = read_corefile(NODE_CACHE, DnsConfig(node_local=("10.96.0.10",)), Sources())
     addresses = (("169.254.20.10", 53), ("10.96.0.10", 53))
     assert config == DnsConfig(
         zone=ZoneSettings("cluster.local", "insecure"), node_local=("10.96.0.10",), listen=addresses,
-        cache_seconds=30, cache_negative_seconds=30, health=("169.254.20.10", 8080), ready=None, metrics=("", 9253),
+        cache=caching(30), block_caches=NODE_CACHE_BLOCKS, health=("169.254.20.10", 8080), ready=None,
+        metrics=("", 9253),
     )  # fmt: skip
     with pytest.raises(ConfigInvalid, match="__PILLAR__CLUSTER__DNS__"):
         read_corefile(NODE_CACHE, DnsConfig(), Sources())
@@ -765,8 +1005,8 @@ def test_every_directive_has_its_syntax_in_the_table():
             assert spec.doc
 
 
-def test_the_readme_names_every_directive():
+def test_the_readme_names_every_directive_and_option():
     page = Path(directives.__file__).parents[1] / "README.md"
     section = page.read_text("utf-8").partition("## A Corefile")[2].partition("\n## ")[0]
-    named = set(re.findall(r"[a-z]+", " ".join(re.findall(r"`([^`]+)`", section))))
-    assert set(DIRECTIVES) - named == set()
+    named = set(re.findall(r"[a-z_]+", " ".join(re.findall(r"`([^`]+)`", section))))
+    assert {name for table in TABLES for name in table} - named == set()

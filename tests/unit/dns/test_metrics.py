@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import dnslib
 import pytest
 
-from bridgehead.dns.config import DnsConfig, Hosts, Server
+from bridgehead.dns.config import CacheSettings, DnsConfig, Hosts, Server
 from bridgehead.dns.counters import Durations
 from bridgehead.dns.messages import wire
 from bridgehead.dns.messages.foreign import adopt_reply_untrusted
@@ -59,7 +59,7 @@ def shown() -> dict[str, float]:
     servers[1].overflows = 3
 
     now = 0.0
-    cache = Cache(lambda: now, entries=2, stale=100)
+    cache = Cache(lambda: now, CacheSettings(capacity=1, stale_seconds=100))
     soa = "example. 60 IN SOA ns.example. root.example. 1 2 3 4 60"
     for name, lines, rcode in (
         ("gone.example", ("gone.example. 60 IN A 192.0.2.9",), 0),

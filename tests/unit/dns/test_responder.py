@@ -124,6 +124,41 @@ def test_any_gets_a_minimal_answer():
     assert dnslib.RCODE[ask(responder, f"nix.{NAME}", "ANY").header.rcode] == "NXDOMAIN"
 
 
+def test_any_gets_a_minimal_answer_at_external_names_too():
+    """CoreDNS: the plugin `any` answers before `forward`."""
+    reply = ask(ready(Zone(), has_minimal_any=True), "example.com", "ANY")
+    assert [(rr.rtype, rr.ttl) for rr in reply.rr] == [(dnslib.QTYPE.HINFO, 8482)]
+    assert isinstance(ready(Zone()).respond_untrusted(packet("example.com", "ANY")), Unresolved)
+
+
+@pytest.mark.parametrize("edns", [0, 1232])
+def test_minimal_replies_have_answer_records_only(edns):
+    responder = ready(build_zone(read_objects(headless(3))), is_minimal=True)
+    for _ in range(2):  # the second time by the short way
+        srv = ask(responder, "_x._tcp.many.default.svc.cluster.local", "SRV", edns=edns)
+        assert (len(srv.rr), len(srv.auth)) == (3, 0)
+        assert [record for record in srv.ar if record.rtype != dnslib.QTYPE.OPT] == []
+        assert len(ask(responder, "many.default.svc.cluster.local", edns=edns).rr) == 3
+        missing = ask(responder, "nobody.default.svc.cluster.local", edns=edns)
+        assert (missing.header.rcode, len(missing.auth)) == (dnslib.RCODE.NXDOMAIN, 1), "negative replies stay whole"
+
+
+def test_unknown_names_of_the_cluster_may_fall_through():
+    """CoreDNS: `fallthrough` of `kubernetes` passes on NXDOMAIN, not NODATA."""
+    zone = build_zone(read_objects(headless(3)))
+    responder = ready(zone, falls_through=("cluster.local",))
+    for kind in ("A", "AAAA", "SRV"):
+        assert isinstance(responder.respond_untrusted(packet("nobody.default.svc.cluster.local", kind)), Unresolved)
+    for name in ("many.default.svc.cluster.local", "default.svc.cluster.local"):
+        assert ask(responder, name, "MX").header.rcode == dnslib.RCODE.NOERROR
+    for domain, is_recursive in (("x.cluster.local", True), ("cluster.local", False)):
+        other = ready(zone, falls_through=(domain,), is_recursive=is_recursive)
+        reply = ask(other, "nobody.default.svc.cluster.local")
+        assert (reply.header.rcode, len(reply.auth)) == (dnslib.RCODE.NXDOMAIN, 1)
+    responder.is_ready = False
+    assert ask(responder, "nobody.default.svc.cluster.local").header.rcode == dnslib.RCODE.SERVFAIL
+
+
 def test_external_questions_are_passed_to_the_resolver():
     responder = responder_for(1)
     for name, has_alias in (

@@ -8,9 +8,12 @@ import dnslib
 import pytest
 
 from bridgehead.dns.answering import HostTable, Responder, Rewriter, TransferRequest, Unresolved
-from bridgehead.dns.config import Hosts, RewriteRule
+from bridgehead.dns.answering.rewriting import renamed_untrusted
+from bridgehead.dns.config import AnswerRule, Hosts, RewriteRule
 from bridgehead.dns.corefile.local_names import make_rule
 from bridgehead.dns.messages import wire
+from bridgehead.dns.messages.foreign import adopt_reply_untrusted
+from bridgehead.dns.messages.replies import assemble
 from bridgehead.dns.zone import Zone, zone_file
 from tests.unit.dns.test_responder import headless
 from tests.unit.dns.world import ask, build_zone, lines, packet, read_objects, ready
@@ -70,6 +73,45 @@ def test_hosts_have_address_and_ptr_records(hosts: Responder, name: str, kind: s
 
     assert (reply.header.rcode, reply.header.aa) == (0, 1)
     assert lines(reply.rr) == expected
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "expected"),
+    [
+        ("apps.example.com", "A", ["192.168.1.10"]),
+        ("APPS.example.com", "AAAA", ["fd00::1"]),
+        ("apps.example.com", "TXT", []),
+        ("a.example.com", "A", ["192.168.1.11"]),
+        ("a.example.com", "AAAA", []),  # the name itself is in the list
+        ("*.example.com", "A", ["192.168.1.10"]),
+        ("example.com", "A", None),
+        ("deep.apps.example.com", "A", None),
+        ("10.1.168.192.in-addr.arpa", "PTR", None),
+        ("11.1.168.192.in-addr.arpa", "PTR", ["a.example.com."]),
+    ],
+)
+def test_hosts_may_have_wildcards(zone: Zone, name: str, kind: str, expected: list[str] | None) -> None:
+    """CoreDNS' plugin/hosts since June 2026."""
+    entries = (
+        ("192.168.1.10", ("*.example.com",)),
+        ("fd00::1", ("*.example.com",)),
+        ("192.168.1.11", ("a.example.com",)),
+    )
+    responder = ready(zone, hosts=HostTable([Hosts(entries)], ra=True))
+    found = responder.respond_untrusted(packet(name, kind))
+    if expected is None:
+        assert isinstance(found, Unresolved)
+    else:
+        assert [str(rr.rdata) for rr in ask(responder, name, kind).rr] == expected
+
+
+def test_hosts_answer_other_types_with_nodata_or_pass_them_on(zone: Zone) -> None:
+    entries = (("10.0.0.1", ("a.example", "a.test")),)
+    responder = ready(zone, hosts=HostTable([Hosts(entries, passes_types=("example",))], ra=True))
+
+    assert isinstance(responder.respond_untrusted(packet("a.example", "TXT")), Unresolved)
+    for name, kind in (("a.example", "AAAA"), ("a.test", "TXT"), ("1.0.0.10.in-addr.arpa", "TXT")):
+        assert (ask(responder, name, kind).header.rcode, ask(responder, name, kind).rr) == (0, [])
 
 
 def test_names_missing_in_hosts_are_passed_to_the_resolver(hosts: Responder) -> None:
@@ -179,10 +221,140 @@ def test_the_resolver_gets_the_rewritten_name(zone: Zone) -> None:
 
     assert isinstance(found, Unresolved)
     assert wire.decode_name(found.query.name) == "x.b.example"
-    assert found.original is not None
-    assert wire.decode_name(found.original.name) == "x.a.example"
+    assert found.rewriting is not None
+    assert wire.decode_name(found.rewriting.asked.name) == "x.a.example"
     refused = dnslib.DNSRecord.parse(responder.refuse(found))
     assert str(refused.q.qname) == "x.a.example."
+
+
+# --- Names and values in answers (records as CoreDNS' plugin/rewrite/name.go makes them) ------------------------------
+
+
+def rewritten(rule: RewriteRule, asked: str, upstream: str, *others: RewriteRule) -> dnslib.DNSRecord:
+    """The reply to `asked` if an upstream has these records: those of three sections, divided by ---."""
+    rewriting = Rewriter([rule, *others]).apply(wire.parse_query_untrusted(packet(asked)), in_zone=False)
+    assert rewriting is not None
+    message = dnslib.DNSRecord.parse(packet(wire.decode_name(rewriting.answered.name))).reply()
+    adds = (message.add_answer, message.add_auth, message.add_ar)
+    for add, text in zip(adds, upstream.split("---"), strict=False):
+        add(*dnslib.RR.fromZone(text))
+    found = adopt_reply_untrusted(bytes(message.pack()), rewriting.answered.question)
+    answer = renamed_untrusted(found.answer, rewriting)
+    return dnslib.DNSRecord.parse(assemble(rewriting.asked, answer, 65535, 1232))
+
+
+EVERY_SECTION = """
+x.new.example. 60 SRV 0 1 80 a.new.example.
+x.new.example. 60 MX 5 mail.new.example.
+x.new.example. 60 CNAME y.new.example.
+y.new.example. 60 PTR ptr.new.example.
+y.new.example. 60 NAPTR 1 2 "s" "x" "" n.new.example.
+y.new.example. 60 TXT "y.new.example."
+---
+new.example. 60 NS ns.new.example.
+new.example. 60 SOA soa.new.example. root.new.example. 1 2 3 4 5
+---
+a.new.example. 60 A 192.0.2.1
+other.example. 60 A 192.0.2.2
+"""
+
+
+@pytest.mark.parametrize(
+    ("rule", "asked"),
+    [
+        (make_rule("suffix", ".old.test", ".new.example", is_last=True, is_auto=True), "x.old.test"),
+        (
+            make_rule(
+                "regex",
+                r"^(.*)\.old\.test\.$",
+                "{1}.new.example",
+                is_last=True,
+                answers=tuple(
+                    AnswerRule(field, r"^(.*)\.new\.example\.$", "{1}.old.test.") for field in ("name", "value")
+                ),
+            ),
+            "x.old.test",
+        ),
+    ],
+    ids=["answer auto", "answer name and value"],
+)
+def test_names_and_values_of_all_sections_are_rewritten_back(rule: RewriteRule, asked: str) -> None:
+    reply = rewritten(rule, asked, EVERY_SECTION)
+
+    assert lines(reply.rr) == [
+        "x.old.test. 60 CNAME y.old.test.",
+        "x.old.test. 60 MX 5 mail.old.test.",
+        "x.old.test. 60 SRV 0 1 80 a.old.test.",
+        'y.old.test. 60 NAPTR 1 2 "s" "x" "" n.old.test.',
+        "y.old.test. 60 PTR ptr.old.test.",
+        'y.old.test. 60 TXT "y.new.example."',
+    ]
+    assert lines(reply.ar) == ["a.old.test. 60 A 192.0.2.1", "other.example. 60 A 192.0.2.2"]
+    assert [line.replace("new.example. 60", "* 60") for line in lines(reply.auth)] == [
+        "* 60 NS ns.old.test.",
+        "* 60 SOA soa.old.test. root.new.example. 1 2 3 4 5",
+    ], "the zone itself does not end with .new.example"
+
+
+def test_an_exact_rule_rewrites_names_below_its_own_without_being_asked() -> None:
+    """CoreDNS: `exact` is always `answer auto`. The client sees only the name that it knows."""
+    rule = make_rule("exact", "Red.example", "blue.test", is_last=True)
+
+    reply = rewritten(
+        rule, "red.EXAMPLE", "blue.test. 60 MX 5 a.blue.test.\nblue.test. 60 MX 6 notblue.test.\n---\n---\n"
+    )
+
+    assert lines(reply.rr) == ["red.EXAMPLE. 60 MX 5 a.red.example.", "red.EXAMPLE. 60 MX 6 notblue.test."]
+
+
+@pytest.mark.parametrize("kind", ["prefix", "substring", "regex"])
+def test_auto_of_other_kinds_exchanges_the_whole_name(kind: str) -> None:
+    rule = make_rule(kind, "old", "new", is_last=True, is_auto=True)
+    asked = "old.example" if kind != "regex" else "old"
+    new = "new.example." if kind != "regex" else "new."
+
+    reply = rewritten(rule, asked, f"{new} 60 CNAME www.{new}\nwww.{new} 60 A 192.0.2.1\n---\n---\n")
+
+    assert lines(reply.rr) == [f"{asked}. 60 CNAME www.{asked}.", f"www.{asked}. 60 A 192.0.2.1"]
+
+
+def test_without_answer_only_the_name_of_the_question_is_restored() -> None:
+    rule = make_rule("suffix", ".old.test", ".new.example", is_last=True)
+
+    reply = rewritten(
+        rule, "x.old.test", "x.new.example. 60 CNAME y.new.example.\ny.new.example. 60 A 192.0.2.1\n---\n---\n"
+    )
+
+    assert lines(reply.rr) == ["x.old.test. 60 CNAME y.new.example.", "y.new.example. 60 A 192.0.2.1"]
+
+
+def test_rules_that_continue_are_undone_in_the_opposite_order() -> None:
+    first = make_rule("suffix", ".a.test", ".b.test", is_last=False, is_auto=True)
+    second = make_rule("suffix", ".b.test", ".c.test", is_last=True, is_auto=True)
+
+    reply = rewritten(first, "x.a.test", "x.c.test. 60 CNAME y.c.test.\n---\n---\n", second)
+
+    assert lines(reply.rr) == ["x.a.test. 60 CNAME y.a.test."]
+
+
+def test_values_alone_can_be_rewritten() -> None:
+    """The example of CoreDNS' manual: PTR records in another domain."""
+    value = AnswerRule("value", r"(.*)\.service\.consul\.", "{1}.coredns.rocks.")
+    rule = make_rule("suffix", ".arpa", ".arpa", is_last=True, is_auto=True, answers=(value,))
+    name = "30.30.30.10.in-addr.arpa"
+
+    reply = rewritten(rule, name, f"{name}. 60 PTR ftp.service.consul.\n---\n---\n")
+
+    assert lines(reply.rr) == [f"{name}. 60 PTR ftp.coredns.rocks."]
+
+
+@pytest.mark.parametrize("result", ["", "a" * 64, "a..b"])
+def test_a_name_that_would_become_invalid_stays(result: str) -> None:
+    rule = make_rule("regex", "^x", "y", is_last=True, answers=(AnswerRule("value", "^bad", result + "."),))
+
+    reply = rewritten(rule, "x.test", "y. 60 CNAME bad.test.\n---\n---\n")
+
+    assert lines(reply.rr) == ["x.test. 60 CNAME bad.test."]
 
 
 # --- The whole zone --------------------------------------------------------------------------------------

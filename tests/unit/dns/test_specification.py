@@ -116,6 +116,10 @@ metadata: {name: numeric}
 spec: {type: ExternalName, externalName: 192.0.2.7}
 ---
 kind: Service
+metadata: {name: numeric6}
+spec: {type: ExternalName, externalName: "2001:db8::7"}
+---
+kind: Service
 metadata: {name: web, namespace: other}
 spec: {clusterIP: 10.96.0.13}
 """
@@ -191,7 +195,9 @@ TABLE: list[tuple[str, str, list[str]]] = [
     # 2.5 ExternalName
     (f"outside.{SVC} CNAME", OK, [f"outside.{SVC} 5 CNAME www.example.com."]),
     (f"outside.{SVC} TXT", OK, [f"outside.{SVC} 5 CNAME www.example.com."]),
-    (f"numeric.{SVC} A", OK, [f"numeric.{SVC} 5 A 192.0.2.7"]),
+    (f"numeric.{SVC} A", NX, []),  # as with CoreDNS: an address is no target of an alias, and no record
+    (f"numeric.{SVC} CNAME", NX, []),
+    (f"numeric6.{SVC} AAAA", NX, []),
     # pods
     (f"10-1-2-3.default.pod.{END} A", OK, [f"10-1-2-3.default.pod.{END} 5 A 10.1.2.3"]),
     (f"10-1-2-3.default.pod.{END} AAAA", OK, []),
@@ -366,7 +372,24 @@ spec: {type: ExternalName, externalName: www.example.com}
         ),
         (f"portless.{SVC} SRV", OK, [], None),
         (f"ext.{SVC} SRV", OK, [f"ext.{SVC} 5 CNAME www.example.com."], None),
-        (f"db-0.db.{SVC} SRV", OK, [], None),
+        (
+            f"db-0.db.{SVC} SRV",
+            OK,
+            [f"db-0.db.{SVC} 5 SRV 0 50 5432 db-0.db.{SVC}", f"db-0.db.{SVC} 5 SRV 0 50 99 db-0.db.{SVC}"],
+            [f"db-0.db.{SVC} 5 A 10.244.1.11"],
+        ),
+        (
+            f"10-244-1-9.web.{SVC} SRV",
+            OK,
+            [f"10-244-1-9.web.{SVC} 5 SRV 0 50 {port} 10-244-1-9.web.{SVC}" for port in (8080, 8443)],
+            [f"10-244-1-9.web.{SVC} 5 A 10.244.1.9"],
+        ),
+        (f"10-244-1-10.web.{SVC} SRV", NX, [], None),
+        # PTR records of endpoints behind a cluster IP (CoreDNS since 1.12.1)
+        ("8.1.244.10.in-addr.arpa. PTR", OK, [f"8.1.244.10.in-addr.arpa. 5 PTR web-0.web.{SVC}"], []),
+        ("9.1.244.10.in-addr.arpa. PTR", OK, [f"9.1.244.10.in-addr.arpa. 5 PTR 10-244-1-9.web.{SVC}"], []),
+        ("9.1.244.10.in-addr.arpa. A", OK, [], None),
+        ("11.1.244.10.in-addr.arpa. PTR", OK, [f"11.1.244.10.in-addr.arpa. 5 PTR db-0.db.{SVC}"], []),
     ],
 )
 def test_extensions_of_coredns_are_answered(question, rcode, expected, additional):
@@ -379,6 +402,81 @@ def test_extensions_of_coredns_are_answered(question, rcode, expected, additiona
     if additional is not None:
         assert lines(reply.ar) == additional
     assert len(zone) == size, "what nobody needs costs no memory"
+
+
+@pytest.mark.parametrize("mode", ["insecure", "verified"])
+def test_names_of_pods_have_srv_records(mode):
+    """CoreDNS: the port is 0, because no port belongs to a pod's name."""
+    text = """
+kind: Pod
+metadata: {name: p}
+status: {phase: Running, podIP: 10.244.1.2, podIPs: [{ip: 10.244.1.2}]}
+---
+{kind: Namespace, metadata: {name: default}}
+"""
+    zone = build_zone(read_objects(text), ZoneSettings(pods=mode))
+    name = f"10-244-1-2.default.pod.{END}"
+    reply = ask(ready(zone), name, "SRV")
+    assert lines(reply.rr) == [f"{name} 5 SRV 0 100 0 {name}"]
+    assert lines(reply.ar) == [f"{name} 5 A 10.244.1.2"]
+    for other in (f"default.pod.{END}", f"pod.{END}"):
+        assert ask(ready(zone), other, "SRV").rr == []
+
+
+def test_the_name_server_has_addresses_of_both_families(zone):
+    both = build_zone([])
+    both.set_name_server(("10.96.0.10", "fd00::a"))
+    assert lines(ask(ready(both), f"ns.dns.{END}", "AAAA").rr) == [f"ns.dns.{END} 5 AAAA fd00::a"]
+    assert lines(ask(ready(both), END, "NS").ar) == [f"ns.dns.{END} 5 A 10.96.0.10", f"ns.dns.{END} 5 AAAA fd00::a"]
+
+
+SHARED = """
+kind: Service
+metadata: {name: NAME}
+spec: {clusterIP: CLUSTERIP}
+---
+kind: EndpointSlice
+metadata: {name: NAME, labels: {kubernetes.io/service-name: NAME}}
+endpoints: [{addresses: [10.244.0.1], hostname: p}, {addresses: [10.96.0.1]}]
+"""
+
+
+def test_an_address_has_the_names_of_all_its_services():
+    def service(name: str, cluster_ip: str) -> str:
+        return SHARED.replace("NAME", name).replace("CLUSTERIP", cluster_ip)
+
+    zone = build_zone(
+        read_objects(f"{service('a', 'None')}---{service('b', '10.96.0.1')}---{service('c', '10.96.0.2')}")
+    )
+
+    def names(address: str) -> list[str]:
+        return [str(rr.rdata) for rr in ask(ready(zone), f"{address}.in-addr.arpa", "PTR").rr]
+
+    assert names("1.0.244.10") == [f"p.{name}.{SVC}" for name in "abc"]
+    assert names("1.0.96.10") == [f"b.{SVC}"], "a cluster IP is nothing else"
+    zone.find_reverse = lambda address: ["10-244-0-1.x.y", "p.x.y"]
+    zone.forget_reverse(["10.244.0.1"])
+    assert names("1.0.244.10") == [f"p.a.{SVC}", "p.x.y.", "10-244-0-1.x.y."], "host names first"
+    zone.find_reverse = lambda address: ()
+    zone.forget_reverse(["10.244.0.1", "10.9.9.9"])
+    assert names("1.0.244.10") == [f"p.a.{SVC}"]
+
+
+@pytest.mark.parametrize(
+    ("zones", "name", "apex"),
+    [
+        (("in-addr.arpa", "ip6.arpa"), "9.0.96.10.in-addr.arpa", "in-addr.arpa"),
+        (("in-addr.arpa", "ip6.arpa"), f"6.{'0.' * 27}0.0.d.f.ip6.arpa", "ip6.arpa"),
+        (("10.in-addr.arpa", "96.10.in-addr.arpa"), "9.0.96.10.in-addr.arpa", "96.10.in-addr.arpa"),
+        (("10.in-addr.arpa",), "71.2.244.10.in-addr.arpa", "10.in-addr.arpa"),
+        (("192.in-addr.arpa",), "9.0.96.10.in-addr.arpa", "in-addr.arpa"),
+    ],
+)
+def test_negative_answers_for_addresses_have_the_soa_of_their_zone(zones, name, apex):
+    zone = build_zone(read_objects(CLUSTER), ZoneSettings(reverse_zones=zones))
+    reply = ask(ready(zone), name, "TXT")
+    assert (reply.header.rcode, reply.header.aa, reply.rr) == (0, 1, [])
+    assert lines(reply.auth) == [f"{apex}. 0 SOA ns.dns.{apex}. hostmaster.{apex}. 7 7200 1800 86400 0"]
 
 
 def test_extra_records_are_complete(monkeypatch):

@@ -76,7 +76,7 @@ def _responder(corefile: str) -> Responder:
             ['second.ip.example. 10 TXT "TXT of second.ip.example. in ip.example."'],
         ),
         ("1-2.ip.example", "AAAA", "NOERROR", []),
-        ("other.ip.example", "A", "NXDOMAIN", []),
+        ("other.ip.example", "A", "SERVFAIL", []),
         ("3-4.numbers.example", "A", "NOERROR", ["3-4.numbers.example. 60 A 10.0.3.4"]),
         ("300-4.numbers.example", "A", "SERVFAIL", []),
         ("a.b.c.d.internal.cloudapp.net", "MX", "NXDOMAIN", []),

@@ -10,8 +10,10 @@ import dnslib
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridgehead.dns.answering import Unresolved, rewriting
+from bridgehead.dns.answering import Rewriter, Unresolved, rewriting
 from bridgehead.dns.answering import responder as responder_module
+from bridgehead.dns.config import AnswerRule
+from bridgehead.dns.corefile.local_names import make_rule
 from bridgehead.dns.errors import BadPacket
 from bridgehead.dns.messages import foreign, replies, wire
 from bridgehead.dns.serving import query_log
@@ -27,7 +29,12 @@ GOOD = [
     packet("_x._tcp.many.default.svc.cluster.local", "SRV", edns=600),
     packet("x.default.svc.cluster.local", "AAAA", edns=4096, opts=[dnslib.EDNSOption(10, b"12345678")]),
 ]
-ANSWERED = wire.parse_query_untrusted(GOOD[0])
+REWRITING = Rewriter(
+    [
+        make_rule("exact", "default.svc.cluster.local", "web.default.svc.cluster.local", is_last=False),
+        make_rule("suffix", "local", "example", is_last=True, answers=(AnswerRule("value", "e", "x"),)),
+    ]
+).apply(wire.parse_query_untrusted(packet("default.svc.cluster.local", "SRV")), in_zone=True)
 REPLIES = [RESPONDER.respond_untrusted(query) for query in GOOD]
 
 
@@ -67,6 +74,9 @@ FEEDS = {
     foreign.plain_records_untrusted: lambda data: foreign.plain_records_untrusted(
         replies.Answer(data[2:12].ljust(10, b"\0"), data[12:], 0), QUESTION
     ),
+    foreign.plain_soa_untrusted: lambda data: foreign.plain_soa_untrusted(
+        replies.Answer(data[2:12].ljust(10, b"\0"), data[12:], 0), QUESTION
+    ),
     foreign.read_name_untrusted: lambda data: [foreign.read_name_untrusted(data, at) for at in range(0, len(data), 5)],
     wire.skip_name_untrusted: lambda data: wire.skip_name_untrusted(data, 12),
     wire.skip_record_untrusted: lambda data: wire.skip_record_untrusted(data, 12),
@@ -75,10 +85,14 @@ FEEDS = {
         query_log.query_line_untrusted(("::1", 1), data, data[:4], "udp", 0.1) if len(data) > 3 else None
     ),
     foreign.plain_data_untrusted: lambda data: [
-        foreign.plain_data_untrusted(data, kind, 12, len(data)) for kind in (2, 5, 6, 12, 15, 16, 33)
+        foreign.plain_data_untrusted(data, kind, 12, len(data)) for kind in (2, 5, 6, 12, 15, 16, 33, 35, 39)
+    ],
+    foreign._name_offset_untrusted: lambda data: foreign._name_offset_untrusted(data, 35, 12, len(data)),
+    foreign.map_value_name_untrusted: lambda data: [
+        foreign.map_value_name_untrusted(kind, data, lambda name: name) for kind in (2, 6, 15, 16, 33, 35)
     ],
     rewriting.renamed_untrusted: lambda data: rewriting.renamed_untrusted(
-        replies.Answer(data[2:12].ljust(10, b"\0"), data[12:], 0), wire.parse_query_untrusted(GOOD[1]), ANSWERED
+        replies.Answer(data[2:12].ljust(10, b"\0"), data[12:], 0), REWRITING
     ),
     replies.format_error_untrusted: lambda data: replies.format_error_untrusted(data),
 }

@@ -85,7 +85,7 @@ def test_any_content_is_parsed_or_refused(content: bytes) -> None:
 
 
 def index_of(*platforms: Platform | None) -> Index:
-    digests = (f"sha256:{number:064}" for number in range(10))
+    digests = (f"sha256:{number:064}" for number in range(10_000))
     return Index(tuple(Descriptor(digest=next(digests), size=1, platform=platform) for platform in platforms))
 
 
@@ -126,6 +126,21 @@ def test_a_configuration_has_one_diff_id_for_each_layer() -> None:
     assert config.command == ("x",)
     with pytest.raises(BadImage, match="1 diff_ids, the manifest 2 layers"):
         documents.parse_config(content, 2)
+
+
+def test_the_platforms_in_an_error_are_bounded() -> None:
+    index = index_of(*(Platform(os="linux", architecture=f"a{number:05}" * 100) for number in range(10_000)))
+    with pytest.raises(BadImage) as failure:
+        documents.choose_manifest(index, AMD)
+    assert len(str(failure.value)) < 2000
+    assert str(failure.value).endswith("...")
+
+
+def test_the_volumes_of_an_image_are_bounded() -> None:
+    volumes = {f"/v{number}": {} for number in range(documents.MAX_VOLUMES + 1)}
+    content = json.dumps({"config": {"Volumes": volumes}}).encode()
+    with pytest.raises(BadImage, match=r"^the image has 1001 volumes, more than 1000$"):
+        documents.parse_config(content, 0)
 
 
 def test_null_in_a_configuration_is_nothing() -> None:

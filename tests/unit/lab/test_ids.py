@@ -7,10 +7,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bridgehead.lab.ids import (
+    POD_RANGES,
     RANGE,
     IdRange,
     MapEntry,
     choose_base,
+    choose_pod_ids,
+    describe_missing_ids,
     map_range,
     map_user,
     parse_id_map,
@@ -58,6 +61,30 @@ def test_a_chosen_range_overlaps_no_other(key: str, taken: list[IdRange]) -> Non
     assert base is not None
     assert 0x80000 <= base <= 0x6FFFFFFF - RANGE + 1
     assert not any(each.overlaps(IdRange(base, RANGE)) for each in taken)
+
+
+def test_missing_users_are_described_with_how_to_get_them() -> None:
+    assert "install newuidmap" in describe_missing_ids(map_user(1000, 1000, (), ()))
+    granted = [IdRange(100_000, 65_536)]
+    for id_map in (None, map_user(1000, 1000, granted, granted), map_range(1_000_000)):
+        assert describe_missing_ids(id_map) == ""
+
+
+@given(st.integers(0, 28_000), st.lists(st.builds(IdRange, st.integers(0, 2**31), st.integers(1, 2**20)), max_size=20))
+def test_the_ids_of_pods_are_others_than_those_of_their_lab_and_of_users(slot: int, taken: list[IdRange]) -> None:
+    base = 0x80000 + slot * RANGE
+    pods = choose_pod_ids(base, ALL, taken)
+    assert pods is not None
+    assert pods == choose_pod_ids(base, ALL, taken)
+    assert pods.size == POD_RANGES * RANGE
+    assert not any(each.overlaps(pods) for each in (IdRange(base, RANGE), *taken))
+    assert choose_pod_ids(base, [IdRange(0, 65536)], []) is None
+
+
+def test_the_ids_of_pods_follow_those_of_the_lab() -> None:
+    made = map_range(524288, IdRange(2**22, 2 * RANGE))
+    assert made.users == made.groups == (MapEntry(0, 524288, RANGE), MapEntry(RANGE, 2**22, 2 * RANGE))
+    assert made.nested.users == (MapEntry(0, 0, RANGE), MapEntry(RANGE, RANGE, 2 * RANGE))
 
 
 def test_id_maps_for_root_and_users() -> None:

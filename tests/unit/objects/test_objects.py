@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import types
 import typing
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -15,6 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from bridgehead.apiserver.bodies.definitions import DEFINITIONS
 from bridgehead.objects import names, times
 from bridgehead.objects.core import Pod, PodSpec, Service
 from bridgehead.objects.kinds import ALL_KINDS
@@ -29,8 +28,7 @@ from bridgehead.objects.selectors import (
 
 @cache
 def definitions() -> dict[str, Any]:
-    package = Path(importlib.util.find_spec("kubernetes_validate").origin).parent
-    return json.loads((package / "kubernetes-json-schema/v1.37.0-local/_definitions.json").read_text())["$defs"]
+    return json.loads(DEFINITIONS.read_text(encoding="utf-8"))["$defs"]
 
 
 def struct_in(annotation: Any) -> type[msgspec.Struct] | None:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection
 from typing import Any
 
 import msgspec
 
 from bridgehead.client import ListResult, WatchEvent
+from bridgehead.network.listeners import Listener
 from bridgehead.objects.core import Event
 from bridgehead.objects.kinds import ENDPOINT_SLICES, NODES, SERVICE_CIDRS, SERVICES, Kind
 from bridgehead.objects.meta import ObjectKey
@@ -133,8 +134,19 @@ async def running(
     flows: ConntrackReconciler | None = None,
     config: ProxyConfig = CONFIG,
     progress: Any = None,
+    listeners: Collection[Listener] = (),
 ) -> AsyncIterator[ProxyAgent]:
-    agent = ProxyAgent(api, mode, config, "node1", flows=flows, progress=progress)  # type: ignore[arg-type]
+    """Run the agent of node1. `listeners`: the sockets of the node's processes, as they are at each look."""
+    agent = ProxyAgent(
+        api,  # type: ignore[arg-type]
+        mode,
+        config,
+        "node1",
+        flows=flows,
+        progress=progress,
+        list_listeners=lambda: frozenset(listeners),
+        list_gateways=frozenset,
+    )
     task = asyncio.create_task(agent.run())
     try:
         async with asyncio.timeout(100):

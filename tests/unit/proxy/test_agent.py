@@ -10,11 +10,13 @@ import msgspec
 import pytest
 
 from bridgehead.network.conntrack import Flow
+from bridgehead.network.listeners import Listener
 from bridgehead.objects.core import Node, Service
-from bridgehead.objects.kinds import ENDPOINT_SLICES, NODES, SERVICES
+from bridgehead.objects.kinds import ENDPOINT_SLICES, NODES, SERVICE_CIDRS, SERVICES
 from bridgehead.objects.meta import ObjectKey
 from bridgehead.proxy import agent as agent_module
 from bridgehead.proxy import guard as guard_module
+from bridgehead.proxy import node_listeners
 from bridgehead.proxy.agent import ProxyAgent
 from bridgehead.proxy.changes import FrontendTable, Update
 from bridgehead.proxy.config import ProxyConfig
@@ -221,33 +223,144 @@ async def test_a_problem_is_reported_once(
     }
 
 
-async def test_an_address_of_a_node_or_the_api_server_is_not_served(api: ScriptedApi, mode: ScriptedMode) -> None:
-    def put_node(name: str, *addresses: str) -> None:
-        reported = [{"type": "InternalIP", "address": address} for address in addresses]
-        api.put(NODES, {"metadata": {"name": name}, "status": {"addresses": reported}})
+def put_node(api: ScriptedApi, name: str, *addresses: str, **spec: Any) -> None:
+    reported = [{"type": "InternalIP", "address": address} for address in addresses]
+    api.put(NODES, {"metadata": {"name": name}, "spec": spec, "status": {"addresses": reported}})
 
-    put_node("node1", "10.0.0.201")
-    api.put(SERVICES, service("greedy", "10.96.0.2", externalIPs=["10.0.0.202", "10.0.0.1"]))
-    api.put(SERVICES, service("thief", "10.96.0.3", externalIPs=["10.0.0.201"]))
+
+def changed(mode: ScriptedMode) -> tuple[list[list[str]], list[list[str]]]:
+    """Return the Frontends that went and those that came, for each transaction."""
+    gone = [[str(change.old.key) for update in u for change in update.changes if change.old] for u in mode.applied]
+    came = [[str(change.new.key) for update in u for change in update.changes if change.new] for u in mode.applied]
+    return gone, came
+
+
+async def test_addresses_are_served_until_they_belong_to_a_node_the_api_server_or_pods(
+    api: ScriptedApi, mode: ScriptedMode
+) -> None:
+    put_node(api, "node1", "10.0.0.201")
+    api.put(SERVICES, service("greedy", "10.96.0.2", externalIPs=["10.0.0.202", "10.0.0.1", "10.245.2.7"]))
+    api.put(SERVICES, service("local", "10.96.0.3", externalIPs=["10.0.0.201"]))
     async with running(api, mode):
-        assert set(mode.synced[0]) == {f"{a}:80/tcp" for a in ("10.96.0.2", "10.96.0.3", "10.0.0.202", "10.0.0.1")}
+        addresses = ("10.96.0.2", "10.96.0.3", "10.0.0.201", "10.0.0.202", "10.0.0.1", "10.245.2.7")
+        assert set(mode.synced[0]) == {f"{address}:80/tcp" for address in addresses}
 
-        put_node("node2", "10.0.0.202")
+        put_node(api, "node2", "10.0.0.202")
         await eventually(lambda: len(mode.applied) == 1)
-        put_node("node2", "10.0.0.202", "192.0.2.2")  # nothing to do
+        put_node(api, "node2", "10.0.0.202", "192.0.2.2")  # nothing to do
         api.put(ENDPOINT_SLICES, slice_of("kubernetes", "10.0.0.1"))
         await eventually(lambda: len(mode.applied) == 2)
-        api.delete(NODES, "node2")
+        put_node(api, "node2", "10.0.0.202", podCIDRs=["10.245.2.0/24"])
         await eventually(lambda: len(mode.applied) == 3)
+        api.delete(NODES, "node2")
+        await eventually(lambda: len(mode.applied) == 4)
 
-        went = [[str(change.old.key) for update in u for change in update.changes if change.old] for u in mode.applied]
-        came = [[str(change.new.key) for update in u for change in update.changes if change.new] for u in mode.applied]
-        assert went == [["10.0.0.202:80/tcp"], ["10.0.0.1:80/tcp"], []]
-        assert came == [[], [], ["10.0.0.202:80/tcp"]]
-        await eventually(lambda: len(api.events) == 5)
+        gone, came = changed(mode)
+        assert gone == [["10.0.0.202:80/tcp"], ["10.0.0.1:80/tcp"], ["10.245.2.7:80/tcp"], []]
+        assert came == [[], [], [], ["10.0.0.202:80/tcp", "10.245.2.7:80/tcp"]]
+        await eventually(lambda: len(api.events) == 3)
     events = [(e.involved_object.name, e.type, e.reason) for e in api.events]
-    assert events.count(("thief", "Warning", "ReservedAddress")) == 1
-    assert events.count(("greedy", "Warning", "ReservedAddress")) == 3, "each time it is something else"
+    assert events.count(("greedy", "Warning", "ReservedAddress")) == 2, "each time it is something else"
+
+
+async def test_a_port_of_the_node_is_served_while_nobody_listens_there(
+    api: ScriptedApi, mode: ScriptedMode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(node_listeners, "CHECK_SECONDS", 0.01)
+    listeners = {Listener("tcp", "0.0.0.0", 80)}
+    put_node(api, "node1", "10.0.0.201")
+    async with running(api, mode, listeners=listeners):
+        api.put(SERVICES, service("local", "10.96.0.3", externalIPs=["10.0.0.201"]))
+        await eventually(lambda: len(mode.applied) == 1)
+        listeners.clear()
+        await eventually(lambda: len(mode.applied) == 2)
+        listeners.add(Listener("tcp", "10.0.0.201", 80))
+        await eventually(lambda: len(mode.applied) == 3)
+        await eventually(lambda: len(api.events) == 2)
+    assert changed(mode) == (
+        [[], [], ["10.0.0.201:80/tcp"]],
+        [["10.96.0.3:80/tcp"], ["10.0.0.201:80/tcp"], []],
+    )
+    assert [event.reason for event in api.events] == ["Starting", "ReservedAddress"]
+
+
+@pytest.mark.parametrize("created", ["2026-01-01T00:00:00Z", "2027-01-01T00:00:00Z"])
+async def test_an_address_is_served_for_those_that_list_it_until_a_service_is_given_it(
+    created: str, api: ScriptedApi, mode: ScriptedMode
+) -> None:
+    def put_owner(*given: str, **annotations: str) -> None:
+        document = service("owner", "10.96.0.2", type="LoadBalancer", ports=[{"name": "http", "port": 443}])
+        document["metadata"] |= {"creationTimestamp": created, "annotations": annotations}
+        document["status"] = {"loadBalancer": {"ingress": [{"ip": ip} for ip in given]}}
+        api.put(SERVICES, document)
+
+    taker = service("taker", "10.96.0.3", externalIPs=["10.0.0.10"])
+    taker["metadata"] |= {
+        "creationTimestamp": "2026-06-01T00:00:00Z",
+        "annotations": {"metallb.io/allow-shared-ip": "k"},
+    }
+    api.put(SERVICES, taker)
+    put_owner()
+    async with running(api, mode):
+        put_owner("10.0.0.10")
+        await eventually(lambda: len(mode.applied) == 1)
+        put_owner("10.0.0.10", **{"metallb.io/allow-shared-ip": "k"})
+        await eventually(lambda: len(mode.applied) == 2)
+        put_owner("10.0.0.10")
+        await eventually(lambda: len(mode.applied) == 3)
+        api.delete(SERVICES, "owner")
+        await eventually(lambda: len(mode.applied) == 4)
+
+        gone, came = changed(mode)
+        assert gone == [
+            ["10.0.0.10:80/tcp"],
+            [],
+            ["10.0.0.10:80/tcp"],
+            ["10.0.0.10:443/tcp", "10.96.0.2:443/tcp"],
+        ]
+        assert came == [["10.0.0.10:443/tcp"], ["10.0.0.10:80/tcp"], [], ["10.0.0.10:80/tcp"]]
+        await eventually(lambda: len(api.events) == 2)
+    assert [(event.involved_object.name, event.reason) for event in api.events][1:] == [("taker", "ReservedAddress")]
+
+
+async def test_a_health_check_port_is_the_nodes_before_anybody_listens(
+    api: ScriptedApi, mode: ScriptedMode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(agent_module, "local_addresses", lambda cidrs: [])  # the port is not opened
+    port = 32000
+    local = {"type": "LoadBalancer", "externalTrafficPolicy": "Local", "healthCheckNodePort": port}
+    api.put(SERVICES, service("edge", "10.96.0.3", externalIPs=["10.0.0.201"], ports=[{"name": "http", "port": port}]))
+    put_node(api, "node1", "10.0.0.201")
+    async with running(api, mode):
+        assert f"10.0.0.201:{port}/tcp" in mode.synced[0]
+        api.put(SERVICES, service("balanced", "10.96.0.4", **local))
+        await eventually(lambda: len(mode.applied) == 1)
+        api.delete(SERVICES, "balanced")
+        await eventually(lambda: len(mode.applied) == 2)
+    gone, came = changed(mode)
+    assert gone == [[f"10.0.0.201:{port}/tcp"], ["10.96.0.4:80/tcp"]]
+    assert came == [["10.96.0.4:80/tcp"], [f"10.0.0.201:{port}/tcp"]]
+
+
+@pytest.mark.parametrize("cidrs", [(), ("10.96.0.0/12",)])
+async def test_a_cluster_ip_is_of_one_service_whether_its_range_is_known_or_not(
+    cidrs: tuple[str, ...], api: ScriptedApi, mode: ScriptedMode
+) -> None:
+    put_node(api, "node1", "10.0.0.201")
+    if cidrs:
+        api.put(SERVICE_CIDRS, {"metadata": {"name": "kubernetes"}, "spec": {"cidrs": cidrs}})
+    taker = service("taker", "10.96.0.3", externalIPs=["10.96.0.2"], ports=[{"name": "http", "port": 9999}])
+    api.put(SERVICES, taker)
+    async with running(api, mode):
+        assert ("10.96.0.2:9999/tcp" in mode.synced[0]) == (not cidrs)
+        api.put(SERVICES, service("owner", "10.96.0.2"))
+        await eventually(lambda: len(mode.applied) == 1)
+        gone, came = changed(mode)
+        assert gone == [[] if cidrs else ["10.96.0.2:9999/tcp"]]
+        assert came == [["10.96.0.2:80/tcp"]]
+        await eventually(lambda: len(api.events) == 2)
+    text = "in the range of cluster IPs" if cidrs else "a cluster IP of Service default/owner"
+    assert f"10.96.0.2 in externalIPs, {text}" in str(api.events[1].message)
 
 
 async def test_a_dry_run_reports_all_problems_and_changes_nothing(

@@ -15,6 +15,7 @@ from bridgehead.proxy.frontends import (
     Backend,
     Frontend,
     FrontendKey,
+    Publication,
     Reason,
     ServiceFrontends,
     SourceNat,
@@ -121,7 +122,9 @@ def test_a_backend_with_a_changed_zone_keeps_its_number() -> None:
 
 # --- Incremental equals fresh ----------------------------------------------------------------------------
 
-addresses = st.sampled_from(["10.96.0.1", "10.96.0.2", "203.0.113.7", "0.0.0.0", "fd00:96::1", "::"])
+# An address of the node is claimed as such; "2" sorts before the node ports' "::".
+ON_NODE = ("10.0.0.201", "2001:db8::201")
+addresses = st.sampled_from([*ON_NODE, "10.96.0.1", "10.96.0.2", "203.0.113.7", "0.0.0.0", "fd00:96::1", "::"])
 
 
 @st.composite
@@ -143,6 +146,8 @@ def frontends(draw: st.DrawFn) -> Frontend:
         when_empty=draw(st.sampled_from(Verdict)),
         source_nat=draw(st.sampled_from(SourceNat)),
         affinity_seconds=draw(st.sampled_from([None, None, 10, 10800])),
+        published_as=draw(st.sampled_from([Publication.EXTERNAL_IP, Publication.LOAD_BALANCER])),
+        is_on_node=key.address in ON_NODE,
         source_ranges=draw(st.sampled_from([None, None, (), ("fd00::/8",) if key.family == 6 else ("10.0.0.0/8",)])),
     )
 
@@ -196,3 +201,104 @@ def _unordered(frontend: Frontend) -> tuple[Any, ...]:
         None if frontend.cluster_backends is None else sorted(frontend.cluster_backends),
     )
     return backends, cluster, frontend.owner, frontend.when_empty, frontend.source_nat, frontend.source_ranges
+
+
+# --- Addresses of the node ------------------------------------------------------------------------------------------
+
+OWN = "10.0.0.201"
+
+
+def at_node(name: str, port: int = 80, number: int = 1, **more: Any) -> ServiceFrontends:
+    return compiled(
+        name, frontend(OWN, port, backend(number), is_on_node=True, published_as=Publication.EXTERNAL_IP), **more
+    )
+
+
+def key(name: str) -> ObjectKey:
+    return ObjectKey("default", name)
+
+
+@pytest.mark.parametrize("name", ["port", "pod/port"])
+@pytest.mark.parametrize("order", [("port", "external"), ("external", "port")])
+def test_a_node_port_comes_before_an_older_external_ip_of_the_node(name: str, order: tuple[str, str]) -> None:
+    claims = {
+        "port": (name, compiled(name, frontend("0.0.0.0", 80, backend(2)), created="2")),
+        "external": ("external", at_node("external", created="1")),
+    }
+    table = FrontendTable()
+
+    updates = [table.update(key(claims[which][0]), claims[which][1]) for which in order]
+
+    assert [(f.key.address, f.backends) for f in table] == [("0.0.0.0", (backend(2),))]
+    text = "port 80/tcp is not published at the addresses of nodes that the Service lists"
+    advice = "use another port, or an address that no node has"
+    assert [str(problem) for problem in updates[-1].conflicts[key("external")]] == [
+        f"Conflict: {text}: default/{name} has it as a node port or host port; {advice}"
+    ]
+    assert list(updates[-1].conflicts) == [key("external")]
+
+    free = table.update(key(name), None)
+    assert [str(change.new.key) for change in free.changes if change.new] == [f"{OWN}:80/tcp"]
+    assert {f.key.address for f in table} == {OWN}
+    table.update(key("external"), None)
+    assert len(table) == 0
+
+
+def test_node_ports_of_other_numbers_protocols_and_families_take_nothing() -> None:
+    table = FrontendTable()
+    table.update(key("a"), compiled("a", frontend("0.0.0.0", 81), frontend("::", 80)))
+    udp = msgspec.structs.replace(frontend("0.0.0.0", 80), key=FrontendKey("0.0.0.0", "udp", 80))
+    table.update(key("b"), compiled("b", udp))
+    table.update(key("external"), at_node("external"))
+
+    assert OWN in {f.key.address for f in table}
+
+
+def test_a_service_may_have_a_node_port_and_an_external_ip_of_the_same_number() -> None:
+    own = compiled("a", frontend("0.0.0.0", 80), frontend(OWN, 80, is_on_node=True))
+    table = FrontendTable()
+
+    assert table.update(key("a"), own).conflicts == {}
+    assert len(table) == 2
+
+
+def test_several_external_ips_yield_to_a_node_port_and_come_back() -> None:
+    table = FrontendTable()
+    table.update(key("old"), at_node("old", number=1, created="1"))
+    table.update(key("new"), at_node("new", number=2, created="2"))
+    yielding = table.update(key("port"), compiled("port", frontend("0.0.0.0", 80, backend(3)), created="3"))
+    assert set(yielding.conflicts) == {key("old"), key("new")}
+    assert [f.key.address for f in table] == ["0.0.0.0"]
+
+    table.update(key("old"), None)  # while the node port has it
+    assert [f.key.address for f in table] == ["0.0.0.0"]
+    back = table.update(key("port"), None)
+    assert [(f.key.address, f.backends) for f in table] == [(OWN, (backend(2),))]
+    assert back.conflicts == {}
+
+
+def test_an_external_ip_goes_while_a_node_port_comes_before_it() -> None:
+    table = FrontendTable()
+    table.update(key("port"), compiled("port", frontend("0.0.0.0", 80, backend(3))))
+    table.update(key("external"), at_node("external"))
+    table.update(key("external"), None)
+
+    gone = table.update(key("port"), None)
+
+    assert [str(change.old.key) for change in gone.changes if change.old] == ["0.0.0.0:80/tcp"]
+    assert len(table) == 0
+
+
+@pytest.mark.parametrize("given", ["given", "pod/given"])
+def test_what_was_given_comes_before_an_older_external_ip(given: str) -> None:
+    how = Publication.EXTERNAL_IP if given.startswith("pod/") else Publication.LOAD_BALANCER
+    table = FrontendTable()
+    chosen = compiled("chosen", frontend("203.0.113.7", 80, published_as=Publication.EXTERNAL_IP), created="1")
+    table.update(key("chosen"), chosen)
+
+    update = table.update(
+        key(given), compiled(given, frontend("203.0.113.7", 80, backend(1), published_as=how), created="2")
+    )
+
+    assert [f.backends for f in table] == [(backend(1),)]
+    assert list(update.conflicts) == [key("chosen")]

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridgehead.objects.core import Node, Service
+from bridgehead.objects.core import Node, NodeSpec, Service
 from bridgehead.objects.endpoint_slices import EndpointSlice
 from bridgehead.proxy.addresses import canonical_address, canonical_cidr
 from bridgehead.proxy.frontends import (
@@ -408,22 +408,26 @@ def node(name: str, *addresses: tuple[str, str]) -> Node:
 
 
 RESERVED = plan_reserved(
+    "node1",
+    ("10.0.0.201",),
     [
         node("node1", ("InternalIP", "10.0.0.201"), ("InternalIP", "FD00:10::201")),
-        node("node2", ("Hostname", "node2"), ("ExternalIP", "192.0.2.2")),
+        msgspec.structs.replace(
+            node("node2", ("Hostname", "node2"), ("ExternalIP", "192.0.2.2")),
+            spec=NodeSpec(pod_cidrs=("10.245.1.0/24", "fd00:99::/64", "nonsense")),
+        ),
     ],
     [slice_of(endpoint("10.0.0.1"))],
     ("192.0.2.1",),
     ("10.96.0.0/12", "fd00:96::/112"),
+    ("10.244.0.0/16",),
+    (),
 )
 
 
 @pytest.mark.parametrize(
     ("address", "owner"),
     [
-        ("10.0.0.201", "an address of node node1"),
-        ("fd00:10::201", "an address of node node1"),
-        ("192.0.2.2", "an address of node node2"),
         ("10.0.0.1", "an address of the API server"),
         ("192.0.2.1", "an address of the API server"),
         ("127.0.0.1", "a loopback address"),
@@ -431,8 +435,14 @@ RESERVED = plan_reserved(
         ("::1", "a loopback address"),
         ("169.254.169.254", "a link-local address"),
         ("fe80::1", "a link-local address"),
-        ("224.0.0.18", "a link-local address"),
-        ("ff02::12", "a link-local address"),
+        ("224.0.0.18", "a multicast address"),
+        ("239.1.2.3", "a multicast address"),
+        ("ff02::12", "a multicast address"),
+        ("ff05::2", "a multicast address"),
+        ("255.255.255.255", "the broadcast address"),
+        ("10.244.3.4", "in the range of pods"),  # --cluster-cidr
+        ("10.245.1.2", "in the range of pods"),  # of a Node
+        ("fd00:99::2", "in the range of pods"),
         ("10.96.0.1", "in the range of cluster IPs"),
         ("10.111.255.255", "in the range of cluster IPs"),
         ("fd00:96::1", "in the range of cluster IPs"),
@@ -459,18 +469,19 @@ def test_no_service_takes_over_a_foreign_address(address: str, owner: str | None
     assert (address in served) == (owner is None)
     assert {ADDRESS[4], ADDRESS[6], EXTERNAL[4]} <= served
     refused = [problem.text for problem in compiled.problems if problem.reason is Reason.RESERVED_ADDRESS]
-    assert refused == ([f"the Service is not published at {address} in {field}, {owner}"] if owner else [])
+    text = f"the Service is not published at {address} in {field}, {owner}; use addresses that nothing else has"
+    assert refused == ([text] if owner else [])
 
 
 def test_all_refused_addresses_of_a_service_are_one_problem() -> None:
-    several = ["10.0.0.1", "10.0.0.201", "10.96.0.1", "10.96.0.2", "127.0.0.1"]
+    several = ["10.0.0.1", "10.244.1.1", "10.96.0.1", "10.96.0.2", "127.0.0.1"]
 
     compiled = compile_service(service(externalIPs=several), [], NODE, RESERVED)
 
     assert [str(problem) for problem in compiled.problems] == [
         "ReservedAddress: the Service is not published at 10.0.0.1 in externalIPs, an address of the API server; "
-        "10.0.0.201 in externalIPs, an address of node node1; 10.96.0.1 in externalIPs, in the range of cluster IPs; "
-        "and 2 more"
+        "10.244.1.1 in externalIPs, in the range of pods; 10.96.0.1 in externalIPs, in the range of cluster IPs; "
+        "and 2 more; use addresses that nothing else has"
     ]
 
 

@@ -464,6 +464,20 @@ async def test_closing_the_store_ends_its_watches_and_refuses_writes(store: Stor
     await store.close()
 
 
+async def test_watches_of_a_lost_store_in_memory_are_too_old_for_the_next_one() -> None:
+    lost = open_store("memory")
+    await put(lost, "a")
+    since = lost.revision
+    await lost.close()
+    await asyncio.sleep(0.01)
+    store = open_store("memory")
+    with pytest.raises(TooOld):
+        store.watch("pods", since=since)
+    await put(store, "a")
+    assert len(store.watch("pods", since=store.revision - 1).pending()) == 1
+    await store.close()
+
+
 async def test_stores_are_opened_by_url(tmp_path: Path) -> None:
     for url in ("memory", f"sqlite://{tmp_path}/state.db"):
         store = open_store(url)

@@ -19,6 +19,7 @@ from bridgehead.storage import Key, Store
 from .attributes import CREATE, DELETE, UPDATE, Attributes, shown_name
 from .chain import Plugin
 
+_INGRESS_CLASSES = "ingressclasses.networking.k8s.io"
 _PRIORITY_CLASSES = "priorityclasses.scheduling.k8s.io"
 _DEFAULT_POLICY = "PreemptLowerPriority"
 
@@ -47,6 +48,30 @@ class DefaultIngressClass(Plugin):
     async def mutate(self, attributes: Attributes, obj: JsonObject, old: JsonObject) -> JsonObject:
         set_ingress_class(self._store, obj)
         return obj
+
+
+class MissingIngressClass(Plugin):
+    """Warns of an Ingress on which no controller acts: a cluster without an ingress controller has no IngressClass.
+
+    Not in Kubernetes, which accepts such an Ingress without a word.
+    """
+
+    is_static = True
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    def handles(self, attributes: Attributes) -> bool:
+        return _creates(attributes, "ingresses.networking.k8s.io")
+
+    async def validate(self, attributes: Attributes, obj: JsonObject, old: JsonObject) -> None:
+        annotations = obj["metadata"].get("annotations", {})
+        name = obj["spec"].get("ingressClassName") or annotations.get(CLASS_ANNOTATION, "")
+        if name and self._store.get(Key(_INGRESS_CLASSES, "", name)) is not None:
+            return
+        lack = f"it has no IngressClass {name}" if name else "this Ingress names no class"
+        advice = "install an ingress controller, and name its class in spec.ingressClassName"
+        attributes.warnings.append(f"nothing in this cluster acts on this Ingress, because {lack}; {advice}")
 
 
 class DefaultStorageClass(Plugin):
@@ -127,7 +152,7 @@ def set_ingress_class(store: Store, ingress: JsonObject) -> None:
     spec = ingress.setdefault("spec", {})
     if "ingressClassName" in spec or CLASS_ANNOTATION in ingress["metadata"].get("annotations", {}):
         return
-    if name := _newest_default(store, "ingressclasses.networking.k8s.io", is_default_ingress_class):
+    if name := _newest_default(store, _INGRESS_CLASSES, is_default_ingress_class):
         spec["ingressClassName"] = name
 
 

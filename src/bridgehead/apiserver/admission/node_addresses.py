@@ -1,4 +1,4 @@
-"""Refusal of load balancer addresses that belong to a node or to the API server (CVE-2020-8554).
+"""Refusal of load balancer addresses that belong to a node, to its pods or to the API server (CVE-2020-8554).
 
 A Service with such an address in its status would take over that traffic. The store is read only when a status has a
 new address.
@@ -6,7 +6,9 @@ new address.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import contextlib
+import ipaddress
+from typing import Any
 
 import msgspec
 
@@ -32,9 +34,14 @@ class _NodeStatus(msgspec.Struct, frozen=True):
     addresses: tuple[_Address, ...] = ()
 
 
-class _Node(msgspec.Struct, frozen=True):
-    """The addresses of a Node. The decoder skips its other fields."""
+class _NodeSpec(msgspec.Struct, frozen=True):
+    pod_cidrs: tuple[str, ...] = msgspec.field(default=(), name="podCIDRs")
 
+
+class _Node(msgspec.Struct, frozen=True):
+    """The addresses of a Node and of its pods. The decoder skips its other fields."""
+
+    spec: _NodeSpec = _NodeSpec()
     status: _NodeStatus = _NodeStatus()
 
 
@@ -67,26 +74,36 @@ class NodeAddresses(Plugin):
 
 
 def check_node_addresses(store: Store, service: JsonObject, old: JsonObject) -> list[FieldError]:
-    """Return an error for each new address in the status of `service` that belongs to a node or to the API server."""
+    """Return an error for each new address in the status of `service` that a node, a pod or the API server has."""
     added = [one for one in added_addresses(service, old) if one.is_vip]
     if not added:
         return []
-    wanted = {parse_ip(one.text): one for one in added}
+    owned, pods = _owners(store)
     errors = []
-    for text, owner in _own_addresses(store):
-        address = wanted.get(parse_ip(text))
-        if address is not None:
+    for one in added:
+        address = parse_ip(one.text)
+        if address is None:
+            continue
+        owner = owned.get(address) or next((f"a pod of {node}" for cidr, node in pods if address in cidr), None)
+        if owner is not None:
             detail = f"may not be the address of {owner}, which the Service would take over"
-            errors.append(field.invalid(address.path, address.text, detail))
+            errors.append(field.invalid(one.path, one.text, detail))
     return errors
 
 
-def _own_addresses(store: Store) -> Iterator[tuple[str, str]]:
-    """Yield addresses, each with a description of its owner for error texts."""
+def _owners(store: Store) -> tuple[dict[Any, str], list[tuple[Any, str]]]:
+    """Return the owners of addresses by address, and the nodes of the ranges of pods, described for error texts."""
+    owned: dict[Any, str] = {}
+    pods: list[tuple[Any, str]] = []
     api = store.get(_API_SERVER)
     if api is not None:
         for subset in _decode_endpoints(api.value).subsets:
-            yield from ((one.ip, "the API server") for one in subset.addresses)
+            owned |= {parse_ip(one.ip): "the API server" for one in subset.addresses}
     for record in store.list("nodes"):
-        for one in _decode_node(record.value).status.addresses:
-            yield one.address, f"node {record.key.name}"
+        node, name = _decode_node(record.value), f"node {record.key.name}"
+        for one in node.status.addresses:
+            owned.setdefault(parse_ip(one.address), name)
+        for text in node.spec.pod_cidrs:
+            with contextlib.suppress(ValueError):
+                pods.append((ipaddress.ip_network(text, strict=False), name))
+    return owned, pods

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
 from prometheus_client import CollectorRegistry
@@ -27,7 +27,7 @@ TypeOf = Callable[[Resource], MapType]
 class AdmissionParts:
     """Parts of the server. `metrics` is the registry of its metrics, `clock` returns seconds since the epoch.
 
-    `charges` are what quotas count and what is not stored yet.
+    `charges` are what quotas count and what is not stored yet. `enabled`: names of optional plug-ins.
     """
 
     store: Store
@@ -39,3 +39,4 @@ class AdmissionParts:
     shape_of: ShapeOf
     type_of: TypeOf
     clock: Callable[[], float]
+    enabled: Collection[str] = ()

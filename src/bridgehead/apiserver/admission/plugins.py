@@ -4,9 +4,17 @@ from __future__ import annotations
 
 from .certificates import CertificateApproval, CertificateRequests, CertificateSigning, CertificateSubjectRestriction
 from .chain import Chain
-from .classes import DefaultIngressClass, DefaultStorageClass, PodPriority, PriorityClasses, RuntimeClass
+from .classes import (
+    DefaultIngressClass,
+    DefaultStorageClass,
+    MissingIngressClass,
+    PodPriority,
+    PriorityClasses,
+    RuntimeClass,
+)
 from .devices import DeviceRights
 from .escalation import RoleEscalation
+from .external_ips import DenyServiceExternalIps
 from .lifecycle import NamespaceLifecycle
 from .limit_ranger import LimitRanger
 from .node_addresses import NodeAddresses
@@ -16,6 +24,7 @@ from .pod_topology import PodTopologyLabels
 from .podsecurity.plugin import PodSecurity
 from .policies.plugins import MutatingPolicies, ParameterRights, ValidatingPolicies
 from .resource_quota import ResourceQuota
+from .selection import DENY_SERVICE_EXTERNAL_IPS
 from .service_accounts import ServiceAccounts
 from .volumes import ClaimResize, StorageProtection, VolumePhases
 from .webhooks.plugins import MutatingWebhooks, ValidatingWebhooks, Webhooks
@@ -37,6 +46,7 @@ def build_chain(parts: AdmissionParts) -> Chain:
             ClaimResize(store),
             RuntimeClass(store),
             DefaultIngressClass(store),
+            *((DenyServiceExternalIps(),) if DENY_SERVICE_EXTERNAL_IPS in parts.enabled else ()),
             PodTopologyLabels(store),
             MutatingPolicies(parts),
             MutatingWebhooks(webhooks),
@@ -49,6 +59,7 @@ def build_chain(parts: AdmissionParts) -> Chain:
             CertificateSubjectRestriction(),
             DeviceRights(store, authorizer),
             ParameterRights(parts),
+            MissingIngressClass(store),
             ValidatingPolicies(parts),
             ValidatingWebhooks(webhooks),
             # Last, because it counts what it admits.

@@ -1,11 +1,10 @@
-"""The API's definitions, from the file of the package kubernetes-validate.
+"""The API's definitions: Kubernetes' JSON schemas, which the build writes beside this module (hatch_build.py).
 
 The server reads them lazily from a mapping of the file; documents of the whole API and tests load all of them.
 """
 
 from __future__ import annotations
 
-import importlib.util
 import mmap
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
@@ -15,7 +14,8 @@ import msgspec
 
 from bridgehead.apiserver.resource import JsonObject
 
-VERSION = "v1.37.0-local"
+VERSION = "v1.37.0-local"  # the build takes the definitions of this version
+DEFINITIONS = Path(__file__).with_name("definitions.json")
 OBJECT_META = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"
 _KINDS = "x-kubernetes-group-version-kind"
 
@@ -53,17 +53,9 @@ _NEWER_FIELDS = {
 }
 
 
-def definitions_path() -> Path:
-    """Return the file of definitions. Does not import the package, which would load a validator."""
-    spec = importlib.util.find_spec("kubernetes_validate")
-    if spec is None or spec.origin is None:
-        raise FileNotFoundError("the package kubernetes-validate is not installed")
-    return Path(spec.origin).parent / "kubernetes-json-schema" / VERSION / "_definitions.json"
-
-
 def load_definitions() -> dict[str, JsonObject]:
     """Return definitions by name (`io.k8s.api.core.v1.Service`), with references as `#/$defs/<name>`."""
-    definitions: dict[str, JsonObject] = msgspec.json.decode(definitions_path().read_bytes())["$defs"]
+    definitions: dict[str, JsonObject] = msgspec.json.decode(DEFINITIONS.read_bytes())["$defs"]
     for name, fields in _NEWER_FIELDS.items():
         _drop_fields(definitions[name], fields)
     return definitions
@@ -80,7 +72,7 @@ class _DefinitionsFile(msgspec.Struct):
 
 @cache
 def _mapped_definitions() -> mmap.mmap:
-    with definitions_path().open("rb") as file:
+    with DEFINITIONS.open("rb") as file:
         return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
 
 

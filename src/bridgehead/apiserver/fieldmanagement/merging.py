@@ -7,7 +7,7 @@ Source: structured-merge-diff/typed/merge.go.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from .comparing import group_items
@@ -48,38 +48,44 @@ def _merge_maps(live: dict[str, Any], applied: dict[str, Any], kind: MapType) ->
 
 def _merge_lists(live: list[Any], applied: list[Any], kind: ListType) -> list[Any]:
     ours, theirs = group_items(applied, kind), group_items(live, kind)
+    present = [(step, item) for item in live if (step := kind.step_of(item)) is not None]
     merged: list[Any] = []
-    for step in merged_order(list(theirs), list(ours)):
-        present = theirs.get(step, [])
-        if step not in ours:
-            merged += present
-        elif len(present) == 1:
-            merged.append(_merge(present[0], ours[step][0], kind.items))
+    for position, step in merged_order([step for step, _ in present], list(ours)):
+        if position is not None:
+            merged.append(present[position][1])
+        elif len(theirs.get(step, ())) == 1:
+            merged.append(_merge(theirs[step][0], ours[step][0], kind.items))
         else:
             # Of several live elements with one key, none can be merged: the applied element replaces them.
             merged.append(ours[step][0])
     return merged
 
 
-def merged_order(live: Collection[str], applied: Collection[str]) -> Iterator[str]:
+def merged_order(live: Sequence[str], applied: Sequence[str]) -> Iterator[tuple[int | None, str]]:
     """Yield the elements of two lists: the applied ones in their order, the other ones where they are in the live list.
 
-    An element that only the live list has stays before the shared element that follows it there.
+    The live list may have several elements of one step. An element that only the live list has comes with its position
+    there, and stays before the shared element that follows it; each applied element comes once.
     """
     in_live, in_applied = set(live), set(applied)
-    # An element that the configuration moves to a later place is skipped at its place in the live list.
     shared = deque(step for step in applied if step in in_live)
-    waiting, coming = deque(live), deque(applied)
-    while waiting and coming:
-        step = waiting[0]
-        if step not in in_applied:
-            yield waiting.popleft()
-        elif shared and step != shared[0]:
-            waiting.popleft()
-        else:
-            if step == coming[0]:
-                waiting.popleft()
+    coming = deque(applied)
+    done: set[str] = set()
+    position = 0
+    while position < len(live) or coming:
+        step = live[position] if position < len(live) else None
+        if step is not None and step not in in_applied:
+            yield position, step
+            position += 1
+            continue
+        if step is not None and coming and step != coming[0] and shared and step != shared[0]:
+            position += 1  # the configuration moves this element to a later place
+            continue
+        if step is not None and (step in done or (coming and step == coming[0])):
+            position += 1
+        if coming:
+            applied_step = coming.popleft()
+            done.add(applied_step)
+            if shared and shared[0] == applied_step:
                 shared.popleft()
-            yield coming.popleft()
-    yield from (step for step in waiting if step not in in_applied)
-    yield from coming
+            yield None, applied_step

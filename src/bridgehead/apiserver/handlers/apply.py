@@ -16,11 +16,19 @@ from bridgehead.apiserver.admission.attributes import CREATE, UPDATE
 from bridgehead.apiserver.bodies.apply_requests import Configuration
 from bridgehead.apiserver.bodies.conforming import conform
 from bridgehead.apiserver.bodies.shapes import Shape
-from bridgehead.apiserver.errors import ApiStatus, SchemaMismatch, apply_conflict, bad_request, conflict
+from bridgehead.apiserver.errors import (
+    ApiStatus,
+    SchemaMismatch,
+    apply_conflict,
+    bad_request,
+    conflict,
+    malformed_resource_version,
+)
 from bridgehead.apiserver.fieldmanagement.applying import apply, check_configuration
 from bridgehead.apiserver.fieldmanagement.errors import BadConfiguration, Conflicts
 from bridgehead.apiserver.fieldmanagement.managers import Writer
 from bridgehead.apiserver.fieldmanagement.steps import path_text
+from bridgehead.apiserver.http.paths import parse_uint
 from bridgehead.apiserver.http.request import Request
 from bridgehead.apiserver.http.worker import run_long
 from bridgehead.apiserver.registry.ownership import FIELD
@@ -127,6 +135,11 @@ class Applier:
         if meta.get("uid"):
             why = f"uid mismatch: the provided object specified uid {meta['uid']}, and no existing object was found"
             raise conflict(resource, info.name, why)
+        # An apply is an update, also of what is not there: its version is parsed, but not compared with any.
+        try:
+            parse_uint(meta.pop("resourceVersion", None) or "0")
+        except ValueError as error:
+            raise malformed_resource_version(str(error)) from None
         return await self._registry.create(
             resource,
             info.namespace,

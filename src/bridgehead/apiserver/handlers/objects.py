@@ -36,7 +36,8 @@ from bridgehead.apiserver.http.worker import run_long
 from bridgehead.apiserver.registry import lists
 from bridgehead.apiserver.registry.attempts import STATUS_VIEWS
 from bridgehead.apiserver.registry.deletion import DeleteOptions
-from bridgehead.apiserver.registry.list_options import check_get_options
+from bridgehead.apiserver.registry.freshness import wait_until_fresh
+from bridgehead.apiserver.registry.list_options import parse_resource_version
 from bridgehead.apiserver.registry.owner_references import with_unique_owners
 from bridgehead.apiserver.registry.registry import Registry
 from bridgehead.apiserver.registry.request_checks import check_url, replacement, with_same_uid
@@ -141,7 +142,7 @@ class Handlers:
     # --- reading
 
     async def _get(self, request: Request, resource: Resource) -> Response:
-        check_get_options(request.query, self._registry.store.revision)
+        await wait_until_fresh(self._registry.store, parse_resource_version(request.query) or 0)
         record = self._registry.get(resource, request.info.namespace, request.info.name)
         return await self._rendering.record(request, resource, record)
 
@@ -154,8 +155,14 @@ class Handlers:
             raise method_not_allowed()
         form = self._rendering.events(request, resource)
         options = parse_watch_options(resource, _watch_query(request))
+        refusal = None
+        if options.initial and options.since:
+            try:
+                await wait_until_fresh(self._registry.store, options.since)
+            except ApiStatus as status:
+                refusal = status  # which is an event, as all errors of a watch with valid options
         store = await self._store_of(request, resource, with_records=options.initial)
-        stream = WatchStream(store, resource, request.info, options, self._watches, form)
+        stream = WatchStream(store, resource, request.info, options, self._watches, form, refusal)
         content_type = form.content_type
         return Response(200, content_type=content_type, stream=stream, drops_slow=True, is_long_running=True)
 
@@ -272,6 +279,7 @@ class Handlers:
     # --- helpers
 
     async def _page(self, request: Request, resource: Resource, query: Query) -> lists.Page:
+        await wait_until_fresh(self._registry.store, lists.required_revision(resource, query))
         store = await self._store_of(request, resource)
         return lists.list_page(store, resource, request.info, query, self._registry.clock())
 

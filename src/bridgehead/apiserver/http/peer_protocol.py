@@ -16,11 +16,13 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import unquote
 
+from bridgehead.go_http import reason_phrase, render_head
+
 from . import spdy_upgrade
 from .accepting import Newcomer
 from .client_authorities import ServerContext
 from .joined_writes import JoinedWrites
-from .request import FRONT_PROXY, NEWCOMER, WHOLE_BODY
+from .request import FRONT_PROXY, NEWCOMER, WHOLE_BODY, date_header
 from .tunnel import TunnelProtocol, asks_for_upgrade
 from .unsent import Connection
 from .user import InvalidCredentials, User, common_name, user_from_certificate
@@ -94,7 +96,7 @@ class PeerProtocol(HttpToolsProtocol):
                 self._newcomer.leave()
             else:
                 self.app_state[NEWCOMER] = self._newcomer
-        self._header_timer = self.loop.call_later(self.header_seconds, self._refuse, b"408 Request Timeout")
+        self._header_timer = self.loop.call_later(self.header_seconds, self._refuse, 408)
 
     @property
     def has_certificate(self) -> bool:
@@ -169,9 +171,9 @@ class PeerProtocol(HttpToolsProtocol):
             return
         self._header_bytes += len(data)
         if self._header_bytes > MAX_HEADER_BYTES:
-            self._refuse(b"431 Request Header Fields Too Large")
+            self._refuse(431)
         elif self._header_timer is None:
-            self._header_timer = self.loop.call_later(self.header_seconds, self._refuse, b"408 Request Timeout")
+            self._header_timer = self.loop.call_later(self.header_seconds, self._refuse, 408)
 
     def on_message_begin(self) -> None:
         self._awaits_headers, self._header_bytes = True, 0
@@ -200,16 +202,17 @@ class PeerProtocol(HttpToolsProtocol):
             super().on_headers_complete()
             if not self.pipeline:
                 self._answered = self.cycle
-            # The answer to a HEAD has no body to wait for.
-            if self.cycle is not None and not self.cycle.response_started and self.scope["method"] != "HEAD":
-                self.cycle.transport = JoinedWrites(self.transport)  # type: ignore[assignment]
+            if self.cycle is not None and not self.cycle.response_started:
+                has_body = self.scope["method"] != "HEAD"
+                joined = JoinedWrites(self.transport, has_body=has_body)
+                self.cycle.transport = joined  # type: ignore[assignment]
 
     def on_body(self, body: bytes) -> None:
         self._body_bytes = (self._body_bytes or 0) + len(body)
         if self._tunnel_body is not None:
             self._tunnel_body += body
             if len(self._tunnel_body) > _MAX_TUNNEL_BODY_BYTES:
-                self._refuse(b"413 Request Entity Too Large")
+                self._refuse(413)
         elif not self._asks_for_spdy:
             super().on_body(body)
 
@@ -241,11 +244,19 @@ class PeerProtocol(HttpToolsProtocol):
             self._header_timer.cancel()
             self._header_timer = None
 
-    def _refuse(self, status: bytes) -> None:
+    def send_400_response(self, msg: str) -> None:
+        """Refuse a request that is not HTTP, with Go's text instead of uvicorn's `msg`."""
+        text = f"400 {reason_phrase(400)}".encode()
+        headers = ((b"content-type", b"text/plain; charset=utf-8"), (b"connection", b"close"))
+        self.transport.write(render_head(400, headers) + text)
+        self.transport.close()
+
+    def _refuse(self, status: int) -> None:
         self._stop_timer()
         # A client that has sent nothing would take this for the answer to its first request.
         if self._header_bytes and (self.cycle is None or self.cycle.response_complete):
-            self.transport.write(b"HTTP/1.1 %b\r\nconnection: close\r\ncontent-length: 0\r\n\r\n" % status)
+            headers = (date_header(), (b"content-length", b"0"), (b"connection", b"close"))
+            self.transport.write(render_head(status, headers))
         self.transport.close()
 
     def _upgrade_to_spdy(self) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, MutableMapping
 from typing import Any, Protocol
 
@@ -138,3 +139,8 @@ def text_response(status: int, text: str, headers: tuple[tuple[bytes, bytes], ..
 
 def respond(value: Any, status: int = 200) -> Response:
     return Response(status, _encode(value))
+
+
+def date_header() -> tuple[bytes, bytes]:
+    """Return the Date header of an answer that uvicorn does not send."""
+    return b"date", time.strftime("%a, %d %b %Y %H:%M:%S GMT", time.gmtime()).encode()

@@ -11,15 +11,15 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import http
 import logging
 from collections.abc import Callable, Coroutine, Iterable
 from typing import Any
 
+from bridgehead.go_http import render_head
 from bridgehead.streaming import spdy
 
 from .paths import is_true, parse_query
-from .request import Scope
+from .request import Scope, date_header
 
 log = logging.getLogger(__name__)
 
@@ -137,7 +137,7 @@ class SpdyProtocol(asyncio.Protocol):
             case "websocket.accept":
                 self._write_head(101, [(b"connection", b"Upgrade"), (b"upgrade", b"SPDY/3.1")])
             case "websocket.http.response.start":
-                self._write_head(message["status"], [*message["headers"], (b"connection", b"close")])
+                self._write_head(message["status"], [*message["headers"], date_header(), (b"connection", b"close")])
             case "websocket.http.response.body":
                 self._transport.write(message.get("body", b""))
             case "websocket.send":
@@ -145,7 +145,7 @@ class SpdyProtocol(asyncio.Protocol):
                 self._transport.write(data if self._streams is None else self._streams.send(data))
             case "websocket.close":
                 if not self._status:
-                    self._write_head(403, [(b"content-length", b"0"), (b"connection", b"close")])
+                    self._write_head(403, [(b"content-length", b"0"), date_header(), (b"connection", b"close")])
                 elif self._streams is not None:
                     # A short command may end before a slow client has opened the streams for its output.
                     with contextlib.suppress(TimeoutError):
@@ -158,9 +158,7 @@ class SpdyProtocol(asyncio.Protocol):
         self._status = status
         if status == 101:
             headers.append((_VERSION_HEADER, self._version))
-        lines = [b"HTTP/1.1 %d %b" % (status, http.HTTPStatus(status).phrase.encode())]
-        lines += [name + b": " + value for name, value in headers]
-        self._transport.write(b"\r\n".join(lines) + b"\r\n\r\n")
+        self._transport.write(render_head(status, headers))
 
 
 def _expected_channels(scope: Scope) -> frozenset[int]:

@@ -7,18 +7,18 @@ The application gets an ordinary HTTP request. It answers it as usual, or it tak
 from __future__ import annotations
 
 import asyncio
-import http
 import logging
 from collections.abc import Callable, Coroutine, Iterable
 from typing import Any, Protocol
 
-from .request import Scope
+from bridgehead.go_http import render_head
+
+from .request import Scope, date_header
 
 log = logging.getLogger(__name__)
 
 _EXTENSION = "bridgehead.tunnel"
 # Of a status that a target made up there is no phrase.
-_PHRASES = {int(status): status.phrase.encode() for status in http.HTTPStatus}
 # Reading pauses while more bytes wait for the application.
 _HIGH_WATER_BYTES = 64 * 1024
 
@@ -149,8 +149,7 @@ class TunnelProtocol(asyncio.Protocol):
         if self._is_taken:
             return  # the answer was the upgrade
         if message["type"] == "http.response.start":
-            lines = [b"HTTP/1.1 %d %b" % (message["status"], _PHRASES.get(message["status"], b""))]
-            lines += [name + b": " + value for name, value in message["headers"] if name != b"connection"]
-            await self.write(b"\r\n".join((*lines, b"connection: close", b"", b"")))
+            headers = [(name, value) for name, value in message["headers"] if name != b"connection"]
+            await self.write(render_head(message["status"], [*headers, date_header(), (b"connection", b"close")]))
         else:
             await self.write(message.get("body", b""))

@@ -205,8 +205,8 @@ class Attempts:
         strategy = resource.stored.strategy
         prepared = strategy.prepare_create(obj)
         name = obj["metadata"].get("name", "")
+        _check(resource, name, strategy.allocate(obj, None, self._is_taken(refused)))
         errors = validate_metadata(obj, resource)
-        errors += strategy.allocate(obj, None, self._is_taken(refused))
         errors += strategy.validate(obj) + strategy.validate_create(obj)
         return _check(resource, name, prepared + errors if prepared else errors)
 
@@ -216,8 +216,8 @@ class Attempts:
         """Apply the hooks for an update to `new`, which has its default values; return warnings. Raises a 422."""
         strategy = resource.stored.strategy
         strategy.prepare_update(new, old, subresource)
-        errors = strategy.allocate(new, old, self._is_taken(refused))
-        errors += validate_metadata(new, resource)
+        _check(resource, old["metadata"]["name"], strategy.allocate(new, old, self._is_taken(refused)))
+        errors = validate_metadata(new, resource)
         errors += validate_metadata_update(new, old, resource)
         if strategy.validates_status_writes or subresource not in STATUS_VIEWS:
             errors += strategy.validate(new)

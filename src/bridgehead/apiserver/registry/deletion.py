@@ -17,6 +17,7 @@ ORPHAN, FOREGROUND, BACKGROUND = "Orphan", "Foreground", "Background"
 _POLICY_FINALIZERS = {ORPHAN: "orphan", FOREGROUND: "foregroundDeletion"}
 _POLICIES = frozenset(_POLICY_FINALIZERS.values())
 _DEFAULT_GRACE_SECONDS = 30
+_LATEST = parse_time("9999-12-31T23:59:59Z")
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +52,8 @@ def plan_delete(resource: Resource, obj: JsonObject, options: DeleteOptions, now
     metadata = dict(obj["metadata"])
     marked = {**obj, "metadata": metadata}
     _set_policy_finalizer(metadata, options.policy or _default_policy(resource, metadata))
-    grace = _grace_seconds(resource, obj, options)
+    # The last second that a time of the API can have: a longer grace period ends with it.
+    grace = min(_grace_seconds(resource, obj, options), int(_LATEST - now))
     deleting_since = metadata.get("deletionTimestamp")
     if deleting_since is None:
         resource.stored.strategy.prepare_delete(marked, format_time(now))

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 
-from bridgehead.apiserver.errors import bad_request, invalid, too_large_resource_version
+from bridgehead.apiserver.errors import bad_request, invalid
 from bridgehead.apiserver.http.paths import Query, parse_int, parse_uint
 from bridgehead.apiserver.resource import FieldError
 from bridgehead.apiserver.resources.shared import field
@@ -45,13 +45,6 @@ def check_watch_options(query: Query) -> None:
             errors.append(field.forbidden(_MATCH, why))
         errors += _match_errors(match, query, (NOT_OLDER_THAN,))
     _refuse(errors)
-
-
-def check_get_options(query: Query, revision: int) -> None:
-    """Raise a 504 for an object at a version that the store has not reached: it has `revision`. Raises a 400."""
-    version = parse_resource_version(query)
-    if version is not None and version > revision:
-        raise too_large_resource_version(version, revision)
 
 
 def parse_number(query: Query, name: str) -> int:

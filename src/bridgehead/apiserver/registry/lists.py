@@ -97,10 +97,29 @@ def _with_stored_names(fields: Selector, names: Mapping[str, str]) -> Selector:
     return Selector(tuple(replace(one, key=names.get(one.key, one.key)) for one in fields.requirements))
 
 
+def required_revision(resource: Resource, query: Query) -> int:
+    """Return the revision that the store has to reach before `list_page`; 0 for a list that does not wait for one.
+
+    Raises a 400 or a 422.
+    """
+    if query.get("resourceVersion", "0") in ("", "0"):
+        return 0
+    check_list_options(query)
+    parse_selection(resource, query)
+    version = parse_resource_version(query) or 0
+    return 0 if query.get("continue") or _is_exact(query, version, parse_number(query, "limit")) else version
+
+
+def _is_exact(query: Query, version: int | None, limit: int) -> bool:
+    """Whether a list is of exactly one revision. Without a rule for the match, limited lists are."""
+    match = query.get("resourceVersionMatch", "")
+    return bool(version) and (match == EXACT or (limit > 0 and not match))
+
+
 def list_page(store: Store, resource: Resource, info: RequestInfo, query: Query, now: float) -> Page:
     """Return the page that a request asks for at `now` (seconds since the epoch).
 
-    Raises a 400, a 410 for a revision that is no longer kept, a 422 or a 504.
+    Raises a 400, a 410 for a revision that is no longer kept, a 422, or a 504 for a revision of the future.
     """
     check_list_options(query)
     selection = parse_selection(resource, query)
@@ -132,10 +151,10 @@ def _whole(
     store: Store, resource: Resource, namespace: str | None, query: Query, version: int | None, limit: int
 ) -> tuple[Sequence[Record], int]:
     """Return a list without its options of size, and its revision. Raises a 410 or a 504."""
-    match, current = query.get("resourceVersionMatch", ""), store.revision
+    current = store.revision
     if version is not None and version > current:
         raise too_large_resource_version(version, current)
-    if version and (match == EXACT or (limit and not match)):
+    if version and _is_exact(query, version, limit):
         return _at(store, resource, namespace, version), version
     return store.list(resource.stored.id, namespace), current
 
@@ -143,12 +162,13 @@ def _whole(
 def _rest(
     store: Store, resource: Resource, namespace: str | None, begin: Position, now: float
 ) -> tuple[Sequence[Record], int]:
-    """Return the objects from a token's position on, and the revision of the list. Raises a 410."""
+    """Return the objects from a token's position on, and the revision of the list. Raises a 410 or a 504."""
     current = store.revision
     if begin.revision == INCONSISTENT:
         return store.list(resource.stored.id, namespace, after=begin.after), current
-    is_old = begin.revision < current and now - begin.since > TOKEN_SECONDS
-    if is_old or begin.revision > current:
+    if begin.revision > current:
+        raise too_large_resource_version(begin.revision, current)
+    if begin.revision < current and now - begin.since > TOKEN_SECONDS:
         raise expired_list(write_token(begin._replace(revision=INCONSISTENT)))
     try:
         return _at(store, resource, namespace, begin.revision, begin.after), begin.revision

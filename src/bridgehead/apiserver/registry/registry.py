@@ -19,8 +19,8 @@ from bridgehead.apiserver.bodies.nulls import nulls_of, write_nulls
 from bridgehead.apiserver.bodies.schema import Schema
 from bridgehead.apiserver.bodies.shapes import Shape
 from bridgehead.apiserver.errors import (
+    ApiStatus,
     already_exists,
-    bad_request,
     conflict,
     not_found,
     not_found_path,
@@ -39,7 +39,7 @@ from .admitting import View, WriteAdmission
 from .attempts import Attempts, Changed
 from .deletion import DeleteOptions, Keep, is_finished, plan_delete
 from .ownership import Ownership
-from .request_checks import check_preconditions, check_url
+from .request_checks import check_preconditions, check_url, has_version
 
 # An attempt fails only when another write succeeds, so the system as a whole makes progress. This bound ends a bug.
 _ATTEMPTS = 200
@@ -172,8 +172,7 @@ class Registry:
         if resource.refuses_create:
             raise terminating_resource(resource.refuses_create)
         meta = obj.setdefault("metadata", {})
-        if meta.get("resourceVersion") not in (None, "", "0"):
-            raise bad_request("resourceVersion should not be set on objects to be created")
+        is_versioned = has_version(meta)
         check_url(resource, namespace, "", meta)
         if resource.strategy.may_take_long:
             size = max(size, LONG_BYTES)
@@ -203,6 +202,8 @@ class Registry:
                     if self.store.get(key) is not None:
                         raise already_exists(resource, key.name)
                     record = Record(key, 0, _encode(candidate), facts)
+                elif is_versioned:
+                    raise ApiStatus(500, "", "resourceVersion should not be set on objects to be created")
                 else:
                     record = await self.store.create(key, candidate, facts, also=also, max_bytes=max_bytes)
                 admission.warn(new.warnings)

@@ -104,6 +104,14 @@ def check_expected_version(resource: Resource, name: str, meta: JsonObject, revi
         raise conflict(resource, name)
 
 
+def has_version(meta: JsonObject) -> bool:
+    """Whether a new object has a resourceVersion that is a number other than 0. Any other text is ignored."""
+    try:
+        return parse_uint(meta.get("resourceVersion") or "0") != 0
+    except ValueError:
+        return False
+
+
 def check_preconditions(resource: Resource, name: str, obj: JsonObject, options: DeleteOptions) -> None:
     """Raise a 409 if the stored object is not the one that shall be deleted."""
     meta: dict[str, Any] = obj["metadata"]

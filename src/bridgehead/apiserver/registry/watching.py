@@ -6,9 +6,8 @@ event is an ERROR with a 410, and the client lists again. `sendInitialEvents` as
 a bookmark with the annotation `k8s.io/initial-events-end` marks their end. An object that enters or leaves the
 selection appears as ADDED or DELETED.
 
-A resourceVersion above the newest one is refused in the same way. Kubernetes waits for it, without an end if the store
-was replaced by an older one; here no write can be pending elsewhere, so such a version comes from another store.
-Source: Kubernetes API concepts "Efficient detection of changes", KEP-3157.
+A watch from a resourceVersion that the store has not reached begins, and waits for changes above it.
+Source: Kubernetes API concepts "Efficient detection of changes", KEP-3157, apiserver/pkg/storage/cacher/cacher.go.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from dataclasses import dataclass
 
 import msgspec
 
-from bridgehead.apiserver.errors import ApiStatus, expired, too_large_resource_version
+from bridgehead.apiserver.errors import ApiStatus, expired
 from bridgehead.apiserver.http.paths import Query, RequestInfo, is_true
 from bridgehead.apiserver.http.piecewise import PIECE_BYTES, in_pieces
 from bridgehead.apiserver.resource import JsonObject, Resource
@@ -163,7 +162,9 @@ class WatchStream:
         options: WatchOptions,
         watches: OpenWatches,
         form: EventForm,
+        refusal: ApiStatus | None = None,
     ) -> None:
+        """Open a watch; with `refusal`, one that sends only this error."""
         # Bytes that were rendered for this client alone. Other bytes belong to the store.
         self.held_bytes = 0
         self._store = store
@@ -174,18 +175,21 @@ class WatchStream:
         namespace = info.namespace if resource.namespaced and info.namespace else None
         self._initial: list[Record] = []
         self._revision = revision = store.revision
+        # A revision of the future, up to which nothing is sent.
+        self._above = 0
         self._watch: Watch | None = None
-        self._refusal: ApiStatus | None = None
-        if options.initial and (options.since or 0) > revision:
-            self._refusal = too_large_resource_version(options.since or 0, revision)
+        self._refusal = refusal
+        if refusal is not None:
             return
         if options.initial:
             records = store.list(resource.stored.id, namespace)
             self._initial = [r for r in records if options.selection.matches(r.facts)]
         elif options.since is not None:
             self._revision = options.since
+            if options.since > revision:
+                self._above = options.since
         try:
-            self._watch = store.watch(resource.stored.id, namespace, since=self._revision)
+            self._watch = store.watch(resource.stored.id, namespace, since=min(self._revision, revision))
         except TooOld:
             self._refusal = expired(f"too old resource version: {self._revision} ({revision})")
         else:
@@ -226,13 +230,17 @@ class WatchStream:
                     if not getattr(watch, "is_converting", False):
                         self._revision = max(self._revision, settled)
                 else:
+                    if changes[0].record.revision <= self._above:
+                        changes = [change for change in changes if change.record.revision > self._above]
+                        if not changes:
+                            continue
                     self._revision = changes[-1].record.revision
                     for piece in in_pieces(self._parts(self._events(changes))):
                         yield piece
                     if loop.time() < min(end, bookmark_at):
                         continue
                 bookmark_at = loop.time() + interval
-                if self._options.bookmarks:
+                if self._options.bookmarks and self._revision > self._above:
                     yield self._bookmark()
                 if loop.time() >= end:
                     return

@@ -24,6 +24,7 @@ from bridgehead.objects.addresses import join_host_port
 
 from .kubelet_access import KubeletAccess, kubelet_address
 from .log_options import check_log_options
+from .log_refusals import MAX_TEXT_BYTES, refused_log, unreachable_log
 
 # WebSocket subprotocols by subresource; a client may also offer none. The kubelet speaks them, messages pass unparsed.
 _CHANNEL_PROTOCOLS = ("v4.channel.k8s.io", "v4.base64.channel.k8s.io")
@@ -87,10 +88,11 @@ async def _open_log(pod: JsonObject, node: JsonObject | None, query: QueryList, 
     try:
         response = await access.session().get(URL(url, encoded=True))
     except (aiohttp.ClientError, OSError, TimeoutError) as error:
-        raise _unreachable(url, error) from error
+        raise unreachable_log(url, _reason_of(error)) from error
     if response.status != 200:
         async with response:
-            raise _refused(response.status, await response.text())
+            text = await response.content.read(MAX_TEXT_BYTES)
+            raise refused_log(response.status, text.decode(errors="replace"), pod["metadata"]["name"])
     return Response(200, b"", "text/plain", stream=_LogStream(response), is_long_running=True)
 
 
@@ -254,5 +256,9 @@ def _refused(code: int, text: str) -> ApiStatus:
 
 
 def _unreachable(url: str, error: Exception) -> ApiStatus:
+    return ApiStatus(500, "InternalError", f'Get "{url}": {_reason_of(error)}', {})
+
+
+def _reason_of(error: Exception) -> str:
     reason: Any = getattr(error, "os_error", None) or error
-    return ApiStatus(500, "InternalError", f'Get "{url}": {str(reason) or type(error).__name__}', {})
+    return str(reason) or type(error).__name__

@@ -36,6 +36,8 @@ _FIELDS: dict[tuple[str, str], tuple[str, Kind[Any]]] = {
     )
 }
 
+_NO_CONTENT = ("apiVersion", "kind", "metadata", "status")
+
 
 @dataclass(frozen=True)
 class _Verdict:
@@ -51,9 +53,11 @@ def judge_change(
     """Return the reason to refuse the change, "" to allow it.
 
     A change is refused for what it breaks, not for what was broken before, so that a configuration can be repaired
-    object by object. `operation`: CREATE, UPDATE or DELETE; `old` and `new`: the objects as JSON.
+    object by object. What makes no configuration is never refused: changes of metadata or the status alone, and those
+    of an object that is being deleted, whose finalizers could not go otherwise. `operation`: CREATE, UPDATE or DELETE;
+    `old` and `new`: the objects as JSON.
     """
-    if (group, plural) not in _FIELDS:
+    if (group, plural) not in _FIELDS or _is_being_deleted(new or old) or _has_same_content(old, new):
         return ""
     field, kind = _FIELDS[group, plural]
     changed = _decode(kind, new if new is not None else old)
@@ -69,6 +73,18 @@ def judge_change(
         return after.error
     own = sorted(text for key, text in after.warnings - before.warnings if key == changed.key)
     return own[0] if own else ""
+
+
+def _is_being_deleted(document: Json | None) -> bool:
+    metadata = (document or {}).get("metadata")
+    return isinstance(metadata, dict) and bool(metadata.get("deletionTimestamp"))
+
+
+def _has_same_content(old: Json | None, new: Json | None) -> bool:
+    if old is None or new is None:
+        return False
+    before, after = ({k: v for k, v in one.items() if k not in _NO_CONTENT} for one in (old, new))
+    return before == after
 
 
 def _decode(kind: Kind[Any], document: Json | None) -> Any:

@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 import msgspec
 from aiohttp import web
 
+from bridgehead.go_answers import answer_as_go
 from bridgehead.tls_certificates import load_certificate
 
 from .identity import Identity
@@ -24,6 +25,7 @@ _LARGEST_REVIEW = 8 * 1024 * 1024  # two objects of the largest size that the AP
 async def serving(host: str, port: int, identity: Identity, judge: Judge, convert: Convert) -> AsyncIterator[int]:
     """Serve during the block and yield the port, which the kernel chooses for 0. Raises OSError."""
     app = web.Application(client_max_size=_LARGEST_REVIEW)
+    answer_as_go(app)
     app.router.add_post("/convert", _handler(lambda body: answer_conversion(body, convert)))
     app.router.add_post("/validate{kind:.*}", _handler(lambda body: answer_admission(body, judge)))
     runner = web.AppRunner(app, access_log=None)

@@ -16,7 +16,7 @@ from bridgehead.objects.meta import ObjectKey
 from ..model import Pool
 from ..ranges import IpAddress
 from .eligibility import by_priority, is_allowed, is_bound
-from .explanations import describe_pools, full, not_compatible
+from .explanations import describe_pools, describe_ranges, full, not_compatible
 from .reasons import NotAllocated, PendingReason, quote_addresses
 from .requests import Port, Request, Version
 from .space import PoolSpace
@@ -44,7 +44,6 @@ class Allocator:
         self._usage = AddressUsage()
         self._spaces: dict[str, PoolSpace] = {}
         self._allocations: dict[ObjectKey, Allocation] = {}
-        self._external: dict[ObjectKey, tuple[IpAddress, ...]] = {}
 
     # --- Pools ---------------------------------------------------------------------------------------------
 
@@ -113,24 +112,6 @@ class Allocator:
             raise full(space.pool, (missing,))
         self._assign(request, (*current.addresses, found))
         return found
-
-    def set_external(self, key: ObjectKey, addresses: Iterable[IpAddress]) -> bool:
-        """Record the Service's external IPs, which no other Service gets; return whether one became free."""
-        new, old = tuple(addresses), self._external.get(key, ())
-        if new == old:
-            return False
-        for address in new:
-            self._usage.add_external(address, key)
-        is_any_free = False
-        for address in set(old) - set(new):
-            if self._usage.remove_external(address, key):
-                self._freed(address)
-                is_any_free = True
-        if new:
-            self._external[key] = new
-        else:
-            del self._external[key]
-        return is_any_free
 
     # --- Choice --------------------------------------------------------------------------------------------
 
@@ -262,7 +243,9 @@ class Allocator:
                 raise NotAllocated(PendingReason.NO_POOL, f'eip "{containing[0].name}" is disabled')
             if not containing:
                 raise NotAllocated(
-                    PendingReason.OUTSIDE_POOLS, f"{quote_addresses(addresses)} is not allowed in config"
+                    PendingReason.OUTSIDE_POOLS,
+                    f"{quote_addresses(addresses)} is not allowed in config",
+                    describe_ranges(self._spaces.values()),
                 )
             allowed = [pool for pool in containing if is_allowed(pool, request)]
             if not allowed:

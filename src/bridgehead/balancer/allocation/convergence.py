@@ -5,7 +5,6 @@ Pure: no I/O, no clock, no randomness. Source: MetalLB, controller/service.go (E
 
 from __future__ import annotations
 
-import contextlib
 import ipaddress
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -16,7 +15,7 @@ from bridgehead.objects.selectors import Labels
 from ..ranges import IpAddress
 from .allocator import Allocation, Allocator
 from .reasons import NotAllocated, PendingReason, quote_addresses
-from .requests import Request, cluster_versions, deprecated_annotations, read_request
+from .requests import Request, deprecated_annotations, read_request, wishless_request
 
 
 @dataclass(frozen=True)
@@ -62,7 +61,7 @@ def converge(allocator: Allocator, service: Service, namespace_labels: Labels) -
     try:
         request = read_request(service, namespace_labels)
     except NotAllocated as error:
-        _refuse_request(allocator, service, current, error, decision)
+        _refuse_request(allocator, wishless_request(service, namespace_labels), current, error, decision)
         return decision
     decision.is_openelb = request.is_openelb
     decision.allocation = _keep(allocator, request, current, decision)
@@ -77,9 +76,14 @@ def converge(allocator: Allocator, service: Service, namespace_labels: Labels) -
 def adopt(allocator: Allocator, service: Service, namespace_labels: Labels) -> None:
     """Record the addresses that a Service has, if it may keep them. For all Services before any other decision."""
     current = current_addresses(service)
-    if current:
-        with contextlib.suppress(NotAllocated):
-            _keep(allocator, read_request(service, namespace_labels), current, Decision())
+    if not current:
+        return
+    try:
+        request = read_request(service, namespace_labels)
+    except NotAllocated:
+        _keep_as_they_are(allocator, wishless_request(service, namespace_labels), current)
+    else:
+        _keep(allocator, request, current, Decision())
 
 
 def current_addresses(service: Service) -> tuple[IpAddress, ...]:
@@ -94,29 +98,37 @@ def current_addresses(service: Service) -> tuple[IpAddress, ...]:
 
 
 def _refuse_request(
-    allocator: Allocator, service: Service, current: Sequence[IpAddress], error: NotAllocated, decision: Decision
+    allocator: Allocator, request: Request, current: Sequence[IpAddress], error: NotAllocated, decision: Decision
 ) -> None:
     """A Service with addresses keeps them when its wishes become contradictory."""
-    held = allocator.allocation(service.key)
+    held = allocator.allocation(request.key)
     if held is None and current:
-        plain = Request(service.key, service.metadata.labels, versions=cluster_versions(service))
-        try:
-            held = allocator.keep(plain, current)
-        except NotAllocated:
-            held = None
+        held = _keep_as_they_are(allocator, request, current)
     if held is not None:
         decision.allocation = held
         message = f"invalid requested loadbalancer IPs: {error}"
         decision.notes.append(Note("LoadBalancerFailed", message, "Warning"))
         return
-    _fail(service.key, error, decision)
+    _fail(request.key, error, decision)
+
+
+def _keep_as_they_are(allocator: Allocator, request: Request, current: Sequence[IpAddress]) -> Allocation | None:
+    """Return the allocation of the current addresses of a Service whose wishes contradict each other, if it may."""
+    try:
+        return allocator.keep(request, current)
+    except NotAllocated:
+        return None
 
 
 def _keep(
     allocator: Allocator, request: Request, current: tuple[IpAddress, ...], decision: Decision
 ) -> Allocation | None:
     """Return the allocation of the current addresses if the Service may and wants to keep them."""
-    if not current or not _has_right_families(request, current):
+    if not current:
+        return None
+    if not _has_right_families(request, current):
+        text = f'{quote_addresses(current)} of "{request.key}" do not fit its IP families'
+        decision.notes.append(Note("ClearAssignment", f"{text}, will attempt for new IP assignment"))
         return None
     try:
         allocation = allocator.keep(request, current)

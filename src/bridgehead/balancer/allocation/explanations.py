@@ -15,6 +15,7 @@ from .space import PoolSpace
 
 _FAMILIES: dict[tuple[Version, ...], str] = {(4,): "ipv4", (6,): "ipv6"}
 _DETAILED_POOLS = 5  # pools that a message lists at most
+_DETAILED_RANGES = 5  # ranges of a pool, likewise
 
 
 def describe_pools(spaces: Collection[PoolSpace], request: Request) -> str:
@@ -44,7 +45,21 @@ def _describe(space: PoolSpace, request: Request) -> str:
     ]
     if not numbers:
         return f"{name} has no addresses of the Service's IP family"
-    return f"{name}: {' and '.join(numbers)} in use"
+    return f"{name} ({_ranges(pool)}): {' and '.join(numbers)} in use"
+
+
+def describe_ranges(spaces: Collection[PoolSpace]) -> str:
+    """Return the ranges of all pools, for a Service that asks for an address outside of them."""
+    if not spaces:
+        return "there is no IPAddressPool and no Eip"
+    shown = [f'{_ranges(space.pool)} of pool "{space.pool.name}"' for space in list(spaces)[:_DETAILED_POOLS]]
+    more = len(spaces) - len(shown)
+    return f"pools have {', '.join(shown)}" + (f" and {more} more pools" if more > 0 else "")
+
+
+def _ranges(pool: Pool) -> str:
+    shown = ", ".join(map(str, pool.ranges[:_DETAILED_RANGES]))
+    return f"{shown}, ..." if len(pool.ranges) > _DETAILED_RANGES else shown
 
 
 def full(pool: Pool, versions: tuple[Version, ...]) -> NotAllocated:

@@ -5,11 +5,19 @@ Pure: no I/O, no clock, no randomness. Source: MetalLB, controller/service.go; O
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
 from bridgehead.objects.core import Service
+from bridgehead.objects.load_balancers import (
+    ANNOTATION_PREFIXES,
+    EIP_ADDRESS_ANNOTATION,
+    EIP_NAME_ANNOTATION,
+    SHARING,
+    is_openelb,
+    read_annotation,
+    share_key,
+)
 from bridgehead.objects.meta import ObjectKey
 from bridgehead.objects.selectors import Labels
 
@@ -17,15 +25,7 @@ from ..ranges import IpAddress, parse_address
 from .reasons import NotAllocated, PendingReason, quote_addresses
 
 Version = Literal[4, 6]
-_PREFIXES = ("metallb.io/", "metallb.universe.tf/")  # the second one is deprecated
-_POOL, _ADDRESSES, _SHARING = "address-pool", "loadBalancerIPs", "allow-shared-ip"
-POOL_ANNOTATION = "metallb.io/ip-allocated-from-pool"
-DEPRECATED_POOL_ANNOTATION = "metallb.universe.tf/ip-allocated-from-pool"
-
-OPENELB_ANNOTATION = "lb.kubesphere.io/v1alpha1"
-OPENELB_VALUE = "openelb"
-EIP_NAME_ANNOTATION = "eip.openelb.kubesphere.io/v1alpha2"  # also the label that OpenELB writes
-EIP_ADDRESS_ANNOTATION = "eip.openelb.kubesphere.io/v1alpha1"
+_POOL, _ADDRESSES = "address-pool", "loadBalancerIPs"
 
 
 class Port(NamedTuple):
@@ -61,9 +61,8 @@ class Request:
 def read_request(service: Service, namespace_labels: Labels) -> Request:
     """Return the wishes of a Service of type LoadBalancer. Raises NotAllocated if they contradict each other."""
     spec, annotations = service.spec, service.metadata.annotations
-    is_openelb = annotations.get(OPENELB_ANNOTATION) == OPENELB_VALUE or bool(
-        {EIP_NAME_ANNOTATION, EIP_ADDRESS_ANNOTATION} & annotations.keys()
-    )
+    asks_openelb = is_openelb(service)
+    share = share_key(service)
     versions = cluster_versions(service)
     policy = spec.ip_family_policy or "SingleStack"
     if policy == "RequireDualStack" and len(versions) < 2:
@@ -71,8 +70,8 @@ def read_request(service: Service, namespace_labels: Labels) -> Request:
         raise NotAllocated(
             PendingReason.INVALID_REQUEST, f"Service requires dual stack but not enough clusterips [{clusterips}]"
         )
-    addresses = _openelb_addresses(service) if is_openelb else requested_addresses(service)
-    if addresses and not is_openelb and {address.version for address in addresses} != set(versions):
+    addresses = _openelb_addresses(service) if asks_openelb else requested_addresses(service)
+    if addresses and not asks_openelb and {address.version for address in addresses} != set(versions):
         raise NotAllocated(
             PendingReason.INVALID_REQUEST,
             f"requested loadBalancer IP(s) {quote_addresses(addresses)} does not match the ipFamily of the service",
@@ -83,12 +82,26 @@ def read_request(service: Service, namespace_labels: Labels) -> Request:
         namespace_labels=namespace_labels,
         versions=versions,
         policy=policy,
-        ports=tuple(Port(port.protocol, port.port) for port in spec.ports),
-        sharing_key=_annotation(annotations, _SHARING) or (OPENELB_VALUE if is_openelb else ""),
-        backend_key=_backend_key(service),
+        ports=_ports(service),
+        sharing_key=share.key,
+        backend_key=share.backends,
         addresses=addresses,
-        pool=annotations.get(EIP_NAME_ANNOTATION, "") if is_openelb else _annotation(annotations, _POOL),
-        is_openelb=is_openelb,
+        pool=annotations.get(EIP_NAME_ANNOTATION, "") if asks_openelb else read_annotation(annotations, _POOL),
+        is_openelb=asks_openelb,
+    )
+
+
+def wishless_request(service: Service, namespace_labels: Labels) -> Request:
+    """Return the request of a Service that only keeps what it has: its wishes contradict each other."""
+    share = share_key(service)
+    return Request(
+        key=service.key,
+        labels=service.metadata.labels,
+        namespace_labels=namespace_labels,
+        versions=cluster_versions(service),
+        ports=_ports(service),
+        sharing_key=share.key,
+        backend_key=share.backends,
     )
 
 
@@ -100,8 +113,8 @@ def cluster_versions(service: Service) -> tuple[Version, ...]:
 
 def requested_addresses(service: Service) -> tuple[IpAddress, ...]:
     """Return the addresses that the annotation or spec.loadBalancerIP names. Raises NotAllocated."""
-    listed, single = _annotation(service.metadata.annotations, _ADDRESSES), service.spec.load_balancer_ip
-    name = f"{_PREFIXES[0]}{_ADDRESSES}"
+    listed, single = read_annotation(service.metadata.annotations, _ADDRESSES), service.spec.load_balancer_ip
+    name = f"{ANNOTATION_PREFIXES[0]}{_ADDRESSES}"
     if listed and single:
         raise _invalid(f"service can not have both {name} and svc.Spec.LoadBalancerIP")
     if not listed:
@@ -115,26 +128,19 @@ def requested_addresses(service: Service) -> tuple[IpAddress, ...]:
 def deprecated_annotations(service: Service) -> list[str]:
     """Return the annotations with the deprecated prefix that have an effect."""
     return [
-        f"{_PREFIXES[1]}{name}"
-        for name in (_POOL, _ADDRESSES, _SHARING)
-        if f"{_PREFIXES[1]}{name}" in service.metadata.annotations
+        f"{ANNOTATION_PREFIXES[1]}{name}"
+        for name in (_POOL, _ADDRESSES, SHARING)
+        if f"{ANNOTATION_PREFIXES[1]}{name}" in service.metadata.annotations
     ]
+
+
+def _ports(service: Service) -> tuple[Port, ...]:
+    return tuple(Port(port.protocol, port.port) for port in service.spec.ports)
 
 
 def _openelb_addresses(service: Service) -> tuple[IpAddress, ...]:
     text = service.metadata.annotations.get(EIP_ADDRESS_ANNOTATION) or service.spec.load_balancer_ip
     return (_parse(text, f'invalid {EIP_ADDRESS_ANNOTATION}: "{text}"'),) if text else ()
-
-
-def _annotation(annotations: Mapping[str, str], name: str) -> str:
-    return next((annotations[prefix + name] for prefix in _PREFIXES if prefix + name in annotations), "")
-
-
-def _backend_key(service: Service) -> str:
-    """Return the selector of a Service whose traffic goes to local endpoints only, else ""."""
-    if service.spec.external_traffic_policy != "Local":
-        return ""
-    return ",".join(f"{key}={value}" for key, value in sorted(service.spec.selector.items()))
 
 
 def _parse(text: str, problem: str) -> IpAddress:

@@ -19,11 +19,10 @@ ShareKey = tuple[str, str]
 
 @dataclass
 class Use:
-    """The users of one address. `external`: Services that have it in spec.externalIPs; their ports do not count."""
+    """The users of one address."""
 
     ports: dict[Port, ObjectKey] = field(default_factory=dict)
     services: dict[ObjectKey, ShareKey] = field(default_factory=dict)
-    external: set[ObjectKey] = field(default_factory=set)
 
 
 class AddressUsage:
@@ -65,9 +64,6 @@ class AddressUsage:
             users = ",".join(str(key) for key in others)
             text = f'can\'t change sharing key for "{request.key}", address also in use by {users}'
             return PendingReason.ADDRESS_IN_USE, text
-        external = sorted(str(key) for key in use.external - {request.key})
-        if external:
-            return PendingReason.ADDRESS_IN_USE, f'"%ADDRESS" is an external IP of {",".join(external)}'
         for port in request.ports:
             if use.ports.get(port, request.key) != request.key:
                 return PendingReason.PORT_IN_USE, f'port {port} is already in use on "%ADDRESS"'
@@ -92,20 +88,7 @@ class AddressUsage:
         use.ports = {port: holder for port, holder in use.ports.items() if holder != key}
         if share not in use.services.values():
             self._forget_share(share, number)
-        return self._drop_if_unused(number, use)
-
-    def add_external(self, address: IpAddress, key: ObjectKey) -> None:
-        self._uses.setdefault((address.version, int(address)), Use()).external.add(key)
-
-    def remove_external(self, address: IpAddress, key: ObjectKey) -> bool:
-        """Undo `add_external`; return whether nobody uses the address now."""
-        number = (address.version, int(address))
-        use = self._uses[number]
-        use.external.discard(key)
-        return self._drop_if_unused(number, use)
-
-    def _drop_if_unused(self, number: tuple[int, int], use: Use) -> bool:
-        if use.services or use.external:
+        if use.services:
             return False
         del self._uses[number]
         return True

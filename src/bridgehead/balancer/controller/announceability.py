@@ -15,6 +15,7 @@ from bridgehead.client.informer import Source
 from bridgehead.objects.core import Node, Service
 from bridgehead.objects.endpoint_slices import EndpointSlice, index_by_service
 from bridgehead.objects.kinds import ENDPOINT_SLICES
+from bridgehead.objects.load_balancers import assigned_addresses
 from bridgehead.objects.meta import ObjectKey, find_condition
 
 from ..allocation import Pending, PendingReason
@@ -27,6 +28,7 @@ from .patches import CONDITION
 from .unannounced import why_unannounced
 
 PATIENCE_SECONDS: Final = 5.0
+ASSIGNED_INDEX: Final = "assigned"  # Services by the addresses of their status
 _BY_SERVICE: Final = "service"
 _CHECKS_AT_ONCE: Final = 50  # Services, after nodes changed; then other tasks have their turn
 
@@ -49,6 +51,7 @@ class Announceability:
         ignore_exclude: bool,
     ) -> None:
         self._services = services
+        services.add_index(ASSIGNED_INDEX, assigned_addresses)
         self._nodes = nodes
         self._slices: Informer[EndpointSlice] = Informer(
             client, ENDPOINT_SLICES, indexes={_BY_SERVICE: index_by_service}, trim=trim_slice
@@ -111,7 +114,13 @@ class Announceability:
     def _why(self, service: Service) -> Pending | None:
         slices = self._slices.by_index(_BY_SERVICE, str(service.key))
         configuration = self._view.configuration
-        publication = publication_of(service, slices, configuration, lb_class=self._lb_class)
+        publication = publication_of(
+            service,
+            slices,
+            configuration,
+            lb_class=self._lb_class,
+            is_assigned=lambda address: bool(self._services.by_index(ASSIGNED_INDEX, address)),
+        )
         return self._refused if publication is None else why_unannounced(self._view, publication)
 
     def _slice_changed(self, old: EndpointSlice | None, new: EndpointSlice | None) -> None:

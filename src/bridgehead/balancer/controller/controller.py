@@ -9,6 +9,7 @@ from typing import Final
 
 from bridgehead.backoff import Backoff
 from bridgehead.client import ApiClient, EventRecorder, Informer
+from bridgehead.client.access_reviews import AccessReviews
 from bridgehead.client.errors import ClientError
 from bridgehead.objects.core import Namespace
 from bridgehead.objects.kinds import NAMESPACES, NODES, SERVICES
@@ -23,6 +24,8 @@ from ..configuration_watch import ConfigurationWatch
 from ..definitions.install import install, watch_deletions
 from ..errors import ConfigurationInvalid
 from ..heartbeat_key import OWN_NAMESPACE
+from ..page_access import PageAccess
+from .fallback_pools import FallbackPools
 from .metrics import ControllerMetrics
 from .presence import Presence
 from .reports import Reporter
@@ -79,6 +82,7 @@ class BalancerController:
             ignore_exclude=settings.ignore_exclude,
         )
         self._reporter = Reporter(client, settings.namespace, self._watch, self._reconciler.allocator, self._recorder)
+        self._fallback_pools = FallbackPools(client, settings.namespace, self._watch)
         self._state = ConfigurationStateReporter(
             client, ObjectKey(settings.namespace, "controller"), {COMPONENT_LABEL: "controller"}, CONTROLLER_CONDITION
         )
@@ -102,6 +106,7 @@ class BalancerController:
             tasks.create_task(watch_deletions(self._client, self._definition_deleted), name="definitions")
             tasks.create_task(watch_secret(self._client, self._settings.own_namespace, self._lost.set), name="Secret")
             tasks.create_task(self._prepare_again(), name="preparations")
+            tasks.create_task(self._fallback_pools.run(), name="fallback pools")
             unanswered = UnansweredWatch(
                 self._client, self._recorder, self._presence, has_webhook=self._settings.webhook is not None
             )
@@ -187,6 +192,10 @@ class BalancerController:
             self._reconciler.configure_pools(pools, str(error))
             self._state.report("")
         self._reporter.on_invalid(errors)
+
+    def page_access(self, secure_port: int) -> PageAccess:
+        """Return who may read the pages. `secure_port`: the port with TLS; 0: none."""
+        return PageAccess(AccessReviews(self._client), secure_port=secure_port)
 
     def routes(self) -> Routes:
         """Return the pages: /healthz and /readyz are 503 until this process gives out addresses, or waits to lead."""

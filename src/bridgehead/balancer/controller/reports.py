@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from bridgehead.client import ApiClient, EventRecorder
 from bridgehead.client.errors import ClientError, Conflict, NotFound
-from bridgehead.objects.metallb import IP_ADDRESS_POOLS
+from bridgehead.objects.metallb import IP_ADDRESS_POOLS, IPAddressPoolStatus
 from bridgehead.objects.openelb import EIPS, Eip
 
 from ..allocation import Allocator
@@ -17,7 +17,7 @@ from ..configuration import Compiled, Rejection
 from ..configuration_watch import ConfigurationWatch
 from ..errors import ConfigurationInvalid
 from .patches import EIP_FINALIZER
-from .statuses import eip_status, pool_status
+from .statuses import eip_status, idle_eip_status, idle_pool_status, pool_status
 
 log = logging.getLogger(__name__)
 
@@ -42,6 +42,7 @@ class Reporter:
         self._allocator = allocator
         self._recorder = recorder
         self._wake = asyncio.Event()
+        self._has_pools = False
         self._reported: dict[str, Any] = {}  # the last status of each pool, by uid
         self._noted: frozenset[tuple[str, str]] = frozenset()  # uid and message of objects with a warning
 
@@ -50,6 +51,7 @@ class Reporter:
 
     def on_valid(self, compiled: Compiled) -> None:
         """Report that the configuration is valid, with warnings about single objects."""
+        self._has_pools = True
         self._warn(compiled.rejections)
         self.changed()
 
@@ -90,17 +92,22 @@ class Reporter:
     async def _report(self) -> None:
         for eip in list(self._watch.eips.items()):
             await self._keep_finalizer(eip)
-        pools = {pool.metadata.name: pool for pool in self._watch.pools.items()}
-        eips = {eip.metadata.name: eip for eip in self._watch.eips.items()}
-        for space in list(self._allocator.spaces()):
-            name = space.pool.name
-            if space.pool.source == "metallb":
-                pool = pools.get(name)
-                if pool is not None and pool.metadata.namespace == self._namespace:
-                    await self._write_status(IP_ADDRESS_POOLS, pool, pool_status(space))
-            elif name in eips:
-                patch = eip_status(space, self._allocator.holders(space), eips[name].status.used)
-                await self._write_status(EIPS, eips[name], patch)
+        if not self._has_pools:
+            return
+        spaces = {(space.pool.source, space.pool.name): space for space in self._allocator.spaces()}
+        for pool in list(self._watch.pools.items()):
+            space = spaces.get(("metallb", pool.metadata.name))
+            if space is not None and pool.metadata.namespace == self._namespace:
+                await self._write_status(IP_ADDRESS_POOLS, pool, pool_status(space))
+            elif pool.status != IPAddressPoolStatus():
+                await self._write_status(IP_ADDRESS_POOLS, pool, idle_pool_status())
+        for eip in list(self._watch.eips.items()):
+            space = spaces.get(("openelb", eip.metadata.name))
+            if space is not None:
+                patch = eip_status(space, self._allocator.holders(space), eip.status.used)
+                await self._write_status(EIPS, eip, patch)
+            elif eip.status.usage or eip.status.ready:
+                await self._write_status(EIPS, eip, idle_eip_status(eip.status.used))
 
     async def _write_status(self, kind: Any, obj: Any, status: dict[str, Any]) -> None:
         """Write a status that differs from the last one; a definition may lack some of its fields."""

@@ -16,14 +16,21 @@ from bridgehead.client import ApiClient, Done, EventRecorder, Informer, Outcome,
 from bridgehead.client.errors import ClientError, Invalid, NotFound
 from bridgehead.objects.core import Namespace, Node, Service
 from bridgehead.objects.kinds import SERVICES
+from bridgehead.objects.load_balancers import (
+    EIP_NAME_ANNOTATION,
+    POOL_ANNOTATION,
+    assigned_addresses,
+    external_addresses,
+    is_from_pool,
+)
 from bridgehead.objects.meta import ObjectKey, find_condition, version_number
 
 from ..allocation import Allocator, Decision, Note, adopt, converge
 from ..allocation.convergence import current_addresses
-from ..allocation.requests import EIP_NAME_ANNOTATION, POOL_ANNOTATION, cluster_versions
-from ..configuration_watch import parse_addresses
+from ..allocation.requests import cluster_versions
 from ..model import Configuration, Pool
-from .announceability import Announceability
+from .announceability import ASSIGNED_INDEX, Announceability
+from .external_ips import note_clash, note_unannounced
 from .metrics import ControllerMetrics
 from .patches import CONDITION, SERVICE_FINALIZER, openelb_patch, status_patch
 from .refusals import not_configured, with_problem, wrong_class
@@ -32,6 +39,7 @@ log = logging.getLogger(__name__)
 
 _WORKERS: Final = 32  # writes at a time
 _BY_NAMESPACE: Final = "namespace"
+_BY_EXTERNAL_IP: Final = "externalIPs"
 
 
 class ServiceReconciler:
@@ -70,9 +78,11 @@ class ServiceReconciler:
         self._written: dict[ObjectKey, Service] = {}  # as patched, until the informer has a version as new
         self._last_notes: dict[ObjectKey, list[Note]] = {}  # of the last decision that had any
         self._eips: frozenset[str] = frozenset()
+        self._pools = Configuration()  # without advertisements and peers
         self._is_started = self._is_configured = False
         self._problem = ""  # why the pools are not valid
         services.add_index(_BY_NAMESPACE, lambda service: (service.metadata.namespace,))
+        services.add_index(_BY_EXTERNAL_IP, external_addresses)
 
     def configure(self, configuration: Configuration) -> None:
         """Use another configuration: every Service is decided again, those that have addresses first."""
@@ -86,6 +96,7 @@ class ServiceReconciler:
 
     def _use_pools(self, pools: tuple[Pool, ...]) -> None:
         self.allocator.set_pools(pools)
+        self._pools = Configuration(pools)
         self._problem = ""
         self._eips = frozenset(pool.name for pool in pools if pool.source == "openelb")
         is_first, self._is_configured = not self._is_configured, True
@@ -122,10 +133,13 @@ class ServiceReconciler:
         await self._queue.run(self._reconcile, _WORKERS)
 
     def _adopt_all(self) -> None:
-        for service in sorted(self._services.items(), key=_age):
+        """Record what Services have: first those whose address is marked as one of a pool, the older ones first.
+
+        So nobody gets such an address by writing it into the status of another Service while no balancer runs.
+        """
+        for service in sorted(self._services.items(), key=lambda service: (not is_from_pool(service), _age(service))):
             if self._is_ours(service):
                 adopt(self.allocator, service, self._namespace_labels(service))
-            self._record_external(service)
 
     # --- Changes -------------------------------------------------------------------------------------------
 
@@ -140,19 +154,25 @@ class ServiceReconciler:
         written = self._written.get(found.key)
         if written is not None and (new is None or _is_as_new(new, written)):
             del self._written[found.key]
-        if new is not None:
-            self._record_external(new)
         if new is None or old is None or _relevant(old) != _relevant(new):
             self._queue.add(found.key)
+            self._enqueue_rivals(old, new)
 
     def _namespace_changed(self, old: Namespace | None, new: Namespace | None) -> None:
         if new is not None and (old is None or old.metadata.labels != new.metadata.labels):
             for service in self._services.by_index(_BY_NAMESPACE, new.metadata.name):
                 self._queue.add(service.key)
 
-    def _record_external(self, service: Service) -> None:
-        if self.allocator.set_external(service.key, tuple(parse_addresses(service.spec.external_ips))):
-            self._wake_waiting()
+    def _enqueue_rivals(self, old: Service | None, new: Service | None) -> None:
+        """Decide again on Services that list an address of a changed one, or have one that it lists: their Events."""
+        for one in (old, new):
+            if one is None:
+                continue
+            found = [(_BY_EXTERNAL_IP, address) for address in assigned_addresses(one)]
+            found += [(ASSIGNED_INDEX, address) for address in external_addresses(one)]
+            for index, address in found:
+                for service in self._services.by_index(index, address):
+                    self._queue.add(service.key)
 
     def _wake_waiting(self) -> None:
         for key in self._waiting:
@@ -165,8 +185,6 @@ class ServiceReconciler:
         if service is None:
             self._last_notes.pop(key, None)
             self._release(key)
-            if self.allocator.set_external(key, ()):
-                self._wake_waiting()
             return Done()
         if service.metadata.deletion_timestamp is not None:
             await self._finish(service)
@@ -178,11 +196,9 @@ class ServiceReconciler:
             message = "didn't allocate an IP, because of an error in the balancer, whose log has it"
             self._recorder.record(service, type="Warning", reason="InternalError", message=message)
             raise
-        if decision is None:
-            self._last_notes.pop(key, None)
-            return Done()
-        self._note(service, decision)
-        await self._write(service, decision)
+        self._note(service, [*(decision.notes if decision is not None else ()), *self._external_notes(service)])
+        if decision is not None:
+            await self._write(service, decision)
         return Done()
 
     def _latest(self, key: ObjectKey) -> Service | None:
@@ -252,14 +268,26 @@ class ServiceReconciler:
 
     # --- Writes --------------------------------------------------------------------------------------------
 
-    def _note(self, service: Service, decision: Decision) -> None:
+    def _external_notes(self, service: Service) -> list[Note]:
+        """Return the Events about externalIPs: of the Service, and of others that list its addresses."""
+        if not self._is_configured:
+            return []
+        held = self._services_by(ASSIGNED_INDEX, external_addresses(service))
+        listing = self._services_by(_BY_EXTERNAL_IP, assigned_addresses(service))
+        found = (note_unannounced(service, self._pools, held), note_clash(service, listing))
+        return [note for note in found if note is not None]
+
+    def _services_by(self, index: str, addresses: Iterable[str]) -> list[Service]:
+        return [service for address in addresses for service in self._services.by_index(index, address)]
+
+    def _note(self, service: Service, notes: list[Note]) -> None:
         """Record the Events of a decision that the last decision did not have."""
         last = self._last_notes.get(service.key, ())
-        for note in decision.notes:
+        for note in notes:
             if note not in last:
                 self._recorder.record(service, type=note.type, reason=note.reason, message=note.message)
-        if decision.notes:
-            self._last_notes[service.key] = decision.notes
+        if notes:
+            self._last_notes[service.key] = notes
         else:
             self._last_notes.pop(service.key, None)
 

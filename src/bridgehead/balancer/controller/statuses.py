@@ -27,6 +27,17 @@ def pool_status(space: PoolSpace) -> dict[str, int]:
     }
 
 
+def idle_pool_status() -> dict[str, int]:
+    """Return the status of an IPAddressPool that is not in force: nothing of it is served."""
+    return dict.fromkeys(("assignedIPv4", "assignedIPv6", "availableIPv4", "availableIPv6"), 0)
+
+
+def idle_eip_status(used_before: Iterable[str]) -> dict[str, Any]:
+    """Return a merge patch to the status of an Eip that is not in force. `used_before`: as in `eip_status`."""
+    used = dict.fromkeys(used_before)
+    return {"usage": None, "used": used or None, "occupied": None, "ready": None}
+
+
 def eip_status(
     space: PoolSpace, holders: Mapping[IpAddress, Sequence[ObjectKey]], used_before: Iterable[str]
 ) -> dict[str, Any]:

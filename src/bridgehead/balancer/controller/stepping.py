@@ -21,6 +21,7 @@ from bridgehead.pages import Page, Routes
 
 from ..admission.returning import give_back
 from ..heartbeat_key import SECRET_NAME, STEPPED_BACK_ANNOTATION
+from ..page_access import PageAccess
 from .cleanup import release_objects
 from .controller import COMPONENT, BalancerController, ControllerSettings
 from .presence import Presence
@@ -70,6 +71,10 @@ class SteppingController:
             return self._controller.routes()[path]()
 
         return {path: lambda path=path: page(path) for path in self._controller.routes()}  # type: ignore[misc]
+
+    def page_access(self, secure_port: int) -> PageAccess:
+        """Return who may read the pages. `secure_port`: the port with TLS; 0: none."""
+        return self._controller.page_access(secure_port)
 
     def _make(self) -> BalancerController:
         return BalancerController(self._client, self._settings, self._presence)

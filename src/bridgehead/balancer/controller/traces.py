@@ -10,7 +10,8 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from ..allocation.requests import EIP_NAME_ANNOTATION, POOL_ANNOTATION
+from bridgehead.objects.load_balancers import EIP_NAME_ANNOTATION, POOL_ANNOTATION
+
 from .patches import CONDITION, EIP_FINALIZER, SERVICE_FINALIZER
 
 Json = dict[str, Any]

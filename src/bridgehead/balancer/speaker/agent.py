@@ -19,6 +19,7 @@ from bridgehead.heap import trim_heap
 from bridgehead.objects.core import Node, Service
 from bridgehead.objects.endpoint_slices import EndpointSlice, index_by_service
 from bridgehead.objects.kinds import ENDPOINT_SLICES, NODES, SERVICES
+from bridgehead.objects.load_balancers import assigned_addresses, external_addresses
 from bridgehead.objects.meta import ObjectKey
 
 from ..configuration import Compiled, compile_for_start
@@ -37,6 +38,7 @@ from .trimming import trim_service, trim_slice
 log = logging.getLogger(__name__)
 
 COMPONENT: Final = "metallb-speaker"  # of Events, as MetalLB's
+_ASSIGNED, _EXTERNAL = "assigned", "external"  # Services by addresses of their status, and by externalIPs
 _LEAVE_SECONDS: Final = 2.0  # in which other nodes take this one's addresses over before it ends
 _LEAVE_POLL_SECONDS: Final = 0.01
 _MANY_CHANGES: Final = 100  # Services; so many that the memory for them is worth returning
@@ -76,7 +78,12 @@ class SpeakerAgent:
         make_followers: Callable[[Observer], Sequence[Follower]],
     ) -> None:
         self._options = options
-        self._services: Informer[Service] = Informer(client, SERVICES, trim=trim_service)
+        self._services: Informer[Service] = Informer(
+            client,
+            SERVICES,
+            indexes={_ASSIGNED: assigned_addresses, _EXTERNAL: external_addresses},
+            trim=trim_service,
+        )
         self._slices: Informer[EndpointSlice] = Informer(
             client, ENDPOINT_SLICES, indexes={"service": index_by_service}, trim=trim_slice
         )
@@ -193,6 +200,10 @@ class SpeakerAgent:
         either = new if new is not None else old
         if either is not None:
             self._mark(either.key)
+        before, after = (assigned_addresses(one) if one is not None else () for one in (old, new))
+        for address in {*before} ^ {*after}:
+            for other in self._services.by_index(_EXTERNAL, address):
+                self._mark(other.key)
 
     def _slice_changed(self, old: EndpointSlice | None, new: EndpointSlice | None) -> None:
         for slice_ in (old, new):
@@ -275,7 +286,13 @@ class SpeakerAgent:
         fresh = None
         if service is not None and self._in_force is not None:
             slices = self._slices.by_index("service", f"{key.namespace}/{key.name}")
-            fresh = publication_of(service, slices, self._in_force, lb_class=self._options.lb_class)
+            fresh = publication_of(
+                service,
+                slices,
+                self._in_force,
+                lb_class=self._options.lb_class,
+                is_assigned=lambda address: bool(self._services.by_index(_ASSIGNED, address)),
+            )
         if fresh == self._publications.get(key):
             return False
         if fresh is None:

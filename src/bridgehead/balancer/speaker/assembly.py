@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from bridgehead.client import ApiClient
+from bridgehead.client.access_reviews import AccessReviews
 from bridgehead.objects.kinds import NODES
 from bridgehead.objects.meta import ObjectKey
 from bridgehead.objects.openelb import BGP_PEERS
@@ -22,6 +23,7 @@ from ..configuration.inputs import about
 from ..configuration_state import COMPONENT_LABEL, NODE_LABEL, SPEAKER_CONDITION, ConfigurationStateReporter
 from ..detection.detector import Detector
 from ..layer2.announcer import Layer2Announcer
+from ..page_access import PageAccess
 from ..short_names import NAME_CHARACTERS, shortened
 from ..vrrp.announcer import MissingVrrp, VrrpAnnouncer
 from ..workspace import Workspace
@@ -54,6 +56,7 @@ class Speaker:
         workspace: Workspace,
         interfaces: tuple[str, ...] = (),
     ) -> None:
+        self._client = client
         self._vrrp_section: Callable[[], list[dict[str, Any]]] | None = None
 
         def make_followers(observer: Observer) -> list[Follower]:
@@ -99,6 +102,11 @@ class Speaker:
     def routes(self) -> Routes:
         """Return the HTTP pages."""
         return speaker_routes(self.agent, self.metrics)
+
+    def page_access(self, secure_port: int) -> PageAccess:
+        """Return who may read the pages. `secure_port`: the port with TLS; 0: none."""
+        reviews = AccessReviews(self._client)
+        return PageAccess(reviews, lambda: self.agent.configuration.api_addresses, secure_port)
 
     async def run(self) -> None:
         """Announce until cancelled. Raises DetectorEnded."""

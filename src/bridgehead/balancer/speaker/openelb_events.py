@@ -87,7 +87,7 @@ class OpenElbEvents:
             if nodes:
                 message = f"success to add nexthops [{', '.join(sorted(nodes))}]"
                 yield Report(key, "Normal", "SetBalancer", message)
-            else:
+            elif old.get(address):  # a new Service, whose pods start, has nothing to delete
                 message = f"delete balancer with no available nodes for service ip {address}:{key}."
                 yield Report(key, "Warning", "SetBalancer", message)
 

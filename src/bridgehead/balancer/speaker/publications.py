@@ -6,11 +6,12 @@ Pure: no I/O, no clock, no randomness.
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Final
 
 from bridgehead.objects.core import Node, Service
 from bridgehead.objects.endpoint_slices import EndpointSlice
+from bridgehead.objects.load_balancers import assigned_addresses
 from bridgehead.objects.meta import is_condition_true
 
 from ..model import Configuration, Pool
@@ -22,14 +23,20 @@ EXCLUDED_LABEL: Final = "node.kubernetes.io/exclude-from-external-load-balancers
 
 
 def publication_of(
-    service: Service, slices: Iterable[EndpointSlice], configuration: Configuration, *, lb_class: str = ""
+    service: Service,
+    slices: Iterable[EndpointSlice],
+    configuration: Configuration,
+    *,
+    lb_class: str = "",
+    is_assigned: Callable[[str], bool] = lambda address: False,
 ) -> Publication | None:
     """Return what to announce of a Service; None if it has no address that a pool contains.
 
+    `is_assigned`: whether a canonical address is in the status of a Service; it is announced for that one only.
     `lb_class`: the only spec.loadBalancerClass of Services that are announced; "": those without a class. An endpoint
     counts if it is ready, or serving while it terminates (MetalLB's speaker).
     """
-    addresses = tuple(_addresses(service, configuration, lb_class))
+    addresses = tuple(_addresses(service, configuration, lb_class, is_assigned))
     if not addresses:
         return None
     counting = [
@@ -54,23 +61,35 @@ def publication_of(
     )
 
 
-def _addresses(service: Service, configuration: Configuration, lb_class: str) -> Iterator[tuple[IpAddress, Pool]]:
-    """Yield the addresses of the status and the externalIPs that a pool contains, each once."""
+def _addresses(
+    service: Service, configuration: Configuration, lb_class: str, is_assigned: Callable[[str], bool]
+) -> Iterator[tuple[IpAddress, Pool]]:
+    """Yield the addresses of the status that a pool contains, and the externalIPs of pools that are for these.
+
+    Each once.
+    """
     found: dict[IpAddress, Pool] = {}
-    texts: list[str] = []
-    if service.spec.type == "LoadBalancer" and (service.spec.load_balancer_class or "") == lb_class:
-        texts += [ingress.ip for ingress in service.status.load_balancer.ingress]
-    if service.spec.type != "ExternalName":
-        texts += service.spec.external_ips
-    for text in texts:
+    if (service.spec.load_balancer_class or "") == lb_class:
+        for text in assigned_addresses(service):
+            pool = configuration.pool_of(address := ipaddress.ip_address(text))
+            if pool is not None:
+                found[address] = pool
+    for address, pool in external_ips_in_pools(service, configuration):
+        if pool.is_for_external_ips and not is_assigned(str(address)):
+            found.setdefault(address, pool)
+    yield from found.items()
+
+
+def external_ips_in_pools(service: Service, configuration: Configuration) -> Iterator[tuple[IpAddress, Pool]]:
+    """Yield the externalIPs of a Service that a pool contains."""
+    for text in service.spec.external_ips if service.spec.type != "ExternalName" else ():
         try:
             address = ipaddress.ip_address(text)
-        except ValueError:  # a host name's entry has no address
+        except ValueError:
             continue
         pool = configuration.pool_of(address)
         if pool is not None:
-            found.setdefault(address, pool)
-    yield from found.items()
+            yield address, pool
 
 
 def node_view(node: Node, *, is_ending: bool = False, ignore_exclude: bool = False) -> NodeView:

@@ -71,6 +71,7 @@ class HorizontalController:
                 self._selectors.pop(old.key, None)
             return
         self._selectors.setdefault(new.key, NOTHING)
+        self._records.setdefault(new.key, ScalingRecord())
         if old is None or old.spec != new.spec:
             self._queue.add(new.key)
 
@@ -90,6 +91,8 @@ class HorizontalController:
         except Unreachable:
             raise
         except ClientError as error:
+            if self._autoscalers.get(key) is None:
+                return Done()
             log.warning("autoscaler %s: %s", key, error)
         return Requeue(SYNC_PERIOD)
 
@@ -104,10 +107,12 @@ class HorizontalController:
             message = f"the HPA controller was unable to get the target's current scale: {error}"
             draft.set_condition(ABLE_TO_SCALE, "FailedGetScale", message, is_true=False)
             return
+        record = self._records.get(autoscaler.key)
+        if record is None:
+            return  # the autoscaler was deleted while the scale was read
         message = "the HPA controller was able to get the target's current scale"
         draft.set_condition(ABLE_TO_SCALE, "SucceededGetScale", message, is_true=True)
         spec, current = autoscaler.spec, scale.spec_replicas
-        record = self._records.setdefault(autoscaler.key, ScalingRecord())
         if not record.recommendations:
             record.recommend(current, self._clock())
         proposals = Proposals()
@@ -127,8 +132,10 @@ class HorizontalController:
             higher = f"{proposals.name} above target"
             reason = higher if proposals.replicas > current else "All metrics below target"
             desired = self._limit(autoscaler, record, current, proposals.replicas, draft)
-        if desired != current and not await self._rescale(autoscaler, scale, desired, reason, proposals, draft):
-            return
+        if desired != current:
+            if not await self._rescale(autoscaler, scale, desired, reason, proposals, draft):
+                return
+            record.change(current, desired, self._clock())
         draft.set_counts(current, desired, proposals.statuses, has_rescaled=desired != current)
 
     async def _propose(self, autoscaler: HorizontalPodAutoscaler, scale: Scale, draft: StatusDraft) -> Proposals | None:
@@ -228,7 +235,6 @@ class HorizontalController:
         message = f"the HPA controller was able to update the target scale to {desired}"
         draft.set_condition(ABLE_TO_SCALE, "SucceededRescale", message, is_true=True)
         self._recorder.record(autoscaler, reason="SuccessfulRescale", message=what)
-        self._records[autoscaler.key].change(scale.spec_replicas, desired, self._clock())
         return True
 
     def _warn(self, autoscaler: HorizontalPodAutoscaler, reason: str, message: str) -> None:

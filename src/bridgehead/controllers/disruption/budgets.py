@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 from bridgehead.client import ApiClient, EventRecorder, WorkQueue
 from bridgehead.client.errors import Conflict, NotFound
-from bridgehead.client.workqueue import Done, Outcome, Requeue
+from bridgehead.client.workqueue import Done, Outcome, Requeue, Retry
 from bridgehead.objects.core import Pod
 from bridgehead.objects.kinds import POD_DISRUPTION_BUDGETS, PODS
 from bridgehead.objects.meta import ObjectKey
@@ -30,7 +30,7 @@ from .budget_status import (
     needs_scale,
     patch_of,
 )
-from .owners import Owners
+from .owners import Owners, OwnerUnknown
 
 
 class DisruptionController:
@@ -96,6 +96,8 @@ class DisruptionController:
             patch = patch_of(budget, failed_status(budget, str(error), self._clock()))
             if patch is not None:
                 await self._latest.patch_status(self._client, budget, patch)
+            if isinstance(error, OwnerUnknown):
+                return Retry(str(error))  # as while a StatefulSet is deleted before its pods; the Event says why
             raise
         return outcome
 

@@ -139,7 +139,9 @@ def _distribute(
     for draft in sorted((draft for draft in drafts if draft.changed), key=_size, reverse=True):
         _move(rest, draft, capacity)
     while rest:
-        fitting = [draft for draft in drafts if not draft.changed and _size(draft) + len(rest) <= capacity]
+        # Not before the rest fits into one slice: there may be as many slices as endpoints.
+        unchanged = (draft for draft in drafts if not draft.changed) if len(rest) <= capacity else ()
+        fitting = [draft for draft in unchanged if _size(draft) + len(rest) <= capacity]
         if fitting:
             draft = max(fitting, key=_size)
             draft.changed = True

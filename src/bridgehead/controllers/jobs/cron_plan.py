@@ -42,7 +42,8 @@ def plan_times(cron_job: CronJob, schedule: Schedule, zone: tzinfo, now: float) 
     if deadline is not None:
         earliest = max(earliest, now - deadline)
     due, missed = None, 0
-    moment = schedule.next_after(earliest, zone)
+    # A status is what its writers make of it: also a time in the future, after which no year of a calendar may come.
+    moment = schedule.next_after(earliest, zone) if earliest < now else None
     while moment is not None and moment <= now and missed <= MANY_MISSED:
         due, missed = moment, missed + 1
         moment = schedule.next_after(moment, zone)

@@ -28,16 +28,16 @@ from ..claims import Claimer, adopters
 from ..conditions import status_patch, with_condition
 from ..latest import Latest
 from ..shared import Informers
+from ..workloads.bursts import BURST, Bursts
 from ..workloads.expectations import EXPIRY, Expectations, observe_pod_change, owner_of
 from ..workloads.owned import OwnedIndex
-from ..workloads.pod_control import BURST, PodControl, is_namespace_terminating, slow_start
+from ..workloads.pod_control import REQUESTS_AT_ONCE, PodControl, is_namespace_terminating, slow_start
 from .job_pods import choose_surplus, pod_template
 from .progress import FAILURE_TARGET, TRACKING_FINALIZER, Progress, count_pods, is_tracked, missing_indexes
 from .verdicts import Verdict, backoff_in, deadline_in, expiry_in, indexes_in_time, judge, wanted_active
 
 WORKERS: Final = 5
 _RELEASE = {"metadata": {"$deleteFromPrimitiveList/finalizers": [TRACKING_FINALIZER]}}
-_RELEASES_AT_ONCE: Final = 50
 
 
 class JobController:
@@ -58,6 +58,7 @@ class JobController:
         self._control = PodControl(client, recorder, JOBS)
         self._claimer = Claimer(client, JOBS, PODS)
         self._expectations = Expectations(clock)
+        self._bursts = Bursts(clock)
         self._queue: WorkQueue[ObjectKey] = WorkQueue("jobs")
         self._orphans: WorkQueue[ObjectKey] = WorkQueue("pods of deleted jobs")
         self._owned = OwnedIndex(self._pods)
@@ -113,6 +114,8 @@ class JobController:
     async def reconcile(self, key: ObjectKey) -> Outcome:
         """Create, count and delete pods of one Job, and write its status. Raises ClientError."""
         job = self._latest.get(key)
+        if job is None:
+            self._bursts.forget(key)
         if job is None or job.spec.managed_by not in (None, "kubernetes.io/job-controller"):
             return Done()
         now = self._clock()
@@ -135,7 +138,7 @@ class JobController:
         await self._release(progress.to_release)
         if failure is not None:
             return Retry(str(failure))
-        waits = [seconds for seconds in (wait, deadline_in(job, now)) if seconds]
+        waits = [seconds for seconds in (wait, self._bursts.wait(key), deadline_in(job, now)) if seconds]
         if not may_act:
             waits.append(EXPIRY)
         return Requeue(min(waits)) if waits else Done()
@@ -156,7 +159,7 @@ class JobController:
             missing -= len(progress.terminating)
         if missing <= 0:
             return None, None
-        indexes, wait = self._choose_indexes(job, progress, min(missing, BURST), now)
+        indexes, wait = self._choose_indexes(job, progress, min(missing, self._bursts.room(job.key)), now)
         return await self._create(job, progress, indexes) if indexes else None, wait or None
 
     @staticmethod
@@ -183,6 +186,7 @@ class JobController:
 
         successes, failure = await slow_start(len(indexes), create)
         self._expectations.created(job.key, len(indexes) - successes)
+        self._bursts.record(job.key, successes)
         return None if failure is not None and is_namespace_terminating(failure) else failure
 
     async def _delete(self, job: Job, pods: Iterable[Pod], *, are_failures: bool = False) -> ClientError | None:
@@ -204,8 +208,8 @@ class JobController:
             self._released.add(pod.metadata.uid)
 
         tracked = [pod for pod in pods if is_tracked(pod)]
-        for begin in range(0, len(tracked), _RELEASES_AT_ONCE):
-            await asyncio.gather(*map(release, tracked[begin : begin + _RELEASES_AT_ONCE]))
+        for begin in range(0, len(tracked), REQUESTS_AT_ONCE):
+            await asyncio.gather(*map(release, tracked[begin : begin + REQUESTS_AT_ONCE]))
         owners = {owner for pod in tracked if (owner := owner_of(JOBS, pod)) is not None}
         for owner in owners:
             self._queue.add(owner)  # the counters have to follow

@@ -238,7 +238,9 @@ class Scheduler:
 
     async def _continue_binding(self, pod: Pod) -> Outcome:
         """Bind a pod to its node if all its claims are bound."""
-        binding = self._binding[pod.metadata.uid]
+        binding = self._binding.get(pod.metadata.uid)
+        if binding is None:
+            return Done()  # the pod was removed while its claims were written
         progress = self._claims.progress(binding.claims, binding.node_name)
         if progress:
             del self._binding[pod.metadata.uid]

@@ -7,8 +7,9 @@ Source: Kubernetes `pkg/controller/statefulset/stateful_set_control.go` (v1.36).
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from itertools import islice
 
 from bridgehead.objects.apps import StatefulSet
 from bridgehead.objects.core import Pod
@@ -22,9 +23,9 @@ from .identity import ordinal_of, revision_of
 class StatefulPlan:
     """One step.
 
-    `create`: ordinals of missing pods. `complete`: ordinals of pods that wait, maybe for a missing claim. `correct`:
-    pods whose labels and claims to compare with what they should be. `condemned`: pods beyond the ordinals, whose
-    claims may get another owner. `delete`: pods to delete.
+    `create`: ordinals of missing pods, the lowest first, at most as many as there is room for. `complete`: ordinals of
+    pods that wait, maybe for a missing claim. `correct`: pods whose labels and claims to compare with what they should
+    be. `condemned`: pods beyond the ordinals, whose claims may get another owner. `delete`: pods to delete.
     """
 
     create: list[int] = field(default_factory=list)
@@ -50,42 +51,52 @@ def uses_old_revision(stateful_set: StatefulSet, ordinal: int) -> bool:
     return ordinal < stateful_set.spec.ordinals.start + kept
 
 
-def plan_step(stateful_set: StatefulSet, pods: Iterable[Pod], update_revision: str, now: float) -> StatefulPlan:
-    """Plan the next step. `pods` are those of the StatefulSet, with names that it gives."""
-    return _Step(stateful_set, pods, update_revision, now).plan()
+def plan_step(
+    stateful_set: StatefulSet, pods: Iterable[Pod], update_revision: str, now: float, room: int
+) -> StatefulPlan:
+    """Plan the next step. `pods` are those of the StatefulSet, with names that it gives; `room`: limit of creations.
+
+    The time depends on the pods that exist and on `room`, not on the number of replicas, which has no limit.
+    """
+    return _Step(stateful_set, pods, update_revision, now, room).plan()
 
 
 class _Step:
-    def __init__(self, stateful_set: StatefulSet, pods: Iterable[Pod], update_revision: str, now: float) -> None:
+    def __init__(
+        self, stateful_set: StatefulSet, pods: Iterable[Pod], update_revision: str, now: float, room: int
+    ) -> None:
         self._set = stateful_set
         self._update_revision = update_revision
         self._now = now
+        self._room = room
         self._is_ordered = stateful_set.spec.pod_management_policy != "Parallel"
         self._made = StatefulPlan()
         present = {ordinal: pod for pod in pods if (ordinal := ordinal_of(stateful_set, pod)) is not None}
-        wanted = ordinals(stateful_set)
-        self._replicas = {ordinal: present.get(ordinal) for ordinal in wanted}
-        self._condemned = [present[ordinal] for ordinal in sorted(present, reverse=True) if ordinal not in wanted]
+        self._ordinals = ordinals(stateful_set)
+        self._replicas = {ordinal: present[ordinal] for ordinal in sorted(present) if ordinal in self._ordinals}
+        self._condemned = [
+            pod for ordinal, pod in sorted(present.items(), reverse=True) if ordinal not in self._ordinals
+        ]
 
     def plan(self) -> StatefulPlan:
         if self._plan_replicas() and self._plan_condemned() and self._set.spec.update_strategy.type == "RollingUpdate":
             self._plan_update()
         return self._made
 
-    def _is_available(self, pod: Pod | None) -> bool:
+    def _is_available(self, pod: Pod) -> bool:
         return (
-            pod is not None
-            and pod.status.phase == "Running"
+            pod.status.phase == "Running"
             and not pod.is_terminating
             and is_available(pod, self._set.spec.min_ready_seconds, self._now)
         )
 
     def _plan_replicas(self) -> bool:
         """Plan creations and replacements; return whether later steps need not wait."""
+        missing = next(self._missing(), None)
         for ordinal, pod in self._replicas.items():
-            if pod is None:
-                self._made.create.append(ordinal)
-            elif pod.is_finished:
+            if self._is_ordered and missing is not None and missing < ordinal:
+                break
+            if pod.is_finished:
                 if not pod.is_terminating:
                     self._made.delete.append(pod)
             else:
@@ -96,7 +107,12 @@ class _Step:
                     continue
             if self._is_ordered:
                 return False
-        return True
+        self._made.create = list(islice(self._missing(), min(self._room, 1) if self._is_ordered else self._room))
+        return missing is None or not self._is_ordered
+
+    def _missing(self) -> Iterator[int]:
+        """Return the ordinals without a pod, the lowest first."""
+        return (ordinal for ordinal in self._ordinals if ordinal not in self._replicas)
 
     def _plan_condemned(self) -> bool:
         """Plan deletions from the highest ordinal down; return whether later steps need not wait."""
@@ -116,14 +132,18 @@ class _Step:
         rolling = self._set.spec.update_strategy.rolling_update
         partition = rolling.partition if rolling is not None else 0
         most = scaled_value(
-            rolling.max_unavailable if rolling is not None else None, len(self._replicas), round_up=False, default=1
+            rolling.max_unavailable if rolling is not None else None,
+            self._set.spec.replicas,
+            round_up=False,
+            default=1,
         )
-        unavailable = sum(not self._is_available(pod) for pod in self._replicas.values())
-        room = max(1, most) - unavailable
-        for pod in reversed(list(self._replicas.values())[partition:]):
-            if room <= 0:
+        available = sum(map(self._is_available, self._replicas.values()))
+        room = max(1, most) - (self._set.spec.replicas - available)
+        deleted = {pod.metadata.uid for pod in self._made.delete}
+        for ordinal, pod in reversed(self._replicas.items()):
+            if room <= 0 or ordinal < self._ordinals.start + partition:
                 return
-            if pod is not None and revision_of(pod) != self._update_revision and not pod.is_terminating:
-                if pod not in self._made.delete:
+            if revision_of(pod) != self._update_revision and not pod.is_terminating:
+                if pod.metadata.uid not in deleted:
                     self._made.delete.append(pod)
                 room -= 1

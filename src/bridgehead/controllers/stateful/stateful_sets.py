@@ -8,13 +8,12 @@ Source: Kubernetes "StatefulSets", `pkg/controller/statefulset` (v1.36).
 
 from __future__ import annotations
 
-import asyncio
 import time
 from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from typing import Final
 
 from bridgehead.client import ApiClient, EventRecorder, WorkQueue
-from bridgehead.client.errors import ClientError
 from bridgehead.client.workqueue import Done, Outcome, Requeue, Retry
 from bridgehead.objects.apps import ControllerRevision, StatefulSet
 from bridgehead.objects.core import Pod
@@ -28,9 +27,10 @@ from ..conditions import status_patch
 from ..latest import Latest
 from ..shared import Informers
 from ..workloads.availability import next_availability
+from ..workloads.bursts import BURST, Bursts
 from ..workloads.expectations import owner_of
 from ..workloads.owned import OwnedIndex
-from ..workloads.pod_control import BURST, is_namespace_terminating, slow_start
+from ..workloads.pod_control import all_of, is_namespace_terminating, slow_start
 from ..workloads.revisions import Revisions
 from .identity import HASH_LABEL, ordinal_of, revision_of
 from .pods_and_claims import ClaimBeingDeleted, PodsAndClaims
@@ -42,6 +42,8 @@ _STALE_CLAIM: Final = "a claim of an earlier pod is still to be deleted"
 # Seconds until a pod whose claim is being deleted is tried again. The deletion of the claim is an event, too.
 _CLAIM_WAIT: Final = 10.0
 _COUNTS = ("replicas", "availableReplicas")
+
+_Step = Callable[[], Awaitable[None]]
 
 
 class StatefulSetController:
@@ -62,6 +64,7 @@ class StatefulSetController:
         self._control = PodsAndClaims(client, recorder, self._claims)
         self._claimer = Claimer(client, STATEFUL_SETS, PODS)
         self._owned = OwnedIndex(self._pods)
+        self._bursts = Bursts(clock)
         self._queue: WorkQueue[ObjectKey] = WorkQueue("statefulsets")
         self._latest = Latest(self._sets)
         self._history = Revisions(client, informers, STATEFUL_SETS, HASH_LABEL, self._latest, self._queue.add)
@@ -102,6 +105,7 @@ class StatefulSetController:
         """Take the next step of one StatefulSet. Raises ClientError."""
         stateful_set = self._latest.get(key)
         if stateful_set is None:
+            self._bursts.forget(key)
             return Done()
         selector = compile_selector(stateful_set.spec.selector)
         named = [pod for pod in self._owned.candidates(stateful_set) if ordinal_of(stateful_set, pod) is not None]
@@ -115,7 +119,7 @@ class StatefulSetController:
         now = self._clock()
         failure: Exception | None = None
         if stateful_set.metadata.deletion_timestamp is None:
-            plan = plan_step(stateful_set, pods, update.metadata.name, now)
+            plan = plan_step(stateful_set, pods, update.metadata.name, now, self._bursts.room(key))
             failure = await self._carry_out(stateful_set, plan, current, update)
         live = {current.metadata.name, update.metadata.name, *map(revision_of, pods)}
         dead = [one for one in history.old if one.metadata.name not in live]
@@ -125,8 +129,9 @@ class StatefulSetController:
             return Requeue(_CLAIM_WAIT)
         if failure is not None:
             return Retry(str(failure))
-        wait = next_availability(pods, stateful_set.spec.min_ready_seconds, self._clock())
-        return Done() if wait is None else Requeue(wait)
+        waits = (self._bursts.wait(key), next_availability(pods, stateful_set.spec.min_ready_seconds, self._clock()))
+        soonest = min((wait for wait in waits if wait is not None), default=None)
+        return Done() if soonest is None else Requeue(soonest)
 
     async def _carry_out(
         self, stateful_set: StatefulSet, plan: StatefulPlan, current: ControllerRevision, update: ControllerRevision
@@ -140,22 +145,22 @@ class StatefulSetController:
             if not await control.create(stateful_set, revision, ordinal):
                 raise ClaimBeingDeleted(_STALE_CLAIM)
 
-        def of_pods(pods: Sequence[Pod], change: Callable[[Pod, int], Awaitable[None]]) -> list[Awaitable[None]]:
-            return [change(pod, ordinal) for pod in pods if (ordinal := ordinal_of(stateful_set, pod)) is not None]
+        def of_pods(pods: Sequence[Pod], change: Callable[[Pod, int], Awaitable[None]]) -> list[_Step]:
+            numbered = ((pod, ordinal_of(stateful_set, pod)) for pod in pods)
+            return [partial(change, pod, ordinal) for pod, ordinal in numbered if ordinal is not None]
 
-        steps: list[Awaitable[None]] = [control.complete(stateful_set, ordinal) for ordinal in plan.complete]
-        steps += of_pods(plan.correct, lambda pod, ordinal: control.correct(stateful_set, pod, ordinal))
-        steps += of_pods(
-            plan.condemned, lambda pod, ordinal: control.retain(stateful_set, pod, ordinal, is_condemned=True)
-        )
-        failure = await _first_failure(steps)
+        steps: list[_Step] = [partial(control.complete, stateful_set, ordinal) for ordinal in plan.complete]
+        steps += of_pods(plan.correct, partial(control.correct, stateful_set))
+        steps += of_pods(plan.condemned, partial(control.retain, stateful_set, is_condemned=True))
+        failure = await all_of(steps)
         if failure is None:
             # A pod goes only after its claims have their owners.
-            failure = await _first_failure([control.delete(stateful_set, pod) for pod in plan.delete[:BURST]])
+            failure = await all_of([partial(control.delete, stateful_set, pod) for pod in plan.delete[:BURST]])
         try:
-            _, not_created = await slow_start(min(len(plan.create), BURST), create)
+            created, not_created = await slow_start(len(plan.create), create)
         except ClaimBeingDeleted as error:
             return failure or error
+        self._bursts.record(stateful_set.key, created)
         if not_created is not None and is_namespace_terminating(not_created):
             not_created = None
         return failure or not_created
@@ -172,14 +177,3 @@ class StatefulSetController:
         patch = status_patch(stateful_set.status, wanted, always=_COUNTS)
         if patch is not None:
             await self._latest.patch_status(self._client, stateful_set, {"status": patch})
-
-
-async def _first_failure(steps: Sequence[Awaitable[None]]) -> ClientError | None:
-    """Await the steps concurrently; return the first error."""
-    failure = None
-    for result in await asyncio.gather(*steps, return_exceptions=True):
-        if isinstance(result, ClientError):
-            failure = failure or result
-        elif isinstance(result, BaseException):
-            raise result
-    return failure

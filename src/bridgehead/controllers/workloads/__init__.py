@@ -2,5 +2,5 @@
 
 - Controllers: `deployments` (with `rollout`, `deployment_status`), `replicasets` (with `ranking`), `daemonsets` (with
   `daemon_plan`).
-- Shared: `owned`, `expectations`, `pod_control`, `hashes`, `availability`.
+- Shared: `owned`, `expectations`, `bursts`, `pod_control`, `hashes`, `availability`.
 """

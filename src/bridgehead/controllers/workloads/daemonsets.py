@@ -27,6 +27,7 @@ from ..conditions import status_patch
 from ..latest import Latest
 from ..shared import Informers
 from .availability import next_availability
+from .bursts import BURST
 from .daemon_plan import (
     HASH_LABEL,
     DaemonPlan,
@@ -40,7 +41,7 @@ from .daemon_plan import (
 )
 from .expectations import EXPIRY, Expectations, observe_pod_change
 from .owned import OwnedIndex
-from .pod_control import BURST, PodControl, is_namespace_terminating, slow_start
+from .pod_control import PodControl, is_namespace_terminating, slow_start
 from .revisions import Revisions
 
 WORKERS: Final = 4

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from typing import Any, Generic, TypeVar
 
 import msgspec
@@ -21,8 +22,8 @@ from ..claims import controller_reference
 
 Owner = TypeVar("Owner", bound=Object)
 
-# The largest number of pods to create or delete in one reconcile.
-BURST = 500
+# Requests that one reconcile sends at the same time. The client has more connections, which all controllers share.
+REQUESTS_AT_ONCE = 50
 
 
 def pod_from_template(kind: Kind[Owner], owner: Owner, template: PodTemplate, prefix: str = "") -> dict[str, Any]:
@@ -53,7 +54,7 @@ def is_namespace_terminating(error: ClientError) -> bool:
 
 
 async def slow_start(count: int, create: Callable[[int], Awaitable[None]]) -> tuple[int, ClientError | None]:
-    """Call `create(0)` .. `create(count - 1)` in batches of 1, 2, 4 ..., concurrently within a batch.
+    """Call `create(0)` .. `create(count - 1)` in batches of 1, 2, 4 ... 50, concurrently within a batch.
 
     Stop after a batch with a failure, so that many pods that would all be rejected (by a quota, or for an invalid
     template) cost one request. Return the number of successful calls and the first error.
@@ -69,8 +70,21 @@ async def slow_start(count: int, create: Callable[[int], Awaitable[None]]) -> tu
                 raise error
             return successes, error
         done += size
-        size = min(2 * size, count - done)
+        size = min(2 * size, REQUESTS_AT_ONCE, count - done)
     return successes, None
+
+
+async def all_of(calls: Sequence[Callable[[], Awaitable[None]]]) -> ClientError | None:
+    """Make all calls, some concurrently; return the first error."""
+    failure = None
+    for begin in range(0, len(calls), REQUESTS_AT_ONCE):
+        batch = (call() for call in calls[begin : begin + REQUESTS_AT_ONCE])
+        for result in await asyncio.gather(*batch, return_exceptions=True):
+            if isinstance(result, ClientError):
+                failure = failure or result
+            elif isinstance(result, BaseException):
+                raise result
+    return failure
 
 
 class PodControl(Generic[Owner]):
@@ -112,7 +126,7 @@ class PodControl(Generic[Owner]):
     async def delete_all(
         self, owner: Owner, pods: Sequence[Pod], not_deleted: Callable[[Pod], None]
     ) -> ClientError | None:
-        """Delete all `pods` concurrently; call `not_deleted` for those that failed or were gone already.
+        """Delete all `pods`, some concurrently; call `not_deleted` for those that failed or were gone already.
 
         Return the first error.
         """
@@ -126,11 +140,4 @@ class PodControl(Generic[Owner]):
             if not deleted:
                 not_deleted(pod)
 
-        results = await asyncio.gather(*map(delete, pods), return_exceptions=True)
-        failure = None
-        for result in results:
-            if isinstance(result, ClientError):
-                failure = failure or result
-            elif isinstance(result, BaseException):
-                raise result
-        return failure
+        return await all_of([partial(delete, pod) for pod in pods])

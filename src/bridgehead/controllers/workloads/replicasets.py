@@ -24,9 +24,10 @@ from ..conditions import REPLICA_FAILURE, status_patch, with_condition, without_
 from ..latest import Latest
 from ..shared import Informers
 from .availability import is_active, is_available, next_availability
+from .bursts import BURST, Bursts
 from .expectations import EXPIRY, Expectations, observe_pod_change
 from .owned import OwnedIndex
-from .pod_control import BURST, PodControl, is_namespace_terminating, slow_start
+from .pod_control import PodControl, is_namespace_terminating, slow_start
 from .ranking import choose_victims
 
 WORKERS: Final = 8
@@ -90,6 +91,7 @@ class ReplicaSetController:
         self._control = PodControl(client, recorder, self.kind)
         self._claimer = Claimer(client, self.kind, PODS)
         self._expectations = Expectations(clock)
+        self._bursts = Bursts(clock)
         self._queue: WorkQueue[ObjectKey] = WorkQueue(self.kind.plural)
         self._owned = OwnedIndex(self._pods)
         self._siblings = OwnedIndex(self._replica_sets)
@@ -124,6 +126,7 @@ class ReplicaSetController:
         replica_set = self._latest.get(key)
         if replica_set is None:
             self._expectations.forget(key)
+            self._bursts.forget(key)
             return Done()
         may_act = self._expectations.met(key)
         selector = compile_selector(replica_set.spec.selector)
@@ -142,11 +145,12 @@ class ReplicaSetController:
             return Retry(str(failure))
         if not may_act:
             return Requeue(EXPIRY)
-        wait = next_availability(pods, replica_set.spec.min_ready_seconds, self._clock())
-        return Done() if wait is None else Requeue(wait)
+        waits = (self._bursts.wait(key), next_availability(pods, replica_set.spec.min_ready_seconds, self._clock()))
+        soonest = min((wait for wait in waits if wait is not None), default=None)
+        return Done() if soonest is None else Requeue(soonest)
 
     async def _grow(self, replica_set: ReplicaSet, missing: int) -> ClientError | None:
-        count = min(missing, BURST)
+        count = min(missing, self._bursts.room(replica_set.key))
         self._expectations.expect(replica_set.key, creations=count)
 
         async def create(_index: int) -> None:
@@ -154,6 +158,7 @@ class ReplicaSetController:
 
         successes, failure = await slow_start(count, create)
         self._expectations.created(replica_set.key, count - successes)
+        self._bursts.record(replica_set.key, successes)
         return None if failure is not None and is_namespace_terminating(failure) else failure
 
     async def _shrink(self, replica_set: ReplicaSet, pods: Sequence[Pod], surplus: int) -> ClientError | None:

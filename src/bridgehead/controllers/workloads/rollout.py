@@ -36,6 +36,8 @@ _OWN_ANNOTATIONS = frozenset(
 # Limit of a replica set's annotation with its earlier revisions, in characters.
 _MAX_HISTORY = 2000
 UNLIMITED_HISTORY = 2**31 - 1
+# The largest number of replicas in the API, which a replica set cannot exceed with the surge of its Deployment.
+MAX_REPLICA_COUNT = 2**31 - 1
 
 
 @dataclass(frozen=True)
@@ -64,7 +66,7 @@ def scaled_value(value: int | str | None, total: int, *, round_up: bool, default
 
 def resolve_fenceposts(max_surge: int | str | None, max_unavailable: int | str | None, desired: int) -> tuple[int, int]:
     """Return surge (rounded up) and unavailable (rounded down), not both 0, with which no rollout would progress."""
-    surge = scaled_value(max_surge, desired, round_up=True, default="25%")
+    surge = min(scaled_value(max_surge, desired, round_up=True, default="25%"), MAX_REPLICA_COUNT - desired)
     unavailable = scaled_value(max_unavailable, desired, round_up=False, default="25%")
     if surge == 0 and unavailable == 0:
         unavailable = 1

@@ -8,7 +8,7 @@ Pure: no I/O, no clock, no randomness.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from bridgehead.dns.config import Network
@@ -20,13 +20,16 @@ from bridgehead.dns.messages.wire import Query
 from bridgehead.dns.zone import NODATA, Zone, is_allowed, transfer
 
 from .hosts import HostTable
-from .rewriting import Rewriter, renamed_untrusted
+from .rewriting import Rewriter, Rewriting, renamed_untrusted
 from .templates import Templates
 
 _PLAIN = b"\1\0\0\1\0\0\0\0\0\0"  # RD, one question, nothing else
 _WITH_OPT = b"\1\0\0\1\0\0\0\0\0\1"
+_NONE = bytes(2)  # a count of records
+_NO_MORE_RECORDS = (bytes(4), b"\0\0\0\1")  # authority and additional counts of a head, without and with an OPT record
 _ADDRESSES = (b"\0\1\0\1", b"\0\x1c\0\1")  # type and class of A and AAAA queries
 _ENDPOINT_LABELS = 4  # <endpoint>.<Service>.<namespace>.svc before the zone's domain
+_ANY_TTL = 8482  # as CoreDNS' plugin `any`
 _MAX_SHAPES = 64  # OPT records that are remembered
 
 
@@ -41,7 +44,12 @@ class Unresolved(NamedTuple):
     limit: int
     known: Answer | None
     namespace: str = ""
-    original: Query | None = None  # the client's query, if a rule has rewritten it
+    rewriting: Rewriting | None = None  # if a rule has rewritten the client's query
+
+    @property
+    def client_query(self) -> Query:
+        """The query as the client sent it."""
+        return self.query if self.rewriting is None else self.rewriting.asked
 
 
 class TransferRequest(NamedTuple):
@@ -55,7 +63,9 @@ class Responder:
 
     `size` is the largest UDP reply in bytes; `is_recursive`: external names are answered, too; `has_autopath`: the
     search lists of pods are resolved in one query. `rewriter` comes first, then `templates`, the zone, and `hosts`.
-    Clients in `transfer_to` may transfer the zone.
+    Clients in `transfer_to` may transfer the zone. Upstreams are asked for names of the zone that do not exist, below a
+    domain of `falls_through`. `is_minimal`: positive replies have answer records only; `has_minimal_any`: queries for
+    ANY get one HINFO record, also at external names.
     """
 
     def __init__(
@@ -69,8 +79,14 @@ class Responder:
         templates: Templates | None = None,
         rewriter: Rewriter | None = None,
         transfer_to: tuple[Network, ...] = (),
+        falls_through: Iterable[str] = (),
+        is_minimal: bool = False,
+        has_minimal_any: bool = False,
     ) -> None:
         self.zone = zone
+        self._falls_through = tuple(map(wire.encode_name, falls_through))
+        self._is_minimal = is_minimal
+        self._has_minimal_any = has_minimal_any
         self._hosts = hosts
         self._templates = templates
         self._rewriter = rewriter
@@ -128,7 +144,7 @@ class Responder:
 
         Search lists of pods make NXDOMAIN the most frequent reply after positive ones.
         """
-        if data[end - 4 : end] not in _ADDRESSES or self.has_autopath or not self.is_ready:
+        if data[end - 4 : end] not in _ADDRESSES or self.has_autopath or self._falls_through or not self.is_ready:
             return None
         name = data[wire.HEADER_SIZE : end - 4].lower()
         zone = self.zone
@@ -168,6 +184,8 @@ class Responder:
             front = self._head_with_opt(front)
         else:
             return None
+        if self._is_minimal and front[4:6] != _NONE and front[6:] != _NO_MORE_RECORDS[bool(opt)]:
+            return None
         room = limit - end - len(opt)
         if len(body) > room:
             if stride <= 0:
@@ -193,9 +211,14 @@ class Responder:
             if answer is not None:
                 return answer
         answer = self.zone.answer(query, in_zone=in_zone) if self.is_ready else None
+        if answer is not None and answer.head[1] & 15 == wire.NXDOMAIN and self._passes_on(query):
+            answer = None
         if answer is None and self._hosts is not None:
             return self._hosts.answer(query)
         return answer
+
+    def _passes_on(self, query: Query) -> bool:
+        return any(query.name[at:] in self._falls_through for at in query.labels)
 
     def transfer(self, request: TransferRequest, client: str) -> Iterator[bytes]:
         """Return the messages of a zone transfer, or one message that refuses it."""
@@ -221,36 +244,46 @@ class Responder:
             is_possible = not is_udp and self._transfer_to and asked.name == self.zone.wire_domain
             return TransferRequest(asked) if is_possible else self.error(asked, wire.REFUSED)
         in_zone = self.zone.contains(asked)
+        if asked.type == wire.ANY and self._has_minimal_any and not in_zone:
+            return self.reply(asked, replies.minimal_any(_ANY_TTL, ra=self.is_recursive), limit)
         if self._rewriter is not None:
-            query = self._rewriter.apply(asked, in_zone=in_zone)
-            if query is not asked:
-                return self._answer(query, limit, asked, in_zone=self.zone.contains(query))
+            rewriting = self._rewriter.apply(asked, in_zone=in_zone)
+            if rewriting is not None:
+                query = rewriting.answered
+                return self._answer(query, limit, rewriting, in_zone=self.zone.contains(query))
         return self._answer(asked, limit, None, in_zone=in_zone)
 
-    def _answer(self, query: Query, limit: int, original: Query | None, *, in_zone: bool) -> bytes | Unresolved:
-        """`original` is the client's query, if a rule has rewritten it."""
-        client_query = query if original is None else original
+    def _answer(self, query: Query, limit: int, rewriting: Rewriting | None, *, in_zone: bool) -> bytes | Unresolved:
+        """`rewriting` is that of the client's query, if a rule has rewritten it."""
+        client_query = query if rewriting is None else rewriting.asked
         if in_zone and not self.is_ready:
             return self.error(client_query, wire.SERVFAIL)
         answer = self.own_answer(query, in_zone=in_zone)
         if answer is None:
             if self.is_recursive:
-                return Unresolved(query, limit, None, original=original)
+                return Unresolved(query, limit, None, rewriting=rewriting)
+            if in_zone:
+                return self.reply(client_query, self.zone.nxdomain(len(query.name)), limit)
             return self.error(client_query, wire.REFUSED)
         if query.type in (wire.TYPES["A"], wire.TYPES["AAAA"]) and replies.is_alias(answer):
-            return Unresolved(query, limit, answer, original=original)
+            return Unresolved(query, limit, answer, rewriting=rewriting)
         if self.has_autopath and answer.head[1] & 15 == wire.NXDOMAIN:
             namespace = self.zone.namespace_of_search(query)
             if namespace and query.type in (wire.TYPES["A"], wire.TYPES["AAAA"]):
-                return Unresolved(query, limit, answer, namespace, original)
-        if original is not None:
-            answer = renamed_untrusted(answer, original, query)
+                return Unresolved(query, limit, answer, namespace, rewriting)
+        if rewriting is not None:
+            answer = renamed_untrusted(answer, rewriting)
         return self.reply(client_query, answer, limit)
 
-    def reply(self, query: Query, answer: Answer, limit: int) -> bytes:
-        """Assemble a reply of at most `limit` bytes."""
+    def reply(
+        self, query: Query, answer: Answer, limit: int, *, options: bytes = b"", extended_rcode: int = 0
+    ) -> bytes:
+        """Assemble a reply of at most `limit` bytes. The last two are for the OPT record."""
         self._turn += 1
-        return replies.assemble(query, answer, limit, self.size, self._turn)
+        answer = replies.without_rest(answer) if self._is_minimal else answer
+        return replies.assemble(
+            query, answer, limit, self.size, self._turn, options=options, extended_rcode=extended_rcode
+        )
 
     def error(self, query: Query, rcode: int) -> bytes:
         """Return a reply with a response code and no records."""
@@ -258,7 +291,7 @@ class Responder:
 
     def refuse(self, question: Unresolved) -> bytes:
         """Return REFUSED, as CoreDNS does when `max_concurrent` is reached."""
-        return self.error(question.original or question.query, wire.REFUSED)
+        return self.error(question.client_query, wire.REFUSED)
 
     def limit(self, query: Query, is_udp: bool) -> int:
         """Return the size in bytes of the largest reply: for UDP what the client accepts, at most `size`."""

@@ -55,7 +55,7 @@ class Templates:
                     fields = {".Name": f"{name}.", ".Zone": f"{zone}.", ".Type": kind, ".Class": "IN"}
                     return self._fill_records(template, query, kind, fields, found)
             if _zone_of(name, template.falls_through) is None:
-                return Answer(replies.head(wire.NXDOMAIN, 0, ra=self._ra), b"", 0)
+                return Answer(replies.head(wire.SERVFAIL, 0, aa=False, ra=self._ra), b"", 0)
         return None
 
     def _fill_records(

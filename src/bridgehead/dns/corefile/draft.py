@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Generic, NamedTuple, TypeVar
 
-from bridgehead.dns.config import DnsConfig, Server
+from bridgehead.dns.config import CacheSettings, DnsConfig, Server
 from bridgehead.dns.messages.names import as_zones
 from bridgehead.objects.times import parse_duration
 from bridgehead.suggestions import most_similar
@@ -56,7 +56,10 @@ class Draft:
     denied: list[tuple[str, int]] = field(default_factory=list)  # domains and their response codes
     concurrency_limits: list[int] = field(default_factory=list)
     has_cluster: bool = False
-    has_root_cache: bool = False  # a `cache` directive in a block for `.`, which counts for all
+    bound: list[str] = field(default_factory=list)  # addresses of `bind`
+    host_blocks: list[ServerBlock] = field(default_factory=list)  # of each of `config.hosts`
+    template_blocks: list[ServerBlock] = field(default_factory=list)  # of each of `config.templates`
+    caches: dict[ServerBlock, CacheSettings] = field(default_factory=dict)  # `cache` directives
     unsupported: list[str] = field(default_factory=list)
     remarks: list[str] = field(default_factory=list)
 
@@ -71,6 +74,10 @@ class Draft:
     def remark(self, directive: Directive, text: str) -> None:
         """Record for the log what has no effect here."""
         self.remarks.append(f"line {directive.line}: {text}")
+
+    def add_cache(self, block: ServerBlock, settings: CacheSettings) -> None:
+        """Record the `cache` directive of a block, of which the last one counts."""
+        self.caches[block] = settings
 
     def reject(self, directive: Directive, text: str, advice: str = "") -> None:
         """Record what is not supported. The error at the end names everything that was rejected."""
@@ -88,13 +95,15 @@ class Spec(NamedTuple, Generic[Target]):
     """One directive or option: how it is written, what it does, its parser, and where it may stand.
 
     `read` raises WrongArguments and ConfigInvalid. Its second argument is what the line belongs to: for a directive the
-    server block, for an option the values of its directive.
+    server block, for an option the values of its directive. `has_options`: `read` reads the lines of a block; other
+    directives have none, and every line is refused.
     """
 
     usage: str
     doc: str
     read: Callable[[Draft, Target, Directive], None]
     where: Where = Where.ANY
+    has_options: bool = False
 
 
 Table = Mapping[str, Spec[Target]]
@@ -107,6 +116,15 @@ _INSTEAD = {
     "file": "forward the zone to a server that has it",
     "auto": "forward the zones to a server that has them",
     "secondary": "forward the zone to a server that has it",
+    "upstream": "CoreDNS 1.7 removed it: delete the line",
+    "resyncperiod": "CoreDNS 1.7 removed it: delete the line",
+    "debug": "start the server with -v 1",
+    "multisocket": "start the server with --processes",
+    "pprof": "it shows the insides of CoreDNS: delete the line",
+    **dict.fromkeys(
+        ("startup_timeout", "apiserver_qps", "apiserver_burst", "apiserver_max_inflight"),
+        "it tunes the API client of CoreDNS: delete the line",
+    ),
 }
 
 
@@ -116,6 +134,8 @@ def read_line(draft: Draft, target: Target, line: Directive, table: Table[Target
     if spec is None:
         draft.reject(line, line.name, _INSTEAD.get(line.name) or did_you_mean(line.name, table))
         return
+    for option in line.block if not spec.has_options else ():
+        draft.reject(option, f"{option.name} of {line.name}")
     try:
         spec.read(draft, target, line)
     except WrongArguments:
@@ -133,6 +153,12 @@ def one_argument(directive: Directive) -> str:
     if len(directive.arguments) != 1:
         raise WrongArguments
     return directive.arguments[0]
+
+
+def no_argument(directive: Directive) -> None:
+    """Raise WrongArguments if there is an argument."""
+    if directive.arguments:
+        raise WrongArguments
 
 
 def one_of(directive: Directive, text: str, known: Iterable[str]) -> str:
@@ -166,9 +192,5 @@ def fallthrough_zones(directive: Directive) -> tuple[str, ...]:
 
 
 def ignore(draft: Draft, target: object, directive: Directive) -> None:
-    """Read a directive that describes what this server does anyway."""
-
-
-def has_no_effect(draft: Draft, target: object, directive: Directive) -> None:
-    """Read a directive that tunes something which this server does not have."""
-    draft.remark(directive, f"{directive.name!r} has no effect here")
+    """Read a directive without arguments that describes what this server does anyway."""
+    no_argument(directive)

@@ -5,11 +5,23 @@ Pure: no I/O, no clock, no randomness. The caller's `Sources` reads files like r
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+import re
+from dataclasses import dataclass, field, replace
 
-from bridgehead.dns.config import DnsConfig, Server, Tls
+from bridgehead.dns.config import (
+    DEFAULT_PREFETCH,
+    FORWARD_POLICIES,
+    STALE_MODES,
+    CacheSettings,
+    ForwardSettings,
+    Prefetch,
+    Server,
+    Tls,
+    TtlLimits,
+)
 from bridgehead.dns.errors import ConfigInvalid
-from bridgehead.dns.messages.names import as_zones
+from bridgehead.dns.messages import wire
+from bridgehead.dns.messages.names import as_domain, as_zones, is_name
 from bridgehead.dns.upstreams import parse_resolv_conf, parse_server
 
 from .draft import (
@@ -18,8 +30,8 @@ from .draft import (
     Spec,
     Table,
     WrongArguments,
-    has_no_effect,
     ignore,
+    no_argument,
     number,
     one_argument,
     one_of,
@@ -44,6 +56,11 @@ class Forward:
     zone: str
     tls: Tls = field(default_factory=Tls)
     servername: Directive | None = None
+    settings: ForwardSettings = field(default_factory=ForwardSettings)
+
+    def set(self, **changes: object) -> None:
+        """Change settings."""
+        self.settings = replace(self.settings, **changes)  # type: ignore[arg-type]
 
 
 def read_forward(draft: Draft, block: ServerBlock, directive: Directive) -> None:
@@ -56,6 +73,8 @@ def read_forward(draft: Draft, block: ServerBlock, directive: Directive) -> None
 def _read_forward(draft: Draft, forward: Forward, directive: Directive) -> None:
     for option in directive.block:
         read_line(draft, forward, option, FORWARD_OPTIONS)
+    if forward.settings != ForwardSettings():
+        draft.set(forwarding=(*draft.config.forwarding, (forward.zone, forward.settings)))
     servers = directive.arguments[1:]
     if not servers:
         raise WrongArguments
@@ -105,13 +124,12 @@ def _tls_servername(draft: Draft, forward: Forward, option: Directive) -> None:
 
 
 def _policy(draft: Draft, forward: Forward, option: Directive) -> None:
-    """Servers are asked in random order, which serves `round_robin` as well."""
-    if one_of(option, one_argument(option), ("random", "round_robin", "sequential")) == "sequential":
-        draft.set(sequential=(*draft.config.sequential, forward.zone))
+    forward.set(policy=one_of(option, one_argument(option), FORWARD_POLICIES))
 
 
 def _force_tcp(draft: Draft, forward: Forward, option: Directive) -> None:
-    draft.set(tcp_only=(*draft.config.tcp_only, forward.zone))
+    no_argument(option)
+    forward.set(tcp_only=True)
 
 
 def _except(draft: Draft, forward: Forward, option: Directive) -> None:
@@ -122,18 +140,57 @@ def _except(draft: Draft, forward: Forward, option: Directive) -> None:
 
 
 def _failover(draft: Draft, forward: Forward, option: Directive) -> None:
-    """Read `failover`: every code but NOERROR and NXDOMAIN leads to the next server anyway."""
-    codes = [code.upper() for code in option.arguments]
+    codes = [one_of(option, code.upper(), wire.RCODE_NAMES) for code in option.arguments]
     if not codes or "NOERROR" in codes:
         raise WrongArguments
-    if "NXDOMAIN" in codes:
-        draft.reject(option, "failover NXDOMAIN")
+    found = frozenset(map(wire.RCODE_NAMES.index, codes))
+    forward.set(failover=(forward.settings.failover or frozenset()) | found)
 
 
 def _max_concurrent(draft: Draft, forward: Forward, option: Directive) -> None:
     """There is one limit for all queries to upstreams: the largest. 0 is none."""
     draft.concurrency_limits.append(number(option) or NO_LIMIT)
     draft.set(max_concurrent=max(draft.concurrency_limits))
+
+
+def _max_fails(draft: Draft, forward: Forward, option: Directive) -> None:
+    forward.set(max_fails=number(option))
+
+
+def _most_attempts(draft: Draft, forward: Forward, option: Directive) -> None:
+    forward.set(most_attempts=number(option))
+
+
+def _most_idle(draft: Draft, forward: Forward, option: Directive) -> None:
+    forward.set(most_idle=number(option))
+
+
+def _expire(draft: Draft, forward: Forward, option: Directive) -> None:
+    one_argument(option)
+    forward.set(idle_seconds=seconds(option))
+
+
+def _fail_fast(draft: Draft, forward: Forward, option: Directive) -> None:
+    no_argument(option)
+    forward.set(fails_fast=True)
+
+
+def _health_check(draft: Draft, forward: Forward, option: Directive) -> None:
+    """Read `health_check DURATION [no_rec] [domain FQDN]`."""
+    duration = seconds(option)
+    if duration <= 0:
+        raise option.invalid("health_check: the interval has to be longer than 0; max_fails 0 ends health checks")
+    forward.set(health_seconds=duration)
+    rest = tuple(word for word in option.arguments[1:] if word != "no_rec")
+    if len(rest) < len(option.arguments) - 1:
+        forward.set(health_rd=False)
+    match rest:
+        case ():
+            pass
+        case ("domain", name) if name == "." or is_name(as_domain(name)):
+            forward.set(health_name=as_domain(name))
+        case _:
+            raise WrongArguments
 
 
 FORWARD_OPTIONS: Table[Forward] = {
@@ -145,86 +202,144 @@ FORWARD_OPTIONS: Table[Forward] = {
     "tls_servername": Spec("tls_servername NAME", "the name in the servers' certificates", _tls_servername),
     "failover": Spec("failover CODE...", "codes that lead to the next server", _failover),
     "max_concurrent": Spec("max_concurrent NUMBER", "queries that wait for upstreams at one time", _max_concurrent),
-    **{
-        name: Spec(name, "tunes connections and health checks of CoreDNS", has_no_effect)
-        for name in (
-            "expire",
-            "max_idle_conns",
-            "max_age",
-            "max_fails",
-            "health_check",
-            "failfast_all_unhealthy_upstreams",
-            "max_connect_attempts",
-        )
-    },
+    "max_fails": Spec("max_fails NUMBER", "failures after which a server is asked last; 0: never", _max_fails),
+    "health_check": Spec(
+        "health_check DURATION [no_rec] [domain FQDN]", "how servers that failed are probed", _health_check
+    ),
+    "failfast_all_unhealthy_upstreams": Spec(
+        "failfast_all_unhealthy_upstreams", "while all servers are down, none is asked", _fail_fast
+    ),
+    "max_connect_attempts": Spec("max_connect_attempts NUMBER", "servers asked for one query", _most_attempts),
+    "expire": Spec("expire DURATION", "how long idle connections are kept", _expire),
+    "max_idle_conns": Spec("max_idle_conns NUMBER", "idle connections that are kept for a server", _most_idle),
 }
 
 # --- cache -------------------------------------------------------------------------------------------------------
 
-_CACHE_SETTINGS = (
-    "cache_entries",
-    "cache_seconds",
-    "cache_negative_seconds",
-    "serve_stale_seconds",
-    "cached",
-    "uncached",
-)
+# CoreDNS' own for a `cache` directive. Prefetching is off there.
+_CACHE_DEFAULTS = CacheSettings(ttl=TtlLimits(5, 3600), negative_ttl=TtlLimits(5, 1800), servfail_seconds=5.0)
+_MOST_SERVFAIL_SECONDS = 300
+
+
+@dataclass
+class CacheLines:
+    """One `cache` directive while it is read."""
+
+    settings: CacheSettings = _CACHE_DEFAULTS
+
+    def set(self, **changes: object) -> None:
+        """Change settings."""
+        self.settings = replace(self.settings, **changes)  # type: ignore[arg-type]
 
 
 def read_cache(draft: Draft, block: ServerBlock, directive: Directive) -> None:
-    """Read `cache [TTL] [ZONE...]`. There is one cache: a directive in a block for `.` goes before the cluster's."""
-    if draft.has_root_cache or not (block.is_root or block.is_cluster):
-        draft.remark(directive, "there is one cache for all server blocks, and this directive does not set it")
-        return
-    draft.has_root_cache = block.is_root
-    draft.set(**{name: getattr(DnsConfig(), name) for name in _CACHE_SETTINGS})
+    """Read `cache [TTL] [ZONE...]`, for the names of the server block.
+
+    Names of the cluster are not cached. The TTLs of their records are limited as those of other names.
+    """
+    lines = CacheLines()
     arguments = directive.arguments
-    if arguments and arguments[0].isdecimal():
-        draft.set(cache_seconds=int(arguments[0]), cache_negative_seconds=int(arguments[0]))
+    if arguments and re.fullmatch(r"-?\d+", arguments[0]):
+        ttl = _ttl(directive, arguments[0])
+        limits = lines.settings
+        lines.set(
+            ttl=limits.ttl._replace(longest=ttl),
+            negative_ttl=limits.negative_ttl._replace(longest=ttl),
+        )
         arguments = arguments[1:]
     if arguments:
-        draft.set(cached=as_zones(arguments))
+        lines.set(zones=as_zones(arguments))
     for option in directive.block:
-        read_line(draft, block, option, CACHE_OPTIONS)
+        read_line(draft, lines, option, CACHE_OPTIONS)
+    draft.add_cache(block, lines.settings)
 
 
-def _success(draft: Draft, block: ServerBlock, option: Directive) -> None:
-    entries, ttl = _capacity(draft, option, draft.config.cache_seconds)
-    draft.set(cache_entries=entries, cache_seconds=ttl)
+def _ttl(directive: Directive, text: str) -> int:
+    """Return the TTL, which is not 0, as CoreDNS has it. Raises ConfigInvalid."""
+    if not text.isdecimal() or int(text) == 0:
+        raise directive.invalid(f"cache TTL can not be zero or negative: {text}")
+    return int(text)
 
 
-def _denial(draft: Draft, block: ServerBlock, option: Directive) -> None:
-    """Positive and negative answers share one capacity, that of `success`."""
-    _, ttl = _capacity(draft, option, draft.config.cache_negative_seconds)
-    draft.set(cache_negative_seconds=ttl)
+def _success(draft: Draft, lines: CacheLines, option: Directive) -> None:
+    capacity, limits = _capacity(option, lines.settings.ttl)
+    lines.set(capacity=capacity, ttl=limits)
 
 
-def _capacity(draft: Draft, option: Directive, ttl: int) -> tuple[int, int]:
-    """Return CAPACITY and TTL, `ttl` by default. No answer is kept longer than its own TTL: MINTTL has no effect."""
+def _denial(draft: Draft, lines: CacheLines, option: Directive) -> None:
+    capacity, limits = _capacity(option, lines.settings.negative_ttl)
+    lines.set(negative_capacity=capacity, negative_ttl=limits)
+
+
+def _capacity(option: Directive, limits: TtlLimits) -> tuple[int, TtlLimits]:
+    """Return CAPACITY, and TTL and MINTTL, by default those in `limits`."""
     arguments = option.arguments
     if not 1 <= len(arguments) <= 3 or not all(argument.isdecimal() for argument in arguments):
         raise WrongArguments
-    if len(arguments) == 3:
-        draft.remark(option, "MINTTL has no effect here")
-    return int(arguments[0]), int(arguments[1]) if len(arguments) > 1 else ttl
+    if len(arguments) > 1:
+        limits = limits._replace(longest=_ttl(option, arguments[1]))
+    if len(arguments) > 2:
+        limits = limits._replace(shortest=int(arguments[2]))
+    return int(arguments[0]), limits
 
 
-def _serve_stale(draft: Draft, block: ServerBlock, option: Directive) -> None:
-    draft.set(serve_stale_seconds=int(seconds(option)) if option.arguments else 3600)
+def _serve_stale(draft: Draft, lines: CacheLines, option: Directive) -> None:
+    """Read `serve_stale [DURATION [MODE [TIMEOUT]]]`."""
+    stale = seconds(option) if option.arguments else 3600.0
+    mode = one_of(option, option.arguments[1], STALE_MODES) if len(option.arguments) > 1 else "immediate"
+    timeout = 0.0
+    if len(option.arguments) > 2:
+        timeout = seconds(replace(option, tokens=("", option.arguments[2])))
+    if len(option.arguments) > 3 or (timeout and mode != "verify"):
+        raise WrongArguments
+    lines.set(stale_seconds=stale, stale_mode=mode, verify_seconds=timeout)
 
 
-def _disable(draft: Draft, block: ServerBlock, option: Directive) -> None:
+def _servfail(draft: Draft, lines: CacheLines, option: Directive) -> None:
+    one_argument(option)
+    duration = seconds(option)
+    if duration > _MOST_SERVFAIL_SECONDS:
+        raise option.invalid("caching SERVFAIL responses over 5 minutes is not permitted")
+    lines.set(servfail_seconds=duration)
+
+
+def _prefetch(draft: Draft, lines: CacheLines, option: Directive) -> None:
+    """Read `prefetch AMOUNT [DURATION [PERCENTAGE%]]`."""
+    arguments = option.arguments
+    if not 1 <= len(arguments) <= 3 or not arguments[0].isdecimal():
+        raise WrongArguments
+    gap, percentage = DEFAULT_PREFETCH.gap_seconds, "10%"
+    if len(arguments) > 1:
+        gap = seconds(replace(option, tokens=option.arguments))
+    if len(arguments) > 2:
+        percentage = arguments[2]
+    if not re.fullmatch(r"[1-8]\d%|90%", percentage):
+        raise option.invalid(f"prefetch {percentage!r}: 10% to 90%")
+    lines.set(prefetch=Prefetch(int(arguments[0]), gap, int(percentage[:-1])))
+
+
+def _keepttl(draft: Draft, lines: CacheLines, option: Directive) -> None:
+    no_argument(option)
+    lines.set(keeps_ttl=True)
+
+
+def _disable(draft: Draft, lines: CacheLines, option: Directive) -> None:
     """Names of the cluster are never in the cache, whether or not `disable` lists them."""
     kind, *zones = option.arguments or ("",)
     if kind not in ("success", "denial"):
         raise WrongArguments
-    draft.set(uncached=(*draft.config.uncached, *((kind, zone) for zone in as_zones(zones) or ("",))))
+    uncached = ((kind, zone) for zone in as_zones(zones) or ("",))
+    lines.set(uncached=(*lines.settings.uncached, *uncached))
 
 
-CACHE_OPTIONS: Table[ServerBlock] = {
-    "success": Spec("success CAPACITY [TTL [MINTTL]]", "how many answers are kept, and how long", _success),
-    "denial": Spec("denial CAPACITY [TTL [MINTTL]]", "how long negative answers are kept", _denial),
-    "serve_stale": Spec("serve_stale [DURATION]", "answers are used longer while no upstream answers", _serve_stale),
+CACHE_OPTIONS: Table[CacheLines] = {
+    "success": Spec("success CAPACITY [TTL [MINTTL]]", "how many answers are kept, and the limits of TTLs", _success),
+    "denial": Spec("denial CAPACITY [TTL [MINTTL]]", "the same for negative answers", _denial),
+    "serve_stale": Spec(
+        "serve_stale [DURATION [immediate|verify [TIMEOUT]]]", "expired answers are used longer", _serve_stale
+    ),
     "disable": Spec("disable success|denial [ZONE...]", "answers that are not kept", _disable),
-    **{name: Spec(name, "tunes CoreDNS' cache", has_no_effect) for name in ("prefetch", "keepttl", "servfail")},
+    "servfail": Spec("servfail DURATION", "how long failures are kept", _servfail),
+    "prefetch": Spec("prefetch AMOUNT [DURATION [PERCENTAGE%]]", "popular answers are renewed in time", _prefetch),
+    "keepttl": Spec("keepttl", "TTLs do not get lower with the age of an answer", _keepttl),
 }

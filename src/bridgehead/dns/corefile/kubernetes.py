@@ -6,8 +6,7 @@ Pure: no I/O, no clock, no randomness.
 from __future__ import annotations
 
 from bridgehead.dns.config import POD_MODES
-from bridgehead.dns.messages import wire
-from bridgehead.dns.messages.names import as_zones, is_in_any
+from bridgehead.dns.messages.names import as_zones, is_in_any, is_within
 
 from .draft import (
     Draft,
@@ -15,7 +14,7 @@ from .draft import (
     Spec,
     Table,
     fallthrough_zones,
-    has_no_effect,
+    no_argument,
     number,
     one_argument,
     one_of,
@@ -40,7 +39,9 @@ def read_kubernetes(draft: Draft, block: ServerBlock, directive: Directive) -> N
     # asked.
     falling = [zone for line in directive.block if line.name == "fallthrough" for zone in fallthrough_zones(line)]
     reverse = [zone for zone in zones if zone not in domains]
-    draft.denied += [(zone, wire.NXDOMAIN) for zone in reverse if not is_in_any(zone, falling)]
+    if reverse:
+        draft.set_zone(reverse_zones=tuple(reverse))
+    draft.set(owned_reverse_zones=tuple(zone for zone in reverse if not is_in_any(zone, falling)))
 
 
 def _pods(draft: Draft, block: ServerBlock, option: Directive) -> None:
@@ -52,6 +53,7 @@ def _namespaces(draft: Draft, block: ServerBlock, option: Directive) -> None:
 
 
 def _endpoint_pod_names(draft: Draft, block: ServerBlock, option: Directive) -> None:
+    no_argument(option)
     draft.set_zone(endpoint_pod_names=True)
 
 
@@ -60,10 +62,12 @@ def _ttl(draft: Draft, block: ServerBlock, option: Directive) -> None:
 
 
 def _fallthrough(draft: Draft, block: ServerBlock, option: Directive) -> None:
-    """For reverse zones `read_kubernetes` reads it. Names of the cluster never fall through."""
+    """Read which names of the cluster fall through. For reverse zones `read_kubernetes` reads it."""
     domain = draft.config.zone.domain
-    if not option.arguments or domain in as_zones(option.arguments):
-        draft.remark(option, f"names of {domain} do not fall through")
+    zones = fallthrough_zones(option)
+    if is_in_any(domain, zones):
+        zones = (domain,)
+    draft.set(falls_through=tuple(zone for zone in zones if is_within(zone, domain)))
 
 
 OPTIONS: Table[ServerBlock] = {
@@ -71,16 +75,5 @@ OPTIONS: Table[ServerBlock] = {
     "ttl": Spec("ttl SECONDS", "TTL of the cluster's records", _ttl),
     "namespaces": Spec("namespaces NAMESPACE...", "only these have names", _namespaces),
     "endpoint_pod_names": Spec("endpoint_pod_names", "endpoints are named after their pods", _endpoint_pod_names),
-    "fallthrough": Spec("fallthrough [ZONE...]", "reverse zones whose unknown addresses upstreams know", _fallthrough),
-    **{
-        name: Spec(name, "tunes CoreDNS' API client", has_no_effect)
-        for name in (
-            "startup_timeout",
-            "apiserver_qps",
-            "apiserver_burst",
-            "apiserver_max_inflight",
-            "resyncperiod",
-            "upstream",
-        )
-    },
+    "fallthrough": Spec("fallthrough [ZONE...]", "zones whose unknown names are asked of upstreams", _fallthrough),
 }

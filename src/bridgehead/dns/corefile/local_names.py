@@ -10,7 +10,15 @@ import re
 from dataclasses import dataclass, field
 
 from bridgehead.dns.answering.templates import FIELD, FIELD_NAMES, MATCH_FIELD
-from bridgehead.dns.config import REWRITE_KINDS, HostEntry, Hosts, RewriteRule, Template, TemplateRecord
+from bridgehead.dns.config import (
+    REWRITE_KINDS,
+    AnswerRule,
+    HostEntry,
+    Hosts,
+    RewriteRule,
+    Template,
+    TemplateRecord,
+)
 from bridgehead.dns.errors import ConfigInvalid
 from bridgehead.dns.messages import wire
 from bridgehead.dns.messages.names import as_domains, as_zones, is_in_any, is_name
@@ -23,11 +31,12 @@ from .draft import (
     WrongArguments,
     did_you_mean,
     fallthrough_zones,
-    ignore,
+    no_argument,
     number,
     one_argument,
     one_of,
     read_line,
+    seconds,
 )
 from .text import Directive
 
@@ -42,6 +51,7 @@ class HostsBlock:
     ttl: int = 3600
     has_reverse: bool = True
     falls_through: tuple[str, ...] = ()
+    passes_types: Directive | None = None  # the line
 
 
 def read_hosts(draft: Draft, block: ServerBlock, directive: Directive) -> None:
@@ -66,10 +76,18 @@ def read_hosts(draft: Draft, block: ServerBlock, directive: Directive) -> None:
         draft.remark(directive, f"{path}: {error.strerror}")
     if "" in zones and "" not in hosts.falls_through:
         raise directive.invalid("hosts without `fallthrough` would deny every other name")
-    draft.denied += [(zone, wire.NXDOMAIN) for zone in zones if not is_in_any(zone, hosts.falls_through)]
+    if hosts.passes_types is not None and not hosts.falls_through:
+        raise hosts.passes_types.invalid("fallthrough_unsupported without fallthrough")
+    draft.denied += [(zone, wire.SERVFAIL) for zone in zones if not is_in_any(zone, hosts.falls_through)]
     entries = [(address, tuple(name for name in names if is_in_any(name, zones))) for address, names in hosts.entries]
-    found = Hosts(tuple((address, names) for address, names in entries if names), hosts.ttl, hosts.has_reverse)
+    found = Hosts(
+        tuple((address, names) for address, names in entries if names),
+        hosts.ttl,
+        hosts.has_reverse,
+        hosts.falls_through if hosts.passes_types is not None else (),
+    )
     draft.set(hosts=(*draft.config.hosts, found))
+    draft.host_blocks.append(block)
 
 
 def parse_hosts(text: str) -> tuple[HostEntry, ...]:
@@ -104,72 +122,107 @@ def _hosts_fallthrough(draft: Draft, hosts: HostsBlock, option: Directive) -> No
     hosts.falls_through = fallthrough_zones(option)
 
 
+def _hosts_reload(draft: Draft, hosts: HostsBlock, option: Directive) -> None:
+    one_argument(option)
+    if seconds(option) == 0:
+        draft.reject(option, "reload 0 in hosts", "changes of the file are always noticed")
+
+
+def _fallthrough_unsupported(draft: Draft, hosts: HostsBlock, option: Directive) -> None:
+    no_argument(option)
+    hosts.passes_types = option
+
+
 HOSTS_OPTIONS: Table[HostsBlock] = {
     "ttl": Spec("ttl SECONDS", "TTL of the records", _hosts_ttl),
     "no_reverse": Spec("no_reverse", "no PTR records", _no_reverse),
     "fallthrough": Spec("fallthrough [ZONE...]", "zones whose other names are asked of upstreams", _hosts_fallthrough),
-    "reload": Spec("reload DURATION", "the file is read whenever the Corefile is", ignore),
+    "fallthrough_unsupported": Spec(
+        "fallthrough_unsupported", "questions for other types are asked of upstreams, too", _fallthrough_unsupported
+    ),
+    "reload": Spec("reload DURATION", "a change is noticed within a second, sooner than any interval", _hosts_reload),
 }
 
 # --- rewrite -----------------------------------------------------------------------------------------------------
 
 
 def read_rewrite(draft: Draft, block: ServerBlock, directive: Directive) -> None:
-    """Read `rewrite [continue|stop] name [KIND] FROM TO [ANSWER]`, or a block of `name` and `answer` lines.
+    """Read `rewrite [continue|stop] name [KIND] FROM TO [ANSWER...]`; lines of a block continue the line.
 
-    ANSWER is `answer auto` or `answer name FROM TO`.
+    ANSWER is `answer auto`, `answer name FROM TO` or `answer value FROM TO`; after the first, `answer` may be left out.
     """
-    tokens = list(directive.arguments)
+    tokens = [*directive.arguments, *(token for line in directive.block for token in line.tokens)]
     is_last = True
     if tokens[:1] in (["continue"], ["stop"]):
         is_last = tokens.pop(0) == "stop"
-    if not tokens and directive.block:
-        answers = [line for line in directive.block if line.name == "answer"]
-        names = [line for line in directive.block if line.name != "answer"]
-        if len(names) != 1 or any(line.arguments[:1] not in (("name",), ("auto",)) for line in answers):
-            raise directive.invalid("rewrite takes one `name` line and answers to it")
-        tokens = list(names[0].tokens)
-    while (size := _size_of_answer(tokens)) is not None:
-        del tokens[-size:]
     if tokens[:1] != ["name"]:
         draft.reject(directive, " ".join(["rewrite", *tokens[:1]]), did_you_mean("".join(tokens[:1]), ["name"]))
         return
-    kind, *names_given = tokens[1:] if len(tokens) > 3 and tokens[1] in REWRITE_KINDS else ["exact", *tokens[1:]]
-    if len(names_given) != 2:
-        advice = did_you_mean(tokens[1], REWRITE_KINDS) if len(tokens) == 4 else ""
-        raise directive.invalid("; ".join(filter(None, ["usage: rewrite name [KIND] FROM TO", advice])))
+    kind, *rest = tokens[1:] if len(tokens) > 3 and tokens[1] in REWRITE_KINDS else ["exact", *tokens[1:]]
+    if len(rest) < 2 or (len(rest) > 2 and rest[2] != "answer"):
+        advice = did_you_mean(tokens[1], REWRITE_KINDS) if len(tokens) > 3 else ""
+        raise directive.invalid("; ".join(filter(None, ["usage: rewrite name [KIND] FROM TO [ANSWER]", advice])))
     try:
-        rule = make_rule(kind, *names_given, is_last=is_last, for_others=not block.is_cluster)
+        is_auto, answers = _read_answers(rest[2:])
+        rule = make_rule(
+            kind, *rest[:2], is_last=is_last, for_others=not block.is_cluster, is_auto=is_auto, answers=answers
+        )
     except ConfigInvalid as error:
         raise directive.invalid(str(error)) from error
     draft.set(rewrites=(*draft.config.rewrites, rule))
 
 
-def _size_of_answer(tokens: list[str]) -> int | None:
-    """Return how many tokens an `answer` at the end of the line has; None: there is none.
+def _read_answers(tokens: list[str]) -> tuple[bool, tuple[AnswerRule, ...]]:
+    """Return whether `answer auto` is there, and the other answers. Raises ConfigInvalid."""
+    is_auto, answers = False, []
+    while tokens:
+        field, *rest = (tokens[1:] if tokens[0] == "answer" else tokens) or [""]
+        if field == "name" and rest[:1] == ["auto"] and rest[1:2] in ([], ["answer"]):
+            field, rest = "auto", rest[1:]  # as CoreDNS' manual writes it
+        if field == "auto":
+            is_auto, tokens = True, rest
+        elif field in ("name", "value") and len(rest) > 1:
+            answers.append(AnswerRule(field, rest[0], _closed_replacement(f"answer {field}", rest[0], rest[1])))
+            tokens = rest[2:]
+        else:
+            raise ConfigInvalid(f"{' '.join(tokens)!r}: write answer auto, answer name FROM TO or answer value FROM TO")
+    if is_auto and any(answer.field == "name" for answer in answers):
+        raise ConfigInvalid("answer auto and answer name exclude each other")
+    return is_auto, tuple(answers)
 
-    Neither kind has an effect: an answer always has the name that was asked for.
+
+def make_rule(
+    kind: str,
+    pattern: str,
+    replacement: str,
+    *,
+    is_last: bool,
+    for_others: bool = False,
+    is_auto: bool = False,
+    answers: tuple[AnswerRule, ...] = (),
+) -> RewriteRule:
+    """Return the rule, its names lower-case and closed by a dot. Raises ConfigInvalid for a regex that is none.
+
+    As with CoreDNS, the answers of an exact rule are always rewritten back.
     """
-    if tokens[-2:] == ["answer", "auto"]:
-        return 2
-    return 4 if len(tokens) > 6 and tokens[-4:-2] == ["answer", "name"] else None
-
-
-def make_rule(kind: str, pattern: str, replacement: str, *, is_last: bool, for_others: bool = False) -> RewriteRule:
-    """Return the rule, its names lower-case and closed by a dot. Raises ConfigInvalid for a regex that is none."""
     if kind == "regex":
-        try:
-            groups = re.compile(pattern).groups
-        except re.error as error:
-            raise ConfigInvalid(f"rewrite name regex {pattern!r}: {error}") from error
-        used = [int(group) for group in re.findall(r"\{(\d+)\}", replacement)]
-        if any(group > groups for group in used):
-            raise ConfigInvalid(f"rewrite name regex {pattern!r} has {groups} groups, fewer than {replacement!r} uses")
-        return RewriteRule(kind, pattern, _closed(replacement), is_last, for_others)
-    pattern, replacement = pattern.lower(), replacement.lower()
+        replacement = _closed_replacement("rewrite name regex", pattern, replacement)
+    else:
+        pattern, replacement = pattern.lower(), replacement.lower()
     if kind in ("exact", "suffix"):
         pattern, replacement = _closed(pattern), _closed(replacement)
-    return RewriteRule(kind, pattern, replacement, is_last, for_others)
+    return RewriteRule(kind, pattern, replacement, is_last, for_others, is_auto or kind == "exact", answers)
+
+
+def _closed_replacement(what: str, pattern: str, replacement: str) -> str:
+    """Return the replacement, closed by a dot. Raises ConfigInvalid if it does not fit the regex `pattern`."""
+    try:
+        groups = re.compile(pattern).groups
+    except re.error as error:
+        raise ConfigInvalid(f"{what} {pattern!r}: {error}") from error
+    if any(int(group) > groups for group in re.findall(r"\{(\d+)\}", replacement)):
+        raise ConfigInvalid(f"{what} {pattern!r} has {groups} groups, fewer than {replacement!r} uses")
+    return _closed(replacement)
 
 
 def _closed(name: str) -> str:
@@ -215,6 +268,7 @@ def read_template(draft: Draft, block: ServerBlock, directive: Directive) -> Non
     )
     if not template.is_denial or template.zones != block.zones:
         draft.set(templates=(*draft.config.templates, template))
+        draft.template_blocks.append(block)
     elif block.is_cluster:
         raise directive.invalid(
             "template would deny every name of the cluster; name zones, or give it a server block of its own"

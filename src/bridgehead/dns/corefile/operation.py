@@ -6,10 +6,12 @@ Pure: no I/O, no clock, no randomness.
 from __future__ import annotations
 
 import ipaddress
+from dataclasses import replace
 
 from bridgehead.dns.config import LOG_CLASSES, Address, DnsConfig, Network, parse_address
 from bridgehead.dns.errors import ConfigInvalid
 from bridgehead.dns.messages import wire
+from bridgehead.dns.messages.names import as_zones
 
 from .draft import (
     Draft,
@@ -18,6 +20,7 @@ from .draft import (
     Table,
     WrongArguments,
     did_you_mean,
+    no_argument,
     number,
     one_argument,
     read_line,
@@ -27,8 +30,62 @@ from .text import Directive, invalid
 
 
 def read_bind(draft: Draft, block: ServerBlock, directive: Directive) -> None:
+    """Read `bind ADDRESS...`. Every server block is served at the addresses of all."""
+    if not directive.arguments:
+        raise WrongArguments
+    for text in directive.arguments:
+        try:
+            ipaddress.ip_address(text)
+        except ValueError:
+            raise directive.invalid(f"bind {text!r}: only addresses, not names of interfaces or hosts") from None
+    draft.bound += directive.arguments
     ports = dict.fromkeys(port for _, port in draft.config.listen)
-    draft.set(listen=tuple((host, port) for port in ports for host in directive.arguments))
+    draft.set(listen=tuple((host, port) for port in ports for host in dict.fromkeys(draft.bound)))
+
+
+def read_errors(draft: Draft, block: ServerBlock, directive: Directive) -> None:
+    if directive.arguments not in ((), ("stdout",)):
+        raise WrongArguments
+
+
+def read_loadbalance(draft: Draft, block: ServerBlock, directive: Directive) -> None:
+    """Read `loadbalance [round_robin]`: addresses rotate anyway."""
+    if directive.arguments[:1] == ("weighted",):
+        draft.reject(directive, "loadbalance weighted")
+    elif directive.arguments not in ((), ("round_robin",)):
+        raise WrongArguments
+
+
+def read_reload(draft: Draft, block: ServerBlock, directive: Directive) -> None:
+    """Read `reload [INTERVAL [JITTER]]`: a change is noticed within a second, sooner than any interval."""
+    if directive.arguments == ("off",):
+        draft.reject(directive, "reload off", "changes of the file are always noticed")
+        return
+    if len(directive.arguments) > 2:
+        raise WrongArguments
+    for text in directive.arguments:
+        seconds(replace(directive, tokens=("reload", text)))
+
+
+def read_cancel(draft: Draft, block: ServerBlock, directive: Directive) -> None:
+    """Read `cancel [TIMEOUT]`: the time for one query to upstreams."""
+    if not directive.arguments:
+        return
+    one_argument(directive)
+    timeout = seconds(directive)
+    if timeout <= 0:
+        raise directive.invalid("cancel: the time has to be longer than 0")
+    draft.set(forward_seconds=timeout)
+
+
+def read_minimal(draft: Draft, block: ServerBlock, directive: Directive) -> None:
+    no_argument(directive)
+    draft.set(is_minimal=True)
+
+
+def read_any(draft: Draft, block: ServerBlock, directive: Directive) -> None:
+    no_argument(directive)
+    draft.set(has_minimal_any=True)
 
 
 def read_bufsize(draft: Draft, block: ServerBlock, directive: Directive) -> None:
@@ -80,7 +137,7 @@ def _page(directive: Directive, port: int, host: str = "") -> Address:
 
 def read_log(draft: Draft, block: ServerBlock, directive: Directive) -> None:
     """Read `log` for all names; a name or a format of its own is not supported."""
-    if directive.arguments not in ((), (".",)):
+    if directive.arguments not in ((), (".",), ("{common}",), (".", "{common}")):
         draft.reject(directive, directive.text)
     classes: list[str] = []
     for option in directive.block:
@@ -105,6 +162,8 @@ LOG_OPTIONS: Table[list[str]] = {
 
 def read_transfer(draft: Draft, block: ServerBlock, directive: Directive) -> None:
     """Read the networks that may transfer the zone. NOTIFY is not sent."""
+    if any(zone != draft.config.zone.domain for zone in as_zones(directive.arguments)):
+        draft.reject(directive, directive.text, "only the domain of `kubernetes` can be transferred")
     for option in directive.block:
         read_line(draft, block, option, TRANSFER_OPTIONS)
 

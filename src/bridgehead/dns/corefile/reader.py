@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import NamedTuple
 
-from bridgehead.dns.config import Address, DnsConfig, parse_address
+from bridgehead.dns.config import Address, CacheSettings, DnsConfig, parse_address
 from bridgehead.dns.errors import ConfigInvalid
 from bridgehead.dns.messages import wire
 from bridgehead.dns.messages.names import as_zones, is_in_any
@@ -41,16 +41,16 @@ def read_corefile(text: str, base: DnsConfig, sources: Sources) -> Reading:
     if base.node_local and not any(line.name == "kubernetes" for server in servers for line in server.block):
         servers = tuple(with_own_answers(server, _block(server).zones, base.zone.domain) for server in servers)
     ports: list[tuple[int, Directive]] = []
-    for server in servers:
-        block = _block(server)
+    blocks = [_block(server) for server in servers]
+    for block, server in zip(blocks, servers, strict=True):
         ports += [(port, server) for port in block.ports]
         _read_server(draft, block, server)
-    return _finish(draft, ports)
+    return _finish(draft, blocks, ports)
 
 
 def _read_server(draft: Draft, block: ServerBlock, server: Directive) -> None:
     if block.is_cluster and not draft.has_cluster:
-        hosts = sorted({host for host, _ in draft.config.listen})
+        hosts = dict.fromkeys(host for host, _ in draft.config.listen)
         draft.set(listen=tuple((host, port) for port in dict.fromkeys(block.ports) for host in hosts))
     for directive in server.block:
         spec = DIRECTIVES.get(directive.name)
@@ -60,7 +60,7 @@ def _read_server(draft: Draft, block: ServerBlock, server: Directive) -> None:
             read_line(draft, block, directive, DIRECTIVES)
 
 
-def _finish(draft: Draft, ports: Iterable[tuple[int, Directive]]) -> Reading:
+def _finish(draft: Draft, blocks: Iterable[ServerBlock], ports: Iterable[tuple[int, Directive]]) -> Reading:
     served = {port for _, port in draft.config.listen}
     for port, server in ports:
         if draft.has_cluster and port not in served:
@@ -74,13 +74,56 @@ def _finish(draft: Draft, ports: Iterable[tuple[int, Directive]]) -> Reading:
     for zone, rcode in draft.denied:
         if zone not in stubs:
             denied.setdefault(zone, rcode)
-    draft.set(stub_domains=tuple(draft.stubs), denied=(*denied.items(), *_excepted(draft)))
+    draft.set(
+        stub_domains=tuple(draft.stubs),
+        denied=(*denied.items(), *_excepted(draft)),
+        owned_reverse_zones=tuple(zone for zone in draft.config.owned_reverse_zones if zone not in (*stubs, *denied)),
+    )
+    _set_caches(draft, blocks)
     return Reading(draft.config, tuple(draft.remarks))
+
+
+def _set_caches(draft: Draft, blocks: Iterable[ServerBlock]) -> None:
+    """Set the cache of each server block, and limit the TTLs of records that the block has itself.
+
+    A block without `cache` limits no TTL. The cluster's block has the names of no other, so its cache is the root's,
+    unless there is a block for the root.
+    """
+    for block in sorted(blocks, key=lambda block: block.is_root):
+        settings = draft.caches.get(block)
+        if settings is not None:
+            _limit_own_ttls(draft, block, settings)
+        if block.is_root or (block.is_cluster and settings is not None):
+            draft.set(cache=settings or CacheSettings())
+        elif not block.is_cluster:
+            caches = ((zone, settings or CacheSettings()) for zone in block.zones)
+            draft.set(block_caches=(*draft.config.block_caches, *caches))
+
+
+def _limit_own_ttls(draft: Draft, block: ServerBlock, settings: CacheSettings) -> None:
+    """Limit the TTLs of records that are not cached: those of the cluster, of `hosts` and of templates."""
+    config, limit = draft.config, settings.ttl.apply
+    if block.is_cluster and is_in_any(config.zone.domain, settings.zones):
+        draft.set_zone(ttl=limit(config.zone.ttl))
+    if not all(is_in_any(zone, settings.zones) for zone in block.zones):
+        return
+    hosts = (
+        replace(found, ttl=limit(found.ttl)) if of == block else found
+        for found, of in zip(config.hosts, draft.host_blocks, strict=True)
+    )
+    templates = (
+        replace(found, records=tuple(replace(record, ttl=limit(record.ttl)) for record in found.records))
+        if of == block
+        else found
+        for found, of in zip(config.templates, draft.template_blocks, strict=True)
+    )
+    draft.set(hosts=tuple(hosts), templates=tuple(templates))
 
 
 def _excepted(draft: Draft) -> list[Address]:
     """Return the domains that `except` leaves without an upstream, for SERVFAIL as from CoreDNS."""
-    answered = [zone for zone, _ in (*draft.stubs, *draft.denied) if zone] + [draft.config.zone.domain]
+    answered = [zone for zone, _ in (*draft.stubs, *draft.denied) if zone]
+    answered += [draft.config.zone.domain, *draft.config.owned_reverse_zones]
     return [(zone, wire.SERVFAIL) for zone in dict.fromkeys(draft.excepted) if not is_in_any(zone, answered)]
 
 

@@ -77,3 +77,18 @@ def dashed(address: str) -> str:
 def reverse_name(address: str) -> str:
     """Return the name of an address's PTR records: 10.96.0.1 -> 1.0.96.10.in-addr.arpa."""
     return ipaddress.ip_address(address).reverse_pointer
+
+
+def address_of_reverse(name: str) -> str | None:
+    """Return the address, in canonical form, of whose PTR records this is the name; None for any other name."""
+    if name.endswith(".in-addr.arpa"):
+        labels = name.split(".")[:-2]
+        text = ".".join(reversed(labels)) if len(labels) == 4 else ""
+    else:
+        digits = name.split(".")[-3::-1]
+        is_whole = name.endswith(".ip6.arpa") and len(digits) == 32 and all(len(digit) == 1 for digit in digits)
+        text = ":".join("".join(digits[at : at + 4]) for at in range(0, 32, 4)) if is_whole else ""
+    try:
+        return str(ipaddress.ip_address(text))
+    except ValueError:
+        return None

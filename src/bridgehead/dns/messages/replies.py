@@ -191,21 +191,34 @@ def _targets(records: Iterable[Data]) -> Iterable[str]:
             yield data
 
 
-def opt_record(size: int, extended_rcode: int = 0, *, do: bool = False) -> bytes:
-    """Return this server's OPT record: `size` is the largest UDP message it accepts; version 0, no options."""
-    return b"\0\0\x29" + size.to_bytes(2, "big") + bytes((extended_rcode, 0, 0x80 if do else 0, 0, 0, 0))
+def opt_record(size: int, extended_rcode: int = 0, *, do: bool = False, options: bytes = b"") -> bytes:
+    """Return this server's OPT record of version 0: `size` is the largest UDP message it accepts."""
+    front = b"\0\0\x29" + size.to_bytes(2, "big") + bytes((extended_rcode, 0, 0x80 if do else 0, 0))
+    return front + len(options).to_bytes(2, "big") + options
 
 
-def assemble(query: Query, answer: Answer, limit: int, our_size: int, turn: int = 0) -> bytes:
+def assemble(
+    query: Query,
+    answer: Answer,
+    limit: int,
+    our_size: int,
+    turn: int = 0,
+    *,
+    options: bytes = b"",
+    extended_rcode: int = 0,
+) -> bytes:
     """Return a reply of at most `limit` bytes. TC is set if answer or authority records are left out.
 
-    Address records rotate: the reply begins with number `turn`, modulo their number.
+    Address records rotate: the reply begins with number `turn`, modulo their number. `options` and `extended_rcode` are
+    for the OPT record, which the reply to a query with EDNS has.
     """
     front, body, stride = answer
     if stride > 0:
         offset = turn % (len(body) // stride) * stride
         body = body[offset:] + body[:offset]
-    tail = b"" if query.edns is None else opt_record(our_size, do=query.edns.do)
+    tail = b""
+    if query.edns is not None:
+        tail = opt_record(our_size, extended_rcode, do=query.edns.do, options=options)
     room = limit - HEADER_SIZE - len(query.question) - len(tail)
     if len(body) > room and stride > 0:
         count = room // stride
@@ -225,6 +238,18 @@ def assemble(query: Query, answer: Answer, limit: int, our_size: int, turn: int 
 def head_cut(front: bytes, count: int) -> bytes:
     """Return the head with TC and `count` answers, for address records of which the others do not fit."""
     return bytes((front[0] | TC,)) + front[1:4] + count.to_bytes(2, "big") + front[6:]
+
+
+def without_rest(answer: Answer) -> Answer:
+    """Return a positive answer without its authority and additional records; other answers as they are."""
+    count, others = int.from_bytes(answer.head[4:6], "big"), answer.head[6:]
+    if not count or not any(others) or answer.head[1] & 15 != NOERROR:
+        return answer
+    at = 0
+    for _ in range(count):
+        length_at = skip_record_untrusted(answer.body, at)[3]
+        at = length_at + 2 + int.from_bytes(answer.body[length_at : length_at + 2], "big")
+    return answer._replace(head=answer.head[:6] + bytes(4), body=answer.body[:at])
 
 
 def _cut(front: bytes, body: bytes, room: int, base: int) -> tuple[bytes, bytes]:
@@ -250,10 +275,7 @@ def _cut(front: bytes, body: bytes, room: int, base: int) -> tuple[bytes, bytes]
 def error_reply(query: Query, rcode: int, our_size: int, *, ra: bool) -> bytes:
     """Return a reply without records. `rcode` may be an extended one if the query has EDNS."""
     answer = Answer(head(rcode & 15, 0, aa=False, ra=ra), b"", 0)
-    reply = assemble(query, answer, LARGEST, our_size)
-    if rcode > 15 and query.edns is not None:
-        reply = reply[: -len(opt_record(0))] + opt_record(our_size, rcode >> 4)
-    return reply
+    return assemble(query, answer, LARGEST, our_size, extended_rcode=rcode >> 4)
 
 
 def format_error_untrusted(data: bytes) -> bytes | None:

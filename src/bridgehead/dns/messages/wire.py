@@ -26,6 +26,7 @@ TYPE_NAMES = {number: name for name, number in TYPES.items()} | {
     65: "HTTPS", 251: "IXFR", 252: "AXFR", 257: "CAA"
 }  # fmt: skip
 OPT, HINFO, AXFR, IXFR, ANY = 41, 13, 252, 251, 255
+CLIENT_SUBNET = 8  # an option of EDNS (RFC 7871)
 IN = 1
 
 NOERROR, FORMERR, SERVFAIL, NXDOMAIN, NOTIMP, REFUSED = range(6)
@@ -44,6 +45,16 @@ class Edns(NamedTuple):
     size: int
     version: int
     do: bool
+    options: bytes = b""  # as received
+
+    def has_option(self, code: int) -> bool:
+        """Whether one of the options has this code. Malformed bytes are no option."""
+        at = 0
+        while at + 4 <= len(self.options):
+            if int.from_bytes(self.options[at : at + 2], "big") == code:
+                return True
+            at += 4 + int.from_bytes(self.options[at + 2 : at + 4], "big")
+        return False
 
 
 class Query(NamedTuple):
@@ -168,7 +179,7 @@ def _parse_edns_untrusted(data: bytes, at: int) -> Edns | None:
         if kind == OPT and number >= counts[0] + counts[1]:
             if found is not None or start != 1:
                 raise BadPacket("two OPT records, or one that has a name")
-            found = Edns(class_, data[length_at - 3], bool(data[length_at - 2] & 0x80))
+            found = Edns(class_, data[length_at - 3], bool(data[length_at - 2] & 0x80), data[length_at + 2 : at])
     if at != len(data):
         raise BadPacket("bytes behind the message")
     return found

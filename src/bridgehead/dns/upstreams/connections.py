@@ -24,9 +24,11 @@ _Connection = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 class Connections:
     """Connections to `servers`. Needs `close` at the end. Raises ConfigInvalid for invalid certificate files."""
 
-    def __init__(self, servers: Iterable[Server], idle_seconds: float = IDLE_SECONDS) -> None:
+    def __init__(self, servers: Iterable[Server], idle_seconds: float = IDLE_SECONDS, most_idle: int = 0) -> None:
+        """Idle connections are kept for `idle_seconds`, at most `most_idle` for each server (0: any number)."""
         self._contexts = {tls: _context(tls) for _, _, tls in servers if tls is not None}
         self._idle_seconds = idle_seconds
+        self._most_idle = most_idle
         self._idle: dict[Server, dict[_Connection, asyncio.TimerHandle]] = {}
         self._is_closed = False
 
@@ -66,7 +68,8 @@ class Connections:
                 raise BadPacket("a reply with another id")
             is_valid = True
         finally:
-            if is_valid and not self._is_closed:
+            idle = len(self._idle.get(server, ()))
+            if is_valid and not self._is_closed and not 0 < self._most_idle <= idle:
                 self._keep(server, connection)
             else:
                 writer.transport.abort()

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import logging
-import random
 import socket
 import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
+from typing import NamedTuple
 
-from bridgehead.dns.config import DnsConfig, Server
+from bridgehead.dns.config import DnsConfig, ForwardSettings, Server
 from bridgehead.dns.errors import ConfigInvalid
 from bridgehead.dns.messages import wire
 from bridgehead.dns.messages.names import is_name
@@ -68,17 +68,28 @@ def _is_local(host: str) -> bool:
     return True
 
 
-def plan_forwarders(config: DnsConfig, is_self: Callable[[Server], bool]) -> dict[bytes, Forwarder | int]:
-    """Return by domain, in wire form, the forwarder that is asked, or the response code.
+class Denial(NamedTuple):
+    """The answer for names for which no upstream is asked. `is_owned`: the domain is a reverse zone of the cluster."""
+
+    rcode: int
+    is_owned: bool = False
+
+
+Target = Forwarder | Denial
+
+
+def plan_forwarders(config: DnsConfig, is_self: Callable[[Server], bool]) -> dict[bytes, Target]:
+    """Return by domain, in wire form, the forwarder that is asked, or the answer.
 
     `is_self` recognizes the addresses by which the cluster reaches this server; they become known later.
     Raises ConfigInvalid.
     """
     upstreams = choose_upstreams(config)
-    targets: dict[bytes, Forwarder | int] = {}
+    targets: dict[bytes, Target] = {}
     if upstreams:
         targets[b"\0"] = _forwarder(config, "", upstreams, is_self)
-    targets |= {wire.encode_name(domain): rcode for domain, rcode in config.denied}
+    targets |= {wire.encode_name(zone): Denial(wire.NXDOMAIN, is_owned=True) for zone in config.owned_reverse_zones}
+    targets |= {wire.encode_name(domain): Denial(rcode) for domain, rcode in config.denied}
     for domain, servers in config.stub_domains:
         _refuse_self(servers, config)
         targets[wire.encode_name(domain.lower())] = _forwarder(config, domain, servers, is_self)
@@ -88,17 +99,8 @@ def plan_forwarders(config: DnsConfig, is_self: Callable[[Server], bool]) -> dic
 def _forwarder(
     config: DnsConfig, domain: str, servers: tuple[Server, ...], is_self: Callable[[Server], bool]
 ) -> Forwarder:
-    shuffle, tcp_only = _shuffle(config, domain), domain in config.tcp_only
-    return Forwarder(servers, time.monotonic, shuffle=shuffle, is_self=is_self, tcp_only=tcp_only)
-
-
-def _shuffle(config: DnsConfig, domain: str) -> Callable[[list[Server]], None]:
-    """Return the function that orders the upstreams of a domain before each query."""
-    return _keep_order if domain in config.sequential else random.shuffle
-
-
-def _keep_order(servers: list[Server]) -> None:
-    """`policy sequential`: the first server that has not failed is asked."""
+    settings = dict(config.forwarding).get(domain, ForwardSettings())
+    return Forwarder(servers, time.monotonic, settings, total_seconds=config.forward_seconds, is_self=is_self)
 
 
 def plan_search(config: DnsConfig) -> tuple[bytes, ...]:

@@ -6,7 +6,14 @@ zone_file      the zone as text, for `bridgehead dns --dump`
 transfer       the zone as messages, for AXFR
 """
 
-from .specification import ServiceRecords, extra_records, pod_records, service_records
+from .specification import (
+    ServiceRecords,
+    endpoint_names,
+    extra_records,
+    index_by_address,
+    pod_records,
+    service_records,
+)
 from .table import NODATA, Zone
 from .transfer import is_allowed, transfer
 from .zone_file import zone_file
@@ -15,7 +22,9 @@ __all__ = [
     "NODATA",
     "ServiceRecords",
     "Zone",
+    "endpoint_names",
     "extra_records",
+    "index_by_address",
     "is_allowed",
     "pod_records",
     "service_records",

@@ -54,20 +54,56 @@ def extra_records(
 ) -> dict[str, RecordSets]:
     """Return record sets that CoreDNS has beyond the specification.
 
-    They are SRV records of all ports at the Service's own name, and names of the endpoints of a Service with a cluster
-    IP. The addresses of SRV targets are included.
+    They are SRV records of all ports at the Service's own name and at the names of its endpoints, and names of the
+    endpoints of a Service with a cluster IP. The addresses of SRV targets are included.
     """
     name = f"{service.metadata.name}.{service.metadata.namespace}.svc.{domain}"
     if not is_name(name) or service.spec.type == "ExternalName":
         return {}
     found = _gather(service, slices, name, by_pod=by_pod)
-    names = {host: _frozen(sets) for host, sets in found.by_host.items()}
+    targets: dict[str, dict[Srv, None]] = {}
+    for record in found.srv(found.ports):
+        targets.setdefault(record.target, {})[record] = None
+    names: dict[str, RecordSets] = {
+        host: {**_frozen(sets), **_spread(targets.get(host, ()))} for host, sets in found.by_host.items()
+    }
     if service.spec.cluster_ip == "None":
         names[name] = {"SRV": tuple(found.srv(found.ports))}
     elif own := address_sets(service.spec.cluster_ips or (service.spec.cluster_ip,)):
         numbers = dict.fromkeys(port.port for port in service.spec.ports if port.port in _PORTS)
         names[name] = own | {"SRV": tuple(Srv(0, max(1, 100 // len(numbers)), number, name) for number in numbers)}
     return names
+
+
+def _spread(records: Iterable[Srv]) -> dict[str, tuple[Data, ...]]:
+    """Return the SRV set of these records, with equal weights."""
+    ports = dict.fromkeys(record._replace(weight=0) for record in records)
+    return {"SRV": tuple(record._replace(weight=max(1, 100 // len(ports))) for record in ports)} if ports else {}
+
+
+def endpoint_names(slices: Iterable[EndpointSlice], address: str, domain: str, *, by_pod: bool = False) -> list[str]:
+    """Return the names of ready endpoints with this address, for its PTR records, as CoreDNS has them.
+
+    The specification has them for headless Services only.
+    """
+    names: dict[str, None] = {}
+    for slice_ in sorted(slices, key=lambda slice_: (slice_.metadata.namespace, slice_.metadata.name)):
+        if (key := slice_.service_key) is None:
+            continue
+        for endpoint in slice_.endpoints:
+            if endpoint.conditions.is_ready and address in map(canonical_address, endpoint.addresses):
+                name = f"{_endpoint_label(endpoint, address, by_pod=by_pod)}.{key.name}.{key.namespace}.svc.{domain}"
+                if is_name(name):
+                    names[name] = None
+    return list(names)
+
+
+def index_by_address(slice_: EndpointSlice) -> Iterable[str]:
+    """Return the addresses of a slice's endpoints, for an index."""
+    if slice_.address_type not in FAMILIES:
+        return ()
+    found = (canonical_address(text) for endpoint in slice_.endpoints for text in endpoint.addresses)
+    return {address for address in found if address is not None}
 
 
 def zone_records(domain: str, serial: int, negative_ttl: int, name_server: Iterable[str] = ()) -> dict[str, RecordSets]:
@@ -119,10 +155,10 @@ def _cluster_ip(service: Service, name: str) -> ServiceRecords:
 
 def _external_name(service: Service, name: str) -> ServiceRecords:
     target = as_domain(service.spec.external_name)
+    if canonical_address(service.spec.external_name) is not None:  # as CoreDNS: an address is no target of a CNAME
+        return ServiceRecords(problems=(f"externalName {target} is an address, for which there are no records",))
     if not is_name(target):
         return ServiceRecords({name: {}}, problems=(f"externalName {service.spec.external_name!r} is not a name",))
-    if address_sets((target,)):  # as CoreDNS: an address becomes A or AAAA
-        return ServiceRecords({name: address_sets((target,))})
     return ServiceRecords({name: {"CNAME": (target,)}})
 
 

@@ -10,13 +10,13 @@ has at least the key of its A question in the table, so existence is one look-up
 from __future__ import annotations
 
 from collections import Counter, OrderedDict
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator, Iterable, Mapping
 from typing import NamedTuple, TypeVar
 
 from bridgehead.dns.config import ZoneSettings
 from bridgehead.dns.messages import replies, wire
-from bridgehead.dns.messages.names import reverse_name
-from bridgehead.dns.messages.records import Data, RecordSets, Soa, address_sets
+from bridgehead.dns.messages.names import address_of_reverse, dashed, reverse_name
+from bridgehead.dns.messages.records import RecordSets, Soa, Srv, address_sets
 from bridgehead.objects.meta import ObjectKey
 
 from .specification import ServiceRecords, address_of_pod_label, zone_records
@@ -27,6 +27,7 @@ NODATA = replies.Answer(b"", b"", -1)
 ALIAS = replies.Answer(b"", b"", -2)
 REVERSE = replies.Answer(b"", b"", -3)
 
+_REVERSE_DOMAINS = (wire.encode_name("in-addr.arpa"), wire.encode_name("ip6.arpa"))
 _NAMES_PER_STEP = 500  # compiled between two yields: a few milliseconds
 _LARGE = 16  # names; the records of larger Services are kept, so that a change costs only what changed
 _MAX_EXTRA = 64  # Services whose extra records are cached
@@ -55,7 +56,8 @@ class _Large(NamedTuple):
 class Zone:
     """All names of one cluster. `serial` of the SOA is the Unix time of the last change, which the caller passes.
 
-    `find_extra` returns a Service's records that are not in the table (`specification.extra_records`), on demand.
+    `find_extra` returns a Service's records that are not in the table (`specification.extra_records`), on demand;
+    `find_reverse` the names of endpoints with an address (`specification.endpoint_names`).
     """
 
     def __init__(self, settings: ZoneSettings = ZoneSettings(), serial: int = 1) -> None:  # noqa: B008 - frozen
@@ -63,6 +65,7 @@ class Zone:
         self.table: dict[bytes, replies.Answer] = {}
         self.wire_domain = wire.encode_name(settings.domain)
         self._services_domain = wire.encode_name(f"svc.{settings.domain}")
+        self._reverse_zones = frozenset(map(wire.encode_name, settings.reverse_zones))
         self.wire_pods_domain = wire.encode_name(f"pod.{settings.domain}")
         self._large: dict[ObjectKey | str, _Large] = {}
         self._owned: dict[ObjectKey | str, tuple[bytes, ...]] = {}
@@ -76,6 +79,7 @@ class Zone:
         self._negatives: dict[tuple[int, int], replies.Answer] = {}
         self._serial = serial
         self.find_extra: Callable[[ObjectKey], Mapping[str, RecordSets]] = lambda service: {}
+        self.find_reverse: Callable[[str], Iterable[str]] = lambda address: ()
         self._extra: OrderedDict[ObjectKey, Mapping[str, RecordSets]] = OrderedDict()
         self._update_apex()
 
@@ -110,6 +114,12 @@ class Zone:
     def forget_extra(self, key: ObjectKey) -> None:
         """Drop cached extra records: the endpoints of the Service changed."""
         self._extra.pop(key, None)
+
+    def forget_reverse(self, addresses: Iterable[str]) -> None:
+        """Compile the PTR records of addresses again: endpoints with them changed."""
+        for address in addresses:
+            if owners := self._reverse.get(address):
+                self._compile_reverse(address, owners)
 
     def set_pod(self, key: ObjectKey, names: Mapping[str, RecordSets]) -> bool:
         """Replace the names of a pod (`pods verified`); an empty mapping: it is deleted.
@@ -244,16 +254,24 @@ class Zone:
         name = wire.encode_name(reverse_name(address))
         key = wire.question_key(name, wire.TYPES["PTR"])
         exists = wire.question_key(name, wire.TYPES["A"])
-        targets: dict[Data, None] = {target: None for owner in sorted(owners) for target in owners[owner]}
+        targets = {target: None for owner in sorted(owners) for target in owners[owner]}
+        services = {f"{owner.name}.{owner.namespace}.svc.{self.settings.domain}" for owner in owners}
+        if services.isdisjoint(targets):
+            targets |= dict.fromkeys(self.find_reverse(address) if owners else ())
+        else:  # a cluster IP, which is nothing else
+            targets = {target: None for target in targets if target in services}
         if targets:
-            settings = self.settings
             self.table[exists] = REVERSE
-            self.table[key] = replies.compile_answer(
-                name, "PTR", {"PTR": tuple(targets)}, settings.ttl, {}, ra=settings.recursive
-            )
+            self.table[key] = self._compile_ptr(name, address, targets)
         else:
             self.table.pop(exists, None)
             self.table.pop(key, None)
+
+    def _compile_ptr(self, name: bytes, address: str, targets: Iterable[str]) -> replies.Answer:
+        """Return the PTR records: host names come first, because getnameinfo(3) returns the first name."""
+        settings, by_address = self.settings, f"{dashed(address)}."
+        ordered = tuple(sorted(targets, key=lambda target: target.startswith(by_address)))
+        return replies.compile_answer(name, "PTR", {"PTR": ordered}, settings.ttl, {}, ra=settings.recursive)
 
     # --- Questions -------------------------------------------------------------------------------------------
 
@@ -276,15 +294,15 @@ class Zone:
             return answer
         known = self.table.get(wire.question_key(query.name, wire.TYPES["A"]))
         if not in_zone:
-            # The zone's SOA is not above the name of an address, so the NODATA has none.
-            return None if known is None else replies.Answer(replies.head(0, 0, ra=self.settings.recursive), b"", 0)
+            return self._reverse_answer(query, is_known=known is not None)
         if known is ALIAS:
             return self.table[wire.question_key(query.name, wire.TYPES["CNAME"])]
         if known is not None:
             if query.type == wire.ANY:
                 return replies.minimal_any(self.settings.ttl, ra=self.settings.recursive)
-            extra = self._extra_answer(query) if query.type == wire.TYPES["SRV"] else None
-            return extra or self.nodata(len(query.name))
+            if query.type != wire.TYPES["SRV"]:
+                return self.nodata(len(query.name))
+            return self._extra_answer(query) or self._pod_answer(query) or self.nodata(len(query.name))
         if self.settings.pods == "insecure" and query.name.endswith(self.wire_pods_domain):
             return self._insecure_pod(query)
         return self._extra_answer(query) or self.nxdomain(len(query.name))
@@ -323,19 +341,52 @@ class Zone:
 
     def _insecure_pod(self, query: wire.Query) -> replies.Answer:
         """Answer for 10-244-1-2.default.pod.<zone> with 10.244.1.2, whether or not a pod has the address."""
-        depth = len(query.labels) - self._pods_domain_depth
-        if depth == 2 and self.has_name(query.name[query.labels[1] :]):
-            label = query.name[1 : query.labels[1]].decode("latin-1")
-            address = address_of_pod_label(label)
-            if address is not None:
-                sets = address_sets((address,))
-                kind = wire.TYPE_NAMES.get(query.type, "")
-                if kind in sets:
-                    return replies.compile_answer(
-                        query.name, kind, sets, self.settings.ttl, {}, ra=self.settings.recursive
-                    )
-                return self.nodata(len(query.name))
-        return self.nxdomain(len(query.name))
+        return self._pod_answer(query) or self.nxdomain(len(query.name))
+
+    def _pod_answer(self, query: wire.Query) -> replies.Answer | None:
+        """Return the answer from the address that the name of a pod spells; None for a name that spells none.
+
+        As with CoreDNS, a pod's name has an SRV record, with port 0.
+        """
+        is_pod = query.name.endswith(self.wire_pods_domain) and len(query.labels) - self._pods_domain_depth == 2
+        if not is_pod or not self.has_name(query.name[query.labels[1] :]):
+            return None
+        address = address_of_pod_label(query.name[1 : query.labels[1]].decode("latin-1"))
+        if address is None:
+            return None
+        name = wire.decode_name(query.name)
+        addresses = address_sets((address,))
+        sets: RecordSets = addresses | {"SRV": (Srv(0, 100, 0, name),)}
+        kind = wire.TYPE_NAMES.get(query.type, "")
+        if kind not in sets:
+            return self.nodata(len(query.name))
+        settings = self.settings
+        glue = {name: addresses}
+        return replies.compile_answer(query.name, kind, sets, settings.ttl, glue, ra=settings.recursive)
+
+    def _reverse_answer(self, query: wire.Query, *, is_known: bool) -> replies.Answer | None:
+        """Return the answer at the name of an address; None for other names, and for addresses that are not known.
+
+        `is_known`: the address is a cluster IP, or that of an endpoint of a headless Service.
+        """
+        if not query.name.endswith(_REVERSE_DOMAINS):
+            return None
+        if not is_known:
+            address = address_of_reverse(wire.decode_name(query.name))
+            names = list(self.find_reverse(address)) if address is not None else []
+            if address is None or not names:
+                return None
+            if query.type == wire.TYPES["PTR"]:
+                return self._compile_ptr(query.name, address, names)
+        zones = (at for at in query.labels if query.name[at:] in self._reverse_zones)
+        return self.denial(query.name, query.name[next(zones, query.labels[-2]) :], wire.NOERROR)
+
+    def denial(self, name: bytes, apex: bytes, rcode: int) -> replies.Answer:
+        """Return an answer without records, with the SOA of a reverse zone: `apex`, in wire form."""
+        settings = self.settings
+        writer = replies.Writer(name)
+        writer.add(apex, "SOA", settings.negative_ttl, self._soa(wire.decode_name(apex)))
+        return replies.Answer(replies.head(rcode, 0, 1, ra=settings.recursive), bytes(writer.body), 0)
 
     @property
     def _pods_domain_depth(self) -> int:
@@ -355,13 +406,12 @@ class Zone:
         if found is None:
             # Compression pointers may point only to the zone's part of the question, which is equal for all names.
             writer = replies.Writer(_filler(size - len(self.wire_domain)) + self.wire_domain)
-            writer.add(self.wire_domain, "SOA", self.settings.negative_ttl, self._soa())
+            writer.add(self.wire_domain, "SOA", self.settings.negative_ttl, self._soa(self.settings.domain))
             front = replies.head(rcode, 0, 1, ra=self.settings.recursive)
             found = self._negatives[size, rcode] = replies.Answer(front, bytes(writer.body), 0)
         return found
 
-    def _soa(self) -> Soa:
-        domain = self.settings.domain
+    def _soa(self, domain: str) -> Soa:
         return Soa(f"ns.dns.{domain}", f"hostmaster.{domain}", self._serial, minimum=self.settings.negative_ttl)
 
     # --- All of it -------------------------------------------------------------------------------------------

@@ -19,7 +19,7 @@ import os
 import secrets
 import shutil
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import BinaryIO, Final
 
@@ -169,6 +169,25 @@ class ContentStore:
         except OSError as error:
             raise disk_failure(error) from error
         return descriptor
+
+    @contextlib.contextmanager
+    def scratch_file(self, read: Callable[[], bytes]) -> Iterator[BinaryIO]:
+        """Yield a temporary file with what `read` returns until that is b"". Raises what `read` does."""
+        path = self.new_name("scratch")
+        try:
+            fd = create_file(path)
+            path.unlink()
+        except OSError as error:
+            raise disk_failure(error) from error
+        with open(fd, "w+b") as file:
+            while data := read():
+                try:
+                    check_space(fd, len(data))
+                    file.write(data)
+                except OSError as error:
+                    raise disk_failure(error) from error
+            file.seek(0)
+            yield file
 
     def adopt(self, name: str, descriptor: Descriptor) -> bool:
         """Make a file in `ingest`, which may be the user's, a blob; returns whether it is what the digest promises.

@@ -34,11 +34,14 @@ class Member:
 class TarStream:
     """Iterate over it for the entries. `read` returns the next bytes, b"" at the end of the archive.
 
+    `skip(size)` moves the archive forward without reading, if it can.
+
     All methods raise `BadImage` for what is no archive.
     """
 
-    def __init__(self, read: Callable[[], bytes]) -> None:
+    def __init__(self, read: Callable[[], bytes], skip: Callable[[int], object] | None = None) -> None:
         self._read = read
+        self._skip = skip
         self._piece = memoryview(b"")
         self._left = 0  # bytes of the present entry's data
         self._padding = 0
@@ -76,8 +79,7 @@ class TarStream:
             yield view
 
     def _next_header(self) -> Header | None:
-        for _ in self.data():
-            pass
+        self._drop_data()
         self._take(self._padding)
         self._padding = 0
         if not self._fill():
@@ -86,6 +88,20 @@ class TarStream:
         if header is not None:
             self._begin(header.size)
         return header
+
+    @property
+    def buffered(self) -> int:
+        """The number of bytes that were read already, of the present entry's data and of what follows."""
+        return len(self._piece)
+
+    def _drop_data(self) -> None:
+        """Go on behind the present entry's data."""
+        if self._skip is not None and self._left > len(self._piece):
+            self._skip(self._left - len(self._piece))
+            self._piece = memoryview(b"")
+            self._left = 0
+        for _ in self.data():
+            pass
 
     def _begin(self, size: int) -> None:
         self._left = size

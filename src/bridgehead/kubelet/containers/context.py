@@ -12,6 +12,7 @@ from typing import NamedTuple
 from bridgehead.client import ApiClient, EventRecorder, Informer
 from bridgehead.images.service.client import PullerClient
 from bridgehead.kubelet.node.pod_addresses import PodAddresses
+from bridgehead.kubelet.node.pod_users import PodUsers
 from bridgehead.kubelet.node.settings import NodeSettings
 from bridgehead.kubelet.runtimes.runtime import Runtime, SandboxInfo
 from bridgehead.kubelet.volumes.referenced_objects import ReferencedObjects
@@ -50,6 +51,7 @@ class NodeContext:
     objects: ReferencedObjects
     volumes: VolumeManager
     addresses: PodAddresses
+    users: PodUsers
     handlers: Handlers
     allocatable: Mapping[str, str | int | float]
     has_app_armor: bool
@@ -105,6 +107,11 @@ class PodContext:
     def pod_ip(self) -> str:
         """The pod's primary address, "" while it has none."""
         return next(iter(self.pod_ips), "")
+
+    @property
+    def id_base(self) -> int:
+        """The node's id of the pod's root; 0 if it is the node's."""
+        return self.node.users.id_base(self.pod)
 
     def all_containers(self) -> tuple[Container, ...]:
         spec = self.pod.spec

@@ -32,6 +32,10 @@ log = logging.getLogger(__name__)
 _POST_START_SECONDS = 3600.0  # Kubernetes sets no time limit for a postStart hook
 # Reasons for which a container waits whose program could not be started, or whose postStart hook has failed.
 _START_ERRORS = _RUN_ERROR, _HOOK_ERROR = "RunContainerError", "PostStartHookError"
+_BACK_OFFS = _PULL_BACK_OFF, _CRASH_BACK_OFF = "ImagePullBackOff", "CrashLoopBackOff"
+_CRASHES = (*_START_ERRORS, _CRASH_BACK_OFF)
+# How often the Event of a back-off is recorded: the kubelet's period between syncs of a pod that failed.
+_RECORD_SECONDS = 10.0
 
 
 class ContainerDriver:
@@ -41,6 +45,7 @@ class ContainerDriver:
         self._context = context
         self._containers = containers
         self._tasks = tasks
+        self._back_offs: dict[str, float] = {}  # when that of a container was last recorded, in seconds since the epoch
 
     def terminator(self) -> Terminator:
         return Terminator(self._context, self._containers)
@@ -203,23 +208,36 @@ class ContainerDriver:
         self._containers.restart_all(trigger, [container.name for container in restarted], time.time())
 
     def record_back_off(self, names: Iterable[str]) -> None:
-        """Record why each of the containers `names`, which are in back-off, waits."""
-        meta = self._context.pod.metadata
+        """Record why each of the containers `names`, which are in back-off, waits: at once, and every ten seconds."""
+        meta, now = self._context.pod.metadata, time.time()
         for name in names:
             container = self._context.container(name)
             waiting = self._containers.waiting.get(name)
-            if self._containers.shows_error(name, time.time()):
+            if self._containers.shows_error(name, now):
                 continue
-            if waiting is not None and waiting.reason == "ErrImagePull":
+            if waiting is not None and waiting.reason in _BACK_OFFS and now < self._next_record(name):
+                continue
+            self._back_offs[name] = now
+            if waiting is not None and waiting.reason in ("ErrImagePull", _PULL_BACK_OFF):
                 text = f'Back-off pulling image "{waiting.image}"'
                 self._context.record("Normal", "BackOff", text, container)
                 self._context.record("Warning", "Failed", "Error: ImagePullBackOff", container)
-                message = f"{text}: ErrImagePull: {waiting.message}"
-                self._containers.waiting[name] = Waiting("ImagePullBackOff", message)
-            elif (waiting is None or waiting.reason in _START_ERRORS) and name in self._containers.runs:
+                if waiting.reason == "ErrImagePull":
+                    message = f"{text}: ErrImagePull: {waiting.message}"
+                    self._containers.waiting[name] = Waiting(_PULL_BACK_OFF, message, waiting.image)
+            elif (waiting is None or waiting.reason in _CRASHES) and name in self._containers.runs:
                 where = f"{meta.name}_{meta.namespace}({meta.uid})"
                 text = f"Back-off restarting failed container {name} in pod {where}"
                 self._context.record("Warning", "BackOff", text, container)
                 wait = self._containers.crash_wait(name)
                 message = f"back-off {wait} restarting failed container={name} pod={where}"
-                self._containers.waiting[name] = Waiting("CrashLoopBackOff", message)
+                self._containers.waiting[name] = Waiting(_CRASH_BACK_OFF, message)
+
+    def next_record(self, names: Iterable[str]) -> float | None:
+        """Return when one of the containers `names` is to be recorded again, in seconds since the epoch."""
+        waiting = self._containers.waiting
+        shown = (name for name in names if name in waiting and waiting[name].reason in _BACK_OFFS)
+        return min(map(self._next_record, shown), default=None)
+
+    def _next_record(self, name: str) -> float:
+        return self._back_offs.get(name, 0.0) + _RECORD_SECONDS

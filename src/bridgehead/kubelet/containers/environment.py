@@ -1,4 +1,4 @@
-"""A container's environment: its variables in order, `$(VAR)` expansion, Services as variables.
+"""A container's environment: its variables in order, Services as variables.
 
 Pure: no I/O, no clock, no randomness. Called when a container is about to start. Sources: Kubernetes "Define
 Environment Variables", kubelet's `makeEnvironmentVariables` (precedence: env over envFrom over Services) and
@@ -18,9 +18,9 @@ from bridgehead.kubelet.volumes.downward_api import Addresses, field_value, reso
 from bridgehead.objects.addresses import join_host_port
 from bridgehead.objects.core import ConfigMap, Container, EnvVarSource, FileKeySelector, Pod, Secret, Service
 
+from .argument_list import ArgumentList
 from .env_file import parse_env_file
 
-_REFERENCE = re.compile(r"\$(\$|\(([^()]*)\))")
 _VARIABLE_NAME = re.compile(r"[ -<>-~]+")  # printable ASCII except "="
 
 
@@ -83,38 +83,26 @@ def _variable_name(name: str) -> str:
     return name.upper().replace("-", "_")
 
 
-def expand(text: str, *scopes: Mapping[str, str]) -> str:
-    """Replace `$(NAME)` by its value in the first scope that has it, and `$$` by `$`.
+def container_environment(
+    pod: Pod, container: Container, sources: EnvironmentSources, arguments: ArgumentList | None = None
+) -> dict[str, str]:
+    """Return all variables of `container`, counted in `arguments`.
 
-    Unknown names stay as they are.
+    Raises `ConfigNotReady` while an object that they refer to is missing, and `ArgumentListTooLong`.
     """
-
-    def replace(found: re.Match[str]) -> str:
-        if found.group(1) == "$":
-            return "$"
-        for scope in scopes:
-            if found.group(2) in scope:
-                return scope[found.group(2)]
-        return found.group(0)
-
-    return _REFERENCE.sub(replace, text)
-
-
-def missing_references(text: str, variables: Mapping[str, str]) -> list[str]:
-    """Return the names that `text` refers to and that have no value, sorted."""
-    names = {found.group(2) for found in _REFERENCE.finditer(text) if found.group(1) != "$"}
-    return sorted(name for name in names if not variables.get(name))
-
-
-def container_environment(pod: Pod, container: Container, sources: EnvironmentSources) -> dict[str, str]:
-    """Return all variables of `container`. Raises `ConfigNotReady` while an object that they refer to is missing."""
+    arguments = arguments if arguments is not None else ArgumentList()
     inherited = service_variables(sources.services, pod.metadata.namespace, links=pod.spec.enable_service_links)
-    own = _imported(pod, container, sources)
+    for name, text in inherited.items():
+        arguments.set_variable(name, text)
+    own = _imported(pod, container, sources, arguments)
+    value: str | None
     for variable in container.env:
         if variable.value_from is not None and not variable.value:
             value = _from_source(variable.value_from, pod, container, sources)
+            if value is not None:
+                arguments.set_variable(variable.name, value)
         else:
-            value = expand(variable.value, own, inherited)
+            value = arguments.expand_variable(variable.name, variable.value, own, inherited)
         if value is not None:
             inherited.pop(variable.name, None)
             own[variable.name] = value
@@ -123,12 +111,12 @@ def container_environment(pod: Pod, container: Container, sources: EnvironmentSo
 
 def declared_variables(pod: Pod, container: Container, sources: EnvironmentSources) -> tuple[str, ...]:
     """Return the names of the variables that the pod itself sets. Raises `ConfigNotReady` as above."""
-    imported = _imported(pod, container, sources)
+    imported = _imported(pod, container, sources, ArgumentList())
     return tuple(dict.fromkeys((*imported, *(variable.name for variable in container.env))))
 
 
-def _imported(pod: Pod, container: Container, sources: EnvironmentSources) -> dict[str, str]:
-    """Return the variables that `envFrom` imports."""
+def _imported(pod: Pod, container: Container, sources: EnvironmentSources, arguments: ArgumentList) -> dict[str, str]:
+    """Return the variables that `envFrom` imports, counted in `arguments`."""
     variables: dict[str, str] = {}
     for source in container.env_from:
         if source.config_map_ref is not None:
@@ -146,6 +134,7 @@ def _imported(pod: Pod, container: Container, sources: EnvironmentSources) -> di
         for key, value in data.items():
             name = source.prefix + key
             if _VARIABLE_NAME.fullmatch(name):
+                arguments.set_variable(name, value)
                 variables[name] = value
     return variables
 

@@ -19,11 +19,13 @@ import aiohttp
 import msgspec
 from multidict import CIMultiDict
 
+from bridgehead.kubelet.errors import ArgumentListTooLong
 from bridgehead.kubelet.runtimes.runtime import Runtime, RuntimeFailure
 from bridgehead.objects.addresses import join_host_port
 from bridgehead.objects.core import Container, HTTPGetAction, LifecycleHandler, Probe
 from bridgehead.tls_failures import is_plain_answer
 
+from .argument_list import ArgumentList
 from .grpc_health import BadPacket, HealthAnswer, health_request
 from .restart_backoff import format_duration
 
@@ -69,6 +71,14 @@ def resolve_port(port: int | str, container: Container) -> int:
     return port
 
 
+def probe_command(command: tuple[str, ...], container: Container) -> tuple[str, ...]:
+    """Return a probe's command, with the variables that the container's `env` sets to a text; hooks have none.
+
+    Raises ArgumentListTooLong. Source: Kubernetes' `ExpandContainerCommandOnlyStatic`.
+    """
+    return ArgumentList().expand_texts(command, "exec.command", {one.name: one.value for one in container.env})
+
+
 class Handlers:
     """Performs actions. An async context manager, which holds the HTTP client."""
 
@@ -99,7 +109,9 @@ class Handlers:
         """Perform the action once. An action that takes longer than `timeout` seconds has failed, except a sleep."""
         try:
             if handler.exec is not None:
-                return await self._exec(handler.exec.command, target, timeout)
+                is_probe = isinstance(handler, Probe)
+                command = probe_command(handler.exec.command, target.container) if is_probe else handler.exec.command
+                return await self._exec(command, target, timeout)
             if handler.http_get is not None:
                 return await self._http_get(handler.http_get, target, timeout, is_probe=isinstance(handler, Probe))
             if isinstance(handler, LifecycleHandler) and handler.tcp_socket is not None:
@@ -113,7 +125,7 @@ class Handlers:
             if isinstance(handler, LifecycleHandler) and handler.sleep is not None:
                 await asyncio.sleep(handler.sleep.seconds)
                 return Outcome(True)
-        except ValueError as error:
+        except (ValueError, ArgumentListTooLong) as error:
             return Outcome(None, str(error))
         return Outcome(True)
 

@@ -10,7 +10,7 @@ import binascii
 from collections.abc import Callable, Collection, Iterable
 from typing import Final
 
-from bridgehead.images.errors import ImageError, NotFound
+from bridgehead.images.errors import Denied, ImageError, NotFound, Unreachable
 from bridgehead.images.references import Reference
 from bridgehead.images.registry.credentials import (
     BadCredentials,
@@ -69,6 +69,26 @@ def describe_failure(error: ImageError) -> str:
     """Return the failure of a pull as kubelets get it from containerd."""
     code = "NotFound" if isinstance(error, NotFound) else "Unknown"
     return f"rpc error: code = {code} desc = {error}"
+
+
+def advise(error: ImageError | None) -> str:
+    """Return what its user can do first for an image that was not pulled, in at most 200 characters.
+
+    None: the node has no image of this name, and nothing pulls images. The Event has the reasons.
+    """
+    load = "load it with `bridgehead image load FILE`"
+    match error:
+        case None | Unreachable():
+            where = "not on this node" if error is None else "not on this node, and its registry cannot be reached"
+            return f"{where}: {load}, or use an image that has a stand-in (the Event has the reason and the stand-ins)"
+        case NotFound():
+            return f"its registry has no such image: correct the name or the tag, or {load} (the Event has the reason)"
+        case Denied():
+            return (
+                "its registry has no such image or does not allow it: correct the name, or the Secrets in "
+                "imagePullSecrets (the Event has the reason)"
+            )
+    return f"it could not be pulled: {load}, or try another tag (the Event has the reason)"
 
 
 def describe_pull(image: str, seconds: float, waiting_seconds: float, size: int) -> str:

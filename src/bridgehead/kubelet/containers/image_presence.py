@@ -43,7 +43,7 @@ async def ensure_image(context: PodContext, container: Container) -> Image:
             usable = present if is_allowed else None
             return await _pull(context, container, puller, credentials, unusable, usable, absence)
         if present is None:
-            raise _fail(context, container, absence)
+            raise _fail(context, container, None, absence)
     elif present is None or not is_allowed:
         message = f'Container image "{name}" is not present with pull policy of Never'
         context.record("Warning", "ErrImageNeverPull", message, container)
@@ -90,12 +90,12 @@ async def _pull(
         if present is not None:
             _record_present(context, container, present, str(error))
             return present
-        raise _fail(context, container, "; ".join(filter(None, (str(error), absence)))) from error
+        raise _fail(context, container, error, "; ".join(filter(None, (str(error), absence)))) from error
     except ImageError as error:
-        raise _fail(context, container, image_policy.describe_failure(error)) from error
+        raise _fail(context, container, error, image_policy.describe_failure(error)) from error
     found, absence = await _look_up(context, name)
     if found is None:
-        raise _fail(context, container, absence)
+        raise _fail(context, container, None, absence)
     text = image_policy.describe_pull(name, pulled.seconds, pulled.waiting_seconds, pulled.size)
     context.record("Normal", "Pulled", text, container)
     return found
@@ -111,9 +111,11 @@ def _record_present(context: PodContext, container: Container, image: Image, fai
     context.record("Normal", "Pulled", f"{text} ({failure})" if failure else text, container)
 
 
-def _fail(context: PodContext, container: Container, message: str) -> StartRefused:
-    context.record("Warning", "Failed", f'Failed to pull image "{container.image}": {message}', container)
-    return _refuse(context, container, "ErrImagePull", message)
+def _fail(context: PodContext, container: Container, error: ImageError | None, reasons: str) -> StartRefused:
+    """Record the advice and the reasons; the container's state has the advice."""
+    advice = image_policy.advise(error)
+    context.record("Warning", "Failed", f'Failed to pull image "{container.image}": {advice}: {reasons}', container)
+    return _refuse(context, container, "ErrImagePull", advice)
 
 
 def _refuse(context: PodContext, container: Container, reason: str, message: str) -> StartRefused:

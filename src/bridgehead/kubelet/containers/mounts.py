@@ -8,12 +8,15 @@ descriptor, since the content of a volume may change at any time.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Final
 
-from bridgehead.kubelet.errors import ConfigNotReady
+from bridgehead.kubelet.errors import ArgumentListTooLong, ConfigNotReady
 from bridgehead.kubelet.runtimes.runtime import Mount
 from bridgehead.objects.core import Container, ImageVolume, Pod, VolumeMount
 
-from .environment import expand, missing_references
+from .argument_list import expand, missing_references
+
+PATH_MAX: Final = 4096  # bytes of a path with its final NUL (linux/limits.h)
 
 
 def plan_mounts(pod: Pod, container: Container, env: Mapping[str, str], volumes: Mapping[str, str]) -> list[Mount]:
@@ -54,9 +57,20 @@ def volume_images(pod: Pod, container: Container) -> list[ImageVolume]:
 def _sub_path(mount: VolumeMount, env: Mapping[str, str]) -> str:
     if mount.sub_path_expr and (missing := missing_references(mount.sub_path_expr, env)):
         raise ConfigNotReady(f"missing value for {', '.join(missing)}")
-    path = mount.sub_path or expand(mount.sub_path_expr, env)
+    try:
+        path = mount.sub_path or expand(mount.sub_path_expr, env)
+    except ArgumentListTooLong:
+        raise _too_long(mount) from None
+    if len(path.encode()) >= PATH_MAX:
+        raise _too_long(mount)
     if path.startswith("/"):
         raise ConfigNotReady(f"error SubPath `{path}` must not be an absolute path")
     if ".." in path.split("/"):
         raise ConfigNotReady(f"unable to provision SubPath `{path}`: must not contain '..'")
     return path
+
+
+def _too_long(mount: VolumeMount) -> ConfigNotReady:
+    return ConfigNotReady(
+        f'the subPath of volumeMount "{mount.name}" is longer than the {PATH_MAX - 1} bytes that a path may have'
+    )

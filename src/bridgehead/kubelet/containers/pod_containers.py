@@ -133,11 +133,6 @@ class PodContainers:
         self._failed_at[name] = now
         self.waiting[name] = Waiting(reason, message)
 
-    def wait_all(self, names: Iterable[str], error: Exception) -> None:
-        """No container can be started, since the pod's sandbox can't be made."""
-        for name in names:
-            self.waiting[name] = Waiting("CreatePodSandboxError", str(error))
-
     def release_holds(self) -> None:
         """An object that a container may have waited for has changed: retry now, except after a crash."""
         for name, waiting in self.waiting.items():

@@ -16,6 +16,7 @@ from .probe_state import ProbeState
 
 _FIRST_PAUSE_SECONDS = 0.1
 _PAUSE_FACTOR = 1.4
+_LONGEST_STEP_SECONDS = 1.0
 
 Perform = Callable[[Probe], Awaitable[Outcome]]
 
@@ -84,7 +85,12 @@ class ContainerProbes:
 
     async def _probe_startup(self, probe: Probe, born: float) -> bool:
         state = ProbeState(probe, None)
-        await _sleep_until(born + probe.initial_delay_seconds)
+        begun = born + probe.initial_delay_seconds
+        await _sleep_until(begun)
+        # A program has `failureThreshold` whole periods to start: only what it answers at their ends counts, and is an
+        # Event. Kubernetes' first probe comes at some time within the first period.
+        if (await self._perform(probe)).success or await self._started_before(begun + probe.period_seconds, probe):
+            return True
         while not self._liveness_stopped:
             due = _next_time(probe)
             if await self._try("Startup", probe, state):
@@ -107,9 +113,9 @@ class ContainerProbes:
             await _sleep_until(begun + pause)
             if (await self._perform(probe)).success:
                 return True
-            pause *= _PAUSE_FACTOR
+            pause = _next_pause(pause)
             while begun + pause < loop.time():  # the probe took longer
-                pause *= _PAUSE_FACTOR
+                pause = _next_pause(pause)
         await _sleep_until(due)
         return False
 
@@ -141,6 +147,10 @@ class ContainerProbes:
         if outcome.success is None:
             return False  # the probe could not be performed: Kubernetes ignores such a result
         return state.feed(outcome.success)
+
+
+def _next_pause(pause: float) -> float:
+    return min(pause * _PAUSE_FACTOR, pause + _LONGEST_STEP_SECONDS)
 
 
 def _next_time(probe: Probe) -> float:

@@ -10,13 +10,14 @@ import asyncio
 import contextlib
 import logging
 import os
+import secrets
 import time
 from collections.abc import Mapping
 from pathlib import Path
 
 import msgspec
 
-from bridgehead.kubelet.errors import ConfigNotReady, SecurityRefused
+from bridgehead.kubelet.errors import ArgumentListTooLong, ConfigNotReady, SecurityRefused
 from bridgehead.kubelet.nofollow import open_file, remove_tree
 from bridgehead.kubelet.runtimes.isolation import descriptor_paths
 from bridgehead.kubelet.runtimes.runtime import (
@@ -28,13 +29,15 @@ from bridgehead.kubelet.runtimes.runtime import (
     Mount,
     RuntimeFailure,
     SandboxMissing,
+    Security,
 )
 from bridgehead.kubelet.volumes.downward_api import Addresses
 from bridgehead.objects.core import Container
 
+from .argument_list import ArgumentList
 from .container_logs import remove_logs
 from .context import PodContext
-from .environment import EnvironmentSources, container_environment, declared_variables, expand
+from .environment import EnvironmentSources, container_environment, declared_variables
 from .etc_files import container_host_name, write_etc_files
 from .mounts import plan_mounts
 from .resource_limits import plan_limits
@@ -62,6 +65,9 @@ async def start_container(context: PodContext, container: Container, image: Imag
     except OSError as error:
         context.record("Warning", "Failed", f"Error: {error}", container)
         raise StartRefused("CreateContainerError", str(error)) from error
+    except ArgumentListTooLong as error:
+        context.record("Warning", "Failed", f"Error: {error}", container)
+        return _failed_run(container, image, attempt, str(error))
     if image.source in ("store", "registry"):
         await asyncio.to_thread(_remove_earlier_volumes, Path(spec.volume_directory))
     try:
@@ -71,42 +77,55 @@ async def start_container(context: PodContext, container: Container, image: Imag
         raise StartRefused("CreateContainerError", str(error)) from error
     except RuntimeFailure as error:
         context.record("Warning", "Failed", f"Error: {error}", container)
-        await _warn_of_users(context, container, image, attempt)
-        now = time.time()
-        return Run(
-            attempt=attempt,
-            image=container.image,
-            image_id=image.id,
-            started_at=now,
-            finished_at=now,
-            exit_code=128,
-            reason=START_ERROR,
-            message=str(error),
-        )
+        await _warn_of_users(context, container, image, attempt, spec.security)
+        return _failed_run(container, image, attempt, str(error))
     context.record("Normal", "Created", "Container created", container)
     context.record("Normal", "Started", "Container started", container)
-    await _warn_of_users(context, container, image, attempt)
+    await _warn_of_users(context, container, image, attempt, spec.security)
     return run_of(info)
 
 
-async def _warn_of_users(context: PodContext, container: Container, image: Image, attempt: int) -> None:
-    """Record with the first run that programs of an image cannot change to users that the node lacks."""
-    if attempt or image.source not in ("store", "registry"):
+def _failed_run(container: Container, image: Image, attempt: int, message: str) -> Run:
+    """Return a run whose program could not be executed."""
+    now = time.time()
+    return Run(
+        attempt=attempt,
+        id=secrets.token_hex(32),  # that of a container that was created; the runtime keeps nothing of it
+        image=container.image,
+        image_id=image.id,
+        started_at=now,
+        finished_at=now,
+        exit_code=128,
+        reason=START_ERROR,
+        message=message,
+    )
+
+
+async def _warn_of_users(
+    context: PodContext, container: Container, image: Image, attempt: int, security: Security
+) -> None:
+    """Record with the first run that the node lacks the container's user, or users that an image may need."""
+    if attempt:
         return
+    is_stored = image.source in ("store", "registry")
+    asked = max(security.user or 0, security.group or 0, *security.supplemental_groups)
+    wanted = LAST_IMAGE_ID if is_stored else asked
     try:
         last = (await context.node.runtime.find_features()).last_id
     except RuntimeFailure:
         return
-    if last < LAST_IMAGE_ID:
-        context.record("Warning", "UsersMissing", describe_missing_users(container.image, last), container)
+    if last < wanted:
+        text = describe_missing_users(container.image if is_stored else "", last)
+        context.record("Warning", "UsersMissing", text, container)
 
 
 def describe_missing_users(image: str, last: int) -> str:
-    """Describe what is to be done about an image's users above the id `last`."""
+    """Describe what is to be done about users above the id `last`. `image`: one whose files have users, "" for none."""
+    effect = "programs of the image that change to one fail, and its files belong to root" if image else "it cannot run"
+    remove = f", `bridgehead image remove {image}`" if image else ""
     return (
-        f"users with ids above {last} do not exist in this lab: programs of the image that change to one fail, and its"
-        " files belong to root. Install newuidmap (Debian: apt-get install uidmap), get a range in /etc/subuid and"
-        f" /etc/subgid, and run `bridgehead down`, `bridgehead image remove {image}` and `bridgehead up`"
+        f"users with ids above {last} do not exist in this lab: {effect}. Install newuidmap (Debian: apt-get install"
+        f" uidmap), get a range in /etc/subuid and /etc/subgid, and run `bridgehead down`{remove} and `bridgehead up`"
     )
 
 
@@ -124,7 +143,10 @@ def _container_spec(
         addresses=Addresses(context.pod_ips, node.settings.ips),
         allocatable=node.allocatable,
     )
-    env = container_environment(pod, container, sources)
+    arguments = ArgumentList()
+    env = container_environment(pod, container, sources, arguments)
+    command = arguments.expand_texts(container.command, "command", env)
+    args = arguments.expand_texts(container.args, "args", env)
     log_path = node.settings.log_path(pod, container.name, attempt)
     log_path.parent.mkdir(parents=True, exist_ok=True)
     remove_logs(log_path.parent, attempt - 2)  # the logs of this run and of the one before are kept
@@ -133,8 +155,8 @@ def _container_spec(
         name=container.name,
         attempt=attempt,
         image=_with_stop_signal(image, container),
-        command=tuple(expand(word, env) for word in container.command),
-        args=tuple(expand(word, env) for word in container.args),
+        command=command,
+        args=args,
         env={"HOSTNAME": container_host_name(node, pod)} | env,
         working_dir=container.working_dir,
         mounts=_mounts(context, container, env),
@@ -174,17 +196,18 @@ def _with_stop_signal(image: Image, container: Container) -> Image:
     return msgspec.structs.replace(image, stop_signal=own) if own else image
 
 
-def _prepare_sub_path(mount: Mount, volume: str, container: str) -> None:
-    """Make the directory of a subPath. Raises `ConfigNotReady`: a later attempt may succeed.
+def _prepare_sub_path(mount: Mount, volume: str, container: str, *, has_own_users: bool) -> None:
+    """Make the directory of a subPath. `has_own_users`: the volume belongs to users of the pod.
 
-    The runtime resolves the path again, because containers may change the volume.
+    Raises `ConfigNotReady`: a later attempt may succeed. The runtime resolves the path again, because containers may
+    change the volume.
     """
     if not mount.sub_path or mount.image:
         return
     try:
         directory = descriptor_paths.open_source(mount.source, links=mount.follows_links)
         try:
-            os.close(descriptor_paths.open_beneath(directory, mount.sub_path))
+            os.close(descriptor_paths.open_beneath(directory, mount.sub_path, keeps_owner=has_own_users))
         finally:
             os.close(directory)
     except OSError as error:  # which is for the log only: it would describe the node's files
@@ -214,9 +237,12 @@ def read_env_file(volumes: Mapping[str, str], volume: str, path: str) -> str | N
 def _mounts(context: PodContext, container: Container, env: dict[str, str]) -> tuple[Mount, ...]:
     mounts = plan_mounts(context.pod, container, env, context.volumes)
     for declared, mount in zip(container.volume_mounts, mounts, strict=True):
-        _prepare_sub_path(mount, declared.name, container.name)
+        _prepare_sub_path(mount, declared.name, container.name, has_own_users=context.id_base > 0)
     taken = {mount.target.rstrip("/") for mount in mounts}
     files = write_etc_files(context.node, context.pod, context.pod_ips)
+    if context.id_base:
+        for source in files.values():
+            os.chown(source, context.id_base, context.id_base)
     security = container.security_context
     # Read-only with the root file system, except /etc/hosts: as with kubelet and containerd.
     is_read_only = security is not None and security.read_only_root_filesystem

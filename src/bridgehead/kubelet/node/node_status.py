@@ -83,10 +83,13 @@ def node_status(
     now: float,
     images: Sequence[dict[str, Any]] = (),
     observed: NodeStatus | None = None,
+    *,
+    has_user_namespaces: bool = False,
 ) -> dict[str, Any]:
     """Return the Node's status at `now` (seconds since the epoch), as a patch of the status that was `observed`.
 
     `since` is the lastTransitionTime of each condition, by type, and `images` are those of `node_images`.
+    `has_user_namespaces`: pods can have `hostUsers: false`.
     """
     conditions = [
         {
@@ -111,7 +114,9 @@ def node_status(
         "features": {"supplementalGroupsPolicy": True},
         "images": list(images),
         "nodeInfo": dict(info),
-        "runtimeHandlers": [{"name": "", "features": {"recursiveReadOnlyMounts": True, "userNamespaces": False}}],
+        "runtimeHandlers": [
+            {"name": "", "features": {"recursiveReadOnlyMounts": True, "userNamespaces": has_user_namespaces}}
+        ],
     }
 
 

@@ -45,12 +45,15 @@ class NodeReporter:
         recorder: EventRecorder,
         capacity: Mapping[str, str],
         list_images: Callable[[], Sequence[ImageRecord]],
+        *,
+        has_user_namespaces: bool = False,
     ) -> None:
         self._settings = settings
         self._client = client
         self._recorder = recorder
         self._capacity = capacity
         self._list_images = list_images
+        self._has_user_namespaces = has_user_namespaces
         self._images: list[dict[str, Any]] = []  # as last written
         self._info = machine_info()
         self._registered_node: Node | None = None
@@ -156,7 +159,16 @@ class NodeReporter:
             if (c.type, c.status) in healthy and c.last_transition_time is not None
         }
         images = node_images(self._list_images())
-        status = node_status(self._settings, self._capacity, self._info, since, time.time(), images, node.status)
+        status = node_status(
+            self._settings,
+            self._capacity,
+            self._info,
+            since,
+            time.time(),
+            images,
+            node.status,
+            has_user_namespaces=self._has_user_namespaces,
+        )
         # A strategic merge patch merges addresses by type, so two of one type would become one (kubernetes #79391).
         patch = {"status": {**status, "addresses": [*status["addresses"], {"$patch": "replace"}]}}
         self._written = await self._client.patch(NODES, name, "", patch, type="strategic", subresource="status")

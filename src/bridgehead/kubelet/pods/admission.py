@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from bridgehead.kubelet.errors import SandboxRefused
-from bridgehead.objects.core import AppArmorProfile, Pod
+from bridgehead.kubelet.runtimes.runtime import POD_IDS
+from bridgehead.objects.core import AppArmorProfile, Pod, Volume
 
 # Sysctls that a pod may set: namespaced, and without influence on other pods. As in Kubernetes 1.36.
 SAFE_SYSCTLS = frozenset(
@@ -31,10 +31,10 @@ SAFE_SYSCTLS = frozenset(
 _APP_ARMOR_ANNOTATION = "container.apparmor.security.beta.kubernetes.io/"
 
 
-def admission_refusal(pod: Pod, *, has_app_armor: bool) -> tuple[str, str] | None:
+def admission_refusal(pod: Pod, *, has_app_armor: bool, has_user_namespaces: bool = True) -> tuple[str, str] | None:
     """Return (reason, message) for a pod that the node rejects; None for a pod that it admits.
 
-    `has_app_armor`: the node's kernel enforces AppArmor.
+    `has_app_armor`: the node's kernel enforces AppArmor. `has_user_namespaces`: the node has ids for users of pods.
     """
     if pod.spec.os is not None and pod.spec.os.name != "linux":
         return "PodOSNotSupported", "Failed to admit pod as the OS field doesn't match node OS"
@@ -44,7 +44,30 @@ def admission_refusal(pod: Pod, *, has_app_armor: bool) -> tuple[str, str] | Non
     if any(True for _ in _enforced_app_armor_profiles(pod)):
         cause = "the container runtime applies no profiles" if has_app_armor else "AppArmor is not enabled on the host"
         return "AppArmor", f"Cannot enforce AppArmor: {cause}"
+    if not pod.spec.host_users and (cause := _users_refusal(pod, has_user_namespaces)):
+        return "UserNamespacesNotSupported", f"Cannot run the pod with hostUsers: false: {cause}"
     return None
+
+
+def _users_refusal(pod: Pod, has_user_namespaces: bool) -> str:
+    if not has_user_namespaces:
+        return (
+            f"the lab has no {POD_IDS} users for it beside its own {POD_IDS}; a lab of root has them, and one of an"
+            " ordinary user with newuidmap (Debian: apt-get install uidmap) and that many in /etc/subuid and"
+            " /etc/subgid"
+        )
+    foreign = (volume.name for volume in pod.spec.volumes if _is_foreign(volume))
+    if (name := next(foreign, None)) is not None:
+        return (
+            f'the files of the volume "{name}" would belong to other users, because only the machine\'s root, and not a'
+            " lab, may mount them with mapped ids"
+        )
+    return ""
+
+
+def _is_foreign(volume: Volume) -> bool:
+    """Whether a volume has files that are not the pod's alone."""
+    return volume.host_path is not None or volume.persistent_volume_claim is not None or volume.ephemeral is not None
 
 
 def pod_sysctls(pod: Pod) -> dict[str, str]:
@@ -105,11 +128,3 @@ def _has_selinux_options(pod: Pod) -> bool:
         return True
     contexts = [container.security_context for container in pod.spec.init_containers + pod.spec.containers]
     return any(context is not None and context.se_linux_options is not None for context in contexts)
-
-
-def check_namespaces(pod: Pod) -> None:
-    """Raise `SandboxRefused` if the runtime can't make the namespaces that the pod asks for."""
-    if not pod.spec.host_users:
-        raise SandboxRefused(
-            "hostUsers: false is not supported: the container runtime makes no user namespace for a pod"
-        )

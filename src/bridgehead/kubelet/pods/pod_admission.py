@@ -18,6 +18,8 @@ from .admission import admission_refusal
 from .node_room import NoVictims, affinity_refusal, choose_victims, find_shortages, ports_refusal, taint_refusal
 from .static_manifest import is_critical
 
+_OUT_OF_USERS = "OutOfUserNamespaces", "All ranges of users for pods with hostUsers: false are in use on this node"
+
 
 class PodAdmission:
     """Owns the pod's place in `node.admitted`, the pods whose requests and ports count."""
@@ -32,10 +34,12 @@ class PodAdmission:
 
         Other pods that had to end for it have ended then. A pod that runs already is not asked about again.
         """
-        if self._runs_already():
-            return None
         node, pod = self._context.node, self._context.pod
-        if refusal := admission_refusal(pod, has_app_armor=node.has_app_armor):
+        if self._runs_already():
+            return None if node.users.claim(pod) else _OUT_OF_USERS
+        if refusal := admission_refusal(
+            pod, has_app_armor=node.has_app_armor, has_user_namespaces=node.users.are_supported
+        ):
             return refusal
         await node.pods_listed()  # a static pod starts earlier
         fit = await self._find_fitting_node()
@@ -56,6 +60,8 @@ class PodAdmission:
         except NoVictims as error:
             text = "Unexpected error while attempting to recover from admission failure"
             return "UnexpectedAdmissionError", f"{text}: preemption: error finding a set of pods to preempt: {error}"
+        if not node.users.claim(pod):
+            return _OUT_OF_USERS
         node.admitted.add(pod.metadata.uid)
         await asyncio.gather(*(node.preempt(victim.metadata.uid) for victim in victims))
         return None

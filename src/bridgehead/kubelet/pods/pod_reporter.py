@@ -12,7 +12,7 @@ import msgspec
 
 from bridgehead.kubelet.containers.context import PodContext
 from bridgehead.kubelet.containers.pod_containers import PodContainers
-from bridgehead.kubelet.errors import AddressesExhausted, SandboxRefused, VolumesNotReady
+from bridgehead.kubelet.errors import AddressesExhausted, VolumesNotReady
 from bridgehead.kubelet.runtimes.runtime import RuntimeFailure
 from bridgehead.objects.core import Pod, PodStatus
 from bridgehead.objects.meta import find_condition
@@ -55,9 +55,7 @@ class PodReporter:
                 for failure in error.failures:
                     message = f'{failure.step} failed for volume "{failure.volume}" : {failure}'
                     self._context.record("Warning", "FailedMount", message)
-            case AddressesExhausted() | RuntimeFailure() | SandboxRefused() if self._context.sandbox is None:
-                if isinstance(error, SandboxRefused):
-                    self._containers.wait_all([c.name for c in self._context.all_containers()], error)
+            case AddressesExhausted() | RuntimeFailure() if self._context.sandbox is None:
                 message = f"Failed to create pod sandbox: {error}"
                 self._context.record("Warning", "FailedCreatePodSandBox", message)
             case _:

@@ -18,7 +18,7 @@ from bridgehead.kubelet.runtimes.runtime import RuntimeFailure, SandboxSpec
 from bridgehead.kubelet.uninterrupted import uninterrupted
 from bridgehead.objects.kinds import RUNTIME_CLASSES
 
-from .admission import check_namespaces, has_host_ports, pod_sysctls, unsupported_fields
+from .admission import has_host_ports, pod_sysctls, unsupported_fields
 
 # Handlers of RuntimeClasses that this node has: the one that containerd configures by default.
 HANDLERS: Final = ("runc",)
@@ -34,10 +34,9 @@ class PodSandbox:
         self._had_one = bool(status.pod_ip and status.container_statuses)
 
     async def create(self) -> None:
-        """Raises `AddressesExhausted`, `RuntimeFailure`, `SandboxRefused`."""
+        """Raises `AddressesExhausted`, `RuntimeFailure`."""
         context, node = self._context, self._context.node
         pod, meta = context.pod, context.pod.metadata
-        check_namespaces(pod)
         await self._check_runtime_class()
         if self._had_one:
             context.record("Normal", "SandboxChanged", "Pod sandbox changed, it will be killed and re-created.")
@@ -64,6 +63,7 @@ class PodSandbox:
             has_host_ports=has_host_ports(pod),
             ips=() if pod.spec.host_network else self._allocate_addresses(),
             limits=plan_pod_limits(pod, node.settings.pod_max_pids),
+            id_base=context.id_base,
         )
 
         async def run() -> None:

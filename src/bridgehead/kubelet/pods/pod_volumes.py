@@ -40,7 +40,7 @@ class PodVolumes:
             await node.objects.hold(pod.metadata.uid, references)
         self._is_stale = False
         try:
-            self._context.volumes, self.refresh_at = await node.volumes.prepare(pod)
+            self._context.volumes, self.refresh_at = await node.volumes.prepare(pod, self._context.id_base)
             self._is_set_up = True
         except VolumesNotReady as error:
             if not self._is_set_up:

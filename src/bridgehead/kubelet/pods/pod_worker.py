@@ -20,7 +20,7 @@ from bridgehead.kubelet.containers.container_logs import with_fallback_message
 from bridgehead.kubelet.containers.context import NodeContext, PodContext
 from bridgehead.kubelet.containers.driver import ContainerDriver
 from bridgehead.kubelet.containers.pod_containers import PodContainers
-from bridgehead.kubelet.errors import AddressesExhausted, SandboxRefused, VolumesNotReady
+from bridgehead.kubelet.errors import AddressesExhausted, VolumesNotReady
 from bridgehead.kubelet.runtimes.runtime import ContainerInfo, RuntimeFailure, SandboxInfo
 from bridgehead.objects.core import Pod
 from bridgehead.objects.kinds import PODS
@@ -225,7 +225,7 @@ class PodWorker:
                 self._driver.record_back_off(actions.back_off)
                 has_acted = await self._act(actions)
                 self._backoff.reset()
-            except (RuntimeFailure, VolumesNotReady, AddressesExhausted, SandboxRefused, ClientError) as error:
+            except (RuntimeFailure, VolumesNotReady, AddressesExhausted, ClientError) as error:
                 self._reporter.report(error)
                 self._reporter.publish(self._sync_status)
                 await self._pause()
@@ -264,6 +264,7 @@ class PodWorker:
             actions.wake_at,
             self._active_deadline(),
             self.containers.next_error_end(actions.back_off),
+            self._driver.next_record(actions.back_off),
             self._volumes.refresh_at,
             self._resize.retry_at,
         )

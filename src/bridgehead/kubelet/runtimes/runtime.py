@@ -18,6 +18,8 @@ from bridgehead.objects.core import LinuxContainerUser
 
 # Debian's nobody: images have files and users up to this id.
 LAST_IMAGE_ID: Final = 65534
+# Users, and groups, of a pod with a user namespace of its own; Kubernetes' number.
+POD_IDS: Final = 65536
 
 
 class Image(msgspec.Struct, frozen=True, kw_only=True):
@@ -86,6 +88,8 @@ class SandboxSpec(msgspec.Struct, frozen=True, kw_only=True):
     `share_processes`: all containers are in one PID namespace, whose first process only waits.
     `sysctls` are set in the pod's own namespaces ("net.ipv4.ip_local_port_range": "1024 65535"). `has_host_ports`:
     ports of the node, also of 127.0.0.1, may lead to the pod. `limits` bound all containers together.
+    `id_base`: the node's id of the root of the pod's own user namespace, whose further ids follow it; 0: the pod has
+    the node's users.
     """
 
     pod_uid: str
@@ -101,6 +105,7 @@ class SandboxSpec(msgspec.Struct, frozen=True, kw_only=True):
     ips: tuple[str, ...] = ()
     mtu: int = 1500
     limits: Limits = Limits()
+    id_base: int = 0
 
 
 class Mount(msgspec.Struct, frozen=True, kw_only=True):
@@ -210,12 +215,14 @@ class RuntimeFeatures(msgspec.Struct, frozen=True, kw_only=True):
 
     `limits`: the reason why `Limits` are not enforced, "" if they are. `last_id`: the last id for which it and all
     before it are users of the node, as far as images have any. `copies`: the reason why root file systems of containers
-    are copies, "" where they are overlays.
+    are copies, "" where they are overlays. `pod_id_ranges`: how many pods can have a user namespace; their users are
+    the node's from `POD_IDS` on, as many for each pod.
     """
 
     limits: str = ""
     last_id: int = LAST_IMAGE_ID
     copies: str = ""
+    pod_id_ranges: int = 0
 
 
 class ExecResult(msgspec.Struct, frozen=True, kw_only=True):

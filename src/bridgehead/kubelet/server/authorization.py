@@ -15,9 +15,8 @@ from typing import Any, Final, Protocol
 
 from aiohttp import web
 
+from bridgehead.client.access_reviews import AccessReviews, Client, bearer_token
 from bridgehead.client.errors import ClientError
-
-from .access_reviews import Client
 
 log = logging.getLogger(__name__)
 
@@ -48,6 +47,18 @@ class Reviews(Protocol):
     async def is_allowed(self, client: Client, verb: str, subresource: str) -> bool: ...
 
 
+class NodeReviews:
+    """The API server's decisions about the node `node_name`."""
+
+    def __init__(self, reviews: AccessReviews, node_name: str) -> None:
+        self.authenticate = reviews.authenticate
+        self._reviews = reviews
+        self._node_name = node_name
+
+    async def is_allowed(self, client: Client, verb: str, subresource: str) -> bool:
+        return await self._reviews.may_access_node(client, self._node_name, verb, subresource)
+
+
 def server_context(certificate: Path, key: Path, client_ca: Path) -> ssl.SSLContext:
     """Return the server's TLS context. Raises OSError and ssl.SSLError for unusable files."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
@@ -64,12 +75,6 @@ def owner_of(certificate: dict[str, Any] | None) -> Client | None:
     names = [value for key, value in attributes if key == "commonName"]
     groups = [value for key, value in attributes if key == "organizationName"]
     return Client(names[0], groups=(*groups, "system:authenticated")) if names else None
-
-
-def bearer_token(authorization: str) -> str:
-    """Return the token of an Authorization header, "" if it has none."""
-    scheme, _, token = authorization.strip().partition(" ")
-    return token.strip() if scheme.lower() == "bearer" and token.isascii() else ""
 
 
 def verb_for(method: str) -> str:

@@ -18,6 +18,7 @@ from typing import Any
 import msgspec
 from aiohttp import web
 
+from bridgehead.go_answers import answer_as_go
 from bridgehead.kubelet.agent import Kubelet
 from bridgehead.kubelet.containers.container_logs import check_log, parse_options, read_log
 from bridgehead.kubelet.errors import NotServed
@@ -40,6 +41,8 @@ _MAX_LINE_BYTES = 1024 * 1024  # Go's DefaultMaxHeaderBytes: the command of an e
 _ATTACHED_TOO_LATE = "Internal error occurred: error attaching to container: container is in CONTAINER_EXITED state"
 
 _BACKLOG = 128
+# The first segments of paths that go-restful serves.
+_SERVICES = ("pods", "runningpods", "stats", "logs", "containerLogs", "exec", "attach", "portForward", "configz")
 
 
 class KubeletServer:
@@ -77,7 +80,10 @@ class KubeletServer:
 
     def _application(self) -> web.Application:
         reviews = self._reviews
-        application = web.Application(middlewares=[] if reviews is None else [authorization(reviews)])
+        application = web.Application()
+        answer_as_go(application, _SERVICES)
+        if reviews is not None:
+            application.middlewares.append(authorization(reviews))
         for path in ("/healthz", "/healthz/ping", "/healthz/syncloop"):
             application.router.add_get(path, _healthz)
         for path in ("/pods", "/pods/"):
@@ -123,6 +129,17 @@ class KubeletServer:
     async def _system_logs(self, request: web.Request) -> web.StreamResponse:
         return await serve_log(request, self._kubelet.settings.system_logs, request.match_info["path"])
 
+    def _find_logged(self, request: web.Request) -> tuple[PodWorker, Container]:
+        """Return what `_find` does. Raises `NotServed` with the texts of getContainerLogs."""
+        match = request.match_info
+        if self._kubelet.worker(match["namespace"], match["pod"]) is None:
+            raise NotServed(404, f'pod "{match["pod"]}" does not exist\n')
+        try:
+            return self._find(request)
+        except NotServed:
+            text = f'container "{match["container"]}" not found in pod "{match["pod"]}"\n'
+            raise NotServed(404, text) from None
+
     def _find(self, request: web.Request) -> tuple[PodWorker, Container]:
         """Return the pod and the container of the request's path. Raises `NotServed`."""
         match = request.match_info
@@ -137,7 +154,7 @@ class KubeletServer:
 
     async def _logs(self, request: web.Request) -> web.StreamResponse:
         try:
-            worker, container = self._find(request)
+            worker, container = self._find_logged(request)
             options = parse_options(request.query, time.time())
             attempt = _logged_attempt(worker, container.name, previous=options.previous)
             path = self._kubelet.settings.log_path(worker.pod, container.name, attempt)

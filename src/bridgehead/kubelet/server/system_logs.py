@@ -15,6 +15,7 @@ from urllib.parse import quote
 
 from aiohttp import web
 
+from bridgehead.go_http import NOT_FOUND
 from bridgehead.kubelet.nofollow import open_directory, open_file
 
 _CHUNK_BYTES = 64 * 1024
@@ -33,7 +34,7 @@ async def serve_log(request: web.Request, directory: Path, name: str) -> web.Str
     except IsADirectoryError:
         return web.Response(status=301, headers={"Location": f"{quote(parts[-1])}/"})
     except OSError:
-        return web.Response(status=404, text="404 page not found\n")
+        return web.Response(status=404, text=NOT_FOUND)
 
 
 async def _list(path: Path) -> web.Response:

@@ -24,14 +24,14 @@ _DIRECTORY_MODE = 0o755
 _SETGID = 0o2000  # new files in a directory belong to its group, too
 
 
-def write_files(directory: Path, files: Mapping[str, File], group: int | None = None) -> bool:
+def write_files(directory: Path, files: Mapping[str, File], group: int | None = None, user: int | None = None) -> bool:
     """Make `directory` show exactly `files`; return whether anything changed. Raises OSError, and ValueError for an
     owner that the user namespace does not map.
 
-    `group` (fsGroup) owns the directories.
+    `group` (fsGroup) and `user` own the directories; None: the kubelet's.
     """
     directory.mkdir(parents=True, exist_ok=True)
-    _set_attributes(directory, _ROOT_MODE, group)
+    _set_attributes(directory, _ROOT_MODE, user, group)
     link = directory / _DATA
     old = directory / os.readlink(link) if link.is_symlink() else None
     if old is not None and _read_files(old) == {path: _with_owner(file) for path, file in files.items()}:
@@ -44,7 +44,7 @@ def write_files(directory: Path, files: Mapping[str, File], group: int | None = 
         set_owner(target, file.user, file.group)
         target.chmod(file.mode)
     for made in (new, *(path for path in new.rglob("*") if path.is_dir())):
-        _set_attributes(made, _DIRECTORY_MODE, group)
+        _set_attributes(made, _DIRECTORY_MODE, user, group)
     temporary = directory / "..data_tmp"
     temporary.unlink(missing_ok=True)
     temporary.symlink_to(new.name)
@@ -70,9 +70,9 @@ def _with_owner(file: File) -> File:
     return file._replace(user=user, group=os.getegid() if file.group is None else file.group)
 
 
-def _set_attributes(directory: Path, mode: int, group: int | None) -> None:
+def _set_attributes(directory: Path, mode: int, user: int | None, group: int | None) -> None:
+    set_owner(directory, user, group)
     if group is not None:
-        set_owner(directory, None, group)
         mode |= _SETGID
     directory.chmod(mode)
 

@@ -14,8 +14,8 @@ from bridgehead.objects.core import EmptyDirVolume, HostPathVolume
 from .chown import set_owner
 
 
-def make_open_directory(directory: Path, group: int | None) -> None:
-    """Make a world-writable directory, owned by `group` (fsGroup).
+def make_open_directory(directory: Path, group: int | None, user: int | None = None) -> None:
+    """Make a world-writable directory, owned by `group` (fsGroup) and `user`; None: the kubelet's.
 
     An existing directory keeps the content and modes that the pod has made. Raises OSError, and ValueError for a group
     that the user namespace does not map.
@@ -24,18 +24,19 @@ def make_open_directory(directory: Path, group: int | None) -> None:
     if not directory.is_dir():
         new = directory.with_name(f".{directory.name}.new")
         new.mkdir(parents=True, exist_ok=True)
-        set_owner(new, None, group)
+        set_owner(new, user, group)
         new.chmod(_open_mode(group))
         new.rename(directory)
 
 
-def make_empty_dir(directory: Path, volume: EmptyDirVolume, group: int | None, memory_size: int) -> None:
+def make_empty_dir(
+    directory: Path, volume: EmptyDirVolume, group: int | None, memory_size: int, user: int | None = None
+) -> None:
     """Make an open directory; with medium Memory a tmpfs of `memory_size` bytes. Raises OSError, ValueError."""
-    make_open_directory(directory, group)
+    make_open_directory(directory, group, user)
     if volume.medium == "Memory" and not directory.is_mount():
         options = [f"mode={0o1000 | _open_mode(group):o}", f"size={memory_size}"]  # sticky, as the kernel's default
-        if group is not None:
-            options.append(f"gid={group}")
+        options += [f"{name}={number}" for name, number in (("uid", user), ("gid", group)) if number is not None]
         flags = syscalls.MS_NOSUID | syscalls.MS_NODEV
         syscalls.mount("tmpfs", str(directory), "tmpfs", flags, ",".join(options))
 

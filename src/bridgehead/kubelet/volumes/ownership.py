@@ -1,4 +1,4 @@
-"""The user and the group that own a pod's volumes, by its security contexts.
+"""The user and the group that own a pod's volumes, by its security contexts and its user namespace.
 
 Pure: no I/O, no clock, no randomness. Source: kubelet's `FsUserFrom`.
 """
@@ -27,3 +27,12 @@ def volume_user(pod: Pod) -> int | None:
 def volume_group(pod: Pod) -> int | None:
     """Return the group that owns the pod's volumes: fsGroup."""
     return pod.spec.security_context.fs_group if pod.spec.security_context is not None else None
+
+
+def volume_owner(pod: Pod, id_base: int) -> tuple[int | None, int | None]:
+    """Return the node's ids of the user and the group of a volume's directories; None: those of the kubelet.
+
+    `id_base` is the node's id of the pod's root; 0: the pod has the node's users.
+    """
+    group = volume_group(pod)
+    return (id_base, id_base + (group or 0)) if id_base else (None, group)

@@ -160,3 +160,13 @@ def _downward_files(
             continue
         files[item.path] = File(text.encode(), mode if item.mode is None else item.mode)
     return files
+
+
+def owned_files(files: Mapping[str, File], id_base: int) -> Mapping[str, File]:
+    """Return the files with the node's ids of their owners."""
+    if not id_base:
+        return files
+    return {
+        path: file._replace(user=id_base + (file.user or 0), group=id_base + (file.group or 0))
+        for path, file in files.items()
+    }

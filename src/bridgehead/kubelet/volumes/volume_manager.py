@@ -27,8 +27,8 @@ from .directories import check_host_path, make_empty_dir
 from .downward_api import Addresses
 from .group_access import grant_access
 from .memory_size import memory_size
-from .ownership import volume_group
-from .payloads import PayloadSources, has_payload, token_projections, volume_files
+from .ownership import volume_group, volume_owner
+from .payloads import PayloadSources, has_payload, owned_files, token_projections, volume_files
 from .persistent import Claims, prepare_persistent
 from .referenced_objects import ReferencedObjects
 from .tokens import Tokens
@@ -73,8 +73,8 @@ class VolumeManager:
         """Return the directory of an emptyDir."""
         return self.pod_directory(pod_uid) / "volumes" / _PLUGINS["empty_dir"] / name
 
-    async def prepare(self, pod: Pod) -> tuple[dict[str, str], float | None]:
-        """Set every volume up, or update it.
+    async def prepare(self, pod: Pod, id_base: int = 0) -> tuple[dict[str, str], float | None]:
+        """Set every volume up, or update it. `id_base` is the node's id of the pod's root.
 
         Returns name -> path on the node, and when to call again to renew tokens (seconds since the epoch; None: no
         renewal is due). Raises `VolumesNotReady`, when the others are set up.
@@ -87,7 +87,9 @@ class VolumeManager:
                 fetched.append(volume)
             except VolumeNotReady as error:
                 failures.append(error)
-        paths, errors = await uninterrupted(asyncio.to_thread(self._prepare_all, pod, fetched)) if fetched else ({}, [])
+        paths, errors = (
+            await uninterrupted(asyncio.to_thread(self._prepare_all, pod, fetched, id_base)) if fetched else ({}, [])
+        )
         if failures or errors:
             raise VolumesNotReady([*failures, *errors])
         return paths, min(renewals, default=None)
@@ -98,17 +100,19 @@ class VolumeManager:
         except ClientError as error:
             raise VolumeNotReady(volume.name, f"failed to fetch token: {error}") from error
 
-    def _prepare_all(self, pod: Pod, volumes: Iterable[Volume]) -> tuple[dict[str, str], list[VolumeNotReady]]:
+    def _prepare_all(
+        self, pod: Pod, volumes: Iterable[Volume], id_base: int
+    ) -> tuple[dict[str, str], list[VolumeNotReady]]:
         paths, failures = {}, []
         for volume in volumes:
             if volume.image is None:  # the runtime has the files of images
                 try:
-                    paths[volume.name] = str(self._prepare(volume, pod))
+                    paths[volume.name] = str(self._prepare(volume, pod, id_base))
                 except VolumeNotReady as error:
                     failures.append(error)
         return paths, failures
 
-    def _prepare(self, volume: Volume, pod: Pod) -> Path:
+    def _prepare(self, volume: Volume, pod: Pod, id_base: int) -> Path:
         name = volume.name
         try:
             if volume.host_path is not None:
@@ -122,11 +126,13 @@ class VolumeManager:
                     self._share_local(pod, persistent, path)
                 return path
             directory = self._directory(volume, pod)
+            user, group = volume_owner(pod, id_base)
             if has_payload(volume):
-                write_files(directory, volume_files(volume, pod, self._sources(pod)), volume_group(pod))
+                files = owned_files(volume_files(volume, pod, self._sources(pod)), id_base)
+                write_files(directory, files, group, user)
             elif volume.empty_dir is not None:
                 size = memory_size(volume.empty_dir, pod, self._allocatable)
-                make_empty_dir(directory, volume.empty_dir, volume_group(pod), size)
+                make_empty_dir(directory, volume.empty_dir, group, size, user)
             return directory
         except (OSError, ValueError) as error:
             raise VolumeNotReady(name, str(error)) from error

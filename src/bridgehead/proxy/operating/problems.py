@@ -19,6 +19,8 @@ log = logging.getLogger(__name__)
 
 _MAX_REPORTED = 10  # of one Service at a time: 1,000 bad endpoints need no 1,000 Events
 _MAX_REMEMBERED = 1000  # of one Service; further problems are not reported
+# Of one node's kernel or mode. The proxies of all nodes see the other problems, and make one Event of each.
+_OF_ONE_NODE = (Reason.REFUSED, Reason.NOT_SUPPORTED)
 # EndpointSlices follow a Service whose ports were renamed a moment later: until then its ports are missing (seconds).
 SLICES_BOUND = 5.0
 
@@ -68,7 +70,13 @@ class ProblemReporter:
         for problem in fresh[:_MAX_REPORTED]:
             log.warning("%s %s: %s", noun, quote_name(key), problem)
             if found is not None:
-                self._recorder.record(found, type="Warning", reason=problem.reason.value, message=problem.text)
+                self._recorder.record(
+                    found,
+                    type="Warning",
+                    reason=problem.reason.value,
+                    message=problem.text,
+                    is_shared=problem.reason not in _OF_ONE_NODE,
+                )
         if len(fresh) > _MAX_REPORTED:
             log.warning("%s %s: and %d more problems", noun, quote_name(key), len(fresh) - _MAX_REPORTED)
 

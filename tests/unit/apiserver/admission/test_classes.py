@@ -75,7 +75,7 @@ async def test_an_ingress_gets_the_newest_default_class(world):
     annotated = {"name": "c", "annotations": {"kubernetes.io/ingress.class": "x"}}
     answer = await world.call("POST", INGRESSES, {"metadata": annotated, "spec": BACKEND})
     assert "ingressClassName" not in answer.json["spec"]
-    assert "is deprecated, please use 'spec.ingressClassName' instead" in answer.header("warning")[0]
+    assert any("is deprecated, please use 'spec.ingressClassName' instead" in text for text in answer.header("warning"))
     changed = await world.patch(
         f"{INGRESSES}/b/status", {"status": {"loadBalancer": {"ingress": [{"ip": "192.0.2.1"}]}}}
     )
@@ -94,3 +94,22 @@ async def test_a_pod_gets_the_overhead_of_its_runtime(world):
     assert refused == 'pods "b" is forbidden: pod rejected: RuntimeClass "nope" not found'
     refused = await message_of(world, PODS, pod("b", overhead={"cpu": "1"}))
     assert "Pod Overhead set without corresponding RuntimeClass defined Overhead" in refused
+
+
+async def test_an_ingress_without_a_controller_is_warned_of(world):
+    """An ingress controller comes with its IngressClass."""
+    unclassed = await world.call("POST", INGRESSES, {"metadata": {"name": "a"}, "spec": BACKEND})
+    assert (unclassed.status, unclassed.header("warning")) == (
+        201,
+        ['299 - "nothing in this cluster acts on this Ingress, because this Ingress names no class; install an ingress '
+         'controller, and name its class in spec.ingressClassName"'],
+    )  # fmt: skip
+    classed = {"metadata": {"name": "b"}, "spec": {**BACKEND, "ingressClassName": "nginx"}}
+    answer = await world.call("POST", INGRESSES, classed)
+    assert "because it has no IngressClass nginx;" in answer.header("warning")[0]
+    await world.create(INGRESS_CLASSES, {"metadata": {"name": "nginx"}, "spec": {"controller": "k8s.io/ingress-nginx"}})
+    classed["metadata"]["name"] = "c"
+    assert (await world.call("POST", INGRESSES, classed)).header("warning") == []
+    annotated = {"name": "d", "annotations": {"kubernetes.io/ingress.class": "nginx"}}
+    answer = await world.call("POST", INGRESSES, {"metadata": annotated, "spec": BACKEND})
+    assert [text for text in answer.header("warning") if "acts on" in text] == []

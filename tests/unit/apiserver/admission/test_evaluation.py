@@ -211,7 +211,7 @@ def test_values_without_json(value, problem):
 def test_patches_of_the_whole_object():
     assert apply_patches({"a": 1}, [{"op": "replace", "path": "", "value": {"b": 2}}]) == {"b": 2}
     with pytest.raises(PatchFailed, match="not an object"):
-        apply_patches({"a": 1}, [{"op": "replace", "path": "", "value": 1}])
+        apply_patches({"a": 1}, [{"op": "replace", "path": "", "value": [1]}])
     with pytest.raises(PatchFailed, match="JSONPath: "):
         apply_patches({"a": 1}, [{"op": "nothing", "path": "/a"}])
 

@@ -132,6 +132,17 @@ def test_deep_configurations_are_refused():
             {"items": [{"name": "m"}]},
             {"items": [{"name": "n", "x": "1"}, {"name": "n", "x": "2"}, {"name": "m"}]},
         ),
+        # Several live elements of one key stay where they are.
+        (
+            {"items": [{"name": "n", "x": "1"}, {"name": "o"}, {"name": "n", "x": "2"}]},
+            {"items": [{"name": "m"}]},
+            {"items": [{"name": "n", "x": "1"}, {"name": "o"}, {"name": "n", "x": "2"}, {"name": "m"}]},
+        ),
+        (
+            {"items": [{"name": "n", "x": "1"}, {"name": "o"}, {"name": "n", "x": "2"}]},
+            {"items": [{"name": "o", "x": "3"}]},
+            {"items": [{"name": "n", "x": "1"}, {"name": "o", "x": "3"}, {"name": "n", "x": "2"}]},
+        ),
         ({"free": {"m": {"n": 1}}}, {"free": {"m": {"o": [1]}}}, {"free": {"m": {"n": 1, "o": [1]}}}),
     ],
 )
@@ -152,7 +163,11 @@ def test_merge(live, applied, merged):
         ("ab", "acb", "acb"),
         ("xy", "ab", "xyab"),
         ("abc", "cab", "cab"),
+        ("axa", "b", "axab"),
+        ("axa", "a", "ax"),
+        ("bacay", "ca", "bcay"),
+        ("aabba", "b", "aaba"),
     ],
 )
 def test_order_of_merged_lists(live, applied, order):
-    assert "".join(merged_order(live, applied)) == order
+    assert "".join(step for _, step in merged_order(live, applied)) == order

@@ -299,10 +299,10 @@ async def test_a_user_who_may_only_patch_cannot_create(world):
             "the name of the object (d) does not match the name on the URL (c)",
         ),
         (
-            {"metadata": {"name": "c", "resourceVersion": "1"}},
+            {"metadata": {"name": "c", "resourceVersion": "v1"}},
             "",
-            400,
-            "resourceVersion should not be set on objects to be created",
+            500,
+            'strconv.ParseUint: parsing "v1": invalid syntax',
         ),
         (
             {"metadata": {"name": "c", "uid": "u"}},

@@ -142,10 +142,11 @@ async def test_objects_that_leave_a_selection_are_sent_as_they_were(world):
     await some.leave()
 
 
-async def test_a_watch_that_is_too_old_ends_with_a_status(world):
-    watch = await world.watch(f"{CONFIG_MAPS}?resourceVersion=999999", headers=ACCEPT)
+async def test_a_watch_that_cannot_begin_ends_with_a_status(world):
+    query = "resourceVersion=999999&sendInitialEvents=true&resourceVersionMatch=NotOlderThan"
+    watch = await world.watch(f"{CONFIG_MAPS}?{query}", headers=ACCEPT)
     kind, status = event(await watch.next_frame())
-    assert (kind, status["code"], status["reason"]) == ("ERROR", 410, "Expired")
+    assert (kind, status["code"], status["reason"]) == ("ERROR", 504, "Timeout")
     assert await watch.next_frame() is None
     await watch.end()
 

@@ -11,7 +11,7 @@ import pytest
 from bridgehead.apiserver.handlers import event_forms
 from bridgehead.apiserver.http.piecewise import PIECE_BYTES
 from bridgehead.apiserver.http.unsent import UnsentBudget
-from bridgehead.apiserver.registry import watching
+from bridgehead.apiserver.registry import freshness, watching
 from bridgehead.apiserver.resources import build_table
 from tests.unit.apiserver.world import TABLE, World, open_world
 
@@ -223,12 +223,34 @@ async def test_a_watch_from_an_expired_version_gets_410():
         assert await only_event(world, "resourceVersion=1") == ("ERROR", 410, "Expired", message)
 
 
-async def test_a_watch_from_a_version_that_was_never_given_ends_at_once(world):
-    message = f"too old resource version: 99999 ({world.store.revision})"
-    assert await only_event(world, "resourceVersion=99999") == ("ERROR", 410, "Expired", message)
-    initial = "resourceVersion=99999&sendInitialEvents=true&resourceVersionMatch=NotOlderThan"
+@pytest.mark.parametrize("query", ["", "&sendInitialEvents=false&resourceVersionMatch=NotOlderThan"])
+async def test_a_watch_from_a_version_of_the_future_waits_for_later_changes(world, monkeypatch, query):
+    monkeypatch.setattr(watching, "BOOKMARK_SECONDS", 0.01)
+    future = world.store.revision + 2
+    watch = await world.watch(f"{CONFIG_MAPS}?resourceVersion={future}&allowWatchBookmarks=true{query}")
+    for name in ("a", "b", "c"):
+        await asyncio.sleep(0.02)  # in which bookmarks of revisions that are not later would come
+        await make(world, name)
+    event = await watch.next()
+    assert (event["type"], event["object"]["metadata"]["name"]) == ("ADDED", "c")
+    event = await watch.next()
+    assert (event["type"], event["object"]["metadata"]["resourceVersion"]) == ("BOOKMARK", str(future + 1))
+    await watch.leave()
+
+
+async def test_initial_events_wait_for_their_version(world, monkeypatch):
+    initial = "sendInitialEvents=true&resourceVersionMatch=NotOlderThan"
     message = f"Timeout: Too large resource version: 99999, current: {world.store.revision}"
-    assert await only_event(world, initial) == ("ERROR", 504, "Timeout", message)
+    query = f"resourceVersion=99999&{initial}"
+    assert await only_event(world, query) == ("ERROR", 504, "Timeout", message)
+    monkeypatch.setattr(freshness, "BLOCK_SECONDS", 40)
+    version = world.store.revision + 2
+    waiting = asyncio.create_task(world.watch(f"{CONFIG_MAPS}?resourceVersion={version}&{initial}"))
+    await make(world, "a")
+    await make(world, "b")
+    watch = await waiting
+    assert await watch.names(2) == [("ADDED", "a"), ("ADDED", "b")]
+    await watch.leave()
 
 
 async def test_a_client_that_never_reads_is_disconnected_and_others_are_not():

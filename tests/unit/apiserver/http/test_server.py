@@ -135,11 +135,62 @@ async def test_trailers_are_no_headers() -> None:
         async with asyncio.timeout(60):
             writer.write(b"POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n")
             writer.write(b"1\r\na\r\n0\r\nX-Remote-Group: system:masters\r\n\r\n")
-            assert b"x-names: transfer-encoding\r\n" in await reader.readuntil(b"\r\n\r\n")
+            assert b"X-Names: transfer-encoding\r\n" in await reader.readuntil(b"\r\n\r\n")
             writer.close()
             await writer.wait_closed()
         server.stop()
         await serving
+
+
+async def _refuse_all(scope: MutableMapping[str, Any], receive: Any, send: Any) -> None:
+    headers = [(b"x-kubernetes-pf-flowschema-uid", b"u"), (b"audit-id", b"a"), (b"content-length", b"2")]
+    kind = "websocket.http.response" if scope["type"] == "websocket" else "http.response"
+    await receive()
+    await send({"type": f"{kind}.start", "status": 422, "headers": headers})
+    await send({"type": f"{kind}.body", "body": b"no"})
+
+
+_UPGRADE = (
+    b"GET / HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n"
+    b"Sec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n\r\n"
+)
+_REFUSED = [b"HTTP/1.1 422 Unprocessable Entity", b"Audit-Id: a", b"X-Kubernetes-Pf-Flowschema-Uid: u"]
+
+
+@pytest.mark.parametrize(
+    ("sent", "expected", "body"),
+    [
+        (
+            b"GET / HTTP/1.1\r\nConnection: close\r\n\r\n",
+            [*_REFUSED, b"Content-Length: 2", b"Connection: close"],
+            b"no",
+        ),
+        (b"HEAD / HTTP/1.1\r\nConnection: close\r\n\r\n", [*_REFUSED, b"Content-Length: 2", b"Connection: close"], b""),
+        (_UPGRADE, _REFUSED, b"no"),
+        (
+            b"nonsense\r\n\r\n",
+            [b"HTTP/1.1 400 Bad Request", b"Content-Type: text/plain; charset=utf-8", b"Connection: close"],
+            b"400 Bad Request",
+        ),
+    ],
+    ids=("get", "head", "websocket", "nonsense"),
+)
+async def test_heads_are_written_as_go_writes_them(sent: bytes, expected: list[bytes], body: bytes) -> None:
+    server = ApiServer(_refuse_all, None, lambda: None)
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        serving = asyncio.create_task(server.serve([listener]))
+        reader, writer = await asyncio.open_connection(*listener.getsockname())
+        async with asyncio.timeout(60):
+            writer.write(sent)
+            head, _, rest = (await reader.read()).partition(b"\r\n\r\n")
+            writer.close()
+            await writer.wait_closed()
+        server.stop()
+        await serving
+    lines = head.split(b"\r\n")
+    assert [line for line in lines if line in expected] == expected
+    assert all(line[:1].isupper() for line in lines)
+    assert rest == body
 
 
 async def test_the_request_that_is_answered_learns_of_a_disconnect() -> None:
@@ -295,7 +346,7 @@ async def test_a_client_is_refused_once_its_certificate_has_expired(
             for now, user in ((time.time(), valid), (1e11, expired)):  # the year 5138
                 monkeypatch.setattr(peer_protocol, "time", SimpleNamespace(time=lambda now=now: now))
                 writer.write(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
-                assert b"x-user: " + user in await reader.readuntil(b"0\r\n\r\n")
+                assert b"X-User: " + user in await reader.readuntil(b"0\r\n\r\n")
             writer.close()
             await writer.wait_closed()
         server.stop()

@@ -80,7 +80,7 @@ async def test_spdy_streams_become_channels():
         await wire.closed.wait()
     head, frames = wire.frames()
     assert head.startswith(b"HTTP/1.1 101 Switching Protocols")
-    assert b"x-stream-protocol-version: v4.channel.k8s.io" in head
+    assert b"X-Stream-Protocol-Version: v4.channel.k8s.io" in head
     assert spdy.Ping(7) in frames
     data = [frame for frame in frames if isinstance(frame, spdy.Data)]
     assert data == [
@@ -140,7 +140,10 @@ async def test_a_refused_upgrade_is_an_http_response():
     wire, _, _ = connect(application, b"v4.channel.k8s.io")
     async with asyncio.timeout(20):
         await wire.closed.wait()
-    assert wire.written == b"HTTP/1.1 404 Not Found\r\ncontent-length: 2\r\nconnection: close\r\n\r\nno"
+    head, _, body = wire.written.partition(b"\r\n\r\n")
+    first, date, *others = head.split(b"\r\n")
+    assert (first, date[:6]) == (b"HTTP/1.1 404 Not Found", b"Date: ")
+    assert (others, body) == ([b"Content-Length: 2", b"Connection: close"], b"no")
 
 
 async def test_unknown_protocol_versions_are_refused():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import json
 from collections.abc import AsyncIterator
@@ -11,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from bridgehead.apiserver.registry import freshness
 from bridgehead.apiserver.registry.continue_tokens import Position, read_token, write_token
 from tests.unit.apiserver.world import World, open_world
 
@@ -93,8 +95,38 @@ async def test_a_list_of_the_past(world):
     ):
         page = await world.get(f"{CONFIG_MAPS}?{query}")
         assert (names(page), page["metadata"]["resourceVersion"]) == expected, query
-    later = await world.call("GET", f"{CONFIG_MAPS}?resourceVersion=99999&resourceVersionMatch=NotOlderThan")
-    assert (later.status, later.json["details"]["retryAfterSeconds"]) == (504, 1)
+
+
+@pytest.mark.parametrize(
+    ("path", "seconds"),
+    [
+        ("?resourceVersion=99999", 1),
+        ("?resourceVersion=99999&resourceVersionMatch=NotOlderThan&limit=1", 1),
+        ("/a?resourceVersion=99999", 1),
+        # Kubernetes reads these from etcd, without its cache.
+        ("?resourceVersion=99999&limit=1", None),
+        ("?resourceVersion=99999&resourceVersionMatch=Exact", None),
+        (f"?continue={write_token(Position(99999, ('default', 'a')))}", None),
+    ],
+)
+async def test_a_read_of_the_future_is_refused(world, path, seconds):
+    await make(world, "a")
+    answer = await world.call("GET", f"{CONFIG_MAPS}{path}")
+    details = {"causes": [{"reason": "ResourceVersionTooLarge", "message": "Too large resource version"}]}
+    assert (answer.status, answer.json["reason"]) == (504, "Timeout")
+    assert answer.json["message"] == f"Timeout: Too large resource version: 99999, current: {world.store.revision}"
+    assert answer.json["details"] == details | ({"retryAfterSeconds": seconds} if seconds else {})
+    assert answer.header("retry-after") == ([str(seconds)] if seconds else [])
+
+
+@pytest.mark.parametrize("path", ["", "/b"])
+async def test_a_read_waits_for_its_version(world, monkeypatch, path):
+    monkeypatch.setattr(freshness, "BLOCK_SECONDS", 40)
+    version = world.store.revision + 2
+    reading = asyncio.create_task(world.get(f"{CONFIG_MAPS}{path}?resourceVersion={version}"))
+    await make(world, "a", "b")
+    answer = await reading
+    assert (names(answer) if not path else answer["metadata"]["name"]) == (["a", "b"] if not path else "b")
 
 
 async def test_pages_of_a_selection(world):

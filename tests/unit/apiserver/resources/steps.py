@@ -48,8 +48,8 @@ class Steps:
         strategy = self.resource.strategy
         strategy.default(obj)
         strategy.prepare_create(obj)
-        errors = strategy.allocate(obj, None, self.claimed.__contains__) + strategy.validate(obj)
-        errors += strategy.validate_create(obj)
+        errors = strategy.allocate(obj, None, self.claimed.__contains__)
+        errors = errors or strategy.validate(obj) + strategy.validate_create(obj)
         if errors:
             raise Refused(errors)
         claims = strategy.claims(obj)
@@ -65,7 +65,7 @@ class Steps:
         strategy.default(obj)
         strategy.prepare_update(obj, old, subresource)
         errors = strategy.allocate(obj, old, self.claimed.__contains__)
-        errors += strategy.validate(obj) + strategy.validate_update(obj, old, subresource)
+        errors = errors or strategy.validate(obj) + strategy.validate_update(obj, old, subresource)
         if old != before:
             raise AssertionError("an update changed what was stored")
         if errors:

@@ -95,3 +95,50 @@ def test_a_used_bfd_profile_cannot_be_deleted():
 
 def test_an_object_that_the_schema_refuses_is_left_to_it():
     assert judge_change(objects(), METALLB, "ipaddresspools", "CREATE", None, {"spec": {"addresses": 1}}) == ""
+
+
+EIP = made("eip", "", address="10.0.0.0/24", protocol="bgp")
+# One of each kind, beside which `BROKEN` is not valid, and what is not valid about it.
+BROKEN = [
+    (METALLB, "ipaddresspools", pool("two", "10.0.0.0/30")),
+    (METALLB, "l2advertisements", made("a", ipAddressPoolSelectors=[{"matchLabels": {"a": "b c"}}])),
+    (METALLB, "bgpadvertisements", made("a", communities=["1:99999"])),
+    (METALLB, "bgppeers", peer("r", holdTime="1s")),
+    (METALLB, "bfdprofiles", made("fast", receiveInterval=1)),
+    (METALLB, "communities", made("c", communities=[{"name": "a", "value": "nonsense"}])),
+    (OPENELB, "eips", EIP),
+    (OPENELB, "bgpconfs", made("default", "", as_=1, listenPort=99999)),
+    (OPENELB, "bgppeers", {"metadata": {"name": "r"}, "spec": {"conf": {"neighborAddress": "nonsense", "peerAs": 1}}}),
+]
+
+
+def with_metadata(document: dict[str, Any], **metadata: Any) -> dict[str, Any]:
+    return document | {"metadata": document["metadata"] | metadata}
+
+
+@pytest.mark.parametrize(
+    ("group", "plural", "broken"), BROKEN, ids=[f"{plural}.{group}" for group, plural, _ in BROKEN]
+)
+def test_what_changes_no_configuration_is_never_refused(group: str, plural: str, broken: dict[str, Any]) -> None:
+    before = objects(pools=[ONE])
+    finalized = with_metadata(broken, finalizers=["a/b"])
+    leaving = with_metadata(finalized, deletionTimestamp="2026-01-01T00:00:00Z")
+
+    def refusal(old: dict[str, Any], new: dict[str, Any] | None, operation: str = "UPDATE") -> str:
+        return judge_change(before, group, plural, operation, old, new)
+
+    assert refusal(broken, finalized) == ""
+    assert refusal(broken, with_metadata(broken, labels={"a": "b"}, annotations={"c": "d"})) == ""
+    assert refusal(broken, broken | {"status": {"ready": True}, "apiVersion": f"{group}/v1"}) == ""
+    assert refusal(leaving, with_metadata(leaving, finalizers=[])) == "", "its finalizers go"
+    assert refusal(leaving, leaving | {"spec": {}}) == ""
+    assert refusal(leaving, None, "DELETE") == ""
+
+
+def test_a_change_of_what_counts_is_still_refused():
+    before = objects(pools=[ONE])
+    refused = judge_change(before, OPENELB, "eips", "UPDATE", EIP | {"spec": {}}, EIP)
+    assert "overlap" in refused
+    leaving = with_metadata(made("fast"), deletionTimestamp="2026-01-01T00:00:00Z")
+    used = objects(peers=[peer("r", bfdProfile="fast")], bfd_profiles=[made("fast")])
+    assert judge_change(used, METALLB, "bfdprofiles", "DELETE", leaving, None) == ""

@@ -51,6 +51,18 @@ def test_next_hops_that_come_change_and_go():
     assert events.update(without, {}, [WEB]) == []
 
 
+def test_a_new_service_whose_pods_are_not_ready_has_no_warning():
+    events, seen = OpenElbEvents(), view()
+    events.update(seen, {}, [])
+    waiting = web("10.1.0.1", has_endpoints=False)
+    assert events.update(seen, waiting, [WEB]) == []
+    assert events.update(seen, waiting, [WEB]) == []
+    added = Report(WEB, "Normal", "SetBalancer", "success to add nexthops [node1, node2, node3]")
+    assert events.update(seen, web("10.1.0.1"), [WEB]) == [added]
+    none = "delete balancer with no available nodes for service ip 10.1.0.1:default/web."
+    assert events.update(seen, waiting, [WEB]) == [Report(WEB, "Warning", "SetBalancer", none)]
+
+
 def test_only_the_first_member_records_and_only_about_eips():
     events = OpenElbEvents()
     seen = view("node2")

@@ -6,7 +6,7 @@ import ipaddress
 
 import pytest
 
-from bridgehead.balancer.model import Configuration, Pool
+from bridgehead.balancer.model import Configuration, Pool, ServiceSelection
 from bridgehead.balancer.ranges import parse_range
 from bridgehead.balancer.speaker.publications import EXCLUDED_LABEL, node_view, publication_of
 from bridgehead.balancer.view import NodeView
@@ -24,7 +24,11 @@ from bridgehead.objects.endpoint_slices import Endpoint, EndpointConditions, End
 from bridgehead.objects.meta import Condition, ObjectMeta
 
 POOL = Pool("pool", "metallb", (parse_range("10.0.0.10-10.0.0.50"), parse_range("fd00::/120")))
-CONFIGURATION = Configuration((POOL,))
+NAMED = Pool("named", "metallb", (parse_range("10.0.1.0/24"),), auto_assign=False)
+EIP = Pool("eip", "openelb", (parse_range("10.0.2.0/24"),))
+DEFAULT_EIP = Pool("default-eip", "openelb", (parse_range("10.0.3.0/24"),), is_default=True)
+LIMITED = Pool("limited", "metallb", (parse_range("10.0.4.0/24"),), auto_assign=False, services=ServiceSelection())
+CONFIGURATION = Configuration((POOL, NAMED, EIP, DEFAULT_EIP, LIMITED))
 
 
 def service(*ips: str, **spec: object) -> Service:
@@ -58,14 +62,25 @@ def addresses(found: Service, **options: str) -> list[str]:
         (service("10.0.0.9"), []),  # in no pool
         (service("", "10.0.0.10"), ["10.0.0.10"]),  # an entry with a host name
         (service("10.0.0.10", type="ClusterIP"), []),
-        (service(type="ClusterIP", external_ips=("10.0.0.11", "192.0.2.1")), ["10.0.0.11"]),
-        (service("10.0.0.10", external_ips=("10.0.0.10", "10.0.0.11")), ["10.0.0.10", "10.0.0.11"]),
-        (service(type="ExternalName", external_ips=("10.0.0.11",)), []),
+        # Pools that give addresses by themselves are not for externalIPs.
+        (service(type="ClusterIP", external_ips=("10.0.0.11", "10.0.3.1", "10.0.4.1", "192.0.2.1")), []),
+        (service(type="ClusterIP", external_ips=("10.0.1.1", "10.0.2.1", "odd")), ["10.0.1.1", "10.0.2.1"]),
+        (service("10.0.0.10", external_ips=("10.0.0.10", "10.0.1.1")), ["10.0.0.10", "10.0.1.1"]),
+        (service(type="ExternalName", external_ips=("10.0.1.1",)), []),
         (service("10.0.0.10", load_balancer_class="example.com/other"), []),
     ],
 )
 def test_addresses_that_a_pool_contains_are_announced(found, expected):
     assert addresses(found) == expected
+
+
+def test_an_external_ip_that_a_service_was_given_is_announced_for_that_one():
+    found = service("10.0.0.10", external_ips=("10.0.1.1", "10.0.1.2"))
+
+    publication = publication_of(found, [], CONFIGURATION, is_assigned={"10.0.0.10", "10.0.1.1"}.__contains__)
+
+    assert publication is not None
+    assert [str(address) for address, _ in publication.addresses] == ["10.0.0.10", "10.0.1.2"]
 
 
 def test_a_class_selects_the_services_of_that_class():

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from bridgehead.controllers.endpoints import slice_plan
 from bridgehead.controllers.endpoints.slice_plan import (
     Group,
     SlicePlan,
@@ -263,3 +264,19 @@ def test_one_changed_endpoint_writes_one_slice(before: dict[int, bool], data: st
     for after in (flipped, replaced):
         plan = plan_slices(TEMPLATE, {V4: [endpoint(*item) for item in after.items()]}, existing, capacity)
         assert (len(plan.create), len(plan.update), len(plan.delete)) == (0, 1, 0)
+
+
+def test_the_work_grows_with_the_endpoints_also_where_a_slice_has_one(monkeypatch):
+    calls = 0
+    size = slice_plan._size
+
+    def count(draft):
+        nonlocal calls
+        calls += 1
+        return size(draft)
+
+    monkeypatch.setattr(slice_plan, "_size", count)
+    existing = [slice_(f"s{number}", V4, endpoints([number])) for number in range(300)]
+    plan = plan_slices(TEMPLATE, {V4: endpoints(range(600))}, existing, 1)
+    assert (len(plan.create), plan.update, plan.delete) == (300, (), ())
+    assert calls <= 1000  # not for each pair of a new endpoint and a slice

@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import msgspec
+import pytest
 
 from bridgehead.controllers.jobs.cron_plan import job_name, plan_times, schedule_of, surplus_jobs
 from bridgehead.objects.batch import CronJob, Job
-from bridgehead.objects.times import format_time
+from bridgehead.objects.times import format_time, parse_time
 
 NOW = 1_800_000_030.0  # half a minute after a full one
 
@@ -45,6 +46,13 @@ def test_many_missed_times():
     found = times(cron_job("* * * * *", created=NOW - 30 * 24 * 3600))
     assert found.many_missed
     assert found.due == 1_800_000_000
+
+
+@pytest.mark.parametrize("schedule", ["* * * * *", "0 0 30 2 *", "@every 1s"])
+@pytest.mark.parametrize("deadline", [None, 2**63 - 1])
+def test_a_status_in_the_last_year_of_the_calendar_makes_nothing_due(schedule, deadline):
+    made = cron_job(schedule, last=parse_time("9999-12-31T23:59:59Z"), startingDeadlineSeconds=deadline)
+    assert times(made).due is None
 
 
 def test_the_name_depends_on_the_time_only():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from typing import Any
 
 import msgspec
@@ -63,12 +64,13 @@ def pod(ordinal: int, state: str = "ready", revision: str = "new") -> Pod:
     return msgspec.convert({"metadata": metadata, "status": status}, Pod)
 
 
-def step(owner: StatefulSet, *pods: Pod) -> tuple[list[int], list[str]]:
+def step(owner: StatefulSet, *pods: Pod, room: int = 500) -> tuple[list[int], list[str]]:
     """Return the ordinals to create and the names of the pods to delete."""
-    plan = plan_step(owner, pods, "new", NOW)
+    plan = plan_step(owner, pods, "new", NOW, room)
     return plan.create, [one.metadata.name for one in plan.delete]
 
 
+LARGEST = 2**31 - 1
 PARALLEL = {"podManagementPolicy": "Parallel"}
 
 
@@ -231,3 +233,35 @@ def test_status_counts_pods_and_finishes_an_update() -> None:
     assert (done.current_revision, done.current_replicas) == ("new", 3)
     waiting = compute_status(stateful_set(minReadySeconds=10), [pod(0, "fresh"), pod(1, "pending")], "old", "new", NOW)
     assert (waiting.ready_replicas, waiting.available_replicas) == (1, 0)
+
+
+@pytest.mark.parametrize("start", [0, LARGEST])
+@pytest.mark.parametrize(
+    ("spec", "pods", "room", "created"),
+    [
+        (PARALLEL, [], 500, [*range(500)]),
+        (PARALLEL, [0, 2], 3, [1, 3, 4]),
+        (PARALLEL, [0], 0, []),
+        ({}, [], 500, [0]),
+        ({}, [0, 1], 500, [2]),
+        ({}, [0], 0, []),
+    ],
+)
+def test_a_step_is_bounded_by_the_pods_that_exist_and_by_the_room(start, spec, pods, room, created):
+    owner = stateful_set(replicas=LARGEST, ordinals={"start": start}, **spec)
+    present = [pod(start + ordinal, revision="old") for ordinal in pods]
+    tracemalloc.start()
+    try:
+        plan = step(owner, *present, room=room)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert plan == ([start + ordinal for ordinal in created], [])
+    assert peak < 1_000_000
+
+
+def test_an_update_of_the_most_replicas_is_in_proportion_to_the_pods_that_exist():
+    rolling = {"type": "RollingUpdate", "rollingUpdate": {"partition": LARGEST - 1, "maxUnavailable": LARGEST}}
+    owner = stateful_set(replicas=LARGEST, updateStrategy=rolling, **PARALLEL)
+    present = [pod(ordinal, revision="old") for ordinal in (0, LARGEST - 2, LARGEST - 1)]
+    assert step(owner, *present, room=1) == ([1], [f"db-{LARGEST - 1}"])

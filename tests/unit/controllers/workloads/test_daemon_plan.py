@@ -235,6 +235,12 @@ def test_at_most_max_unavailable_old_pods_are_deleted() -> None:
     assert update(daemon_set(0, 1), NODES, pods).delete == ()
 
 
+def test_limits_beyond_the_nodes_are_those_of_the_nodes() -> None:
+    pods = [pod(f"p{i}", f"node{i}", hash=OLD) for i in range(1, 5)]
+    assert names(update(daemon_set(0, 2**31 - 1), NODES, pods).delete) == ["p1", "p2", "p3", "p4"]
+    assert update(daemon_set(2**31 - 1, 0), NODES, pods) == DaemonPlan(create_on=("node1", "node2", "node3", "node4"))
+
+
 def test_unavailable_old_pods_are_deleted_at_once() -> None:
     pods = [pod("p1", "node1", hash=OLD), *(pod(f"p{i}", f"node{i}", hash=OLD, ready=False) for i in (2, 3, 4))]
     assert names(update(daemon_set(0, 1), NODES, pods).delete) == ["p2", "p3", "p4"]

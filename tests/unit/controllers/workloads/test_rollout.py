@@ -44,6 +44,8 @@ from bridgehead.objects.apps import (
 )
 from bridgehead.objects.meta import ObjectMeta, PodTemplate
 
+LARGEST = 2**31 - 1
+
 
 def template(image: str, **labels: str) -> PodTemplate:
     return PodTemplate(metadata=ObjectMeta(labels=labels), spec={"containers": [{"name": "a", "image": image}]})
@@ -221,6 +223,19 @@ def test_scaling_with_one_active_replica_set_changes_only_that_one() -> None:
     assert is_scaling_event(deployment(5), [new, old])
     assert sizes(plan_scaling(deployment(5), new, [old])) == {"rs2": 5}
     assert not is_scaling_event(deployment(3), [new, old])
+
+
+@pytest.mark.parametrize("surge", [0, 1, "100%", LARGEST])
+def test_the_largest_deployment_gives_no_replica_set_more_than_the_api_accepts(surge: int | str) -> None:
+    large = deployment(LARGEST, surge, 0)
+    assert limits(large) == (0, 1)
+    assert replicas_annotations(large) == {DESIRED_REPLICAS: str(LARGEST), MAX_REPLICAS: str(LARGEST)}
+    assert replicas_of_new(large, [], 0) == LARGEST
+    olds = [replica_set("rs1", 3, noted=(4, 5)), replica_set("rs2", 1, noted=(4, 5))]
+    scaled = sizes(plan_scaling(large, None, olds))
+    assert sum(scaled.values()) == LARGEST
+    # A rollout goes on, one pod at a time.
+    assert sizes(plan_olds(large, replica_set("rs9", 0), [replica_set("rs1", LARGEST)])) == {"rs1": LARGEST - 1}
 
 
 def test_scaling_to_zero_and_back_uses_the_newest_replica_set() -> None:

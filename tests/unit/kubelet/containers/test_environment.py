@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import base64
+import tracemalloc
 
+import msgspec
 import pytest
 
 from bridgehead.kubelet.containers.environment import (
     EnvironmentSources,
     container_environment,
     declared_variables,
-    expand,
     service_variables,
 )
-from bridgehead.kubelet.errors import ConfigNotReady
+from bridgehead.kubelet.errors import ArgumentListTooLong, ConfigNotReady
 from bridgehead.kubelet.volumes.downward_api import Addresses
 from bridgehead.objects.core import (
     ConfigMap,
@@ -150,25 +151,6 @@ def test_a_pod_gets_variables_of_its_namespaces_services(services, namespace, li
 def test_an_ipv6_address_has_brackets():
     six = service("six", "fd00::1", ServicePort(port=80))
     assert service_variables([six], "default", links=True)["SIX_PORT"] == "tcp://[fd00::1]:80"
-
-
-@pytest.mark.parametrize(
-    ("text", "expanded"),
-    [
-        ("$(A)", "1"),
-        ("a$(A)b$(B)", "a1b2"),
-        ("$(C)", "$(C)"),
-        ("$$(A)", "$(A)"),
-        ("$$$(A)", "$1"),
-        ("$A", "$A"),
-        ("$(A", "$(A"),
-        ("100%$", "100%$"),
-        ("$$", "$"),
-        ("$()", "$()"),
-    ],
-)
-def test_references_are_expanded(text, expanded):
-    assert expand(text, {"A": "1"}, {"A": "shadowed", "B": "2"}) == expanded
 
 
 CONFIG = ConfigMap(metadata=ObjectMeta(name="cfg", namespace="default"), data={"COLOR": "red", "size": "3"})
@@ -314,3 +296,73 @@ def test_the_variables_that_a_pod_sets_itself():
     own = Container(name="c", env_from=(imported,), env=(EnvVar(name="A", value="1"), EnvVar(name="P_size")))
     pod = Pod(metadata=ObjectMeta(name="p", namespace="default"), spec=PodSpec(containers=(own,)))
     assert declared_variables(pod, own, sources(REDIS)) == ("P_COLOR", "P_size", "A")
+
+
+def doubling(count: int) -> tuple[EnvVar, ...]:
+    """Variables of which each has the value of the one before twice."""
+    return (EnvVar(name="E0", value="x"), *(EnvVar(name=f"E{n}", value=f"$(E{n - 1})" * 2) for n in range(1, count)))
+
+
+def test_values_that_double_end_at_the_longest_argument():
+    assert len(environment(Container(name="c", env=doubling(17)))["E16"]) == 2**16
+    tracemalloc.start()
+    try:
+        with pytest.raises(
+            ArgumentListTooLong,
+            match=r'^argument list too long: environment variable "E17" has more than 131072 bytes$',
+        ):
+            environment(Container(name="c", env=doubling(60)))
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < 5_000_000
+
+
+@pytest.mark.parametrize(
+    "container",
+    [
+        # Each of the variables may be that long; together they may not.
+        Container(name="c", env=(*doubling(17), *(EnvVar(name=f"V{n}", value="$(E16)") for n in range(10_000)))),
+        Container(
+            name="c",
+            env_from=tuple(
+                EnvFromSource(prefix=f"P{n}_", config_map_ref=SourceReference(name="cfg")) for n in range(50_000)
+            ),
+        ),
+    ],
+    ids=["env", "envFrom"],
+)
+def test_the_whole_environment_is_bounded(container):
+    message = r'with environment variable "\w+", arguments and environment have more than 2097152 bytes'
+    with pytest.raises(ArgumentListTooLong, match=message):
+        environment(container)
+
+
+def test_secrets_are_counted_while_they_are_decoded():
+    large = Secret(metadata=ObjectMeta(name="sec"), data={"KEY": base64.b64encode(b"x" * 100_000).decode()})
+    every = msgspec.structs.replace(sources(), secret=lambda name: large)
+    references = (EnvFromSource(prefix=f"P{n}_", secret_ref=SourceReference(name="sec")) for n in range(2000))
+    container, pod = Container(name="c", env_from=tuple(references)), Pod(metadata=ObjectMeta(name="web-1"))
+    tracemalloc.start()
+    try:
+        with pytest.raises(ArgumentListTooLong, match='with environment variable "P20_KEY"'):
+            container_environment(pod, container, every)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < 10_000_000
+
+
+def test_the_variables_of_many_services_are_bounded():
+    services = [service(f"web-{n}", "10.96.0.9", ServicePort(port=80)) for n in range(20_000)]
+    with pytest.raises(ArgumentListTooLong, match="more than 2097152 bytes"):
+        environment(Container(name="c"), *services)
+    assert environment(Container(name="c"), *services, enable_service_links=False) == {}
+
+
+def test_an_annotation_may_be_longer_than_a_variable():
+    source = EnvVarSource(field_ref=ObjectFieldSelector(field_path="metadata.annotations['long']"))
+    pod = Pod(metadata=ObjectMeta(name="web-1", namespace="default", annotations={"long": "x" * 2**17}))
+    container = Container(name="c", env=(EnvVar(name="LONG", value_from=source),))
+    with pytest.raises(ArgumentListTooLong, match='environment variable "LONG" has more than 131072 bytes'):
+        container_environment(pod, container, sources())

@@ -6,7 +6,7 @@ import base64
 
 import pytest
 
-from bridgehead.images.errors import Denied, NotFound
+from bridgehead.images.errors import BadImage, Denied, NotFound, Unreachable
 from bridgehead.images.references import Reference, parse_reference
 from bridgehead.images.registry.credentials import Credential, fingerprint
 from bridgehead.kubelet.containers import image_policy
@@ -77,3 +77,18 @@ def test_durations_are_formatted_as_in_go(seconds: float, text: str) -> None:
 def test_failures_have_the_code_of_containerds_answer() -> None:
     assert image_policy.describe_failure(NotFound("x: not found")) == "rpc error: code = NotFound desc = x: not found"
     assert image_policy.describe_failure(Denied("no")) == "rpc error: code = Unknown desc = no"
+
+
+@pytest.mark.parametrize(
+    ("error", "advice"),
+    [
+        (None, "load it with `bridgehead image load FILE`, or use an image that has a stand-in"),
+        (Unreachable("dial tcp"), "load it with `bridgehead image load FILE`, or use an image that has a stand-in"),
+        (NotFound("x: not found"), "correct the name or the tag"),
+        (Denied("no"), "imagePullSecrets"),
+        (BadImage("digest"), "try another tag"),
+    ],
+)
+def test_a_failed_pull_names_what_to_do_first_and_briefly(error, advice):
+    assert advice in image_policy.advise(error)
+    assert len(image_policy.advise(error)) <= 200

@@ -9,6 +9,8 @@ from bridgehead.kubelet.errors import ConfigNotReady
 from bridgehead.kubelet.runtimes.runtime import Mount
 from tests.unit.kubelet.pod_factory import make_pod
 
+TOO_LONG = 'the subPath of volumeMount "dir" is longer than the 4095 bytes that a path may have'
+
 
 def mounted(env=None, **mount):
     volumes = [{"name": "dir", "emptyDir": {}}, {"name": "cfg", "configMap": {"name": "c"}}]
@@ -53,12 +55,14 @@ def test_mounts_are_planned_from_volume_mounts(mount, expected):
         ({"subPath": "a/../.."}, "unable to provision SubPath `a/../..`: must not contain '..'"),
         ({"subPathExpr": "$(UP)"}, "unable to provision SubPath `../x`: must not contain '..'"),
         ({"subPathExpr": "$(ROOT)/x"}, "error SubPath `//x` must not be an absolute path"),
+        ({"subPathExpr": "$(LONG)"}, TOO_LONG),
+        ({"subPathExpr": "$(LONG)" * 100}, TOO_LONG),
         ({"subPathExpr": "$(C)/$(A)/$(EMPTY)"}, "missing value for C, EMPTY"),
     ],
 )
 def test_invalid_mounts_are_refused(mount, message):
     with pytest.raises(ConfigNotReady) as error:
-        mounted({"A": "1", "UP": "../x", "ROOT": "/", "EMPTY": ""}, **mount)
+        mounted({"A": "1", "UP": "../x", "ROOT": "/", "EMPTY": "", "LONG": "x" * 4096}, **mount)
     assert str(error.value) == message
 
 

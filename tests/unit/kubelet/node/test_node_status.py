@@ -47,6 +47,8 @@ def test_the_node_status_has_addresses_capacity_and_conditions():
     assert status["daemonEndpoints"] == {"kubeletEndpoint": {"Port": 10250}}
     assert status["features"] == {"supplementalGroupsPolicy": True}
     assert status["runtimeHandlers"][0]["features"] == {"recursiveReadOnlyMounts": True, "userNamespaces": False}
+    with_users = node_status(SETTINGS, {}, {}, {}, 1795233600.0, has_user_namespaces=True)
+    assert with_users["runtimeHandlers"][0]["features"]["userNamespaces"] is True
     conditions = {c["type"]: c for c in status["conditions"]}
     assert conditions["Ready"] == {
         "type": "Ready",

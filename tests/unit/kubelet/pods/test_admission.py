@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
-from bridgehead.kubelet.errors import SandboxRefused
 from bridgehead.kubelet.pods.admission import (
     admission_refusal,
-    check_namespaces,
     has_host_ports,
     pod_sysctls,
     unsupported_fields,
 )
+from bridgehead.objects.core import Pod
 from tests.unit.kubelet.pod_factory import make_pod
 
 
@@ -75,13 +76,30 @@ def test_sysctls_are_written_with_dots():
     assert list(pod_sysctls(sysctls(*names))) == expected
 
 
-def test_unsupported_namespaces_are_reported():
-    with pytest.raises(SandboxRefused, match="hostUsers: false is not supported"):
-        check_namespaces(make_pod(hostUsers=False))
+def volumes(**source: Any) -> Pod:
+    return make_pod(hostUsers=False, volumes=[{"name": "data", **source}])
 
 
-def test_supported_namespaces_are_accepted():
-    check_namespaces(make_pod(shareProcessNamespace=True, hostUsers=True, hostIPC=True))
+@pytest.mark.parametrize(
+    ("made", "has_ids", "cause"),
+    [
+        (make_pod(hostUsers=False), True, ""),
+        (make_pod(hostUsers=True), False, ""),
+        (make_pod(), False, ""),
+        (make_pod(hostUsers=False), False, "the lab has no 65536 users for it beside its own 65536"),
+        (volumes(emptyDir={}), True, ""),
+        (volumes(image={"reference": "i"}), True, ""),
+        (volumes(hostPath={"path": "/x"}), True, 'the files of the volume "data" would belong to other users'),
+        (volumes(persistentVolumeClaim={"claimName": "c"}), True, 'the files of the volume "data" would belong to'),
+        (volumes(ephemeral={"volumeClaimTemplate": {"spec": {}}}), True, 'the files of the volume "data" would belong'),
+    ],
+)
+def test_a_pod_with_users_of_its_own_needs_ids_and_files_of_its_own(made: Pod, has_ids: bool, cause: str) -> None:
+    refused = admission_refusal(made, has_app_armor=False, has_user_namespaces=has_ids)
+    assert (refused is not None) == bool(cause)
+    if refused is not None:
+        assert refused[0] == "UserNamespacesNotSupported"
+        assert refused[1].startswith(f"Cannot run the pod with hostUsers: false: {cause}")
 
 
 @pytest.mark.parametrize(

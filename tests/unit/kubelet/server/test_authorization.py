@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from bridgehead.kubelet.server.access_reviews import Client
-from bridgehead.kubelet.server.authorization import bearer_token, owner_of, subresources_for, verb_for
+from bridgehead.client.access_reviews import Client, bearer_token
+from bridgehead.kubelet.server.authorization import owner_of, subresources_for, verb_for
 
 
 def certificate(name, *organizations):

@@ -18,9 +18,11 @@ KEY = ObjectKey("default", "web")
 class Recorder:
     def __init__(self) -> None:
         self.messages: list[str] = []
+        self.shared: list[bool] = []
 
-    def record(self, about: Service, *, type: str, reason: str, message: str) -> None:
+    def record(self, about: Service, *, type: str, reason: str, message: str, is_shared: bool) -> None:
         self.messages.append(message)
+        self.shared.append(is_shared)
 
 
 @pytest.fixture
@@ -96,3 +98,15 @@ def test_a_deleted_service_gets_no_event(
 def test_names_fit_into_a_line(name: str) -> None:
     assert len(quote_name(ObjectKey("default", name))) <= 160
     assert quote_name(ObjectKey("default", name)).isprintable()
+
+
+@pytest.mark.parametrize(
+    ("reason", "is_shared"),
+    [(Reason.RESERVED_ADDRESS, True), (Reason.CONFLICT, True), (Reason.REFUSED, False), (Reason.NOT_SUPPORTED, False)],
+)
+def test_proxies_of_all_nodes_make_one_event_of_what_all_of_them_see(
+    reason: Reason, is_shared: bool, reporter: ProblemReporter, recorder: Recorder
+) -> None:
+    reporter.report(KEY, [Problem(reason, "text")])
+
+    assert recorder.shared == [is_shared]

@@ -9,7 +9,7 @@ import base64
 from collections.abc import Mapping
 from typing import Any
 
-from bridgehead.apiserver.bodies.patch import apply_json_patch
+from bridgehead.apiserver.bodies.json_patches import apply_json_patch
 from bridgehead.apiserver.cel.admission import check_type_names
 from bridgehead.apiserver.cel.library.times import format_duration, format_timestamp
 from bridgehead.apiserver.cel.values import Duration, Timestamp

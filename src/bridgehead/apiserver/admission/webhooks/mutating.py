@@ -16,7 +16,7 @@ import msgspec
 from bridgehead.apiserver.admission.attributes import Attributes
 from bridgehead.apiserver.admission.forms import Forms
 from bridgehead.apiserver.bodies.conforming import conform
-from bridgehead.apiserver.bodies.patch import apply_json_patch
+from bridgehead.apiserver.bodies.json_patches import apply_json_patch
 from bridgehead.apiserver.errors import PatchRefused, SchemaMismatch
 from bridgehead.apiserver.resource import JsonObject, copied
 

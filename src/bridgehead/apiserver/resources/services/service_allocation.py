@@ -15,6 +15,7 @@ from itertools import islice
 from random import Random
 from typing import Protocol
 
+from bridgehead.apiserver.errors import ApiStatus, internal_error
 from bridgehead.apiserver.resource import FieldError, JsonObject
 from bridgehead.apiserver.resources.shared import field
 from bridgehead.apiserver.resources.shared.addresses import IPV4, IPV6, parse_ip
@@ -145,89 +146,147 @@ def allocate_addresses(
     is_claimed: IsClaimed,
     random: Random,
 ) -> list[FieldError]:
-    """Complete `clusterIP` and `clusterIPs`, one for each of `ipFamilies`. `is_claimed` covers other Services only."""
+    """Complete `clusterIP` and `clusterIPs`, one for each of `ipFamilies`. `is_claimed` covers other Services only.
+
+    Returns the first error, as Kubernetes. Raises a 500 for a full range.
+    """
     if not needs_cluster_ip(spec) or is_headless(spec) or (old is not None and is_headless(old)):
         return []
     addresses: list[str] = list(spec.get("clusterIPs", ()))
     held = old.get("clusterIPs", ()) if old is not None and needs_cluster_ip(old) else ()
     if old is not None and held and addresses[:1] != held[:1]:
         return []  # the first address may not change; validation reports it
-    errors = []
-    for index, family in enumerate(spec.get("ipFamilies", ())):
+    families = spec.get("ipFamilies", ())
+    for index, family in enumerate(families):
         if family not in ranges.families:
             continue  # a PreferDualStack Service in a cluster that no longer has this family
         if index < len(addresses):
             if addresses[index] in held:
                 continue  # the old address may be in a range that the cluster no longer has
             if reason := ranges.reason_against(addresses[index], family, is_claimed):
+                # Addresses that are still to be chosen are shown as empty texts.
+                shown = addresses + [""] * (len(families) - len(addresses))
                 detail = f"failed to allocate IP {addresses[index]}: {reason}"
-                errors.append(field.invalid("spec.clusterIPs", spec.get("clusterIPs"), detail))
+                return [field.invalid("spec.clusterIPs", shown, detail)]
             continue
         chosen = ranges.choose(family, is_claimed, random)
         if chosen is None:
-            errors.append(field.internal("spec.clusterIPs", "failed to allocate a serviceIP: range is full"))
-            continue
+            raise internal_error("failed to allocate a serviceIP: range is full")
         addresses.append(chosen)
-    if not errors and addresses:
+    if addresses:
         spec["clusterIPs"] = addresses
         spec["clusterIP"] = addresses[0]
-    return errors
-
-
-def allocate_ports(spec: JsonObject, ports: PortRange, is_claimed: IsClaimed, random: Random) -> list[FieldError]:
-    """Complete the `nodePort`s and `healthCheckNodePort`. `is_claimed` covers other Services only."""
-    if not needs_node_ports(spec):
-        return []
-    errors = []
-    mine = {port["nodePort"] for port in spec.get("ports", ()) if port.get("nodePort")}
-    mine.add(spec.get("healthCheckNodePort", 0))
-
-    def is_taken(claim: str) -> bool:
-        return is_claimed(claim) or claim in {port_claim(port) for port in mine}
-
-    for index, port in enumerate(spec.get("ports", ())):
-        if wanted := port.get("nodePort"):
-            if reason := ports.reason_against(wanted, is_claimed):
-                errors.append(field.invalid(f"spec.ports[{index}].nodePort", wanted, reason))
-        elif spec.get("type") == "NodePort" or spec.get("allocateLoadBalancerNodePorts", True):
-            # A port number with both TCP and UDP, as DNS has, gets the same node port for both.
-            shared = _node_port_of_same_number(port, spec["ports"])
-            chosen = shared or ports.choose(is_taken, random)
-            if chosen is None:
-                errors.append(field.internal("spec.ports", "failed to allocate a nodePort: range is full"))
-                break
-            port["nodePort"] = chosen
-            mine.add(chosen)
-    if needs_health_check_port(spec):
-        errors.extend(_allocate_health_check_port(spec, ports, is_claimed, is_taken, random))
-    return errors
-
-
-def _node_port_of_same_number(port: JsonObject, ports: list[JsonObject]) -> int:
-    protocols_of: dict[int, set[str]] = {}
-    for other in ports:
-        if other.get("nodePort"):
-            protocols_of.setdefault(other["nodePort"], set()).add(other.get("protocol", "TCP"))
-    for other in ports:
-        node_port = other.get("nodePort", 0)
-        if other.get("port") == port.get("port") and node_port:
-            return int(node_port) if port.get("protocol", "TCP") not in protocols_of[node_port] else 0
-    return 0
-
-
-def _allocate_health_check_port(
-    spec: JsonObject, ports: PortRange, is_claimed: IsClaimed, is_taken: IsClaimed, random: Random
-) -> list[FieldError]:
-    path = "spec.healthCheckNodePort"
-    if wanted := spec.get("healthCheckNodePort"):
-        reason = ports.reason_against(wanted, is_claimed)
-        if not reason and any(port.get("nodePort") == wanted for port in spec.get("ports", ())):
-            reason = "provided port is already allocated"
-        if not reason:
-            return []
-        return [field.internal(path, f"failed to allocate requested HealthCheck NodePort {wanted}: {reason}")]
-    chosen = ports.choose(is_taken, random)
-    if chosen is None:
-        return [field.internal(path, "failed to allocate a HealthCheck NodePort: range is full")]
-    spec["healthCheckNodePort"] = chosen
     return []
+
+
+def allocate_ports(
+    spec: JsonObject, old: JsonObject | None, ports: PortRange, is_claimed: IsClaimed, random: Random
+) -> list[FieldError]:
+    """Complete the `nodePort`s and `healthCheckNodePort`. `is_claimed` covers the Service's own present ports, too.
+
+    Returns the first error, as Kubernetes. Raises a 500 for a full range, a health check port that is not available,
+    and a node port that an update gives to two ports.
+    """
+    allocation = _PortAllocation(spec, ports, is_claimed, random)
+    errors: list[FieldError] = []
+    if needs_node_ports(spec):
+        errors = _allocate_new(spec, allocation) if old is None else _allocate_changed(spec, old, allocation)
+    if not errors and needs_health_check_port(spec) and (old is None or not needs_health_check_port(old)):
+        _allocate_health_check_port(spec, allocation)
+    return errors
+
+
+class _PortAllocation:
+    """The node ports that one write takes."""
+
+    def __init__(self, spec: JsonObject, ports: PortRange, is_claimed: IsClaimed, random: Random) -> None:
+        self._ports = ports
+        self._is_claimed = is_claimed
+        self._random = random
+        self._taken: set[str] = set()
+        # What is chosen must not be a port that the Service asks for elsewhere.
+        wanted = [port.get("nodePort", 0) for port in spec.get("ports", ())] + [spec.get("healthCheckNodePort", 0)]
+        self._wanted = {port_claim(port) for port in wanted}
+
+    def reason_against(self, port: int) -> str:
+        """Take a port, or return the reason why it is not available."""
+        claim = port_claim(port)
+        reason = self._ports.reason_against(port, lambda claim: claim in self._taken or self._is_claimed(claim))
+        if not reason:
+            self._taken.add(claim)
+        return reason
+
+    def choose(self, what: str) -> int:
+        """Take a free port. Raises a 500."""
+
+        def is_taken(claim: str) -> bool:
+            return claim in self._taken or claim in self._wanted or self._is_claimed(claim)
+
+        chosen = self._ports.choose(is_taken, self._random)
+        if chosen is None:
+            raise internal_error(f"failed to allocate a {what}: range is full")
+        self._taken.add(port_claim(chosen))
+        return chosen
+
+
+def _allocate_new(spec: JsonObject, allocation: _PortAllocation) -> list[FieldError]:
+    """Allocate the node ports of a new Service (`initNodePorts` in Kubernetes).
+
+    A port number with several protocols, as DNS has, gets the same node port for all.
+    """
+    node_port_of: dict[int, int] = {}
+    for index, port in enumerate(spec.get("ports", ())):
+        number, wanted = port.get("port", 0), port.get("nodePort", 0)
+        if not wanted and not _chooses_node_ports(spec):
+            continue
+        allocated = node_port_of.get(number, 0)
+        if not allocated:
+            asked = (other.get("nodePort", 0) for other in spec["ports"] if other.get("port", 0) == number)
+            wanted = next(filter(None, asked), 0)
+            if not wanted:
+                wanted = allocation.choose("nodePort")
+            elif reason := allocation.reason_against(wanted):
+                return [_refused_node_port(index, wanted, reason)]
+            port["nodePort"] = node_port_of[number] = wanted
+        elif not wanted:
+            port["nodePort"] = allocated
+        elif wanted != allocated and (reason := allocation.reason_against(wanted)):
+            return [_refused_node_port(index, wanted, reason)]
+    return []
+
+
+def _allocate_changed(spec: JsonObject, old: JsonObject, allocation: _PortAllocation) -> list[FieldError]:
+    """Allocate the node ports that an update adds (`updateNodePorts` in Kubernetes)."""
+    known = {port.get("nodePort", 0) for port in old.get("ports", ())}
+    seen: set[tuple[str, int]] = set()
+    for index, port in enumerate(spec.get("ports", ())):
+        wanted = port.get("nodePort", 0)
+        if not wanted and not _chooses_node_ports(spec):
+            continue
+        if not wanted:
+            wanted = port["nodePort"] = allocation.choose("nodePort")
+        elif wanted not in known:
+            if reason := allocation.reason_against(wanted):
+                return [_refused_node_port(index, wanted, reason)]
+            known.add(wanted)
+        one = (port.get("protocol", ""), wanted)
+        if one in seen:
+            raise ApiStatus(500, "", f"duplicate nodePort: {{{one[0]} {one[1]}}}")
+        seen.add(one)
+    return []
+
+
+def _chooses_node_ports(spec: JsonObject) -> bool:
+    return spec.get("type") == "NodePort" or bool(spec.get("allocateLoadBalancerNodePorts", True))
+
+
+def _refused_node_port(index: int, port: int, reason: str) -> FieldError:
+    return field.invalid(f"spec.ports[{index}].nodePort", port, reason)
+
+
+def _allocate_health_check_port(spec: JsonObject, allocation: _PortAllocation) -> None:
+    wanted = spec.get("healthCheckNodePort", 0)
+    if not wanted:
+        spec["healthCheckNodePort"] = allocation.choose("HealthCheck NodePort 0")
+    elif reason := allocation.reason_against(wanted):
+        raise internal_error(f"failed to allocate requested HealthCheck NodePort {wanted}: {reason}")

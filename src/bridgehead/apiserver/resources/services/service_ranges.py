@@ -64,9 +64,12 @@ class ServiceRanges:
         return None
 
     def reason_against(self, address: str, family: str, is_claimed: Callable[[str], bool]) -> str:
-        """Return the reason why `address` is not available, or ""."""
-        if not any(one.family == family and one.has_room_for(address) for one in self._ready):
-            return "the provided network does not match the current range"
+        """Return the reason why `address` is not available, or "". After Kubernetes' text it names the ranges."""
+        ranges = [one for one in self._ready if one.family == family]
+        if not any(one.has_room_for(address) for one in ranges):
+            choices = " or ".join(map(str, ranges))
+            advice = f"choose an address in {choices}" if ranges else f"there is none for {family}"
+            return f"the provided network does not match the current range; {advice}"
         return "provided IP is already allocated" if is_claimed(address_claim(address)) else ""
 
 

@@ -50,12 +50,15 @@ def validate_service(service: JsonObject) -> list[FieldError]:
     """Validate a completed Service."""
     spec = service.get("spec", {})
     return [
-        *_validate_type(spec),
+        *_require_ports(spec),
+        *_validate_for_type(spec),
         *_validate_ports(spec),
         *validate_labels("spec.selector", spec.get("selector", {})),
         *_validate_session_affinity(spec),
         *validate_cluster_ips(spec, None),
         *_validate_external_ips(spec),
+        *field.one_of("spec.type", spec.get("type", ""), _TYPES),
+        *_validate_port_pairs(spec),
         *_validate_load_balancer(service),
         *_validate_traffic_policies(spec),
         *_validate_status(service),
@@ -85,8 +88,21 @@ def validate_service_update(spec: JsonObject, old: JsonObject) -> list[FieldErro
 # --- Type ------------------------------------------------------------------------------------------------
 
 
-def _validate_type(spec: JsonObject) -> list[FieldError]:
-    errors = field.one_of("spec.type", spec.get("type", ""), _TYPES)
+def _require_ports(spec: JsonObject) -> list[FieldError]:
+    if spec.get("ports") or is_headless(spec) or spec.get("type") == "ExternalName":
+        return []
+    return [field.required("spec.ports")]
+
+
+def _validate_for_type(spec: JsonObject) -> list[FieldError]:
+    errors = []
+    if spec.get("type") == "LoadBalancer":
+        detail = f"may not expose port {_KUBELET_PORT} externally since it is used by kubelet"
+        errors = [
+            field.invalid(f"spec.ports[{index}]", _KUBELET_PORT, detail)
+            for index, port in enumerate(spec.get("ports", ()))
+            if port.get("port") == _KUBELET_PORT
+        ]
     match spec.get("type"):
         case "LoadBalancer" | "NodePort" as type_ if is_headless(spec):
             detail = f"may not be set to 'None' for {type_} services"
@@ -113,39 +129,42 @@ def _validate_external_name(name: str) -> list[FieldError]:
 
 def _validate_ports(spec: JsonObject) -> list[FieldError]:
     ports = spec.get("ports", ())
-    if not ports and not is_headless(spec) and spec.get("type") != "ExternalName":
-        return [field.required("spec.ports")]
     errors = []
     names: set[str] = set()
-    served: set[tuple[str, int]] = set()
-    node_ports: set[tuple[str, int]] = set()
     for index, port in enumerate(ports):
-        path = f"spec.ports[{index}]"
-        errors.extend(_validate_port(path, port, len(ports) > 1))
-        name, protocol, number = port.get("name", ""), port.get("protocol", ""), port.get("port", 0)
-        node_port = port.get("nodePort", 0)
-        if name and name in names:
-            errors.append(field.duplicate(f"{path}.name", name))
-        if node_port and (protocol, node_port) in node_ports:
-            errors.append(field.duplicate(f"{path}.nodePort", node_port))
-        if (protocol, number) in served:
-            shown = field.internal_value({"port": number, "protocol": protocol}, _PORT)
-            errors.append(field.duplicate(path, shown))
-        names.add(name)
-        served.add((protocol, number))
-        node_ports.add((protocol, node_port))
-        if node_port and spec.get("type") == "ClusterIP":
-            errors.append(field.forbidden(f"{path}.nodePort", "may not be used when `type` is 'ClusterIP'"))
-        if number == _KUBELET_PORT and spec.get("type") == "LoadBalancer":
-            detail = f"may not expose port {_KUBELET_PORT} externally since it is used by kubelet"
-            errors.append(field.invalid(path, number, detail))
+        errors.extend(_validate_port(f"spec.ports[{index}]", port, len(ports) > 1, names))
     return errors
 
 
-def _validate_port(path: str, port: JsonObject, needs_name: bool) -> list[FieldError]:
+def _validate_port_pairs(spec: JsonObject) -> list[FieldError]:
+    """Validate that no two ports have one protocol and one number, or one protocol and one node port."""
+    ports = spec.get("ports", ())
+    errors = []
+    if spec.get("type") == "ClusterIP":
+        errors = [
+            field.forbidden(f"spec.ports[{index}].nodePort", "may not be used when `type` is 'ClusterIP'")
+            for index, port in enumerate(ports)
+            if port.get("nodePort", 0)
+        ]
+    with_node_port = [(index, port) for index, port in enumerate(ports) if port.get("nodePort", 0)]
+    pairs = [(port.get("protocol", ""), port["nodePort"]) for _, port in with_node_port]
+    for position in field.repeated(pairs):
+        index, port = with_node_port[position]
+        errors.append(field.duplicate(f"spec.ports[{index}].nodePort", port["nodePort"]))
+    for index in field.repeated((port.get("protocol", ""), port.get("port", 0)) for port in ports):
+        shown = {name: ports[index][name] for name in ("port", "protocol") if name in ports[index]}
+        errors.append(field.duplicate(f"spec.ports[{index}]", field.internal_value(shown, _PORT)))
+    return errors
+
+
+def _validate_port(path: str, port: JsonObject, needs_name: bool, names: set[str]) -> list[FieldError]:
+    """Validate a port; `names` are those of the ports before, and get its own."""
     errors = []
     if name := port.get("name", ""):
         errors.extend(field.invalid_for(f"{path}.name", name, check_dns1123_label(name)))
+        if name in names:
+            errors.append(field.duplicate(f"{path}.name", name))
+        names.add(name)
     elif needs_name:
         errors.append(field.required(f"{path}.name"))
     number = port.get("port", 0)
@@ -181,7 +200,7 @@ def validate_cluster_ips(spec: JsonObject, old: JsonObject | None) -> list[Field
     Unchanged addresses are not checked again: they may have been stored before a rule existed.
     """
     if spec.get("type") == "ExternalName":
-        return []  # _validate_type forbids these fields
+        return []  # _validate_for_type forbids these fields
     if _ADDRESS_FIELDS.isdisjoint(spec):
         return []  # as most clients leave them out
     path, one, many = "spec.clusterIPs", spec.get("clusterIP", ""), spec.get("clusterIPs", [])
@@ -193,13 +212,13 @@ def validate_cluster_ips(spec: JsonObject, old: JsonObject | None) -> list[Field
     elif many and not one:
         errors.append(field.invalid(path, many, "must be empty when `clusterIP` is not specified"))
     errors.extend(_validate_families(spec))
-    if old is None or old.get("clusterIPs") != many:
-        malformed = _validate_address_list(path, many)
-        if malformed:
-            return [*errors, *malformed]
+    malformed = _validate_address_list(path, many) if old is None or old.get("clusterIPs") != many else []
+    errors.extend(malformed)
     if len(many) > 2:
         errors.append(field.invalid(path, many, "may only hold up to 2 values"))
-    if len(many) > 1 and len({family_of(address) for address in many}) < len(many):
+    if malformed:
+        return errors
+    if len(many) > 1 and len({family_of(address) for address in many}) == 1:
         errors.append(field.invalid(path, many, "may specify no more than one IP for each IP family"))
     if not is_headless(spec):
         for index, (address, family) in enumerate(zip(many, spec.get("ipFamilies", ()), strict=False)):
@@ -258,7 +277,8 @@ def _validate_families_update(spec: JsonObject, old: JsonObject) -> list[FieldEr
     now, before = spec.get("ipFamilies", []), old.get("ipFamilies", [])
     path = "spec.ipFamilies[0]"
     if len(now) == len(before):
-        return [field.invalid(path, now, _UNCHANGEABLE)] if now != before else []
+        changed = [new for new, old_family in zip(now, before, strict=True) if new != old_family]
+        return [field.invalid(path, now, _UNCHANGEABLE) for _ in changed]
     return _validate_growth(spec, path, "ipFamily", now, before)
 
 
@@ -270,7 +290,7 @@ def _validate_growth(
     if not now:
         errors.append(field.invalid(primary, now, f"primary {what} can not be unset"))
     elif before and now[0] != before[0]:
-        errors.append(field.invalid(primary, now, _UNCHANGEABLE))
+        errors.append(field.invalid(primary, spec.get("clusterIPs"), _UNCHANGEABLE))  # also for ipFamilies
     if len(before) > len(now) == 1 and spec.get("ipFamilyPolicy") != "SingleStack":
         detail = f"must be set to 'SingleStack' when releasing the secondary {what}"
         errors.append(field.invalid("spec.ipFamilyPolicy", spec.get("ipFamilyPolicy"), detail))

@@ -98,14 +98,12 @@ class ServiceStrategy(Strategy):
         def is_foreign(claim: str) -> bool:
             return claim not in held and is_claimed(claim)
 
-        errors = []
-        if not validate_cluster_ips(spec, old_spec):  # `validate` reports these errors
-            errors = set_families(spec, old_spec, self.ranges.families) or allocate_addresses(
-                spec, old_spec, self.ranges, is_foreign, self._random
-            )
-        errors += check_load_balancer_ip(spec, old_spec)
-        errors += check_status_addresses(obj, old, self.ranges.all)
-        return errors + allocate_ports(spec, self._ports, is_foreign, self._random)
+        return (
+            validate_cluster_ips(spec, old_spec)
+            or set_families(spec, old_spec, self.ranges.families)
+            or allocate_addresses(spec, old_spec, self.ranges, is_foreign, self._random)
+            or allocate_ports(spec, old_spec, self._ports, is_claimed, self._random)
+        )
 
     def claims(self, obj: JsonObject) -> frozenset[str]:
         return claims_of(obj.get("spec", {}))
@@ -117,10 +115,13 @@ class ServiceStrategy(Strategy):
         return validate_service(obj)
 
     def validate_create(self, obj: JsonObject) -> list[FieldError]:
-        return validate_new_source_ranges(obj, {})
+        errors = check_load_balancer_ip(obj["spec"], None) + check_status_addresses(obj, None, self.ranges.all)
+        return errors + validate_new_source_ranges(obj, {})
 
     def validate_update(self, obj: JsonObject, old: JsonObject, subresource: str) -> list[FieldError]:
-        errors = validate_service_update(obj.get("spec", {}), old.get("spec", {}))
+        spec, old_spec = obj.get("spec", {}), old.get("spec", {})
+        errors = validate_service_update(spec, old_spec) + check_load_balancer_ip(spec, old_spec)
+        errors += check_status_addresses(obj, old, self.ranges.all)
         return errors + validate_new_source_ranges(obj, old)
 
     def warnings(self, obj: JsonObject) -> list[str]:

@@ -23,15 +23,16 @@ class EscapesVolume(OSError):
     """The path leads out of the volume."""
 
 
-def open_beneath(directory: int, path: str) -> int:
+def open_beneath(directory: int, path: str, *, keeps_owner: bool = False) -> int:
     """An O_PATH descriptor of `path` beneath `directory`; a directory is made if nothing is there.
 
-    Directories that are made get the mode of `directory`, as those that a kubelet makes for a subPath. Raises
-    `EscapesVolume`, OSError.
+    Directories that are made get the mode of `directory`, as those that a kubelet makes for a subPath, and with
+    `keeps_owner` its owner. Raises `EscapesVolume`, OSError.
     """
     try:
-        mode = stat.S_IMODE(os.fstat(directory).st_mode)
-        return _open_or_make(directory, path, _BENEATH, mode)
+        found = os.fstat(directory)
+        owner = (found.st_uid, found.st_gid) if keeps_owner else None
+        return _open_or_make(directory, path, _BENEATH, stat.S_IMODE(found.st_mode), owner)
     except OSError as error:
         if error.errno in (errno.EXDEV, errno.ELOOP):
             raise EscapesVolume(error.errno, "it leads out of the volume") from error
@@ -84,15 +85,17 @@ def _resolve(links: bool) -> int:
     return _IN_ROOT if links else _IN_ROOT | syscalls.RESOLVE_NO_SYMLINKS
 
 
-def _open_or_make(directory: int, path: str, resolve: int, mode: int) -> int:
+def _open_or_make(directory: int, path: str, resolve: int, mode: int, owner: tuple[int, int] | None = None) -> int:
     try:
         return syscalls.open_beneath(directory, path, os.O_PATH, resolve)
     except FileNotFoundError:
         outer, name = posixpath.split(posixpath.normpath(path))
-        parent = _open_or_make(directory, outer or ".", resolve, mode)
+        parent = _open_or_make(directory, outer or ".", resolve, mode, owner)
         try:
             os.mkdir(name, mode, dir_fd=parent)
             made = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=parent)
+            if owner is not None:
+                os.fchown(made, *owner)
             os.fchmod(made, mode)  # whatever the umask is
             os.close(made)
         except FileExistsError:

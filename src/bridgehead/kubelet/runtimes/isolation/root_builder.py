@@ -21,7 +21,14 @@ import msgspec
 from bridgehead.images.store import whiteouts
 from bridgehead.kubelet.directory_use import COPY, COPY_SIZE, measure_directory
 from bridgehead.kubelet.nofollow import remove_tree
-from bridgehead.kubelet.runtimes.isolation import descriptor_paths, image_copies, mounting, overlays, tree_copy
+from bridgehead.kubelet.runtimes.isolation import (
+    descriptor_paths,
+    image_copies,
+    mounting,
+    overlays,
+    shifted_owners,
+    tree_copy,
+)
 from bridgehead.kubelet.runtimes.isolation.bind_mounts import PreparedMount, bind_mounts, open_source
 from bridgehead.kubelet.runtimes.isolation.kernel_file_systems import mount_kernel_file_systems
 from bridgehead.kubelet.runtimes.isolation.rootfs import (
@@ -44,14 +51,18 @@ class RootBuilder:
 
     `base` is an empty directory of the host that the build may cover. `copies` is the directory of the container's run,
     where copies of images are made; without one they are in memory. `copies_images`: the kernel refuses overlays over
-    the layers of images. After `enter` no other files are visible.
+    the layers of images. `id_base`: the users of the container are those of this user namespace from there on, and its
+    files belong to them. After `enter` no other files are visible.
     """
 
-    def __init__(self, plan: RootPlan, base: str, copies: str = "", *, copies_images: bool = False) -> None:
+    def __init__(
+        self, plan: RootPlan, base: str, copies: str = "", *, copies_images: bool = False, id_base: int = 0
+    ) -> None:
         self._plan = plan
         self._base = base
         self._copies = copies or f"{base}/copies"
         self._copies_images = copies_images
+        self._id_base = id_base
         self._root = f"{base}/root"
         self._lowers: dict[str, str] = {}  # for each overlay, a directory that shows its lower ones together
 
@@ -86,6 +97,7 @@ class RootBuilder:
         for volume in image_volumes:
             self._fill(volume)
         prepared = self._prepare([*image_volumes, *mounts])
+        self._give_files()  # also before the overlays, which keep the owners that they have found
         self._mount_layers()
         mount_kernel_file_systems(self._root, f"{self._base}/dev", security)
         root = os.open(self._root, os.O_PATH | os.O_CLOEXEC)
@@ -96,9 +108,21 @@ class RootBuilder:
                 os.close(descriptor_paths.make_directory_in_root(root, working_dir))
         finally:
             os.close(root)
+        self._give_files()
         if security.read_only_root:
             self._make_read_only()
         return messages
+
+    def _give_files(self) -> None:
+        """Give all that was made for the container to its own users. Volumes belong to them already."""
+        if not self._id_base:
+            return
+        try:
+            for path in (self._base, self._copies):
+                if os.path.isdir(path):
+                    shifted_owners.shift(path, self._id_base)
+        except OSError as error:
+            raise RootFailure(f"failed to change the owners of the container's files: {error.strerror}") from error
 
     def enter(self) -> None:
         """Make the built root the root of this process's mount namespace and detach the old one."""
@@ -244,7 +268,8 @@ class RootBuilder:
         shown = f"{self._base}/image-{number}"
         os.mkdir(shown, 0o755)
         # A layer alone needs no overlay, but without one its whiteouts would be seen: devices, or empty files.
-        if self._copies_images if len(layers) > 1 else whiteouts.are_present(layers[0]):
+        is_copied = self._copies_images if len(layers) > 1 else whiteouts.are_present(layers[0])
+        if is_copied or self._id_base:
             image_copies.show_copy(layers, f"{self._copies}/image-{number}", shown)
             syscalls.set_mount_attributes(shown, syscalls.MOUNT_ATTR_RDONLY)
         elif len(layers) > 1:

@@ -17,6 +17,7 @@ from bridgehead.kubelet.runtimes.isolation.privileges import Privileges
 from bridgehead.kubelet.runtimes.isolation.rootfs import RootPlan
 from bridgehead.kubelet.runtimes.runtime import (
     LAST_IMAGE_ID,
+    POD_IDS,
     ContainerSpec,
     Image,
     Mount,
@@ -32,6 +33,7 @@ from bridgehead.kubelet.runtimes.standins.standin import BUSYBOX_TOOLS, NETWORK_
 
 _UID_MAP: Final = "/proc/self/uid_map"
 _GID_MAP: Final = "/proc/self/gid_map"
+_MOST_PODS: Final = 110  # of a node
 
 
 class NodeFiles(msgspec.Struct, frozen=True, kw_only=True):
@@ -78,7 +80,9 @@ class ContainerPlanner:
                 if not rootfs.is_shown(self._files.host_root, path)
             ]
         if not image.part:  # a part has to be root of the node's network, whatever user its image names
-            check_ids(spec.security, _read_id_map(_UID_MAP), _read_id_map(_GID_MAP))
+            # A range of a pod with users of its own is not for others.
+            own = [range(POD_IDS)] if sandbox.id_base or find_pod_id_ranges() else None
+            check_ids(spec.security, own or _read_id_map(_UID_MAP), own or _read_id_map(_GID_MAP))
         return RunContainer(
             spec=msgspec.structs.replace(spec, mounts=tuple(mounts)),
             program=Program(
@@ -89,7 +93,7 @@ class ContainerPlanner:
                 image_user=image.image.user,
                 built_in=_find_built_in(argv, image, sandbox.hostname, setup),
             ),
-            root=self._plan_root(image),
+            root=self._plan_root(image, has_own_users=sandbox.id_base > 0),
             files=files,
             base=self._files.base,
             namespaces=tuple(namespaces),
@@ -97,12 +101,14 @@ class ContainerPlanner:
             copies_images=self._files.copies_images,
             has_stdin=spec.stdin and not spec.tty,
             has_cgroup=self._has_cgroups,
+            id_base=sandbox.id_base,
         )
 
-    def _plan_root(self, image: ResolvedImage) -> RootPlan:
+    def _plan_root(self, image: ResolvedImage, *, has_own_users: bool) -> RootPlan:
+        """An image for a pod with users of its own is a copy, whose files can belong to them."""
         if image.layers is None:
             return self._files.host_root
-        return rootfs.plan_image_root(image.layers, is_copied=self._files.copies_images)
+        return rootfs.plan_image_root(image.layers, is_copied=self._files.copies_images or has_own_users)
 
     def _plan_privileges(self, security: Security) -> Privileges:
         names = privileges.plan_capabilities(security, self._available_capabilities)
@@ -219,6 +225,20 @@ def check_ids(security: Security, users: list[range], groups: list[range]) -> No
 def find_last_id() -> int:
     """The last id for which it and all before it exist in this user namespace, as users and as groups."""
     return min(last_id(_read_id_map(path)) for path in (_UID_MAP, _GID_MAP))
+
+
+def find_pod_id_ranges() -> int:
+    """Return how many pods can have a user namespace: the ids after the node's own, of which each takes POD_IDS."""
+    return min(pod_id_ranges(_read_id_map(path)) for path in (_UID_MAP, _GID_MAP))
+
+
+def pod_id_ranges(ids: list[range]) -> int:
+    """Return the number of ranges of POD_IDS that exist from id POD_IDS on, without a gap; at most 110, as pods."""
+    end = POD_IDS
+    for each in sorted(ids, key=lambda each: each.start):
+        if each.start <= end < each.stop:
+            end = each.stop
+    return min((end - POD_IDS) // POD_IDS, _MOST_PODS)
 
 
 def last_id(ids: list[range]) -> int:

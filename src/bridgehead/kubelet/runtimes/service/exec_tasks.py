@@ -32,6 +32,8 @@ def _fork(
     if pid_namespace is None:
         raise RuntimeFailure("container is not running")
     descriptors = [*namespaces.values(), *(streams or ())]
+    if task.sandbox.user_namespace is not None:
+        descriptors.append(task.sandbox.user_namespace)
     procs = None
     try:
         procs = task.open_cgroup()
@@ -41,6 +43,7 @@ def _fork(
             namespaces=tuple(namespaces),
             has_terminal=streams is None,
             has_cgroup=procs is not None,
+            id_base=task.job.id_base,
         )
         if procs is not None:
             descriptors.append(procs)

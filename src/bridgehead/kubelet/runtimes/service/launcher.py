@@ -24,7 +24,12 @@ from bridgehead.kubelet.runtimes.runtime import (
     RuntimeFeatures,
     SandboxSpec,
 )
-from bridgehead.kubelet.runtimes.service.container_plan import ContainerPlanner, NodeFiles, find_last_id
+from bridgehead.kubelet.runtimes.service.container_plan import (
+    ContainerPlanner,
+    NodeFiles,
+    find_last_id,
+    find_pod_id_ranges,
+)
 from bridgehead.kubelet.runtimes.service.process_ledger import ProcessLedger
 from bridgehead.kubelet.runtimes.service.reactor import Reactor
 from bridgehead.kubelet.runtimes.service.sandboxes import Sandbox
@@ -60,7 +65,12 @@ class Launcher:
             lack = _describe_missing_controllers(delegated)
         refusals = _find_refusals(root_dir, images)
         self._planner = _make_planner(root_dir, refusals, has_cgroups=self._delegation is not None)
-        self.features = RuntimeFeatures(limits=lack, last_id=find_last_id(), copies=_describe_refusals(refusals))
+        self.features = RuntimeFeatures(
+            limits=lack,
+            last_id=find_last_id(),
+            copies=_describe_refusals(refusals),
+            pod_id_ranges=find_pod_id_ranges(),
+        )
         self._ledger.end_all()
         self._remove_cgroups()
 

@@ -78,7 +78,7 @@ class RuntimeService:
         self._images = images
         self._on_exit = on_exit
         self._zygote = zygote
-        self._sandbox_maker = SandboxMaker()
+        self._sandbox_maker = SandboxMaker(zygote.make_namespaces)
         self._shared_memory = SharedMemory(os.path.join(root_dir, "shm"))
         self._launcher = Launcher(
             reactor=reactor, root_dir=root_dir, images=images, zygote=zygote, lack_of_cgroup=lack_of_cgroup

@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterator
 from typing import Final
 
 from bridgehead.kubelet.runtimes.isolation.container_cgroups import PodCgroup
-from bridgehead.kubelet.runtimes.runtime import RuntimeFailure, SandboxInfo, SandboxSpec
+from bridgehead.kubelet.runtimes.runtime import POD_IDS, RuntimeFailure, SandboxInfo, SandboxSpec
 from bridgehead.network import rtnetlink_requests as rtnetlink
 from bridgehead.network import syscalls
 from bridgehead.network.netlink_socket import NetlinkSocket
@@ -35,11 +35,12 @@ _KINDS: Final = {"net": syscalls.CLONE_NEWNET, "uts": syscalls.CLONE_NEWUTS, "ip
 
 class Sandbox:
     """The namespaces of one pod. `descriptors` are of its namespace files, by kind ("net", "uts", "ipc"), without those
-    that the pod shares with the node."""
+    that the pod shares with the node; `user_namespace` is that of a pod with users of its own."""
 
     def __init__(self, spec: SandboxSpec, descriptors: dict[str, int]) -> None:
         self.spec = spec
         self.descriptors = descriptors
+        self.user_namespace: int | None = None
         self.group: PodCgroup | None = None  # made and removed by `runtime_service`; None where nothing is delegated
 
     @property
@@ -57,13 +58,18 @@ class Sandbox:
         for fd in self.descriptors.values():
             os.close(fd)
         self.descriptors.clear()
+        if self.user_namespace is not None:
+            os.close(self.user_namespace)
+            self.user_namespace = None
 
 
 class SandboxMaker:
     """Makes and removes sandboxes on the node whose network namespace the process is in. Only for a process with one
     thread."""
 
-    def __init__(self) -> None:
+    def __init__(self, make_namespaces: Callable[[int, int, dict[str, str]], dict[str, int]]) -> None:
+        """`make_namespaces` is the zygote's."""
+        self._make_namespaces = make_namespaces
         # A process in a user namespace may only return to namespaces that belong to it; the UTS and IPC namespaces may
         # still be the machine's.
         syscalls.unshare(syscalls.CLONE_NEWUTS | syscalls.CLONE_NEWIPC)
@@ -81,15 +87,21 @@ class SandboxMaker:
         kinds = [kind for kind in _KINDS if not shared[kind]]
         sandbox = Sandbox(spec, {})
         try:
+            if spec.id_base:
+                self._make_owned(sandbox)
             with self._returning(kinds):
                 for kind in kinds:
+                    if kind in sandbox.descriptors:
+                        syscalls.setns(sandbox.descriptors[kind], _KINDS[kind])
+                        continue
                     syscalls.unshare(_KINDS[kind])
                     sandbox.descriptors[kind] = os.open(f"/proc/self/ns/{kind}", os.O_RDONLY | os.O_CLOEXEC)
                 syscalls.set_hostname(spec.hostname)
                 if not spec.host_network:
                     self._wire_pod(spec, sandbox.descriptors["net"])
                 for name, value in spec.sysctls.items():
-                    _write_sysctl(name, value)
+                    if not (spec.id_base and _is_of_ipc(name)):
+                        _write_sysctl(name, value)
             if spec.ips:
                 self._wire_node(spec.pod_uid, spec.ips)
                 if spec.has_host_ports:
@@ -98,6 +110,13 @@ class SandboxMaker:
             self.remove(sandbox)
             raise RuntimeFailure(f"failed to create the pod's sandbox: {error}") from error
         return sandbox
+
+    def _make_owned(self, sandbox: Sandbox) -> None:
+        """Make a user namespace, and the pod's other namespaces in it. Raises OSError."""
+        settings = {sysctl_path(name): value for name, value in sandbox.spec.sysctls.items() if _is_of_ipc(name)}
+        made = self._make_namespaces(sandbox.spec.id_base, POD_IDS, settings)
+        sandbox.user_namespace = made.pop("user")
+        sandbox.descriptors |= made
 
     def remove(self, sandbox: Sandbox) -> None:
         """Remove a sandbox without processes.
@@ -185,6 +204,11 @@ class SandboxMaker:
             requests += [rtnetlink.add_host_route(index, ip), rtnetlink.add_neighbour(index, ip, pod_mac)]
         self._node.send(requests)
         _poll(lambda: rtnetlink.is_operating(self._node.ask(rtnetlink.get_link(index)) or b""))
+
+
+def _is_of_ipc(name: str) -> bool:
+    """Whether only root of a pod's own user namespace may write a sysctl, and not the runtime."""
+    return name.startswith(("kernel.", "fs."))
 
 
 def _write_sysctl(name: str, value: str) -> None:

@@ -35,7 +35,8 @@ class SharedMemory:
         path = self._path(pod)
         try:
             os.makedirs(path, exist_ok=True)  # one that could not be removed serves again
-            syscalls.mount("shm", path, "tmpfs", _FLAGS, _OPTIONS)
+            owner = f",uid={pod.id_base},gid={pod.id_base}" if pod.id_base else ""
+            syscalls.mount("shm", path, "tmpfs", _FLAGS, _OPTIONS + owner)
         except OSError as error:
             _remove(path)
             raise RuntimeFailure(f"failed to create the pod's shared memory: {error}") from error

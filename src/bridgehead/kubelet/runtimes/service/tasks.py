@@ -93,6 +93,8 @@ class Task(ChildListener):
             if not spec.tty:
                 for stream in ("stdout", "stderr"):
                     self._make_output(stream, child_ends)
+            if self.sandbox.user_namespace is not None:
+                child_ends.append(os.dup(self.sandbox.user_namespace))
             if self._pod_group is not None:
                 self._group = self._pod_group.make(self.id, spec.limits)
                 child_ends.append(self._group.open_procs())

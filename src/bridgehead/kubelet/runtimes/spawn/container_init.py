@@ -54,6 +54,7 @@ def run_job(run_part: PartRunner, job: Job, descriptors: list[int], status: sock
         syscalls.set_dumpable(False)
         if job.has_cgroup:
             _join_cgroup(descriptors.pop())
+        user_namespace = descriptors.pop() if job.id_base else None
         for kind in job.namespaces:
             syscalls.setns(next(remaining), _NAMESPACE_FLAGS[kind])
         if isinstance(job, RunContainer):
@@ -66,6 +67,11 @@ def run_job(run_part: PartRunner, job: Job, descriptors: list[int], status: sock
         )
         if isinstance(job, RunContainer):
             program_start.report(status, program_start.USER, msgspec.json.encode(users.shown(account)).decode())
+        _give_streams(job.id_base + account.user, job.id_base or -1)
+        if user_namespace is not None:
+            _enter_user_namespace(user_namespace)
+            if isinstance(job, RunContainer):
+                _own_mounts(status)
         _set_credentials(job.program.privileges, account)
         environment = {"HOME": account.home or "/", **job.program.environment}
         program_start.close_other_descriptors(status.fileno())
@@ -95,12 +101,12 @@ def _build_container(job: RunContainer, remaining: Iterator[int], status: socket
     spec = job.spec
     syscalls.unshare(syscalls.CLONE_NEWNS)
     syscalls.mount("", "/", "", syscalls.MS_REC | syscalls.MS_PRIVATE)
-    # For commands in this container to enter. They can't be opened in /proc later: this process is not dumpable.
-    for kind, name in ((program_start.MOUNT_NAMESPACE, "mnt"), (program_start.PID_NAMESPACE, "pid")):
-        namespace = os.open(f"/proc/self/ns/{name}", os.O_RDONLY | os.O_CLOEXEC)
-        program_start.report(status, kind, descriptor=namespace)
-        os.close(namespace)
-    builder = RootBuilder(job.root, job.base, spec.volume_directory, copies_images=job.copies_images)
+    _report_namespace(status, program_start.PID_NAMESPACE, "pid")
+    if not job.id_base:  # else it has another one in the end
+        _report_namespace(status, program_start.MOUNT_NAMESPACE, "mnt")
+    builder = RootBuilder(
+        job.root, job.base, spec.volume_directory, copies_images=job.copies_images, id_base=job.id_base
+    )
     messages = builder.build(
         files=job.files,
         mounts=spec.mounts,
@@ -121,6 +127,29 @@ def _build_container(job: RunContainer, remaining: Iterator[int], status: socket
     program_start.redirect_streams(stdin, next(remaining), next(remaining))
 
 
+def _report_namespace(status: socket.socket, kind: bytes, name: str) -> None:
+    """Send the runtime a namespace, for commands to enter: they cannot open it in /proc of what is not dumpable."""
+    namespace = os.open(f"/proc/self/ns/{name}", os.O_RDONLY | os.O_CLOEXEC)
+    program_start.report(status, kind, descriptor=namespace)
+    os.close(namespace)
+
+
+def _enter_user_namespace(namespace: int) -> None:
+    """Become root of the pod's user namespace, with all capabilities in it and none outside."""
+    syscalls.setns(namespace, syscalls.CLONE_NEWUSER)
+    os.setgroups([])
+    os.setresgid(0, 0, 0)
+    os.setresuid(0, 0, 0)
+    syscalls.set_dumpable(False)
+
+
+def _own_mounts(status: socket.socket) -> None:
+    """Get a mount namespace that belongs to the pod's user namespace, so that its root may mount, if it has the
+    capability, and unmount nothing of what was made for the container."""
+    syscalls.unshare(syscalls.CLONE_NEWNS)
+    _report_namespace(status, program_start.MOUNT_NAMESPACE, "mnt")
+
+
 def _open_streams(remaining: Iterator[int], status: socket.socket, *, has_terminal: bool) -> None:
     if has_terminal:
         slave = program_start.open_terminal(status)
@@ -134,7 +163,6 @@ def _set_credentials(allowed: Privileges, account: Account) -> None:
     if account.groups:
         groups = tuple(dict.fromkeys((*allowed.groups, *account.groups)))
         allowed = msgspec.structs.replace(allowed, groups=groups)
-    _give_streams(account.user)
     try:
         privileges.apply(allowed, account.user, account.group)
     except OSError as error:
@@ -143,14 +171,16 @@ def _set_credentials(allowed: Privileges, account: Account) -> None:
         syscalls.set_parent_death_signal(signal.SIGKILL)  # a change of user resets it
 
 
-def _give_streams(user: int) -> None:
-    """Give the standard streams to the container's user, who may then open /dev/stdout. As runc's
-    `fixStdioPermissions`; /dev/null belongs to all."""
+def _give_streams(user: int, group: int) -> None:
+    """Give the standard streams to the user, who may then open /dev/stdout, and to the group; -1 keeps theirs.
+
+    As runc's `fixStdioPermissions`; /dev/null belongs to all.
+    """
     for stream in range(3):
         found = os.fstat(stream)
         if not (stat.S_ISCHR(found.st_mode) and found.st_rdev == _NULL):
             with contextlib.suppress(OSError):  # an id that this user namespace lacks
-                os.fchown(stream, user, -1)
+                os.fchown(stream, user, group)
 
 
 def _read_accounts(path: str) -> str:

@@ -45,9 +45,10 @@ class RunContainer(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     """Build a container and be its first process.
 
     Descriptors: a namespace for each of `namespaces` (net, uts, ipc), then the standard input if `has_stdin`, then
-    standard output and standard error unless the container has a terminal, then the cgroup.procs of its cgroup if
-    `has_cgroup`. `image_volumes` are mounts whose sources are made and filled from the image. `copies_images`: the
-    kernel refuses overlays over the layers of images.
+    standard output and standard error unless the container has a terminal, then the pod's user namespace if it has one
+    (`id_base`, as in `SandboxSpec`), then the cgroup.procs of its cgroup if `has_cgroup`. `image_volumes` are mounts
+    whose sources are made and filled from the image. `copies_images`: the kernel refuses overlays over the layers of
+    images.
     """
 
     spec: ContainerSpec
@@ -60,13 +61,15 @@ class RunContainer(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     copies_images: bool = False
     has_stdin: bool = False
     has_cgroup: bool = False
+    id_base: int = 0
 
 
 class RunCommand(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     """Run a program in a running container.
 
     Descriptors: a namespace for each of `namespaces` (mnt among them), three standard streams unless `has_terminal`,
-    then the cgroup.procs of the container's cgroup if `has_cgroup`.
+    then the pod's user namespace if it has one (`id_base`), then the cgroup.procs of the container's cgroup if
+    `has_cgroup`.
     """
 
     spec: ContainerSpec
@@ -74,6 +77,7 @@ class RunCommand(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     namespaces: tuple[str, ...]
     has_terminal: bool = False
     has_cgroup: bool = False
+    id_base: int = 0
 
 
 Job = RunContainer | RunCommand

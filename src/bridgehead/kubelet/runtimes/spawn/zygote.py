@@ -21,24 +21,29 @@ import signal
 import socket
 import struct
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final, NoReturn
 
 import msgspec
 
+from bridgehead.kubelet.runtimes.spawn import user_namespaces
 from bridgehead.kubelet.runtimes.spawn.jobs import Job
 from bridgehead.kubelet.runtimes.spawn.program_start import close_other_descriptors
 from bridgehead.network import syscalls
 
-# Requests: fork into a new PID namespace, into a given one, or into the node's; reap a process.
+# Requests: fork into a new PID namespace, into a given one, or into the node's; reap a process; make a pod's user
+# namespace with those that belong to it.
 FORK_IN_NEW: Final = b"N"
 FORK_IN_GIVEN: Final = b"G"
 FORK_IN_NODE: Final = b"H"
 _REAP: Final = b"R"
+_NAMESPACES: Final = b"U"
 _FAILED: Final = -1
 _REPLY: Final = struct.Struct("=iI")  # PID or _FAILED; wait status or errno
 _PID: Final = struct.Struct("=I")
+_IDS: Final = struct.Struct("=II")  # the first id and their number
 _MAX_DESCRIPTORS: Final = 16  # in one message
+_LARGEST_REQUEST: Final = 64 << 10  # bytes
 
 _encoder = msgspec.msgpack.Encoder()
 _decoder: Final = msgspec.msgpack.Decoder(Job)
@@ -83,6 +88,19 @@ class Zygote:
         socket.send_fds(self._socket, [where], descriptors)
         return self._receive_reply()[0]
 
+    def make_namespaces(self, id_base: int, count: int, settings: Mapping[str, str]) -> dict[str, int]:
+        """Make a user namespace with `count` ids from `id_base` on, and the namespaces of a pod that belong to it.
+
+        `settings`: file below /proc/sys that belongs to them -> content. Return descriptors by kind: "user", "net",
+        "uts", "ipc". Raises OSError.
+        """
+        self._socket.send(_NAMESPACES + _IDS.pack(id_base, count) + msgspec.msgpack.encode(dict(settings)))
+        data, descriptors, _, _ = socket.recv_fds(self._socket, _REPLY.size, _MAX_DESCRIPTORS)
+        _check_reply(data)
+        for descriptor in descriptors:
+            os.set_inheritable(descriptor, False)
+        return dict(zip(user_namespaces.KINDS, descriptors, strict=True))
+
     def fileno(self) -> int:
         """The socket's descriptor. Between two requests it is readable only when the zygote has ended."""
         return self._socket.fileno()
@@ -107,13 +125,17 @@ class Zygote:
         return status if reaped else None
 
     def _receive_reply(self) -> tuple[int, int]:
-        data = self._socket.recv(_REPLY.size)
-        if len(data) != _REPLY.size:
-            raise ConnectionError("the runtime's zygote has ended")
-        pid, value = _REPLY.unpack(data)
-        if pid == _FAILED:
-            raise OSError(value, os.strerror(value))
-        return pid, value
+        return _check_reply(self._socket.recv(_REPLY.size))
+
+
+def _check_reply(data: bytes) -> tuple[int, int]:
+    """Return the PID and the value of an answer. Raises OSError."""
+    if len(data) != _REPLY.size:
+        raise ConnectionError("the runtime's zygote has ended")
+    pid, value = _REPLY.unpack(data)
+    if pid == _FAILED:
+        raise OSError(value, os.strerror(value))
+    return pid, value
 
 
 def send_job(status: socket.socket, job: Job, descriptors: Sequence[int]) -> None:
@@ -138,11 +160,15 @@ def _serve(runtime: socket.socket, run_job: JobRunner) -> None:
     gc.disable()  # a collection would copy memory that is shared
     own_pid_namespace = os.open("/proc/self/ns/pid", os.O_RDONLY | os.O_CLOEXEC)
     while True:
-        data, fds, _, _ = socket.recv_fds(runtime, 16, _MAX_DESCRIPTORS)
+        data, fds, _, _ = socket.recv_fds(runtime, _LARGEST_REQUEST, _MAX_DESCRIPTORS)
         if not data:
             return
+        made: list[int] = []
         try:
-            if data[:1] == _REAP:
+            if data[:1] == _NAMESPACES:
+                made = _make_namespaces(data[1:])
+                reply = 0, 0
+            elif data[:1] == _REAP:
                 reply = os.waitpid(_PID.unpack(data[1:])[0], os.WNOHANG)
             else:
                 reply = _fork(data, fds, own_pid_namespace, run_job), 0
@@ -151,7 +177,15 @@ def _serve(runtime: socket.socket, run_job: JobRunner) -> None:
         finally:
             for fd in fds:
                 os.close(fd)
-        runtime.send(_REPLY.pack(*reply))
+        socket.send_fds(runtime, [_REPLY.pack(*reply)], made)
+        for fd in made:
+            os.close(fd)
+
+
+def _make_namespaces(request: bytes) -> list[int]:
+    settings = msgspec.msgpack.decode(request[_IDS.size :], type=dict[str, str])
+    id_base, count = _IDS.unpack(request[: _IDS.size])
+    return user_namespaces.make(id_base, count, settings)
 
 
 def _fork(where: bytes, fds: list[int], own_pid_namespace: int, run_job: JobRunner) -> int:

@@ -7,16 +7,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from http import HTTPStatus
 from typing import Final, NamedTuple
 from urllib.parse import unquote
 
+from bridgehead.go_http import reason_phrase
 from bridgehead.kubelet.runtimes.standins.stream_server import LateAnswer, Peer, fail
 
 HEAD_LIMIT: Final = 64 << 10  # bytes
 BODY_LIMIT: Final = 1 << 20  # bytes
-
-_REASONS = {status.value: status.phrase for status in HTTPStatus}
 
 
 class HttpRequest(NamedTuple):
@@ -170,7 +168,7 @@ class HttpSession:
         )
         return b"HTTP/1.1 %d %s\r\nServer: %s\r\nDate: %s\r\nContent-Type: %s\r\nContent-Length: %d\r\n%s%s\r\n%s" % (
             response.status,
-            _REASONS.get(response.status, "").encode(),
+            reason_phrase(response.status).encode(),
             self._product,
             _Clock.date(),
             response.content_type.encode(),
@@ -183,5 +181,5 @@ class HttpSession:
     def _reject(self, status: int) -> bytes:
         self.closing = True
         self._buffer = b""
-        text = f"{status} {_REASONS[status]}\n".encode()
+        text = f"{status} {reason_phrase(status)}\n".encode()
         return self._encode(HttpResponse(text, status, "text/plain"), with_body=True)

@@ -111,7 +111,7 @@ REFUSALS = [
      'spec.clusterIPs: Invalid value: ["10.96.0.5","10.96.0.6"]: may specify no more than one IP for each IP family'),
     (("IPv4", "IPv6"), {"clusterIP": "fd00:99::5"},
      'spec.clusterIPs: Invalid value: ["fd00:99::5"]: failed to allocate IP fd00:99::5: the provided network does '
-     "not match the current range"),
+     "not match the current range; choose an address in fd00:10:96::/112"),
     (("IPv4", "IPv6"), {"clusterIP": "10.96.0.5", "ipFamilies": ["IPv6"]},
      'spec.clusterIPs[0]: Invalid value: "10.96.0.5": expected an IPv6 value as indicated by `ipFamilies[0]`'),
 ]  # fmt: skip

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from bridgehead.apiserver.errors import ApiStatus
 from bridgehead.apiserver.resources.services import service_resource
 from bridgehead.apiserver.resources.services.service_allocation import AddressRange, PortRange, claims_of
 from tests.unit.apiserver.resources.steps import Refused, Steps, from_yaml, table, texts
@@ -267,13 +268,124 @@ def test_an_exhausted_range_is_reported():
     services = Steps(service_resource(["10.0.0.0/30"], (30000, 30000)))
     for _ in range(2):
         services.create(service("{ports: [{port: 80}]}"))
-    assert services.refusal(service("{ports: [{port: 80}]}")) == [
-        "spec.clusterIPs: Internal error: failed to allocate a serviceIP: range is full"
-    ]
     two_ports = "{type: NodePort, clusterIP: None, ports: [{name: a, port: 80}, {name: b, port: 81}]}"
-    assert "spec.ports: Internal error: failed to allocate a nodePort: range is full" in services.refusal(
-        service(two_ports)
+    local = "{type: LoadBalancer, externalTrafficPolicy: Local, clusterIP: None, ports: [{port: 80}]}"
+    for spec, why in (
+        ("{ports: [{port: 80}]}", "failed to allocate a serviceIP: range is full"),
+        (two_ports, "failed to allocate a nodePort: range is full"),
+        (local, "failed to allocate a HealthCheck NodePort 0: range is full"),
+    ):
+        with pytest.raises(ApiStatus) as refused:
+            services.create(service(spec))
+        assert (refused.value.code, refused.value.reason) == (500, "InternalError")
+        assert refused.value.message == f"Internal error occurred: {why}"
+        assert refused.value.details == {"causes": [{"message": why}]}
+
+
+TAKEN = "Invalid value: 30080: provided port is already allocated"
+PORT = "{name: %s, port: %s, protocol: %s, nodePort: %s}"
+
+
+@pytest.mark.parametrize(
+    ("ports", "expected"),
+    [
+        # Two ports of the Service itself: the second one is refused.
+        ([("a", 80, "TCP", 30080), ("b", 81, "UDP", 30080)], [f"spec.ports[1].nodePort: {TAKEN}"]),
+        ([("a", 80, "TCP", 30080), ("b", 81, "TCP", 30080)], [f"spec.ports[1].nodePort: {TAKEN}"]),
+        ([("a", 80, "TCP", 30080), ("b", 81, "UDP", 30081), ("c", 82, "UDP", 30080)], [
+            f"spec.ports[2].nodePort: {TAKEN}"]),
+        # One number with two protocols shares the node port, so that the first port asks for it.
+        ([("a", 80, "TCP", 30080), ("b", 80, "UDP", 30080)], []),
+        ([("a", 80, "TCP", 0), ("b", 80, "UDP", 30080)], []),
+        ([("a", 80, "TCP", 0), ("b", 80, "UDP", 29)], [
+            "spec.ports[0].nodePort: Invalid value: 29: provided port is not in the valid range. "
+            "The range of valid ports is 30000-32767"]),
+        ([("a", 80, "TCP", 30081), ("b", 80, "UDP", 30080)], []),
+        # Only the first error, and no other ones.
+        ([("a", 80, "TCP", 30080), ("a", 81, "UDP", 30080), ("A", 0, "x", 1)], [f"spec.ports[1].nodePort: {TAKEN}"]),
+        # Duplicates of one number are left to the validation.
+        ([("a", 80, "TCP", 30080), ("b", 80, "TCP", 30080)], [
+            "spec.ports[1].nodePort: Duplicate value: 30080",
+            'spec.ports[1]: Duplicate value: {"Name":"","Protocol":"TCP","AppProtocol":null,"Port":80,"TargetPort":0,'
+            '"NodePort":0}',
+        ]),
+    ],
+)  # fmt: skip
+def test_the_port_whose_node_port_is_taken_is_named(services, ports, expected):
+    text = ", ".join(PORT % port for port in ports)
+    assert services.refusal(service(f"{{type: NodePort, ports: [{text}]}}")) == expected
+
+
+def test_the_foreign_owner_of_a_node_port_is_met_at_the_first_port_that_asks(services):
+    services.create(service("{type: NodePort, ports: [{port: 80, nodePort: 30080}]}"))
+    text = "{type: NodePort, ports: [{name: a, port: 53}, {name: b, port: 53, protocol: UDP, nodePort: 30080}]}"
+    assert services.refusal(service(text)) == [f"spec.ports[0].nodePort: {TAKEN}"]
+
+
+def test_an_update_allocates_node_ports_of_its_own(services):
+    made = services.create(service("{type: NodePort, ports: [{name: a, port: 53, nodePort: 30053}]}"))
+
+    def update(*ports):
+        return services.update(
+            made, service(f"{{type: NodePort, ports: [{', '.join(PORT % port for port in ports)}]}}")
+        )
+
+    both = update(("a", 53, "TCP", 30053), ("b", 53, "UDP", 0))["spec"]["ports"]
+    assert both[1]["nodePort"] not in (0, 30053)
+    shared = update(("a", 53, "TCP", 30053), ("b", 54, "UDP", 30053), ("c", 55, "TCP", 30054), ("d", 55, "UDP", 30054))
+    assert [port["nodePort"] for port in shared["spec"]["ports"]] == [30053, 30053, 30054, 30054]
+    with pytest.raises(ApiStatus) as refused:
+        update(("a", 53, "TCP", 30053), ("b", 54, "TCP", 30053))
+    assert (refused.value.code, refused.value.message) == (500, "duplicate nodePort: {TCP 30053}")
+
+
+def test_a_health_check_port_that_is_taken(services):
+    text = (
+        "{type: LoadBalancer, externalTrafficPolicy: Local, healthCheckNodePort: %d, "
+        "ports: [{port: 80, nodePort: 30080}]}"
     )
+    for port, why in (
+        (30080, "provided port is already allocated"),
+        (80, "provided port is not in the valid range. The range of valid ports is 30000-32767"),
+    ):
+        with pytest.raises(ApiStatus) as refused:
+            services.create(service(text % port))
+        message = f"Internal error occurred: failed to allocate requested HealthCheck NodePort {port}: {why}"
+        assert (refused.value.code, refused.value.message) == (500, message)
+    made = services.create(service(text % 30081))
+    assert services.update_refusal(made, service(text % 30082)) == [
+        "spec.healthCheckNodePort: Forbidden: field is immutable"
+    ]
+
+
+def test_addresses_that_are_to_be_chosen_are_shown_as_empty_texts(dual):
+    dual.create(service("{clusterIP: 10.96.0.10, ports: [{port: 80}]}"))
+    text = "{ipFamilyPolicy: RequireDualStack, clusterIP: 10.96.0.10, ports: [{port: 0}]}"
+    assert dual.refusal(service(text)) == [
+        'spec.clusterIPs: Invalid value: ["10.96.0.10",""]: failed to allocate IP 10.96.0.10: provided IP is already '
+        "allocated"
+    ]
+
+
+def test_malformed_and_superfluous_addresses_are_reported_together(dual):
+    text = "{clusterIP: x, clusterIPs: [x, '::1', 10.96.0.1], ports: [{port: 80}]}"
+    assert dual.refusal(service(text))[1:] == [
+        'spec.clusterIPs: Invalid value: ["x","::1","10.96.0.1"]: may only hold up to 2 values'
+    ]
+    text = "{clusterIP: 10.96.0.1, clusterIPs: [10.96.0.1, 'fd00:96::1', 10.96.0.2], ports: [{port: 80}]}"
+    assert dual.refusal(service(text)) == [
+        'spec.clusterIPs: Invalid value: ["10.96.0.1","fd00:96::1","10.96.0.2"]: may only hold up to 2 values'
+    ]
+
+
+def test_errors_of_ports_come_in_the_order_of_kubernetes(services):
+    text = "{type: Other, ports: [{name: A, port: 0}, {name: A, port: 0}], selector: {'-': x}, externalIPs: [x]}"
+    paths = [refusal.partition(":")[0] for refusal in services.refusal(service(text))]
+    assert paths == [
+        *("spec.ports[0].name", "spec.ports[0].port", "spec.ports[0].targetPort"),
+        *("spec.ports[1].name", "spec.ports[1].name", "spec.ports[1].port", "spec.ports[1].targetPort"),
+        *("spec.selector", "spec.externalIPs[0]", "spec.type", "spec.ports[1]"),
+    ]
 
 
 def test_a_udp_and_a_tcp_port_share_a_node_port(services):
@@ -305,7 +417,6 @@ def test_released_addresses_and_ports_can_be_allocated_again(services):
     assert services.refusal(other) == [
         'spec.clusterIPs: Invalid value: ["10.96.0.10"]: failed to allocate IP 10.96.0.10: provided IP is already '
         "allocated",
-        "spec.ports[0].nodePort: Invalid value: 30080: provided port is already allocated",
     ]
     services.claimed -= services.resource.strategy.claims(first)
     assert services.create(other)
@@ -502,7 +613,7 @@ REFUSALS = [
         '"NodePort":0}']),
     ("{ports: [{name: HTTP, port: 80}]}", [f'spec.ports[0].name: Invalid value: "HTTP": {LABEL}']),
     ("{type: NodePort, ports: [{name: a, port: 80, nodePort: 30080}, {name: b, port: 81, nodePort: 30080}]}", [
-        "spec.ports[1].nodePort: Duplicate value: 30080"]),
+        f"spec.ports[1].nodePort: {TAKEN}"]),
     ("{type: NodePort, ports: [{port: 80, nodePort: 80}]}", [
         "spec.ports[0].nodePort: Invalid value: 80: provided port is not in the valid range. "
         "The range of valid ports is 30000-32767"]),
@@ -510,10 +621,10 @@ REFUSALS = [
         "spec.ports[0].nodePort: Forbidden: may not be used when `type` is 'ClusterIP'"]),
     ("{ports: [{port: 80}], clusterIP: 10.0.171.239}", [
         'spec.clusterIPs: Invalid value: ["10.0.171.239"]: failed to allocate IP 10.0.171.239: the provided '
-        "network does not match the current range"]),
+        "network does not match the current range; choose an address in 10.96.0.0/12"]),
     ("{ports: [{port: 80}], clusterIP: 10.96.0.0}", [
         'spec.clusterIPs: Invalid value: ["10.96.0.0"]: failed to allocate IP 10.96.0.0: the provided network '
-        "does not match the current range"]),
+        "does not match the current range; choose an address in 10.96.0.0/12"]),
     ("{ports: [{port: 80}], clusterIP: invalid}", [
         'spec.clusterIPs[0]: Invalid value: "invalid": must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)']),
     ("{ports: [{port: 80}], clusterIP: 10.96.0.5, clusterIPs: [10.96.0.6]}", [

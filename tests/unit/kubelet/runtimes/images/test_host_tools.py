@@ -17,7 +17,9 @@ def make_program(directory: Path, name: str, script: str = "") -> None:
 
 def test_links_lead_to_busybox(tmp_path: Path) -> None:
     programs, root = tmp_path / "bin", str(tmp_path)
-    make_program(programs, "busybox", "echo sh; echo ping; echo nslookup; echo wget; echo -T")
+    make_program(
+        programs, "busybox", '[ "$1" != sh ] || exit 127; echo sh; echo ping; echo nslookup; echo wget; echo -T'
+    )
     for name in ("curl", "dig", "host", "ip", "nslookup", "ss", "tcpdump", "ping"):
         make_program(programs, name)
     for _ in range(2):  # a restarted runtime finds the directories
@@ -65,6 +67,29 @@ def test_wget_has_a_timeout_where_busybox_was_built_without(tmp_path: Path) -> N
     for timeout in (["-T", "2"], ["-T2"], ["--timeout=2"], ["--timeout", "2"], []):
         assert run("-qO-", *timeout, "a b") == (0, "wget -qO- a b\n")
     assert run("-T", "1", "slow") == (1, "wget: download timed out\n")
+
+
+STANDALONE = """
+case "$1 $2" in
+  "--list ") echo ash; echo nslookup; echo sh; echo wget ;;
+  "sh -c") echo b ;;
+  *) echo -T ;;
+esac
+exit
+"""
+APPLETS = "\0ash\0nsenter\0nslookup\0nuke\0sh\0wc\0wget\0which\0"
+
+
+def test_a_shell_that_prefers_applets_is_a_copy_with_other_names_for_those_that_are_replaced(tmp_path: Path) -> None:
+    make_program(tmp_path / "bin", "busybox", STANDALONE + APPLETS)
+    for _ in range(2):  # a restarted runtime finds the directories
+        tools = prepare_tools(str(tmp_path), str(tmp_path / "bin"))
+        copy = Path(tools.program)
+        assert copy == Path(tools.busybox) / "busybox-shell"
+        assert copy.read_text().endswith("\0ash\0nsenter\0nslookuq\0nuke\0sh\0wc\0wgeu\0which\0\n")
+        assert os.access(copy, os.X_OK)
+    assert os.readlink(f"{tools.busybox}/sh") == os.readlink(f"{tools.busybox}/ash") == "busybox-shell"
+    assert os.readlink(f"{tools.busybox}/nslookup") == str(tmp_path / "bin" / "busybox")
 
 
 def test_a_busybox_that_fails_is_none(tmp_path: Path) -> None:

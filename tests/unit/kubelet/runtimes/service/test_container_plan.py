@@ -13,6 +13,7 @@ from bridgehead.kubelet.runtimes.service.container_plan import (
     plan_argv,
     plan_environment,
     plan_working_dir,
+    pod_id_ranges,
 )
 from bridgehead.kubelet.runtimes.spawn.program_start import DEFAULT_PATH
 
@@ -86,3 +87,20 @@ def test_ids_outside_the_user_namespace_are_refused(fields: dict[str, Any]) -> N
 )
 def test_the_last_id_has_all_before_it(ids: list[range], last: int) -> None:
     assert last_id(ids) == last
+
+
+@pytest.mark.parametrize(
+    ("ids", "count"),
+    [
+        ([range(1)], 0),
+        ([range(65536)], 0),
+        ([range(65537)], 0),
+        ([range(1), range(1, 131071)], 0),
+        ([range(1), range(1, 131072)], 1),
+        ([range(65536), range(65536, 65 * 65536)], 64),
+        ([range(65536), range(65537, 65 * 65536)], 0),
+        ([range(2**32 - 1)], 110),
+    ],
+)
+def test_pods_have_whole_ranges_of_the_ids_after_the_nodes_own(ids: list[range], count: int) -> None:
+    assert pod_id_ranges(ids) == count

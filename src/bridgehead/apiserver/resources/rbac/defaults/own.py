@@ -1,4 +1,5 @@
-"""Rights of this project's own parts that no default role of Kubernetes gives. Names begin with `bridgehead:`.
+"""Rights of this project's own parts that no default role of Kubernetes gives. Names begin with `bridgehead:`, but for
+the DNS, which has those of kubeadm's CoreDNS.
 
 Pure: no I/O, no clock, no randomness.
 """
@@ -11,7 +12,7 @@ from .notation import READ, account, allow, bind, cluster_role, group, role, use
 
 _SYSTEM = "kube-system"
 _LABELS = {"app.kubernetes.io/part-of": "bridgehead"}
-_CONTROLLERS, _DNS, _PROGRESS = "bridgehead:kube-controller-manager", "bridgehead:dns", "bridgehead:proxy-progress"
+_CONTROLLERS, _DNS, _PROGRESS = "bridgehead:kube-controller-manager", "system:coredns", "bridgehead:proxy-progress"
 _HOST_PORTS = "bridgehead:proxy-host-ports"
 _CERTIFICATES = "certificates.k8s.io"
 _SIGNERS = (
@@ -39,7 +40,6 @@ def own_objects() -> list[JsonObject]:
             allow("sign", "signers", _CERTIFICATES, names=_SIGNERS),
             labels=_LABELS,
         ),
-        # As ClusterRole system:coredns, which kubeadm installs.
         cluster_role(
             _DNS,
             allow(READ, "endpoints namespaces pods services"),
@@ -51,7 +51,7 @@ def own_objects() -> list[JsonObject]:
         # The Leases in which proxies publish the changes that their kernels have.
         progress,
         bind(_CONTROLLERS, user("system:kube-controller-manager"), labels=_LABELS),
-        bind(_DNS, account("bridgehead-dns"), labels=_LABELS),
+        bind(_DNS, account("coredns"), labels=_LABELS),
         # As ClusterRoleBinding kubeadm:node-autoapprove-certificate-rotation.
         bind(
             "system:certificates.k8s.io:certificatesigningrequests:selfnodeclient",

@@ -1,0 +1,82 @@
+"""The ports on which processes of a network namespace listen, from /proc/net.
+
+Source: proc(5), net/ipv4/tcp_ipv4.c and net/ipv4/udp.c (columns), net/sctp/proc.c.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ipaddress
+import socket
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Final, NamedTuple
+
+_PROC: Final = Path("/proc/net")
+_TCP_LISTEN: Final = "0A"
+_UNCONNECTED: Final = "07"  # TCP_CLOSE, which unconnected UDP sockets have
+_FIRST_EPHEMERAL: Final = 32768  # of Linux, if the namespace does not tell its own
+
+
+class Listener(NamedTuple):
+    """A bound socket that takes connections or datagrams. `address`: canonical; 0.0.0.0 or :: for every one."""
+
+    protocol: str  # tcp, udp, sctp
+    address: str
+    port: int
+
+
+def listeners() -> frozenset[Listener]:
+    """Return the sockets at ports that processes choose: below those that the kernel gives to clients.
+
+    Blocks for the time of reading some files. A file that the kernel does not have has no sockets.
+    """
+    end = _first_ephemeral()
+    found: set[Listener] = set()
+    for protocol, wanted in (("tcp", _TCP_LISTEN), ("udp", _UNCONNECTED)):
+        for name in (protocol, f"{protocol}6"):
+            with contextlib.suppress(OSError), (_PROC / name).open(encoding="ascii") as lines:
+                found.update(one for one in parse_sockets(lines, protocol, wanted) if one.port < end)
+    with contextlib.suppress(OSError), (_PROC / "sctp/eps").open(encoding="ascii") as lines:
+        found.update(one for one in parse_sctp(lines) if one.port < end)
+    return frozenset(found)
+
+
+def parse_sockets(lines: Iterable[str], protocol: str, state: str) -> Iterator[Listener]:
+    """Yield the sockets in a state of /proc/net/tcp, tcp6, udp or udp6. TCP's come first, so the rest is not read."""
+    for line in lines:
+        columns = line.split()
+        if len(columns) < 4 or not columns[0].rstrip(":").isdigit():
+            continue  # the header
+        if columns[3] != state:
+            if protocol == "tcp":
+                return
+            continue
+        number, _, port = columns[1].partition(":")
+        yield Listener(protocol, _address(number), int(port, 16))
+
+
+def parse_sctp(lines: Iterable[str]) -> Iterator[Listener]:
+    """Yield the endpoints of /proc/net/sctp/eps: ENDPT SOCK STY SST HBKT LPORT UID INODE LADDRS."""
+    for line in lines:
+        columns = line.split()
+        if len(columns) > 5 and columns[5].isdigit():
+            for text in columns[8:] or ["0.0.0.0"]:
+                with contextlib.suppress(ValueError):
+                    yield Listener("sctp", str(ipaddress.ip_address(text)), int(columns[5]))
+
+
+def _address(text: str) -> str:
+    """Return the address of hexadecimal numbers of 32 bits, each in the byte order of the machine."""
+    numbers = [int(text[i : i + 8], 16) for i in range(0, len(text), 8)]
+    packed = b"".join(socket.htonl(number).to_bytes(4, "big") for number in numbers)
+    address = ipaddress.ip_address(packed)
+    mapped = address.ipv4_mapped if isinstance(address, ipaddress.IPv6Address) else None
+    return str(mapped or address)
+
+
+def _first_ephemeral() -> int:
+    try:
+        return int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text("ascii").split()[0])
+    except (OSError, ValueError, IndexError):
+        return _FIRST_EPHEMERAL

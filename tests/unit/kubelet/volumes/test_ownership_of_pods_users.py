@@ -1,0 +1,31 @@
+"""Owners of volumes of a pod with users of its own."""
+
+from __future__ import annotations
+
+import pytest
+
+from bridgehead.kubelet.volumes.ownership import volume_owner
+from bridgehead.kubelet.volumes.payloads import File, owned_files
+from tests.unit.kubelet.pod_factory import make_pod
+
+
+@pytest.mark.parametrize(
+    ("context", "id_base", "owner"),
+    [
+        ({}, 0, (None, None)),
+        ({"fsGroup": 2000}, 0, (None, 2000)),
+        ({}, 65536, (65536, 65536)),
+        ({"fsGroup": 2000}, 65536, (65536, 67536)),
+    ],
+)
+def test_the_directories_of_a_volume_belong_to_the_pods_root_and_group(context, id_base, owner):
+    assert volume_owner(make_pod(context), id_base) == owner
+
+
+def test_the_files_of_a_volume_belong_to_the_pods_users():
+    files = {"a": File(b"1", 0o644), "b": File(b"2", 0o600, 1000, 2000)}
+    assert owned_files(files, 0) == files
+    assert owned_files(files, 131072) == {
+        "a": File(b"1", 0o644, 131072, 131072),
+        "b": File(b"2", 0o600, 132072, 133072),
+    }
