@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import hashlib
 import os
 import pty
 import re
@@ -13,10 +14,11 @@ import subprocess
 import termios
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
-from .conftest import PATIENCE, Lab, Namespace, eventually
+from .conftest import PATIENCE, Lab, Namespace, eventually, running
 from .test_pods import phase, pod
 
 
@@ -132,6 +134,57 @@ def test_the_output_of_a_short_run_is_shown_once(ns: Namespace) -> None:
     command = ("run", "short", "--image=busybox", "--restart=Never", "--rm", "-i", "--quiet", "--", "echo", "spoken")
     for _ in range(3):
         assert ns.kubectl(*command).count("spoken") == 1
+
+
+@pytest.mark.parametrize("websockets", ["true", "false"])
+def test_large_files_are_copied_in_both_directions(lab: Lab, ns: Namespace, tmp_path: Path, websockets: str) -> None:
+    """By `kubectl cp`, by a pipe, and by a client that leaves as soon as it has sent the file."""
+    ns.apply(pod("store", "sleep", "1000"))
+    ns.ready("store")
+    (tmp_path / "sent").write_bytes(os.urandom(6_000_000))
+    digest = hashlib.md5((tmp_path / "sent").read_bytes()).hexdigest()
+    environment = {**lab.env, "KUBECTL_REMOTE_COMMAND_WEBSOCKETS": websockets}
+
+    def kubectl(*arguments: object, stdin: int | None = None) -> str:
+        argv = ["kubectl", "-n", ns.name, *map(str, arguments)]
+        done = subprocess.run(argv, stdin=stdin, env=environment, capture_output=True, timeout=PATIENCE, check=True)
+        return done.stdout.decode()
+
+    kubectl("cp", tmp_path / "sent", "store:/tmp/copied")
+    kubectl("cp", "store:/tmp/copied", tmp_path / "back")
+    assert (tmp_path / "back").read_bytes() == (tmp_path / "sent").read_bytes()
+    with (tmp_path / "sent").open("rb") as file:
+        # The command begins to read late, and ends after its output.
+        script = "sleep 0.3; tee /tmp/piped | md5sum; exit 0"
+        assert digest in kubectl("exec", "-i", "store", "--", "sh", "-c", script, stdin=file.fileno())
+    assert digest in kubectl("exec", "store", "--", "md5sum", "/tmp/piped")
+
+
+def test_a_command_goes_on_when_its_client_is_killed(lab: Lab, ns: Namespace) -> None:
+    ns.apply(pod("works", "sleep", "1000"))
+    ns.ready("works")
+    script = "echo begun; cat; echo 1; echo 2 >&2; echo done >/tmp/done; exec sleep 4321"
+    argv = ("kubectl", "-n", ns.name, "exec", "-i", "works", "--", "sh", "-c", script)
+    with running(*argv, env=lab.env, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as client:
+        assert client.stdout is not None
+        assert client.stdout.readline() == "begun\n"
+        client.kill()
+    eventually(lambda: ns.execute("works", "cat", "/tmp/done").stdout == "done\n")
+    assert "sleep 4321" in ns.execute("works", "ps").stdout
+
+
+def test_a_shell_of_exec_hangs_up_with_its_terminal(lab: Lab, ns: Namespace) -> None:
+    ns.apply(pod("works", "sleep", "1000"))
+    ns.ready("works")
+    with terminal(ns, "exec", "-it", "works", "--", "sh") as shell:
+        shell.type("until stty size | grep '37 101'; do :; done; echo typed $((40+2)); exit 4\n")
+        shell.expect(r"typed 42")
+        assert shell.end() == 4, shell.screen
+    with terminal(ns, "exec", "-it", "works", "--", "sh") as shell:
+        shell.type("sleep 7654\n")
+        eventually(lambda: "sleep 7654" in ns.execute("works", "ps").stdout)
+    # kubectl was killed, as by a terminal's window that is closed.
+    eventually(lambda: "sleep 7654" not in ns.execute("works", "ps").stdout)
 
 
 def test_attach_to_a_completed_container_is_refused(lab: Lab, ns: Namespace) -> None:

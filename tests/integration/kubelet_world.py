@@ -56,12 +56,14 @@ class World:
         await asyncio.gather(*self._running, return_exceptions=True)
         self._running.clear()
 
-    async def serve_kubelet(self, *, checks_access: bool = False, **changes: Any) -> Kubelet:
+    async def serve_kubelet(self, *, checks_access: bool = False, idle_seconds: float = 0.0, **changes: Any) -> Kubelet:
         """A kubelet whose server answers on the port that its Node names, everybody or those who may."""
         (port,) = free_ports(1)
         reviews = NodeReviews(AccessReviews(self.node_client), "node1") if checks_access else None
         kubelet = await self.start_kubelet(port=port, **changes)
-        self._running.append(asyncio.create_task(KubeletServer(kubelet, reviews).run("127.0.0.1", port, None)))
+        self._running.append(
+            asyncio.create_task(KubeletServer(kubelet, reviews, idle_seconds=idle_seconds).run("127.0.0.1", port, None))
+        )
         await self.until_event("node1", "NodeReady")
         return kubelet
 
@@ -129,7 +131,9 @@ class World:
 
 
 @contextlib.asynccontextmanager
-async def open_world(root: Path, images: dict[str, Behaviour] | None = None) -> AsyncIterator[World]:
+async def open_world(
+    root: Path, images: dict[str, Behaviour] | None = None, runtime: type[FakeRuntime] = FakeRuntime
+) -> AsyncIterator[World]:
     store = open_store("memory")
     users = {
         "admin": User("kubernetes-admin", groups=("system:masters", "system:authenticated")),
@@ -153,7 +157,7 @@ async def open_world(root: Path, images: dict[str, Behaviour] | None = None) -> 
             await admin.create(SERVICE_ACCOUNTS, {"metadata": {"name": "default", "namespace": "default"}})
             ca = {"metadata": {"name": "kube-root-ca.crt", "namespace": "default"}, "data": {"ca.crt": "pem"}}
             await admin.create(CONFIG_MAPS, ca)
-            world = World(root, FakeRuntime(images), admin, node_client)
+            world = World(root, runtime(images), admin, node_client)
             try:
                 yield world
             finally:

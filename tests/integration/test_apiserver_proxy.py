@@ -9,6 +9,8 @@ import asyncio
 import contextlib
 import gzip
 import json
+import os
+import ssl
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -16,7 +18,7 @@ import aiohttp
 import pytest
 from yarl import URL
 
-from .api_world import ApiWorld
+from .api_world import DEADLINE, ApiWorld
 from .certificates import server_certificate
 from .namespaced import in_namespace
 from .proxy_backends import PAGE, POD_IP, Never, add_addresses, application, backend, kubectl, start_kubectl
@@ -213,6 +215,47 @@ async def test_tls_and_upgrades() -> None:
         h2c = {"Connection": "Upgrade, HTTP2-Settings", "Upgrade": "h2c", "HTTP2-Settings": "AA"}
         status, _, body = await client.call("GET", f"{_PODS}/web/proxy/", headers=h2c)
         assert (status, json.loads(body)["path"]) == (200, "/")
+
+
+@in_namespace
+async def test_an_upgraded_connection_loses_no_bytes_when_one_side_ends_it() -> None:
+    add_addresses(POD_IP)
+    data, got = os.urandom(2_000_000), asyncio.Queue[bytes]()
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        head = await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: x\r\n\r\n")
+        if b"/down" in head:
+            writer.write(data)
+            await writer.drain()
+        else:
+            await asyncio.sleep(0.2)  # bytes are on their direction when the client leaves
+            got.put_nowait(await reader.read())
+        writer.close()
+
+    async with proxy_world() as (world, _):
+        for port, tls in ((8080, None), (8443, server_certificate())):
+            scheme = "http" if tls is None else "https"
+            async with await asyncio.start_server(serve, POD_IP, port, ssl=tls), asyncio.timeout(DEADLINE):
+                for direction in ("up", "down"):
+                    unverified = ssl.create_default_context()
+                    unverified.check_hostname, unverified.verify_mode = False, ssl.CERT_NONE
+                    address = URL(world.config.server)
+                    reader, writer = await asyncio.open_connection(address.host, address.port, ssl=unverified)
+                    path = f"{_PODS}/{scheme}:web:{port}/proxy/{direction}"
+                    head = f"GET {path} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer admin\r\n"
+                    writer.write(f"{head}Connection: Upgrade\r\nUpgrade: x\r\n\r\n".encode())
+                    assert (await reader.readuntil(b"\r\n\r\n")).startswith(b"HTTP/1.1 101 ")
+                    if direction == "up":
+                        writer.write(data)
+                    else:
+                        await asyncio.sleep(0.2)
+                        assert await reader.read() == data
+                    writer.close()
+                    with contextlib.suppress(ConnectionError, ssl.SSLError):
+                        await writer.wait_closed()
+                    if direction == "up":
+                        assert await got.get() == data
 
 
 @in_namespace

@@ -557,12 +557,58 @@ async def test_exec_has_a_terminal(world: World) -> None:
     await session.close()
 
 
-async def test_a_closed_session_ends_its_command(world: World) -> None:
+async def test_a_command_goes_on_when_its_session_is_closed(world: World) -> None:
+    """The command gets the end of its input, may write what nobody reads, and ends with its container."""
     await world.pod("p")
     container = await world.start("p", command=("sleep", "1000"))
+    descriptors = world.run("ls", f"/proc/{world.runtime_pid()}/fd")
+    script = "cat >/tmp/got; for i in $(seq 20000); do echo $i; echo $i >&2; done; echo whole >>/tmp/got"
+    session = await open_shell(world, container, script)
+    assert session.stdin_fd is not None
+    os.write(session.stdin_fd, b"input ")
+    await session.close()
+
+    async def is_whole() -> bool:
+        return await world.sh(container, "cat /tmp/got") == "input whole\n"
+
+    await until(is_whole)
+
+    async def nothing_is_left() -> bool:
+        return len(world.run("ls", f"/proc/{world.runtime_pid()}/fd").split()) == len(descriptors.split())
+
+    await until(nothing_is_left)
     session = await open_shell(world, container, "sleep 6666 & wait")
     await session.close()
+    await world.client.signal_container(container.id, signal.SIGKILL)
     await world.until_no_process("sleep 6666")
+
+
+async def test_a_command_that_writes_for_ever_ends_when_its_session_is_closed(world: World) -> None:
+    await world.pod("p")
+    container = await world.start("p", command=("sleep", "1000"))
+    session = await open_shell(world, container, "exec yes endless", stdin=False)
+    await session.close()
+    await world.until_no_process("yes endless")
+
+
+async def test_a_terminal_hangs_up_when_its_session_is_closed(world: World) -> None:
+    await world.pod("p")
+    container = await world.start("p", command=("sleep", "1000"))
+    session = await open_shell(
+        world, container, "trap 'echo hung up >/tmp/got; exit' HUP; echo go; while :; do sleep 0.1; done", tty=True
+    )
+    loop = asyncio.get_running_loop()
+    ready = loop.create_future()
+    assert session.stdout_fd is not None
+    loop.add_reader(session.stdout_fd, ready.set_result, None)
+    await ready
+    loop.remove_reader(session.stdout_fd)
+    await session.close()
+
+    async def hung_up() -> bool:
+        return await world.sh(container, "cat /tmp/got 2>/dev/null || true") == "hung up\n"
+
+    await until(hung_up)
 
 
 async def test_containers_end_with_a_killed_runtime(fresh_world: World) -> None:

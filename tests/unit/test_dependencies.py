@@ -150,18 +150,18 @@ def test_the_definitions_are_of_the_pinned_version():
 @pytest.mark.parametrize(
     ("name", "purpose", "is_usable"),
     [
-        ("app", "run the application for SPDY", callable),
-        ("connections", "remove a connection that SPDY takes over", lambda value: isinstance(value, set)),
-        ("tasks", "keep the application's run for SPDY", lambda value: isinstance(value, set)),
+        ("app", "run the application for a tunnel", callable),
+        ("connections", "remove a connection that a tunnel takes over", lambda value: isinstance(value, set)),
+        ("tasks", "keep the application's run for a tunnel", lambda value: isinstance(value, set)),
         ("loop", "time the headers", lambda value: isinstance(value, asyncio.AbstractEventLoop)),
         ("transport", "answer and close", lambda value: isinstance(value, FakeTransport)),
         ("scheme", "tell TLS from none", lambda value: value == "http"),
         ("flow", "see whether the client reads", lambda value: value.write_paused is False),
         ("flow", "wait until the client reads", lambda value: inspect.iscoroutinefunction(value.drain)),
         ("app_state", "hold the client's user", lambda value: isinstance(value, dict)),
-        ("url", "build the scope for SPDY", lambda value: value == b"/a?b=c"),
-        ("headers", "recognize SPDY", lambda value: value == [(b"host", b"x")]),
-        ("scope", "build the scope for SPDY", lambda value: value["headers"] == [(b"host", b"x")]),
+        ("url", "build the scope for a tunnel", lambda value: value == b"/a?b=c"),
+        ("headers", "recognize an upgrade", lambda value: value == [(b"host", b"x")]),
+        ("scope", "build the scope for a tunnel", lambda value: value["headers"] == [(b"host", b"x")]),
         ("parser", "recognize an upgrade", lambda value: value.should_upgrade() is False),
         ("cycle", "refuse headers only between requests", lambda value: value.response_complete is False),
         ("cycle", "join writes of new answers only", lambda value: value.response_started is False),
@@ -226,6 +226,28 @@ async def test_the_parser_calls_overridden_methods():
         ["on_body", "on_header", "on_message_complete"],
     )
     assert called == head + end
+    await finish(connection)
+
+
+async def test_an_upgrade_that_is_not_taken_is_reported():
+    """`PeerProtocol` decides about WebSockets, and goes on after an upgrade that it ignores."""
+    called = []
+
+    class Recorder(HttpToolsProtocol):
+        def on_url(self, url: bytes) -> None:
+            called.append("on_url")
+            super().on_url(url)
+
+        def _should_upgrade(self) -> bool:
+            called.append("_should_upgrade")
+            return False
+
+        def _unsupported_upgrade_warning(self) -> None:
+            called.append("_unsupported_upgrade_warning")
+
+    connection = connect(Recorder)
+    connection.data_received(GET.replace(b"Host: x", b"Connection: Upgrade\r\nUpgrade: websocket"))
+    assert list(dict.fromkeys(called)) == ["on_url", "_should_upgrade", "_unsupported_upgrade_warning"]
     await finish(connection)
 
 

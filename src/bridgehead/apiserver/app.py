@@ -29,6 +29,7 @@ from .errors import (
     PageNotFound,
     bad_request,
     internal_error,
+    not_found_path,
     unauthorized,
 )
 from .exchange import Exchange
@@ -42,7 +43,7 @@ from .handlers.reviews import Reviews
 from .http.compression import compressed
 from .http.handshake import deny
 from .http.negotiation import wants_indented
-from .http.paths import check_timeout, parse_request
+from .http.paths import check_timeout, parse_query, parse_request
 from .http.request import FRONT_PROXY, NEWCOMER, Disconnected, Receive, Request, Response, Scope, Send, text_response
 from .http.sending import Sender
 from .http.socket_streams import choose_protocol, is_stream, send_over_socket
@@ -113,7 +114,15 @@ class Application:
 
     def takes_upgrade(self, path: str) -> bool:
         """Whether upgrades of a path are passed on as raw bytes. Called by the server for each upgrade."""
-        return self._proxy.serves(parse_request("GET", path, {})) or self._aggregator.serves(path)
+        info = parse_request("GET", path, {})
+        return self._proxy.serves(info) or self._pod_streams.takes_upgrade(info) or self._aggregator.serves(path)
+
+    def takes_socket(self, path: str, query: bytes) -> bool:
+        """Whether a GET of a path is answered over a WebSocket when the client asks for it.
+
+        As in Kubernetes, other requests are answered as if they had not asked. Called by the server for each upgrade.
+        """
+        return is_stream(parse_request("GET", path, parse_query(query)))
 
     # --- A request ----------------------------------------------------------------------------------------------
 
@@ -184,13 +193,18 @@ class Application:
         self._authorize(user, exchange)
         request = exchange.accept(user, receive)
         if (tunnel := tunnel_of(exchange.scope)) is not None:
-            tunnel.on_start = partial(exchange.trail.start, 101)
+            tunnel.on_start = partial(self._start_upgrade, exchange)
         if self._aggregator.serves(info.path):
             seat.leave()  # the server behind has limits and metrics of its own
             exchange.is_known = False
             self._drop_proxy_headers(request)
             return await self._aggregator.answer(request)
         return await self._dispatch(request)
+
+    def _start_upgrade(self, exchange: Exchange) -> None:
+        """Record that an upgraded connection begins."""
+        exchange.trail.answer(Response(101), exchange.annotations)
+        exchange.trail.start(101)
 
     async def _encode(self, exchange: Exchange, response: Response) -> Response:
         """Return a response in the form that the client wants: the media type of a refusal, indented, compressed."""
@@ -209,7 +223,7 @@ class Application:
     # --- A WebSocket --------------------------------------------------------------------------------------------
 
     async def _answer_socket(self, exchange: Exchange, receive: Receive, send: Send) -> None:
-        """Answer a WebSocket: exec, attach or port-forward, or the stream of a watch or a log."""
+        """Answer a WebSocket: the stream of a watch or a log."""
         started, code = time.perf_counter(), 101
 
         async def audited_send(message: MutableMapping[str, Any]) -> None:
@@ -222,11 +236,10 @@ class Application:
             user = self._impersonate(await self._authenticate(exchange), exchange)
             self._authorize(user, exchange)
             request = exchange.accept(user, receive)
+            if not is_stream(exchange.info):
+                raise not_found_path()
             with self._metrics.long_running(exchange.info):
-                if is_stream(exchange.info):
-                    await self._stream_over_socket(exchange, request, audited_send)
-                else:
-                    await self._pod_streams.answer_socket(request, audited_send)
+                await self._stream_over_socket(exchange, request, audited_send)
         except ApiStatus as status:
             code = status.code
             exchange.is_known = exchange.is_known and code not in _UNKNOWN_CODES
@@ -298,7 +311,8 @@ class Application:
             if self._reviews.serves(info):
                 return await self._rendering.other(request.header(b"accept"), await self._reviews.handle(request))
             if self._pod_streams.serves(info):
-                return await self._pod_streams.answer(request)
+                with self._metrics.long_running(info) if self._pod_streams.takes_upgrade(info) else _BRIEF:
+                    return await self._pod_streams.answer(request)
             if self._proxy.serves(info):
                 self._drop_proxy_headers(request)
                 return await self._proxy.answer(request)

@@ -16,6 +16,7 @@ from typing import Annotated
 import typer
 import uvloop
 
+from bridgehead import heartbeat
 from bridgehead.client import ApiClient, ClientConfig, LeaderElector, load_config
 from bridgehead.client.errors import ConfigError
 from bridgehead.controllers.manager import Manager, Settings, select_controllers
@@ -97,6 +98,7 @@ async def _run(config: ClientConfig, names: list[str], settings: Settings, leade
     """Run until SIGTERM, SIGINT or the loss of the lease; return whether the lease was lost."""
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
+    heartbeat.start(loop.call_later)
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
     async with ApiClient(config, user_agent="kube-controller-manager/bridgehead") as client:

@@ -100,7 +100,6 @@ class Kubelet:
             has_user_namespaces=users.are_supported,
         )
         async with (
-            Handlers(self.runtime) as handlers,
             ReferencedObjects(self._client, self._reference_changed) as objects,
             self._barrier,
             asyncio.TaskGroup() as self._tasks,
@@ -116,7 +115,7 @@ class Kubelet:
                 volumes=VolumeManager(settings.root, self._client, objects, capacity, settings.name),
                 addresses=addresses,
                 users=users,
-                handlers=handlers,
+                handlers=Handlers(self.runtime),
                 allocatable=capacity,
                 has_app_armor=kernel_has_app_armor(),
                 pods=lambda: [worker.pod for worker in self._workers.values() if not worker.is_gone],

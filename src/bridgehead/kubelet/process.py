@@ -15,9 +15,11 @@ from typing import NamedTuple
 
 import uvloop
 
+from bridgehead import heartbeat
 from bridgehead.client import ApiClient, load_kubeconfig
 from bridgehead.client.access_reviews import AccessReviews
 from bridgehead.images.service.client import PullerClient
+from bridgehead.tls_offers import DEFAULT_OFFER, TlsOffer
 
 from .agent import Kubelet
 from .errors import StartupFailed
@@ -38,6 +40,7 @@ class TlsFiles(NamedTuple):
     certificate: Path
     key: Path
     client_ca: Path
+    offer: TlsOffer = DEFAULT_OFFER
 
 
 def run_kubelet(
@@ -61,6 +64,7 @@ async def _run(
             raise StartupFailed(f"can't use {tls.certificate}, {tls.key}, {tls.client_ca}: {error}") from error
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
+    heartbeat.start(loop.call_later)
     loop.set_default_executor(ThreadPoolExecutor(_FILE_THREADS, "files"))
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)

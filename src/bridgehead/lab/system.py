@@ -11,8 +11,6 @@ from importlib import resources
 from string import Template
 from typing import Any
 
-import yaml
-
 from bridgehead import __version__
 from bridgehead.client import ApiClient, load_kubeconfig, running
 from bridgehead.client.errors import ApiError, ClientError, NotFound
@@ -31,7 +29,7 @@ from bridgehead.objects.kinds import (
 )
 from bridgehead.objects.meta import Object
 from bridgehead.objects.times import parse_time
-from bridgehead.yaml_loader import Loader
+from bridgehead.yaml_loader import load_all
 
 from . import registry
 from .addressing import API_PORT, api_url
@@ -114,14 +112,14 @@ def system_manifests(file: str, config: LabConfig) -> list[dict[str, Any]]:
         balancer_ranges=", ".join(ranges.balancer for ranges in config.ranges),
         version=__version__,
     )
-    return list(yaml.load_all(filled, Loader=Loader))
+    return load_all(filled)
 
 
 async def bring_up(config: LabConfig, files: LabFiles, report: Report, *, bound: float = 120.0) -> None:
     """Wait until the lab is ready and `report` what is missing. Raises `StartFailed` after `bound` seconds.
 
     Ready means: every node is Ready, every node's proxy has programmed its kernel, and names are answered, all since
-    this start; the state of the previous run does not count.
+    this start; the state of the previous run does not count. Proxies and DNS servers that cannot start delay nothing.
     """
     started_at = _started_at(files)
     waiting = "the API server"
@@ -162,6 +160,7 @@ class _Start:
         self._forgotten: set[str] = set()  # Nodes of a previous run
         self._earlier_dns = EarlierDns(client, KINDS)
         self._has_reported_dns = False
+        self._has_reported_proxies = False
         self._dns_replicas: int | None = None  # read once
 
     async def missing(self) -> str | None:
@@ -231,8 +230,15 @@ class _Start:
                     await self._client.delete(PODS, meta.name, meta.namespace, uid=meta.uid, grace_period_seconds=0)
 
     def _missing_proxies(self) -> str | None:
-        ready = sum(map(self._serves, self._observed.pods_of("kube-proxy")))
-        return f"kube-proxy ({ready} of {self._config.nodes} ready)" if ready < self._config.nodes else None
+        """Return what the service proxies lack. Proxies that cannot start (an invalid ConfigMap) delay no lab."""
+        pods = self._observed.pods_of("kube-proxy")
+        ready, crashing = sum(map(self._serves, pods)), sum(map(_is_crashing, pods))
+        if ready + crashing < self._config.nodes:
+            return f"kube-proxy ({ready} of {self._config.nodes} ready)"
+        if crashing and not self._has_reported_proxies:
+            self._has_reported_proxies = True
+            return f"kube-proxy, which does not start on {crashing} nodes: `bridgehead status` shows why"
+        return None
 
     async def _missing_dns(self) -> str | None:
         """Return what the cluster DNS lacks. Servers that cannot start (an invalid Corefile) delay no lab."""

@@ -85,6 +85,10 @@ class Mode(Protocol):
     @property
     def settings(self) -> Settings: ...
 
+    @property
+    def families(self) -> tuple[Family, ...]:
+        """The address families that the mode can program on this node; exact after the probe of `open_mode`."""
+
     def configure(self, settings: Settings) -> None:
         """Use other settings from the next `sync` on."""
 

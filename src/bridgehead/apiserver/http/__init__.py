@@ -4,8 +4,8 @@ server            the HTTPS server
 accepting         acceptance of connections, and the bound on those of unauthenticated clients
 peer_protocol     a client's connection
 socket_protocol   WebSockets
-spdy_upgrade      SPDY connections, presented as WebSockets
 tunnel            upgraded connections that the application takes over
+upgrade_forwarding  upgraded connections that are passed on to another server
 paths             what a request asks for: verb, group, resource, namespace, name
 handshake         refusal of a WebSocket
 user              the user of a request

@@ -1,14 +1,15 @@
 """A client's connection: uvicorn's, with certificates, limits and upgrades.
 
 uvicorn does not pass client certificates to the application, does not bound the time and size of a request's headers,
-nor the number of requests that a client sends ahead, and does not support SPDY. The subclass here uses names of uvicorn
-that its documentation does not promise; see `server`.
+nor the number of requests that a client sends ahead, and upgrades only to WebSocket. The subclass here uses names of
+uvicorn that its documentation does not promise; see `server`.
 """
 
 from __future__ import annotations
 
 import asyncio
 import math
+import re
 import ssl
 import time
 from collections.abc import Callable
@@ -16,9 +17,10 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import unquote
 
+from httptools import HttpRequestParser
+
 from bridgehead.go_http import reason_phrase, render_head
 
-from . import spdy_upgrade
 from .accepting import Newcomer
 from .client_authorities import ServerContext
 from .joined_writes import JoinedWrites
@@ -42,8 +44,16 @@ _MAX_HELD_BYTES = 1024 * 1024
 _MAX_TUNNEL_BODY_BYTES = 64 * 1024
 
 
+# Sec-WebSocket-Key is 16 bytes in base64 (RFC 6455, 4.1).
+_WEBSOCKET_KEY = re.compile(rb"[A-Za-z0-9+/]{22}==")
+
+
 def takes_none(path: str) -> bool:
     return False
+
+
+def takes_any(path: str, query: bytes) -> bool:
+    return True
 
 
 class PeerProtocol(HttpToolsProtocol):
@@ -52,8 +62,10 @@ class PeerProtocol(HttpToolsProtocol):
     Puts the user of the client's certificate, or why it is not valid, and the `Connection` into the scope's `state`,
     for HTTP and WebSockets, also the name of a front proxy, and marks there a request whose whole body has arrived.
     `newcomer` is this connection until its client is authenticated.
-    Refuses a request whose headers take too long or are too large. Hands an upgrade to SPDY over to `spdy_upgrade`;
-    upgrades of paths for which `takes_upgrade` is true go to `tunnel`.
+    Refuses a request whose headers take too long or are too large. Upgrades of paths for which `takes_upgrade` is true
+    go to `tunnel`, other upgrades to WebSocket to uvicorn if `takes_socket(path, query)` is true. Any other upgrade is
+    ignored, as RFC 9110 (7.8) allows and Kubernetes does, so that the application authenticates and authorizes the
+    request before it answers anything.
     """
 
     header_seconds = _HEADER_SECONDS
@@ -62,16 +74,20 @@ class PeerProtocol(HttpToolsProtocol):
         self,
         *args: Any,
         takes_upgrade: Callable[[str], bool] = takes_none,
+        takes_socket: Callable[[str, bytes], bool] = takes_any,
         newcomer: Newcomer | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(*args, **kwargs)
         self._takes_upgrade = takes_upgrade
+        self._takes_socket = takes_socket
         self._newcomer = newcomer
         self._awaits_headers = True
         self._header_bytes = 0
         self._header_timer: asyncio.TimerHandle | None = None
-        self._asks_for_spdy = False
+        self._asks_for_websocket = False
+        # Of a request whose upgrade is ignored: a body follows; a new parser reads the headers again.
+        self._awaits_body = self._is_resuming = False
         self._peer = Peer()
         # Of a request's body; None: no request is being received.
         self._body_bytes: int | None = None
@@ -82,6 +98,7 @@ class PeerProtocol(HttpToolsProtocol):
         self._held = bytearray()
         # The body of a request whose connection goes to a tunnel; None for any other request.
         self._tunnel_body: bytearray | None = None
+        self._tunnel: TunnelProtocol | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
@@ -126,6 +143,8 @@ class PeerProtocol(HttpToolsProtocol):
                 self._hold(memoryview(data)[start:])
                 return
             start = self._parse_piece(data, start)
+        if self._tunnel is not None and start < len(data):
+            self._tunnel.data_received(data[start:])  # a client that did not wait for the answer
 
     def _is_readable(self) -> bool:
         return not self._is_upgraded and not self.transport.is_closing()
@@ -137,8 +156,6 @@ class PeerProtocol(HttpToolsProtocol):
             found = data.find(_END_OF_HEAD, start + _LEAST_PIECE_BYTES - len(_END_OF_HEAD))
             end = len(data) if found < 0 else found + len(_END_OF_HEAD)
         self._parse(bytes(data[start:end]))
-        if self._is_readable() and self.parser.should_upgrade():
-            return len(data)  # an upgrade that is ignored: the parser takes what follows for the other protocol
         return end
 
     def _missing_bytes(self) -> int:
@@ -165,6 +182,18 @@ class PeerProtocol(HttpToolsProtocol):
         if self._held:
             self.flow.pause_reading()
 
+    def _unsupported_upgrade_warning(self) -> None:
+        """Go on after an upgrade that is ignored, with a new parser: the old one has read to the end of the head only,
+        and would take the body for the other protocol.
+        """
+        if self._is_upgraded:
+            return
+        self.parser = HttpRequestParser(self)
+        if framing := self._framing():
+            self._is_resuming = True
+            self.parser.feed_data(b"POST / HTTP/1.1\r\n%b\r\n" % framing)
+            self._is_resuming = False
+
     def _parse(self, data: bytes) -> None:
         super().data_received(data)
         if not self._awaits_headers or self.transport.is_closing():
@@ -175,7 +204,13 @@ class PeerProtocol(HttpToolsProtocol):
         elif self._header_timer is None:
             self._header_timer = self.loop.call_later(self.header_seconds, self._refuse, 408)
 
+    def on_url(self, url: bytes) -> None:
+        if not self._is_resuming:
+            super().on_url(url)
+
     def on_message_begin(self) -> None:
+        if self._is_resuming:
+            return
         self._awaits_headers, self._header_bytes = True, 0
         # OpenSSL verifies a certificate when a session begins, and sessions last, also beyond their first connection.
         if self._peer.until < time.time():
@@ -185,27 +220,31 @@ class PeerProtocol(HttpToolsProtocol):
 
     def on_header(self, name: bytes, value: bytes) -> None:
         # The parser also calls this for trailers. A proxy that lets no client name a user in headers may pass these on.
-        if self._awaits_headers:
+        if self._awaits_headers and not self._is_resuming:
             super().on_header(name, value)
 
     def on_headers_complete(self) -> None:
+        if self._is_resuming:
+            return
         self._awaits_headers, self._body_bytes = False, 0
         self._stop_timer()
-        self._tunnel_body, self._asks_for_spdy = None, False
+        self._tunnel_body, self._asks_for_websocket = None, False
         if self.parser.should_upgrade():
-            if asks_for_upgrade(self.headers) and self._takes_upgrade(self._upgraded_scope()["path"]):
+            scope, method = self._upgraded_scope(), self.parser.get_method()
+            if asks_for_upgrade(self.headers) and self._takes_upgrade(scope["path"]):
                 self._tunnel_body = bytearray()
-                self.scope["method"] = self.parser.get_method().decode("ascii")
+                self.scope["method"] = method.decode("ascii")
                 return
-            self._asks_for_spdy = spdy_upgrade.is_requested(self.headers)
-        if not self._asks_for_spdy:
-            super().on_headers_complete()
-            if not self.pipeline:
-                self._answered = self.cycle
-            if self.cycle is not None and not self.cycle.response_started:
-                has_body = self.scope["method"] != "HEAD"
-                joined = JoinedWrites(self.transport, has_body=has_body)
-                self.cycle.transport = joined  # type: ignore[assignment]
+            is_handshake = method == b"GET" and self._is_websocket_handshake()
+            self._asks_for_websocket = is_handshake and self._takes_socket(scope["path"], scope["query_string"])
+            self._awaits_body = not self._asks_for_websocket and bool(self._framing())
+        super().on_headers_complete()
+        if not self.pipeline:
+            self._answered = self.cycle
+        if self.cycle is not None and not self.cycle.response_started:
+            has_body = self.scope["method"] != "HEAD"
+            joined = JoinedWrites(self.transport, has_body=has_body)
+            self.cycle.transport = joined  # type: ignore[assignment]
 
     def on_body(self, body: bytes) -> None:
         self._body_bytes = (self._body_bytes or 0) + len(body)
@@ -213,20 +252,41 @@ class PeerProtocol(HttpToolsProtocol):
             self._tunnel_body += body
             if len(self._tunnel_body) > _MAX_TUNNEL_BODY_BYTES:
                 self._refuse(413)
-        elif not self._asks_for_spdy:
+        else:
             super().on_body(body)
 
     def on_message_complete(self) -> None:
+        if self._awaits_body:  # the end of the head of a request whose upgrade is ignored
+            self._awaits_body = False
+            return
         self._body_bytes = None
         if self._tunnel_body is not None:
             self._hand_over()
             self.connections.discard(self)
-            TunnelProtocol(self.app, self._upgraded_scope(), bytes(self._tunnel_body), self.transport, self.tasks)
-        elif self._asks_for_spdy:
-            self._upgrade_to_spdy()
+            body = bytes(self._tunnel_body)
+            self._tunnel = TunnelProtocol(self.app, self._upgraded_scope(), body, self.transport, self.tasks)
         else:
             self.scope["state"][WHOLE_BODY] = True
             super().on_message_complete()
+
+    def _is_websocket_handshake(self) -> bool:
+        """Whether the websockets library accepts the handshake; it would refuse others before any authentication."""
+        versions = [value for name, value in self.headers if name == b"sec-websocket-version"]
+        keys = [value for name, value in self.headers if name == b"sec-websocket-key"]
+        is_valid = versions == [b"13"] and len(keys) == 1 and _WEBSOCKET_KEY.fullmatch(keys[0]) is not None
+        return is_valid and not self._framing()
+
+    def _framing(self) -> bytes:
+        """Return the headers by which a body's end is known, b"" without a body."""
+        lines = [
+            name + b": " + value + b"\r\n"
+            for name, value in self.headers
+            if name == b"transfer-encoding" or (name == b"content-length" and value.strip() != b"0")
+        ]
+        return b"".join(lines)
+
+    def _should_upgrade(self) -> bool:
+        return self._asks_for_websocket and super()._should_upgrade()
 
     def handle_websocket_upgrade(self) -> None:
         if self._tunnel_body is None:
@@ -258,11 +318,6 @@ class PeerProtocol(HttpToolsProtocol):
             headers = (date_header(), (b"content-length", b"0"), (b"connection", b"close"))
             self.transport.write(render_head(status, headers))
         self.transport.close()
-
-    def _upgrade_to_spdy(self) -> None:
-        self._hand_over()
-        self.connections.discard(self)
-        spdy_upgrade.SpdyProtocol(self.app, self._upgraded_scope(), self.transport, self.tasks)
 
     def _upgraded_scope(self) -> dict[str, Any]:
         path, _, query = self.url.partition(b"?")

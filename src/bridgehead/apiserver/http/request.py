@@ -98,6 +98,8 @@ class StreamBroken(Exception):
 class Stream(Protocol):
     """A body that comes in pieces. `aclose` is called in any case, also when nothing has been read.
 
+    An empty piece means that the next one will be rendered: whoever reads it takes a turn first (`turns`).
+
     `held_bytes`: bytes that the stream keeps in memory for its reader alone.
     """
 

@@ -1,10 +1,10 @@
-"""The server's WebSockets, which accept the subprotocol names of Kubernetes' clients.
+"""The WebSockets of watches and logs, which accept any names of subprotocols (exec is a `tunnel`).
 
-kubectl asks for `SPDY/3.1+portforward.k8s.io`. A slash may not be part of a token (RFC 6455, 4.1), so the websockets
-library refuses the handshake before the application gets it. `server` uses this class instead of uvicorn's.
+A name may be no token (RFC 6455, 4.1), such as `SPDY/3.1+portforward.k8s.io`; the websockets library refuses
+such a handshake before the application gets it. `server` uses this class instead of uvicorn's.
 
-The command of an exec is in the URL, and may be long. The library parses the request again, with a limit of 8 KiB for
-a line, beyond which it would never answer; `peer_protocol` has limited the request to the size that Go allows.
+The library parses the request again, with a limit of 8 KiB for a line, beyond which it would never answer;
+`peer_protocol` has limited the request to the size that Go allows.
 
 Answers have Go's reason phrases and names of headers, as all others of the server.
 """

@@ -7,20 +7,19 @@ The application gets an ordinary HTTP request. It answers it as usual, or it tak
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Callable, Coroutine, Iterable
 from typing import Any, Protocol
 
 from bridgehead.go_http import render_head
+from bridgehead.streaming.byte_stream import ByteStream
 
 from .request import Scope, date_header
 
 log = logging.getLogger(__name__)
 
 _EXTENSION = "bridgehead.tunnel"
-# Of a status that a target made up there is no phrase.
-# Reading pauses while more bytes wait for the application.
-_HIGH_WATER_BYTES = 64 * 1024
 
 
 class Tunnel(Protocol):
@@ -36,7 +35,17 @@ class Tunnel(Protocol):
         """Return the next bytes of the client, b"" after its last one."""
         ...
 
-    async def write(self, data: bytes) -> None: ...
+    async def write(self, data: bytes) -> None:
+        """Write, and wait while the client does not keep up. Raises ConnectionResetError when it has left."""
+        ...
+
+    def end(self) -> None:
+        """End the bytes to the client."""
+        ...
+
+    async def wait_lost(self) -> None:
+        """Wait until the connection is closed."""
+        ...
 
 
 def tunnel_of(scope: Scope) -> Tunnel | None:
@@ -59,7 +68,7 @@ def asks_for_upgrade(headers: Iterable[tuple[bytes, bytes]]) -> bool:
 Application = Callable[[Scope, Any, Any], Coroutine[Any, Any, None]]
 
 
-class TunnelProtocol(asyncio.Protocol):
+class TunnelProtocol(ByteStream):
     """One connection that was handed over. `body` is the request's; `tasks` keeps the application's run alive."""
 
     def __init__(
@@ -70,19 +79,12 @@ class TunnelProtocol(asyncio.Protocol):
         transport: asyncio.Transport,
         tasks: set[asyncio.Task[None]],
     ) -> None:
+        super().__init__(transport)
         self._application = application
-        self._transport = transport
         self._body: bytes | None = body
-        self._received = bytearray()
-        self._has_ended = False
-        self._changed = asyncio.Event()
-        self._lost = asyncio.Event()
-        self._writable = asyncio.Event()
-        self._writable.set()
         self._is_taken = False
         self.on_start: Callable[[], None] = lambda: None
         self._scope: Scope = {**scope, "extensions": {_EXTENSION: self}}
-        transport.set_protocol(self)
         task = asyncio.get_running_loop().create_task(self._run())
         tasks.add(task)
         task.add_done_callback(tasks.discard)
@@ -93,48 +95,12 @@ class TunnelProtocol(asyncio.Protocol):
         except Exception:
             log.exception("%s over a tunnel failed", self._scope.get("path"))
         finally:
-            self._transport.close()
-
-    # --- The connection -----------------------------------------------------------------------------------------
-
-    def data_received(self, data: bytes) -> None:
-        self._received += data
-        self._changed.set()
-        if len(self._received) > _HIGH_WATER_BYTES:
-            self._transport.pause_reading()
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        self._has_ended = True
-        self._changed.set()
-        self._lost.set()
-        self._writable.set()
-
-    def pause_writing(self) -> None:
-        self._writable.clear()
-
-    def resume_writing(self) -> None:
-        self._writable.set()
-
-    # --- The tunnel ---------------------------------------------------------------------------------------------
+            self.close()
 
     async def start(self, head: bytes) -> None:
         self._is_taken = True
         self.on_start()
         await self.write(head)
-
-    async def read(self) -> bytes:
-        while not self._received and not self._has_ended:
-            self._changed.clear()
-            await self._changed.wait()
-        data = bytes(self._received)
-        self._received.clear()
-        if not self._transport.is_closing():
-            self._transport.resume_reading()
-        return data
-
-    async def write(self, data: bytes) -> None:
-        self._transport.write(data)
-        await self._writable.wait()
 
     # --- The request, for an application that answers it ----------------------------------------------------------
 
@@ -142,7 +108,7 @@ class TunnelProtocol(asyncio.Protocol):
         if self._body is not None:
             body, self._body = self._body, None
             return {"type": "http.request", "body": body, "more_body": False}
-        await self._lost.wait()
+        await self.wait_lost()
         return {"type": "http.disconnect"}
 
     async def _send(self, message: dict[str, Any]) -> None:
@@ -150,6 +116,8 @@ class TunnelProtocol(asyncio.Protocol):
             return  # the answer was the upgrade
         if message["type"] == "http.response.start":
             headers = [(name, value) for name, value in message["headers"] if name != b"connection"]
-            await self.write(render_head(message["status"], [*headers, date_header(), (b"connection", b"close")]))
+            data = render_head(message["status"], [*headers, date_header(), (b"connection", b"close")])
         else:
-            await self.write(message.get("body", b""))
+            data = message.get("body", b"")
+        with contextlib.suppress(ConnectionError):
+            await self.write(data)

@@ -21,7 +21,7 @@ import msgspec
 
 from bridgehead.apiserver.errors import ApiStatus, expired
 from bridgehead.apiserver.http.paths import Query, RequestInfo, is_true
-from bridgehead.apiserver.http.piecewise import PIECE_BYTES, in_pieces
+from bridgehead.apiserver.http.piecewise import PIECE_BYTES, in_turns
 from bridgehead.apiserver.resource import JsonObject, Resource
 from bridgehead.storage import Change, Overflow, Record, Store, TooOld, Watch
 
@@ -213,9 +213,8 @@ class WatchStream:
         # A watch without matching events needs bookmarks, too: they carry the current revision.
         interval = BOOKMARK_SECONDS if self._options.bookmarks else self._options.seconds
         bookmark_at = loop.time() + interval
-        for piece in in_pieces(self._parts(("ADDED", record.value, record.revision) for record in self._initial)):
+        for piece in in_turns(self._parts(("ADDED", record.value, record.revision) for record in self._initial)):
             yield piece
-            await asyncio.sleep(0)
         self._initial = []
         if self._options.marks_end:
             yield self._bookmark(at_end=True)
@@ -235,7 +234,7 @@ class WatchStream:
                         if not changes:
                             continue
                     self._revision = changes[-1].record.revision
-                    for piece in in_pieces(self._parts(self._events(changes))):
+                    for piece in in_turns(self._parts(self._events(changes))):
                         yield piece
                     if loop.time() < min(end, bookmark_at):
                         continue

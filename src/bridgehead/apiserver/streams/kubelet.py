@@ -1,15 +1,15 @@
 """Forwarding of logs, exec, attach and port-forward to the kubelet of a pod's node.
 
-Called by `pod_streams` for authorized requests: `answer` for HTTP, `answer_socket` for a WebSocket. SPDY connections
-are WebSockets here, too (`http.spdy_upgrade`). Source: Kubernetes `pkg/registry/core/pod/strategy.go`
-(LogLocation, ExecLocation, AttachLocation) and KEP-4006.
+Called by `pod_streams` for authorized requests. An upgrade to WebSocket or SPDY is the kubelet's: it negotiates the
+protocol, and the bytes that follow pass unparsed. Source: Kubernetes `pkg/registry/core/pod/strategy.go` (LogLocation,
+ExecLocation, AttachLocation).
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Iterable, Iterator
 from typing import Any
 from urllib.parse import quote, urlencode
 
@@ -18,23 +18,31 @@ from yarl import URL
 
 from bridgehead.apiserver.errors import ApiStatus, bad_request
 from bridgehead.apiserver.http.paths import QueryList
-from bridgehead.apiserver.http.request import Receive, Response, Scope, Send
+from bridgehead.apiserver.http.request import Request, Response
+from bridgehead.apiserver.http.tunnel import Tunnel, tunnel_of
+from bridgehead.apiserver.http.upgrade_forwarding import MalformedAnswer, forward_upgrade, request_head
 from bridgehead.apiserver.resource import JsonObject
 from bridgehead.objects.addresses import join_host_port
+from bridgehead.streaming.socket_stream import SocketStream
 
-from .kubelet_access import KubeletAccess, kubelet_address
+from .kubelet_access import CONNECT_SECONDS, KubeletAccess, kubelet_address
 from .log_options import check_log_options
 from .log_refusals import MAX_TEXT_BYTES, refused_log, unreachable_log
 
-# WebSocket subprotocols by subresource; a client may also offer none. The kubelet speaks them, messages pass unparsed.
-_CHANNEL_PROTOCOLS = ("v4.channel.k8s.io", "v4.base64.channel.k8s.io")
-_COMMAND_PROTOCOLS = ("v5.channel.k8s.io", *_CHANNEL_PROTOCOLS, "channel.k8s.io", "base64.channel.k8s.io")
-_PROTOCOLS = {
-    "exec": _COMMAND_PROTOCOLS,
-    "attach": _COMMAND_PROTOCOLS,
-    "portforward": ("SPDY/3.1+portforward.k8s.io", *_CHANNEL_PROTOCOLS),
-}
-_MAX_MESSAGE_BYTES = 4 * 1024 * 1024
+# Those headers of an upgrade that are the kubelet's business.
+_UPGRADE_HEADERS = frozenset(
+    (
+        b"connection",
+        b"upgrade",
+        b"sec-websocket-key",
+        b"sec-websocket-version",
+        b"sec-websocket-protocol",
+        b"x-stream-protocol-version",
+        b"user-agent",
+    )
+)
+_PROTOCOLS = b"sec-websocket-protocol"
+_TOKEN_PROTOCOL = b"base64url.bearer.authorization.k8s.io."
 _MAX_ERROR_CHARACTERS = 2048
 _LOG_PARAMETERS = frozenset(
     {"follow", "previous", "sinceSeconds", "sinceTime", "tailLines", "limitBytes", "timestamps"}
@@ -43,39 +51,24 @@ _STREAM_PARAMETERS = {"stdin": "input", "stdout": "output", "stderr": "error", "
 
 
 async def answer(
-    pod: JsonObject, node: JsonObject | None, subresource: str, query: QueryList, access: KubeletAccess
-) -> Response:
-    """Answer `GET pods/NAME/log`. `node` is the pod's Node, None if it has none.
-
-    Raises `ApiStatus`; always for exec, attach and port-forward, which need a WebSocket.
-    """
-    match subresource:
-        case "log":
-            return await _open_log(pod, node, query, access)
-        case "exec" | "attach" | "portforward":
-            raise await _refuse(pod, node, subresource, query, access)
-    raise _not_offered(subresource)
-
-
-async def answer_socket(
-    scope: Scope,
-    receive: Receive,
-    send: Send,
+    request: Request,
     pod: JsonObject,
     node: JsonObject | None,
-    subresource: str,
     query: QueryList,
     access: KubeletAccess,
-) -> None:
-    """Serve a WebSocket until it is closed. Raises `ApiStatus` if it is not accepted."""
-    if subresource not in _PROTOCOLS:
-        raise _not_offered(subresource)
-    url = _upgrade_url(pod, node, subresource, query, access)
-    await _proxy(scope, receive, send, url, _PROTOCOLS[subresource], access)
+) -> Response:
+    """Answer a request for a subresource; return when an upgraded connection has ended.
 
-
-def _not_offered(subresource: str) -> ApiStatus:
-    return bad_request(f"pods/{subresource} is not offered by this API server")
+    `node` is the pod's Node, None if it has none. Raises `ApiStatus`, and `Disconnected` if the client leaves early.
+    """
+    subresource = request.info.subresource
+    if subresource == "log":
+        return await _open_log(pod, node, query, access)
+    client = tunnel_of(request.scope)
+    if client is None:
+        raise await _refuse(pod, node, subresource, query, access)
+    await _upgrade(request, client, _upgrade_url(pod, node, subresource, query, access), access)
+    return Response(101, is_long_running=True)
 
 
 async def _open_log(pod: JsonObject, node: JsonObject | None, query: QueryList, access: KubeletAccess) -> Response:
@@ -116,65 +109,40 @@ class _LogStream:
 async def _refuse(
     pod: JsonObject, node: JsonObject | None, subresource: str, query: QueryList, access: KubeletAccess
 ) -> ApiStatus:
-    """Return the error for an exec, attach or port-forward that is not a WebSocket.
-
-    kubectl sends such a request after a refused WebSocket and shows only this answer: it needs the kubelet's reason.
-    """
+    """Return the kubelet's error for an exec, attach or port-forward that is no upgrade."""
     try:
         return await _why_refused(_upgrade_url(pod, node, subresource, query, access), access)
     except ApiStatus as status:
         return status
 
 
-async def _proxy(
-    scope: Scope, receive: Receive, send: Send, url: str, protocols: tuple[str, ...], access: KubeletAccess
-) -> None:
-    """Connect the client's WebSocket with one to the kubelet. Raises `ApiStatus` if the kubelet does not accept it."""
-    await receive()  # websocket.connect
-    asked = scope.get("subprotocols", ())
-    offered = [name for name in asked if name in protocols]
-    if asked and not offered:
-        raise bad_request(f"unable to upgrade: the subprotocols offered here are {', '.join(protocols)}")
+async def _upgrade(request: Request, client: Tunnel, url: str, access: KubeletAccess) -> None:
+    """Pass an upgrade on, with all that follows. Raises `ApiStatus` if the kubelet does not accept it."""
+    parts = URL(url, encoded=True)
+    headers = [(b"host", parts.raw_authority.encode()), *_upgrade_headers(request.scope["headers"])]
     try:
-        kubelet = await access.session().ws_connect(
-            URL(url, encoded=True), protocols=offered, max_msg_size=_MAX_MESSAGE_BYTES, autoclose=True, compress=0
-        )
-    except aiohttp.WSServerHandshakeError:
-        raise await _why_refused(url, access) from None
-    except (aiohttp.ClientError, OSError, TimeoutError) as error:
+        async with asyncio.timeout(CONNECT_SECONDS):
+            kubelet = await SocketStream.connect(parts.host or "", parts.port or 0, access.context)
+    except (OSError, TimeoutError) as error:
         raise _unreachable(url, error) from error
-    async with contextlib.AsyncExitStack() as stack:
-        stack.push_async_callback(kubelet.close)
-        await send({"type": "websocket.accept", "subprotocol": kubelet.protocol})
-        upward = asyncio.create_task(_to_kubelet(receive, kubelet))
-        downward = asyncio.create_task(_to_client(kubelet, send))
-        try:
-            await asyncio.wait((upward, downward), return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            upward.cancel()
-            downward.cancel()
-            await asyncio.gather(upward, downward, return_exceptions=True)
+    try:
+        head = request_head(request.method, parts.raw_path_qs, headers)
+        refusal = await forward_upgrade(request, client, kubelet, head, patience=None)
+    except (OSError, MalformedAnswer) as error:
+        raise _unreachable(url, error) from error
+    finally:
+        kubelet.close()
+    if refusal is not None:
+        raise _refused(refusal.status, refusal.body.decode(errors="replace"))
 
 
-async def _to_kubelet(receive: Receive, kubelet: aiohttp.ClientWebSocketResponse) -> None:
-    while True:
-        message = await receive()
-        if message["type"] == "websocket.disconnect":
-            return
-        data = message.get("bytes")
-        if data is None:
-            await kubelet.send_str(message.get("text") or "")
-        else:
-            await kubelet.send_bytes(data)
-
-
-async def _to_client(kubelet: aiohttp.ClientWebSocketResponse, send: Send) -> None:
-    async for message in kubelet:
-        if isinstance(message.data, bytes):
-            await send({"type": "websocket.send", "bytes": message.data})
-        elif isinstance(message.data, str):
-            await send({"type": "websocket.send", "text": message.data})
-    await send({"type": "websocket.close", "code": aiohttp.WSCloseCode.OK})
+def _upgrade_headers(headers: Iterable[tuple[bytes, bytes]]) -> Iterator[tuple[bytes, bytes]]:
+    for name, value in headers:
+        if name == _PROTOCOLS:
+            protocols = [protocol.strip() for protocol in value.split(b",")]
+            value = b", ".join(protocol for protocol in protocols if not protocol.startswith(_TOKEN_PROTOCOL))
+        if name in _UPGRADE_HEADERS and value:
+            yield name, value
 
 
 # --- The kubelet's URL, and its errors ---------------------------------------------------------------------------

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     import aiohttp
 
 _KUBELET_PORT = 10250
-_CONNECT_SECONDS = 10.0
+CONNECT_SECONDS = 10.0
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ class KubeletAccess:
             import aiohttp  # takes a third of the server's start
 
             connector = aiohttp.TCPConnector(ssl=self.context if self.context is not None else True, limit=0)
-            timeout = aiohttp.ClientTimeout(total=None, sock_connect=_CONNECT_SECONDS)
+            timeout = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_SECONDS)
             self._session = aiohttp.ClientSession(connector=connector, timeout=timeout, auto_decompress=False)
         return self._session
 

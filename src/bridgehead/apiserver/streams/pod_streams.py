@@ -14,14 +14,15 @@ from bridgehead.apiserver.access.authorization import Authorizer
 from bridgehead.apiserver.admission.connecting import connect_attributes, connect_options, connect_query
 from bridgehead.apiserver.errors import forbidden, method_not_allowed, not_found_path
 from bridgehead.apiserver.http.paths import QueryList, RequestInfo, parse_query_list
-from bridgehead.apiserver.http.request import Request, Response, Send
+from bridgehead.apiserver.http.request import Request, Response
 from bridgehead.apiserver.registry.registry import Registry
 from bridgehead.apiserver.resource import JsonObject, copied
 from bridgehead.storage import Key
 
 from .kubelet_access import KubeletAccess
 
-_NAMES = frozenset({"log", "exec", "attach", "portforward"})
+_UPGRADED = frozenset({"exec", "attach", "portforward"})
+_NAMES = _UPGRADED | {"log"}
 
 
 class PodStreams:
@@ -33,8 +34,12 @@ class PodStreams:
     def serves(self, info: RequestInfo) -> bool:
         return info.resource == "pods" and not info.group and info.version == "v1" and info.subresource in _NAMES
 
+    def takes_upgrade(self, info: RequestInfo) -> bool:
+        """Whether the kubelet serves the upgraded connections of a request."""
+        return self.serves(info) and info.subresource in _UPGRADED
+
     async def answer(self, request: Request) -> Response:
-        """Answer a request. Raises `ApiStatus`."""
+        """Answer a request; return when an upgraded connection has ended. Raises `ApiStatus`, `Disconnected`."""
         info = request.info
         is_known = info.verb == "get" or (info.verb == "create" and info.subresource != "log")
         if not is_known or request.method == "HEAD":
@@ -45,20 +50,7 @@ class PodStreams:
             query = await self._admit(request, query)
         from . import kubelet  # with its HTTP client, which most servers do not need at their start
 
-        return await kubelet.answer(pod, node, info.subresource, query, self._kubelets)
-
-    async def answer_socket(self, request: Request, send: Send) -> None:
-        """Serve a WebSocket until it is closed. Raises `ApiStatus` if it is not accepted."""
-        info, scope = request.info, request.scope
-        if not self.serves(info):
-            raise not_found_path()
-        pod, node = self._find(info)
-        query = parse_query_list(scope["query_string"])
-        if info.subresource != "log":
-            query = await self._admit(request, query)
-        from . import kubelet
-
-        await kubelet.answer_socket(scope, request.receive, send, pod, node, info.subresource, query, self._kubelets)
+        return await kubelet.answer(request, pod, node, query, self._kubelets)
 
     async def _admit(self, request: Request, query: QueryList) -> QueryList:
         """Ask admission, and for the right to create; return the query, which admission may change.

@@ -60,12 +60,10 @@ _DELAYS = (0.02, 0.1)  # seconds: first and longest between two looks at a new d
 
 def load_definitions(file: str) -> list[dict[str, Any]]:
     """Return the definitions of one of `FILES`."""
-    import yaml
-
-    from bridgehead.yaml_loader import Loader
+    from bridgehead.yaml_loader import load
 
     text = Path(__file__).with_name(file).read_text(encoding="utf-8")
-    items: list[dict[str, Any]] = yaml.load(text, Loader=Loader)["items"]
+    items: list[dict[str, Any]] = load(text)["items"]
     return items
 
 

@@ -6,6 +6,7 @@ Containers run until `finish` or a signal ends them. `Behaviour` defines how the
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import itertools
 import os
 import signal as signals
@@ -92,7 +93,8 @@ class FakeSession:
             return
         data = os.read(self._stdin, 4096)
         if data:
-            os.write(self._stdout, data)
+            with contextlib.suppress(BrokenPipeError):  # nobody listens any more
+                os.write(self._stdout, data)
         elif self._on_input_end is None:
             self.end(0)
         else:
@@ -117,7 +119,9 @@ class FakeSession:
         self.sizes.append((columns, rows))
 
     async def close(self) -> None:
-        self.end(128 + signals.SIGKILL)
+        """Close the streams. A command goes on until it has read its input; an attachment ends."""
+        if self._on_input_end is not None:
+            self.end(0)
         for fd in (self.stdin_fd, self.stdout_fd, self.stderr_fd):
             if fd is not None:
                 os.close(fd)

@@ -244,7 +244,8 @@ class ExecSession(Protocol):
     def resize(self, columns: int, rows: int) -> None: ...
 
     async def close(self) -> None:
-        """Close the streams and kill the command if it still runs."""
+        """Close the streams. A command that still runs goes on: its input ends, or its terminal hangs up, and its
+        output is dropped."""
         ...
 
 

@@ -25,17 +25,19 @@ from bridgehead.kubelet.errors import NotServed
 from bridgehead.kubelet.pods.pod_worker import PodWorker
 from bridgehead.kubelet.runtimes.runtime import ExecSession, RuntimeFailure
 from bridgehead.objects.core import Container
+from bridgehead.streaming.byte_stream import ByteStream
+from bridgehead.streaming.socket_stream import keep_alive
 from bridgehead.zpages import FLAGZ, STATUSZ, ZPages, offered_forms
 
-from . import pages, remote_command
+from . import pages, remote_command, stream_channels
 from .authorization import Reviews, authorization
-from .channels import COMMAND_PROTOCOLS, PORT_PROTOCOLS, Channels
+from .channels import COMMAND_PROTOCOLS, ERROR, PORT_PROTOCOLS, RESIZE, STDERR, STDIN, STDOUT, Channels, SocketChannels
 from .port_channels import PortChannels, parse_ports
-from .port_forward import PROTOCOL, PortForward
+from .port_forward import SPDY_PROTOCOLS, TUNNEL_PROTOCOL, PortForward, SocketCarrier, StreamCarrier
+from .stream_channels import StreamChannels
 from .system_logs import serve_log
+from .upgrades import Upgrade, negotiate, take_over
 
-_PING_SECONDS = 30.0
-_MAX_MESSAGE_BYTES = 4 * 1024 * 1024
 _MAX_LINE_BYTES = 1024 * 1024  # Go's DefaultMaxHeaderBytes: the command of an exec is in the URL
 # The text is containerd's.
 _ATTACHED_TOO_LATE = "Internal error occurred: error attaching to container: container is in CONTAINER_EXITED state"
@@ -43,13 +45,20 @@ _ATTACHED_TOO_LATE = "Internal error occurred: error attaching to container: con
 _BACKLOG = 128
 # The first segments of paths that go-restful serves.
 _SERVICES = ("pods", "runningpods", "stats", "logs", "containerLogs", "exec", "attach", "portForward", "configz")
+_IDLE_SECONDS = 4 * 3600.0  # the default of streamingConnectionIdleTimeout
 
 
 class KubeletServer:
-    """Serves the pods of `kubelet`, to clients that `reviews` allow; without, everybody may use all of it."""
+    """Serves the pods of `kubelet`, to clients that `reviews` allow; without, everybody may use all of it.
 
-    def __init__(self, kubelet: Kubelet, reviews: Reviews | None = None) -> None:
+    Exec, attach and port-forward end when no byte has passed for `idle_seconds`.
+    """
+
+    def __init__(
+        self, kubelet: Kubelet, reviews: Reviews | None = None, *, idle_seconds: float = _IDLE_SECONDS
+    ) -> None:
         self._kubelet = kubelet
+        self._idle_seconds = idle_seconds
         self._reviews = reviews
         self._zpages = ZPages("kubelet", kubelet.settings.flags, ("/configz", "/healthz", "/metrics"), time.time)
 
@@ -62,6 +71,7 @@ class KubeletServer:
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         with socket.create_server((host, port), family=family, backlog=_BACKLOG) as listener:
             listener.setblocking(False)
+            keep_alive(listener)
             await _until_readable(listener)
             runner = web.AppRunner(
                 self._application(),
@@ -97,9 +107,13 @@ class KubeletServer:
         application.router.add_get("/stats/summary", self._summary)
         application.router.add_get("/logs/{path:.*}", self._system_logs)
         application.router.add_get("/containerLogs/{namespace}/{pod}/{container}", self._logs)
-        application.router.add_get("/exec/{namespace}/{pod}/{container}", self._exec)
-        application.router.add_get("/attach/{namespace}/{pod}/{container}", self._attach)
-        application.router.add_get("/portForward/{namespace}/{pod}", self._port_forward)
+        for path, handler in (
+            ("/exec/{namespace}/{pod}/{container}", self._exec),
+            ("/attach/{namespace}/{pod}/{container}", self._attach),
+            ("/portForward/{namespace}/{pod}", self._port_forward),
+        ):
+            application.router.add_get(path, handler)
+            application.router.add_post(path, handler)  # over SPDY
         return application
 
     async def _pods(self, _: web.Request) -> web.Response:
@@ -178,16 +192,16 @@ class KubeletServer:
             command = tuple(query.getall("command", []))
             if not command:
                 raise NotServed(400, "you must specify at least one command for the container")
-            _require_websocket(request, "exec")
+            upgrade = negotiate(request, COMMAND_PROTOCOLS, stream_channels.PROTOCOLS)
         except NotServed as error:
             return web.Response(status=error.status, text=str(error))
-        tty = query.get("tty") in ("1", "true")
-        stdin = _wants_input(request)
+        tty = _wants(request, "tty")
+        stdin = _wants(request, "stdin", "input")
 
         def open_session() -> Awaitable[ExecSession]:
             return self._kubelet.runtime.open_exec(run_id, command, stdin=stdin, tty=tty, stderr=not tty)
 
-        return await _serve_session(request, open_session, remote_command.run_session)
+        return await self._serve_session(request, upgrade, open_session, remote_command.run_session)
 
     async def _attach(self, request: web.Request) -> web.StreamResponse:
         """Attach to the container's streams.
@@ -200,10 +214,10 @@ class KubeletServer:
             latest = worker.containers.runs.get(container.name)
             if latest is None:
                 raise _not_running(worker, container)
-            _require_websocket(request, "attach")
+            upgrade = negotiate(request, COMMAND_PROTOCOLS, stream_channels.PROTOCOLS)
         except NotServed as error:
             return web.Response(status=error.status, text=str(error))
-        stdin = container.stdin and _wants_input(request)
+        stdin = container.stdin and _wants(request, "stdin", "input")
 
         async def open_session() -> ExecSession:
             if not latest.is_running:
@@ -217,7 +231,7 @@ class KubeletServer:
         run = functools.partial(
             remote_command.run_session, status=remote_command.detached_status, ends_with_input=not passes_end_on
         )
-        return await _serve_session(request, open_session, run)
+        return await self._serve_session(request, upgrade, open_session, run)
 
     def _find_running(self, request: web.Request) -> tuple[Container, str]:
         """Return the container and the id of its present run. Raises `NotServed`."""
@@ -237,62 +251,87 @@ class KubeletServer:
         def open_port(port: int) -> Awaitable[socket.socket]:
             return self._kubelet.runtime.open_port(pod_uid, port)
 
-        accepted = web.WebSocketResponse(
-            protocols=(PROTOCOL, *PORT_PROTOCOLS), heartbeat=_PING_SECONDS, max_msg_size=_MAX_MESSAGE_BYTES
-        )
-        is_spdy = PROTOCOL in request.headers.get("Sec-WebSocket-Protocol", "")
         try:
-            ports = () if is_spdy else parse_ports(request.query.getall("port", []))
-            _require_websocket(request, "port-forward")
+            # Over SPDY, each connection names its port.
+            ports = () if _asks_for_spdy(request) else parse_ports(request.query.getall("port", []))
+            upgrade = negotiate(request, (TUNNEL_PROTOCOL, *PORT_PROTOCOLS), SPDY_PROTOCOLS)
         except (ValueError, NotServed) as error:
-            return web.Response(status=400, text=str(error))
-        await accepted.prepare(request)
-        if is_spdy:
-            await PortForward(accepted, match["pod"], open_port).run()
-        else:
-            await PortChannels(Channels(accepted), match["pod"], pod_uid, open_port).run(ports)
-        await accepted.close()
-        return accepted
+            return web.Response(status=getattr(error, "status", 400), text=str(error))
+
+        async def serve(stream: ByteStream) -> None:
+            if upgrade.is_spdy:
+                await PortForward(StreamCarrier(stream), match["pod"], open_port).run()
+            elif upgrade.protocol == TUNNEL_PROTOCOL:
+                carrier = SocketCarrier(stream)
+                await PortForward(carrier, match["pod"], open_port).run()
+                await carrier.finish()
+            else:
+                channels = SocketChannels(stream, upgrade.protocol)
+                await PortChannels(channels, match["pod"], pod_uid, open_port).run(ports)
+
+        return await take_over(request, upgrade, serve, idle_seconds=self._idle_seconds)
+
+    async def _serve_session(
+        self,
+        request: web.Request,
+        upgrade: Upgrade,
+        open_session: Callable[[], Awaitable[ExecSession]],
+        run: Callable[[Channels, ExecSession], Awaitable[None]],
+    ) -> web.StreamResponse:
+        """Take the connection over, open a session and `run` it."""
+
+        async def serve(stream: ByteStream) -> None:
+            kind = StreamChannels if upgrade.is_spdy else SocketChannels
+            channels = kind(stream, upgrade.protocol, _wanted_channels(request, upgrade))
+            if await channels.begin():
+                await serve_channels(channels, open_session, run)
+            else:
+                stream.abort()
+
+        return await take_over(request, upgrade, serve, idle_seconds=self._idle_seconds)
 
 
-async def _serve_session(
-    request: web.Request,
+async def serve_channels(
+    channels: Channels,
     open_session: Callable[[], Awaitable[ExecSession]],
     run: Callable[[Channels, ExecSession], Awaitable[None]],
-) -> web.WebSocketResponse:
-    """Accept the WebSocket, open a session and `run` it."""
-    accepted = web.WebSocketResponse(
-        protocols=COMMAND_PROTOCOLS, heartbeat=_PING_SECONDS, max_msg_size=_MAX_MESSAGE_BYTES
-    )
-    await accepted.prepare(request)
-    channels = Channels(accepted)
+) -> None:
+    """Open a session and `run` it."""
     opening = asyncio.ensure_future(open_session())
     try:
         session = await asyncio.shield(opening)
-    except asyncio.CancelledError:  # the client has disconnected; the command has started, or is about to
+    except asyncio.CancelledError:  # the server stops; the command has started, or is about to
         with contextlib.suppress(RuntimeFailure):
             await (await opening).close()
         raise
     except RuntimeFailure as error:
         await channels.send_status(remote_command.failure_status(str(error)))
+        await channels.finish()
     else:
         await run(channels, session)
-    await accepted.close()
-    return accepted
 
 
-def _wants_input(request: web.Request) -> bool:
-    return request.query.get("input", request.query.get("stdin")) in ("1", "true")
+def _asks_for_spdy(request: web.Request) -> bool:
+    """Whether a port-forward is over SPDY, or over a WebSocket that carries SPDY."""
+    first = request.headers.get("Sec-WebSocket-Protocol", "").partition(",")[0].strip()
+    return request.headers.get("Upgrade", "").lower().startswith("spdy/") or first == TUNNEL_PROTOCOL
 
 
-def _require_websocket(request: web.Request, what: str) -> None:
-    """Raise `NotServed` for a request that is not a WebSocket upgrade."""
-    if not _is_websocket(request):
-        raise NotServed(400, f"unable to upgrade: {what} is offered over WebSocket only, not over SPDY")
+def _wants(request: web.Request, *names: str) -> bool:
+    return any(request.query.get(name) in ("1", "true") for name in names)
 
 
-def _is_websocket(request: web.Request) -> bool:
-    return request.headers.get("Upgrade", "").lower() == "websocket"
+def _wanted_channels(request: web.Request, upgrade: Upgrade) -> set[int]:
+    """The channels of a request's query, and always the one for errors."""
+    has_terminal = _wants(request, "tty")
+    wanted = {
+        ERROR: True,
+        STDIN: _wants(request, "stdin", "input"),
+        STDOUT: _wants(request, "stdout", "output"),
+        STDERR: _wants(request, "stderr", "error") and not has_terminal,
+        RESIZE: has_terminal and upgrade.version not in stream_channels.WITHOUT_RESIZE,
+    }
+    return {channel for channel, is_wanted in wanted.items() if is_wanted}
 
 
 def _is_running(worker: PodWorker, name: str, attempt: int) -> bool:

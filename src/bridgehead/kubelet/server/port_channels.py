@@ -7,7 +7,6 @@ with the port in two bytes, the lower one first. Source: kubelet `pkg/cri/stream
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import json
 import socket as sockets
 from collections.abc import Awaitable, Callable, Iterable, Sequence
@@ -15,7 +14,7 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from bridgehead.kubelet.runtimes.runtime import RuntimeFailure
 
 from .channels import Channels
-from .port_forward import copy_port
+from .port_copy import Input, PortCopy
 
 # The number of a channel is one byte.
 _MAX_PORTS = 127
@@ -58,35 +57,44 @@ class PortChannels:
         self._open_port = open_port
 
     async def run(self, ports: Iterable[int]) -> None:
-        """Run until all connections have ended or the client disconnects."""
-        inputs: list[asyncio.Queue[bytes]] = []
-        forwarding: list[asyncio.Task[None]] = []
-        for number, port in enumerate(ports):
-            inputs.append(asyncio.Queue())
-            forwarding.append(asyncio.create_task(self._forward(number, port, inputs[number])))
-        receiving = asyncio.create_task(self._receive(inputs))
-        ended = asyncio.gather(*forwarding)
-        try:
-            await asyncio.wait((receiving, ended), return_when=asyncio.FIRST_COMPLETED)
-        finally:
+        """Run until all connections have ended or the client has left, and what it sent is delivered."""
+        inputs: list[Input] = []
+        has_left = asyncio.Event()
+        async with asyncio.TaskGroup() as tasks:
+            forwarding = []
+            for number, port in enumerate(ports):
+                inputs.append(Input())
+                forwarding.append(tasks.create_task(self._forward(number, port, inputs[number], has_left)))
+            receiving = tasks.create_task(self._receive(inputs, has_left))
+            await asyncio.wait(forwarding)
             receiving.cancel()
-            ended.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await asyncio.gather(receiving, ended, return_exceptions=True)
+        await self._channels.finish()
 
-    async def _receive(self, inputs: Sequence[asyncio.Queue[bytes]]) -> None:
+    async def _receive(self, inputs: Sequence[Input], has_left: asyncio.Event) -> None:
         async for channel, data in self._channels.messages():
             if channel % 2 == 0 and channel // 2 < len(inputs) and data:
-                inputs[channel // 2].put_nowait(data)
+                await inputs[channel // 2].put(data)
+        has_left.set()
+        for one in inputs:
+            one.end()
 
-    async def _forward(self, number: int, port: int, given: asyncio.Queue[bytes]) -> None:
+    async def _forward(self, number: int, port: int, given: Input, has_left: asyncio.Event) -> None:
         for channel in (2 * number, 2 * number + 1):
             await self._channels.send(channel, port.to_bytes(2, "little"))
         try:
             connection = await self._open_port(port)
         except RuntimeFailure as error:
+            given.drop()
             text = f"error forwarding port {port} to pod {self._pod_name}, uid {self._pod_uid}: {error}"
             await self._channels.send(2 * number + 1, text.encode())
             return
+
+        async def send(data: bytes) -> None:
+            await self._channels.send(2 * number, data)
+
         with connection:
-            await copy_port(connection, given, lambda data: self._channels.send(2 * number, data))
+            await PortCopy(connection, given, send, has_left).run(_ignore_end)
+
+
+async def _ignore_end() -> None:
+    """The protocol has no sign for the end of one direction."""

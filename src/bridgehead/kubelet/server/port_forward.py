@@ -1,70 +1,120 @@
-"""A port-forward session: many connections to ports of a pod over one WebSocket.
+"""A port-forward session: many connections to ports of a pod over one SPDY connection.
 
-Called by the kubelet's server. The messages of the WebSocket are the bytes of a SPDY connection (`spdy`). For each
-forwarded connection the client opens two streams with the same `requestid`, one for errors and one for data.
-`port_channels` is for clients without SPDY. Source: Kubernetes `pkg/kubelet/cri/streaming/portforward`, KEP-4006.
+Called by the kubelet's server. The SPDY connection is the client's own, or the messages of its WebSocket are the bytes
+of one. For each forwarded connection the client opens two streams with the same `requestid`, one for errors and one for
+data. `port_channels` is for clients without SPDY. Source: Kubernetes `pkg/kubelet/cri/streaming/portforward`, KEP-4006.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import socket as sockets
-from collections.abc import Awaitable, Callable
-
-from aiohttp import WSMsgType, web
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Protocol
 
 from bridgehead.kubelet.runtimes.runtime import RuntimeFailure
-from bridgehead.streaming import spdy
+from bridgehead.streaming import spdy, websocket
+from bridgehead.streaming.byte_stream import ByteStream
 
-PROTOCOL = "SPDY/3.1+portforward.k8s.io"
+from .channels import SocketMessages
+from .port_copy import Input, PortCopy
 
-_CHUNK = 32 * 1024
+TUNNEL_PROTOCOL = "SPDY/3.1+portforward.k8s.io"
+SPDY_PROTOCOLS = {"portforward.k8s.io": "portforward.k8s.io"}
+
+# Of connections of which one stream is open.
+_MAX_INCOMPLETE = 256
 
 OpenPort = Callable[[int], Awaitable[sockets.socket]]
 
 
+class Carrier(Protocol):
+    """A way to carry the bytes of a SPDY connection."""
+
+    def received(self) -> AsyncIterator[bytes]:
+        """Yield the client's bytes until it leaves."""
+        ...
+
+    async def write(self, data: bytes) -> None:
+        """Send bytes. Does nothing when the client has left."""
+        ...
+
+
+class StreamCarrier:
+    """A SPDY connection of the client's own."""
+
+    def __init__(self, stream: ByteStream) -> None:
+        self._stream = stream
+
+    async def received(self) -> AsyncIterator[bytes]:
+        while data := await self._stream.read():
+            yield data
+
+    async def write(self, data: bytes) -> None:
+        with contextlib.suppress(ConnectionError):
+            await self._stream.write(data)
+
+
+class SocketCarrier:
+    """A SPDY connection in the messages of a WebSocket."""
+
+    def __init__(self, stream: ByteStream) -> None:
+        self._messages = SocketMessages(stream)
+
+    async def received(self) -> AsyncIterator[bytes]:
+        async for piece in self._messages.pieces():
+            if not piece.is_text:
+                yield piece.content
+
+    async def write(self, data: bytes) -> None:
+        await self._messages.write(websocket.message_frame(data))
+
+    async def finish(self) -> None:
+        await self._messages.close(websocket.NORMAL_CLOSURE)
+
+
 class _Connection:
-    """A forwarded connection: its streams, and input that arrived before the port was open."""
+    """A forwarded connection: its streams, and the client's bytes."""
 
     def __init__(self) -> None:
         self.error_stream: int | None = None
         self.data_stream: int | None = None
         self.port = ""
-        self.input: asyncio.Queue[bytes] = asyncio.Queue()  # b"" ends it
+        self.input = Input()
+        self.task: asyncio.Task[None] | None = None
 
 
 class PortForward:
     """One session. `open_port` connects to a port of the pod; it raises `RuntimeFailure`."""
 
-    def __init__(self, socket: web.WebSocketResponse, pod_name: str, open_port: OpenPort) -> None:
-        self._socket = socket
+    def __init__(self, carrier: Carrier, pod_name: str, open_port: OpenPort) -> None:
+        self._carrier = carrier
         self._pod_name = pod_name
         self._open_port = open_port
         self._writer = spdy.Writer()
-        self._requests: dict[str, _Connection] = {}
+        self._incomplete: dict[str, _Connection] = {}
         self._by_stream: dict[int, _Connection] = {}
+        self._has_left = asyncio.Event()
 
     async def run(self) -> None:
-        """Run until the client disconnects or violates the protocol."""
+        """Run until the client leaves or violates the protocol, and what it sent is delivered."""
         reader = spdy.Reader()
         async with asyncio.TaskGroup() as tasks:
-            running: set[asyncio.Task[None]] = set()
-            async for message in self._socket:
-                if message.type is not WSMsgType.BINARY:
-                    continue
+            async for data in self._carrier.received():
                 try:
-                    frames = reader.feed_untrusted(message.data)
+                    frames = reader.feed_untrusted(data)
                 except spdy.BadFrame:
                     break
                 for frame in frames:
                     started = await self._process(frame)
                     if started is not None:
-                        task = tasks.create_task(self._forward(started))
-                        running.add(task)
-                        task.add_done_callback(running.discard)
-            for task in running:
-                task.cancel()
+                        started.task = tasks.create_task(self._forward(started))
+                        started.task.add_done_callback(functools.partial(self._forget, started))
+            self._has_left.set()
+            for connection in self._by_stream.values():
+                connection.input.end()
 
     async def _process(self, frame: spdy.Frame) -> _Connection | None:
         """Process a frame; return the connection whose second stream it opened, if any."""
@@ -75,70 +125,67 @@ class PortForward:
                 connection = self._by_stream.get(frame.stream)
                 if connection is not None and frame.stream == connection.data_stream:
                     if frame.content:
-                        connection.input.put_nowait(frame.content)
+                        await connection.input.put(frame.content)
                     if frame.ends:
-                        connection.input.put_nowait(b"")
+                        connection.input.end()
             case spdy.Reset():
                 connection = self._by_stream.get(frame.stream)
-                if connection is not None and frame.stream == connection.data_stream:
-                    connection.input.put_nowait(b"")
+                if connection is not None and connection.task is not None:
+                    connection.task.cancel()
             case spdy.Ping():
-                await self._send(spdy.ping_frame(frame.number))
+                await self._carrier.write(spdy.ping_frame(frame.number))
         return None
 
     async def _open(self, frame: spdy.OpenStream) -> _Connection | None:
-        await self._send(self._writer.accept_stream(frame.stream))
         request = frame.headers.get("requestid", "")
-        connection = self._requests.setdefault(request, _Connection())
+        is_error = frame.headers.get("streamtype") == "error"
+        connection = self._incomplete.get(request)
+        if connection is None:
+            if len(self._incomplete) >= _MAX_INCOMPLETE:
+                await self._carrier.write(spdy.reset_frame(frame.stream))
+                return None
+            connection = self._incomplete[request] = _Connection()
+        if (connection.error_stream if is_error else connection.data_stream) is not None:
+            await self._carrier.write(spdy.reset_frame(frame.stream))
+            return None
+        await self._carrier.write(self._writer.accept_stream(frame.stream))
         connection.port = frame.headers.get("port", "")
         self._by_stream[frame.stream] = connection
-        if frame.headers.get("streamtype") == "error":
+        if is_error:
             connection.error_stream = frame.stream
         else:
             connection.data_stream = frame.stream
+            if frame.ends:
+                connection.input.end()
         if connection.error_stream is None or connection.data_stream is None:
             return None
-        del self._requests[request]
+        del self._incomplete[request]
         return connection
 
     async def _forward(self, connection: _Connection) -> None:
         error_stream, data_stream = connection.error_stream, connection.data_stream
         if error_stream is None or data_stream is None:
             return
-        message = b""
+
+        async def send(data: bytes) -> None:
+            await self._carrier.write(spdy.data_frame(data_stream, data))
+
+        async def end_data() -> None:
+            await self._carrier.write(spdy.data_frame(data_stream, b"", ends=True))
+
         try:
             port = await self._open_port(int(connection.port))
         except (RuntimeFailure, ValueError) as error:
             message = f"error forwarding port {connection.port} to pod {self._pod_name}: {error}".encode()
+            await end_data()
+            await self._carrier.write(spdy.data_frame(error_stream, message, ends=True))
         else:
             with port:
-                await copy_port(port, connection.input, lambda data: self._send(spdy.data_frame(data_stream, data)))
-        await self._send(spdy.data_frame(data_stream, b"", ends=True))
-        await self._send(spdy.data_frame(error_stream, message, ends=True))
-        del self._by_stream[error_stream], self._by_stream[data_stream]
+                await PortCopy(port, connection.input, send, self._has_left).run(end_data)
+            await self._carrier.write(spdy.data_frame(error_stream, b"", ends=True))
 
-    async def _send(self, frame: bytes) -> None:
-        with contextlib.suppress(ConnectionError):  # the client has disconnected; `run` notices
-            await self._socket.send_bytes(frame)
-
-
-async def copy_port(
-    port: sockets.socket, given: asyncio.Queue[bytes], send: Callable[[bytes], Awaitable[None]]
-) -> None:
-    """Copy bytes in both directions until the pod ends the connection. b"" in `given` is the end of the input."""
-    loop = asyncio.get_running_loop()
-
-    async def send_input() -> None:
-        with contextlib.suppress(OSError):
-            while data := await given.get():
-                await loop.sock_sendall(port, data)
-            port.shutdown(sockets.SHUT_WR)
-
-    sender = asyncio.create_task(send_input())
-    try:
-        with contextlib.suppress(OSError):
-            while data := await loop.sock_recv(port, _CHUNK):
-                await send(data)
-    finally:
-        sender.cancel()
-        await asyncio.gather(sender, return_exceptions=True)
+    def _forget(self, connection: _Connection, _: asyncio.Task[None]) -> None:
+        connection.input.drop()
+        for stream in (connection.error_stream, connection.data_stream):
+            if stream is not None:
+                self._by_stream.pop(stream, None)

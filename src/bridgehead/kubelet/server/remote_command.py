@@ -1,8 +1,8 @@
-"""An exec or attach session over a WebSocket: Kubernetes' remote command protocol, all versions.
+"""An exec or attach session: Kubernetes' remote command protocol, all versions.
 
 Called by the kubelet's server. The channels (`channels`) are 0 stdin, 1 stdout, 2 stderr, 3 the `Status` at the end,
-4 the terminal's size; a message of 255 (version 5 only) closes the channel that its data names. Source: Kubernetes
-`apimachinery/pkg/util/remotecommand` and KEP-4006.
+4 the terminal's size; a message of 255 closes the channel that its data names. Source: Kubernetes
+`apimachinery/pkg/util/remotecommand` and KEP-4006; containerd `internal/cri/io` for what a command gets.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from bridgehead.kubelet.runtimes.runtime import ExecSession
 from .channels import CLOSE, RESIZE, STDERR, STDIN, STDOUT, Channels
 
 _CHUNK = 32 * 1024
-# For output that is still in the pipes when the command has ended; a background child may hold them open for ever.
-_DRAIN_SECONDS = 1.0
+_MAX_SIZE_BYTES = 1024  # of a message with a terminal's size
+_END_OF_INPUT = b"\x04"  # ^D
 
 
 class TerminalSize(msgspec.Struct, frozen=True):
@@ -61,42 +61,51 @@ async def run_session(
     status: Callable[[int], dict[str, Any]] = exit_status,
     ends_with_input: bool = False,
 ) -> None:
-    """Copy bytes in both directions until the command has ended or the client has disconnected; then close the session.
+    """Copy bytes in both directions until the command has ended or the client has left; then close the session.
 
-    `status` renders the last message from the exit code. With `ends_with_input`, the end of the client's input ends the
-    session instead of being passed on.
+    A client that leaves has what it sent delivered first, and a command that ends has its output sent first, however
+    slow the other side is. `status` renders the last message from the exit code. With `ends_with_input`, the end of the
+    client's input ends the session instead of being passed on.
     """
     outputs = ((session.stdout_fd, STDOUT), (session.stderr_fd, STDERR))
     readers = [asyncio.create_task(_send_output(channels, fd, number)) for fd, number in outputs if fd is not None]
     feeder = asyncio.create_task(_receive_input(channels, session, stops_at_end=ends_with_input))
-    ended = asyncio.create_task(session.wait())
+    ended = asyncio.create_task(_wait_drained(session, readers))
     try:
-        if channels.shows_start:
-            await channels.send(STDOUT, b"")
         await asyncio.wait((feeder, ended), return_when=asyncio.FIRST_COMPLETED)
-        if not ended.done() and channels.is_closed:
-            return  # the client has disconnected
-        if ended.done() and readers:
-            await asyncio.wait(readers, timeout=_DRAIN_SECONDS)
-        await channels.send_status(status(ended.result() if ended.done() else 0))
+        if ended.done():
+            await channels.send_status(status(ended.result()))
+        elif feeder.result():
+            await channels.send_status(status(0))
+        await channels.finish()
     finally:
         tasks = (*readers, feeder, ended)
         for task in tasks:
             task.cancel()
         try:
             await asyncio.gather(*tasks, return_exceptions=True)
-        finally:  # also if the server cancels this handler now, since the client has disconnected
+        finally:  # also if the server cancels this handler now
             await session.close()
 
 
+async def _wait_drained(session: ExecSession, readers: list[asyncio.Task[None]]) -> int:
+    """Wait for the command and for the end of its output, which processes that it has started may still hold open."""
+    code = await session.wait()
+    if readers:
+        await asyncio.wait(readers)
+    return code
+
+
 async def _send_output(channels: Channels, fd: int, number: int) -> None:
+    """Send output until its end; drop it when the client has left, so that the command can still take its input."""
     while data := await _read(fd):
         await channels.send(number, data)
 
 
-async def _receive_input(channels: Channels, session: ExecSession, *, stops_at_end: bool) -> None:
-    """Process messages until the client disconnects or, with `stops_at_end`, ends its input."""
+async def _receive_input(channels: Channels, session: ExecSession, *, stops_at_end: bool) -> bool:
+    """Process messages until the client leaves or, with `stops_at_end`, ends its input. Returns whether it stays."""
     stdin = session.stdin_fd
+    size = b""
     async for channel, data in channels.messages():
         if channel == STDIN and stdin is not None and data:
             try:
@@ -104,17 +113,26 @@ async def _receive_input(channels: Channels, session: ExecSession, *, stops_at_e
             except OSError:
                 stdin = None  # the command has closed its stdin
         elif channel == RESIZE:
-            with contextlib.suppress(msgspec.MsgspecError):
-                size = msgspec.json.decode(data, type=TerminalSize)
-                session.resize(size.width, size.height)
+            size = _resize(session, size + data)
         elif channel == CLOSE and data == bytes((STDIN,)) and stdin is not None:
             if stops_at_end:
-                return
-            _end_input(session)
+                return True
+            await _end_input(session)
             stdin = None
+    return False
 
 
-def _end_input(session: ExecSession) -> None:
+def _resize(session: ExecSession, data: bytes) -> bytes:
+    """Set the terminal's size from each object in the data; return what follows them, the beginning of another one."""
+    while b"}" in data:
+        text, _, data = data.partition(b"}")
+        with contextlib.suppress(msgspec.MsgspecError):
+            size = msgspec.json.decode(text + b"}", type=TerminalSize)
+            session.resize(size.width, size.height)
+    return data[:_MAX_SIZE_BYTES]
+
+
+async def _end_input(session: ExecSession) -> None:
     """Signal the end of input: to a terminal with ^D, since its descriptor is also that of the output; to a pipe
     by closing it."""
     fd = session.stdin_fd
@@ -122,7 +140,7 @@ def _end_input(session: ExecSession) -> None:
         return
     if os.isatty(fd):
         with contextlib.suppress(OSError):
-            os.write(fd, b"\x04")
+            await _write(fd, _END_OF_INPUT)
         return
     session.stdin_fd = None
     os.close(fd)
@@ -148,9 +166,10 @@ async def _read(fd: int) -> bytes:
 
 async def _write(fd: int, data: bytes) -> None:
     loop = asyncio.get_running_loop()
-    while data:
+    view = memoryview(data)
+    while view:
         try:
-            data = data[os.write(fd, data) :]
+            view = view[os.write(fd, view) :]
             continue
         except BlockingIOError:
             pass

@@ -281,17 +281,7 @@ async def test_a_connection_has_the_annotations_of_admission():
         pod = {"metadata": {"name": "p"}, "spec": {"containers": [{"name": "c", "image": "x"}]}}
         await world.create("/api/v1/namespaces/default/pods", pod)
         url = "/api/v1/namespaces/default/pods/p/exec?command=ls&command=-l"
-        scope = world.scope("GET", url, {}, ADMIN) | {
-            "type": "websocket",
-            "extensions": {"websocket.http.response": {}},
-        }
-        sent: list[Any] = []
-
-        async def send(message: Any) -> None:
-            sent.append(message)
-
-        await world.parts.application(scope, None, send)
-        assert sent[0]["status"] == 400
+        assert (await world.call("GET", url)).status == 400
         received, started, complete = lines.take()
         assert [event["stage"] for event in (received, started, complete)] == [
             "RequestReceived",

@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 import os
 import socket
+from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
-from aiohttp import web
 
 from bridgehead.kubelet.runtimes.wire import client, messages
 from bridgehead.kubelet.server import kubelet_server, remote_command
@@ -32,32 +32,30 @@ class Session:
             os.close(fd)
 
 
-class Socket:
-    """A client that leaves at once."""
+class Leaving:
+    """The channels of a client that leaves at once."""
 
-    closed = True
-    ws_protocol = "v4.channel.k8s.io"
+    async def begin(self) -> bool:
+        await asyncio.sleep(0)
+        return True
 
-    def __init__(self, **_: Any) -> None:
-        pass
-
-    async def prepare(self, request: Any) -> None:
+    async def send(self, channel: int, data: bytes) -> None:
         await asyncio.sleep(0)
 
-    async def send_bytes(self, data: bytes) -> None:
+    async def send_status(self, status: dict[str, Any]) -> None:
         await asyncio.sleep(0)
 
-    async def close(self) -> None:
+    async def finish(self) -> None:
         await asyncio.sleep(0)
 
-    async def __aiter__(self) -> Any:
+    async def messages(self) -> AsyncIterator[tuple[int, bytes]]:
         await asyncio.sleep(0)
         for nothing in ():
             yield nothing
 
 
 async def cancelled_after(steps: int, task: asyncio.Task[Any]) -> None:
-    """As aiohttp does it when the connection is lost, so many steps of the loop after the beginning."""
+    """As a server that stops does it, so many steps of the loop after the beginning."""
     for _ in range(steps):
         await asyncio.sleep(0)
     task.cancel()
@@ -65,7 +63,7 @@ async def cancelled_after(steps: int, task: asyncio.Task[Any]) -> None:
 
 
 @pytest.mark.parametrize("steps", range(12))
-async def test_a_session_is_closed_when_its_server_is_cancelled(steps: int, monkeypatch: pytest.MonkeyPatch):
+async def test_a_session_is_closed_when_its_server_is_cancelled(steps: int):
     opened: list[Session] = []
 
     async def open_session() -> Session:
@@ -74,8 +72,7 @@ async def test_a_session_is_closed_when_its_server_is_cancelled(steps: int, monk
         await asyncio.sleep(0)
         return opened[-1]
 
-    monkeypatch.setattr(web, "WebSocketResponse", Socket)
-    serving = kubelet_server._serve_session(None, open_session, remote_command.run_session)  # type: ignore[arg-type]
+    serving = kubelet_server.serve_channels(Leaving(), open_session, remote_command.run_session)
     await cancelled_after(steps, asyncio.create_task(serving))
     assert all(session.closed for session in opened)
     assert opened or steps < 4

@@ -73,7 +73,10 @@ class RuntimeServer:
 
 
 class KubeletConnection:
-    """The connection of one kubelet. Exec and attach sessions end with the connection that opened them."""
+    """The connection of one kubelet.
+
+    Exec and attach sessions end with the connection that opened them; commands go on.
+    """
 
     def __init__(self, reactor: Reactor, server: RuntimeServer, accepted: socket.socket) -> None:
         self._reactor = reactor

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import functools
 import os
-import signal
 from collections.abc import Callable
 from typing import Final
 
@@ -16,6 +16,10 @@ from bridgehead.kubelet.runtimes.spawn.jobs import Program, RunCommand
 from bridgehead.kubelet.runtimes.spawn.zygote import FORK_IN_GIVEN, Zygote
 
 OUTPUT_LIMIT: Final = 10 << 10  # bytes
+_CHUNK: Final = 64 << 10  # bytes
+# Bytes of output that are dropped for a command that nobody listens to any more. A command that has more to say gets
+# SIGPIPE then.
+_DROPPED_LIMIT: Final = 64 << 20
 
 
 def _fork(
@@ -94,7 +98,7 @@ class ExecSync(ChildListener):
     def _read(self) -> None:
         while self._reader >= 0:
             try:
-                data = os.read(self._reader, 65536)
+                data = os.read(self._reader, _CHUNK)
             except BlockingIOError:
                 return
             if not data:
@@ -129,7 +133,10 @@ class ExecSync(ChildListener):
 
 
 class ExecStreams(ChildListener):
-    """A command whose standard streams the kubelet holds.
+    """A command whose standard streams the kubelet holds, until the kubelet lets go of the command (`end`).
+
+    The runtime keeps the readable ends of the output's pipes as well: without them, a command that reports what it does
+    (tar with -v) would be killed while it takes what its client sent before it left.
 
     `on_open` gets the failure, or descriptors that it owns: the terminal's master, or else stdin (if asked for),
     stdout, stderr (if separate). `on_end` gets the exit code.
@@ -150,7 +157,10 @@ class ExecStreams(ChildListener):
     ) -> None:
         self._on_open = on_open
         self._on_end = on_end
+        self._reactor = reactor
         self._kubelet_ends: list[int] = []
+        self._has_client = True
+        self._outputs: dict[int, int] = {}  # readable ends of pipes -> bytes that were dropped
         child_ends: list[int] = []
         try:
             streams = None if tty else self._make_streams(child_ends, stdin=stdin, stderr=stderr)
@@ -170,6 +180,8 @@ class ExecStreams(ChildListener):
             reader, writer = os.pipe2(os.O_CLOEXEC)
             child_ends.append(reader if to_child else writer)
             self._kubelet_ends.append(writer if to_child else reader)
+            if not to_child:
+                self._outputs[os.dup(reader)] = 0
             return child_ends[-1]
 
         if stdin:
@@ -181,14 +193,36 @@ class ExecStreams(ChildListener):
         return first, second, pipe(to_child=False) if stderr else second
 
     def end(self) -> None:
-        """End the command as when a terminal is closed (SIGHUP), then kill it."""
-        self._child.signal(signal.SIGHUP)
-        self._child.kill_group()
+        """Let go of the command, which runs on without a client: its output is dropped from now on.
+
+        The kubelet has closed its ends. So the command has got the end of its input, or the hang-up of its terminal.
+        """
+        if self._has_client:
+            self._has_client = False
+            for fd in self._outputs:
+                os.set_blocking(fd, False)
+                self._reactor.watch(fd, functools.partial(self._drop_output, fd))
+
+    def _drop_output(self, fd: int) -> None:
+        try:
+            data = os.read(fd, _CHUNK)
+        except BlockingIOError:
+            return
+        self._outputs[fd] += len(data)
+        if not data or self._outputs[fd] > _DROPPED_LIMIT:
+            self._close_output(fd)
+
+    def _close_output(self, fd: int) -> None:
+        del self._outputs[fd]
+        self._reactor.unwatch(fd)
+        os.close(fd)
 
     def _close(self) -> None:
         for fd in self._kubelet_ends:
             os.close(fd)
         self._kubelet_ends.clear()
+        for fd in list(self._outputs):
+            self._close_output(fd)
 
     def on_descriptor(self, kind: bytes, fd: int) -> None:
         if kind == program_start.TERMINAL:
@@ -205,4 +239,5 @@ class ExecStreams(ChildListener):
         self._on_open(failure)
 
     def on_exit(self, exit: Exit) -> None:
+        self._close()
         self._on_end(exit.code)
