@@ -216,14 +216,14 @@ async def _run(
                     await _announce(speaker, pages, leave, interrupted.wait())
 
 
-def answer_at_rest(method: str, path: str) -> Page:
+def answer_at_rest(method: str, path: str, accept: str) -> Page:
     """Answer a probe while another balancer runs: this speaker does what it should."""
     from bridgehead.pages import Page
 
     return Page(200, b"another balancer runs")
 
 
-def answer_unstarted(method: str, path: str) -> Page:
+def answer_unstarted(method: str, path: str, accept: str) -> Page:
     """Answer a probe before it is known whether this speaker may announce."""
     from bridgehead.pages import Page
 
@@ -250,7 +250,7 @@ class Probes:
 
             async def serve() -> None:
                 address = ("127.0.0.1", self._port)
-                async with await listen([address], lambda method, path: self.handler(method, path)) as server:
+                async with await listen([address], lambda *request: self.handler(*request)) as server:
                     await server.serve_forever()
 
             await _try_again(serve, "probes", self._port)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import logging
 from typing import Final
 
@@ -17,7 +18,7 @@ from bridgehead.client.errors import ClientError, NotFound
 from bridgehead.objects.core import Pod, Secret
 from bridgehead.objects.kinds import SECRETS
 from bridgehead.objects.meta import ObjectKey
-from bridgehead.pages import Page, Routes
+from bridgehead.pages import Negotiated, Page, Routes, route
 
 from ..admission.returning import give_back
 from ..heartbeat_key import SECRET_NAME, STEPPED_BACK_ANNOTATION
@@ -65,12 +66,12 @@ class SteppingController:
     def routes(self) -> Routes:
         """Return the pages of the controller; while it has stepped back, it is ready."""
 
-        def page(path: str) -> Page:
+        def page(path: str, accept: str) -> Page:
             if self._is_back and path in ("/healthz", "/readyz"):
                 return Page(200, b"another balancer runs")
-            return self._controller.routes()[path]()
+            return route(self._controller.routes())("GET", path, accept)
 
-        return {path: lambda path=path: page(path) for path in self._controller.routes()}  # type: ignore[misc]
+        return {path: Negotiated(functools.partial(page, path)) for path in self._controller.routes()}
 
     def page_access(self, secure_port: int) -> PageAccess:
         """Return who may read the pages. `secure_port`: the port with TLS; 0: none."""
