@@ -140,7 +140,8 @@ async def test_health_and_metrics_match_kube_proxys(mode: str, failures: str) ->
                 for ip, family in zip(IPTABLES, ("IPv4", "IPv6"), strict=True):
                     count = len(re.findall("^-A KUBE-", sh(f"{ip}-save -t {table}"), re.MULTILINE))
                     labels = f'ip_family="{family}",table="{table}"'
-                    assert f"\nkubeproxy_sync_proxy_rules_iptables_total{{{labels}}} {count}.0\n" in metrics
+                    shown = f"kubeproxy_sync_proxy_rules_iptables_total{{{labels}}} {count}.0"
+                    assert shown in metrics.splitlines()
             process.send_signal(signal.SIGTERM)
             assert await process.wait() == 0
             assert "10.96.0.77" in sh("nft list ruleset"), "rules outlive the proxy"

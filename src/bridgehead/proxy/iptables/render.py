@@ -175,6 +175,8 @@ class Renderer:
 
     def rule_counts(self, family: Family) -> dict[str, int]:
         """Return the number of rules that our chains should have in each of the family's tables."""
+        if family not in self.settings.families:
+            return {"filter": 0, "nat": 0}
         own = (count for port, count in self._own_rules.items() if port.family == family)
         counts = Counter({"filter": 0, "nat": sum(own)})
         for port, shared in self._shared.items():
