@@ -102,12 +102,6 @@ READ: Final[dict[str, tuple[str, ...]]] = {
         *("coredns_forward_requests_total", "coredns_proxy_request_duration_seconds"),
         *("coredns_kubernetes_dns_programming_duration_seconds", "coredns_reload_failed_total"),
     ),
-    "balancer": (
-        *_PROCESS,
-        *("metallb_allocator_addresses_in_use_total", "metallb_allocator_addresses_total"),
-        *("metallb_k8s_client_config_loaded_bool", "metallb_k8s_client_config_stale_bool"),
-        *("metallb_k8s_client_update_errors_total", "metallb_k8s_client_updates_total"),
-    ),
 }
 
 # What no part has here, and why.
