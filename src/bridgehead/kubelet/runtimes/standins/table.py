@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 
-from bridgehead.kubelet.runtimes.standins import nslookup, pause, redis, redis_cli, sites
+from bridgehead.kubelet.runtimes.standins import pause, redis, redis_cli, sites
 from bridgehead.kubelet.runtimes.standins.agnhost import commands, netcat
+from bridgehead.kubelet.runtimes.standins.busybox import nslookup, old_nslookup
 from bridgehead.kubelet.runtimes.standins.standin import StandIn
 
 _ANY = re.compile(r".*")
@@ -106,7 +107,7 @@ STAND_INS: tuple[StandIn, ...] = (
         paths=("library/busybox",),
         tags=_OLD_BUSYBOX_TAG,
         command=("sh",),
-        programs={"nslookup": nslookup.run},
+        programs={"nslookup": old_nslookup.run},
         tools="busybox",
     ),
     StandIn(
@@ -115,6 +116,7 @@ STAND_INS: tuple[StandIn, ...] = (
         paths=("library/busybox", "e2e-test-images/busybox"),
         tags=_ANY,
         command=("sh",),
+        programs={"nslookup": nslookup.run},
         tools="busybox",
     ),
     StandIn(
@@ -123,6 +125,7 @@ STAND_INS: tuple[StandIn, ...] = (
         paths=("library/alpine",),
         tags=_ANY,
         command=("/bin/sh",),
+        programs={"nslookup": nslookup.run},
         tools="busybox",
     ),
     StandIn(
@@ -131,6 +134,7 @@ STAND_INS: tuple[StandIn, ...] = (
         paths=("library/cirros", "cirros/cirros"),
         tags=_ANY,
         command=("/bin/sh",),
+        programs={"nslookup": nslookup.run},
         tools="busybox",
     ),
     StandIn(
