@@ -900,6 +900,34 @@ async def test_images_of_tools_bring_what_tutorials_type(world: World) -> None:
     assert world.log("c", "shell") == ["stdout F a shell"]
 
 
+async def test_without_busybox_wget_ping_and_the_prompt_are_built_in() -> None:
+    with make_node("root", hidden="busybox") as node:
+        async with enter_world(node) as world:
+            own = await world.pod("p")
+            await world.start("p", "app", image="ikubernetes/myapp:v1")
+            await world.wait_port("p", 80)
+            client = await world.start("p", image="busybox:1.36", command=("sleep", "1000"))
+            script = f"for url in {own}/hostname.html; do wget -T 9 -qO- http://$url; done; ping -c 1 {own}; hostname"
+            retrieved, ping, *rest = (await world.sh(client, script)).splitlines()
+            assert (retrieved, ping, rest[-1]) == ("p", f"PING {own} ({own}): 56 data bytes", "p")
+            assert "1 packets transmitted, 1 packets received, 0% packet loss" in rest
+            assert await world.sh(client, "which wget ping nslookup") == (
+                "/usr/lib/busybox/wget\n/usr/lib/busybox/ping\n/usr/local/sbin/nslookup\n"
+            )
+            missing = await world.client.exec_in_container(client.id, ("telnet", "web"), timeout=DEADLINE)
+            assert (missing.exit_code, missing.output.partition(b":")[0]) == (127, b"telnet")
+            session = await world.client.open_exec(client.id, ("/bin/sh",), tty=True, stdin=True)
+            assert session.stdin_fd is not None
+            os.write(session.stdin_fd, b"cd /tmp\nexit 7\n")
+            output = await read_all(session.stdout_fd)
+            assert output.index(b"/ # ") < output.index(b"/tmp # ")
+            assert await session.wait() == 7
+            await session.close()
+            # Images of network tools have them, too.
+            admin = await world.start("p", "tools", image="nicolaka/netshoot", command=("sleep", "1000"))
+            assert await world.sh(admin, f"wget -qO- {own}/hostname.html") == "p\n"
+
+
 async def test_a_container_runs_as_another_user() -> None:
     """The user can write its own files and /tmp. The test needs a user namespace with all ids."""
     with make_node("root") as node:

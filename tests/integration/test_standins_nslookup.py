@@ -6,20 +6,19 @@ import asyncio
 import contextlib
 import socket
 import subprocess
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import NamedTuple
 
 import dnslib
 import pytest
 
 from bridgehead.client import ApiClient
 from bridgehead.kubelet.runtimes.standins.busybox import nslookup
-from bridgehead.kubelet.runtimes.standins.program_scripts import script
 from bridgehead.objects.kinds import ENDPOINT_SLICES, SERVICES
 
 from .api_world import api_world
+from .busybox_comparison import Output, compare, without_version
 from .dns_world import dns
 from .namespaced import in_namespace
 
@@ -75,37 +74,11 @@ INVALID = (
 )
 
 
-class Output(NamedTuple):
-    stdout: str
-    stderr: str
-    exit_code: int
-
-
 def in_any_order(output: Output) -> Output:
-    """The same with replies, and their lines, in the order of the alphabet."""
+    """Sort the replies, and the lines of each."""
     server, *replies = output.stdout.split("\n\n")
     replies = ["\n".join(sorted(reply.split("\n"))) for reply in replies]
     return output._replace(stdout="\n\n".join([server, *sorted(replies)]))
-
-
-def compare(arguments: Iterable[Sequence[str]], change: Callable[[Output], Output] = lambda output: output) -> None:
-    """Fail if BusyBox and the built-in program print different things."""
-    path = Path("/run/nslookup")
-    path.write_text(script(nslookup.run))
-    path.chmod(0o755)
-
-    def find_difference(words: Sequence[str]) -> str:
-        real, built_in = change(run("busybox", "nslookup", *words)), change(run(str(path), *words))
-        return "" if real == built_in else f"{words}:\n{built_in}, but BusyBox:\n{real}"
-
-    with ThreadPoolExecutor(6) as threads:
-        differences = list(filter(None, threads.map(find_difference, arguments)))
-    assert not differences, "\n".join(differences)
-
-
-def run(*argv: str) -> Output:
-    done = subprocess.run(argv, capture_output=True, timeout=100, check=False)
-    return Output(done.stdout.decode("utf-8", "surrogateescape"), done.stderr.decode(), done.returncode)
 
 
 def use_resolver(text: str) -> None:
@@ -133,9 +106,9 @@ async def test_it_prints_what_busybox_prints_for_the_cluster_dns() -> None:
         }
         await client.create(ENDPOINT_SLICES, pods, "default")
         async with dns(client, listen=(("127.0.0.1", 53),)):
-            await asyncio.to_thread(compare, CLUSTER, in_any_order)
-    compare(INVALID)
-    compare(USAGE, lambda output: output._replace(stderr=output.stderr[output.stderr.find("Usage:") :]))
+            await asyncio.to_thread(compare, "nslookup", nslookup.run, CLUSTER, in_any_order)
+    compare("nslookup", nslookup.run, INVALID)
+    compare("nslookup", nslookup.run, USAGE, without_version)
 
 
 # --- servers that misbehave -------------------------------------------------------------------------------------------
@@ -248,8 +221,12 @@ def serve_odd_replies(udp: socket.socket) -> None:
 @in_namespace
 def test_it_prints_what_busybox_prints_for_odd_replies() -> None:
     with odd_server():
-        compare(("-timeout=1", "-retry=1", name, "127.0.0.1") for name in ODD)
-        compare([("-type=any", "all.x", "127.0.0.1"), ("-debug", "-type=any", "-timeout=1", "silent.x", "127.0.0.1")])
+        compare("nslookup", nslookup.run, [("-timeout=1", "-retry=1", name, "127.0.0.1") for name in ODD])
+        compare(
+            "nslookup",
+            nslookup.run,
+            [("-type=any", "all.x", "127.0.0.1"), ("-debug", "-type=any", "-timeout=1", "silent.x", "127.0.0.1")],
+        )
 
 
 CONFIGURATIONS = (
@@ -273,4 +250,4 @@ def test_it_reads_the_configuration_as_busybox_does() -> None:
     with odd_server():
         for text in CONFIGURATIONS:
             use_resolver(text)
-            compare([("-timeout=1", "-type=a", "host")])
+            compare("nslookup", nslookup.run, [("-timeout=1", "-type=a", "host")])

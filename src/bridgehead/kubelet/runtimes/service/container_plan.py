@@ -70,8 +70,8 @@ class ContainerPlanner:
             files |= {**image.stand_in.files, **program_scripts.scripts(image.stand_in, image.tag, setup)}
             tools, path = plan_tools(image.stand_in, self._files.tools, environment["PATH"])
             mounts += tools
-            environment["PATH"] = path
-        if image.part or (image.stand_in is not None and image.stand_in.programs):
+            environment |= {"PATH": path, **plan_prompt(image.stand_in, self._files.tools, spec)}
+        if image.part or (image.stand_in is not None and (image.stand_in.programs or image.stand_in.tools)):
             mounts += [
                 Mount(source=path, target=path, read_only=True)
                 for path in self._files.own_paths
@@ -141,6 +141,14 @@ def plan_tools(stand_in: StandIn, tools: HostTools, path: str) -> tuple[list[Mou
             mounts.append(Mount(source=tools.lacking, target=host_tools.LACKING, read_only=True))
             path = f"{path}:{host_tools.LACKING}"
     return mounts, path
+
+
+def plan_prompt(stand_in: StandIn, tools: HostTools, spec: ContainerSpec) -> dict[str, str]:
+    """The variable for the prompt of BusyBox's shell, where /bin/sh is that of a host without BusyBox: both dash and
+    bash expand the working directory in it."""
+    if stand_in.tools != "busybox" or tools.program or "PS1" in spec.env:
+        return {}
+    return {"PS1": f"${{PWD}} {'$' if spec.security.user else '#'} "}
 
 
 def plan_setup(spec: ContainerSpec) -> Setup:

@@ -1,4 +1,4 @@
-"""What BusyBox's nslookup (from 1.29 on) queries for: its arguments, /etc/resolv.conf, search domains, messages.
+"""Queries of BusyBox's nslookup (from 1.29 on): arguments, /etc/resolv.conf, search domains, messages.
 
 Pure: no I/O, no clock, no randomness. Source: BusyBox' networking/nslookup.c with FEATURE_NSLOOKUP_BIG.
 """
@@ -10,6 +10,8 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 import msgspec
+
+from bridgehead.kubelet.runtimes.standins.busybox.options import parse_number
 
 # Query types of DNS messages, in the order in which nslookup sends several of them.
 QUERY_TYPES: Final = {
@@ -37,8 +39,8 @@ class UsageError(Exception):
     """The arguments fit no form of the command."""
 
 
-class InvalidArgument(Exception):
-    """A value that an option does not take; the message is BusyBox's."""
+class InvalidType(Exception):
+    """A query type that does not exist; the message is BusyBox's."""
 
 
 class Arguments(msgspec.Struct, frozen=True, kw_only=True):
@@ -68,30 +70,31 @@ class Query(NamedTuple):
     type: int
 
 
-def parse_arguments(words: Sequence[str]) -> Arguments:
-    """Raises `UsageError` and `InvalidArgument`. `words` come after the program's name."""
+def parse_arguments(argv: Sequence[str]) -> Arguments:
+    """Raises `UsageError`, `InvalidType` and `BadNumber`. `argv` comes after the program's name."""
     values: dict[str, int] = {}
     types: set[str] = set()
-    left = list(words)
+    is_debug = False
+    left = list(argv)
     while left and left[0].startswith("-"):
         option, _, value = left.pop(0)[1:].partition("=")
         match _find_option(option):
             case "type" | "querytype":
                 if value.upper() not in QUERY_TYPES:
-                    raise InvalidArgument(f'invalid query type "{value}"')
+                    raise InvalidType(f'invalid query type "{value}"')
                 types.add(value.upper())
             case "port":
-                values["port"] = _parse_number(value, 0xFFFF)
+                values["port"] = parse_number(value, 1, 0xFFFF)
             case "retry":
-                values["tries"] = _parse_number(value, 0x7FFFFFFF)
+                values["tries"] = parse_number(value, 1, 0x7FFFFFFF)
             case "debug":
-                values["is_debug"] = True
+                is_debug = True
             case _:
-                values["timeout"] = _parse_number(value, 0x7FFFFFFF // 1000)
+                values["timeout"] = parse_number(value, 1, 0x7FFFFFFF // 1000)
     if not 1 <= len(left) <= 2:
         raise UsageError
     ordered = tuple(name for name in QUERY_TYPES if name in types)
-    return Arguments(host=left[0], server=left[1] if left[1:] else "", types=ordered, **values)
+    return Arguments(host=left[0], server=left[1] if left[1:] else "", types=ordered, is_debug=is_debug, **values)
 
 
 def _find_option(word: str) -> str:
@@ -102,15 +105,6 @@ def _find_option(word: str) -> str:
     if len(found) != 1:
         raise UsageError
     return found[0]
-
-
-def _parse_number(text: str, highest: int) -> int:
-    """Raises `InvalidArgument`."""
-    if not (text.isascii() and text.isdigit()) or int(text[:20]) > 0xFFFFFFFF:
-        raise InvalidArgument(f"invalid number '{text}'")
-    if not 1 <= int(text) <= highest:
-        raise InvalidArgument(f"number {text} is not in 1..{highest} range")
-    return int(text)
 
 
 def parse_resolver(text: str, hostname: str) -> Resolver:

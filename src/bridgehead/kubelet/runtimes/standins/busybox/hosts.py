@@ -23,6 +23,11 @@ class Target(NamedTuple):
     def host(self) -> str:
         return str(self.address[0])
 
+    def describe_failure(self, error: OSError) -> str:
+        """The message for a failed connect; BusyBox names IPv4 addresses only."""
+        host = f" ({self.host})" if self.family == socket.AF_INET else ""
+        return f"can't connect to remote host{host}: {error.strerror}"
+
     def __str__(self) -> str:
         host = f"[{self.host}]" if self.family == socket.AF_INET6 else self.host
         return f"{host}:{self.address[1]}"
@@ -59,7 +64,8 @@ def find_target(
     if not found:
         raise UnknownHost(f"bad address '{text}'")
     chosen = next((each for each in found if each[0] == socket.AF_INET), found[0])
-    return Target(chosen[0], chosen[4])
+    host, port, *_ = chosen[4]
+    return Target(chosen[0], (str(host), int(port), *chosen[4][2:]))
 
 
 def report(program: str, message: str) -> int:

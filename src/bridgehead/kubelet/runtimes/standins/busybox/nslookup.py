@@ -23,7 +23,7 @@ from bridgehead.kubelet.runtimes.standins.busybox.dns_answers import (
 )
 from bridgehead.kubelet.runtimes.standins.busybox.dns_queries import (
     Arguments,
-    InvalidArgument,
+    InvalidType,
     Query,
     Resolver,
     UsageError,
@@ -33,6 +33,7 @@ from bridgehead.kubelet.runtimes.standins.busybox.dns_queries import (
     plan_queries,
 )
 from bridgehead.kubelet.runtimes.standins.busybox.hosts import Target, UnknownHost, find_target, report
+from bridgehead.kubelet.runtimes.standins.busybox.options import BadNumber
 from bridgehead.kubelet.runtimes.standins.standin import Launch
 
 _USAGE: Final = """\
@@ -56,7 +57,7 @@ def run(launch: Launch) -> int:
         servers = [(name, find_target(name, arguments.port)) for name in resolver.servers or ("127.0.0.1",)]
     except UsageError:
         return report("", _USAGE)
-    except (InvalidArgument, UnknownHost) as error:
+    except (InvalidType, BadNumber, UnknownHost) as error:
         return report("nslookup", str(error))
     lookup = _Lookup(arguments, plan_queries(arguments.host, arguments.types, resolver.search))
     for name, target in servers:
@@ -102,8 +103,7 @@ class _Lookup:
             try:
                 udp.connect(target.address)
             except OSError as error:
-                message = f"can't connect to remote host ({target.host}): {error.strerror}"
-                raise ConnectionError(message) from None
+                raise ConnectionError(target.describe_failure(error)) from None
             return _Exchange(self, udp, name, target).run(self._arguments.timeout, self._arguments.tries)
 
     def messages(self) -> list[bytes | None]:
