@@ -112,7 +112,7 @@ STAND_INS: tuple[StandIn, ...] = (
     ),
     StandIn(
         name="busybox",
-        description="the host's BusyBox, or its shell and tools where it has none",
+        description="the host's BusyBox, or its shell and tools where it has none, and a built-in nslookup",
         paths=("library/busybox", "e2e-test-images/busybox"),
         tags=_ANY,
         command=("sh",),
@@ -121,7 +121,7 @@ STAND_INS: tuple[StandIn, ...] = (
     ),
     StandIn(
         name="alpine",
-        description="the host's BusyBox, or its shell and tools where it has none",
+        description="the host's BusyBox, or its shell and tools where it has none, and a built-in nslookup",
         paths=("library/alpine",),
         tags=_ANY,
         command=("/bin/sh",),
@@ -130,7 +130,7 @@ STAND_INS: tuple[StandIn, ...] = (
     ),
     StandIn(
         name="cirros",
-        description="the host's BusyBox, or its shell and tools where it has none",
+        description="the host's BusyBox, or its shell and tools where it has none, and a built-in nslookup",
         paths=("library/cirros", "cirros/cirros"),
         tags=_ANY,
         command=("/bin/sh",),

@@ -70,7 +70,7 @@ def test_other_arguments_are_refused(argv: list[str], message: str) -> None:
     [
         ("x", "invalid number 'x'"),
         ("9" * 11, f"invalid number '{'9' * 11}'"),
-        ("4294967296", "number 4294967296 is not in 0..2147483647 range"),
+        ("2147483648", "number 2147483648 is not in 0..2147483647 range"),
     ],
 )
 def test_other_numbers_are_refused(text: str, message: str) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import socket
 import sys
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 _HIGHEST_PORT: Final = 65535
 
@@ -64,8 +64,8 @@ def find_target(
     if not found:
         raise UnknownHost(f"bad address '{text}'")
     chosen = next((each for each in found if each[0] == socket.AF_INET), found[0])
-    host, port, *_ = chosen[4]
-    return Target(chosen[0], (str(host), int(port), *chosen[4][2:]))
+    address: tuple[Any, ...] = chosen[4]
+    return Target(chosen[0], address)
 
 
 def report(program: str, message: str) -> int:
