@@ -15,6 +15,10 @@ _NGINX_TAG = re.compile(r"(latest|stable|mainline|alpine|perl|1(\.\d{1,2}){0,2})
 _HTTPD_TAG = re.compile(r"(latest|alpine|2(\.\d{1,2}){0,2})?(-[a-z0-9.]+)*")
 _REDIS_TAG = re.compile(r"(latest|alpine|[2-8](\.\d{1,2}){0,2})?(-[a-z0-9.]+)*")
 
+# With BusyBox 1.28 or an earlier one.
+_OLD_ALPINE_TAG = re.compile(r"2\.\d+(\.\d+)?|3\.[0-8](\.\d+)?")
+# Tutorials that use cirros without a tag are of 2018 to 2020, and show the lines of 0.4.
+_OLD_CIRROS_TAG = re.compile(r"(latest|0\.[34](\.\d+)?)?")
 _OLD_BUSYBOX_TAG = re.compile(r"1\.(1?\d|2[0-8])(\.\d+)?(-[a-z0-9.]+)*")
 
 # The entrypoint of curl's image: arguments that are no command are curl's.
@@ -111,6 +115,24 @@ STAND_INS: tuple[StandIn, ...] = (
         tools="busybox",
     ),
     StandIn(
+        name="old-alpine",
+        description="the host's BusyBox, or its shell and tools where it has none, and a built-in nslookup as in 1.28",
+        paths=("library/alpine",),
+        tags=_OLD_ALPINE_TAG,
+        command=("/bin/sh",),
+        programs={"nslookup": old_nslookup.run},
+        tools="busybox",
+    ),
+    StandIn(
+        name="old-cirros",
+        description="the host's BusyBox, or its shell and tools where it has none, and a built-in nslookup as in 1.28",
+        paths=("library/cirros", "cirros/cirros"),
+        tags=_OLD_CIRROS_TAG,
+        command=("/bin/sh",),
+        programs={"nslookup": old_nslookup.run},
+        tools="busybox",
+    ),
+    StandIn(
         name="busybox",
         description="the host's BusyBox, or its shell and tools where it has none, and a built-in nslookup",
         paths=("library/busybox", "e2e-test-images/busybox"),
@@ -161,6 +183,7 @@ STAND_INS: tuple[StandIn, ...] = (
         tags=_ANY,
         entrypoint=("/bin/sh", "-c", _CURL_OR_COMMAND, "sh"),
         command=("curl",),
+        programs={"nslookup": nslookup.run},
         tools="busybox",
     ),
     StandIn(

@@ -40,7 +40,7 @@ def test_other_arguments_print_the_usage(arguments: tuple[str, ...], capsys: pyt
     assert capsys.readouterr().err.startswith("Usage: nslookup [HOST] [SERVER]\n")
 
 
-@pytest.mark.parametrize("name", ["old-busybox", "busybox", "alpine", "cirros"])
+@pytest.mark.parametrize("name", ["old-busybox", "old-alpine", "old-cirros", "busybox", "alpine", "cirros", "curl"])
 def test_built_in_programs_come_before_those_of_busybox(name: str) -> None:
     stand_in = next(each for each in STAND_INS if each.name == name)
     tools = HostTools(busybox="/run/tools/busybox")
