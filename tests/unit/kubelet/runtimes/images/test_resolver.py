@@ -77,7 +77,7 @@ def test_invalid_references_are_refused(name: str, tmp_path: Path) -> None:
         ("alpine:edge", "bridgehead-stand-in://alpine:edge"),
         ("cirros:0.4.0", "bridgehead-stand-in://old-cirros:0.4.0"),
         ("cirros/cirros:0.6.2", "bridgehead-stand-in://cirros:0.6.2"),
-        ("cirros", "bridgehead-stand-in://cirros:latest"),
+        ("cirros", "bridgehead-stand-in://old-cirros:latest"),
         ("gcr.io/google-samples/node-hello:1.0", "bridgehead-stand-in://node-hello:1.0"),
         ("registry.k8s.io/pause:3.10", "bridgehead-stand-in://pause:3.10"),
         ("registry.k8s.io/e2e-test-images/agnhost:2.53", "bridgehead-stand-in://agnhost:2.53"),
@@ -126,7 +126,7 @@ def test_every_stand_in_is_found_under_its_own_path(tmp_path: Path) -> None:
                 "pod-test": "v0.1",
                 "old-busybox": "1.28",
                 "old-alpine": "3.8",
-                "old-cirros": "0.4.0",
+                "cirros": "0.6.2",
             }.get(stand_in.name, "latest")
             assert resolve_image(f"example.com/{path}:{tag}", ImageDirectories(str(tmp_path))).stand_in is stand_in
 
