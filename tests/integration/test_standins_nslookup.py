@@ -18,11 +18,11 @@ from bridgehead.kubelet.runtimes.standins.busybox import nslookup
 from bridgehead.objects.kinds import ENDPOINT_SLICES, SERVICES
 
 from .api_world import api_world
-from .busybox_comparison import Output, compare, without_version
+from .busybox_comparison import Output, compare, needs_same_version, without_version
 from .dns_world import dns
 from .namespaced import in_namespace
 
-pytestmark = [pytest.mark.integration, pytest.mark.needs("busybox")]
+pytestmark = [pytest.mark.integration, pytest.mark.needs("busybox"), needs_same_version]
 
 SEARCH = "search default.svc.cluster.local svc.cluster.local cluster.local\noptions ndots:5\n"
 WEB = "web.default.svc.cluster.local"

@@ -12,10 +12,10 @@ import pytest
 
 from bridgehead.kubelet.runtimes.standins.busybox import ping, wget
 
-from .busybox_comparison import Output, compare, run, without_version
+from .busybox_comparison import Output, compare, needs_same_version, run, without_version
 from .namespaced import in_namespace, sh
 
-pytestmark = [pytest.mark.integration, pytest.mark.needs("busybox")]
+pytestmark = [pytest.mark.integration, pytest.mark.needs("busybox"), needs_same_version]
 
 WEB = "127.0.0.1:8000"
 RETRIEVALS = (
@@ -143,6 +143,15 @@ def make_silent_neighbor(own: str, address: str) -> None:
     """An address that answers nothing."""
     sh(f"ip link add d0 type veth peer d1 && ip address add {own} dev d0 && ip link set d0 up && ip link set d1 up")
     sh(f"ip neighbour add {address} lladdr 02:00:00:00:00:02 dev d0")
+
+
+@in_namespace
+def test_a_reader_that_ends_ends_wget_silently() -> None:
+    with web():
+        compare("wget", wget.run, [])
+        for command in ("busybox wget", "/run/wget"):
+            script = f"({command} -qO- {WEB}/large; echo $? >&2) | head -c 3"
+            assert run("sh", "-c", script)[:3] == ("xxx", "141\n", 0), command
 
 
 @in_namespace

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import socket
-import sys
 from typing import Any, Final, NamedTuple
 
 _HIGHEST_PORT: Final = 65535
@@ -66,11 +65,3 @@ def find_target(
     chosen = next((each for each in found if each[0] == socket.AF_INET), found[0])
     address: tuple[Any, ...] = chosen[4]
     return Target(chosen[0], address)
-
-
-def report(program: str, message: str) -> int:
-    """Write an error message after all output; returns the exit code 1."""
-    sys.stdout.flush()
-    sys.stderr.write(f"{program}: {message}\n" if program else message)
-    sys.stderr.flush()
-    return 1

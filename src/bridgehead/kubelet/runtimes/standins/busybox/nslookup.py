@@ -15,6 +15,7 @@ import time
 from collections.abc import Sequence
 from typing import Final
 
+from bridgehead.kubelet.runtimes.standins.busybox.command import report, use_default_signals
 from bridgehead.kubelet.runtimes.standins.busybox.dns_answers import (
     LONGEST_REPLY,
     SERVFAIL,
@@ -32,7 +33,7 @@ from bridgehead.kubelet.runtimes.standins.busybox.dns_queries import (
     parse_resolver,
     plan_queries,
 )
-from bridgehead.kubelet.runtimes.standins.busybox.hosts import Target, UnknownHost, find_target, report
+from bridgehead.kubelet.runtimes.standins.busybox.hosts import Target, UnknownHost, find_target
 from bridgehead.kubelet.runtimes.standins.busybox.options import BadNumber
 from bridgehead.kubelet.runtimes.standins.standin import Launch
 
@@ -50,6 +51,7 @@ _SHORTEST_REPLY: Final = 4  # bytes with which a reply can be matched
 
 def run(launch: Launch) -> int:
     """Print the replies of the first DNS server that sends any; returns 1 for an error or if there are none."""
+    use_default_signals()
     sys.stdout.reconfigure(encoding="utf-8", errors="surrogateescape")  # type: ignore[union-attr]
     try:
         arguments = parse_arguments(launch.argv[1:])

@@ -13,6 +13,7 @@ import sys
 import time
 from typing import Final
 
+from bridgehead.kubelet.runtimes.standins.busybox.command import report, use_default_signals
 from bridgehead.kubelet.runtimes.standins.busybox.echo_messages import (
     Options,
     Statistics,
@@ -20,7 +21,7 @@ from bridgehead.kubelet.runtimes.standins.busybox.echo_messages import (
     encode_request,
     parse_arguments,
 )
-from bridgehead.kubelet.runtimes.standins.busybox.hosts import Target, UnknownHost, find_target, report
+from bridgehead.kubelet.runtimes.standins.busybox.hosts import Target, UnknownHost, find_target
 from bridgehead.kubelet.runtimes.standins.busybox.options import BadNumber, BadOption
 from bridgehead.kubelet.runtimes.standins.standin import Launch
 
@@ -54,7 +55,8 @@ class _Failure(Exception):
 
 def run(launch: Launch) -> int:
     """Send echo requests until -c, -w or SIGINT; returns 1 if replies are missing."""
-    signal.signal(signal.SIGINT, signal.default_int_handler)
+    use_default_signals()
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # the statistics follow
     try:
         options = parse_arguments(launch.argv[1:])
         return _ping(options, find_target(options.host, 0, _FAMILIES[options.family], has_port=False))

@@ -12,7 +12,8 @@ import sys
 from collections.abc import Iterator
 from typing import IO, Final
 
-from bridgehead.kubelet.runtimes.standins.busybox.hosts import Target, UnknownHost, find_target, report
+from bridgehead.kubelet.runtimes.standins.busybox.command import report, use_default_signals
+from bridgehead.kubelet.runtimes.standins.busybox.hosts import Target, UnknownHost, find_target
 from bridgehead.kubelet.runtimes.standins.busybox.options import BadNumber, BadOption
 from bridgehead.kubelet.runtimes.standins.busybox.web_requests import (
     BadUrl,
@@ -66,6 +67,7 @@ class _Failure(Exception):
 
 def run(launch: Launch) -> int:
     """Retrieve all URLs; returns 1 after the first failure."""
+    use_default_signals()
     try:
         options = parse_arguments(launch.argv[1:])
     except BadOption as error:
@@ -194,10 +196,10 @@ class _Retrieval:
     def _read_line(self, response: IO[bytes], shown: str = "") -> str:
         """Raises `_Failure` and TimeoutError. `shown` is put before a line that -S shows."""
         try:
-            line = response.readline(_LONGEST_LINE)
-            rest = line
-            while rest and not rest.endswith(b"\n"):
-                rest = response.readline(_LONGEST_LINE)
+            line = rest = response.readline(_LONGEST_LINE)
+            while rest and not rest.endswith(b"\n") and self._lines <= _MOST_LINES:
+                rest = response.readline(_LONGEST_LINE)  # BusyBox drops the rest of a long line
+                self._lines += 1
         except TimeoutError:
             raise
         except OSError as error:
