@@ -6,8 +6,8 @@ and ping are built-in programs with BusyBox's output. Any other program that the
 its package.
 
 Some distributions build BusyBox's shell so that it calls applets without a look at PATH (FEATURE_SH_STANDALONE, as in
-Debian's busybox-static). Programs that replace applets are unreachable there, so the stand-ins' shell is a copy of
-BusyBox in which these applets have other names.
+Debian's busybox-static); so do timeout, xargs and others. Programs that replace applets are unreachable there, so the
+stand-ins have a copy of BusyBox in which these applets have other names.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ def prepare_tools(directory: str, path: str) -> HostTools:
         shell=os.path.realpath("/bin/sh"),
     )
     if "sh" in applets:
-        tools = msgspec.structs.replace(tools, program=_prepare_shell(program, tools.busybox))
+        tools = msgspec.structs.replace(tools, program=_prepare_shell(program, tools.busybox, applets))
     if "wget" in applets and "-T" not in _run(program, "wget", "--help"):
         for each in (tools.busybox, tools.network):
             _replace(os.path.join(each, "wget"), _WGET.format(program=program))
@@ -108,8 +108,9 @@ def _list_applets(program: str) -> list[str]:
     return _run(program, "--list").split()
 
 
-def _prepare_shell(program: str, links: str) -> str:
-    """Return the program whose shell follows PATH: BusyBox itself, or a copy to which the links of shells lead."""
+def _prepare_shell(program: str, links: str, applets: Iterable[str]) -> str:
+    """Return the program that follows PATH: BusyBox itself, or a copy to which the links lead, besides those of the
+    applets that have other names in it."""
     if not _run(program, "sh", "-c", "basename a/b", path="/nonexistent"):
         return program
     copy = os.path.join(links, "busybox-shell")
@@ -117,9 +118,8 @@ def _prepare_shell(program: str, links: str) -> str:
         file.write(rename_applets(original.read(), _REPLACED))
     os.chmod(f"{copy}.new", 0o755)
     os.replace(f"{copy}.new", copy)
-    for shell in ("sh", "ash"):
-        os.symlink("busybox-shell", os.path.join(links, f"{shell}.new"))
-        os.replace(os.path.join(links, f"{shell}.new"), os.path.join(links, shell))
+    for name in set(applets).difference(_REPLACED):
+        _link(os.path.join(links, name), "busybox-shell")
     return copy
 
 
@@ -152,12 +152,17 @@ def _replace(path: str, content: str) -> None:
     os.replace(f"{path}.new", path)
 
 
+def _link(path: str, target: str) -> None:
+    """Make a symbolic link, in the place of whatever is there."""
+    os.symlink(target, f"{path}.new")
+    os.replace(f"{path}.new", path)
+
+
 def _fill(directory: str, links: Iterable[str], program: str, scripts: Mapping[str, str]) -> str:
     """Make a directory with links to a program and with scripts, whatever is in it from an earlier start."""
     os.makedirs(directory, exist_ok=True)
     for name in links:
-        os.symlink(program, os.path.join(directory, f"{name}.new"))
-        os.replace(os.path.join(directory, f"{name}.new"), os.path.join(directory, name))
+        _link(os.path.join(directory, name), program)
     for name, content in scripts.items():
         _replace(os.path.join(directory, name), content)
     for name in set(os.listdir(directory)).difference(links, scripts):
