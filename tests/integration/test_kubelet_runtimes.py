@@ -270,6 +270,11 @@ async def test_a_container_has_a_root_file_system_of_its_own(world: World) -> No
     assert world.run("sh", "-c", "ls /usr/share/message /etc/message /tmp/message 2>/dev/null || echo none") == "none\n"
     await world.run_to_end("p", f"ls {world.directory} /usr/share/message /tmp 2>/dev/null; ls /home | wc -l", "two")
     assert world.log("p", "two") == ["stdout F /tmp:", "stdout F 0"]
+    # The interpreter of built-in programs is at no path that a reader of `ls /` would see.
+    shown = {"bin", "sbin", "lib", "lib32", "lib64", "libx32", "usr", "etc", "opt", "nix", "gnu", "dev", "proc", "sys"}
+    await world.run_to_end("p", "ls /", "top")
+    top = {line.removeprefix("stdout F ") for line in world.log("p", "top")}
+    assert top - shown == {"tmp", "run", "root", "home", "media", "mnt", "srv", "var"}
     await world.run_to_end("p", "echo 1 > /proc/sys/net/ipv4/ip_forward || echo refused", "three")
     assert "stdout F refused" in world.log("p", "three")
 

@@ -15,7 +15,7 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Final
 
 import msgspec
@@ -76,17 +76,18 @@ class HostTools(msgspec.Struct, frozen=True, kw_only=True):
     lacking: str = ""
     program: str = ""
     shell: str = ""
+    has_built_in: bool = False
 
 
-def prepare_tools(directory: str, path: str) -> HostTools:
-    """Fill directories below `directory`. `path` is the PATH of containers. Raises OSError."""
+def prepare_tools(directory: str, path: str, moved: Collection[str] = ()) -> HostTools:
+    """Fill directories below `directory`. `path` is the PATH of containers, `moved` as for `script`. Raises OSError."""
     program = shutil.which("busybox", path=path)
     applets = _list_applets(program) if program is not None else []
     lacking = {tool: package for tool, package in _PACKAGES.items() if shutil.which(tool, path=path) is None}
     if program is None or not applets:
         program, applets = "", []
         lacking |= {tool: "busybox" for tool in _NETWORK_APPLETS if shutil.which(tool, path=path) is None}
-    built_in = {name: script(run) for name, run in _BUILT_IN.items() if name not in applets}
+    built_in = {name: script(run, moved=moved) for name, run in _BUILT_IN.items() if name not in applets}
     lacking = {tool: package for tool, package in lacking.items() if tool not in built_in}
     network = [each for each in _NETWORK_APPLETS if each in applets]
     tools = HostTools(
@@ -94,6 +95,7 @@ def prepare_tools(directory: str, path: str) -> HostTools:
         network=_fill(os.path.join(directory, "network-tools"), network, program, built_in),
         lacking=_write_scripts(os.path.join(directory, "lacking-tools"), lacking),
         shell=os.path.realpath("/bin/sh"),
+        has_built_in=bool(built_in),
     )
     if "sh" in applets:
         tools = msgspec.structs.replace(tools, program=_prepare_shell(program, tools.busybox, applets))

@@ -11,6 +11,7 @@ import importlib
 import os
 import socket
 import sys
+from collections.abc import Collection
 from typing import Final, NoReturn
 
 import msgspec
@@ -18,25 +19,34 @@ import msgspec
 from bridgehead.kubelet.runtimes.standins.standin import Launch, Program, Setup, StandIn
 
 DIRECTORY: Final = "/usr/local/sbin"  # first in PATH
+# Where containers of tools have what the scripts need of this interpreter, so that `ls /` shows only what images have.
+OWN_FILES: Final = "/usr/lib/bridgehead"
 _NO_SETUP: Final = Setup()
 
 
-def scripts(stand_in: StandIn, tag: str, setup: Setup) -> dict[str, str]:
-    """Scripts for all programs of a stand-in: path in the container -> content."""
+def scripts(stand_in: StandIn, tag: str, setup: Setup, moved: Collection[str] = ()) -> dict[str, str]:
+    """Scripts for all programs of a stand-in: path in the container -> content. `moved` as for `script`."""
     paths = {f"{DIRECTORY}/{name}": program for name, program in stand_in.programs.items()}
     paths |= {f"/{name}": program for name, program in stand_in.programs.items() if f"/{name}" in stand_in.entrypoint}
-    return {path: script(program, tag, setup) for path, program in paths.items()}
+    return {path: script(program, tag, setup, moved) for path, program in paths.items()}
 
 
-def script(program: Program, tag: str = "", setup: Setup = _NO_SETUP) -> str:
+def script(program: Program, tag: str = "", setup: Setup = _NO_SETUP, moved: Collection[str] = ()) -> str:
     """A script for a built-in program, which imports only the program's module.
 
-    The interpreter reads neither the container's PYTHON variables nor `site`, whose result is in the script.
+    `moved` are directories that the container has below `OWN_FILES`. The interpreter reads neither the container's
+    PYTHON variables nor `site`, whose result is in the script.
     """
+
+    def locate(path: str) -> str:
+        path = os.path.realpath(path)
+        is_moved = any(path == directory or path.startswith(f"{directory}/") for directory in moved)
+        return OWN_FILES + path if is_moved else path
+
     return (
-        f"#!{sys.executable} -IS\n"
+        f"#!{locate(sys.executable)} -IS\n"
         "import sys\n"
-        f"sys.path[:] = {sys.path!r}\n"
+        f"sys.path[:] = {[locate(path) for path in sys.path if path]!r}\n"
         "from bridgehead.kubelet.runtimes.standins.program_scripts import main\n"
         f"main({program.__module__!r}, {program.__name__!r}, {tag!r}, {msgspec.json.encode(setup)!r})\n"
     )

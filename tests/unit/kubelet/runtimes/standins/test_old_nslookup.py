@@ -1,12 +1,18 @@
-"""nslookup of old versions of BusyBox: its lines, and where it finds the DNS server."""
+"""nslookup of old versions of BusyBox: its lines, and where it finds the DNS server and the interpreter."""
 
 from __future__ import annotations
 
+import os
+import sys
+
 import pytest
 
+from bridgehead.images.references import parse_reference
 from bridgehead.kubelet.runtimes.images.host_tools import HostTools
-from bridgehead.kubelet.runtimes.service.container_plan import plan_tools
+from bridgehead.kubelet.runtimes.images.resolver import find_stand_in
+from bridgehead.kubelet.runtimes.service.container_plan import plan_own_files, plan_tools
 from bridgehead.kubelet.runtimes.standins.busybox.old_nslookup import Address, find_server, format_host, run
+from bridgehead.kubelet.runtimes.standins.program_scripts import OWN_FILES, script
 from bridgehead.kubelet.runtimes.standins.standin import BUSYBOX_TOOLS, Launch
 from bridgehead.kubelet.runtimes.standins.table import STAND_INS
 
@@ -46,3 +52,29 @@ def test_built_in_programs_come_before_those_of_busybox(name: str) -> None:
     tools = HostTools(busybox="/run/tools/busybox")
     assert "nslookup" in stand_in.programs
     assert plan_tools(stand_in, tools, "/bin")[1] == f"/usr/local/sbin:{BUSYBOX_TOOLS}:/bin"
+
+
+@pytest.mark.parametrize(
+    ("name", "has_built_in", "prefixes"),
+    [
+        ("nginx", True, [""]),
+        ("admin-box", False, [""]),
+        ("admin-box", True, ["", OWN_FILES]),
+        ("netshoot", False, []),
+        ("netshoot", True, [OWN_FILES]),
+        ("busybox", False, [OWN_FILES]),
+    ],
+)
+def test_images_of_tools_have_the_interpreter_out_of_sight(name: str, has_built_in: bool, prefixes: list[str]) -> None:
+    reference = parse_reference({"admin-box": "ikubernetes/admin-box", "netshoot": "nicolaka/netshoot"}.get(name, name))
+    assert reference is not None
+    image = find_stand_in(name, reference)
+    assert image is not None
+    assert plan_own_files(image, HostTools(has_built_in=has_built_in)) == prefixes
+
+
+def test_a_script_finds_a_moved_interpreter() -> None:
+    directory = os.path.dirname(os.path.realpath(sys.executable))
+    first, *_ = script(run, moved=[directory]).splitlines()
+    assert first == f"#!{OWN_FILES}{os.path.realpath(sys.executable)} -IS"
+    assert script(run, moved=["/nowhere"]).startswith(f"#!{os.path.realpath(sys.executable)} -IS\n")
