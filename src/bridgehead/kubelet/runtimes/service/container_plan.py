@@ -39,7 +39,8 @@ class NodeFiles(msgspec.Struct, frozen=True, kw_only=True):
 
     `host_root` is the root file system of containers whose image has none. `base` is an empty directory that a
     container may cover while it builds its root. `tools` are the host's programs for stand-ins. `own_paths` are those
-    of this interpreter and its modules that `host_root` does not show. `copies_images`: the kernel refuses overlays over the layers of images.
+    of this interpreter and its modules that `host_root` does not show. `copies_images`: the kernel refuses overlays
+    over the layers of images.
     """
 
     host_root: RootPlan
