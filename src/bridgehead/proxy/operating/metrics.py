@@ -44,9 +44,9 @@ class EachFamily:
     def __init__(self, metric: Any, families: Sequence[Family]) -> None:
         self._children = [metric.labels(label_of(family)) for family in families]
 
-    def inc(self) -> None:
+    def inc(self, amount: int = 1) -> None:
         for child in self._children:
-            child.inc()
+            child.inc(amount)
 
     def set(self, value: float) -> None:
         for child in self._children:
