@@ -113,7 +113,8 @@ async def take_over(
 ) -> web.StreamResponse:
     """Answer a request with its upgrade and `serve` the connection; then close it.
 
-    The connection is also closed when no byte has passed it for `idle_seconds`, in both directions (0: never).
+    When no byte has passed it for `idle_seconds`, in both directions (0: never), `serve` is cancelled and the
+    connection closed.
     """
     transport = request.transport
     if transport is None or transport.is_closing():
@@ -124,7 +125,7 @@ async def take_over(
     try:
         with contextlib.suppress(ConnectionError):
             await stream.write(_head(upgrade.headers))
-            async with _closed_when_idle(stream, idle_seconds):
+            async with _cancelled_when_idle(stream, idle_seconds):
                 await serve(stream)
             await stream.linger(_LINGER_SECONDS)
     finally:
@@ -143,8 +144,11 @@ def _head(headers: Headers) -> bytes:
 
 
 @contextlib.asynccontextmanager
-async def _closed_when_idle(stream: ByteStream, seconds: float) -> AsyncIterator[None]:
-    """Close the connection when it has been idle for so long. The session then ends as when its client leaves."""
+async def _cancelled_when_idle(stream: ByteStream, seconds: float) -> AsyncIterator[None]:
+    """Cancel what is inside and close the connection when it has been idle for so long.
+
+    To close it would not be enough: who waits for a pod that takes nothing does not notice that its client leaves.
+    """
     loop = asyncio.get_running_loop()
     timer: asyncio.TimerHandle | None = None
 
@@ -152,14 +156,19 @@ async def _closed_when_idle(stream: ByteStream, seconds: float) -> AsyncIterator
         nonlocal timer
         due = stream.last_active + seconds
         if due <= loop.time():
-            stream.abort()
+            idle.reschedule(loop.time())
         else:
             timer = loop.call_at(due, check)
 
-    if seconds > 0:
-        check()
     try:
-        yield
+        async with asyncio.timeout(None) as idle:
+            if seconds > 0:
+                check()
+            yield
+    except TimeoutError:
+        if not idle.expired():
+            raise
+        stream.abort()
     finally:
         if timer is not None:
             timer.cancel()
