@@ -105,7 +105,7 @@ def _record_present(context: PodContext, container: Container, image: Image, fai
     """Record that the image is used as the node has it; `failure` is the reason why it was not pulled, "" if it was not
     tried."""
     if image.source == "stand-in":
-        text = f'Container image "{container.image}" is played by a stand-in: {image.id}'
+        text = f'Container image "{container.image}" is played by a stand-in: {image.id}, {image.description}'
     else:
         text = f'Container image "{container.image}" already present on machine and can be accessed by the pod'
     context.record("Normal", "Pulled", f"{text} ({failure})" if failure else text, container)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from bridgehead.kubelet.runtimes.standins import nslookup, pause, redis, redis_cli, sites
+from bridgehead.kubelet.runtimes.standins import certgen, load_balancers, nslookup, pause, redis, redis_cli, sites
 from bridgehead.kubelet.runtimes.standins.agnhost import commands, netcat
 from bridgehead.kubelet.runtimes.standins.standin import StandIn
 
@@ -14,6 +14,7 @@ _NGINX_TAG = re.compile(r"(latest|stable|mainline|alpine|perl|1(\.\d{1,2}){0,2})
 _HTTPD_TAG = re.compile(r"(latest|alpine|2(\.\d{1,2}){0,2})?(-[a-z0-9.]+)*")
 _REDIS_TAG = re.compile(r"(latest|alpine|[2-8](\.\d{1,2}){0,2})?(-[a-z0-9.]+)*")
 
+_BALANCER_TAG = re.compile(r"(main|master|latest|v?0(\.\d{1,2}){1,2}(-[a-z0-9.]+)*)?")
 _OLD_BUSYBOX_TAG = re.compile(r"1\.(1?\d|2[0-8])(\.\d+)?(-[a-z0-9.]+)*")
 
 # The entrypoint of curl's image: arguments that are no command are curl's.
@@ -158,6 +159,68 @@ STAND_INS: tuple[StandIn, ...] = (
         entrypoint=("/bin/sh", "-c", _CURL_OR_COMMAND, "sh"),
         command=("curl",),
         tools="busybox",
+    ),
+    # Beside the lab's own balancer, which serves the objects of both projects.
+    StandIn(
+        name="metallb-controller",
+        description="a built-in program that answers probes; the lab's own balancer serves MetalLB's objects",
+        paths=("metallb/controller",),
+        tags=_BALANCER_TAG,
+        entrypoint=("/controller",),
+        programs={"controller": load_balancers.serve_metallb_controller},
+    ),
+    StandIn(
+        name="metallb-speaker",
+        description="a built-in program that answers probes; the lab's own speakers announce the addresses",
+        paths=("metallb/speaker",),
+        tags=_BALANCER_TAG,
+        entrypoint=("/speaker",),
+        programs={"speaker": load_balancers.serve_metallb_speaker, "cp-tool": load_balancers.copy_file},
+        files=load_balancers.SPEAKER_FILES,
+    ),
+    StandIn(
+        name="frr",
+        description="built-in programs that answer probes; the lab's own speakers have the BGP sessions",
+        paths=("frrouting/frr",),
+        tags=_ANY,
+        entrypoint=("/sbin/tini", "--", "/usr/lib/frr/docker-start"),
+        programs={
+            "frr-metrics": load_balancers.serve_frr_metrics,
+            "frr-reloader.sh": load_balancers.serve_frr_reloader,
+        },
+        files=load_balancers.FRR_FILES,
+        tools="busybox",
+    ),
+    StandIn(
+        name="openelb-controller",
+        description="a built-in program that answers probes; the lab's own balancer serves OpenELB's objects",
+        paths=("kubesphere/openelb-controller", "kubesphere/openelb"),
+        tags=_BALANCER_TAG,
+        command=("openelb-controller",),
+        programs={
+            "openelb-controller": load_balancers.serve_openelb_controller,
+            "openelb-manager": load_balancers.serve_openelb_controller,
+            "gobgp": load_balancers.answer_gobgp,
+        },
+    ),
+    StandIn(
+        name="openelb-speaker",
+        description="a built-in program that answers probes; the lab's own speakers announce the addresses",
+        paths=("kubesphere/openelb-speaker",),
+        tags=_BALANCER_TAG,
+        command=("openelb-speaker",),
+        programs={
+            "openelb-speaker": load_balancers.serve_openelb_speaker,
+            "gobgp": load_balancers.answer_gobgp,
+        },
+    ),
+    StandIn(
+        name="kube-webhook-certgen",
+        description="a built-in program with the commands create and patch",
+        paths=("kube-webhook-certgen",),
+        tags=_ANY,
+        entrypoint=("/kube-webhook-certgen",),
+        programs={"kube-webhook-certgen": certgen.run},
     ),
     StandIn(
         name="pause",
