@@ -110,11 +110,12 @@ async def take_over(
     serve: Callable[[ByteStream], Awaitable[None]],
     *,
     idle_seconds: float,
+    keeps_input: bool = False,
 ) -> web.StreamResponse:
     """Answer a request with its upgrade and `serve` the connection; then close it.
 
-    When no byte has passed it for `idle_seconds`, in both directions (0: never), `serve` is cancelled and the
-    connection closed.
+    The connection is also closed when no byte has passed it for `idle_seconds`, in both directions (0: never). `serve`
+    is cancelled then; with `keeps_input` it goes on until all input is taken.
     """
     transport = request.transport
     if transport is None or transport.is_closing():
@@ -125,7 +126,7 @@ async def take_over(
     try:
         with contextlib.suppress(ConnectionError):
             await stream.write(_head(upgrade.headers))
-            async with _cancelled_when_idle(stream, idle_seconds):
+            async with _closed_when_idle(stream, idle_seconds, cancels=not keeps_input):
                 await serve(stream)
             await stream.linger(_LINGER_SECONDS)
     finally:
@@ -144,10 +145,10 @@ def _head(headers: Headers) -> bytes:
 
 
 @contextlib.asynccontextmanager
-async def _cancelled_when_idle(stream: ByteStream, seconds: float) -> AsyncIterator[None]:
-    """Cancel what is inside and close the connection when it has been idle for so long.
+async def _closed_when_idle(stream: ByteStream, seconds: float, *, cancels: bool) -> AsyncIterator[None]:
+    """Close the connection when it has been idle for so long. What is inside then ends as when its client leaves.
 
-    To close it would not be enough: who waits for a pod that takes nothing does not notice that its client leaves.
+    `cancels`: it is cancelled, too. Who waits for a pod that takes nothing does not notice that its client leaves.
     """
     loop = asyncio.get_running_loop()
     timer: asyncio.TimerHandle | None = None
@@ -156,7 +157,9 @@ async def _cancelled_when_idle(stream: ByteStream, seconds: float) -> AsyncItera
         nonlocal timer
         due = stream.last_active + seconds
         if due <= loop.time():
-            idle.reschedule(loop.time())
+            stream.abort()
+            if cancels:
+                idle.reschedule(loop.time())
         else:
             timer = loop.call_at(due, check)
 
@@ -168,7 +171,6 @@ async def _cancelled_when_idle(stream: ByteStream, seconds: float) -> AsyncItera
     except TimeoutError:
         if not idle.expired():
             raise
-        stream.abort()
     finally:
         if timer is not None:
             timer.cancel()
