@@ -148,7 +148,8 @@ def _head(headers: Headers) -> bytes:
 async def _closed_when_idle(stream: ByteStream, seconds: float, *, cancels: bool) -> AsyncIterator[None]:
     """Close the connection when it has been idle for so long, which ends the block as when the client leaves.
 
-    `cancels`: the block is cancelled, too. Who waits for a pod that takes nothing does not notice the end of its client.
+    `cancels`: the block is cancelled, too. Who waits for a pod that takes nothing does not notice that its client has
+    left.
     """
     loop = asyncio.get_running_loop()
     timer: asyncio.TimerHandle | None = None
