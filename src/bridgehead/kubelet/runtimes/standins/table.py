@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 
-from bridgehead.kubelet.runtimes.standins import certgen, load_balancers, nslookup, pause, redis, redis_cli, sites
+from bridgehead.kubelet.runtimes.standins import certgen, load_balancers, pause, redis, redis_cli, sites
 from bridgehead.kubelet.runtimes.standins.agnhost import commands, netcat
+from bridgehead.kubelet.runtimes.standins.busybox import nslookup, old_nslookup
 from bridgehead.kubelet.runtimes.standins.standin import StandIn
 
 _ANY = re.compile(r".*")
@@ -15,6 +16,10 @@ _HTTPD_TAG = re.compile(r"(latest|alpine|2(\.\d{1,2}){0,2})?(-[a-z0-9.]+)*")
 _REDIS_TAG = re.compile(r"(latest|alpine|[2-8](\.\d{1,2}){0,2})?(-[a-z0-9.]+)*")
 
 _BALANCER_TAG = re.compile(r"(main|master|latest|v?0(\.\d{1,2}){1,2}(-[a-z0-9.]+)*)?")
+# With BusyBox 1.28 or an earlier one.
+_OLD_ALPINE_TAG = re.compile(r"2\.\d+(\.\d+)?|3\.[0-8](\.\d+)?")
+# Tutorials that use cirros without a tag are of 2018 to 2020, and show the lines of 0.4.
+_OLD_CIRROS_TAG = re.compile(r"(latest|0\.[34](\.\d+)?)?")
 _OLD_BUSYBOX_TAG = re.compile(r"1\.(1?\d|2[0-8])(\.\d+)?(-[a-z0-9.]+)*")
 
 # The entrypoint of curl's image: arguments that are no command are curl's.
@@ -107,31 +112,52 @@ STAND_INS: tuple[StandIn, ...] = (
         paths=("library/busybox",),
         tags=_OLD_BUSYBOX_TAG,
         command=("sh",),
-        programs={"nslookup": nslookup.run},
+        programs={"nslookup": old_nslookup.run},
+        tools="busybox",
+    ),
+    StandIn(
+        name="old-alpine",
+        description="the host's BusyBox, or its shell and tools where it has none, and a built-in nslookup as in 1.28",
+        paths=("library/alpine",),
+        tags=_OLD_ALPINE_TAG,
+        command=("/bin/sh",),
+        programs={"nslookup": old_nslookup.run},
+        tools="busybox",
+    ),
+    StandIn(
+        name="old-cirros",
+        description="the host's BusyBox, or its shell and tools where it has none, and a built-in nslookup as in 1.28",
+        paths=("library/cirros", "cirros/cirros"),
+        tags=_OLD_CIRROS_TAG,
+        command=("/bin/sh",),
+        programs={"nslookup": old_nslookup.run},
         tools="busybox",
     ),
     StandIn(
         name="busybox",
-        description="the host's BusyBox, or its shell and tools where it has none",
+        description="the host's BusyBox, or its shell and tools where it has none, and a built-in nslookup",
         paths=("library/busybox", "e2e-test-images/busybox"),
         tags=_ANY,
         command=("sh",),
+        programs={"nslookup": nslookup.run},
         tools="busybox",
     ),
     StandIn(
         name="alpine",
-        description="the host's BusyBox, or its shell and tools where it has none",
+        description="the host's BusyBox, or its shell and tools where it has none, and a built-in nslookup",
         paths=("library/alpine",),
         tags=_ANY,
         command=("/bin/sh",),
+        programs={"nslookup": nslookup.run},
         tools="busybox",
     ),
     StandIn(
         name="cirros",
-        description="the host's BusyBox, or its shell and tools where it has none",
+        description="the host's BusyBox, or its shell and tools where it has none, and a built-in nslookup",
         paths=("library/cirros", "cirros/cirros"),
         tags=_ANY,
         command=("/bin/sh",),
+        programs={"nslookup": nslookup.run},
         tools="busybox",
     ),
     StandIn(
@@ -158,6 +184,7 @@ STAND_INS: tuple[StandIn, ...] = (
         tags=_ANY,
         entrypoint=("/bin/sh", "-c", _CURL_OR_COMMAND, "sh"),
         command=("curl",),
+        programs={"nslookup": nslookup.run},
         tools="busybox",
     ),
     # Beside the lab's own balancer, which serves the objects of both projects.
