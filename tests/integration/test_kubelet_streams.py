@@ -433,6 +433,23 @@ async def test_a_pod_that_reads_nothing_throttles_its_client(world):
         wire.writer.transport.abort()
 
 
+async def test_a_connection_that_a_pod_does_not_read_ends_when_it_is_idle(tmp_path):
+    async def read_nothing(reader, writer):
+        await asyncio.Event().wait()
+
+    async with open_world(tmp_path, runtime=ProcessRuntime) as world:
+        await world.serve_kubelet(idle_seconds=0.5)
+        await world.create("web")
+        await world.until("web", is_running)
+        tasks = len(asyncio.all_tasks())
+        async with Pod(read_nothing) as port:
+            wire, _ = await forward(world, is_tunnelled=False, is_direct=True)
+            wire.writer.write(opened(port) + spdy.data_frame(3, b"x" * 900_000) * 32)
+            async with asyncio.timeout(30):
+                await world.wait_for(lambda: len(asyncio.all_tasks()) <= tasks + 1)  # the pod's
+            await wire.leave()
+
+
 async def test_streams_of_a_forwarded_connection_are_opened_once(world):
     wire, _ = await forward(world, is_tunnelled=False, is_direct=False)
     writer, reader = spdy.Writer(), spdy.Reader()

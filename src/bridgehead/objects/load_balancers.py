@@ -85,6 +85,15 @@ def is_from_pool(service: Service) -> bool:
     return POOL_ANNOTATION in meta.annotations or EIP_NAME_ANNOTATION in meta.labels
 
 
+def by_assigned_address(services: Iterable[Service]) -> dict[str, list[Service]]:
+    """Return Services by the addresses in their status. A Service may come twice, as in `services`."""
+    found: dict[str, list[Service]] = {}
+    for service in services:
+        for address in assigned_addresses(service):
+            found.setdefault(address, []).append(service)
+    return found
+
+
 def holder_of(address: str, service: Service, others: Iterable[Service]) -> Service | None:
     """Return the Service to which `address` belongs, if `service` may not use it; None if it may.
 

@@ -64,6 +64,8 @@ class FrontendTable:
         self._holder: dict[FrontendKey, ObjectKey] = {}
         # The claimed keys at addresses of the node, by the node port that would come before them.
         self._on_node: dict[FrontendKey, set[FrontendKey]] = {}
+        # The claims of contested Services by key, during an update: a Service may have tens of thousands.
+        self._claims: dict[ObjectKey, dict[FrontendKey, Frontend]] = {}
 
     def __len__(self) -> int:
         return len(self._installed)
@@ -114,6 +116,7 @@ class FrontendTable:
             else:
                 self._installed[key] = after
             changes.append(Change(before, after))
+        self._claims.clear()
         if self._on_node:
             self._forget_on_node(keys)
             changes.sort(key=_key_of)
@@ -169,7 +172,10 @@ class FrontendTable:
         return key.address not in compiled.cluster_ips, is_chosen, compiled.age, claimant
 
     def _claim(self, claimant: ObjectKey, key: FrontendKey) -> Frontend:
-        return next(frontend for frontend in self._services[claimant].frontends if frontend.key == key)
+        claims = self._claims.get(claimant)
+        if claims is None:
+            claims = self._claims[claimant] = {one.key: one for one in self._services[claimant].frontends}
+        return claims[key]
 
     def _forget_on_node(self, keys: Iterable[FrontendKey]) -> None:
         for key in keys:

@@ -44,7 +44,7 @@ log = logging.getLogger(__name__)
 
 _SELECTOR = f"!{PROXY_NAME_LABEL},!{HEADLESS_LABEL}"
 _API_SERVICE = ObjectKey("default", "kubernetes")
-_ASSIGNED, _PUBLISHED = "assigned", "published"  # Services by their addresses
+_ASSIGNED, _PUBLISHED, _CLUSTER = "assigned", "published", "cluster"  # Services by their addresses
 
 
 @dataclass
@@ -95,7 +95,7 @@ class ClusterObjects:
             client,
             SERVICES,
             label_selector=_SELECTOR,
-            indexes={_ASSIGNED: assigned_addresses, _PUBLISHED: published_addresses},
+            indexes={_ASSIGNED: assigned_addresses, _PUBLISHED: published_addresses, _CLUSTER: cluster_addresses},
         )
         self._slices: Informer[EndpointSlice] = Informer(
             client, ENDPOINT_SLICES, label_selector=_SELECTOR, indexes={"service": index_by_service}
@@ -162,11 +162,13 @@ class ClusterObjects:
         The latter are only looked for where the ranges of cluster IPs are not known.
         """
         addresses = published_addresses(service)
-        found = {other.key: other for address in addresses for other in self._services.by_index(_ASSIGNED, address)}
+        if not addresses:
+            return ()
+        found: dict[ObjectKey, Service] = {}
         known = {family_of(cidr) for cidr in self.settings.service_cidrs}
-        unknown = {address for address in addresses if family_of(address) not in known}
-        if unknown:
-            found |= {one.key: one for one in self._services.items() if not unknown.isdisjoint(cluster_addresses(one))}
+        for address in addresses:
+            for index in (_ASSIGNED,) if family_of(address) in known else (_ASSIGNED, _CLUSTER):
+                found.update((other.key, other) for other in self._services.by_index(index, address))
         found.pop(service.key, None)
         return list(found.values())
 

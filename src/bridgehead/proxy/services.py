@@ -16,7 +16,8 @@ from typing import NamedTuple
 
 from bridgehead.objects.core import Service, ServicePort
 from bridgehead.objects.endpoint_slices import EndpointSlice
-from bridgehead.objects.load_balancers import cluster_addresses, describe_holder, holder_of
+from bridgehead.objects.load_balancers import by_assigned_address, cluster_addresses, describe_holder, holder_of
+from bridgehead.objects.meta import ObjectKey
 
 from .addresses import Family, canonical_address, canonical_cidr, family_of
 from .endpoints import ServiceEndpoints, cluster_wide_backends, local_backends
@@ -262,15 +263,21 @@ def _published(
     if not (service.spec.external_ips or service.status.load_balancer.ingress):
         return (), ()
     refused: list[str] = []
+    # A Service may list tens of thousands of addresses, and have hundreds of rivals.
+    by_status = by_assigned_address(rivals)
+    by_cluster_ip: dict[str, ObjectKey] = {}
+    for rival in rivals:
+        for address in cluster_addresses(rival):
+            by_cluster_ip.setdefault(address, rival.key)
 
     def owner_of(address: str) -> str | None:
         if address in cluster_ips:
             return None
         owner = reserved.owner_of(address)
         if owner is None:
-            keys = [rival.key for rival in rivals if address in cluster_addresses(rival)]
-            owner = f"a cluster IP of Service {keys[0]}" if keys else None
-        if owner is None and (holder := holder_of(address, service, rivals)) is not None:
+            key = by_cluster_ip.get(address)
+            owner = f"a cluster IP of Service {key}" if key is not None else None
+        if owner is None and (holder := holder_of(address, service, by_status.get(address, ()))) is not None:
             return describe_holder(holder)
         return owner
 

@@ -78,7 +78,11 @@ class SocketStream:
         return stream
 
     async def read(self) -> bytes:
-        """Return the next bytes, b"" after the peer's last one, or when the connection is lost."""
+        """Return the next bytes, b"" after the peer's last one, or when the connection is lost.
+
+        Yields to the event loop before each chunk: a reader whose bytes never run out would keep it from all others.
+        """
+        await asyncio.sleep(0)
         try:
             return await self._retry(functools.partial(self._socket.recv, _CHUNK), writes=False)
         except OSError:

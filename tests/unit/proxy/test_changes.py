@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import msgspec
@@ -302,3 +303,16 @@ def test_what_was_given_comes_before_an_older_external_ip(given: str) -> None:
 
     assert [f.backends for f in table] == [(backend(1),)]
     assert list(update.conflicts) == [key("chosen")]
+
+
+def test_ports_at_an_address_of_the_node_are_not_searched_for_each_of_them() -> None:
+    class Counted(tuple[Frontend, ...]):
+        walks = 0
+
+        def __iter__(self) -> Iterator[Frontend]:
+            Counted.walks += 1
+            return super().__iter__()
+
+    ports = Counted(frontend(OWN, port, backend(1), is_on_node=True) for port in range(1, 101))
+    FrontendTable().update(key("web"), msgspec.structs.replace(compiled("web"), frontends=ports))
+    assert 0 < Counted.walks < 10

@@ -11,8 +11,9 @@ from bridgehead.network.listeners import Listener
 from bridgehead.objects.core import Node, Service
 from bridgehead.objects.endpoint_slices import EndpointSlice
 from bridgehead.proxy.frontends import NodeFacts, Reason, ServiceFrontends
-from bridgehead.proxy.reserved import Reserved, plan_reserved
+from bridgehead.proxy.reserved import NOTHING_RESERVED, Reserved, plan_reserved
 from bridgehead.proxy.services import compile_service
+from tests.unit.calls import count_calls
 
 NODE = NodeFacts(name="node1", addresses=("10.0.0.201",), families=(4, 6))
 GIVEN = "10.0.0.10"
@@ -248,3 +249,13 @@ def test_addresses_are_compared_in_canonical_form(written: str) -> None:
     owner = service("owner", given="fd00:10:0::10")
 
     assert published(compiled(service("web", written), None, owner)) == set()
+
+
+def test_many_addresses_of_many_others_take_work_in_proportion() -> None:
+    def calls(number: int) -> int:
+        addresses = [f"203.0.{n >> 8}.{n & 255}" for n in range(number)]
+        rivals = [service(f"rival-{n}", given=address) for n, address in enumerate(addresses)]
+        mine = service("web", *addresses)
+        return count_calls(lambda: compiled(mine, NOTHING_RESERVED, *rivals))
+
+    assert calls(400) < 3 * calls(200)

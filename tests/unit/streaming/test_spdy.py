@@ -65,8 +65,10 @@ def test_frames_are_parsed_as_they_were_written_in_any_pieces():
         b"\x80\x03\x00\x01\x00\x00\x00\x0c" + bytes(12),
         b"\x80\x03\x00\x06\x00\x00\x00\x00",
         b"\x00\x00\x00\x01\x00\xff\xff\xff",
+        Writer().open_stream(1, {str(number): "" for number in range(101)}),
+        Writer().open_stream(1, {"port": "x" * 20_000}),
     ],
-    ids=["version 2", "no header block", "short ping", "huge frame"],
+    ids=["version 2", "no header block", "short ping", "huge frame", "many headers", "long header"],
 )
 def test_invalid_spdy_is_refused(data):
     with pytest.raises(BadFrame):

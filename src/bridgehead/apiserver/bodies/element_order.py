@@ -28,16 +28,53 @@ def in_order(items: list[Any], wanted: list[Any], server: list[Any], merge_key: 
 
     `merge_key` is "" for a list of primitives.
     """
+    keys = _simple_keys((items, wanted, server), merge_key)
+    if keys is not None and (ordered := _in_simple_order(items, *keys)) is not None:
+        return ordered
     is_wanted = _membership(wanted, items, merge_key)
     patched = _sorted(deque(item for item, is_in in zip(items, is_wanted, strict=True) if is_in), wanted, merge_key)
     others = _sorted(deque(item for item, is_in in zip(items, is_wanted, strict=True) if not is_in), server, merge_key)
     rank = _ranks(server, merge_key)
-    ordered: list[Any] = []
+    ordered = []
     while patched and others:
         ours, theirs = rank.get(identity(patched[0], merge_key)), rank.get(identity(others[0], merge_key))
         is_before = ours is not None and theirs is not None and theirs < ours
         ordered.append((others if is_before else patched).popleft())
     return [*ordered, *patched, *others]
+
+
+def _simple_keys(lists: Iterable[list[Any]], merge_key: str) -> list[list[Any]] | None:
+    """Return what makes elements the same, for each list: texts, or integers; None if they are something else.
+
+    Nearly all lists are such. They need no check of each element, and no identity with a type.
+    """
+    found = []
+    for items in lists:
+        if merge_key and any(type(item) is not dict or DIRECTIVE in item for item in items):
+            return None
+        found.append([item.get(merge_key) for item in items] if merge_key else items)
+    kinds = {type(key) for keys in found for key in keys}
+    return found if len(kinds) == 1 and kinds <= {str, int} else None
+
+
+def _in_simple_order(items: list[Any], keys: list[Any], wanted: list[Any], server: list[Any]) -> list[Any] | None:
+    """Return `items` with the keys `keys` in order; None if the object's order lacks one that the patch lacks, too."""
+    patch_rank = dict(zip(reversed(wanted), range(len(wanted) - 1, -1, -1), strict=True))
+    server_rank = dict(zip(reversed(server), range(len(server) - 1, -1, -1), strict=True))
+    if not all(key in patch_rank or key in server_rank for key in keys):
+        return None
+    positions = range(len(items))
+    patched = [n for _, n in sorted([(patch_rank[keys[n]], n) for n in positions if keys[n] in patch_rank])]
+    others = [n for _, n in sorted([(server_rank[keys[n]], n) for n in positions if keys[n] not in patch_rank])]
+    ordered: list[Any] = []
+    at = 0
+    for n in patched:
+        ours = server_rank.get(keys[n])
+        while ours is not None and at < len(others) and server_rank[keys[others[at]]] < ours:
+            ordered.append(items[others[at]])
+            at += 1
+        ordered.append(items[n])
+    return ordered + [items[n] for n in others[at:]]
 
 
 def check_order(items: list[Any], wanted: list[Any], merge_key: str) -> None:
@@ -98,7 +135,7 @@ def _require_primitive(value: Any, what: str) -> None:
 
 
 def _is_same_element(one: Any, other: Any, merge_key: str) -> bool:
-    if merge_key:
+    if merge_key and not (type(one) is type(other) is dict and merge_key in one and merge_key in other):
         for item in (one, other):
             _require_map(item)
         for item in (one, other):

@@ -286,6 +286,8 @@ def _without_deleted(present: list[Any], deleted: list[Any], merge_key: str) -> 
 
     Each deletion moves the following elements forward by one place, and leaves the last place as it is.
     """
+    if not deleted:
+        return present, []
     positions: dict[Any, list[int]] = {}
     for position, item in enumerate(present):
         if merge_key in item:

@@ -181,7 +181,10 @@ class PeerProtocol(HttpToolsProtocol):
         super().on_response_complete()
         while self._held and not self.pipeline and self._is_readable():
             del self._held[: self._parse_piece(self._held, 0)]
-        if self._held:
+        if self._tunnel is not None:
+            held, self._held = bytes(self._held), bytearray()
+            self._tunnel.data_received(held)
+        elif self._held:
             self.flow.pause_reading()
 
     def _unsupported_upgrade_warning(self) -> None:

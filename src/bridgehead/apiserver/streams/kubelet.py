@@ -209,7 +209,8 @@ async def _why_refused(url: str, access: KubeletAccess) -> ApiStatus:
     """Return the kubelet's error for the same request without an upgrade."""
     try:
         async with access.session().get(URL(url, encoded=True)) as response:
-            return _refused(response.status, await response.text())
+            text = await response.content.read(MAX_TEXT_BYTES)
+            return _refused(response.status, text.decode(errors="replace"))
     except (aiohttp.ClientError, OSError, TimeoutError) as error:
         return _unreachable(url, error)
 

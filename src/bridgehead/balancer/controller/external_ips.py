@@ -9,7 +9,12 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 from bridgehead.objects.core import Service
-from bridgehead.objects.load_balancers import assigned_addresses, external_addresses, holder_of
+from bridgehead.objects.load_balancers import (
+    assigned_addresses,
+    by_assigned_address,
+    external_addresses,
+    holder_of,
+)
 
 from ..allocation import Note
 from ..model import Configuration
@@ -23,13 +28,13 @@ def note_unannounced(service: Service, configuration: Configuration, holders: Se
 
     `holders`: the other Services that have one of them in their status.
     """
-    own = assigned_addresses(service)
+    own, by_status = assigned_addresses(service), by_assigned_address(holders)
     refused: dict[str, list[str]] = {}  # addresses by the reason
     for address, pool in external_ips_in_pools(service, configuration):
         text = str(address)
-        holder = holder_of(text, service, holders)
-        is_given = any(text in assigned_addresses(other) for other in holders)
-        if text in own or (is_given and holder is None):  # it is announced for the Service that shares it
+        given = by_status.get(text, ())
+        holder = holder_of(text, service, given)
+        if text in own or (given and holder is None):  # it is announced for the Service that shares it
             continue
         if not pool.is_for_external_ips:
             refused.setdefault(f'of pool "{pool.name}", which gives them to Services of type LoadBalancer', []).append(

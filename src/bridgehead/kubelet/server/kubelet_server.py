@@ -286,7 +286,8 @@ class KubeletServer:
             else:
                 stream.abort()
 
-        return await take_over(request, upgrade, serve, idle_seconds=self._idle_seconds)
+        # A command takes its input when it wants to, however late.
+        return await take_over(request, upgrade, serve, idle_seconds=self._idle_seconds, keeps_input=True)
 
 
 async def serve_channels(

@@ -18,6 +18,7 @@ from .port_copy import Input, PortCopy
 
 # The number of a channel is one byte.
 _MAX_PORTS = 127
+_MAX_DIGITS = 5
 
 OpenPort = Callable[[int], Awaitable[sockets.socket]]
 
@@ -26,20 +27,21 @@ def parse_ports(values: Sequence[str]) -> tuple[int, ...]:
     """Parse the values of the parameter `port`, each a number or several with commas. Raises ValueError."""
     if not values:
         raise ValueError('query parameter "port" is required')
-    ports = tuple(_parse_port(text, value) for value in values for text in value.split(","))
+    ports = tuple(parse_port(text, value) for value in values for text in value.split(","))
     if len(ports) > _MAX_PORTS:
         raise ValueError(f"at most {_MAX_PORTS} ports may be forwarded")
     return ports
 
 
-def _parse_port(text: str, value: str) -> int:
+def parse_port(text: str, value: str) -> int:
+    """Parse a port, which is `value` or a part of it. Raises ValueError."""
     quoted = json.dumps(value)
     if not value:
         raise ValueError('query parameter "port" cannot be empty')
     if not (text.isascii() and text.isdigit()):
         why = f"strconv.ParseUint: parsing {json.dumps(text)}: invalid syntax"
         raise ValueError(f"unable to parse {quoted} as a port: {why}")
-    if int(text) > 65535:
+    if len(text.lstrip("0")) > _MAX_DIGITS or int(text) > 65535:
         why = f"strconv.ParseUint: parsing {json.dumps(text)}: value out of range"
         raise ValueError(f"unable to parse {quoted} as a port: {why}")
     if int(text) < 1:

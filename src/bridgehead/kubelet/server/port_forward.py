@@ -19,13 +19,15 @@ from bridgehead.streaming import spdy, websocket
 from bridgehead.streaming.byte_stream import ByteStream
 
 from .channels import SocketMessages
+from .port_channels import parse_port
 from .port_copy import Input, PortCopy
 
 TUNNEL_PROTOCOL = "SPDY/3.1+portforward.k8s.io"
 SPDY_PROTOCOLS = {"portforward.k8s.io": "portforward.k8s.io"}
 
-# Of connections of which one stream is open.
+# Of connections of which one stream is open, and for the client to open the other (DefaultStreamCreationTimeout).
 _MAX_INCOMPLETE = 256
+_OPEN_SECONDS = 30.0
 
 OpenPort = Callable[[int], Awaitable[sockets.socket]]
 
@@ -78,18 +80,26 @@ class SocketCarrier:
 class _Connection:
     """A forwarded connection: its streams, and the client's bytes."""
 
-    def __init__(self) -> None:
+    def __init__(self, request: str, port: int) -> None:
+        self.request = request
+        self.port = port
         self.error_stream: int | None = None
         self.data_stream: int | None = None
-        self.port = ""
         self.input = Input()
+        self.timer: asyncio.TimerHandle | None = None  # while one stream is missing
         self.task: asyncio.Task[None] | None = None
 
 
 class PortForward:
-    """One session. `open_port` connects to a port of the pod; it raises `RuntimeFailure`."""
+    """One session. `open_port` connects to a port of the pod; it raises `RuntimeFailure`.
 
-    def __init__(self, carrier: Carrier, pod_name: str, open_port: OpenPort) -> None:
+    `open_seconds`: for the client to open the second stream of a connection.
+    """
+
+    def __init__(
+        self, carrier: Carrier, pod_name: str, open_port: OpenPort, *, open_seconds: float = _OPEN_SECONDS
+    ) -> None:
+        self._open_seconds = open_seconds
         self._carrier = carrier
         self._pod_name = pod_name
         self._open_port = open_port
@@ -113,6 +123,8 @@ class PortForward:
                         started.task = tasks.create_task(self._forward(started))
                         started.task.add_done_callback(functools.partial(self._forget, started))
             self._has_left.set()
+            for connection in list(self._incomplete.values()):
+                self._forget(connection)
             for connection in self._by_stream.values():
                 connection.input.end()
 
@@ -132,26 +144,20 @@ class PortForward:
                 connection = self._by_stream.get(frame.stream)
                 if connection is not None and connection.task is not None:
                     connection.task.cancel()
+                elif connection is not None:
+                    self._forget(connection)
             case spdy.Ping():
                 await self._carrier.write(spdy.ping_frame(frame.number))
         return None
 
     async def _open(self, frame: spdy.OpenStream) -> _Connection | None:
-        request = frame.headers.get("requestid", "")
-        is_error = frame.headers.get("streamtype") == "error"
-        connection = self._incomplete.get(request)
+        connection = self._connection_of(frame)
         if connection is None:
-            if len(self._incomplete) >= _MAX_INCOMPLETE:
-                await self._carrier.write(spdy.reset_frame(frame.stream))
-                return None
-            connection = self._incomplete[request] = _Connection()
-        if (connection.error_stream if is_error else connection.data_stream) is not None:
             await self._carrier.write(spdy.reset_frame(frame.stream))
             return None
         await self._carrier.write(self._writer.accept_stream(frame.stream))
-        connection.port = frame.headers.get("port", "")
         self._by_stream[frame.stream] = connection
-        if is_error:
+        if _is_error(frame):
             connection.error_stream = frame.stream
         else:
             connection.data_stream = frame.stream
@@ -159,8 +165,37 @@ class PortForward:
                 connection.input.end()
         if connection.error_stream is None or connection.data_stream is None:
             return None
-        del self._incomplete[request]
+        self._complete(connection)
         return connection
+
+    def _connection_of(self, frame: spdy.OpenStream) -> _Connection | None:
+        """Return the connection to which a new stream belongs, None for a stream that is refused."""
+        text = frame.headers.get("port", "")
+        try:
+            port = parse_port(text, text)
+        except ValueError:
+            return None
+        if frame.headers.get("streamtype") not in ("error", "data") or frame.stream in self._by_stream:
+            return None
+        request = frame.headers.get("requestid", "")
+        connection = self._incomplete.get(request)
+        if connection is not None:
+            is_open = (connection.error_stream if _is_error(frame) else connection.data_stream) is not None
+            return None if is_open else connection
+        if len(self._incomplete) >= _MAX_INCOMPLETE:
+            return None
+        connection = self._incomplete[request] = _Connection(request, port)
+        # What is sent on a stream whose connection never begins would wait for ever, and the session with it.
+        timer = asyncio.get_running_loop().call_later(self._open_seconds, self._forget, connection)
+        connection.timer = timer
+        return connection
+
+    def _complete(self, connection: _Connection) -> None:
+        """Do not count a connection as incomplete: both of its streams are open, or it is given up."""
+        if connection.timer is not None:
+            connection.timer.cancel()
+            connection.timer = None
+            del self._incomplete[connection.request]
 
     async def _forward(self, connection: _Connection) -> None:
         error_stream, data_stream = connection.error_stream, connection.data_stream
@@ -174,8 +209,8 @@ class PortForward:
             await self._carrier.write(spdy.data_frame(data_stream, b"", ends=True))
 
         try:
-            port = await self._open_port(int(connection.port))
-        except (RuntimeFailure, ValueError) as error:
+            port = await self._open_port(connection.port)
+        except RuntimeFailure as error:
             message = f"error forwarding port {connection.port} to pod {self._pod_name}: {error}".encode()
             await end_data()
             await self._carrier.write(spdy.data_frame(error_stream, message, ends=True))
@@ -184,8 +219,13 @@ class PortForward:
                 await PortCopy(port, connection.input, send, self._has_left).run(end_data)
             await self._carrier.write(spdy.data_frame(error_stream, b"", ends=True))
 
-    def _forget(self, connection: _Connection, _: asyncio.Task[None]) -> None:
+    def _forget(self, connection: _Connection, _: asyncio.Task[None] | None = None) -> None:
+        self._complete(connection)
         connection.input.drop()
         for stream in (connection.error_stream, connection.data_stream):
             if stream is not None:
                 self._by_stream.pop(stream, None)
+
+
+def _is_error(frame: spdy.OpenStream) -> bool:
+    return frame.headers.get("streamtype") == "error"

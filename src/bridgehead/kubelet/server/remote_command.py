@@ -11,7 +11,7 @@ import asyncio
 import contextlib
 import os
 from collections.abc import Callable
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 
@@ -24,11 +24,14 @@ _MAX_SIZE_BYTES = 1024  # of a message with a terminal's size
 _END_OF_INPUT = b"\x04"  # ^D
 
 
-class TerminalSize(msgspec.Struct, frozen=True):
-    """A message of channel 4, in characters."""
+Characters = Annotated[int, msgspec.Meta(ge=0, lt=1 << 16)]
 
-    width: int = msgspec.field(name="Width", default=0)
-    height: int = msgspec.field(name="Height", default=0)
+
+class TerminalSize(msgspec.Struct, frozen=True):
+    """A message of channel 4."""
+
+    width: Characters = msgspec.field(name="Width", default=0)
+    height: Characters = msgspec.field(name="Height", default=0)
 
 
 def exit_status(exit_code: int) -> dict[str, Any]:
@@ -147,8 +150,12 @@ async def _end_input(session: ExecSession) -> None:
 
 
 async def _read(fd: int) -> bytes:
-    """Read the available bytes, waiting for the first one; b"" at the end."""
+    """Read the available bytes, waiting for the first one; b"" at the end.
+
+    Yields to the event loop each time: a command whose output never runs out would keep it from all others.
+    """
     loop = asyncio.get_running_loop()
+    await asyncio.sleep(0)
     while True:
         try:
             return os.read(fd, _CHUNK)

@@ -110,10 +110,12 @@ async def take_over(
     serve: Callable[[ByteStream], Awaitable[None]],
     *,
     idle_seconds: float,
+    keeps_input: bool = False,
 ) -> web.StreamResponse:
     """Answer a request with its upgrade and `serve` the connection; then close it.
 
-    The connection is also closed when no byte has passed it for `idle_seconds`, in both directions (0: never).
+    The connection is also closed when no byte has passed it for `idle_seconds`, in both directions (0: never). `serve`
+    is cancelled then; with `keeps_input` it goes on until all input is taken.
     """
     transport = request.transport
     if transport is None or transport.is_closing():
@@ -124,7 +126,7 @@ async def take_over(
     try:
         with contextlib.suppress(ConnectionError):
             await stream.write(_head(upgrade.headers))
-            async with _closed_when_idle(stream, idle_seconds):
+            async with _closed_when_idle(stream, idle_seconds, cancels=not keeps_input):
                 await serve(stream)
             await stream.linger(_LINGER_SECONDS)
     finally:
@@ -143,8 +145,12 @@ def _head(headers: Headers) -> bytes:
 
 
 @contextlib.asynccontextmanager
-async def _closed_when_idle(stream: ByteStream, seconds: float) -> AsyncIterator[None]:
-    """Close the connection when it has been idle for so long. The session then ends as when its client leaves."""
+async def _closed_when_idle(stream: ByteStream, seconds: float, *, cancels: bool) -> AsyncIterator[None]:
+    """Close the connection when it has been idle for so long, which ends the block as when the client leaves.
+
+    `cancels`: the block is cancelled, too. Who waits for a pod that takes nothing does not notice that its client has
+    left.
+    """
     loop = asyncio.get_running_loop()
     timer: asyncio.TimerHandle | None = None
 
@@ -153,13 +159,19 @@ async def _closed_when_idle(stream: ByteStream, seconds: float) -> AsyncIterator
         due = stream.last_active + seconds
         if due <= loop.time():
             stream.abort()
+            if cancels:
+                idle.reschedule(loop.time())
         else:
             timer = loop.call_at(due, check)
 
-    if seconds > 0:
-        check()
     try:
-        yield
+        async with asyncio.timeout(None) as idle:
+            if seconds > 0:
+                check()
+            yield
+    except TimeoutError:
+        if not idle.expired():
+            raise
     finally:
         if timer is not None:
             timer.cancel()

@@ -262,6 +262,27 @@ async def test_an_upgrade_is_answered_and_leaves_no_warning(
     assert not [record for record in caplog.records if record.levelname in ("WARNING", "ERROR")]
 
 
+async def test_bytes_behind_an_upgrade_that_waited_for_earlier_answers_are_its_own(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    server = ApiServer(_Upgrading(), None, lambda: None)
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        serving = asyncio.create_task(server.serve([listener]))
+        reader, writer = await asyncio.open_connection(*listener.getsockname())
+        earlier = b"GET / HTTP/1.1\r\nHost: x\r\nUser-Agent: a client that does not wait for answers\r\n\r\n"
+        head = b"POST /a%20b?c=d HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: SPDY/3.1\r\n\r\n"
+        writer.write(2 * earlier + head + b"{}")
+        async with asyncio.timeout(20):
+            answers = await reader.read()  # to the end: the application has got what it waited for
+        assert answers.count(b"HTTP/1.1 200 OK") == 2
+        assert answers.endswith(b"HTTP/1.1 101 Switching Protocols\r\n\r\n")
+        writer.close()
+        await writer.wait_closed()
+        server.stop()
+        await serving
+    assert not [record for record in caplog.records if record.levelname in ("WARNING", "ERROR")]
+
+
 async def _echo(scope: MutableMapping[str, Any], receive: Any, send: Any) -> None:
     """Answers a request with its method, path and body; refuses a WebSocket with 403."""
     if scope["type"] == "websocket":

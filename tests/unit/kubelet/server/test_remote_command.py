@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from bridgehead.kubelet.runtimes.wire import client, messages
-from bridgehead.kubelet.server import kubelet_server, remote_command
+from bridgehead.kubelet.server import channels, kubelet_server, remote_command
 
 
 class Session:
@@ -95,3 +95,50 @@ async def test_descriptors_of_a_cancelled_request_are_closed():
     os.close(reader)
     connection.abort("the end")
     theirs.close()
+
+
+class Terminal(Session):
+    """A command with a terminal, whose output never runs out."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.sizes: list[tuple[int, int]] = []
+        os.write(self._writer, b"x" * 60_000)
+
+    def resize(self, width: int, height: int) -> None:
+        self.sizes.append((width, height))
+
+
+async def test_sizes_that_no_terminal_can_have_are_ignored():
+    class Resizing(Leaving):
+        async def messages(self) -> AsyncIterator[tuple[int, bytes]]:
+            for size in (b'{"Width":-1}', b'{"Width":65536}', b'{"Width":80,"Height":24}'):
+                yield channels.RESIZE, size
+
+    session = Terminal()
+    await remote_command.run_session(Resizing(), session)
+    assert session.sizes == [(80, 24)]
+
+
+async def test_output_that_never_runs_out_lets_others_work():
+    session, turns, sent = Terminal(), 0, asyncio.Semaphore(0)
+
+    class Reading(Leaving):
+        """The channels of a client that takes all output at once."""
+
+        async def send(self, channel: int, data: bytes) -> None:
+            os.write(session._writer, data)
+            sent.release()
+
+        async def messages(self) -> AsyncIterator[tuple[int, bytes]]:
+            nonlocal turns
+            while turns < 99:
+                await asyncio.sleep(0)
+                turns += 1
+            for nothing in ():
+                yield nothing
+
+    async with asyncio.timeout(10):
+        await remote_command.run_session(Reading(), session)
+    assert turns == 99
+    assert not sent.locked()

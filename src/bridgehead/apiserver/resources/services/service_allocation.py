@@ -235,14 +235,17 @@ def _allocate_new(spec: JsonObject, allocation: _PortAllocation) -> list[FieldEr
     A port number with several protocols, as DNS has, gets the same node port for all.
     """
     node_port_of: dict[int, int] = {}
+    asked: dict[int, int] = {}  # the first node port that is asked for each number
+    for port in spec.get("ports", ()):
+        if port.get("nodePort", 0):
+            asked.setdefault(port.get("port", 0), port["nodePort"])
     for index, port in enumerate(spec.get("ports", ())):
         number, wanted = port.get("port", 0), port.get("nodePort", 0)
         if not wanted and not _chooses_node_ports(spec):
             continue
         allocated = node_port_of.get(number, 0)
         if not allocated:
-            asked = (other.get("nodePort", 0) for other in spec["ports"] if other.get("port", 0) == number)
-            wanted = next(filter(None, asked), 0)
+            wanted = asked.get(number, 0)
             if not wanted:
                 wanted = allocation.choose("nodePort")
             elif reason := allocation.reason_against(wanted):

@@ -9,8 +9,14 @@ from hypothesis import strategies as st
 
 from bridgehead.apiserver.errors import ApiStatus
 from bridgehead.apiserver.resources.services import service_resource
-from bridgehead.apiserver.resources.services.service_allocation import AddressRange, PortRange, claims_of
+from bridgehead.apiserver.resources.services.service_allocation import (
+    AddressRange,
+    PortRange,
+    allocate_ports,
+    claims_of,
+)
 from tests.unit.apiserver.resources.steps import Refused, Steps, from_yaml, table, texts
+from tests.unit.calls import count_calls
 from tests.unit.examples import examples
 
 
@@ -766,3 +772,12 @@ def test_an_update_without_changes_changes_nothing(services):
     for spec in SPECS.values():
         made = services.create(service({**PORTS, **spec}))
         assert services.update(made, made) == made
+
+
+def test_many_node_ports_take_work_in_proportion():
+    def calls(number):
+        spec = {"type": "NodePort", "ports": [{"port": port} for port in range(1, number + 1)]}
+        ports = PortRange(30000, 32767)
+        return count_calls(lambda: allocate_ports(spec, None, ports, lambda claim: False, Random(1)))
+
+    assert calls(400) < 3 * calls(200)
