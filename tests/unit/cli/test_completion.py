@@ -170,3 +170,18 @@ def test_zsh_completes_what_is_there_now(
     )
     done = subprocess.run(["zsh", "-f", "-c", program], capture_output=True, text=True, timeout=60, cwd=tmp_path)
     assert (done.stdout, done.stderr) == ("listed\n", "")
+
+
+@pytest.mark.needs("bash")
+def test_a_value_that_a_shell_would_run_is_not_offered(
+    labs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    logs = registry.find_files("bridgehead", None).log("init").parent
+    for name in ("$(touch ran)", "`touch ran`", "-x", "a b", "a;touch ran"):
+        (logs / f"{name}.log").touch()
+    (tmp_path / "script").write_text(script("bash", capsys))
+    program = 'source ./script; COMP_WORDS=(bridgehead logs ""); COMP_CWORD=2; _bridgehead; echo "${COMPREPLY[@]}"'
+    done = subprocess.run(["bash", "-c", program], capture_output=True, text=True, timeout=30, cwd=tmp_path)
+    assert {"apiserver", "controllers"} <= set(done.stdout.split())
+    assert "touch" not in done.stdout
+    assert not (tmp_path / "ran").exists()
