@@ -27,6 +27,7 @@ PROTOCOLS = {
 }
 WITHOUT_RESIZE = ("v2.channel.k8s.io", "channel.k8s.io")
 _MAX_EARLY_BYTES = 1024 * 1024
+_MESSAGE_BYTES = 100  # that a message takes beside its content
 _OPEN_SECONDS = 30.0  # for the client to open its streams; DefaultStreamCreationTimeout
 
 _CHANNELS = {"stdin": STDIN, "stdout": STDOUT, "stderr": STDERR, "error": ERROR, "resize": RESIZE}
@@ -47,6 +48,7 @@ class StreamChannels:
 
     async def begin(self) -> bool:
         """Wait until the client has opened its streams."""
+        early = 0  # bytes
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(_OPEN_SECONDS):
                 while not self._expected <= self._streams.keys():
@@ -54,7 +56,8 @@ class StreamChannels:
                     if received is None:
                         return False
                     self._early += received
-                    if sum(len(data) for _, data in self._early) > _MAX_EARLY_BYTES:
+                    early += sum(len(data) + _MESSAGE_BYTES for _, data in received)
+                    if early > _MAX_EARLY_BYTES:
                         return False
                 return True
         return False
