@@ -31,7 +31,7 @@ class LiveValues(StrEnum):
 def list_values(kind: LiveValues, name: str | None, namespace: str, state_dir: Path | None) -> list[str]:
     """Return the values of the lab that the options choose; none if they cannot be read: a completion has no errors.
 
-    Shells expand the words that they offer. So a value in which they would find a command, such as a name that a server
+    Shells expand the values that they offer. So one in which they would find a command, such as a name that a server
     has invented, is left out.
     """
     return [value for value in _list_untrusted(kind, name, namespace, state_dir) if _SAFE.fullmatch(value)]

@@ -139,7 +139,7 @@ class PortForward:
         return None
 
     async def _keep_early(self, connection: _Connection, frame: spdy.Data) -> None:
-        """Keep bytes for a connection whose other stream is not open. Nobody takes them yet, so nothing waits for that."""
+        """Keep bytes for a connection whose other stream is not open, without waiting until they are taken."""
         connection.input.add(frame.content)
         if connection.input.is_full:
             connection.input.drop()
