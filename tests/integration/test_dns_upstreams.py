@@ -578,6 +578,31 @@ async def test_an_upstream_that_refuses_edns_is_asked_without_it(how):
         assert len(upstream.asked) == 5
 
 
+@pytest.mark.parametrize("how", ["FORMERR", "FORMERR with nothing but a header", "silence"])
+async def test_options_that_a_server_refuses_do_not_end_edns_for_other_clients(how):
+    def answer(query: dnslib.DNSRecord, over_tcp: bool) -> list[bytes]:
+        refuse = query.ar and options_of(query)
+        return (refusing_edns(how, lambda: world.wait(10)) if refuse else Recorder())(query, over_tcp)
+
+    async with FakeUpstream(answer) as upstream:
+        world = World(upstream, attempt_seconds=0.2 if how == "silence" else 10)
+        reply = await world.ask("one.example.com", edns=1232, opts=[COOKIE])
+        assert (rcode(reply), [str(rr.rdata) for rr in reply.rr]) == ("NOERROR", ["192.0.2.1"])
+        await world.ask("two.example.com", edns=1232)
+        assert world.forwarder._plain_until == {}
+        assert world.forwarder._silent_to_edns == set()
+
+
+def test_options_that_make_a_query_too_large_for_a_datagram_are_left_out():
+    question = wire.question_key(wire.encode_name("www.example.com"), 1)
+    for size, is_passed_on in ((40, True), (1300, False), (65_000, False)):
+        options = b"\0\x0a" + size.to_bytes(2, "big") + bytes(size)
+        message = OutgoingQuery(question, edns=wire.Edns(1232, 0, True, options)).message()
+        assert len(message) <= 1232
+        assert (options in message) is is_passed_on
+        assert wire.parse_query_untrusted(message).edns.do
+
+
 async def test_probes_find_out_that_a_server_is_silent_because_of_edns():
     """Health checks have no EDNS: without a second one the server would be asked first again and again."""
     async with (

@@ -111,8 +111,7 @@ class Resolver:
 
     def _refresh(self, forwarder: Forwarder, key: bytes, outgoing: OutgoingQuery) -> bool:
         """Ask for a cached answer anew, for no client in particular. Returns whether a query was started."""
-        edns = outgoing.edns
-        outgoing = outgoing._replace(edns=edns and edns._replace(options=b""))
+        outgoing = outgoing.without_options()
         is_new = _flight_key(key, outgoing) not in self._in_flight
         self._start(forwarder, key, outgoing)
         return is_new
