@@ -171,7 +171,7 @@ class Forwarder:
         down = [server for server in order if self._health.is_down(server)]
         if order and len(down) == len(order):
             self.all_failed += 1
-            if self._settings.fails_fast:
+            if self._settings.fails_fast and all(map(self._health.is_silent_to_probes, order)):
                 return []
         order = [server for server in order if server not in down] + down
         return order[: self._settings.most_attempts or None]
