@@ -110,8 +110,7 @@ def _prepare_shell(program: str, links: str) -> str:
     os.chmod(f"{copy}.new", 0o755)
     os.replace(f"{copy}.new", copy)
     for shell in ("sh", "ash"):
-        with contextlib.suppress(FileExistsError):  # of a runtime that was killed here
-            os.symlink("busybox-shell", os.path.join(links, f"{shell}.new"))
+        os.symlink("busybox-shell", os.path.join(links, f"{shell}.new"))
         os.replace(os.path.join(links, f"{shell}.new"), os.path.join(links, shell))
     return copy
 
