@@ -36,9 +36,10 @@ up: .venv/.prepared .venv/.compiled .venv/.tools
 	@scripts/system-packages nft
 	@.venv/bin/bridgehead up --name $(LAB) --detach
 
-# Programs that pods run, whose images are stand-ins. Tried once: a lab works without them, and names those that are missing.
-.venv/.tools: .venv/.prepared
-	@scripts/system-packages --optional busybox curl dig host ip
+# Programs that pods run, whose images are stand-ins, and those of the proxy's modes iptables and ipvs. Tried once: a lab works
+# without them, and names those that are missing.
+.venv/.tools: .venv/.prepared Makefile
+	@scripts/system-packages --optional busybox curl dig host ip iptables-restore ipset ipvsadm
 	@touch $@
 
 down: .venv/.prepared
@@ -46,6 +47,7 @@ down: .venv/.prepared
 
 # The other tests are collected beside the unit tests: their compiled files are then there for all workers.
 test: .venv/.tested
+	@scripts/install-helm
 	@scripts/system-packages nft iptables-restore ip conntrack curl kubectl dig host busybox linux.uml modprobe cc ipvsadm ipset perl newuidmap zsh fish bird tc keepalived docker-registry umoci buildah /usr/lib/frr/bgpd
 ifdef TESTS
 	@BRIDGEHEAD_REQUIRE_TOOLS=1 $(PYTHON) -m pytest $(SLOWEST) $(TESTS)

@@ -15,6 +15,9 @@ import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import NamedTuple
 
+from prometheus_client.registry import Collector
+
+from bridgehead.exposition import render
 from bridgehead.go_http import NOT_FOUND, render_head
 from bridgehead.objects.addresses import join_host_port
 
@@ -34,7 +37,7 @@ class Page(NamedTuple):
 class Request(NamedTuple):
     """A request before it is answered. `peer`: the client's address; `is_secure`: it came over TLS.
 
-    `authorization`: the header of this name, "" without one.
+    `authorization`, `accept`: the headers of these names, "" without one.
     """
 
     method: str
@@ -42,28 +45,42 @@ class Request(NamedTuple):
     peer: str
     is_secure: bool
     authorization: str
+    accept: str = ""
 
 
-Handler = Callable[[str, str], Page]  # takes method and path
+class Negotiated(NamedTuple):
+    """A page in the form that the client prefers. `render` takes the request's header Accept."""
+
+    render: Callable[[str], Page]
+
+
+Handler = Callable[[str, str, str], Page]  # takes method, path and the header Accept
 Access = Callable[
     [Request], Awaitable[Page | None]
 ]  # returns the answer to a client without the right; None: it has it
-Routes = Mapping[str, Callable[[], Page]]
+Routes = Mapping[str, Callable[[], Page] | Negotiated]
 
 
-def metrics_page(exposition: bytes) -> Page:
-    """Return a page of metrics in Prometheus' text format."""
-    return Page(200, exposition, "text/plain; version=0.0.4; charset=utf-8")
+def metrics_page(registry: Collector) -> Negotiated:
+    """Return the page of these metrics."""
+
+    def show(accept: str) -> Page:
+        body, content_type = render(registry, accept)
+        return Page(200, body, content_type)
+
+    return Negotiated(show)
 
 
 def route(routes: Routes) -> Handler:
     """Return a handler of GET and HEAD for these paths."""
 
-    def handle(method: str, path: str) -> Page:
+    def handle(method: str, path: str, accept: str) -> Page:
         if method not in ("GET", "HEAD"):
             return Page(405 if method.isalpha() else 400, b"")
         page = routes.get(path)
-        return page() if page is not None else Page(404, NOT_FOUND.encode())
+        if page is None:
+            return Page(404, NOT_FOUND.encode())
+        return page.render(accept) if isinstance(page, Negotiated) else page()
 
     return handle
 
@@ -185,7 +202,7 @@ def _conversation(
                 head = await reader.readuntil(b"\r\n\r\n")
                 request = _parse(head, writer)
                 refusal = await access(request) if access is not None else None
-                page = handler(request.method, request.path) if refusal is None else refusal
+                page = handler(request.method, request.path, request.accept) if refusal is None else refusal
                 writer.write(_respond(request.method, page))
                 await writer.drain()
         except (TimeoutError, asyncio.IncompleteReadError, asyncio.LimitOverrunError, ConnectionError, ssl.SSLError):
@@ -202,10 +219,13 @@ def _parse(head: bytes, writer: asyncio.StreamWriter) -> Request:
     first, *lines = head.decode("latin-1").split("\r\n")
     method, _, rest = first.partition(" ")
     path = rest.partition(" ")[0].partition("?")[0]
-    headers = (line.partition(":") for line in lines)
-    authorization = next((value.strip() for name, _, value in headers if name.lower() == "authorization"), "")
+    headers: dict[str, list[str]] = {}
+    for name, _, value in (line.partition(":") for line in lines):
+        headers.setdefault(name.lower(), []).append(value.strip())
+    authorization = next(iter(headers.get("authorization", ())), "")
+    accept = ",".join(headers.get("accept", ()))
     peer = writer.get_extra_info("peername") or ("",)
-    return Request(method, path, peer[0], writer.get_extra_info("ssl_object") is not None, authorization)
+    return Request(method, path, peer[0], writer.get_extra_info("ssl_object") is not None, authorization, accept)
 
 
 def _respond(method: str, page: Page) -> bytes:

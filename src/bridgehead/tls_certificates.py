@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import ipaddress
 import os
 import ssl
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from cryptography import x509
 
 # For encrypted keys, which fail by it. Without one, OpenSSL would ask for it on the terminal, and wait.
 _NO_PASSWORD: Final = ""
+_CLOCK_SKEW: Final = timedelta(hours=1)
 
 
 def verifying_context(*, cafile: Path | str | None = None, cadata: str | None = None) -> ssl.SSLContext:
@@ -38,3 +45,58 @@ def load_certificate(context: ssl.SSLContext, pem: bytes) -> None:
 def check_certificate(certificate: Path, key: Path) -> None:
     """Check that two PEM files belong together, without a context that is in use. Raises OSError, ssl.SSLError."""
     ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_cert_chain(certificate, key, password=_NO_PASSWORD)
+
+
+def issue_certificate(
+    serves: Sequence[str], *, name: str, ca_name: str, days: int = 3650
+) -> tuple[bytes, bytes, bytes]:
+    """Return a new CA, a server's certificate for these DNS names and IP addresses, and its key, in PEM.
+
+    The key of the CA is thrown away. The library takes 10 MiB, so it is imported when it is needed.
+    """
+    from cryptography import x509
+    from cryptography.hazmat.primitives import hashes, serialization
+    from cryptography.hazmat.primitives.asymmetric import ec
+    from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+
+    ca_key, key = ec.generate_private_key(ec.SECP256R1()), ec.generate_private_key(ec.SECP256R1())
+    issuer = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, ca_name)])
+    begin = datetime.now(UTC) - _CLOCK_SKEW
+
+    def builder(subject: x509.Name, public_key: ec.EllipticCurvePublicKey) -> x509.CertificateBuilder:
+        return (
+            x509.CertificateBuilder()
+            .subject_name(subject)
+            .issuer_name(issuer)
+            .public_key(public_key)
+            .serial_number(x509.random_serial_number())
+            .not_valid_before(begin)
+            .not_valid_after(begin + timedelta(days=days))
+        )
+
+    ca = (
+        builder(issuer, ca_key.public_key())
+        .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+        .sign(ca_key, hashes.SHA256())
+    )
+    certificate = (
+        builder(x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)]), key.public_key())
+        .add_extension(x509.SubjectAlternativeName([_general_name(text) for text in serves]), critical=False)
+        .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
+        .sign(ca_key, hashes.SHA256())
+    )
+    pem = serialization.Encoding.PEM
+    return (
+        ca.public_bytes(pem),
+        certificate.public_bytes(pem),
+        key.private_bytes(pem, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()),
+    )
+
+
+def _general_name(text: str) -> x509.GeneralName:
+    from cryptography import x509
+
+    try:
+        return x509.IPAddress(ipaddress.ip_address(text))
+    except ValueError:
+        return x509.DNSName(text)

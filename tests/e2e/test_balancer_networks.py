@@ -144,8 +144,21 @@ def test_w48_the_published_manifests_are_accepted_and_served(lab: Lab, ns: Names
             lines = result.stdout.splitlines()
             assert len(lines) == len(list(yaml.safe_load_all(manifest))), result.stdout
             assert all(line.endswith((" created", " configured")) for line in lines), result.stdout
+        # The pods of the manifests are stand-ins, which are ready and say who serves the objects.
+        for namespace, *workloads in (
+            ("metallb-system", "deployment/controller", "daemonset/speaker"),
+            ("openelb-system", "deployment/openelb-controller", "daemonset/openelb-speaker"),
+        ):
+            Namespace(lab, namespace).rolled_out(*workloads)
+            for workload in workloads:
+                log = Namespace(lab, namespace).kubectl("logs", workload)
+                assert "The lab's own balancer (kube-system) serves" in log, log
+        for job in ("openelb-admission-create", "openelb-admission-patch"):
+            Namespace(lab, "openelb-system").kubectl("wait", "--for=condition=Complete", f"job/{job}", "--timeout=60s")
         # The webhooks of both manifests must answer from now on. Nobody but the lab's balancer does.
         eventually(lambda: dry_run(lab, METALLB + "---" + EIP).returncode == 0)
+        for _ in range(10):  # whichever endpoint is called: the stand-ins pass the calls on
+            assert dry_run(lab, METALLB + "---" + EIP).returncode == 0
         assert "denied the request: parsing address pool bad" in dry_run(lab, BAD_POOL).stderr
         with applied(lab, METALLB), applied(lab, EIP):
             make_myweb(ns, 1)

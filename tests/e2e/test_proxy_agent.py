@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 from .conftest import Lab, Namespace, eventually
+from .proxy_modes import configure
 from .test_services import service
 
 
@@ -34,6 +35,19 @@ def test_the_log_names_the_process_that_removed_the_rules(lab: Lab, ns: Namespac
     eventually(lambda: "nft (process " in log_of(lab, "node3"))
     assert " changed our rules; repaired tables or rules and " in log_of(lab, "node3")
     assert "map services" in lab.inside("nft", "list", "table", "ip", "bridgehead", node="node3").stdout
+
+
+def test_a_misspelled_mode_in_the_configuration_stops_no_proxy(lab: Lab) -> None:
+    try:
+        configure(lab, "iptabels")  # waits for the rollout
+        status = eventually(lambda: shown if (shown := lab.command("status").stdout).count("not iptabels") == 3 else "")
+    finally:
+        configure(lab, "nftables")
+    assert "node1, node2, node3: the service proxy warns: 'iptabels' is no proxy mode" in status
+    assert 'did you mean "iptables"?; services are served in mode nftables' in status
+    described = lab.kubectl("describe", "node", "node1").stdout
+    assert "ProxyModeUnavailable" in described
+    eventually(lambda: "not iptabels" not in lab.command("status").stdout)
 
 
 def test_a_conflict_of_a_service_is_reported_as_an_event(lab: Lab, ns: Namespace) -> None:

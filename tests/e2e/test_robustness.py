@@ -16,6 +16,7 @@ import pytest
 
 from bridgehead.lab import registry
 from bridgehead.lab.plan import LabFiles
+from tests.forks import fork
 
 from .conftest import PATIENCE, Lab, Namespace, curl, eventually, no_request_lost, running
 from .test_bad_input import config_maps, named
@@ -189,3 +190,20 @@ def test_acknowledged_writes_survive_a_kill(other: Lab) -> None:
     stored = json.loads(ns.kubectl("get", "configmaps", "-o", "json"))["items"]
     assert acknowledged <= {item["metadata"]["name"] for item in stored}
     assert ns.kubectl("get", "nodes", "-o", "name").split() == ["node/node1"]
+
+
+def test_parts_that_hang_are_restarted_and_catch_up(other: Lab) -> None:
+    argv = [str(word) for word in other.argv("up", "--detach", "--nodes=1", "--no-balancer")[1:]]
+    with open(os.devnull, "r+b") as nothing:
+        streams = (nothing.fileno(), nothing.fileno(), 2)
+        modules = ("bridgehead.cli.up", "tests.lab_modules")
+        assert fork("tests.e2e.quick_watch:up", argv, streams=streams, modules=modules).wait(PATIENCE) == 0
+    ns = Namespace(other, "default")
+    parts = ("apiserver", "controllers", "runtime-node1", "kubelet-node1")
+    pids = {part: pid_of(other, part) for part in parts}
+    assert other.inside("kill", "-STOP", *pids.values()).returncode == 0
+    eventually(lambda: all(pid_of(other, part) not in (0, pid) for part, pid in pids.items()))
+    reasons = {p.name: p.last_exit for p in registry.read_parts(LabFiles(other.state_dir))}
+    assert all(reasons[part].endswith("it is stopped") for part in parts), reasons
+    eventually(lambda: ns.try_kubectl("create", "deployment", "web", "--image=nginx").returncode == 0)
+    ns.rolled_out("deployment/web")

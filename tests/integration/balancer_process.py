@@ -45,8 +45,12 @@ class BalancerProcess:
         user = f"users: [{{name: u, user: {{token: {token}}}}}]"
         (self.server.directory / "controller").write_text("\n".join([*kept, user, ""]))
 
-    def start(self) -> None:
+    def start(self, *options: str) -> None:
         """Start the controller and wait until it has judged the configuration."""
+        self.start_process(*options)
+        self.eventually(lambda: self.state().get("result"), "the controller judges the configuration")
+
+    def start_process(self, *options: str) -> None:
         directory = self.server.directory
         with (directory / "balancer.log").open("ab") as log:
             self._process = subprocess.Popen(
@@ -58,10 +62,10 @@ class BalancerProcess:
                     f"--kubeconfig={directory / 'controller'}",
                     "--metrics=",
                     f"--secure-metrics=127.0.0.1:{self.secure_port}",
+                    *options,
                 ],
                 stderr=log,
             )
-        self.eventually(lambda: self.state().get("result"), "the controller judges the configuration")
 
     def stop(self, number: int = signal.SIGTERM) -> int:
         """Stop the controller by a signal; return its exit code."""
@@ -70,6 +74,14 @@ class BalancerProcess:
         code = self._process.wait(DEADLINE)
         self._process = None
         return code
+
+    def run(self, *arguments: str) -> list[str]:
+        """Run `bridgehead balancer` with these arguments and an administrator's kubeconfig; return its output."""
+        command = [sys.executable, "-c", "from bridgehead.cli import main; main()", "balancer", *arguments]
+        kubeconfig = f"--kubeconfig={self.server.directory / 'kubeconfig'}"
+        result = subprocess.run([*command, kubeconfig], capture_output=True, text=True, timeout=DEADLINE)
+        assert result.returncode == 0, result.stderr
+        return result.stdout.splitlines()
 
     def close(self) -> None:
         if self._process is not None:

@@ -118,7 +118,10 @@ class World:
     def connect(
         self, where: str, address: str, port: int, *, times: int = 1, udp: bool = False, source: str = ""
     ) -> list[str]:
-        """Return the result of each of `times` connections: "pod1 from 10.0.0.1", "refused" or "timeout"."""
+        """Return the result of each of `times` connections: "pod1 from 10.0.0.1", "refused" or "timeout".
+
+        "not permitted": a datagram that the sender's own kernel rejects (EPERM) instead of sending it.
+        """
         return self.ask("connect", where=where, address=address, port=port, times=times, udp=udp, source=source)
 
     def connect_each(self, clients: Iterable[str], address: str, port: int) -> dict[str, str]:
@@ -674,8 +677,10 @@ class _Proxy:
             self._clients[name].send(b"?")
             _await(self._clients[name], select.POLLIN)
             return self._clients[name].recv(200).decode().partition(" ")[0]
-        except (ConnectionRefusedError, PermissionError):
+        except ConnectionRefusedError:
             return "refused"
+        except PermissionError:
+            return "not permitted"
         except TimeoutError:
             return "timeout"
 
@@ -706,8 +711,9 @@ class _Proxy:
                     sock.send(b"?")
                 _await(sock, select.POLLIN)
                 return sock.recv(200).decode()
-            except (ConnectionRefusedError, PermissionError):
-                # A datagram that is refused on its way out of its own host is reported to its sender as EPERM.
+            except ConnectionRefusedError:
                 return "refused"
+            except PermissionError:  # the datagram is rejected on its way out of its own host
+                return "not permitted"
             except TimeoutError:
                 return "timeout"

@@ -187,12 +187,15 @@ def _environment() -> dict[str, str]:
 
 
 @contextlib.contextmanager
-def make_node(mode: str, cgroup: str = "", fill: Callable[[Path], None] | None = None) -> Iterator[Node]:
+def make_node(
+    mode: str, cgroup: str = "", fill: Callable[[Path], None] | None = None, *, hidden: str = ""
+) -> Iterator[Node]:
     """`mode`: "root" (no user namespace), "user" (one of the user who runs the tests), "nobody" (one of that user),
     "range" (one with a range of ids, as in a lab of root), "container" (one on a machine on which something is mounted
     in /etc, as in a Docker container), "stacked" (one on whose file systems the kernel refuses an overlay, because they
     are overlays over overlays). `cgroup`: what was delegated to `FIRST_ID`, for a node with a range. `fill` is called
-    with the node's directory before the node starts."""
+    with the node's directory before the node starts. `hidden`: a program that the node's machine
+    lacks, with the mode "root"."""
     python, prefix = sys.executable, []
     if mode != "user" and os.geteuid() != 0:
         pytest.skip("needs root")
@@ -210,6 +213,8 @@ def make_node(mode: str, cgroup: str = "", fill: Callable[[Path], None] | None =
         namespaces = ["--mount", "--net", "--pid", "--fork", "--mount-proc", "--kill-child"]
         if mode not in ("root", "range", "stacked"):
             namespaces += ["--user", "--map-root-user"]
+        if hidden:
+            prefix = ["unshare", "--mount", "sh", "-c", f'{_hide(hidden, directory)}exec "$@"', "sh"]
         if mode == "container":
             prefix = ["unshare", "--mount", "sh", "-c", 'mount --bind /etc/passwd /etc/hostname && exec "$@"', "sh"]
         if mode == "stacked":
@@ -230,6 +235,15 @@ def _stack(directory: str) -> str:
         mount = f"mount -t overlay overlay -o lowerdir={directory}/none:{path} {path}"
         script += f"if [ -d {path} ]; then {mount} && {mount} || exit 1; fi; "
     return script
+
+
+def _hide(name: str, directory: str) -> str:
+    """Shell commands that lay a whiteout over a program in /usr/bin."""
+    whiteouts = f"{directory}/whiteouts"
+    return (
+        f"mkdir -p {whiteouts}/bin && mknod {whiteouts}/bin/{name} c 0 0 && "
+        f"mount -t overlay overlay -o lowerdir={whiteouts}:/usr /usr && "
+    )
 
 
 def _first_process(python: str, directory: str) -> str:

@@ -333,6 +333,22 @@ def test_definitions_that_are_deleted_are_installed_again(world: BalancerProcess
     world.delete(manifest, POOL)
 
 
+def test_definitions_of_an_earlier_version_can_be_adopted_by_helm(world: BalancerProcess) -> None:
+    name = "communities.metallb.io"
+    world.kubectl("annotate", "crd", name, "bridgehead.io/installed-by-", "meta.helm.sh/release-name-")
+    assert world.stop() == 0
+    world.start()
+
+    def owned() -> list[dict[str, Any]]:
+        found = world.get(f"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{name}")["metadata"]
+        if found["annotations"].get("meta.helm.sh/release-name") != "metallb":
+            return []
+        return [entry["fieldsV1"] for entry in found["managedFields"] if "subresource" not in entry]
+
+    nothing_else = [{"f:metadata": {"f:annotations": {"f:bridgehead.io/installed-by": {}}}}]
+    world.eventually(lambda: owned() == nothing_else, "the metadata of this version")
+
+
 def test_the_speakers_secret_comes_back(world: BalancerProcess) -> None:
     uid = ("-n", "bridgehead-system", "get", "secret", "bridgehead-speakers", "--ignore-not-found", "-o")
     uid += ("jsonpath={.metadata.uid}",)
@@ -449,3 +465,107 @@ def test_a_start_with_an_invalid_configuration_keeps_addresses(world: BalancerPr
     world.delete(overlapping)
     world.eventually(lambda: world.addresses("waiting") == ["10.0.0.11"], "an address")
     world.delete(held, waiting, POOL)
+
+
+def test_cleanup_leaves_nothing_of_a_killed_balancer(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Finalizers of a balancer that is gone kept Services and Eips for ever."""
+    with contextlib.closing(BalancerProcess(tmp_path_factory.mktemp("cleanup"))) as world:
+        world.start()
+        world.apply(POOL, ADVERTISEMENT, EIP.replace("10.0.0.10-10.0.0.50", "10.0.0.60-10.0.0.70"))
+        world.apply(
+            service("web"),
+            service("elb", annotations={"lb.kubesphere.io/v1alpha1": "openelb"}),
+            service("other", externalTrafficPolicy="Cluster"),
+        )
+        world.eventually(lambda: world.addresses("web") and world.addresses("elb"), "addresses")
+        world.eventually(lambda: world.service("elb")["metadata"].get("finalizers"), "OpenELB's finalizer")
+        world.eventually(lambda: world.get(f"{EIPS}/eip-pool")["metadata"].get("finalizers"), "the Eip's finalizer")
+        world.eventually(
+            lambda: world.get(f"{METALLB}/ipaddresspools/localip-pool").get("status"), "the status of the pool"
+        )
+        assert world.stop(signal.SIGKILL) == -signal.SIGKILL
+        # An address that another controller gave is not ours.
+        given = '{"status": {"loadBalancer": {"ingress": [{"ip": "192.0.2.7"}]}}}'
+        world.kubectl("patch", "service", "other", "--subresource=status", "--type=merge", "-p", given)
+
+        lines = world.run("--cleanup")
+        assert "status of service default/web" in lines
+        assert "left: customresourcedefinition ipaddresspools.metallb.io, which has objects" in lines
+
+        def traces(obj: dict[str, Any]) -> list[Any]:
+            meta, status = obj["metadata"], obj.get("status") or {}
+            pools = [name for name in meta.get("annotations", {}) if "ip-allocated-from-pool" in name]
+            addresses = status.get("loadBalancer", {}).get("ingress", ())
+            fields = (meta.get("finalizers", ()), meta.get("labels", ()), status.get("conditions", ()), addresses)
+            return [*pools, *(entry for field in fields for entry in field)]
+
+        assert traces(world.service("web")) == traces(world.service("elb")) == []
+        assert world.addresses("other") == ["192.0.2.7"]
+        assert "finalizers" not in world.get(f"{EIPS}/eip-pool")["metadata"]
+        for path in (f"{METALLB}/ipaddresspools/localip-pool", f"{EIPS}/eip-pool"):
+            assert not world.get(path).get("status"), path
+        assert world.state() == {}
+        assert world.get("/api/v1/namespaces/bridgehead-system/secrets/bridgehead-speakers") == {}
+        # Definitions without objects are gone, too; a second run finds nothing but those that have some.
+        assert world.get("/apis/apiextensions.k8s.io/v1/customresourcedefinitions/bfdprofiles.metallb.io") == {}
+        assert all(line.startswith("left: ") for line in world.run("--cleanup"))
+
+
+REAL = """
+apiVersion: v1
+kind: Pod
+metadata: {name: controller-x, namespace: metallb-system, labels: {app: metallb, component: controller}}
+spec: {containers: [{name: controller, image: "quay.io/metallb/controller:v0.15.2"}]}
+"""
+
+
+def set_status(world: BalancerProcess, image_id: str) -> None:
+    """Let the pod of `REAL` run this image, and be ready."""
+    state = {"name": "controller", "image": "c", "imageID": image_id, "ready": True, "restartCount": 0}
+    state["state"] = {"running": {"startedAt": "2026-01-01T00:00:00Z"}}
+    status = {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}], "containerStatuses": [state]}
+    where = ("controller-x", "-n", "metallb-system", "--subresource=status")
+    world.kubectl("patch", "pod", *where, "-p", json.dumps({"status": status}))
+
+
+def test_the_balancer_steps_back_for_metallb_itself(world: BalancerProcess) -> None:
+    """Two balancers would give one address to two Services."""
+    world.apply(POOL, ADVERTISEMENT, service("before"))
+    world.eventually(lambda: world.addresses("before") == ["10.0.0.10"], "an address")
+    world.apply(service("elb", annotations={"lb.kubesphere.io/v1alpha1": "openelb"}))  # waits: there is no Eip
+    world.eventually(lambda: conditions(world, "elb"), "the reason why it waits")
+    world.kubectl("create", "serviceaccount", "default", "-n", "metallb-system")
+    world.apply(REAL)
+
+    # A stand-in is no reason.
+    set_status(world, "bridgehead-stand-in://metallb-controller:v0.15.2")
+    world.apply(service("beside"))
+    world.eventually(lambda: world.addresses("beside") == ["10.0.0.11"], "an address")
+    assert stepped_back_for(world) is None
+
+    set_status(world, "quay.io/metallb/controller@sha256:" + "0" * 64)
+    world.eventually(lambda: stepped_back_for(world) == "metallb-system/controller-x", "the speakers are told")
+    world.eventually(
+        lambda: [reason for reason, _ in world.events("controller-x") if reason == "BalancerSteppedBack"], "an Event"
+    )
+    world.eventually(lambda: not conditions(world, "elb"), "no condition of a balancer that does not serve it")
+    world.apply(service("after"))
+    assert world.addresses("before") == ["10.0.0.10"], "MetalLB takes it over"
+
+    world.kubectl("delete", "pod", "controller-x", "-n", "metallb-system", "--grace-period=0", "--force")
+    world.eventually(lambda: world.addresses("after") == ["10.0.0.12"], "an address again")
+    world.eventually(lambda: stepped_back_for(world) is None, "the speakers are told")
+    expected = {"BalancerSteppedBack", "BalancerResumed"}
+    world.eventually(lambda: expected <= {reason for reason, _ in world.events("controller-x")}, "an Event")
+    world.delete(POOL, ADVERTISEMENT, *map(service, ("before", "beside", "elb", "after")))
+
+
+def conditions(world: BalancerProcess, name: str) -> list[Any]:
+    found: list[Any] = world.service(name).get("status", {}).get("conditions", [])
+    return found
+
+
+def stepped_back_for(world: BalancerProcess) -> str | None:
+    secret = world.get("/api/v1/namespaces/bridgehead-system/secrets/bridgehead-speakers")
+    found: str | None = secret["metadata"].get("annotations", {}).get("bridgehead.io/stepped-back-for")
+    return found

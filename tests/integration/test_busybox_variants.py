@@ -22,18 +22,20 @@ def static_busybox(tmp_path: Path, pytestconfig: pytest.Config) -> Path:
     return next(path for path in tmp_path.glob("**/bin") if (path / "busybox").exists())
 
 
-def test_a_shell_starts_the_programs_that_replace_applets(static_busybox: Path, tmp_path: Path) -> None:
+def test_shells_and_other_applets_start_the_programs_that_replace_applets(static_busybox: Path, tmp_path: Path) -> None:
     replacement = tmp_path / "replacements" / "nslookup"
     replacement.parent.mkdir()
     replacement.write_text('#!/bin/sh\necho "asked for $1"\n')
     replacement.chmod(0o755)
 
-    def ask(shell: str) -> str:
+    def ask(*argv: str) -> str:
         environment = {"PATH": f"{replacement.parent}:{static_busybox}"}
-        argv = [shell, "-c", "nslookup -type=none; basename a/b"]
         return subprocess.run(argv, capture_output=True, text=True, env=environment, timeout=30).stdout
 
-    (static_busybox / "sh").symlink_to("busybox")
-    assert "asked for" not in ask(str(static_busybox / "sh")), "this build's shell follows PATH: the test shows nothing"
+    shell = ("sh", "-c", "nslookup -type=none; timeout 9 nslookup -type=in; basename a/b")
+    without_shell = ("timeout", "9", "nslookup", "-type=none")
+    for command in (shell, without_shell):
+        assert "asked for" not in ask(str(static_busybox / "busybox"), *command), "this build follows PATH"
     tools = prepare_tools(str(tmp_path / "tools"), str(static_busybox))
-    assert ask(f"{tools.busybox}/sh") == "asked for -type=none\nb\n"
+    assert ask(f"{tools.busybox}/{shell[0]}", *shell[1:]) == "asked for -type=none\nasked for -type=in\nb\n"
+    assert ask(f"{tools.busybox}/{without_shell[0]}", *without_shell[1:]) == "asked for -type=none\n"

@@ -1391,7 +1391,7 @@ async def test_pages_of_a_node_are_reached_through_the_api_server(world, tmp_pat
         assert (status, text) == expected
     assert "Server" not in (await page("metrics"))[1]
     assert (await page("logs/sub/%2e%2e/%2e%2e/x"))[0] in (400, 404)
-    assert "kubelet_running_pods 1\n" in (await page("metrics"))[2]
+    assert "kubelet_running_pods 1.0\n" in (await page("metrics"))[2]
     (running,) = msgspec.json.decode((await page("runningpods/"))[2])["items"]
     assert running["metadata"]["name"] == "web"
     (listed,) = msgspec.json.decode((await page("pods"))[2])["items"]

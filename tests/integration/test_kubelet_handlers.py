@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import socket
 import subprocess
 import sys
@@ -16,6 +17,7 @@ from bridgehead.kubelet.runtimes.fake import Behaviour, FakeRuntime
 from bridgehead.kubelet.runtimes.runtime import ContainerSpec, ExecResult, SandboxSpec
 from bridgehead.objects.core import (
     Container,
+    ContainerPort,
     ExecAction,
     GRPCAction,
     HTTPGetAction,
@@ -26,10 +28,14 @@ from bridgehead.objects.core import (
     TCPSocketAction,
 )
 
+from .certificates import server_certificate
+
 pytestmark = pytest.mark.integration
 
 SEEN: list[web.Request] = []
 PATIENCE = 20.0  # seconds for what is to succeed
+TERMINATED = "Probe terminated redirects, Response body: "
+BROKEN = "net/http: HTTP/1.x transport connection broken"
 
 
 async def answer(request):
@@ -71,9 +77,8 @@ def closed_port():
 
 
 @pytest.fixture
-async def handlers():
-    async with Handlers(FakeRuntime()) as handlers:
-        yield handlers
+def handlers():
+    return Handlers(FakeRuntime())
 
 
 TARGET = Target(Container(name="c"), "id", "127.0.0.1")
@@ -147,6 +152,183 @@ async def test_http_sends_the_user_agent_and_the_given_headers(handlers, port):
     assert SEEN[1].headers.getall("User-Agent") == ["own"]
 
 
+class Recorder:
+    """A server that keeps the bytes of each request, and sends scripted ones."""
+
+    def __init__(self, *answers):
+        self.answers = list(answers) or [OK]
+        self.requests = []
+        self.writers = []
+
+    async def serve(self, reader, writer):
+        self.writers.append(writer)
+        with contextlib.suppress(asyncio.IncompleteReadError, ConnectionError):
+            self.requests.append(await reader.readuntil(b"\r\n\r\n"))
+            answer = self.answers[min(len(self.requests), len(self.answers)) - 1]
+            writer.write(answer)
+            await writer.drain()
+            if not answer.endswith(STALLED):
+                writer.close()
+
+    @contextlib.asynccontextmanager
+    async def listening(self, host="127.0.0.1", tls=None):
+        server = await asyncio.start_server(self.serve, host, 0, ssl=tls)
+        async with server:
+            yield server.sockets[0].getsockname()[1]
+            for writer in self.writers:
+                writer.transport.abort()
+                with contextlib.suppress(OSError):
+                    await writer.wait_closed()
+
+    def lines(self, index=0):
+        return self.requests[index].decode("latin-1").split("\r\n")[:-2]
+
+
+OK = b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"
+STALLED = b"stalled"
+
+
+@pytest.mark.parametrize(
+    ("path", "target"),
+    [
+        ("/a/../b", "/a/../b"),
+        ("/%41", "/%41"),
+        ("/a//b/./", "/a//b/./"),
+        ("/x?q=%2F&r=a b", "/x?q=%2F&r=a b"),
+        ("/x#y", "/x"),
+        ("", "/"),
+        ("/é", "/%C3%A9"),
+        ("/%zz", "/%25zz"),
+    ],
+)
+async def test_a_probe_sends_what_was_written_and_the_headers_of_a_kubelet(handlers, path, target):
+    recorder = Recorder()
+    async with recorder.listening() as port:
+        assert (await get(handlers, port, path)).success
+    assert recorder.lines() == [
+        f"GET {target} HTTP/1.1",
+        f"Host: 127.0.0.1:{port}",
+        "User-Agent: kube-probe/1.36",
+        "Accept: */*",
+        "Connection: close",
+    ]
+
+
+async def test_a_hook_sends_the_headers_of_a_kubelet(handlers):
+    recorder = Recorder()
+    headers = (HTTPHeader(name="x-b", value="2"), HTTPHeader(name="X-A", value="1"), HTTPHeader(name="X-B", value="3"))
+    container = Container(name="c", ports=(ContainerPort(name="web", container_port=1),))
+    async with recorder.listening() as port:
+        container = Container(name="c", ports=(ContainerPort(name="web", container_port=port),))
+        hook = LifecycleHandler(http_get=HTTPGetAction(port="web", path="/%41/..", http_headers=headers))
+        assert (await handlers.perform(hook, Target(container, "id", "127.0.0.1"), PATIENCE)).success
+    assert recorder.lines() == [
+        "GET /%41/.. HTTP/1.1",
+        f"Host: 127.0.0.1:{port}",
+        "User-Agent: kube-lifecycle/1.36",
+        "Accept: */*",
+        "X-A: 1",
+        "X-B: 2",
+        "X-B: 3",
+        "Accept-Encoding: gzip",
+    ]
+
+
+async def test_an_ipv6_host_is_in_brackets(handlers):
+    recorder = Recorder()
+    async with recorder.listening("::1") as port:
+        probe = Probe(http_get=HTTPGetAction(host="::1", port=port, path="/"))
+        assert (await handlers.perform(probe, TARGET, PATIENCE)).success
+    assert recorder.lines()[1] == f"Host: [::1]:{port}"
+
+
+async def test_https_is_not_verified(handlers):
+    recorder = Recorder()
+    async with recorder.listening(tls=server_certificate()) as port:
+        probe = Probe(http_get=HTTPGetAction(scheme="HTTPS", port=port, path="/a/../b"))
+        assert await handlers.perform(probe, TARGET, PATIENCE) == Outcome(True)
+    assert recorder.lines()[0] == "GET /a/../b HTTP/1.1"
+
+
+def redirect(location):
+    return f"HTTP/1.1 302 Found\r\nLocation: {location}\r\nContent-Length: 0\r\n\r\n".encode()
+
+
+async def test_a_relative_redirect_keeps_the_host_header_and_an_absolute_one_does_not(handlers):
+    recorder = Recorder(redirect("../%42?x"), None, OK)
+    async with recorder.listening() as port:
+        recorder.answers[1] = redirect(f"http://127.0.0.1:{port}/a/../c")
+        assert (await get(handlers, port, "/a/b", headers=(HTTPHeader(name="Host", value="web"),))).success
+    heads = [recorder.lines(index) for index in range(3)]
+    assert [head[:2] for head in heads] == [
+        ["GET /a/b HTTP/1.1", "Host: web"],
+        ["GET /%42?x HTTP/1.1", "Host: web"],
+        ["GET /c HTTP/1.1", f"Host: 127.0.0.1:{port}"],
+    ]
+    assert f"Referer: http://127.0.0.1:{port}/a/b" in heads[1]
+    assert f"Referer: http://127.0.0.1:{port}/%42?x" in heads[2]
+
+
+CHUNKED = b"HTTP/1.1 302 Found\r\nLocation: http://elsewhere.invalid/\r\nTransfer-Encoding: chunked\r\n\r\n"
+
+
+@pytest.mark.parametrize(
+    ("answer", "outcome"),
+    [
+        (b"HTTP/1.1 100 Continue\r\n\r\n" + OK, Outcome(True)),
+        (b"HTTP/1.1 200 OK\r\n\r\n" + b"x" * 20_000 + STALLED, Outcome(True)),  # 10 KiB are enough
+        (b"HTTP/1.1 200 OK\r\nContent-Length: 99999\r\n\r\n" + b"x" * 20_000, Outcome(True)),
+        (b"HTTP/1.1 200 OK\nContent-Length: 1\n\nx", Outcome(True)),
+        (b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nx", Outcome(None, "unexpected EOF")),
+        (b"HTTP/1.1 304 Not Modified\r\n\r\n", Outcome(True, f"{TERMINATED}", is_warning=True)),
+        (CHUNKED + b"2\r\nab\r\n1;x=y\r\nc\r\n0\r\n\r\n", Outcome(True, f"{TERMINATED}abc", is_warning=True)),
+        (CHUNKED + b"f000\r\n" + b"y" * 61440, Outcome(True, f"{TERMINATED}{'y' * 10240}", is_warning=True)),
+        (CHUNKED + b"zz\r\n", Outcome(None, "malformed chunked encoding")),
+        (CHUNKED + b"-1\r\n", Outcome(None, "malformed chunked encoding")),
+        (b"HTTP/1.1 500 No\r\nContent-Length: 3\r\n\r\nabc", Outcome(False, "HTTP probe failed with statuscode: 500")),
+        (b"SSH-2.0-server\r\n\r\n", f'{BROKEN}: malformed HTTP response "SSH-2.0-server"'),
+        (b"HTTP/1.1 200 OK\r\nA: b", f"{BROKEN}: unexpected EOF"),
+        (b"HTTP/1.1 200 OK\r\n" + b"A: b\r\n" * 20_000, "server response headers exceeded 65536 bytes; aborted"),
+        (b"HTTP/1.1 200 OK\r\nA: " + b"b" * 100_000, "server response headers exceeded 65536 bytes; aborted"),
+        (b"HTTP/1.1 100 Continue\r\n\r\n" * 7, "net/http: too many 1xx informational responses"),
+        (redirect("http://[x"), "failed to parse Location header 'http://[x': invalid host"),
+        (redirect("ftp://127.0.0.1/x"), 'unsupported protocol scheme "ftp"'),
+    ],
+)
+async def test_answers_are_bounded_and_judged_as_a_kubelet_does(handlers, answer, outcome):
+    recorder = Recorder(answer)
+    async with recorder.listening() as port:
+        found = await get(handlers, port, "/")
+    if isinstance(outcome, str):
+        assert found.success is False
+        assert found.output.endswith(outcome)
+    else:
+        assert found == outcome
+
+
+async def test_a_probe_waits_for_the_body(handlers):
+    recorder = Recorder(b"HTTP/1.1 200 OK\r\nContent-Length: 99\r\n\r\n" + STALLED)
+    async with recorder.listening() as port:
+        outcome = await get(handlers, port, "/", timeout=0.2)
+        hook = LifecycleHandler(http_get=HTTPGetAction(port=port, path="/"))
+        of_hook = await handlers.perform(hook, TARGET, 0.2)
+    waiting = "context deadline exceeded (Client.Timeout or context cancellation while reading body)"
+    assert outcome == Outcome(None, waiting)
+    assert of_hook == Outcome(True), "a hook's body does not matter"
+
+
+async def test_requests_that_cannot_be_sent_fail_with_the_reason(handlers):
+    outcome = await get(handlers, 1, "mailto:x")
+    assert outcome == Outcome(False, 'Get "http:x": http: no Host in request URL')
+    outcome = await get(handlers, 1, "/", headers=(HTTPHeader(name="X", value="a\nb"),))
+    assert outcome.output == 'Get "http://127.0.0.1:1/": net/http: invalid header field value for "X"'
+    probe = Probe(http_get=HTTPGetAction(host="nobody.invalid", port=1, path="/"))
+    outcome = await handlers.perform(probe, TARGET, PATIENCE)
+    assert outcome.output == 'Get "http://nobody.invalid:1/": dial tcp: lookup nobody.invalid: no such host'
+    probe = Probe(tcp_socket=TCPSocketAction(host="nobody.invalid", port=1))
+    assert (await handlers.perform(probe, TARGET, PATIENCE)).output == "dial tcp: lookup nobody.invalid: no such host"
+
+
 async def test_no_cookies_are_kept(handlers, port):
     probe = Probe(http_get=HTTPGetAction(host="localhost", port=port, path="/cookie"))
     for _ in range(2):
@@ -213,13 +395,13 @@ async def test_exec_succeeds_and_fails_by_exit_code():
     async def perform(*command):
         return await handlers.perform(LifecycleHandler(exec=ExecAction(command=command)), target, 2.0)
 
-    async with Handlers(runtime) as handlers:
-        assert (await perform("exit", "0")).success is True
-        assert await perform("exit", "1") == Outcome(False, "message")
-        slow = await perform("slow")
-        assert (slow.success, slow.output) == (False, 'command timed out: "slow" timed out after 2s')
-        runtime.finish(info.id, 0)
-        assert (await perform("exit", "0")).success is None
+    handlers = Handlers(runtime)
+    assert (await perform("exit", "0")).success is True
+    assert await perform("exit", "1") == Outcome(False, "message")
+    slow = await perform("slow")
+    assert (slow.success, slow.output) == (False, 'command timed out: "slow" timed out after 2s')
+    runtime.finish(info.id, 0)
+    assert (await perform("exit", "0")).success is None
 
 
 def test_an_empty_dir_in_memory_is_a_separate_file_system(tmp_path):

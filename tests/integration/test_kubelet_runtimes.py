@@ -270,6 +270,11 @@ async def test_a_container_has_a_root_file_system_of_its_own(world: World) -> No
     assert world.run("sh", "-c", "ls /usr/share/message /etc/message /tmp/message 2>/dev/null || echo none") == "none\n"
     await world.run_to_end("p", f"ls {world.directory} /usr/share/message /tmp 2>/dev/null; ls /home | wc -l", "two")
     assert world.log("p", "two") == ["stdout F /tmp:", "stdout F 0"]
+    # The interpreter of built-in programs is at no path that a reader of `ls /` would see.
+    shown = {"bin", "sbin", "lib", "lib32", "lib64", "libx32", "usr", "etc", "opt", "nix", "gnu", "dev", "proc", "sys"}
+    await world.run_to_end("p", "ls /", "top")
+    top = {line.removeprefix("stdout F ") for line in world.log("p", "top")}
+    assert top - shown == {"tmp", "run", "root", "home", "media", "mnt", "srv", "var"}
     await world.run_to_end("p", "echo 1 > /proc/sys/net/ipv4/ip_forward || echo refused", "three")
     assert "stdout F refused" in world.log("p", "three")
 
@@ -944,6 +949,34 @@ async def test_images_of_tools_bring_what_tutorials_type(world: World) -> None:
     shell = await world.start("c", "shell", image="curlimages/curl", args=("sh", "-c", "echo a shell"))
     assert (await world.wait_exit(shell.id)).exit_code == 0
     assert world.log("c", "shell") == ["stdout F a shell"]
+
+
+async def test_without_busybox_wget_ping_and_the_prompt_are_built_in() -> None:
+    with make_node("root", hidden="busybox") as node:
+        async with enter_world(node) as world:
+            own = await world.pod("p")
+            await world.start("p", "app", image="ikubernetes/myapp:v1")
+            await world.wait_port("p", 80)
+            client = await world.start("p", image="busybox:1.36", command=("sleep", "1000"))
+            script = f"for url in {own}/hostname.html; do wget -T 9 -qO- http://$url; done; ping -c 1 {own}; hostname"
+            retrieved, ping, *rest = (await world.sh(client, script)).splitlines()
+            assert (retrieved, ping, rest[-1]) == ("p", f"PING {own} ({own}): 56 data bytes", "p")
+            assert "1 packets transmitted, 1 packets received, 0% packet loss" in rest
+            assert await world.sh(client, "which wget ping nslookup") == (
+                "/usr/lib/busybox/wget\n/usr/lib/busybox/ping\n/usr/local/sbin/nslookup\n"
+            )
+            missing = await world.client.exec_in_container(client.id, ("telnet", "web"), timeout=DEADLINE)
+            assert (missing.exit_code, missing.output.partition(b":")[0]) == (127, b"telnet")
+            session = await world.client.open_exec(client.id, ("/bin/sh",), tty=True, stdin=True)
+            assert session.stdin_fd is not None
+            os.write(session.stdin_fd, b"cd /tmp\nexit 7\n")
+            output = await read_all(session.stdout_fd)
+            assert output.index(b"/ # ") < output.index(b"/tmp # ")
+            assert await session.wait() == 7
+            await session.close()
+            # Images of network tools have them, too.
+            admin = await world.start("p", "tools", image="nicolaka/netshoot", command=("sleep", "1000"))
+            assert await world.sh(admin, f"wget -qO- {own}/hostname.html") == "p\n"
 
 
 async def test_a_container_runs_as_another_user() -> None:

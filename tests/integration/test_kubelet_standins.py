@@ -7,11 +7,12 @@ import errno
 import os
 import resource
 import socket
+import threading
 import time
 
 import pytest
 
-from bridgehead.kubelet.runtimes.standins import stream_server
+from bridgehead.kubelet.runtimes.standins import relay, stream_server
 from tests.forks import fork
 
 pytestmark = pytest.mark.integration
@@ -144,3 +145,55 @@ def test_late_answers_hold_no_other_connection_and_are_logged_once():
             server.send_signal(15)
             assert server.wait(PATIENCE_SECONDS) == 0
         assert log.read() == "q\nlate\nf\nq\n"
+
+
+@contextlib.contextmanager
+def relayed():
+    """A relay in a thread, and the listener that it leads to."""
+    listener = relay.listen(0)
+    with socket.create_server(("127.0.0.1", 0)) as target:
+        target.settimeout(PATIENCE_SECONDS)
+        made = relay.Relay(listener, *target.getsockname())
+        ended = threading.Event()
+
+        def run():
+            while not ended.is_set():
+                made.step(0.05)
+
+        thread = threading.Thread(target=run)
+        thread.start()
+        try:
+            yield listener.getsockname()[1], target
+        finally:
+            ended.set()
+            thread.join()
+            listener.close()
+
+
+def test_a_relay_passes_everything_on_in_both_directions():
+    content = os.urandom(3 << 20)  # more than the sockets' buffers
+    with relayed() as (port, target), socket.create_connection(("127.0.0.1", port), PATIENCE_SECONDS) as client:
+        server, _ = target.accept()
+        with server:
+            server.settimeout(PATIENCE_SECONDS)
+            for sender, receiver in ((client, server), (server, client)):
+                sending = threading.Thread(target=sender.sendall, args=(content,))
+                sending.start()
+                received = bytearray()
+                while len(received) < len(content):
+                    received += receiver.recv(1 << 16)
+                sending.join()
+                assert received == content
+            server.sendall(b"last")
+            server.shutdown(socket.SHUT_WR)
+            assert client.recv(10) == b"last"
+            assert client.recv(10) == b"", "the end is passed on, too"
+
+
+def test_a_relay_closes_connections_that_it_cannot_pass_on(capfd):
+    with relayed() as (port, target):
+        target.close()
+        for _ in range(2):
+            with socket.create_connection(("127.0.0.1", port), PATIENCE_SECONDS) as client:
+                assert client.recv(10) == b""
+    assert capfd.readouterr().err.count("cannot reach the lab's balancer") == 1, "it is reported once"

@@ -65,6 +65,30 @@ puller.serve(sys.argv[1])
 """
 
 
+HANGS_ONCE = """
+import asyncio, functools, os, sys, time
+from pathlib import Path
+from bridgehead import heartbeat
+from bridgehead.lab import puller
+
+async def hang(connection):
+    heartbeat.start(asyncio.get_running_loop().call_later)
+    time.sleep(600)
+
+def answer(puller, listener, lab, parent, *, has_shared):
+    connection, _ = listener.accept()
+    if not Path("hangs").exists():
+        Path("hangs").touch()
+        asyncio.run(hang(connection))
+    connection.sendall(b"served")
+    os._exit(0)
+
+puller._serve = answer
+puller.PartWatch = functools.partial(puller.PartWatch, silent_seconds=1.0)
+puller.serve(sys.argv[1])
+"""
+
+
 def until(condition: Callable[[], bool]) -> None:
     deadline = time.monotonic() + 60
     while not condition():
@@ -130,6 +154,16 @@ def test_a_puller_that_cannot_be_started_is_tried_again(tmp_path: Path, function
         # The second may be served, and ended, before the failure is seen.
         until(lambda: "cannot start, and is tried again: Resource" in LabFiles(tmp_path).log("puller").read_text())
         until(is_served)
+
+
+def test_a_puller_that_hangs_is_killed_and_the_next_request_starts_another_one(tmp_path: Path) -> None:
+    with waiting(tmp_path, HANGS_ONCE):
+        with contextlib.suppress(ConnectionResetError):
+            assert ask(tmp_path) == ""
+        assert ask(tmp_path) == "served"
+        log = LabFiles(tmp_path).log("puller").read_text()
+        assert "the puller hangs: it did not answer for 1 s, its event loop waits; killing it" in log
+        assert "in hang" in log, "the stacks of the process that hangs"
 
 
 def test_the_program_that_waits_ends_with_the_lab(tmp_path: Path) -> None:

@@ -25,8 +25,13 @@ pytestmark = pytest.mark.integration
 
 DEADLINE = 60.0
 
+SILENT_SECONDS = 1.0
+
 SCRIPT = """
-import os, pathlib, signal, sys
+import asyncio, os, pathlib, signal, sys, threading
+import uvloop
+from bridgehead import heartbeat
+from bridgehead.kubelet.runtimes.service.reactor import Reactor
 from bridgehead.lab.plan import LabFiles, PartPlan
 from bridgehead.lab.supervisor import Supervisor
 
@@ -39,6 +44,17 @@ def run_part(argv):
             sys.exit(int(code))
         case ["raise"]:
             raise RuntimeError("something new")
+        case ["reactor"]:
+            reactor = Reactor()
+            heartbeat.start(reactor.call_later)
+            print("waiting", flush=True)
+            reactor.run()
+        case ["spin", *_]:
+            asyncio.run(serve(spin))
+        case ["lock", *_]:
+            lock = threading.Lock()
+            lock.acquire()
+            uvloop.run(serve(lock.acquire))
         case [name, *_]:
             signal.signal(signal.SIGTERM, lambda *_: end(name))
             print("waiting", flush=True)
@@ -48,20 +64,35 @@ def end(name):
     print(name, file=open(sys.argv[1] + "/ended", "a"))
     sys.exit()
 
-plans = [PartPlan(name, tuple(name.split("-"))) for name in sys.argv[2:]]
-Supervisor(plans, LabFiles(pathlib.Path(sys.argv[1])), run_part).run()
+async def serve(block):
+    loop = asyncio.get_running_loop()
+    heartbeat.start(loop.call_later)
+    loop.add_signal_handler(signal.SIGTERM, sys.exit)
+    loop.add_signal_handler(signal.SIGHUP, block)
+    print("waiting", flush=True)
+    await asyncio.Event().wait()
+
+def spin():
+    while True:
+        pass
+
+plans = [PartPlan(name, tuple(name.split("-"))) for name in sys.argv[3:]]
+Supervisor(plans, LabFiles(pathlib.Path(sys.argv[1])), run_part, silent_seconds=float(sys.argv[2])).run()
 """
 
 
 class Supervised:
     """A supervisor of parts whose names are their command lines."""
 
-    def __init__(self, root: Path, *parts: str) -> None:
+    def __init__(self, root: Path, *parts: str, silent_seconds: float = 30) -> None:
         self.files = LabFiles(root)
         for directory in self.files.written_inside:
             directory.mkdir(parents=True)
         self.lock = registry.lock(self.files)
-        self.process = subprocess.Popen([sys.executable, "-c", SCRIPT, str(root), *parts])
+        self.log = root / "logs" / "init.log"
+        with self.log.open("w") as log:
+            arguments = [sys.executable, "-c", SCRIPT, str(root), str(silent_seconds), *parts]
+            self.process = subprocess.Popen(arguments, stderr=log)
 
     def part(self, name: str) -> PartStatus | None:
         return next((part for part in registry.read_parts(self.files) if part.name == name), None)
@@ -84,8 +115,8 @@ class Supervised:
 def supervise(tmp_path: Path) -> Iterator[Callable[..., Supervised]]:
     started: list[Supervised] = []
 
-    def start(*parts: str) -> Supervised:
-        started.append(Supervised(tmp_path / "lab", *parts))
+    def start(*parts: str, **options: float) -> Supervised:
+        started.append(Supervised(tmp_path / "lab", *parts, **options))
         return started[-1]
 
     yield start
@@ -163,6 +194,29 @@ def test_a_lab_ends_when_its_state_directory_is_deleted(supervise: Callable[...,
     assert lab.process.wait(DEADLINE) == 0
     with pytest.raises(ProcessLookupError):
         os.kill(waiting.pid, 0)
+
+
+def test_parts_that_hang_are_restarted(supervise: Callable[..., Supervised]) -> None:
+    hangs = {
+        "spin": (signal.SIGHUP, "its event loop is blocked"),
+        "lock": (signal.SIGHUP, "its event loop waits"),
+        "reactor": (signal.SIGSTOP, "it is stopped"),
+        "spin-stopped": (signal.SIGSTOP, "it is stopped"),
+    }
+    lab = supervise(*hangs, "spin-well", "wait", silent_seconds=SILENT_SECONDS)
+    parts = {name: lab.eventually(lambda part: part.pid, name) for name in (*hangs, "spin-well", "wait")}
+    for name in parts:
+        wait_for_line(lab.files.log(name), "waiting")
+    for name, (number, _) in hangs.items():
+        os.kill(parts[name].pid, number)
+    for name, (_, why) in hangs.items():
+        again = lab.eventually(lambda part: part.restarts == 1 and part.pid, name)
+        assert again.last_exit.endswith(why)
+        wait_for_line(lab.files.log(name), "waiting", count=2)
+        assert f"{name} hangs: it did not answer for" in lab.log.read_text()
+    assert "in spin" in lab.files.log("spin").read_text(), "the stacks of a part that hangs are in its log"
+    for name in ("spin-well", "wait"):
+        assert lab.part(name) == parts[name]
 
 
 def replace_by_directory(path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 import textwrap
@@ -52,8 +53,8 @@ def test_without_the_capability_the_proxy_logs_the_reason_and_exits(kubeconfig: 
     [
         ((), "no kubeconfig given, and not in a pod"),
         (("--kubeconfig", "/nonexistent"), "/nonexistent"),
-        (("--proxy-mode", "kernelspace"), "mode: 'kernelspace' is not there; iptables, ipvs, nftables and"),
-        (("--cluster-cidr", "10.0.0.0"), "clusterCIDR: '10.0.0.0' is not a range"),
+        (("--proxy-mode", "kernelspace"), 'mode: Invalid value: "kernelspace": must be iptables, ipvs, nftables,'),
+        (("--cluster-cidr", "10.0.0.0"), 'clusterCIDR: Invalid value: "10.0.0.0": must be a valid CIDR block'),
         (("--config", "/nonexistent"), "/nonexistent: No such file or directory"),
     ],
 )
@@ -155,6 +156,33 @@ def test_cleanup_removes_the_rules_of_every_mode() -> None:
     """)
 
     assert printed == "False False\n"
+
+
+HIDE_IPTABLES = (
+    "for name in iptables-nft iptables-legacy; do"
+    " path=$(command -v $name) && mount --bind /dev/null $(readlink -f $path); done;"
+)
+
+
+@needs_iptables
+def test_cleanup_without_the_iptables_commands_removes_the_chains_that_kube_proxys_image_wrote() -> None:
+    script = (
+        "mount -t tmpfs none /run;"
+        "iptables-nft -t nat -N KUBE-SERVICES; iptables-nft -t nat -N KUBE-SVC-4N57TFCL4MD7ZTDA;"
+        "iptables-nft -t nat -A PREROUTING -m comment --comment 'jump x # handle 1' -j KUBE-SERVICES;"
+        "iptables-nft -t nat -A KUBE-SERVICES -m addrtype --dst-type LOCAL -g KUBE-SVC-4N57TFCL4MD7ZTDA;"
+        "iptables-nft -t mangle -N KUBE-IPVS; iptables-nft -t mangle -N KUBE-KUBELET-CANARY;"
+        "ip6tables-nft -t filter -N KUBE-FORWARD; ip6tables-nft -t filter -A FORWARD -g KUBE-FORWARD;"
+        "ip6tables-nft -t filter -A FORWARD -j ACCEPT;"
+        f'{HIDE_IPTABLES} "$@" && nft list ruleset'
+    )
+
+    result = run_in_namespace("unshare", "--mount", "sh", "-c", script, "sh", *PROXY, "--cleanup")
+
+    assert result.returncode == 0, result.stderr
+    assert "removed the rules of iptables" in result.stderr
+    assert re.findall(r"KUBE-[A-Z-]+", result.stdout) == ["KUBE-KUBELET-CANARY"], "the kubelet's"
+    assert re.findall(r"(?:jump|accept$)", result.stdout, re.MULTILINE) == ["accept"]
 
 
 @pytest.mark.parametrize("mode", ["nftables", "userspace"])

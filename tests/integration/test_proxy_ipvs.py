@@ -94,15 +94,18 @@ asyncio.run(main())
 def test_without_ipvs_the_proxy_uses_iptables_mode(tmp_path: Any) -> None:
     """W35. No kernel shows IPVS's settings to the network namespace of an ordinary user; many have no IPVS at all."""
     kubeconfig = write_kubeconfig(tmp_path / "kubeconfig")
-    watch = 'mount -t tmpfs none /run; ip link set lo up; "$@" 2>&1 & until iptables-save -t nat 2>/dev/null | grep -q '
-    watch += "KUBE-PROXY-CANARY; do sleep 0.05; done; kill $!; wait $!"
+    watch = (
+        'mount -t tmpfs none /run; ip link set lo up; "$@" >/run/log 2>&1 & until grep -q "proxy of node" /run/log; '
+    )
+    watch += "do sleep 0.05; done; kill $!; wait $!; cat /run/log"
     arguments = ("--proxy-mode", "ipvs", "--kubeconfig", str(kubeconfig), "--node-name", "node1")
 
     result = run_in_namespace("unshare", "--mount", "sh", "-c", watch, "sh", *PROXY, *arguments)
 
     (warning,) = (line for line in result.stdout.splitlines() if "ipvs" in line)
     assert " W " in warning
-    assert "mode ipvs cannot work on this node, falling back to iptables: this kernel " in warning
+    assert "mode ipvs cannot be used on this node: this kernel " in warning
+    assert warning.endswith("; services are served in mode iptables")
 
 
 # --- In the guest -------------------------------------------------------------------------------------------
@@ -349,7 +352,7 @@ def test_switching_to_iptables_and_back_leaves_nothing_of_the_other_mode(world: 
     assert pods_of(world, "client", WEB4, times=12) == set(PODS)
     saved = world.run("iptables-legacy-save") + world.run("ip6tables-legacy-save")
     assert not re.findall("KUBE-(?:SVC-|SEP-|EXT-|NODEPORTS|EXTERNAL-SERVICES|CLUSTER-IPS|REFUSE|FIREWALL) ", saved)
-    assert [line.split()[0] for line in saved.splitlines() if "-CANARY" in line] == [":KUBE-PROXY-CANARY"] * 2
+    assert [line.split()[0] for line in saved.splitlines() if "-CANARY" in line] == [":KUBE-PROXY-CANARY"] * 4
     assert sum(line.startswith(":KUBE-SERVICES ") for line in saved.splitlines()) == 2, "in nat alone"
     assert exchange_all(world, open_ones) == ["pod1"] * len(open_ones)
     assert exchange_all(world, dial_all(world, TALK4, TALK6, "ipvs again")) == ["pod1"] * len(open_ones)

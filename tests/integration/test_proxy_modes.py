@@ -86,7 +86,49 @@ def test_a_service_without_endpoints_refuses_connections(world: World, where: st
 
     assert world.connect(where, address, 80) == ["refused"], "no endpoints"
     assert world.connect(where, address, 81) == ["refused"], "an undefined port"
-    assert world.connect(where, address, 81, udp=True) == ["refused"], "an undefined port of UDP"
+    assert world.connect(where, address, 81, udp=True) == [refusal_of(where, address)], "an undefined port of UDP"
+
+
+# Addresses that this node does not have.
+LOAD_BALANCER, EXTERNAL6, LOAD_BALANCER6 = "203.0.113.8", "2001:db8::77", "2001:db8::88"
+
+
+def refusal_of(where: str, address: str) -> str:
+    """The error of a datagram that is rejected: as in kube-proxy, EPERM if that happens before it leaves its sender."""
+    is_own = address in (NODE4, NODE6, "127.0.0.1", "::1")
+    return "not permitted" if where == "node" and not is_own else "refused"
+
+
+@pytest.mark.parametrize("udp", [False, True])
+@pytest.mark.parametrize("where", CLIENT_SIDES)
+def test_every_address_of_a_service_without_endpoints_refuses(world: World, where: str, udp: bool) -> None:
+    spec = {"type": "LoadBalancer", "nodePort": 30080, "externalIPs": [EXTERNAL, EXTERNAL6]}
+    balanced = service(addresses=(WEB4, WEB6), udp=udp, **spec)
+    balanced["status"] = {"loadBalancer": {"ingress": [{"ip": LOAD_BALANCER}, {"ip": LOAD_BALANCER6}]}}
+    world.put(balanced)
+    targets = [(address, 80) for address in (WEB4, WEB6, EXTERNAL, EXTERNAL6, LOAD_BALANCER, LOAD_BALANCER6)]
+    targets += [(address, 30080) for address in (NODE4, NODE6, *(("127.0.0.1", "::1") if where == "node" else ()))]
+
+    found = {address: world.connect(where, address, port, udp=udp)[0] for address, port in targets}
+
+    assert found == {address: refusal_of(where, address) if udp else "refused" for address, _ in targets}
+
+
+def test_a_client_that_was_refused_by_its_own_node_is_served_when_there_are_endpoints(world: World) -> None:
+    world.put(service(type="NodePort", nodePort=30080, udp=True))
+
+    assert world.converse("early", "node", NODE4, 30080) == "refused"
+    world.put(service(type="NodePort", nodePort=30080, udp=True), slice_of("pod2", udp=True))
+    assert eventually_answered(world, "early", NODE4) == "pod2"
+
+
+def eventually_answered(world: World, name: str, address: str) -> str:
+    """The answer to a client that keeps its socket; its flow is removed a moment after the rules changed."""
+    for seconds in (0.0, 0.3, 3.0):
+        world.later(seconds)
+        if (answer := world.converse(name, "node", address, 30080)) != "refused":
+            return answer
+    return "refused"
 
 
 def test_packets_to_unassigned_cluster_ips_are_dropped(world: World) -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import http.client
+import json
+import os
 import re
 import signal
 import socket
@@ -19,9 +21,12 @@ import msgspec
 import pytest
 
 from bridgehead.client import ApiClient
-from bridgehead.objects.kinds import SERVICES
+from bridgehead.objects.core import Event
+from bridgehead.objects.kinds import EVENTS, LEASES, SERVICES
 from bridgehead.objects.meta import ObjectKey
+from bridgehead.objects.progress import NAMESPACE, ModeInUse, Progress, read_progress
 from bridgehead.proxy.changes import FrontendTable
+from bridgehead.proxy.commands import find_command
 from bridgehead.proxy.frontends import Backend, Frontend, FrontendKey, Publication, ServiceFrontends
 from bridgehead.proxy.mode import Settings
 from bridgehead.proxy.modes import let_through, open_mode
@@ -35,6 +40,7 @@ pytestmark = [pytest.mark.integration, pytest.mark.needs("nft")]
 needs_iptables = pytest.mark.needs("iptables")
 PROXY = (sys.executable, "-c", "from bridgehead.cli import main; main()", "proxy")
 IPTABLES = ("iptables", "ip6tables")
+SPEC = {"clusterIP": "10.96.0.77", "ports": [{"port": 80}]}
 _UNVERIFIED = ssl._create_unverified_context()
 HEALTH, METRICS = "http://127.0.0.1:10256", "http://127.0.0.1:10249"
 
@@ -94,33 +100,36 @@ async def becomes(url: str, status: int) -> str:
 async def test_health_and_metrics_match_kube_proxys(mode: str, failures: str) -> None:
     async with api_world(server_certificate()) as world, ApiClient(world.config) as client:
         written = "/run/config.yaml"
-        options = ("--proxy-mode", mode, "--healthz-bind-address", "127.0.0.1", "--oom-score-adj", "1000")
+        options = ("--proxy-mode", mode, "--healthz-bind-address", "127.0.0.1:10256", "--oom-score-adj", "1000")
         async with proxy(world, "--write-config-to", written, *options) as process:
             assert await process.wait() == 0
         async with proxy(world, "--config", written) as process:
             body = await becomes(f"{HEALTH}/healthz", 200)
-            assert body.startswith('{"lastUpdated": "20')
-            assert body.endswith('"nodeEligible": true}')
+            assert re.match(
+                r'{"lastUpdated":"20[^"]*Z","currentTime":"20[^"]*Z","nodeEligible":true,"healthy":true,', body
+            )
+            assert sorted(json.loads(body)["status"]) == ["IPv4", "IPv6"]
+            assert f"\nproxy-mode={''}\n" in (await ask(f"{METRICS}/flagz"))[1]
             assert sh(f"cat /proc/{process.pid}/oom_score_adj") == "1000\n"
             assert (await ask(f"{HEALTH}/livez"))[0] == 200
             assert await ask(f"{METRICS}/proxyMode") == (200, mode)
-            spec = {"clusterIP": "10.96.0.77", "ports": [{"port": 80}]}
-            await client.create(SERVICES, {"metadata": {"name": "s"}, "spec": spec}, "default")
+            await client.create(SERVICES, {"metadata": {"name": "s"}, "spec": SPEC}, "default")
             await eventually(lambda: "10.96.0.77" in sh("nft list ruleset"))
             metrics = (await ask(f"{METRICS}/metrics"))[1]
             for name in (
-                f"sync_proxy_rules_{failures}_total 0.0",
-                "sync_proxy_rules_duration_seconds_count ",
-                "sync_full_proxy_rules_duration_seconds_count ",
-                "sync_partial_proxy_rules_duration_seconds_count ",
+                f'sync_proxy_rules_{failures}_total{{ip_family="IPv4"}} 0.0',
+                'sync_proxy_rules_duration_seconds_count{ip_family="IPv4"} ',
+                'sync_full_proxy_rules_duration_seconds_count{ip_family="IPv4"} ',
+                'sync_partial_proxy_rules_duration_seconds_count{ip_family="IPv4"} ',
                 "network_programming_duration_seconds_bucket",
-                "sync_proxy_rules_service_changes_total 2.0",
-                "sync_proxy_rules_endpoint_changes_total ",
-                "sync_proxy_rules_endpoint_changes_pending ",
-                "sync_proxy_rules_service_changes_pending ",
-                "sync_proxy_rules_last_queued_timestamp_seconds ",
-                "sync_proxy_rules_last_timestamp_seconds ",
-                'sync_proxy_rules_no_local_endpoints_total{traffic_policy="external"} 0.0',
+                'sync_proxy_rules_service_changes_total{ip_family="IPv4"} 2.0',
+                'sync_proxy_rules_service_changes_total{ip_family="IPv6"} 2.0',
+                'sync_proxy_rules_endpoint_changes_total{ip_family="IPv4"} ',
+                'sync_proxy_rules_endpoint_changes_pending{ip_family="IPv4"} ',
+                'sync_proxy_rules_service_changes_pending{ip_family="IPv4"} ',
+                'sync_proxy_rules_last_queued_timestamp_seconds{ip_family="IPv4"} ',
+                'sync_proxy_rules_last_timestamp_seconds{ip_family="IPv4"} ',
+                'sync_proxy_rules_no_local_endpoints_total{ip_family="IPv4",traffic_policy="external"} 0.0',
                 'proxy_healthz_total{code="200"} ',
                 'proxy_livez_total{code="200"} 1.0',
             ):
@@ -128,8 +137,11 @@ async def test_health_and_metrics_match_kube_proxys(mode: str, failures: str) ->
             assert "\nprocess_resident_memory_bytes " in metrics
             assert "_created" not in metrics, "a series of Python's client library alone"
             for table in ("filter", "nat") if mode == "iptables" else ():
-                count = sum(len(re.findall("^-A KUBE-", sh(f"{ip}-save -t {table}"), re.MULTILINE)) for ip in IPTABLES)
-                assert f'\nkubeproxy_sync_proxy_rules_iptables_total{{table="{table}"}} {count}.0\n' in metrics
+                for ip, family in zip(IPTABLES, ("IPv4", "IPv6"), strict=True):
+                    count = len(re.findall("^-A KUBE-", sh(f"{ip}-save -t {table}"), re.MULTILINE))
+                    labels = f'ip_family="{family}",table="{table}"'
+                    shown = f"kubeproxy_sync_proxy_rules_iptables_total{{{labels}}} {count}.0"
+                    assert shown in metrics.splitlines()
             process.send_signal(signal.SIGTERM)
             assert await process.wait() == 0
             assert "10.96.0.77" in sh("nft list ruleset"), "rules outlive the proxy"
@@ -157,6 +169,90 @@ async def test_a_port_in_use_is_only_fatal_with_bind_address_hard_fail() -> None
                         break
                 else:
                     raise AssertionError("the port in use is not reported")
+
+
+def hide(*commands: str) -> None:
+    """Let programs be missing in this mount namespace."""
+    for path in {os.path.realpath(found) for found in map(find_command, commands) if found is not None}:
+        sh(f"mount --bind /dev/null {path}")
+
+
+XTABLES = ("iptables-nft", "iptables-legacy")
+
+
+@pytest.mark.parametrize(
+    ("wanted", "hidden", "used", "reason"),
+    [
+        ("iptables", XTABLES, "nftables", "the iptables commands are not here: install the package iptables"),
+        ("nonsense", (), "nftables", "'nonsense' is no proxy mode; iptables, ipvs, nftables and userspace are"),
+        pytest.param("nftables", ("nft",), "iptables", "install the package nftables", marks=needs_iptables),
+        pytest.param("userspace", ("nft",), "iptables", "install the package nftables", marks=needs_iptables),
+        (
+            "ipvs",
+            XTABLES,
+            "nftables",
+            "modes ipvs and iptables cannot be used on this node: the iptables commands are not here",
+        ),
+    ],
+)
+@in_namespace
+async def test_a_proxy_that_cannot_use_its_mode_serves_in_another_and_reports_it(
+    wanted: str, hidden: list[str], used: str, reason: str
+) -> None:
+    async with api_world(server_certificate()) as world, ApiClient(world.config) as client:
+        await client.create(SERVICES, {"metadata": {"name": "s"}, "spec": SPEC}, "default")
+        head = "apiVersion: kubeproxy.config.k8s.io/v1alpha1, kind: KubeProxyConfiguration"
+        sh(f"echo '{{{head}, mode: {wanted}}}' >/run/config.yaml")
+        rules = f"{'iptables-save' if used == 'iptables' else 'nft list ruleset'} | cat"
+        if used == "iptables":
+            sh("iptables-nft -t mangle -N KUBE-IPTABLES-HINT")
+        hide(*hidden)
+        async with proxy(world, "--config", "/run/config.yaml"):
+            await becomes(f"{HEALTH}/healthz", 200)
+            assert "10.96.0.77" in sh(rules)
+            assert await ask(f"{METRICS}/proxyMode") == (200, used)
+            [event] = await warnings_of_node(client)
+            progress = await published(client)
+        assert event.reason == "ProxyModeUnavailable"
+        assert reason in event.message
+        assert event.message.endswith(f"; services are served in mode {used}")
+        assert progress.mode == ModeInUse(used, wanted, event.message)
+
+
+async def warnings_of_node(client: ApiClient) -> list[Event]:
+    """Wait for the first."""
+    async with asyncio.timeout(60):
+        while True:
+            events = (await client.list(EVENTS, field_selector="involvedObject.kind=Node")).items
+            if found := [event for event in events if event.type == "Warning"]:
+                return found
+            await asyncio.sleep(0.02)
+
+
+async def published(client: ApiClient) -> Progress:
+    """Wait for the progress of the only proxy."""
+    async with asyncio.timeout(60):
+        while True:
+            for lease in (await client.list(LEASES, NAMESPACE)).items:
+                if (progress := read_progress(lease)) is not None:
+                    return progress
+            await asyncio.sleep(0.02)
+
+
+@needs_iptables
+@in_namespace
+async def test_a_node_without_ip6tables_is_served_in_ipv4_and_warned_of() -> None:
+    """On Alpine, ip6tables is a package of its own. kube-proxy serves one family then, too."""
+    directory = os.path.dirname(find_command("iptables-nft") or "")
+    sh(f"mkdir /run/sbin && cp -a {directory}/xtables-* {directory}/iptables* {directory}/nft {directory}/ip /run/sbin")
+    sh(f"mount --bind /run/sbin {directory}")
+    async with api_world(server_certificate()) as world, ApiClient(world.config) as client:
+        await client.create(SERVICES, {"metadata": {"name": "s"}, "spec": SPEC}, "default")
+        async with proxy(world, "--proxy-mode", "iptables"):
+            await becomes(f"{HEALTH}/healthz", 200)
+            [event] = await warnings_of_node(client)
+    assert event.message.startswith("mode iptables cannot serve IPv6 on this node: install the package iptables")
+    assert event.message.endswith("; services are served in mode iptables")
 
 
 def captured(address: str, port: int) -> FrontendTable:

@@ -5,12 +5,15 @@ from __future__ import annotations
 import asyncio
 import base64
 import contextlib
+import functools
 import ipaddress
 import itertools
 import os
 import random
 import re
 import signal
+import socket
+import subprocess
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -18,7 +21,7 @@ from urllib.error import HTTPError
 
 import pytest
 
-from bridgehead.balancer.heartbeat_key import OWN_NAMESPACE
+from bridgehead.balancer.heartbeat_key import OWN_NAMESPACE, SECRET_NAME, STEPPED_BACK_ANNOTATION
 from bridgehead.balancer.layer2 import arp, ndp
 from bridgehead.client.errors import NotFound
 from bridgehead.network.link_states import LinkStates
@@ -33,9 +36,11 @@ from .speaker_world import (
     FAULTS,
     NAMESPACE,
     NODES_IN_WORLD,
+    PAGES_PORT,
     SpeakerWorld,
     answered_by,
     fault,
+    inside,
     node_ip,
     run_on,
     speaker_world,
@@ -66,6 +71,11 @@ def others(node: str) -> tuple[str, ...]:
 
 async def answers_alone(address: str, node: str) -> bool:
     """Return whether a broadcast ARP request is answered by this node and by no other."""
+    return await answering_macs(address) == {bytes([2, 0, 0, 0, 1, int(node.removeprefix("node"))])}
+
+
+async def answering_macs(address: str) -> set[bytes]:
+    """Return who answers a broadcast ARP request."""
     target = ipaddress.IPv4Address(address).packed
     with LinkStates() as links:
         (link,) = (link for link in links.all() if link.name == "fabric")
@@ -74,8 +84,7 @@ async def answers_alone(address: str, node: str) -> bool:
         sock.send(arp.encode(arp.ArpPacket(arp.BROADCAST, True, link.mac, source, bytes(6), target)))
         await asyncio.sleep(0.1)  # in which a second one would answer
         packets = [arp.decode(frame) for frame in sock.receive(1000)]
-    macs = {packet.sender_mac for packet in packets if packet and packet.sender == target and packet.target == source}
-    return macs == {bytes([2, 0, 0, 0, 1, int(node.removeprefix("node"))])}
+    return {packet.sender_mac for packet in packets if packet and packet.sender == target and packet.target == source}
 
 
 @in_namespace
@@ -107,6 +116,54 @@ async def test_a_failed_node_loses_its_addresses_and_gets_them_back():
         assert status["takeovers"]
         assert {takeover["nodes"][0] for takeover in status["takeovers"]} == {holder}
         assert all(change["silence"] < 60 for change in status["changes"])
+        await check_turns_of_another_balancer(world)
+
+
+async def check_turns_of_another_balancer(world: SpeakerWorld) -> None:
+    """While MetalLB itself runs, no speaker announces, and its speakers can have the ports."""
+
+    async def publish(pod: str | None) -> None:
+        patch = {"metadata": {"annotations": {STEPPED_BACK_ANNOTATION: pod}}}
+        await world.client.patch(SECRETS, SECRET_NAME, OWN_NAMESPACE, patch)
+
+    async def is_free(node: str) -> bool:
+        with inside(node):
+            heartbeats = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+            pages = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+        with heartbeats, pages:
+            pages.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                heartbeats.bind(("0.0.0.0", 7946))
+                pages.bind(("0.0.0.0", PAGES_PORT))
+            except OSError:
+                return False
+        return True
+
+    running = [node for node, speaker in world.speakers.items() if speaker.process.poll() is None]
+    await publish("metallb-system/controller-x")
+    for node in running:
+        await until(functools.partial(is_free, node))
+        assert world.speakers[node].process.poll() is None
+    assert await answering_macs(vip(10)) == set()
+    await publish(None)
+    await until_answered(vip(10), *running)
+    # One that is told before it starts announces nothing, and ends when it is asked to.
+    await publish("metallb-system/controller-x")
+    (node, *_) = running
+    world.speakers[node].signal(signal.SIGTERM)
+    assert await asyncio.to_thread(world.speakers[node].process.wait, 30) == 0
+    speaker = world.start_speaker(node, "--probe-port=17479")
+
+    async def is_ready() -> bool:
+        try:
+            answer = await asyncio.to_thread(run_on, node, "curl", "-s", "http://127.0.0.1:17479/started")
+        except subprocess.CalledProcessError:  # not yet
+            return False
+        return answer == "another balancer runs"
+
+    await until(is_ready)
+    speaker.signal(signal.SIGTERM)
+    assert await asyncio.to_thread(speaker.process.wait, 30) == 0
 
 
 def sort_labels(exposition: str) -> str:

@@ -229,6 +229,28 @@ async def test_the_parser_calls_overridden_methods():
     await finish(connection)
 
 
+async def test_an_upgrade_that_is_not_taken_is_reported():
+    """`PeerProtocol` decides about WebSockets, and goes on after an upgrade that it ignores."""
+    called = []
+
+    class Recorder(HttpToolsProtocol):
+        def on_url(self, url: bytes) -> None:
+            called.append("on_url")
+            super().on_url(url)
+
+        def _should_upgrade(self) -> bool:
+            called.append("_should_upgrade")
+            return False
+
+        def _unsupported_upgrade_warning(self) -> None:
+            called.append("_unsupported_upgrade_warning")
+
+    connection = connect(Recorder)
+    connection.data_received(GET.replace(b"Host: x", b"Connection: Upgrade\r\nUpgrade: websocket"))
+    assert list(dict.fromkeys(called)) == ["on_url", "_should_upgrade", "_unsupported_upgrade_warning"]
+    await finish(connection)
+
+
 @pytest.mark.parametrize("message", UNWANTED_LOG_MESSAGES)
 def test_a_log_message_is_filtered(message):
     sources = inspect.getsource(httptools_impl) + inspect.getsource(websockets_sansio_impl)

@@ -35,7 +35,6 @@ from .errors import (
 from .exchange import Exchange
 from .flowcontrol.control import FlowControl, is_long_running
 from .flowcontrol.levels import Overloaded
-from .handlers.metrics import Metrics
 from .handlers.non_resource_urls import NonResourceUrls
 from .handlers.objects import Handlers
 from .handlers.rendering import Rendering
@@ -43,14 +42,28 @@ from .handlers.reviews import Reviews
 from .http.compression import compressed
 from .http.handshake import deny
 from .http.negotiation import wants_indented
-from .http.paths import check_timeout, parse_request
-from .http.request import FRONT_PROXY, NEWCOMER, Disconnected, Receive, Request, Response, Scope, Send, text_response
+from .http.paths import check_timeout, parse_query, parse_request
+from .http.request import (
+    FRONT_PROXY,
+    NEWCOMER,
+    PEER_UNTIL,
+    Disconnected,
+    Receive,
+    Request,
+    Response,
+    Scope,
+    Send,
+    text_response,
+)
 from .http.sending import Sender
 from .http.socket_streams import choose_protocol, is_stream, send_over_socket
 from .http.tunnel import tunnel_of
 from .http.unsent import UnsentBudget
 from .http.user import ANONYMOUS, InvalidCredentials, User
 from .http.worker import run_long
+from .metrics.access import ALLOWED, DENIED, FAILURE, SUCCESS
+from .metrics.page import Metrics
+from .metrics.waits import begin_waits
 from .proxying.aggregation.aggregator import Aggregator
 from .proxying.subresource import ProxySubresource
 from .streams.pod_streams import PodStreams
@@ -59,6 +72,9 @@ log = logging.getLogger(__name__)
 
 # After these, the path may be one that nobody else asks for.
 _UNKNOWN_CODES = (403, 404, 405)
+# Codes by which the server ends requests that are too many or take too long.
+_TERMINATIONS = (429, 504)
+_READING = frozenset({"get", "list", "watch", "head", "options"})
 _APPLY = APPLY_PATCH.encode()
 _BRIEF = contextlib.nullcontext()
 # The end of JSON that is indented already.
@@ -105,8 +121,11 @@ class Application:
         match scope["type"]:
             case "http":
                 exchange = Exchange(scope)
+                info = exchange.info
+                counted = self._metrics.requests.in_flight(mutates=info.verb not in _READING)
                 try:
-                    await self._answer_request(exchange, receive, send)
+                    with _BRIEF if is_long_running(info) else counted:
+                        await self._answer_request(exchange, receive, send)
                 finally:
                     exchange.seat.leave()
             case "websocket":
@@ -117,10 +136,17 @@ class Application:
         info = parse_request("GET", path, {})
         return self._proxy.serves(info) or self._pod_streams.takes_upgrade(info) or self._aggregator.serves(path)
 
+    def takes_socket(self, path: str, query: bytes) -> bool:
+        """Whether a GET of a path is answered over a WebSocket when the client asks for it.
+
+        As in Kubernetes, other requests are answered as if they had not asked. Called by the server for each upgrade.
+        """
+        return is_stream(parse_request("GET", path, parse_query(query)))
+
     # --- A request ----------------------------------------------------------------------------------------------
 
     async def _answer_request(self, exchange: Exchange, receive: Receive, send: Send) -> None:
-        started = time.perf_counter()
+        started, waits = time.perf_counter(), begin_waits()
         try:
             response = await self._respond(exchange, receive)
         except Disconnected:
@@ -134,19 +160,22 @@ class Application:
         headers = ((b"audit-id", exchange.audit_id), *exchange.seat.headers)
         is_counted = response.is_long_running and exchange.is_known
         try:
-            with self._metrics.long_running(exchange.info) if is_counted else _BRIEF:
+            with self._metrics.requests.long_running(exchange.info) if is_counted else _BRIEF:
                 await self._sender.send(
                     response, headers, exchange.warnings, response.receive or receive, send, exchange.scope
                 )
         finally:
             exchange.trail.complete()
-        self._count(exchange, response.status, started)
+        self._count(exchange, response.status, started, waits.seconds)
 
-    def _count(self, exchange: Exchange, code: int, started: float) -> None:
-        self._metrics.count(
+    def _count(self, exchange: Exchange, code: int, started: float, waited: float = 0.0) -> None:
+        if code in _TERMINATIONS and exchange.is_known:
+            self._metrics.requests.record_termination(exchange.info, code)
+        self._metrics.requests.count(
             exchange.info,
             code,
             time.perf_counter() - started,
+            waited=waited,
             known=exchange.is_known,
             dry_run=exchange.query.get("dryRun", ""),
             applies=exchange.method == "PATCH" and exchange.headers.get(b"content-type", b"") == _APPLY,
@@ -231,7 +260,7 @@ class Application:
             request = exchange.accept(user, receive)
             if not is_stream(exchange.info):
                 raise not_found_path()
-            with self._metrics.long_running(exchange.info):
+            with self._metrics.requests.long_running(exchange.info):
                 await self._stream_over_socket(exchange, request, audited_send)
         except ApiStatus as status:
             code = status.code
@@ -260,6 +289,7 @@ class Application:
     async def _authenticate(self, exchange: Exchange) -> User:
         """Return the user of the credentials, and begin the trail. Raises a 401."""
         scope, headers, user = exchange.scope, exchange.headers, None
+        began = time.perf_counter()
         try:
             # The user of the connection's certificate and the name of a front proxy, from `http.peer_protocol`.
             state = scope.get("state", {})
@@ -267,6 +297,8 @@ class Application:
                 user = self._authenticator.user_of_proxy(state[FRONT_PROXY], scope["headers"])
             if user is None:
                 user = await self._authenticator.authenticate(headers, state.get("peer"), scope["path"], exchange.notes)
+            if PEER_UNTIL in state:
+                self._metrics.access.record_certificate(state[PEER_UNTIL] - time.time())
             newcomer = state.get(NEWCOMER)
             if newcomer is not None and user is not ANONYMOUS:
                 newcomer.leave()
@@ -275,6 +307,9 @@ class Application:
             raise unauthorized() from None
         finally:
             exchange.user = user
+            self._metrics.access.record_authentication(
+                FAILURE if user is None else SUCCESS, time.perf_counter() - began, "" if user is None else user.name
+            )
             annotations = exchange.notes.annotations
             exchange.trail = self._begin_trail(exchange.info, user, scope, headers, exchange.audit_id, annotations)
         return user
@@ -291,7 +326,9 @@ class Application:
 
     def _authorize(self, user: User, exchange: Exchange) -> None:
         """Raise a 403 unless the user may make the request."""
+        began = time.perf_counter()
         decision = self._authorizer.decide(user, exchange.info)
+        self._metrics.access.record_authorization(ALLOWED if decision.allowed else DENIED, time.perf_counter() - began)
         exchange.trail.authorize(allowed=decision.allowed, reason=decision.reason)
         if not decision.allowed:
             raise refusal(user, exchange.info, decision.reason)
@@ -304,7 +341,7 @@ class Application:
             if self._reviews.serves(info):
                 return await self._rendering.other(request.header(b"accept"), await self._reviews.handle(request))
             if self._pod_streams.serves(info):
-                with self._metrics.long_running(info) if self._pod_streams.takes_upgrade(info) else _BRIEF:
+                with self._metrics.requests.long_running(info) if self._pod_streams.takes_upgrade(info) else _BRIEF:
                     return await self._pod_streams.answer(request)
             if self._proxy.serves(info):
                 self._drop_proxy_headers(request)

@@ -39,7 +39,6 @@ from .handlers.apply import Applier
 from .handlers.discovery import Discovery
 from .handlers.health import SLIS_PATH, Check, Health
 from .handlers.issuer import CONFIGURATION_PATH, JWKS_PATH, IssuerDiscovery
-from .handlers.metrics import Metrics
 from .handlers.non_resource_urls import NonResourceUrls
 from .handlers.objects import Handlers
 from .handlers.openapi import OpenApi
@@ -48,6 +47,8 @@ from .handlers.reviews import Reviews
 from .handlers.subresources import Subresources
 from .http.unsent import UnsentBudget
 from .http.user import User
+from .metrics.page import Metrics
+from .metrics.storage import StorageMetrics
 from .proxying.aggregation.aggregator import Aggregator
 from .proxying.aggregation.transport import ProxyCertificate, Transport
 from .proxying.connections import Connections
@@ -217,7 +218,9 @@ def build_api(table: Sequence[Resource], store: Store, settings: ApiSettings) ->
         return schema.of_definition(OBJECT_META)
 
     resources = ResourceTable((*table, definition_resource(metadata)))
-    metrics, webhooks = Metrics(), WebhookClient(store)
+    watches = OpenWatches()
+    metrics = Metrics(StorageMetrics(store, lambda: resources, watches.counts))
+    webhooks = WebhookClient(store)
     authorizer = Authorizer(StoredPolicy(store), NodeAuthorizer(NodeRelations(store)))
 
     def type_of(resource: Resource) -> MapType:
@@ -246,7 +249,6 @@ def build_api(table: Sequence[Resource], store: Store, settings: ApiSettings) ->
     tokens = TokenAuthority(settings.signing_key, store, settings.clock, settings.tokens, legacy_tokens.record)
     authenticator = Authenticator(settings.users, tokens, _jwt_issuers(settings), settings.request_headers)
     applier = Applier(registry, authorizer)
-    watches = OpenWatches()
     rendering = Rendering(registry, schema)
     kubelets = KubeletAccess(settings.kubelet_tls)
     connections = Connections()

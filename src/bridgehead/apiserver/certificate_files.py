@@ -13,6 +13,7 @@ from functools import partial
 from pathlib import Path
 
 from bridgehead.file_changes import FollowedFiles, follow
+from bridgehead.tls_offers import DEFAULT_OFFER, TlsOffer
 
 from .access.request_headers import RequestHeaders
 from .errors import ApiStatus
@@ -33,6 +34,7 @@ class CertificateFiles:
     request_headers: RequestHeaders | None = None
     kubelets: KubeletTls | None = None
     proxy: ProxyCertificate | None = None
+    offer: TlsOffer = DEFAULT_OFFER
 
     def context(self) -> ssl.SSLContext:
         """Return the server's TLS settings. Raises OSError, and ValueError with a line that names the files."""
@@ -41,7 +43,7 @@ class CertificateFiles:
         for path in paths:
             path.read_bytes()  # raises an error that names the file; ssl's errors do not
         try:
-            return server_context(self.certificate, self.key, self.client_ca, front_proxy_ca)
+            return server_context(self.certificate, self.key, self.client_ca, front_proxy_ca, self.offer)
         except ValueError as error:
             files = ", ".join(str(path) for path in paths)
             reason = error.reason if isinstance(error, ssl.SSLError) and error.reason else error

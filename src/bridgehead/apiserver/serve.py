@@ -18,11 +18,13 @@ from typing import TYPE_CHECKING
 
 import uvloop
 
+from bridgehead import heartbeat
 from bridgehead.heap import collect_rarely
 from bridgehead.objects.addresses import join_host_port
 from bridgehead.signing_keys import SigningKey, read_verification_keys
 from bridgehead.storage import open_store
 from bridgehead.storage.sealing import EncryptedStore, Encryption
+from bridgehead.tls_offers import DEFAULT_OFFER, TlsOffer
 
 from .access.authentication import read_token_file
 from .access.request_headers import RequestHeaders
@@ -59,6 +61,7 @@ class ServeOptions:
     listen_fds: tuple[int, ...] = ()
     tls_certificate: Path
     tls_key: Path
+    tls_offer: TlsOffer = DEFAULT_OFFER
     client_ca: Path | None = None
     token_file: Path | None = None
     authentication_config: Path | None = None
@@ -162,6 +165,7 @@ async def _serve(options: ServeOptions) -> None:
                     from bridgehead.storage.encryption import follow_encryption
 
                     background.append(tasks.create_task(follow_encryption(options.encryption, store)))
+                heartbeat.start(asyncio.get_running_loop().call_later)
                 await server.serve(listeners)
                 for task in background:
                     task.cancel()
@@ -184,6 +188,7 @@ def _certificates(options: ServeOptions) -> CertificateFiles:
         request_headers=options.request_headers,
         kubelets=_kubelet_tls(options),
         proxy=_proxy_certificate(options),
+        offer=options.tls_offer,
     )
 
 

@@ -20,6 +20,7 @@ from bridgehead.client.access_reviews import AccessReviews, bearer_token
 from bridgehead.client.errors import ClientError
 from bridgehead.pages import Page, Request
 from bridgehead.tls_certificates import load_certificate
+from bridgehead.tls_offers import DEFAULT_OFFER
 
 from .admission.identity import make_identity
 
@@ -71,14 +72,15 @@ def server_context(certificate: Path | None, key: Path | None) -> ssl.SSLContext
     That one is made at the first connection, because to make it takes a tenth of a second. Raises OSError and
     ssl.SSLError.
     """
-    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context = DEFAULT_OFFER.apply(ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER))
     if certificate is not None and key is not None:
         context.load_cert_chain(certificate, key)
         return context
 
     @functools.cache
     def own() -> ssl.SSLContext:
-        made, identity = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH), make_identity(["localhost"])
+        made = DEFAULT_OFFER.apply(ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER))
+        identity = make_identity(["localhost"])
         load_certificate(made, identity.certificate + identity.key)
         return made
 

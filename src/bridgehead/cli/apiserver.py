@@ -72,6 +72,18 @@ def command(
             rich_help_panel=AUTHENTICATION, help="Audiences of the API server, separated by commas; none: the issuers."
         ),
     ] = "",
+    tls_cipher_suites: Annotated[
+        str,
+        typer.Option(
+            rich_help_panel=SERVING,
+            help="Cipher suites of TLS 1.2, separated by commas, under Go's names."
+            " Default: ECDHE with AES-GCM or ChaCha20-Poly1305.",
+        ),
+    ] = "",
+    tls_min_version: Annotated[
+        str,
+        typer.Option(rich_help_panel=SERVING, help="Oldest version of TLS: VersionTLS12 (default) or VersionTLS13."),
+    ] = "",
     listen: Annotated[
         list[str] | None,
         typer.Option(
@@ -213,6 +225,7 @@ def command(
         from bridgehead.apiserver.serve import ServeOptions, serve
         from bridgehead.cli.logs_setup import configure
         from bridgehead.storage import StorageError
+        from bridgehead.tls_offers import parse_offer
 
     configure(verbosity)
     with reporting_failures("apiserver", OSError, ValueError, StorageError):
@@ -221,6 +234,7 @@ def command(
             listen_fds=tuple(listen_fd or ()),
             tls_certificate=tls_cert_file,
             tls_key=tls_private_key_file,
+            tls_offer=parse_offer(tls_min_version, tls_cipher_suites),
             client_ca=client_ca_file,
             token_file=token_auth_file,
             service_account_keys=tuple(service_account_key_file),

@@ -13,6 +13,7 @@ import os
 import signal
 import socket
 import ssl
+import sys
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
@@ -20,21 +21,23 @@ from typing import Annotated, Any
 import uvloop
 from typer import Argument, Option
 
-from bridgehead.balancer.controller.controller import BalancerController, ControllerSettings
+from bridgehead.balancer.controller.controller import ControllerSettings
+from bridgehead.balancer.controller.stepping import SteppingController
+from bridgehead.balancer.heartbeat_key import LEASE_NAME
 from bridgehead.balancer.page_access import SECURE_PORT, server_context
 from bridgehead.client import ApiClient, ClientConfig, LeaderElector, load_config
-from bridgehead.client.errors import ConfigError
+from bridgehead.client.errors import ClientError, ConfigError
 from bridgehead.objects.meta import ObjectKey
 from bridgehead.pages import serve
 
 from .failures import fail, reporting_failures
-from .groups import ACCESS, ADDRESSES, WHAT
+from .groups import ACCESS, ADDRESSES, ONCE, WHAT
 from .logs_setup import configure
 from .parsing import host_port, path
 
 log = logging.getLogger("bridgehead.balancer")
 
-LEASE_NAME = "bridgehead-balancer"
+USER_AGENT = "bridgehead-balancer"
 METRICS_PORT = 7472
 WEBHOOK_PORT = 9443
 
@@ -130,6 +133,15 @@ def command(
             f" balancer's objects; port {WEBHOOK_PORT} by default; empty: no webhook.",
         ),
     ] = "",
+    cleanup: Annotated[
+        bool,
+        Option(
+            "--cleanup",
+            rich_help_panel=ONCE,
+            help="Remove what balancers and speakers that no longer run have left in the cluster, and exit: webhooks,"
+            " addresses, finalizers, statuses, the Secret and the Lease. For an administrator's kubeconfig.",
+        ),
+    ] = False,
     verbosity: Annotated[int, Option("-v", "--v", help="Verbosity: 0 for operators, 1 for developers.")] = 0,
 ) -> None:
     configure(verbosity)
@@ -144,6 +156,11 @@ def command(
         reviews = host_port(webhook, WEBHOOK_PORT) if webhook else None
     except ValueError as error:
         fail("balancer", error, 2)
+    if cleanup:
+        with reporting_failures("balancer", ConfigError, ClientError):
+            lines = asyncio.run(_clean_up(load_config(kubeconfig or None), own_namespace, lb_class))
+        sys.stdout.write("".join(f"{line}\n" for line in lines) or "nothing to remove\n")
+        return
     settings = ControllerSettings(namespace, own_namespace, lb_class, reviews, ignore_exclude_lb)
     with reporting_failures("balancer", ConfigError, OSError):
         config = load_config(kubeconfig or None)
@@ -151,6 +168,13 @@ def command(
         lost = uvloop.run(_run(config, settings, pages, secure, context, leader_elect))
     if lost:
         fail("balancer", "lost the leader's lease; start again to stand for election")
+
+
+async def _clean_up(config: ClientConfig, own_namespace: str, lb_class: str) -> list[str]:
+    from bridgehead.balancer.controller.cleanup import clean_up
+
+    async with ApiClient(config, user_agent=USER_AGENT) as client:
+        return await clean_up(client, own_namespace, lb_class)
 
 
 async def _run(
@@ -169,8 +193,8 @@ async def _run(
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
-    async with ApiClient(config, user_agent="bridgehead-balancer") as client:
-        controller = BalancerController(client, settings)
+    async with ApiClient(config, user_agent=USER_AGENT) as client:
+        controller = SteppingController(client, settings)
         tasks: list[asyncio.Task[Any]] = [asyncio.create_task(stop.wait())]
         access = controller.page_access(secure[1] if secure is not None else 0)
         for address, tls in ((pages, None), (secure, context)):
@@ -189,7 +213,7 @@ async def _run(
     return lost
 
 
-async def _control(client: ApiClient, controller: BalancerController, lease_namespace: str) -> None:
+async def _control(client: ApiClient, controller: SteppingController, lease_namespace: str) -> None:
     """Run the controller, with a namespace while holding the Lease there."""
     await controller.prepare()
     if not lease_namespace:

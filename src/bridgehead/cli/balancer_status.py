@@ -28,6 +28,9 @@ def show_status(kubeconfig: Path | None, name: str | None, state_dir: Path | Non
 
 async def _tables(config: ClientConfig) -> str:
     async with ApiClient(config, "bridgehead-balancer") as client:
+        other = await speakers.find_other_balancer(client)
+        if other:
+            return f"The pod {other} is another balancer: this one gives out and announces no address meanwhile.\n"
         reports = await speakers.read_speakers(client)
         services = (await client.list(SERVICES)).items
     if not reports:

@@ -2,6 +2,12 @@
 
 The controllers work with any Kubernetes API server, given by a kubeconfig or, in a pod, by its service account. Several
 instances may run for one cluster; they elect a leader.
+
+Bridgehead's API server and kubelets do themselves what other controllers do beside kube-apiserver: aggregation of
+ClusterRoles, ServiceCIDR's status, counts of ResourceQuotas, checks of admission policies, and the ranges of a node's
+pods. For these, run kube-controller-manager beside with clusterrole-aggregation-controller, service-cidr-controller,
+resourcequota-controller, validatingadmissionpolicy-status-controller and node-ipam-controller. Attaching and resizing
+volumes, and claims of devices, have no controller here.
 """
 
 from __future__ import annotations
@@ -16,17 +22,22 @@ from typing import Annotated
 import typer
 import uvloop
 
+from bridgehead import heartbeat
 from bridgehead.client import ApiClient, ClientConfig, LeaderElector, load_config
 from bridgehead.client.errors import ConfigError
+from bridgehead.client.metrics import CLIENT_METRICS
 from bridgehead.controllers.manager import Manager, Settings, select_controllers
+from bridgehead.exposition import new_registry
 from bridgehead.objects.endpoint_slices import DEFAULT_MAX_ENDPOINTS
 from bridgehead.objects.meta import ObjectKey
 from bridgehead.objects.times import parse_duration
+from bridgehead.pages import Page, Routes, metrics_page, serve
 
 from .failures import fail, reporting_failures
 from .logs_setup import configure
-from .parsing import path
+from .parsing import host_port, path
 
+METRICS_PORT = 10257  # kube-controller-manager's
 LEASE = ("kube-system", "kube-controller-manager")
 
 
@@ -59,6 +70,10 @@ def command(
     cluster_signing_duration: Annotated[
         str, typer.Option(help="Longest lifetime of a signed certificate, as a duration such as 8760h.")
     ] = "8760h",
+    metrics: Annotated[
+        str,
+        typer.Option(help=f'Address of /metrics and /healthz, [HOST]:PORT; port {METRICS_PORT} by default. "": none.'),
+    ] = "",
     leader_elect: Annotated[bool, typer.Option(help="Run only while holding the leader's Lease.")] = True,
     verbosity: Annotated[int, typer.Option("-v", "--v", help="Verbosity: 0 for operators, 1 for developers.")] = 0,
 ) -> None:
@@ -71,6 +86,10 @@ def command(
         signing_seconds = parse_duration(cluster_signing_duration)
     except ValueError as error:
         fail("controllers", f"--cluster-signing-duration: {error}", 2)
+    try:
+        pages = host_port(metrics, METRICS_PORT) if metrics else None
+    except ValueError as error:
+        fail("controllers", f"--metrics: {error}", 2)
     try:
         root_ca = root_ca_file.read_text(encoding="ascii") if root_ca_file else ""
     except OSError as error:
@@ -88,15 +107,21 @@ def command(
     )
     with reporting_failures("controllers", ConfigError):
         config = load_config(kubeconfig)
-        lost = uvloop.run(_run(config, names, settings, leader_elect))
+        lost = uvloop.run(_run(config, names, settings, leader_elect, pages))
     if lost:
         fail("controllers", "lost the leader's lease; start again to stand for election")
 
 
-async def _run(config: ClientConfig, names: list[str], settings: Settings, leader_elect: bool) -> bool:
-    """Run until SIGTERM, SIGINT or the loss of the lease; return whether the lease was lost."""
+async def _run(
+    config: ClientConfig, names: list[str], settings: Settings, leader_elect: bool, pages: tuple[str, int] | None
+) -> bool:
+    """Run until SIGTERM, SIGINT or the loss of the lease; return whether the lease was lost.
+
+    `pages` is the address of /metrics. Raises OSError when it is taken.
+    """
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
+    heartbeat.start(loop.call_later)
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
     async with ApiClient(config, user_agent="kube-controller-manager/bridgehead") as client:
@@ -106,12 +131,20 @@ async def _run(config: ClientConfig, names: list[str], settings: Settings, leade
             working = asyncio.create_task(elector.run(manager.run))
         else:
             working = asyncio.create_task(manager.run())
-        stopping = asyncio.create_task(stop.wait())
-        await asyncio.wait((working, stopping), return_when=asyncio.FIRST_COMPLETED)
-        lost = not stop.is_set()
-        for task in (working, stopping):
+        tasks = [working, asyncio.create_task(stop.wait())]
+        if pages is not None:
+            tasks.append(asyncio.create_task(serve(pages, _routes())))
+        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        lost = working.done()
+        for task in tasks:
             task.cancel()
-        await asyncio.wait((working, stopping))
-        if not working.cancelled():
-            working.result()
+        await asyncio.wait(tasks)
+        for task in tasks:
+            if not task.cancelled():
+                task.result()
     return lost
+
+
+def _routes() -> Routes:
+    registry = new_registry(CLIENT_METRICS)
+    return {"/healthz": lambda: Page(200, b"ok"), "/metrics": metrics_page(registry)}

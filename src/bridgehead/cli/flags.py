@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import typer
@@ -18,11 +18,7 @@ from typer.core import TyperCommand
 
 from bridgehead.suggestions import did_you_mean
 
-# The values that Go's strconv.ParseBool accepts.
-_VALUES = {
-    **dict.fromkeys(("1", "t", "T", "true", "TRUE", "True"), True),
-    **dict.fromkeys(("0", "f", "F", "false", "FALSE", "False"), False),
-}
+from .parsing import parse_flag
 
 # Stand-ins for characters at which click would break a line, replaced again in the finished text.
 _NO_BREAK = {"-": "\N{NON-BREAKING HYPHEN}", " ": "\N{NO-BREAK SPACE}"}
@@ -72,8 +68,8 @@ class Command(TyperCommand):
                 option = ctx.token_normalize_func(option)
             if not equals or option not in flags:
                 rest.append(argument)
-            elif text in _VALUES:
-                given[flags[option].name or ""] = _VALUES[text]
+            elif (value := True if (option, text) == ("--version", "raw") else parse_flag(text)) is not None:
+                given[flags[option].name or ""] = value
             elif not ctx.resilient_parsing:
                 raise typer.BadParameter(f"{text!r} is neither true nor false.", ctx, param_hint=option)
         try:
@@ -145,7 +141,12 @@ def _set_metavar(param: Any) -> None:
 
 def flags_of(context: typer.Context) -> dict[str, str]:
     """Return the options of a command line by name, defaults included, for the page /flagz."""
-    return {_flag_name(name): _flag_text(value) for name, value in context.params.items()}
+    return as_flags(context.params)
+
+
+def as_flags(params: Mapping[str, object]) -> dict[str, str]:
+    """Return the parameters of a command as its options by name."""
+    return {_flag_name(name): _flag_text(value) for name, value in params.items()}
 
 
 def _flag_name(parameter: str) -> str:

@@ -26,6 +26,7 @@ from bridgehead.kubelet.node.settings import DEFAULT_MAX_PIDS, NodeSettings
 from bridgehead.kubelet.process import TlsFiles, run_kubelet
 from bridgehead.kubelet.runtimes.runtime import RuntimeFailure
 from bridgehead.objects.node_labels import find_restricted
+from bridgehead.tls_offers import parse_offer
 
 
 def command(
@@ -132,6 +133,20 @@ def command(
             help="Serving certificate. Without it, kubectl logs and exec do not work.",
         ),
     ] = None,
+    tls_cipher_suites: Annotated[
+        str,
+        typer.Option(
+            rich_help_panel=KUBELET_SERVER,
+            help="Cipher suites of TLS 1.2, separated by commas, under Go's names."
+            " Default: ECDHE with AES-GCM or ChaCha20-Poly1305.",
+        ),
+    ] = "",
+    tls_min_version: Annotated[
+        str,
+        typer.Option(
+            rich_help_panel=KUBELET_SERVER, help="Oldest version of TLS: VersionTLS12 (default) or VersionTLS13."
+        ),
+    ] = "",
     tls_private_key_file: Annotated[
         Path | None,
         typer.Option(rich_help_panel=KUBELET_SERVER, parser=path, help="Private key of the serving certificate."),
@@ -152,6 +167,7 @@ def command(
         name_servers = tuple(str(ip_address(text)) for text in filter(None, cluster_dns.split(",")))
         if 0 < sum(file is not None for file in (tls_cert_file, tls_private_key_file, client_ca_file)) < 3:
             raise ValueError("--tls-cert-file, --tls-private-key-file and --client-ca-file go together")
+        offer = parse_offer(tls_min_version, tls_cipher_suites)
         if image_gc_low_threshold >= image_gc_high_threshold:
             raise ValueError("--image-gc-low-threshold has to be less than --image-gc-high-threshold")
     except ValueError as error:
@@ -178,7 +194,7 @@ def command(
         )
         files = None
         if tls_cert_file and tls_private_key_file and client_ca_file:
-            files = TlsFiles(tls_cert_file, tls_private_key_file, client_ca_file)
+            files = TlsFiles(tls_cert_file, tls_private_key_file, client_ca_file, offer)
         puller = PullerClient(content_dir, local_only=local_registries_only) if content_dir else None
         run_kubelet(settings, kubeconfig, runtime_socket, files, puller)
 

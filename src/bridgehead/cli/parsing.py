@@ -14,6 +14,13 @@ def path(text: str | Path) -> Path:
     return Path(text)
 
 
+def parse_flag(text: str) -> bool | None:
+    """Return the value of a flag as Go's strconv.ParseBool reads it; None for other text."""
+    if text in ("1", "t", "T", "true", "TRUE", "True"):
+        return True
+    return False if text in ("0", "f", "F", "false", "FALSE", "False") else None
+
+
 def level(text: str | int) -> int:
     """Return the log verbosity. `-v=2`, the form of Go's programs, arrives as `=2`. Raises ValueError."""
     return int(str(text).removeprefix("="))

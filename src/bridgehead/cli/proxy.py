@@ -23,12 +23,13 @@ from typer import Option
 
 from bridgehead.cli import logs_setup
 from bridgehead.cli.failures import reporting_failures
+from bridgehead.cli.flags import as_flags
 from bridgehead.cli.groups import ACCESS, ADDRESSES, ONCE, TUNING, WHAT
 from bridgehead.cli.parsing import level, path
-from bridgehead.cli.proxy_options import refuse, unused, with_options
+from bridgehead.cli.proxy_options import refuse, unused, with_options, without_disabled
 from bridgehead.client import ClientConfig, load_config, load_kubeconfig
 from bridgehead.client.errors import ConfigError
-from bridgehead.proxy.config import DEFAULTS, parse_config
+from bridgehead.proxy.config import DEFAULTS, parse_config, require_mode
 from bridgehead.proxy.config_reader import parse_cidrs
 from bridgehead.proxy.errors import ConfigInvalid, ProxyError
 from bridgehead.proxy.process import clean_up, run
@@ -118,14 +119,14 @@ def command(
         str,
         Option(
             rich_help_panel=ADDRESSES,
-            help="Address and port of /healthz; port 0 disables it.  [default: 0.0.0.0:10256]",
+            help="Address and port of /healthz; --healthz-port=0 disables it.  [default: 0.0.0.0:10256]",
         ),
     ] = "",
     metrics_bind_address: Annotated[
         str,
         Option(
             rich_help_panel=ADDRESSES,
-            help="Address and port of /metrics; port 0 disables it.  [default: 127.0.0.1:10249]",
+            help="Address and port of /metrics; --metrics-port=0 disables it.  [default: 127.0.0.1:10249]",
         ),
     ] = "",
     healthz_port: Annotated[int | None, Option(hidden=True, min=0, max=65535)] = None,
@@ -238,6 +239,8 @@ def command(
         Option(rich_help_panel=TUNING, help="oom_score_adj of this process, from -1000 to 1000.  [default: -999]"),
     ] = None,
     # Options of kube-proxy that manifests use; the proxy's README explains the effect of each here.
+    boot_id_file: Annotated[str, Option(hidden=True)] = "",
+    machine_id_file: Annotated[str, Option(hidden=True)] = "",
     config_sync_period: Annotated[str, Option(hidden=True)] = "",
     feature_gates: Annotated[str, Option(hidden=True)] = "",
     kube_api_content_type: Annotated[str, Option(hidden=True)] = "",
@@ -260,6 +263,9 @@ def command(
     add_dir_header: Annotated[bool | None, Option("--add-dir-header", hidden=True)] = None,
     log_backtrace_at: Annotated[str, Option(hidden=True)] = "",
     stderrthreshold: Annotated[str, Option(hidden=True)] = "",
+    legacy_stderr_threshold_behavior: Annotated[
+        bool | None, Option("--legacy-stderr-threshold-behavior", hidden=True)
+    ] = None,
     vmodule: Annotated[str, Option(hidden=True)] = "",
     write_config_to: Annotated[
         Path | None,
@@ -291,14 +297,15 @@ def command(
     logs_setup.configure(verbosity)
     with reporting_failures("proxy", ProxyError, ConfigError):
         refuse(given)
+        require_mode(proxy_mode)
         document = with_options(_read_document(config, proxy_mode), given)
         settings = parse_config(document)
         logs_setup.configure(max(verbosity, settings.verbosity))
         name = (settings.hostname_override or socket.gethostname()).strip().lower()
-        settings = replace(settings, hostname_override=name, host_ports=host_ports)
+        settings = without_disabled(replace(settings, hostname_override=name, host_ports=host_ports), given)
         service_cidrs = parse_cidrs("--service-cidr", service_cidr)
         for warning in settings.warnings:
-            log.warning("%s: %s", config, warning)
+            log.warning("%s: %s", config or "options", warning)
         for warning in unused(given):
             log.warning("%s", warning)
         if write_config_to is not None:
@@ -308,7 +315,8 @@ def command(
         elif init_only:
             apply_sysctls(plan_sysctls(settings, os.cpu_count() or 1), refused=logging.WARNING)
         else:
-            asyncio.run(run(settings, document, client_config(settings.kubeconfig, master), service_cidrs, dry_run))
+            server = client_config(settings.kubeconfig, master)
+            asyncio.run(run(settings, document, server, service_cidrs, dry_run, as_flags(given)))
 
 
 def client_config(kubeconfig: str, master: str) -> ClientConfig:
@@ -327,17 +335,15 @@ def client_config(kubeconfig: str, master: str) -> ClientConfig:
 def _read_document(path: Path | None, mode: str) -> Mapping[str, Any]:
     if path is None:
         return DEFAULTS
-    import yaml
-
-    from bridgehead.yaml_loader import Loader
+    from bridgehead.yaml_loader import UnusableYaml, load
 
     try:
-        document = yaml.load(path.read_bytes(), Loader=Loader)
+        document = load(path.read_bytes())
         parse_config(document, mode)  # here, so that the error names the file
     except OSError as error:
         raise ConfigInvalid(f"{path}: {error.strerror}") from error
-    except yaml.YAMLError as error:
-        raise ConfigInvalid(f"{path}: not YAML: {' '.join(str(error).split())}") from error
+    except UnusableYaml as error:
+        raise ConfigInvalid(f"{path}: not YAML: {error}") from error
     except ConfigInvalid as error:
         raise ConfigInvalid(f"{path}: {error}") from error
     result: Mapping[str, Any] = document

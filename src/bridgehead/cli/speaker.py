@@ -12,8 +12,9 @@ import logging
 import signal
 import socket
 import ssl
+from collections.abc import Callable, Coroutine
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 from typer import Option
 
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from bridgehead.balancer.speaker.agent import SpeakerOptions
     from bridgehead.balancer.speaker.assembly import Speaker
     from bridgehead.client import ClientConfig
+    from bridgehead.pages import Handler, Page
 
 log = logging.getLogger("bridgehead.speaker")
 
@@ -35,12 +37,16 @@ BIND_RETRY_SECONDS = 5.0
 
 
 class Pages(NamedTuple):
-    """Where the pages are. Ports are 0 for none; `context` is that of the one with TLS."""
+    """Where the pages are. Ports are 0 for none; `context` is that of the one with TLS.
+
+    `probe_port` is one of 127.0.0.1, which answers also while this speaker announces nothing for another balancer.
+    """
 
     host: str
     port: int
     secure_port: int
     context: ssl.SSLContext | None
+    probe_port: int
 
 
 def command(
@@ -120,6 +126,16 @@ def command(
             help="Port of the same pages with TLS, for clients with a token that may get /metrics; 0 disables it.",
         ),
     ] = 9120,
+    probe_port: Annotated[
+        int,
+        Option(
+            min=0,
+            max=65535,
+            rich_help_panel=ADDRESSES,
+            help="Port of these pages at 127.0.0.1, for probes: also while another balancer runs, whose speakers need"
+            " the ports above; 0: none.",
+        ),
+    ] = 0,
     tls_cert_file: Annotated[
         Path | None,
         Option(rich_help_panel=ADDRESSES, parser=path, help="Certificate of --secure-port (PEM). Default: a new one."),
@@ -154,7 +170,7 @@ def command(
             used = tuple(filter(None, interfaces.split(",")))
             with reporting_failures("speaker", OSError):  # as ssl.SSLError is, too
                 context = server_context(tls_cert_file, tls_private_key_file) if secure_port else None
-            pages = Pages(host, port, secure_port, context)
+            pages = Pages(host, port, secure_port, context, probe_port)
             asyncio.run(_run(config, detector, options, used, pages))
         finally:
             detector.close()
@@ -162,35 +178,110 @@ def command(
 
 async def _run(
     config: ClientConfig,
-    detector: Detector,
+    detector: Detector | None,
     options: SpeakerOptions,
     interfaces: tuple[str, ...],
     pages: Pages,
 ) -> None:
+    """Announce until SIGTERM, which hands the addresses over to other nodes first, or SIGINT.
+
+    While another balancer runs, nothing is announced, and the ports that its speakers need are free.
+    """
     from bridgehead.balancer.speaker.assembly import Speaker
+    from bridgehead.balancer.speaker.turns import Turns
     from bridgehead.balancer.workspace import Workspace
-    from bridgehead.client import ApiClient
+    from bridgehead.client import ApiClient, running
 
-    async with ApiClient(config, user_agent="metallb-speaker/bridgehead") as client:
-        with Workspace() as workspace:
-            speaker = Speaker(client, detector, options, workspace, interfaces)
-            await _announce(speaker, options, pages)
-
-
-async def _announce(speaker: Speaker, options: SpeakerOptions, pages: Pages) -> None:
-    """Announce until SIGTERM, which hands the addresses over to other nodes first, or SIGINT."""
     log.info("speaker of node %s", options.node_name)
+    ending, interrupted = asyncio.Event(), asyncio.Event()
     loop = asyncio.get_running_loop()
-    work = asyncio.ensure_future(_work(speaker, pages))
-    ending = asyncio.Event()
     loop.add_signal_handler(signal.SIGTERM, ending.set)
-    loop.add_signal_handler(signal.SIGINT, work.cancel)
-    leaving = asyncio.ensure_future(ending.wait())
-    await asyncio.wait((work, leaving), return_when=asyncio.FIRST_COMPLETED)
-    if not work.done():
+    loop.add_signal_handler(signal.SIGINT, interrupted.set)
+    probes = Probes(pages.probe_port)
+    async with ApiClient(config, user_agent="metallb-speaker/bridgehead") as client:
+        turns = Turns(client, options.own_namespace)
+        async with running(turns, probes):
+            await _first(turns.wait_known(), ending.wait(), interrupted.wait())
+            while not ending.is_set() and not interrupted.is_set():
+                if turns.other:
+                    probes.handler = answer_at_rest
+                    log.warning("the pod %s is another balancer: nothing is announced while it runs", turns.other)
+                    await _first(turns.wait(may_announce=True), ending.wait(), interrupted.wait())
+                    continue
+                with Workspace() as workspace:
+                    speaker = Speaker(client, detector or Detector(), options, workspace, interfaces)
+                    detector = None  # ends with the speaker
+                    probes.handler = speaker_handler(speaker)
+                    leave = _first(ending.wait(), turns.wait(may_announce=False))
+                    await _announce(speaker, pages, leave, interrupted.wait())
+
+
+def answer_at_rest(method: str, path: str, accept: str) -> Page:
+    """Answer a probe while another balancer runs: this speaker does what it should."""
+    from bridgehead.pages import Page
+
+    return Page(200, b"another balancer runs")
+
+
+def answer_unstarted(method: str, path: str, accept: str) -> Page:
+    """Answer a probe before it is known whether this speaker may announce."""
+    from bridgehead.pages import Page
+
+    return Page(503, b"not all objects are read yet")
+
+
+def speaker_handler(speaker: Speaker) -> Handler:
+    from bridgehead.pages import route
+
+    return route(speaker.routes())
+
+
+class Probes:
+    """The server of the pages for probes. `handler` answers; it changes when the speaker begins or ends."""
+
+    def __init__(self, port: int) -> None:
+        self._port = port
+        self.handler: Handler = answer_unstarted
+
+    async def run(self) -> None:
+        """Serve until cancelled."""
+        if self._port:
+            from bridgehead.pages import listen
+
+            async def serve() -> None:
+                address = ("127.0.0.1", self._port)
+                async with await listen([address], lambda *request: self.handler(*request)) as server:
+                    await server.serve_forever()
+
+            await _try_again(serve, "probes", self._port)
+
+
+async def _first(*works: Coroutine[Any, Any, Any]) -> None:
+    """Return when one of the works has ended; the others are cancelled."""
+    tasks = [asyncio.ensure_future(work) for work in works]
+    try:
+        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.wait(tasks)
+
+
+async def _announce(
+    speaker: Speaker,
+    pages: Pages,
+    leave: Coroutine[Any, Any, Any],
+    interrupted: Coroutine[Any, Any, Any],
+) -> None:
+    """Announce until `leave` ends, which hands the addresses over first, or until `interrupted` does."""
+    work = asyncio.ensure_future(_work(speaker, pages))
+    leaving, ended = asyncio.ensure_future(leave), asyncio.ensure_future(interrupted)
+    await asyncio.wait((work, leaving, ended), return_when=asyncio.FIRST_COMPLETED)
+    if not work.done() and not ended.done():
         await speaker.agent.leave()
-    leaving.cancel()
-    work.cancel()
+    for task in (leaving, ended, work):
+        task.cancel()
+    await asyncio.wait((leaving, ended))
     with contextlib.suppress(asyncio.CancelledError):
         await work
 
@@ -205,13 +296,19 @@ async def _work(speaker: Speaker, pages: Pages) -> None:
 
 
 async def _serve(address: tuple[str, int], speaker: Speaker, pages: Pages, context: ssl.SSLContext | None) -> None:
-    """Serve the pages. A port in use is logged, and tried again: announcements do not depend on it."""
+    """Serve the pages. Announcements do not depend on it."""
     from bridgehead.pages import serve
 
     access = speaker.page_access(pages.secure_port)
+    routes = speaker.routes()
+    await _try_again(lambda: serve(address, routes, access=access, context=context), "/metrics", address[1])
+
+
+async def _try_again(serve: Callable[[], Coroutine[Any, Any, None]], what: str, port: int) -> None:
+    """Serve until cancelled. A port in use is logged, and tried again."""
     while True:
         try:
-            await serve(address, speaker.routes(), access=access, context=context)
+            await serve()
         except OSError as error:
-            log.error("cannot serve /metrics on %s port %d: %s; trying again", *address, error.strerror)
+            log.error("cannot serve %s on port %d: %s; trying again", what, port, error.strerror)
         await asyncio.sleep(BIND_RETRY_SECONDS)

@@ -59,9 +59,10 @@ def _describe(files: LabFiles) -> str:
 
 
 async def _nodes(files: LabFiles, context: str) -> str:
-    """Return the table of nodes. The context is the lab's own, whatever the kubeconfig's current one is."""
+    """Return the table of nodes, and the problems of their proxies. The context is always the lab's own."""
     from bridgehead.client import ApiClient, load_kubeconfig
     from bridgehead.client.errors import ApiError, ClientError
+    from bridgehead.insight.proxies import proxy_states
     from bridgehead.objects import progress
     from bridgehead.objects.kinds import LEASES, NODES, PODS
 
@@ -74,18 +75,23 @@ async def _nodes(files: LabFiles, context: str) -> str:
         return f"The API server does not answer within {_API_SECONDS} s.\n"
     except (ApiError, ClientError) as error:
         return f"The API server does not answer: {error}\n"
-    modes = {proxy.node: proxy.mode for proxy in filter(None, map(progress.read_progress, leases))}
+    proxies = proxy_states((node.metadata.name for node in nodes), pods, leases)
     rows = [
         (
             node.metadata.name,
             "Ready" if node.is_ready else "NotReady",
             ", ".join(node.internal_ips),
             str(sum(pod.spec.node_name == node.metadata.name for pod in pods)),
-            modes.get(node.metadata.name) or "-",
+            proxies[node.metadata.name].mode,
         )
         for node in nodes
     ]
-    return columns([("NODE", "STATUS", "ADDRESS", "PODS", "PROXY MODE"), *rows])
+    problems: dict[str, list[str]] = {}
+    for node, state in proxies.items():
+        if state.problem:
+            problems.setdefault(state.problem, []).append(node)
+    texts = (f"{', '.join(names)}: the service proxy {problem}\n" for problem, names in problems.items())
+    return columns([("NODE", "STATUS", "ADDRESS", "PODS", "PROXY MODE"), *rows]) + "".join(texts)
 
 
 def _parts(parts: Sequence[PartStatus]) -> str:

@@ -218,14 +218,13 @@ def _read_document(path: Path) -> dict[str, Any]:
 
 
 def _parse_yaml(content: bytes, path: Path) -> Any:
-    import yaml  # only here, so that parts inside a cluster never load it
-
-    from bridgehead.yaml_loader import Loader
+    # Only here, so that parts inside a cluster never load PyYAML.
+    from bridgehead.yaml_loader import UnusableYaml, load
 
     try:
-        return yaml.load(content, Loader=Loader)
-    except yaml.YAMLError as error:
-        raise ConfigError(f"{path}: not YAML: {' '.join(str(error).split())}") from error
+        return load(content)
+    except UnusableYaml as error:
+        raise ConfigError(f"{path}: not YAML: {error}") from error
 
 
 def _named(document: dict[str, Any], listed: str, field: str, name: object, path: Path) -> dict[str, Any]:

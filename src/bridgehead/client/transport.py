@@ -29,6 +29,7 @@ from .credentials import Credentials, CredentialSource
 from .errors import ApiError, Unreachable, error_from_status
 from .http_library import aiohttp
 from .kubeconfig import ClientConfig
+from .metrics import CLIENT_METRICS, NO_ANSWER
 
 log = logging.getLogger(__name__)
 
@@ -48,6 +49,7 @@ class Transport:
 
     def __init__(self, config: ClientConfig, user_agent: str) -> None:
         self._config = config
+        self._host = URL(config.server).authority
         self._user_agent = user_agent
         self._credentials = CredentialSource(config)
         # Pairs, not a map: groups of an impersonated user are headers of one name.
@@ -164,6 +166,7 @@ class Transport:
             headers.append(("Content-Type", content_type))
         if credentials.token:
             headers.append(("Authorization", f"Bearer {credentials.token}"))
+        began, code = time.perf_counter(), NO_ANSWER
         try:
             async with self._session.request(
                 method,
@@ -176,6 +179,8 @@ class Transport:
                 server_hostname=self._config.tls_server_name,
                 proxy=self._config.proxy_url,
             ) as response:
+                code = str(response.status)
+                self._record(method, code, began)
                 self._has_connected.set()
                 self._outage.end()
                 if response.status >= 300:
@@ -188,7 +193,12 @@ class Transport:
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             raise _no_answer(error) from error
         finally:
+            if code == NO_ANSWER:
+                self._record(method, code, began)
             self._has_connected.set()
+
+    def _record(self, method: str, code: str, began: float) -> None:
+        CLIENT_METRICS.record_request(method, self._host, code, time.perf_counter() - began)
 
     async def _wait_for_first(self) -> None:
         """Let the client's first request go alone, because all later connections resume its TLS session."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import logging
+import time
 from collections.abc import Awaitable, Callable, Hashable
 from dataclasses import dataclass
 from typing import Generic, TypeVar
@@ -16,6 +17,7 @@ from typing import Generic, TypeVar
 from bridgehead.backoff import delay_after
 
 from .errors import ClientError, Conflict, Unreachable
+from .metrics import CLIENT_METRICS
 
 log = logging.getLogger(__name__)
 
@@ -70,12 +72,13 @@ class WorkQueue(Generic[K]):
         self._rank = rank
         self._arrivals = itertools.count()
         self._ready: asyncio.PriorityQueue[tuple[int, int, K]] = asyncio.PriorityQueue()  # by rank and arrival
-        self._waiting: set[K] = set()  # the keys in `_ready`
+        self._waiting: dict[K, float] = {}  # the keys in `_ready`, and since when
         self._running: set[K] = set()
         self._again: set[K] = set()  # added during their reconcile
         # The time is kept beside the handle: uvloop's handle of a delay below half a millisecond has no `when`.
         self._timers: dict[K, tuple[float, asyncio.Handle]] = {}
         self._failures: dict[K, int] = {}
+        CLIENT_METRICS.record_queue(name)
 
     def __len__(self) -> int:
         """Number of keys that wait for a worker; delayed keys are not counted."""
@@ -85,7 +88,8 @@ class WorkQueue(Generic[K]):
         if key in self._running:
             self._again.add(key)
         elif key not in self._waiting:
-            self._waiting.add(key)
+            self._waiting[key] = time.perf_counter()
+            CLIENT_METRICS.record_add(self.name)
             self._ready.put_nowait((self._rank(key), next(self._arrivals), key))
 
     def add_after(self, key: K, seconds: float) -> None:
@@ -120,12 +124,14 @@ class WorkQueue(Generic[K]):
     async def _work(self, reconcile: Callable[[K], Awaitable[Outcome]]) -> None:
         while True:
             _, _, key = await self._ready.get()
-            self._waiting.discard(key)
+            began = time.perf_counter()
+            CLIENT_METRICS.record_start(self.name, began - self._waiting.pop(key, began))
             self._running.add(key)
             try:
                 outcome = await self._reconcile(reconcile, key)
             finally:
                 self._running.discard(key)
+            CLIENT_METRICS.record_end(self.name, time.perf_counter() - began, is_retry=isinstance(outcome, Retry))
             match outcome:
                 case Retry(_, longest):
                     self.add_after(key, min(longest, self._next_delay(key)))

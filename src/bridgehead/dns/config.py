@@ -252,6 +252,8 @@ class DnsConfig:
     udp_size: int = 1232  # bytes of the largest UDP reply
     processes: int = 1
     lameduck_seconds: float = 0.0  # time between SIGTERM and the end, in which queries are answered
+    # Those of a Corefile, by the zone of their block, for metrics: no setting by itself.
+    directives: tuple[tuple[str, str], ...] = field(default=(), compare=False)
     health: Address | None = ("", 8080)
     ready: Address | None = ("", 8181)
     metrics: Address | None = ("", 9153)

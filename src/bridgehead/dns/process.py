@@ -59,7 +59,7 @@ async def run(
     pages: list[tuple[Address | None, Routes]] = [
         (config.health, {"/health": lambda: Page(200, b"OK")}),
         (config.ready, {"/ready": ready_page}),
-        (metrics, {"/metrics": lambda: metrics_page(worker.metrics.exposition())}),
+        (metrics, {"/metrics": metrics_page(worker.metrics.registry)}),
     ]
     try:
         if not shared:

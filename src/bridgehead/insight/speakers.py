@@ -11,10 +11,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from bridgehead.balancer.controller.patches import CONDITION
+from bridgehead.balancer.heartbeat_key import OWN_NAMESPACE, SECRET_NAME, STEPPED_BACK_ANNOTATION
 from bridgehead.client import ApiClient
-from bridgehead.client.errors import ClientError
+from bridgehead.client.errors import ClientError, Forbidden, NotFound
 from bridgehead.objects.core import Pod, Service
-from bridgehead.objects.kinds import PODS
+from bridgehead.objects.kinds import PODS, SECRETS
 from bridgehead.objects.meta import find_condition
 
 SELECTOR = "k8s-app=bridgehead-speaker"
@@ -31,6 +32,18 @@ class SpeakerReport:
     node: str
     page: dict[str, Any] = field(default_factory=dict)
     problem: str = ""
+
+
+async def find_other_balancer(client: ApiClient) -> str:
+    """Return the pod of MetalLB or OpenELB for which the balancer has stepped back, "" if it has not.
+
+    Raises ClientError, but not for a user who may not see the speakers' Secret.
+    """
+    try:
+        secret = await client.get(SECRETS, SECRET_NAME, OWN_NAMESPACE)
+    except (NotFound, Forbidden):
+        return ""
+    return secret.metadata.annotations.get(STEPPED_BACK_ANNOTATION, "")
 
 
 async def read_speakers(client: ApiClient) -> list[SpeakerReport]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Iterator
 
 from bridgehead.client import ApiClient, EventRecorder, Informer
 from bridgehead.images.service.client import PullerClient
@@ -18,6 +19,7 @@ from bridgehead.objects.meta import ObjectKey
 
 from .containers.context import NodeContext
 from .containers.handlers import Handlers
+from .metrics.operations import KubeletMetrics, ProbeMetrics
 from .node.image_collector import ImageCollector
 from .node.last_addresses import read_last_addresses
 from .node.machine import kernel_has_app_armor, machine_capacity
@@ -47,12 +49,18 @@ class Kubelet:
     """`await run()` until cancelled. `pods` and `worker` are for the kubelet's server."""
 
     def __init__(
-        self, settings: NodeSettings, client: ApiClient, runtime: Runtime, puller: PullerClient | None = None
+        self,
+        settings: NodeSettings,
+        client: ApiClient,
+        runtime: Runtime,
+        puller: PullerClient | None = None,
+        metrics: KubeletMetrics | None = None,
     ) -> None:
         self._settings = settings
         self._puller = puller
         self._client = client
         self.runtime = runtime
+        self.metrics, self.probe_metrics = metrics or KubeletMetrics(), ProbeMetrics()
         self._recorder = EventRecorder(client, component="kubelet", host=settings.name)
         self._pods: Informer[Pod] = Informer(client, PODS, field_selector=f"spec.nodeName={settings.name}")
         self._services = Informer(client, SERVICES)
@@ -73,6 +81,19 @@ class Kubelet:
     def pods(self) -> list[Pod]:
         """Return the pods of this node as the API server has them."""
         return [with_local_uid(pod) if mirrored_uid(pod) else without_source(pod) for pod in self._pods.items()]
+
+    @property
+    def node_name(self) -> str:
+        return self._settings.name
+
+    def claims(self) -> Iterator[tuple[str, str, str]]:
+        """Yield namespace, claim and path of the volumes of claims that are set up."""
+        for worker in self._workers.values():
+            meta = worker.pod.metadata
+            for volume in worker.pod.spec.volumes:
+                claim, path = volume.claim_name(meta.name), worker.volume_paths.get(volume.name)
+                if claim and path is not None:
+                    yield meta.namespace, claim, path
 
     def worker(self, namespace: str, name: str) -> PodWorker | None:
         """Return the worker of a pod, None if the node does not run it."""
@@ -100,7 +121,6 @@ class Kubelet:
             has_user_namespaces=users.are_supported,
         )
         async with (
-            Handlers(self.runtime) as handlers,
             ReferencedObjects(self._client, self._reference_changed) as objects,
             self._barrier,
             asyncio.TaskGroup() as self._tasks,
@@ -116,13 +136,15 @@ class Kubelet:
                 volumes=VolumeManager(settings.root, self._client, objects, capacity, settings.name),
                 addresses=addresses,
                 users=users,
-                handlers=handlers,
+                handlers=Handlers(self.runtime),
                 allocatable=capacity,
                 has_app_armor=kernel_has_app_armor(),
                 pods=lambda: [worker.pod for worker in self._workers.values() if not worker.is_gone],
                 pods_listed=self._pods.wait_synced,
                 find_node=reporter.find_node,
                 preempt=self._preempt,
+                metrics=self.metrics,
+                probe_metrics=self.probe_metrics,
             )
             self._tasks.create_task(self._recorder.run())
             self._tasks.create_task(self._watch_exits())
@@ -182,6 +204,7 @@ class Kubelet:
 
     def _start_worker(self, node: NodeContext, pod: Pod) -> None:
         uid = pod.metadata.uid
+        self.metrics.record_pod()
         self._workers[uid] = worker = PodWorker(
             node, self._barrier, pod, self._sandboxes.pop(uid, None), self._found.pop(uid, [])
         )
@@ -211,6 +234,7 @@ class Kubelet:
                 log.exception("pod %s: unexpected error, resuming in %.0f s", worker.pod.key, _WORKER_RESTART_SECONDS)
             await asyncio.sleep(_WORKER_RESTART_SECONDS)
         self._workers.pop(uid, None)
+        self.probe_metrics.forget(uid)
         self._static.on_ended(uid)
         current = self._pods.get(worker.pod.key)
         if current is not None and current.metadata.uid == uid:

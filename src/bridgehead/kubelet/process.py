@@ -15,12 +15,15 @@ from typing import NamedTuple
 
 import uvloop
 
+from bridgehead import heartbeat
 from bridgehead.client import ApiClient, load_kubeconfig
 from bridgehead.client.access_reviews import AccessReviews
 from bridgehead.images.service.client import PullerClient
+from bridgehead.tls_offers import DEFAULT_OFFER, TlsOffer
 
 from .agent import Kubelet
 from .errors import StartupFailed
+from .metrics.operations import KubeletMetrics
 from .node.settings import NodeSettings
 from .runtimes.runtime import Runtime, RuntimeFailure
 from .runtimes.wire.client import RuntimeClient
@@ -38,6 +41,7 @@ class TlsFiles(NamedTuple):
     certificate: Path
     key: Path
     client_ca: Path
+    offer: TlsOffer = DEFAULT_OFFER
 
 
 def run_kubelet(
@@ -61,14 +65,19 @@ async def _run(
             raise StartupFailed(f"can't use {tls.certificate}, {tls.key}, {tls.client_ca}: {error}") from error
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
+    heartbeat.start(loop.call_later)
     loop.set_default_executor(ThreadPoolExecutor(_FILE_THREADS, "files"))
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
-    async with ApiClient(config, "kubelet/bridgehead") as client, RuntimeClient(str(runtime_socket)) as runtime:
+    metrics = KubeletMetrics()
+    async with (
+        ApiClient(config, "kubelet/bridgehead") as client,
+        RuntimeClient(str(runtime_socket), metrics.record_operation) as runtime,
+    ):
         await _wait_for_runtime(runtime, runtime_socket, stop)
         if stop.is_set():
             return
-        kubelet = Kubelet(settings, client, runtime, puller)
+        kubelet = Kubelet(settings, client, runtime, puller, metrics)
         parts = [asyncio.create_task(kubelet.run())]
         if context is not None:
             server = KubeletServer(kubelet, NodeReviews(AccessReviews(client), settings.name))

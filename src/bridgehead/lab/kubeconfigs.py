@@ -10,6 +10,8 @@ from typing import Any
 
 import msgspec
 
+from bridgehead.yaml_loader import UnusableYaml, load
+
 _LISTS = ("clusters", "users", "contexts")
 
 
@@ -60,10 +62,10 @@ def keep_users_own(made: dict[str, Any], before: bytes) -> dict[str, Any]:
     with other names. The current context becomes the lab's. A file that cannot be parsed is replaced.
     """
     try:
-        msgspec.yaml.decode(before, type=_Kubeconfig)
-    except (UnicodeDecodeError, msgspec.MsgspecError):
+        document = load(before)
+        msgspec.convert(document, _Kubeconfig)
+    except (UnusableYaml, msgspec.ValidationError):
         return made
-    document = msgspec.yaml.decode(before)
     (mine,) = made["contexts"]
     kept = dict(made)
     for key in _LISTS:

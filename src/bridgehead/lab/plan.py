@@ -251,7 +251,7 @@ def plan_container_lines(config: LabConfig) -> list[tuple[str, ...]]:
     """
     nodes = [f"--node-name={node.name}" for node in plan_nodes(config)]
     lines = [("proxy", "--config=/var/lib/kube-proxy/config.conf", node, "--host-ports") for node in nodes]
-    balancer = [("balancer",), *(("speaker", node) for node in nodes)] if config.balancer else []
+    balancer = [("balancer",), *(("speaker", node, "--probe-port=17479") for node in nodes)] if config.balancer else []
     return [*lines, ("dns", "--config=/etc/coredns/Corefile"), *balancer]
 
 
@@ -294,6 +294,7 @@ def _controllers(files: LabFiles) -> PartPlan:
             f"--cluster-signing-cert-file={files.pki / 'signer-ca.crt'}",
             f"--cluster-signing-key-file={files.pki / 'signer-ca.key'}",
             "--no-leader-elect",
+            "--metrics=127.0.0.1:10257",
         ),
     )
 

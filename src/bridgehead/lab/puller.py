@@ -34,6 +34,7 @@ from bridgehead.network import syscalls
 
 from . import registry, user_namespace, waiting
 from .ids import IdMap
+from .part_watch import PartWatch
 from .plan import LabConfig, LabFiles
 
 log = logging.getLogger(__name__)
@@ -111,9 +112,10 @@ def serve(argument: str) -> NoReturn:
         if _has_ended(lab):
             break
         try:
-            requests, pid = _fork_server(puller, listener, lab, has_shared=shared is not None)
-            with requests:
-                status = user_process.serve(UserFiles(files.registries, shared), requests, pid)
+            with PartWatch("the puller") as watch:
+                requests, pid = _fork_server(puller, listener, lab, watch, has_shared=shared is not None)
+                with requests:
+                    status = user_process.serve(UserFiles(files.registries, shared), requests, pid, watch)
         except OSError as error:  # too many processes or open files; the request waits meanwhile
             log.warning("the puller cannot start, and is tried again: %s", error.strerror)
             _has_ended(lab, _PAUSE_SECONDS)
@@ -123,7 +125,9 @@ def serve(argument: str) -> NoReturn:
     os._exit(0)
 
 
-def _fork_server(puller: Puller, listener: socket.socket, lab: int, *, has_shared: bool) -> tuple[socket.socket, int]:
+def _fork_server(
+    puller: Puller, listener: socket.socket, lab: int, watch: PartWatch, *, has_shared: bool
+) -> tuple[socket.socket, int]:
     """Fork the process that answers; returns the socket of its requests to this one, and its id. Raises OSError."""
     requests, reading = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     with contextlib.ExitStack() as undo, reading:
@@ -131,7 +135,9 @@ def _fork_server(puller: Puller, listener: socket.socket, lab: int, *, has_share
         pid = os.fork()
         if pid == 0:
             requests.close()
+            watch.install()
             _serve(puller, listener, lab, reading, has_shared=has_shared)
+        watch.watch(pid)
         undo.pop_all()
     return requests, pid
 

@@ -1,4 +1,4 @@
-"""Supervisor of the lab's parts: starts them, restarts those that die, and stops them at the end.
+"""Supervisor of the lab's parts: starts them, restarts those that die or hang, and stops them at the end.
 
 This is the loop of process 1 of the lab's PID namespace. It stays single-threaded, because every part (and, through the
 runtimes, every pod) is a fork of it: all of them share the modules that are imported here.
@@ -27,6 +27,7 @@ from bridgehead.kubelet.runtimes.spawn.zygote import fork_zygote
 from bridgehead.network import syscalls
 
 from .node_init import NodeInit
+from .part_watch import SILENT_SECONDS, PartWatch
 from .plan import LabFiles, PartPlan, PartStatus
 
 log = logging.getLogger(__name__)
@@ -63,12 +64,14 @@ class _Part:
     backoff: Backoff = field(default_factory=restart_backoff)
     due: float = 0.0  # monotonic, as the next one: time of the next start, time of the last start
     began: float = 0.0
+    watch: PartWatch | None = None  # None: the part does not run
 
 
 class Supervisor:
     """Runs `plans` with `run_part` until SIGTERM, SIGINT or the deletion of the state directory.
 
-    `node_inits` are by node name; a node without one shares the lab's processes and files.
+    `node_inits` are by node name; a node without one shares the lab's processes and files. A part that hangs for
+    `silent_seconds` is restarted.
     """
 
     def __init__(
@@ -77,6 +80,7 @@ class Supervisor:
         files: LabFiles,
         run_part: RunPart,
         node_inits: Mapping[str, NodeInit] | None = None,
+        silent_seconds: float = SILENT_SECONDS,
     ) -> None:
         self._node_inits = node_inits or {}
         self._parts = [_Part(plan, PartStatus(name=plan.name)) for plan in plans]
@@ -85,6 +89,7 @@ class Supervisor:
         self._lock = _LockWatch(files.lock)
         self._stopping = False
         self._is_published = True
+        self._silent_seconds = silent_seconds
 
     def run(self, load_rest: Callable[[], None] | None = None) -> None:
         """Run until a signal stops it. `load_rest()` is called once the first part runs, and loads what only the others
@@ -104,7 +109,11 @@ class Supervisor:
             prepare_to_fork()
         while not self._stopping and not self._lock.is_gone():
             self._start_due(self._parts)
-            _wait_readable((wakeup, *self._lock.fds), self._time_to_next_work())
+            watches = [part.watch for part in self._parts if part.watch]
+            descriptors = (wakeup, *self._lock.fds, *(watch.pipe for watch in watches))
+            readable = _wait_readable(descriptors, self._time_to_next_work())
+            for watch in watches:
+                watch.check(has_beat=watch.pipe in readable)
             self._reap()
             if not self._is_published:
                 self._publish()
@@ -122,7 +131,7 @@ class Supervisor:
                 changed = True
                 part.status.started_at, part.began = time.time(), now
                 try:
-                    part.status.pid = self._fork(part.plan)
+                    part.status.pid = self._fork_watched(part)
                 except OSError as error:
                     self._record_end(part, f"cannot fork: {error.strerror}")
         if changed:
@@ -131,9 +140,21 @@ class Supervisor:
     def _time_to_next_work(self) -> float | None:
         now = time.monotonic()
         waiting = [max(0.0, part.due - now) for part in self._parts if part.status.pid == 0]
-        return min([*waiting, *(() if self._is_published else (_PUBLISH_AGAIN,))], default=None)
+        checks = [part.watch.seconds_to_check() for part in self._parts if part.watch]
+        return min([*waiting, *checks, *(() if self._is_published else (_PUBLISH_AGAIN,))], default=None)
 
-    def _fork(self, plan: PartPlan) -> int:
+    def _fork_watched(self, part: _Part) -> int:
+        watch = PartWatch(part.plan.name, self._silent_seconds)
+        try:
+            pid = self._fork(part.plan, watch)
+        except OSError:
+            watch.close()
+            raise
+        watch.watch(pid)
+        part.watch = watch
+        return pid
+
+    def _fork(self, plan: PartPlan, watch: PartWatch) -> int:
         node_init = self._node_inits.get(plan.node.name) if plan.node else None
         # Blocked, so that no signal runs the parent's handlers in the child.
         mask = signal.pthread_sigmask(signal.SIG_BLOCK, _HANDLED)
@@ -161,9 +182,10 @@ class Supervisor:
                 syscalls.setns(plan.node.utsns, syscalls.CLONE_NEWUTS)
             if node_init:
                 node_init.enter_root()
-            _close_all_but(plan.descriptors)
+            _close_all_but((*plan.descriptors, watch.keep()))
             if plan.zygote is not None:
                 _move(fork_zygote(partial(run_job, self._run_part)).detach(), plan.zygote)
+            watch.install()  # not in the zygote, whose forks are containers
             self._run_part(list(plan.argv))
             code = 0
         except SystemExit as end:
@@ -200,6 +222,10 @@ class Supervisor:
         lived = now - part.began
         delay = restart_delay(part.backoff, lived)
         part.due = now + delay
+        if part.watch:
+            part.watch.close()
+            reason = part.watch.hang or reason
+            part.watch = None
         part.status.pid = 0
         part.status.restarts += 1
         part.status.last_exit = reason
@@ -287,9 +313,9 @@ class _LockWatch:
             os.close(fd)
 
 
-def _wait_readable(fds: Sequence[int], timeout: float | None) -> None:
-    for fd in select.select(fds, [], [], timeout)[0]:
-        os.read(fd, 4096)
+def _wait_readable(fds: Sequence[int], timeout: float | None) -> list[int]:
+    """Wait for descriptors, and return those that had something to read, which is lost."""
+    return [fd for fd in select.select(fds, [], [], timeout)[0] if os.read(fd, 4096)]
 
 
 def _close_all_but(kept: Sequence[int]) -> None:

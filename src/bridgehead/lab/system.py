@@ -11,13 +11,10 @@ from importlib import resources
 from string import Template
 from typing import Any
 
-import yaml
-
 from bridgehead import __version__
 from bridgehead.client import ApiClient, load_kubeconfig, running
 from bridgehead.client.errors import ApiError, ClientError, NotFound
 from bridgehead.objects.core import Node, Pod
-from bridgehead.objects.extensions import WEBHOOK_CONFIGURATIONS
 from bridgehead.objects.kinds import (
     CONFIG_MAPS,
     DAEMON_SETS,
@@ -32,7 +29,7 @@ from bridgehead.objects.kinds import (
 )
 from bridgehead.objects.meta import Object
 from bridgehead.objects.times import parse_time
-from bridgehead.yaml_loader import Loader
+from bridgehead.yaml_loader import load_all
 
 from . import registry
 from .addressing import API_PORT, api_url
@@ -69,16 +66,27 @@ Report = Callable[[str], None]
 
 @dataclass(frozen=True)
 class _AddOn:
-    """Workloads of kube-system that a lab has or has not. The first one's name is the label of its pods.
+    """Workloads of kube-system that a lab has or has not. The pods have their names as labels.
 
-    `webhooks`: the ValidatingWebhookConfiguration that its pods make; "" for none.
+    `clean_up` removes what its pods have written into other objects, once they are gone.
     """
 
     title: str
     files: tuple[str, ...]
     daemon_sets: tuple[str, ...]
     deployments: tuple[str, ...] = ()
-    webhooks: str = ""
+    clean_up: Callable[[ApiClient], Coroutine[Any, Any, object]] | None = None
+
+    @property
+    def workloads(self) -> tuple[str, ...]:
+        return (*self.daemon_sets, *self.deployments)
+
+
+async def _clean_up_balancer(client: ApiClient) -> None:
+    from bridgehead.balancer.controller.cleanup import clean_up  # few labs lose their balancer
+    from bridgehead.balancer.heartbeat_key import OWN_NAMESPACE
+
+    await clean_up(client, OWN_NAMESPACE, keeps_definitions=True)
 
 
 _NODE_DNS = _AddOn("the DNS on each node", ("node-dns.yaml",), ("bridgehead-node-dns",))
@@ -87,7 +95,7 @@ _BALANCER = _AddOn(
     ("balancer-rbac.yaml", "balancer.yaml"),
     ("bridgehead-speaker",),
     ("bridgehead-balancer",),
-    webhooks="bridgehead-balancer",
+    clean_up=_clean_up_balancer,
 )
 
 
@@ -104,14 +112,14 @@ def system_manifests(file: str, config: LabConfig) -> list[dict[str, Any]]:
         balancer_ranges=", ".join(ranges.balancer for ranges in config.ranges),
         version=__version__,
     )
-    return list(yaml.load_all(filled, Loader=Loader))
+    return load_all(filled)
 
 
 async def bring_up(config: LabConfig, files: LabFiles, report: Report, *, bound: float = 120.0) -> None:
     """Wait until the lab is ready and `report` what is missing. Raises `StartFailed` after `bound` seconds.
 
     Ready means: every node is Ready, every node's proxy has programmed its kernel, and names are answered, all since
-    this start; the state of the previous run does not count.
+    this start; the state of the previous run does not count. Proxies and DNS servers that cannot start delay nothing.
     """
     started_at = _started_at(files)
     waiting = "the API server"
@@ -147,10 +155,12 @@ class _Start:
         self._config = config
         self._started_at = started_at
         self._installed: set[str] = set()
+        self._leaving: set[_AddOn] = set()  # those of which a previous run had objects
         self._removed: set[_AddOn] = set()
         self._forgotten: set[str] = set()  # Nodes of a previous run
         self._earlier_dns = EarlierDns(client, KINDS)
         self._has_reported_dns = False
+        self._has_reported_proxies = False
         self._dns_replicas: int | None = None  # read once
 
     async def missing(self) -> str | None:
@@ -172,8 +182,8 @@ class _Start:
         await self._install("dns.yaml")
         await self._earlier_dns.finish()
         missing = self._missing_proxies() or await self._missing_dns()
-        missing = missing or (self._missing_pods(_NODE_DNS) if has_node_dns else None)
-        return missing or (await self._missing_balancer() if has_balancer else None)
+        missing = missing or (self._missing_pods if has_node_dns else self._unremoved)(_NODE_DNS)
+        return missing or (await self._missing_balancer() if has_balancer else self._unremoved(_BALANCER))
 
     async def _install(self, file: str, *, workloads: bool = True) -> None:
         """Create the missing objects, and update the program's, of those that have pods only if `workloads`."""
@@ -220,8 +230,15 @@ class _Start:
                     await self._client.delete(PODS, meta.name, meta.namespace, uid=meta.uid, grace_period_seconds=0)
 
     def _missing_proxies(self) -> str | None:
-        ready = sum(map(self._serves, self._observed.pods_of("kube-proxy")))
-        return f"kube-proxy ({ready} of {self._config.nodes} ready)" if ready < self._config.nodes else None
+        """Return what the service proxies lack. Proxies that cannot start (an invalid ConfigMap) delay no lab."""
+        pods = self._observed.pods_of("kube-proxy")
+        ready, crashing = sum(map(self._serves, pods)), sum(map(_is_crashing, pods))
+        if ready + crashing < self._config.nodes:
+            return f"kube-proxy ({ready} of {self._config.nodes} ready)"
+        if crashing and not self._has_reported_proxies:
+            self._has_reported_proxies = True
+            return f"kube-proxy, which does not start on {crashing} nodes: `bridgehead status` shows why"
+        return None
 
     async def _missing_dns(self) -> str | None:
         """Return what the cluster DNS lacks. Servers that cannot start (an invalid Corefile) delay no lab."""
@@ -251,10 +268,15 @@ class _Start:
                 if kind is not NAMESPACES:  # one may have objects of the user's
                     with contextlib.suppress(NotFound):
                         await self._client.delete(kind, meta["name"], meta.get("namespace", ""))
-            if add_on.webhooks:  # nobody would answer them
-                with contextlib.suppress(NotFound):
-                    await self._client.delete(WEBHOOK_CONFIGURATIONS, add_on.webhooks)
+                        self._leaving.add(add_on)
+            if any(self._observed.pods_of(name) for name in add_on.workloads):
+                return  # they would write it again
+            if add_on.clean_up is not None and add_on in self._leaving:  # a user can have one without the lab's
+                await add_on.clean_up(self._client)
             self._removed.add(add_on)
+
+    def _unremoved(self, add_on: _AddOn) -> str | None:
+        return None if add_on in self._removed else f"the removal of {add_on.title}"
 
     def _missing_pods(self, add_on: _AddOn) -> str | None:
         """Return what an add-on lacks; pods that cannot start do not delay the lab."""

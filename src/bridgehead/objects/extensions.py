@@ -24,6 +24,7 @@ class WebhookClientConfig(Part, frozen=True, kw_only=True):
 
 class ValidatingWebhook(Part, frozen=True, kw_only=True):
     name: str = ""
+    failure_policy: str = "Fail"
     client_config: WebhookClientConfig = WebhookClientConfig()
 
 

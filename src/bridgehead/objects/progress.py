@@ -29,6 +29,9 @@ _SERVICES = "bridgehead/services-programmed"
 _SLICES = "bridgehead/endpointslices-programmed"
 _REFUSED = "bridgehead/services-refused"  # namespace/name separated by commas; absent without any
 _MODE = "bridgehead/proxy-mode"  # nftables, iptables, ipvs or userspace
+_WANTED_MODE = "bridgehead/proxy-mode-wanted"  # of the configuration, if another one is in use
+_MODE_PROBLEM = "bridgehead/proxy-mode-problem"
+_LONGEST_TEXT = 1000  # of these two, which a stranger may have written
 _MOST_REFUSED = 100  # named in the annotation: annotations of an object have a size limit
 _LONGEST_NAME = 253
 
@@ -38,6 +41,20 @@ class Versions(NamedTuple):
 
     services: int = 0
     slices: int = 0
+
+
+class ModeInUse(NamedTuple):
+    """The mode of a proxy; "" if unknown. `wanted`: the one that its configuration asks for, perhaps no mode at all.
+
+    `problem`: why the wanted mode is not in use, or what it lacks on this node.
+    """
+
+    name: str = ""
+    wanted: str = ""
+    problem: str = ""
+
+
+UNKNOWN_MODE = ModeInUse()
 
 
 class Progress(NamedTuple):
@@ -51,7 +68,7 @@ class Progress(NamedTuple):
     renewed: float
     expires: float
     refused: tuple[str, ...] = ()  # namespace/name
-    mode: str = ""  # of the proxy; "" if unknown
+    mode: ModeInUse = UNKNOWN_MODE
 
     def lacks(self, wanted: Versions) -> Versions:
         """Return by how much each version is behind `wanted`; 0 where it is not."""
@@ -68,7 +85,7 @@ def lease_name(node: str) -> str:
 
 
 def lease_changes(
-    node: str, programmed: Versions, now: float, refused: Iterable[ObjectKey] = (), mode: str = ""
+    node: str, programmed: Versions, now: float, refused: Iterable[ObjectKey] = (), mode: ModeInUse = UNKNOWN_MODE
 ) -> dict[str, Any]:
     """Return the merge patch that publishes `programmed`, `refused` and `mode`. `now` is in epoch seconds."""
     names = sorted(map(str, refused))[:_MOST_REFUSED]
@@ -79,7 +96,9 @@ def lease_changes(
                 _SERVICES: str(programmed.services),
                 _SLICES: str(programmed.slices),
                 _REFUSED: ",".join(names) or None,
-                _MODE: mode or None,
+                _MODE: mode.name or None,
+                _WANTED_MODE: mode.wanted[:_LONGEST_TEXT] if mode.wanted != mode.name else None,
+                _MODE_PROBLEM: mode.problem[:_LONGEST_TEXT] or None,
             },
         },
         "spec": {
@@ -96,7 +115,7 @@ def new_lease(
     now: float,
     owner: OwnerReference | None,
     refused: Iterable[ObjectKey] = (),
-    mode: str = "",
+    mode: ModeInUse = UNKNOWN_MODE,
 ) -> dict[str, Any]:
     """Return the Lease to create. `owner` is the Node, with which the Lease is deleted."""
     lease = lease_changes(node, programmed, now, refused, mode)
@@ -121,7 +140,9 @@ def read_progress(lease: Lease) -> Progress | None:
         return None
     expires = renewed + (spec.lease_duration_seconds or LEASE_SECONDS)
     refused = tuple(filter(None, annotations.get(_REFUSED, "").split(",")))
-    return Progress(spec.holder_identity, programmed, renewed, expires, refused, annotations.get(_MODE, ""))
+    name = annotations.get(_MODE, "")
+    mode = ModeInUse(name, annotations.get(_WANTED_MODE, name), annotations.get(_MODE_PROBLEM, ""))
+    return Progress(spec.holder_identity, programmed, renewed, expires, refused, mode)
 
 
 def latest_version(objects: Iterable[Object]) -> int:

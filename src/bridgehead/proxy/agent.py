@@ -63,7 +63,8 @@ class ProxyAgent:
     """One node's proxy. `run` works until it is cancelled.
 
     `service_cidrs`: the ranges of cluster IPs; None: those of the cluster's ServiceCIDRs. `api_addresses`: the
-    addresses by which the client reaches the API server.
+    addresses by which the client reaches the API server. `mode_problem`: why this node's proxy is not all that its
+    configuration asks for; a Warning Event of the Node.
     """
 
     def __init__(
@@ -80,12 +81,15 @@ class ProxyAgent:
         flows: ConntrackReconciler | None = None,
         progress: ProgressPublisher | None = None,
         kernel_families: tuple[Family, ...] = (4, 6),
+        mode_problem: str = "",
         list_listeners: ListListeners = listeners,
         list_gateways: Callable[[], Collection[str]] = gateways,
         now: Callable[[], float] = time.time,
     ) -> None:
         self.mode = mode
-        self.metrics = metrics or ProxyMetrics(mode.name)
+        self._mode_problem = mode_problem
+        self._kernel_families = kernel_families
+        self.metrics = metrics or ProxyMetrics(mode.name, kernel_families)
         if isinstance(mode, Counting):
             self.metrics.count_rules(mode.rule_counts)
         self.health = health or ProxyHealth(2 * config.sync_period, now)
@@ -124,6 +128,8 @@ class ProxyAgent:
         """Follow the cluster until cancelled."""
         about = ObjectReference(kind="Node", name=self._node_name, uid=self._node_name)
         self._recorder.record(about, reason="Starting", message="Starting kube-proxy.")
+        if self._mode_problem:
+            self._recorder.record(about, type="Warning", reason="ProxyModeUnavailable", message=self._mode_problem)
         async with asyncio.TaskGroup() as tasks:
             for follower in self._objects.followers():
                 tasks.create_task(follower.run())
@@ -262,7 +268,7 @@ class ProxyAgent:
 
     def _publish(self, batch: Batch) -> None:
         """Publish that the kernel has all Services that were taken: health, metrics, health checks, progress."""
-        self.health.updated()
+        self.health.updated(self._kernel_families)
         self.metrics.record_up_to_date()
         self._health_ports.update(self._health_checks)
         self._health_checks.clear()

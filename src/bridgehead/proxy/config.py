@@ -10,17 +10,20 @@ from __future__ import annotations
 
 import copy
 import ipaddress
+import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from bridgehead import KUBERNETES_VERSION
 from bridgehead.suggestions import did_you_mean
 
 from .addresses import family_of
-from .config_reader import Section
+from .config_reader import MAX_INT32, POSITIVE, Section, invalid, parse_cidrs
 from .errors import ConfigInvalid
 
+DEFAULT_MODE = "nftables"
 API_VERSION, KIND = "kubeproxy.config.k8s.io/v1alpha1", "KubeProxyConfiguration"
 MODES = ("iptables", "ipvs", "nftables", "userspace")
 IPVS_SCHEDULERS = ("rr", "wrr", "lc", "wlc", "dh", "sh", "sed", "nq", "mh", "lblc", "lblcr")
@@ -57,7 +60,6 @@ DEFAULTS: Mapping[str, Any] = {
     },
     "ipvs": {
         "excludeCIDRs": [],
-        "masqueradeAll": False,
         "minSyncPeriod": "0s",
         "scheduler": "",
         "strictARP": False,
@@ -110,7 +112,7 @@ class ConntrackOptions:
 class ProxyConfig:
     """All fields that have an effect. Periods are seconds; a bind address is (host, port), None: do not serve."""
 
-    mode: str = "nftables"
+    mode: str = DEFAULT_MODE  # or any other text, which is no mode
     kubeconfig: str = ""
     hostname_override: str = ""
     bind_address: str = ""  # this node's primary address; "": the address of its Node object
@@ -145,11 +147,19 @@ def parse_config(document: object, mode: str = "") -> ProxyConfig:
         raise ConfigInvalid(f"apiVersion: {document.get('apiVersion')!r}, expected {API_VERSION}")
     root = Section(document)
     root.skip("apiVersion", "kind", *_WITHOUT_EFFECT)
-    mode = parse_mode(mode or root.text("mode"))
-    root.skip("mode", *(name for name in MODES if name != mode))  # the sections of other modes have no effect
+    root.seconds("configSyncPeriod", 0.0, below_zero=POSITIVE)
+    wanted = mode or root.text("mode", DEFAULT_MODE)
+    mode = settings_of(wanted)
     own = root.section(mode)
+    masquerading = own
+    if mode == "ipvs":  # as in kube-proxy, where this mode uses iptables to masquerade
+        masquerading = root.section("iptables")
+        masquerading.skip("localhostNodePorts", "minSyncPeriod", "syncPeriod")
+    root.skip("mode", *(name for name in MODES if name != mode))  # the sections of other modes have no effect
     client = root.section("clientConnection")
-    client.skip("acceptContentTypes", "burst", "contentType", "qps")
+    client.number("burst", 0, 0, MAX_INT32)
+    client.skip("acceptContentTypes", "contentType", "qps")
+    _check_hidden_metrics(root)
     logging = root.section("logging")
     logging.skip("flushFrequency", "options")
     if logging.text("format", "text") != "text":
@@ -160,21 +170,21 @@ def parse_config(document: object, mode: str = "") -> ProxyConfig:
     bind_address = root.address("bindAddress")
     everywhere, loopback = ("::", "::1") if ":" in bind_address else ("0.0.0.0", "127.0.0.1")
     config = ProxyConfig(
-        mode=mode,
+        mode=wanted,
         kubeconfig=client.text("kubeconfig"),
         hostname_override=root.text("hostnameOverride"),
         bind_address=_specified(bind_address),
         is_bind_failure_fatal=root.flag("bindAddressHardFail"),
-        cluster_cidrs=root.cidrs("clusterCIDR"),
+        cluster_cidrs=_cluster_cidrs(root, detect_local_mode),
         detect_local_mode=detect_local_mode,
         pod_interface=pod_interface,
         node_port_addresses=node_port_addresses,
         localhost_node_ports=(
             mode == "iptables" and own.flag("localhostNodePorts", default=True) and _has_loopback(node_port_addresses)
         ),
-        masquerade_all=own.flag("masqueradeAll"),
-        masquerade_bit=own.number("masqueradeBit", 14, 0, 31) if mode in ("iptables", "nftables") else 14,
-        sync_period=own.seconds("syncPeriod", 0.0) or default.sync_period,
+        masquerade_all=masquerading.flag("masqueradeAll"),
+        masquerade_bit=masquerading.number("masqueradeBit", 14, 0, 31),
+        sync_period=own.seconds("syncPeriod", 0.0, below_zero=POSITIVE) or default.sync_period,
         min_sync_period=own.seconds("minSyncPeriod", 0.0),
         healthz=root.bind_address("healthzBindAddress", (everywhere, 10256)),
         metrics=root.bind_address("metricsBindAddress", (loopback, 10249)),
@@ -182,12 +192,11 @@ def parse_config(document: object, mode: str = "") -> ProxyConfig:
         ipvs=_ipvs_options(own) if mode == "ipvs" else default.ipvs,
         conntrack=_conntrack_options(root.section("conntrack")),
         oom_score_adj=root.number("oomScoreAdj", default.oom_score_adj, -1000, 1000),
-        verbosity=logging.number("verbosity", 0, 0, 2**31 - 1),
+        verbosity=logging.number("verbosity", 0, 0, MAX_INT32),
     )
     if config.min_sync_period > config.sync_period:  # /livez would report the pause between two changes as a failure
-        raise ConfigInvalid(
-            f"{mode}.minSyncPeriod: {config.min_sync_period:g} s is longer than syncPeriod, {config.sync_period:g} s"
-        )
+        limit = f"must be greater than or equal to {mode}.minSyncPeriod, {config.min_sync_period:g}s"
+        raise invalid(f"{mode}.syncPeriod", f"{config.sync_period:g}s", limit)
     warnings = tuple(f"{name} is not used" for name in root.unread())
     return ProxyConfig(**{**vars(config), "warnings": warnings})
 
@@ -204,15 +213,20 @@ def in_use(document: Mapping[str, Any], mode: str, node_name: str) -> dict[str, 
     return found
 
 
-def parse_mode(text: str) -> str:
-    """Return the name of an existing mode. Raises ConfigInvalid."""
-    text = text or "nftables"
-    if text not in MODES:
-        what = "not there" if text == "kernelspace" else "no proxy mode"
-        raise ConfigInvalid(
-            f"mode: {text!r} is {what}; {', '.join(MODES[:-1])} and {MODES[-1]} are{did_you_mean(text, MODES)}"
-        )
-    return text
+def settings_of(mode: str) -> str:
+    """Return the mode whose section and defaults apply to a mode of this name: the default's, if there is none."""
+    return mode if mode in MODES else DEFAULT_MODE
+
+
+def require_mode(text: str) -> None:
+    """Raise ConfigInvalid unless the text is the name of a mode or "".
+
+    Only a command line is checked: a configuration that many nodes share must not stop their proxies, which serve in
+    another mode (`modes.py`).
+    """
+    if text and text not in MODES:
+        why = f"must be {', '.join(MODES)} or blank (blank means the best-available proxy [currently {DEFAULT_MODE}])"
+        raise invalid("mode", text, f"{why}{did_you_mean(text[:20], MODES)}")
 
 
 def with_field(document: Mapping[str, Any], field: str, value: object) -> dict[str, Any]:
@@ -231,20 +245,43 @@ def with_field(document: Mapping[str, Any], field: str, value: object) -> dict[s
 def _detect_local(root: Section) -> tuple[str, str]:
     mode = root.text("detectLocalMode", "ClusterCIDR")
     if mode not in DETECT_LOCAL_MODES:
-        suggestion = did_you_mean(mode, DETECT_LOCAL_MODES)
-        raise ConfigInvalid(f"detectLocalMode: {mode!r} is none of {', '.join(DETECT_LOCAL_MODES)}{suggestion}")
+        supported = ", ".join(f'"{name}"' for name in DETECT_LOCAL_MODES)
+        text = f"detectLocalMode: Unsupported value: {json.dumps(mode[:80])}: supported values: {supported}"
+        raise ConfigInvalid(f"{text}{did_you_mean(mode[:40], DETECT_LOCAL_MODES)}")
     section = root.section("detectLocal")
     bridge, prefix = section.text("bridgeInterface"), section.text("interfaceNamePrefix")
-    section.skip("clusterCIDRs")
     field, name = {
         "BridgeInterface": ("bridgeInterface", bridge),
         "InterfaceNamePrefix": ("interfaceNamePrefix", prefix),
     }.get(mode, ("", ""))
     if not field:
         return mode, ""
+    if not name:
+        raise invalid(f"detectLocal.{field}", name, "must not be empty")
     if not re.fullmatch(r"[A-Za-z0-9._@-]{1,15}", name):
-        raise ConfigInvalid(f"detectLocal.{field}: {name!r} is not the name of an interface, which {mode} needs")
+        raise invalid(f"detectLocal.{field}", name, f"must be the name of an interface, which {mode} needs")
     return mode, name if mode == "BridgeInterface" else f"{name}*"
+
+
+def _cluster_cidrs(root: Section, detect_local_mode: str) -> tuple[str, ...]:
+    text = root.text("clusterCIDR")
+    if detect_local_mode != "ClusterCIDR":  # not used
+        return ()
+    ranges = parse_cidrs("clusterCIDR", text)
+    if len(ranges) > 2 or len(set(map(family_of, ranges))) < len(ranges):
+        why = "must be a either a single CIDR or dual-stack pair of CIDRs (e.g. [10.100.0.0/16, fde4:8dba:82e1::/48]"
+        raise invalid("clusterCIDR", text, why)
+    return ranges
+
+
+def _check_hidden_metrics(root: Section) -> None:
+    """Check the release whose hidden metrics to show: the previous one only. There are none here."""
+    text = root.text("showHiddenMetricsForVersion")
+    major, minor = KUBERNETES_VERSION.removeprefix("v").split(".")[:2]
+    previous = f"{major}.{int(minor) - 1}"
+    if text and text != previous:
+        why = f"must be omitted or have the value '{previous}'. Only the previous minor version is allowed"
+        raise invalid("showHiddenMetricsForVersion", text, f"--show-hidden-metrics-for-version {why}")
 
 
 def _ipvs_options(section: Section) -> IpvsOptions:
@@ -265,8 +302,8 @@ def _ipvs_options(section: Section) -> IpvsOptions:
 def _conntrack_options(section: Section) -> ConntrackOptions:
     default = ConntrackOptions()
     return ConntrackOptions(
-        max_per_core=section.number("maxPerCore", default.max_per_core, 0, 2**31 - 1),
-        min=section.number("min", default.min, 0, 2**31 - 1),
+        max_per_core=section.number("maxPerCore", default.max_per_core, 0, MAX_INT32),
+        min=section.number("min", default.min, 0, MAX_INT32),
         tcp_established_timeout=int(section.seconds("tcpEstablishedTimeout", default.tcp_established_timeout)),
         tcp_close_wait_timeout=int(section.seconds("tcpCloseWaitTimeout", default.tcp_close_wait_timeout)),
         tcp_be_liberal=section.flag("tcpBeLiberal"),
@@ -276,8 +313,11 @@ def _conntrack_options(section: Section) -> ConntrackOptions:
 
 
 def _node_port_addresses(root: Section, mode: str) -> tuple[str, ...]:
-    if root.texts("nodePortAddresses") == ["primary"]:
+    texts = root.texts("nodePortAddresses")
+    if texts == ["primary"]:
         return ("primary",)
+    if "primary" in texts:
+        raise invalid(f"nodePortAddresses[{texts.index('primary')}]", "primary", "can't use both 'primary' and CIDRs")
     # The nftables mode has a safer default than the older modes (KEP-3866).
     return root.cidrs("nodePortAddresses") or (("primary",) if mode == "nftables" else ())
 

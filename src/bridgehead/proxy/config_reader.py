@@ -7,6 +7,7 @@ Pure: no I/O, no clock, no randomness.
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -15,6 +16,10 @@ from bridgehead.objects.times import parse_duration
 
 from .addresses import canonical_address, canonical_cidr
 from .errors import ConfigInvalid
+
+MAX_INT32 = 2**31 - 1
+NOT_NEGATIVE, POSITIVE = "must be greater than or equal to 0", "must be greater than 0"
+_LONGEST_SHOWN = 80  # characters of a value in an error
 
 
 class Section:
@@ -52,19 +57,27 @@ class Section:
         value = self._value(name)
         if value is None:
             return default
-        if not isinstance(value, int) or isinstance(value, bool) or not lowest <= value <= highest:
-            raise ConfigInvalid(f"{self._name(name)}: {value!r} is not a number from {lowest} to {highest}")
+        if not isinstance(value, int) or isinstance(value, bool):
+            raise ConfigInvalid(f"{self._name(name)}: {value!r} is not a whole number")
+        if not lowest <= value <= highest:
+            is_open = (lowest, highest) == (0, MAX_INT32) and value < 0
+            within = NOT_NEGATIVE if is_open else f"must be within the range [{lowest}, {highest}]"
+            raise invalid(self._name(name), value, within)
         return value
 
-    def seconds(self, name: str, default: float) -> float:
-        """Return the seconds of a duration in Go's format."""
+    def seconds(self, name: str, default: float, *, below_zero: str = NOT_NEGATIVE) -> float:
+        """Return the seconds of a duration in Go's format. `below_zero`: the error for a negative one."""
         value = self._value(name)
         if value is None:
             return default
+        text = str(value)
         try:
-            return parse_duration(str(value))
+            seconds = parse_duration(text.removeprefix("-"))
         except ValueError as error:
-            raise ConfigInvalid(f"{self._name(name)}: {error}") from error
+            raise ConfigInvalid(f"{self._name(name)}: {text[:80]!r} is not a duration such as 30s") from error
+        if text.startswith("-") and seconds:
+            raise invalid(self._name(name), text, below_zero)
+        return seconds
 
     def texts(self, name: str) -> list[str]:
         value = self._value(name)
@@ -75,20 +88,24 @@ class Section:
         return value
 
     def cidrs(self, name: str) -> tuple[str, ...]:
-        """Return the ranges of a list, or of a comma-separated string (`clusterCIDR`)."""
-        value = self._value(name)
-        text = self.text(name) if isinstance(value, str) else ",".join(self.texts(name))
-        return parse_cidrs(self._name(name), text)
+        """Return the ranges of a list."""
+        found = []
+        for index, text in enumerate(self.texts(name)):
+            cidr = canonical_cidr(text)
+            if cidr is None:
+                raise invalid(f"{self._name(name)}[{index}]", text, "must be a valid CIDR")
+            found.append(cidr)
+        return tuple(found)
 
     def address(self, name: str) -> str:
         """Return a canonical address; "": none."""
         text = self.text(name)
         address = canonical_address(text) if text else ""
         if address is None:
-            raise ConfigInvalid(f"{self._name(name)}: {text!r} is not an address")
+            raise invalid(self._name(name), text, "not a valid textual representation of an IP address")
         return address
 
-    def bind_address(self, name: str, default: tuple[str, int]) -> tuple[str, int] | None:
+    def bind_address(self, name: str, default: tuple[str, int]) -> tuple[str, int]:
         return parse_bind_address(self._name(name), self.text(name), default)
 
     def skip(self, *names: str) -> None:
@@ -113,30 +130,46 @@ class Section:
         return f"{self._path}.{name}" if self._path else name
 
 
+def invalid(field: str, value: object, why: str) -> ConfigInvalid:
+    """Return the error for the value of a field, in the form of Kubernetes' own (`field.Invalid`)."""
+    if isinstance(value, str):
+        value = json.dumps(value if len(value) <= _LONGEST_SHOWN else f"{value[:_LONGEST_SHOWN]}...")
+    return ConfigInvalid(f"{field}: Invalid value: {value}: {why}")
+
+
 def parse_cidrs(field: str, text: str) -> tuple[str, ...]:
     """Return the canonical ranges of a comma-separated text. Raises ConfigInvalid."""
     found = []
     for part in filter(None, (part.strip() for part in text.split(","))):
         cidr = canonical_cidr(part)
         if cidr is None:
-            raise ConfigInvalid(f"{field}: {part!r} is not a range of addresses such as 10.244.0.0/16")
+            raise invalid(field, part, "must be a valid CIDR block (e.g. 10.100.0.0/16 or fde4:8dba:82e1::/48)")
         found.append(cidr)
     return tuple(found)
 
 
-def parse_bind_address(field: str, text: str, default: tuple[str, int] | None) -> tuple[str, int] | None:
-    """Parse `address:port`, `[address]:port`, or an address alone with the default's port. None: port 0."""
+def parse_bind_address(field: str, text: str, default: tuple[str, int]) -> tuple[str, int]:
+    """Parse `address:port`, `[address]:port`, or an address alone with the default's port. Raises ConfigInvalid."""
     if not text:
         return default
-    host, colon, port = text.rpartition(":")
-    if canonical_address(text) is not None or not colon:
-        host, port = text, str(default[1]) if default is not None else "0"
-    if not re.fullmatch(r"[0-9]{1,5}", port) or int(port) > 65535:
-        raise ConfigInvalid(f"{field}: {text!r} is not an address and a port")
-    host = host.removeprefix("[").removesuffix("]")
-    if host and canonical_address(host) is None:
-        raise ConfigInvalid(f"{field}: {host!r} is not an address")
-    return (host or "0.0.0.0", int(port)) if int(port) else None
+    if canonical_address(text) is not None:
+        return text, default[1]
+    host, port = split_host_port(text)
+    if host is None:
+        raise invalid(field, text, "must be IP:port")
+    if canonical_address(host) is None:
+        raise invalid(field, host, "must be a valid IP")
+    if not re.fullmatch(r"[0-9]{1,5}", port) or not 0 < int(port) < 65536:
+        raise invalid(field, port, "must be a valid port")
+    return host, int(port)
+
+
+def split_host_port(text: str) -> tuple[str | None, str]:
+    """Return the two parts of `host:port` or `[host]:port`; (None, "") for other text. As Go's net.SplitHostPort."""
+    if bracketed := re.fullmatch(r"\[([^][]*)\]:([^][:]*)", text):
+        return bracketed[1], bracketed[2]
+    plain = re.fullmatch(r"([^][:]*):([^][:]*)", text)
+    return (plain[1], plain[2]) if plain else (None, "")
 
 
 def _is_empty(value: object) -> bool:

@@ -85,6 +85,10 @@ class Mode(Protocol):
     @property
     def settings(self) -> Settings: ...
 
+    @property
+    def families(self) -> tuple[Family, ...]:
+        """The address families that the mode can program on this node; exact after the probe of `open_mode`."""
+
     def configure(self, settings: Settings) -> None:
         """Use other settings from the next `sync` on."""
 
@@ -128,8 +132,8 @@ class Listening(Protocol):
 class Counting(Protocol):
     """A mode whose number of rules grows with Services and backends, and is a metric."""
 
-    def rule_counts(self) -> Mapping[str, int]:
-        """Return the number of rules of each table."""
+    def rule_counts(self, family: Family) -> Mapping[str, int]:
+        """Return the number of rules of each of the family's tables."""
 
 
 @runtime_checkable

@@ -7,13 +7,34 @@ from __future__ import annotations
 
 import contextlib
 import logging
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Collection, Iterable, Iterator, Mapping
+from typing import NamedTuple
 
+from bridgehead.suggestions import did_you_mean
+
+from .addresses import Family
 from .config import MODES, UDP_IDLE_SECONDS, IpvsOptions
 from .errors import ModeUnavailable, NotPermitted, ProxyError, TransactionFailed
+from .frontends import quote
 from .mode import Mode, Settings
 
 log = logging.getLogger(__name__)
+
+# The modes that serve instead of one that this node cannot use, in order. kube-proxy fell back from ipvs to iptables
+# until v1.28, and ends now: then a node has no service proxy because of one missing package or module.
+_INSTEAD = {"nftables": ("iptables",), "iptables": ("nftables",), "ipvs": ("iptables", "nftables")}
+_INSTEAD_OF_OTHERS = ("nftables", "iptables")
+
+
+class OpenedMode(NamedTuple):
+    """The mode in use, and the one that the configuration asks for, which may be no mode at all.
+
+    `problem`: why the wanted mode is not in use; "" if it is.
+    """
+
+    mode: Mode
+    wanted: str
+    problem: str = ""
 
 
 @contextlib.asynccontextmanager
@@ -61,24 +82,59 @@ async def open_mode(
                 with contextlib.closing(userspace.UserspaceMode(kernel, Settings(), listeners)) as mode:
                     yield mode
         case _:
-            raise ModeUnavailable(f"mode {name!r} is unknown; {', '.join(MODES[:-1])} and {MODES[-1]} work")
+            known = f"{', '.join(MODES[:-1])} and {MODES[-1]} are"
+            raise ModeUnavailable(f"{quote(name)} is no proxy mode; {known}{did_you_mean(name[:20], MODES)}")
 
 
 @contextlib.asynccontextmanager
 async def open_working_mode(
-    name: str, *, ipvs_options: IpvsOptions | None = None, udp_idle_seconds: float = UDP_IDLE_SECONDS
-) -> AsyncIterator[Mode]:
-    """Open a mode; fall back from ipvs to iptables if the kernel lacks IPVS, as kube-proxy does."""
+    wanted: str, *, ipvs_options: IpvsOptions | None = None, udp_idle_seconds: float = UDP_IDLE_SECONDS
+) -> AsyncIterator[OpenedMode]:
+    """Open a mode, or one that works in its place. Raises ModeUnavailable if this node can use neither."""
+    failed: dict[str, ModeUnavailable] = {}
     async with contextlib.AsyncExitStack() as opened:
-        try:
-            opening = open_mode(name, ipvs_options=ipvs_options, udp_idle_seconds=udp_idle_seconds)
-            mode = await opened.enter_async_context(opening)
-        except ModeUnavailable as error:
-            if name != "ipvs":
-                raise
-            log.warning("mode ipvs cannot work on this node, falling back to iptables: %s", error)
-            mode = await opened.enter_async_context(open_mode("iptables"))
-        yield mode
+        for name in (wanted, *_INSTEAD.get(wanted, _INSTEAD_OF_OTHERS)):
+            try:
+                opening = open_mode(name, ipvs_options=ipvs_options, udp_idle_seconds=udp_idle_seconds)
+                mode = await opened.enter_async_context(opening)
+            except ModeUnavailable as error:
+                failed[name] = error
+            else:
+                break
+        else:
+            raise _no_mode(failed)
+        yield OpenedMode(mode, wanted, "; ".join(_describe(failed)))
+
+
+def describe_missing_families(mode: str, served: Collection[Family], kernel: Iterable[Family]) -> str:
+    """Return a text about the families that the kernel has and the mode cannot program; "" if there are none."""
+    missing = [f"IPv{family}" for family in kernel if family not in served]
+    if not missing:
+        return ""
+    text = f"mode {mode} cannot serve {' or '.join(missing)} on this node"
+    if mode in ("iptables", "ipvs"):
+        return f"{text}: install the package iptables with its ip6tables commands, and load the kernel's modules"
+    return f"{text}: the kernel's nftables lacks what the proxy needs"
+
+
+def _no_mode(failed: Mapping[str, ModeUnavailable]) -> ModeUnavailable:
+    """Return the error for a node that can use none of these modes."""
+    first = next(iter(failed.values()))
+    if isinstance(first, NotPermitted):  # says everything: the other modes need the same permission
+        return first
+    return ModeUnavailable("; ".join(_describe(failed)))
+
+
+def _describe(failed: Mapping[str, ModeUnavailable]) -> Iterator[str]:
+    """Yield the reasons, each once, for the modes that have it."""
+    modes: dict[str, list[str]] = {}
+    for name, error in failed.items():
+        modes.setdefault(str(error), []).append(name)
+    for why, names in modes.items():
+        if names[0] in MODES:
+            yield f"mode{'s' * (len(names) > 1)} {' and '.join(names)} cannot be used on this node: {why}"
+        else:
+            yield why  # it names what is no mode
 
 
 async def remove_others(name: str) -> list[str]:
@@ -107,8 +163,15 @@ async def remove_modes(but: str = "") -> tuple[list[str], dict[str, ProxyError]]
                     removed.append(other)
         except (NotPermitted, TransactionFailed) as error:
             failed[other] = error
-        except ModeUnavailable as error:  # a mode that this node lacks has left no rules
+        except ModeUnavailable as error:  # a mode that this node lacks has left no rules, except in kube-proxy's pod
             log.debug("mode %s has left no rules: %s", other, error)
+            if other == "iptables":
+                from . import without_iptables
+
+                try:
+                    removed += [other] * await without_iptables.remove_chains()
+                except (ModeUnavailable, TransactionFailed) as trouble:
+                    log.debug("chains of iptables cannot be removed without its commands: %s", trouble)
     return removed, failed
 
 

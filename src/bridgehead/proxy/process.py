@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import dataclasses
 import logging
 import os
 import signal
 import socket
 import sys
-from collections.abc import Mapping
-from contextlib import AbstractAsyncContextManager
+from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -22,6 +22,7 @@ from bridgehead.client import ApiClient, ClientConfig
 from bridgehead.heap import trim_heap
 from bridgehead.network.own_addresses import is_local
 from bridgehead.objects.addresses import join_host_port
+from bridgehead.objects.progress import ModeInUse
 from bridgehead.pages import Routes, serve
 
 from .addresses import canonical_address
@@ -31,7 +32,15 @@ from .conntrack.reconciler import ConntrackReconciler
 from .conntrack.scan import NodeAddresses
 from .errors import CannotServe
 from .mode import Listening, Mode
-from .modes import let_through, open_mode, open_working_mode, remove_modes, remove_others
+from .modes import (
+    OpenedMode,
+    describe_missing_families,
+    let_through,
+    open_mode,
+    open_working_mode,
+    remove_modes,
+    remove_others,
+)
 from .operating.progress import ProgressPublisher
 from .operating.serving import health_routes, metrics_routes
 from .sysctls import apply_sysctls, kernel_families, plan_sysctls
@@ -49,20 +58,29 @@ async def run(
     server: ClientConfig,
     service_cidrs: tuple[str, ...],
     dry_run: bool,
+    flags: Mapping[str, str],
 ) -> None:
     """Run the proxy until SIGTERM or SIGINT. The rules stay: connections must survive a restart of the proxy.
 
     `document` is what `config` was parsed from. `service_cidrs`: () for those of the cluster. With `dry_run`, print
-    the rules instead of applying them. Raises ProxyError.
+    the rules instead of applying them. `flags`: the options of the command, to be shown. Raises ProxyError.
     """
     async with (
-        _open_mode(config, dry_run) as mode,
+        _open_mode(config, dry_run) as opened,
         ApiClient(server, user_agent="kube-proxy/bridgehead") as client,
     ):
+        mode, kernel = opened.mode, kernel_families()
+        # Routing to 127.0.0.1 needs a rule that keeps others out, which only this mode has (CVE-2020-8558).
+        localhost = config.localhost_node_ports and mode.name == "iptables"
+        config = dataclasses.replace(config, localhost_node_ports=localhost)
+        problem = opened.problem or describe_missing_families(mode.name, mode.families, kernel)
+        if problem:
+            problem = f"{problem}; services are served in mode {mode.name}"
+            log.warning("%s", problem)
         # In userspace mode, flows to the proxy's own sockets are correct.
         listeners = mode.listening if isinstance(mode, Listening) else tuple
         flows = ConntrackReconciler(node=NodeAddresses(is_local, listeners))
-        progress = ProgressPublisher(client, config.hostname_override, mode.name)
+        progress = ProgressPublisher(client, config.hostname_override, ModeInUse(mode.name, config.mode, problem))
         api_server = await _resolve(server.server)
         agent = ProxyAgent(
             client,
@@ -73,9 +91,10 @@ async def run(
             api_addresses=tuple(address for address, _ in api_server),
             flows=flows,
             progress=progress,
-            kernel_families=kernel_families(),
+            kernel_families=tuple(family for family in kernel if family in mode.families),
+            mode_problem=problem,
         )
-        work = _print_rules(agent, mode) if dry_run else _work(agent, config, document, progress, api_server)
+        work = _print_rules(agent, mode) if dry_run else _work(agent, config, document, progress, api_server, flags)
         task = asyncio.ensure_future(work)
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
@@ -84,10 +103,15 @@ async def run(
             await task
 
 
-def _open_mode(config: ProxyConfig, dry_run: bool) -> AbstractAsyncContextManager[Mode]:
+@contextlib.asynccontextmanager
+async def _open_mode(config: ProxyConfig, dry_run: bool) -> AsyncIterator[OpenedMode]:
     if dry_run:
-        return open_mode(config.mode, probe=False, ipvs_options=config.ipvs)
-    return open_working_mode(config.mode, ipvs_options=config.ipvs, udp_idle_seconds=config.udp_idle_seconds)
+        async with open_mode(config.mode, probe=False, ipvs_options=config.ipvs) as mode:
+            yield OpenedMode(mode, config.mode)
+        return
+    working = open_working_mode(config.mode, ipvs_options=config.ipvs, udp_idle_seconds=config.udp_idle_seconds)
+    async with working as opened:
+        yield opened
 
 
 async def _work(
@@ -96,6 +120,7 @@ async def _work(
     document: Mapping[str, Any],
     progress: ProgressPublisher,
     api_server: list[tuple[str, int]],
+    flags: Mapping[str, str],
 ) -> None:
     log.info("proxy of node %s, mode %s", config.hostname_override, agent.mode.name)
     _set_oom_score(config.oom_score_adj)
@@ -111,7 +136,7 @@ async def _work(
             tasks.create_task(_serve("healthz", config.healthz, routes, is_fatal=is_fatal))
         if config.metrics is not None:
             mode = agent.mode.name
-            routes = metrics_routes(agent.metrics, mode, in_use(document, mode, config.hostname_override))
+            routes = metrics_routes(agent.metrics, mode, in_use(document, mode, config.hostname_override), flags)
             tasks.create_task(_serve("metrics", config.metrics, routes, is_fatal=is_fatal))
 
 

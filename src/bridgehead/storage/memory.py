@@ -5,12 +5,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from .errors import StoreBroken
 from .history import DEFAULT_BYTES, DEFAULT_CHANGES, History, LogWatch
 from .state import Batch, Companions, Create, Delete, State, Update, Write
 from .store import Facts, JsonObject, Key, Record
+
+
+def _ignore(_: float) -> None: ...
 
 
 class MemoryStore:
@@ -25,6 +28,7 @@ class MemoryStore:
         self._history = History(history_changes, history_bytes)
         self._history.begin(revision)
         self._closed = False
+        self.on_commit: Callable[[float], None] = _ignore
 
     @property
     def revision(self) -> int:
@@ -47,6 +51,9 @@ class MemoryStore:
         self, resource: str, namespace: str | None = None, *, limit: int = 0, after: tuple[str, str] | None = None
     ) -> list[Record]:
         return self._state.list(resource, namespace, limit, after)
+
+    def count(self, resource: str) -> int:
+        return self._state.count(resource)
 
     def list_at(
         self, revision: int, resource: str, namespace: str | None = None, *, after: tuple[str, str] | None = None

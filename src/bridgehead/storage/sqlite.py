@@ -15,6 +15,7 @@ import asyncio
 import contextlib
 import logging
 import sqlite3
+import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -308,6 +309,7 @@ class SqliteStore(MemoryStore):
     async def _commit(self, commit: _Commit) -> None:
         batch = commit.batch
         if batch.changes:
+            began = time.perf_counter()
             try:
                 await self._in_worker(lambda: self._database.commit(batch.changes))
             except Exception as error:  # noqa: BLE001 - each writer gets the error
@@ -319,6 +321,7 @@ class SqliteStore(MemoryStore):
                     _answer(later, error)
                 return
             self._failure = None
+            self.on_commit(time.perf_counter() - began)
             self._publish(batch)
         if self._next is not None:
             self._next.batch.on_applied()

@@ -82,6 +82,10 @@ class State:
         table = self._tables.get(resource)
         return [] if table is None else table.list(namespace, limit, after)
 
+    def count(self, resource: str) -> int:
+        table = self._tables.get(resource)
+        return 0 if table is None else len(table.records)
+
     def list_before(
         self, changes: Iterable[Change], resource: str, namespace: str | None, after: tuple[str, str] | None
     ) -> Sequence[Record]:

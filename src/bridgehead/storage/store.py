@@ -6,7 +6,7 @@ write returns only when it is durable, and watchers see writes in the order of t
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import msgspec
@@ -85,7 +85,9 @@ class Watch(Protocol):
 
 
 class Store(Protocol):
-    """A store. Reads come from memory and never wait."""
+    """A store. Reads come from memory and never wait. `on_commit` is called with the seconds that a commit took."""
+
+    on_commit: Callable[[float], None]
 
     @property
     def revision(self) -> int:
@@ -115,6 +117,10 @@ class Store(Protocol):
         self, resource: str, namespace: str | None = None, *, limit: int = 0, after: tuple[str, str] | None = None
     ) -> list[Record]:
         """Return records ordered by (namespace, name), at most `limit` (0: all), after the name `after`."""
+        ...
+
+    def count(self, resource: str) -> int:
+        """Return the number of records of a resource."""
         ...
 
     def list_at(

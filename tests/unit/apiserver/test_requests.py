@@ -138,10 +138,10 @@ async def test_update_creates_what_does_not_exist(world, path, fields):
 
 
 async def test_yaml_is_accepted_and_returned(world):
-    text = b"metadata: {name: y}\ndata:\n  when: 2026-11-21\n"
+    text = b"metadata: {name: maps}\ndata:\n  when: 2026-11-21\n"
     answer = await world.call("POST", CONFIG_MAPS, text, headers={"content-type": "application/yaml"})
     assert answer.json["data"] == {"when": "2026-11-21"}
-    answer = await world.call("GET", f"{CONFIG_MAPS}/y", headers={"accept": "application/yaml"})
+    answer = await world.call("GET", f"{CONFIG_MAPS}/maps", headers={"accept": "application/yaml"})
     assert b"when: '2026-11-21'" in answer.body
 
 
@@ -1125,6 +1125,36 @@ async def test_connections_to_pods_take_the_right_to_create(world, subresource):
     rule["verbs"].append("create")
     assert (await world.patch(f"{rights}/roles/reader", {"rules": [rule]})).status == 200
     assert (await world.call("GET", url, user=bob)).status == 400  # the pod has no node
+
+
+@pytest.mark.parametrize(
+    ("path", "query", "is_taken"),
+    [
+        ("/api/v1/namespaces/n/pods/p/log", b"", True),
+        ("/api/v1/watch/pods", b"", True),
+        ("/api/v1/pods", b"watch=1", True),
+        ("/api/v1/pods", b"", False),
+        ("/api/v1/namespaces/n/pods/p", b"", False),
+        ("/version", b"", False),
+    ],
+)
+async def test_upgrades_are_taken_only_where_there_are_streams(world, path, query, is_taken):
+    assert world.parts.application.takes_socket(path, query) == is_taken
+
+
+async def test_a_websocket_by_post_is_refused_after_authorization(world):
+    """The right to create is looked at first, then the pod; this one has no node whose kubelet could refuse."""
+    await create_pod(world, "web")
+    headers = {"connection": "Upgrade", "upgrade": "websocket"}
+    url = "/api/v1/namespaces/default/pods/web/exec?command=x"
+    bob = User("bob", ("system:authenticated",))
+    codes = [
+        (await world.call("POST", url, b"", user=None, headers=headers | {"authorization": "Bearer x"})).status,
+        (await world.call("POST", url, b"", user=bob, headers=headers)).status,
+        (await world.call("POST", url.replace("web", "none"), b"", headers=headers)).status,
+        (await world.call("POST", url, b"", headers=headers)).status,
+    ]
+    assert codes == [401, 403, 404, 400]
 
 
 async def test_impersonation_follows_the_policy(world):

@@ -46,6 +46,27 @@ async def test_unreadable_bodies(world, content_type, body, code, message):
     assert (answer.status, answer.json["message"]) == (code, message)
 
 
+MERGES = "a0: &a0 {x: 1}\n" + "".join(f"a{n}: &a{n} {{<<: [{', '.join([f'*a{n - 1}'] * 10)}]}}\n" for n in range(1, 13))
+
+
+@pytest.mark.parametrize(
+    ("method", "url", "content_type"),
+    [
+        ("POST", "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", YAML),
+        ("POST", CONFIG_MAPS, YAML),
+        ("PUT", f"{CONFIG_MAPS}/one", YAML),
+        ("DELETE", f"{CONFIG_MAPS}/one", YAML),
+        ("DELETE", CONFIG_MAPS, YAML),
+        ("PATCH", f"{CONFIG_MAPS}/one?fieldManager=a", "application/apply-patch+yaml"),
+    ],
+)
+async def test_merge_keys_are_counted_before_they_are_expanded(world, method, url, content_type):
+    await world.create(CONFIG_MAPS, {"metadata": {"name": "one"}})
+    answer = await world.call(method, url, MERGES.encode(), headers={"content-type": content_type})
+    assert answer.status == 400
+    assert "yaml: document contains excessive aliasing" in answer.json["message"]
+
+
 async def test_only_the_first_document_of_yaml_counts(world):
     body = b"metadata: {name: a}\n---\nmetadata: {name: b}\n"
     answer = await world.call("POST", CONFIG_MAPS, body, headers={"content-type": YAML})

@@ -348,7 +348,7 @@ INVALID = [
     ([config_map("address-pools: [{name: a, protocol: rip}]")], 'parsing address pool a: unknown protocol "rip"'),
     ([config_map("address-pools: [{protocol: layer2}]")], "parsing address pool #1: missing pool name"),
     ([config_map("address-pools: 1")], "parsing the ConfigMap config: Expected `array | null`, got `str`"),
-    ([config_map("{")], "parsing the ConfigMap config: while parsing a flow node"),
+    ([config_map("{")], "parsing the ConfigMap config: yaml: line 1: did not find expected node content"),
 ]
 
 

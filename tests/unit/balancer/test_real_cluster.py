@@ -10,9 +10,8 @@ from bridgehead.balancer.admission import registration
 from bridgehead.balancer.configuration import config_map
 from bridgehead.balancer.configuration.pools import FALLBACK_ANNOTATION
 from bridgehead.balancer.definitions.install import FILES
-from bridgehead.balancer.heartbeat_key import SECRET_NAME
+from bridgehead.balancer.heartbeat_key import LEASE_NAME, SECRET_NAME
 from bridgehead.balancer.layer2 import exclusions
-from bridgehead.cli.balancer import LEASE_NAME
 from bridgehead.objects.metallb import IP_ADDRESS_POOLS, L2_ADVERTISEMENTS
 
 ROOT = Path(__file__).parents[3]

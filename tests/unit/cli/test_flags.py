@@ -13,7 +13,7 @@ from bridgehead import __version__
 from bridgehead.cli import main, preload
 from bridgehead.cli.proxy import client_config
 from bridgehead.proxy.sysctls import Sysctl
-from bridgehead.yaml_loader import Loader
+from bridgehead.yaml_loader import load
 
 
 def written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *arguments: str) -> Any:
@@ -23,7 +23,7 @@ def written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *arguments: str) ->
     with pytest.raises(SystemExit) as end:
         main(["proxy", "--proxy-mode", "iptables", *arguments, "--write-config-to", str(path)])
     assert not end.value.code
-    return yaml.load(path.read_text(), Loader)
+    return load(path.read_text())
 
 
 @pytest.mark.parametrize(
@@ -59,7 +59,8 @@ def test_options_of_kube_proxy_without_effect_here_are_accepted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     manifest = (
-        "--feature-gates=A=true,B=false", "--v=2", "--config-sync-period=1m", "--kube-api-content-type=a/b",
+        "--feature-gates=A=true,B=false", "--v=2", "--kube-api-content-type=a/b", "--boot-id-file=/a,/b",
+        "--machine_id_file=/etc/machine-id", "--legacy-stderr-threshold-behavior=false",
         "--logtostderr=true", "--alsologtostderr", "--one_output=true", "--skip_headers", "--skip_log_headers",
         "--add_dir_header", "--log_backtrace_at=:0", "--stderrthreshold=2", "--log_file_max_size=1800",
         "--log-flush-frequency=5s", "--vmodule=a=1", "--log-text-split-stream=false",
@@ -79,9 +80,78 @@ def test_options_with_other_names_set_their_fields(tmp_path: Path, monkeypatch: 
     found = written(tmp_path, monkeypatch, *options)
 
     assert (found["oomScoreAdj"], found["enableProfiling"], found["logging"]) == (-998, False, {"format": "text"})
-    assert (found["healthzBindAddress"], found["metricsBindAddress"]) == ("0.0.0.0:0", "127.0.0.1:9")
+    assert (found["healthzBindAddress"], found["metricsBindAddress"]) == ("0.0.0.0:10256", "127.0.0.1:9")
     given = written(tmp_path, monkeypatch, "--healthz-port=9", "--healthz-bind-address=[::1]:10")
     assert given["healthzBindAddress"] == "[::1]:10"
+
+
+def test_options_of_periods_and_masquerading_are_of_the_mode_in_use(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    options = ("--iptables-sync-period=1m", "--ipvs-sync-period=2m", "--masquerade-all", "--iptables-masquerade-bit=3")
+
+    of_ipvs = written(tmp_path, monkeypatch, *options, "--proxy-mode=ipvs")
+    of_iptables = written(tmp_path, monkeypatch, *options)
+
+    assert of_ipvs["ipvs"]["syncPeriod"] == "2m"
+    assert of_ipvs["iptables"] == {**of_iptables["iptables"], "syncPeriod": "30s"}
+    assert (of_iptables["iptables"]["masqueradeAll"], of_iptables["iptables"]["masqueradeBit"]) == (True, 3)
+    assert (of_iptables["iptables"]["syncPeriod"], of_iptables["ipvs"]["syncPeriod"]) == ("1m", "30s")
+
+
+@pytest.mark.parametrize(
+    ("options", "healthz", "metrics"),
+    [
+        (("--healthz-port=0",), None, ("127.0.0.1", 10249)),
+        (("--metrics-port=0",), ("0.0.0.0", 10256), None),
+        (("--healthz-bind-address=::1", "--healthz-port=9"), ("::1", 9), ("127.0.0.1", 10249)),
+        (("--healthz-bind-address=::1",), ("::1", 10256), ("127.0.0.1", 10249)),
+    ],
+)
+def test_the_deprecated_options_of_ports(
+    monkeypatch: pytest.MonkeyPatch, options: tuple[str, ...], healthz: object, metrics: object
+) -> None:
+    """An address without a port gets that of the other option; port 0 serves nothing, as in kube-proxy's options.go."""
+    seen: list[Any] = []
+
+    async def run(settings: Any, *_: object) -> None:
+        seen.append(settings)
+
+    monkeypatch.setattr("bridgehead.cli.proxy.logs_setup.configure", lambda verbosity: None)
+    monkeypatch.setattr("bridgehead.cli.proxy.run", run)
+    with pytest.raises(SystemExit) as end:
+        main(["proxy", "--master=http://127.0.0.1:1", *options])
+
+    assert not end.value.code
+    assert [(one.healthz, one.metrics) for one in seen] == [(healthz, metrics)]
+
+
+# The options of kube-proxy 1.36, with a value that it takes: https://kubernetes.io/docs/reference/ (kube-proxy).
+KUBE_PROXYS_OPTIONS = """
+    --add_dir_header --alsologtostderr --bind-address=0.0.0.0 --bind-address-hard-fail
+    --boot_id_file=/proc/sys/kernel/random/boot_id --cleanup=false --cluster-cidr=10.244.0.0/16
+    --config-sync-period=15m0s --conntrack-max-per-core=32768 --conntrack-min=131072 --conntrack-tcp-be-liberal
+    --conntrack-tcp-timeout-close-wait=1h0m0s --conntrack-tcp-timeout-established=24h0m0s --conntrack-udp-timeout=30s
+    --conntrack-udp-timeout-stream=1m --detect-local-mode=ClusterCIDR --feature-gates=AllAlpha=false
+    --healthz-bind-address=0.0.0.0:10256 --healthz-port=10256 --hostname-override=n --init-only=false
+    --iptables-localhost-nodeports=true --iptables-masquerade-bit=14 --iptables-min-sync-period=1s
+    --iptables-sync-period=30s --ipvs-exclude-cidrs=10.0.0.0/8 --ipvs-min-sync-period=1s --ipvs-scheduler=rr
+    --ipvs-strict-arp --ipvs-sync-period=30s --ipvs-tcp-timeout=1m --ipvs-tcpfin-timeout=1m --ipvs-udp-timeout=1m
+    --kube-api-burst=10 --kube-api-content-type=application/vnd.kubernetes.protobuf --kube-api-qps=5 --kubeconfig=
+    --log-flush-frequency=5s --log-json-info-buffer-size=0 --log-json-split-stream=false --log-text-info-buffer-size=0
+    --log-text-split-stream=false --log_backtrace_at=:0 --log_dir= --log_file= --log_file_max_size=1800
+    --logging-format=text --logtostderr=true --machine_id_file=/etc/machine-id,/var/lib/dbus/machine-id
+    --masquerade-all --master= --metrics-bind-address=127.0.0.1:10249 --metrics-port=10249
+    --nodeport-addresses=10.0.0.0/24 --one_output --oom-score-adj=-999 --pod-bridge-interface=cbr0
+    --pod-interface-name-prefix=veth --profiling=false --proxy-mode=iptables --show-hidden-metrics-for-version=1.35
+    --skip_headers --skip_log_headers --stderrthreshold=2 -v=2 --version=false --vmodule=a=1
+"""
+
+
+def test_every_option_of_kube_proxy_is_known(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = written(tmp_path, monkeypatch, *KUBE_PROXYS_OPTIONS.split())
+
+    assert (found["configSyncPeriod"], found["showHiddenMetricsForVersion"]) == ("15m0s", "1.35")
 
 
 @pytest.mark.parametrize(
@@ -92,7 +162,30 @@ def test_options_with_other_names_set_their_fields(tmp_path: Path, monkeypatch: 
         (("--log_dir", "/var/log"), "--log-dir: logs go to standard error; redirect standard error instead"),
         (("--log-file=x",), "--log-file: logs go to standard error; redirect standard error instead"),
         (("--logging-format=json",), "logging.format: logs are text; leave it out"),
-        (("--oom-score-adj=2000",), "oomScoreAdj: 2000 is not a number from -1000 to 1000"),
+        (("--oom-score-adj=2000",), "oomScoreAdj: Invalid value: 2000: must be within the range [-1000, 1000]"),
+        (("--iptables-sync-period=0",), '--iptables-sync-period: Invalid value: "0": must be greater than 0'),
+        (("--config-sync-period=0s",), '--config-sync-period: Invalid value: "0s": must be greater than 0'),
+        (
+            ("--proxy-mode=ipvs", "--ipvs-sync-period=0s"),
+            '--ipvs-sync-period: Invalid value: "0s": must be greater than 0',
+        ),
+        (
+            ("--iptables-sync-period=-1s",),
+            'nftables.syncPeriod: Invalid value: "-1s": must be greater than 0',
+        ),
+        (("--metrics-bind-address=::1:0",), 'metricsBindAddress: Invalid value: "::1:0": must be IP:port'),
+        (("--healthz-bind-address=0.0.0.0:0",), 'healthzBindAddress: Invalid value: "0": must be a valid port'),
+        (
+            ("--healthz-bind-address=127.0.0.1", "--write-config-to=/nonexistent"),  # as kube-proxy, then alone
+            'healthzBindAddress: Invalid value: "127.0.0.1": must be IP:port',
+        ),
+        (("--feature-gates=A",), '--feature-gates: Invalid value: "A": malformed pair, expect string=bool'),
+        (("--feature-gates=A=x",), '--feature-gates: Invalid value: "A=x": A is neither true nor false'),
+        (
+            ("--show-hidden-metrics-for-version=1.30",),
+            'showHiddenMetricsForVersion: Invalid value: "1.30": --show-hidden-metrics-for-version must be omitted or '
+            "have the value '1.35'. Only the previous minor version is allowed",
+        ),
     ],
 )
 def test_unsupported_options_of_kube_proxy_are_refused(

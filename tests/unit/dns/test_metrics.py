@@ -14,6 +14,7 @@ from bridgehead.dns.messages.foreign import adopt_reply_untrusted
 from bridgehead.dns.serving import DnsMetrics, DnsServer
 from bridgehead.dns.upstreams.cache import Cache
 from bridgehead.dns.upstreams.forwarder import Forwarder
+from bridgehead.exposition import render
 from tests.unit.dns.world import build_zone, read_objects, ready
 
 UPSTREAM = Server("192.0.2.1")
@@ -86,9 +87,12 @@ def shown() -> dict[str, float]:
     metrics = DnsMetrics()
     metrics.failed_reloads.inc()
     metrics.programming_seconds.observe(0.5)
-    engine = SimpleNamespace(config=config, responder=responder, cache=cache, forwarders=forwarders)
+    resolver = SimpleNamespace(panics=1)
+    engine = SimpleNamespace(config=config, responder=responder, resolver=resolver, cache=cache, forwarders=forwarders)
     metrics.watch(lambda: engine, servers)
-    lines = [line.rpartition(" ") for line in metrics.exposition().decode().splitlines() if not line.startswith("#")]
+    lines = [
+        line.rpartition(" ") for line in render(metrics.registry)[0].decode().splitlines() if not line.startswith("#")
+    ]
     assert len({name for name, _, _ in lines}) == len(lines), "each is there once"
     return {name: float(value) for name, _, value in lines}
 
@@ -96,6 +100,8 @@ def shown() -> dict[str, float]:
 @pytest.mark.parametrize(
     ("name", "value"),
     [
+        ("panics_total", 1),
+        ('plugin_enabled{name="kubernetes",server="dns://:53",view="",zone="."}', 1),
         ('dns_requests_total{family="1",proto="udp",server="dns://:53",type="A"}', 2),
         ('dns_requests_total{family="1",proto="tcp",server="dns://:53",type="A"}', 1),
         ('dns_requests_total{family="2",proto="udp",server="dns://:53",type="other"}', 1),

@@ -107,7 +107,7 @@ def test_a_large_service_changes_atomically_for_queries(monkeypatch):
 
 
 def test_a_namespace_exists_while_it_has_objects():
-    (service,) = read_objects("{kind: Service, metadata: {name: a, namespace: n}, spec: {clusterIP: 10.96.0.1}}")
+    (service,) = read_objects('{kind: Service, metadata: {name: a, namespace: "n"}, spec: {clusterIP: 10.96.0.1}}')
     zone = Zone()
     responder = ready(zone)
     rcodes = []

@@ -10,7 +10,6 @@ from typing import Any
 
 import dnslib
 import msgspec
-import yaml
 
 from bridgehead.dns.answering import Responder, Unresolved
 from bridgehead.dns.config import ZoneSettings
@@ -18,7 +17,7 @@ from bridgehead.dns.zone import Zone, endpoint_names, endpoints_by_address, extr
 from bridgehead.objects.core import Namespace, Pod, Service
 from bridgehead.objects.endpoint_slices import EndpointSlice
 from bridgehead.objects.meta import ObjectKey
-from bridgehead.yaml_loader import Loader
+from bridgehead.yaml_loader import load_all
 
 TYPES = {"Service": Service, "EndpointSlice": EndpointSlice, "Namespace": Namespace, "Pod": Pod}
 
@@ -26,7 +25,7 @@ TYPES = {"Service": Service, "EndpointSlice": EndpointSlice, "Namespace": Namesp
 def read_objects(text: str) -> list[Any]:
     """YAML documents; the namespace is "default" where none is given."""
     objects = []
-    for document in yaml.load_all(text, Loader):
+    for document in load_all(text):
         kind = document.pop("kind")
         if kind != "Namespace":
             document["metadata"].setdefault("namespace", "default")

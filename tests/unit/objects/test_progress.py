@@ -14,6 +14,8 @@ from bridgehead.objects.progress import (
     LABEL,
     LABEL_VALUE,
     LEASE_SECONDS,
+    UNKNOWN_MODE,
+    ModeInUse,
     Versions,
     find_behind,
     latest_version,
@@ -26,14 +28,33 @@ from bridgehead.objects.progress import (
 NOW = 1_700_000_000.0
 
 
+MODE = ModeInUse("nftables", "ipvs", "this kernel has no IPVS")
+
+
 def lease(node, programmed, at=NOW):
-    return msgspec.convert(new_lease(node, programmed, at, None, mode="ipvs"), Lease)
+    return msgspec.convert(new_lease(node, programmed, at, None, mode=MODE), Lease)
 
 
 @given(st.builds(Versions, st.integers(0, 2**63), st.integers(0, 2**63)))
 def test_progress_is_read_as_it_was_written(programmed):
     progress = read_progress(lease("node1", programmed))
-    assert progress == ("node1", programmed, NOW, NOW + LEASE_SECONDS, (), "ipvs")
+    assert progress == ("node1", programmed, NOW, NOW + LEASE_SECONDS, (), MODE)
+
+
+@pytest.mark.parametrize(
+    ("written", "read"),
+    [
+        (MODE, MODE),
+        (ModeInUse("ipvs", "ipvs"), ModeInUse("ipvs", "ipvs")),
+        (UNKNOWN_MODE, UNKNOWN_MODE),
+        (ModeInUse("nftables", "x" * 5000, "y" * 5000), ModeInUse("nftables", "x" * 1000, "y" * 1000)),
+    ],
+)
+def test_the_mode_is_read_as_it_was_written_and_bounded(written, read):
+    found = msgspec.convert(new_lease("node1", Versions(), NOW, None, mode=written), Lease)
+    assert read_progress(found).mode == read
+    changes = lease_changes("node1", Versions(), NOW, mode=written)["metadata"]["annotations"]
+    assert (changes["bridgehead/proxy-mode-problem"] is None) == (not written.problem), "an earlier one is removed"
 
 
 @pytest.mark.parametrize(("count", "named"), [(0, 0), (1, 1), (3, 3), (1000, 100)])

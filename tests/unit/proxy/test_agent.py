@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from bridgehead.exposition import render
 from bridgehead.network.conntrack import Flow
 from bridgehead.network.listeners import Listener
 from bridgehead.objects.core import Node, Service
@@ -65,16 +66,24 @@ async def test_simultaneous_changes_make_one_transaction(api: ScriptedApi, mode:
         assert len(mode.applied[0]) == 5
 
 
+def measured(agent: ProxyAgent, name: str) -> float:
+    """The value of `kubeproxy_sync_proxy_rules_NAME` for IPv4."""
+    value = agent.metrics.registry.get_sample_value(f"kubeproxy_sync_proxy_rules_{name}", {"ip_family": "IPv4"})
+    assert value is not None
+    return value
+
+
 async def test_an_irrelevant_change_causes_no_transaction(api: ScriptedApi, mode: ScriptedMode) -> None:
     api.put(SERVICES, service("s", "10.96.0.1"))
     async with running(api, mode) as agent:
         api.put(SERVICES, service("s", "10.96.0.1") | {"status": {}})
         api.put(SERVICES, service("headless", "None"))
-        seen, queued = agent.metrics.service_changes, agent.metrics.last_queued
-        await eventually(lambda: seen._value.get() == 3 and not agent._objects.has_batch)
+        seen = "service_changes_total"
+        await eventually(lambda: measured(agent, seen) == 3 and not agent._objects.has_batch)
 
         assert mode.applied == []
-        await eventually(lambda: agent.metrics.last_sync._value.get() >= queued._value.get())
+        synced, queued = "last_timestamp_seconds", "last_queued_timestamp_seconds"
+        await eventually(lambda: measured(agent, synced) >= measured(agent, queued))
 
 
 async def test_a_deleted_service_is_removed(api: ScriptedApi, mode: ScriptedMode) -> None:
@@ -124,7 +133,7 @@ async def test_flows_are_cleaned_after_the_rules_changed(api: ScriptedApi, mode:
         api.put(ENDPOINT_SLICES, endpoints("10.244.1.2"))
         await eventually(lambda: kernel.flows == flows[1:2])
         deleted = 'kubeproxy_conntrack_reconciler_deleted_entries_total{ip_family="IPv4"} 2.0'
-        await eventually(lambda: deleted in agent.metrics.exposition().decode())
+        await eventually(lambda: deleted in render(agent.metrics.registry)[0].decode())
 
     assert kernel.synced_before_removal == [1, 2]
 
@@ -180,7 +189,7 @@ async def test_a_kernel_that_rejects_everything_is_retried(
     api.put(SERVICES, service("s", "10.96.0.1"))
     async with running(api, mode) as agent:
         assert mode.synced == [{"10.96.0.1:80/tcp": 0}]
-        assert agent.metrics.failures._value.get() == 3
+        assert measured(agent, "nftables_sync_failures_total") == 3
 
 
 async def test_a_service_that_cannot_be_compiled_does_not_affect_others(

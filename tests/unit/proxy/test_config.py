@@ -13,7 +13,7 @@ from bridgehead.proxy.config import (
     ProxyConfig,
     in_use,
     parse_config,
-    parse_mode,
+    require_mode,
     with_field,
 )
 from bridgehead.proxy.config_reader import parse_bind_address
@@ -76,7 +76,6 @@ def test_every_used_field_is_read() -> None:
 
     assert config == ProxyConfig(
         hostname_override="n",
-        cluster_cidrs=("10.244.0.0/16", "fd00::/48"),
         detect_local_mode="NodeCIDR",
         node_port_addresses=("10.0.0.0/24",),
         masquerade_all=True,
@@ -86,6 +85,8 @@ def test_every_used_field_is_read() -> None:
         metrics=("::1", 2),
     )
     assert parse_config(HEAD | {"nodePortAddresses": ["primary"]}).node_port_addresses == ("primary",)
+    both = HEAD | {"clusterCIDR": "10.244.0.0/16,fd00::/48"}
+    assert parse_config(both).cluster_cidrs == ("10.244.0.0/16", "fd00::/48")
 
 
 def test_node_ports_are_on_primary_addresses_only_in_nftables_mode() -> None:
@@ -185,34 +186,110 @@ def test_an_option_sets_its_field() -> None:
         ([], "not a KubeProxyConfiguration"),
         ({"kind": "ConfigMap"}, "kind: 'ConfigMap'"),
         ({"kind": "KubeProxyConfiguration", "apiVersion": "v1"}, "apiVersion: 'v1'"),
-        (
-            HEAD | {"mode": "kernelspace"},
-            "mode: 'kernelspace' is not there; iptables, ipvs, nftables and userspace are",
-        ),
-        (HEAD | {"mode": "nonsense"}, "mode: 'nonsense' is no proxy mode"),
         (HEAD | {"mode": 3}, "mode: 3 is not a string"),
-        (HEAD | {"clusterCIDR": "10.244.0.0"}, "clusterCIDR: '10.244.0.0' is not a range"),
-        (HEAD | {"detectLocalMode": "Magic"}, "detectLocalMode: 'Magic' is none of ClusterCIDR, "),
-        (HEAD | {"detectLocalMode": "BridgeInterface"}, "detectLocal.bridgeInterface: '' is not the name"),
+        # The words after "Invalid value" are those of kube-proxy's validation.
+        (
+            HEAD | {"clusterCIDR": "10.244.0.0"},
+            'clusterCIDR: Invalid value: "10.244.0.0": must be a valid CIDR block (e.g. 10.100.0.0/16 or '
+            "fde4:8dba:82e1::/48)",
+        ),
+        (
+            HEAD | {"clusterCIDR": "10.244.0.0/16,10.245.0.0/16"},
+            'clusterCIDR: Invalid value: "10.244.0.0/16,10.245.0.0/16": must be a either a single CIDR or dual-stack',
+        ),
+        (
+            HEAD | {"clusterCIDR": "10.244.0.0/16,fd00::/48,10.245.0.0/16"},
+            "must be a either a single CIDR or dual-stack pair of CIDRs (e.g. [10.100.0.0/16, fde4:8dba:82e1::/48]",
+        ),
+        (
+            HEAD | {"detectLocalMode": "Magic"},
+            'detectLocalMode: Unsupported value: "Magic": supported values: "ClusterCIDR", "NodeCIDR", "Bridge',
+        ),
+        (
+            HEAD | {"detectLocalMode": "BridgeInterface"},
+            'detectLocal.bridgeInterface: Invalid value: "": must not be empty',
+        ),
         (
             HEAD | {"detectLocalMode": "InterfaceNamePrefix", "detectLocal": {"interfaceNamePrefix": '"; drop'}},
-            "detectLocal.interfaceNamePrefix: '\"; drop' is not the name",
+            'detectLocal.interfaceNamePrefix: Invalid value: "\\"; drop": must be the name of an interface',
         ),
-        (HEAD | {"bindAddress": "here"}, "bindAddress: 'here' is not an address"),
-        (HEAD | {"nftables": {"masqueradeBit": 32}}, "nftables.masqueradeBit: 32 is not a number from 0 to 31"),
-        (HEAD | {"nftables": {"masqueradeBit": True}}, "nftables.masqueradeBit: True is not a number"),
-        (HEAD | {"conntrack": {"min": -1}}, "conntrack.min: -1 is not a number"),
+        (
+            HEAD | {"bindAddress": "here"},
+            'bindAddress: Invalid value: "here": not a valid textual representation of an IP address',
+        ),
+        (
+            HEAD | {"nftables": {"masqueradeBit": 32}},
+            "nftables.masqueradeBit: Invalid value: 32: must be within the range [0, 31]",
+        ),
+        (
+            HEAD | {"mode": "ipvs", "iptables": {"masqueradeBit": -1}},
+            "iptables.masqueradeBit: Invalid value: -1: must be within the range [0, 31]",
+        ),
+        (HEAD | {"nftables": {"masqueradeBit": True}}, "nftables.masqueradeBit: True is not a whole number"),
+        (HEAD | {"oomScoreAdj": -1001}, "oomScoreAdj: Invalid value: -1001: must be within the range [-1000, 1000]"),
+        (HEAD | {"conntrack": {"min": -1}}, "conntrack.min: Invalid value: -1: must be greater than or equal to 0"),
+        (HEAD | {"conntrack": {"maxPerCore": -2}}, "conntrack.maxPerCore: Invalid value: -2: must be greater than or"),
         (HEAD | {"conntrack": {"udpTimeout": "x"}}, "conntrack.udpTimeout: 'x' is not a duration"),
+        *(
+            (
+                HEAD | {"conntrack": {field: "-1s"}},
+                f'conntrack.{field}: Invalid value: "-1s": must be greater than or equal to 0',
+            )
+            for field in ("tcpEstablishedTimeout", "tcpCloseWaitTimeout", "udpTimeout", "udpStreamTimeout")
+        ),
+        *(
+            (
+                HEAD | {"mode": "ipvs", "ipvs": {field: "-1s"}},
+                f'ipvs.{field}: Invalid value: "-1s": must be greater than or equal to 0',
+            )
+            for field in ("tcpTimeout", "tcpFinTimeout", "udpTimeout", "minSyncPeriod")
+        ),
+        (
+            HEAD | {"mode": "ipvs", "ipvs": {"excludeCIDRs": ["10.0.0.0/8", "x"]}},
+            'ipvs.excludeCIDRs[1]: Invalid value: "x": must be a valid CIDR',
+        ),
+        (HEAD | {"configSyncPeriod": "-1s"}, 'configSyncPeriod: Invalid value: "-1s": must be greater than 0'),
+        (
+            HEAD | {"clientConnection": {"burst": -1}},
+            "clientConnection.burst: Invalid value: -1: must be greater than or equal to 0",
+        ),
+        (
+            HEAD | {"showHiddenMetricsForVersion": "1.36"},
+            'showHiddenMetricsForVersion: Invalid value: "1.36": --show-hidden-metrics-for-version must be omitted or '
+            "have the value '1.35'. Only the previous minor version is allowed",
+        ),
         (HEAD | {"mode": "ipvs", "ipvs": {"scheduler": "best"}}, "ipvs.scheduler: 'best' is no scheduler"),
         (HEAD | {"nodePortAddresses": 10}, "nodePortAddresses: not a list"),
+        (
+            HEAD | {"nodePortAddresses": ["10.0.0.0/8", "primary"]},
+            "nodePortAddresses[1]: Invalid value: \"primary\": can't use both 'primary' and CIDRs",
+        ),
+        (
+            HEAD | {"nodePortAddresses": ["10.0.0.1"]},
+            'nodePortAddresses[0]: Invalid value: "10.0.0.1": must be a valid CIDR',
+        ),
         (HEAD | {"nftables": []}, "nftables: not an object"),
         (HEAD | {"nftables": {"syncPeriod": "soon"}}, "nftables.syncPeriod: 'soon'"),
         (
             HEAD | {"mode": "iptables", "iptables": {"minSyncPeriod": "1m"}},
-            "iptables.minSyncPeriod: 60 s is longer than syncPeriod, 30 s",
+            'iptables.syncPeriod: Invalid value: "30s": must be greater than or equal to iptables.minSyncPeriod, 60s',
+        ),
+        (
+            HEAD | {"nftables": {"syncPeriod": "-1s"}},
+            'nftables.syncPeriod: Invalid value: "-1s": must be greater than 0',
         ),
         (HEAD | {"nftables": {"masqueradeAll": "yes"}}, "masqueradeAll: 'yes'"),
-        (HEAD | {"healthzBindAddress": "x:y"}, "healthzBindAddress: 'x:y'"),
+        (HEAD | {"healthzBindAddress": "x:1"}, 'healthzBindAddress: Invalid value: "x": must be a valid IP'),
+        (HEAD | {"healthzBindAddress": "x"}, 'healthzBindAddress: Invalid value: "x": must be IP:port'),
+        (HEAD | {"healthzBindAddress": "::1:1:"}, 'healthzBindAddress: Invalid value: "::1:1:": must be IP:port'),
+        (HEAD | {"metricsBindAddress": ":10249"}, 'metricsBindAddress: Invalid value: "": must be a valid IP'),
+        *(
+            (
+                HEAD | {"metricsBindAddress": f"0.0.0.0:{port}"},
+                f'metricsBindAddress: Invalid value: "{port}": must be a valid port',
+            )
+            for port in ("y", "0", "65536", "-1", "")
+        ),
     ],
 )
 def test_invalid_values_are_refused_with_their_field(document: object, text: str) -> None:
@@ -258,13 +335,57 @@ def test_node_ports_answer_on_loopback_only_if_it_is_selected(addresses: list[st
     assert config.localhost_node_ports is has_loopback
 
 
-def test_the_default_mode_is_nftables() -> None:
-    assert parse_mode("") == "nftables"
+@pytest.mark.parametrize("mode", ["kernelspace", "nonsense"])
+def test_a_mode_that_does_not_exist_has_the_settings_of_the_default_mode(mode: str) -> None:
+    """A configuration that many nodes share must not stop their proxies. On a command line it is an error."""
+    config = parse_config(HEAD | {"mode": mode, "nftables": {"syncPeriod": "1m"}, "iptables": {"syncPeriod": "2m"}})
+
+    assert (config.mode, config.sync_period, config.node_port_addresses) == (mode, 60.0, ("primary",))
+    with pytest.raises(ConfigInvalid) as caught:
+        require_mode(mode)
+    assert str(caught.value).startswith(
+        f'mode: Invalid value: "{mode}": must be iptables, ipvs, nftables, userspace or blank (blank means the '
+        "best-available proxy [currently nftables])"
+    )
+
+
+def test_every_mode_exists_and_blank_is_the_default() -> None:
+    for mode in ("", "iptables", "ipvs", "nftables", "userspace"):
+        require_mode(mode)
+    assert parse_config(HEAD | {"mode": ""}).mode == "nftables"
+
+
+def test_mode_ipvs_masquerades_by_the_section_of_mode_iptables() -> None:
+    asked = HEAD | {
+        "mode": "ipvs",
+        "iptables": {"masqueradeAll": True, "masqueradeBit": 3, "syncPeriod": "1m"},
+        "ipvs": {"masqueradeAll": True, "syncPeriod": "2m"},
+    }
+
+    config = parse_config(asked)
+
+    assert (config.masquerade_all, config.masquerade_bit, config.sync_period) == (True, 3, 120.0)
+    assert config.warnings == ("ipvs.masqueradeAll is not used",)
+    assert "masqueradeAll" not in DEFAULTS["ipvs"]
+    asked["iptables"] = {}
+    assert parse_config(asked).masquerade_all is False
+
+
+def test_the_internal_field_of_cluster_cidrs_is_no_field_of_the_file() -> None:
+    assert parse_config(HEAD | {"detectLocal": {"clusterCIDRs": ["10.0.0.0/8"]}}).warnings == (
+        "detectLocal.clusterCIDRs is not used",
+    )
 
 
 @pytest.mark.parametrize(
     ("text", "address"),
-    [("", ("0.0.0.0", 10256)), ("127.0.0.1", ("127.0.0.1", 10256)), ("::1", ("::1", 10256)), ("0.0.0.0:0", None)],
+    [
+        ("", ("0.0.0.0", 10256)),
+        ("127.0.0.1", ("127.0.0.1", 10256)),
+        ("::1", ("::1", 10256)),
+        ("[::1]:9", ("::1", 9)),
+        ("0.0.0.0:9", ("0.0.0.0", 9)),
+    ],
 )
 def test_bind_addresses_are_parsed(text: str, address: tuple[str, int] | None) -> None:
     assert parse_bind_address("x", text, ("0.0.0.0", 10256)) == address

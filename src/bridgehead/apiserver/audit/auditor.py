@@ -42,14 +42,12 @@ _LEFT_EARLY = {"status": "Success", "message": "Connection closed early"}
 
 def read_policy(path: Path) -> AuditPolicy:
     """Read a Policy. Raises OSError, or `InvalidPolicy` with one line that names the file."""
-    import yaml
-
-    from bridgehead.yaml_loader import Loader
+    from bridgehead.yaml_loader import UnusableYaml, load
 
     try:
-        return AuditPolicy(yaml.load(path.read_bytes(), Loader))
-    except yaml.YAMLError as error:
-        raise InvalidPolicy(f"{path}: not YAML: {' '.join(str(error).split())}") from error
+        return AuditPolicy(load(path.read_bytes()))
+    except UnusableYaml as error:
+        raise InvalidPolicy(f"{path}: not YAML: {error}") from error
     except InvalidPolicy as error:
         raise InvalidPolicy(f"{path}: {error}") from error
 
@@ -121,11 +119,9 @@ class Auditor:
             if content.startswith(MAGIC):
                 return self._decode_protobuf(content)
             if media_type_of(content_type) == YAML:
-                import yaml
+                from bridgehead.yaml_loader import load_object
 
-                from bridgehead.yaml_loader import Loader
-
-                return yaml.load(content, Loader)
+                return load_object(content)
             return msgspec.json.decode(content)
         except (msgspec.DecodeError, UnicodeDecodeError, BadPacket, ValueError, KeyError, RecursionError):
             return None

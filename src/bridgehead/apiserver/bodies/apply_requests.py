@@ -13,7 +13,7 @@ from bridgehead.apiserver.errors import bad_request
 from bridgehead.apiserver.go_values import json_kind
 from bridgehead.apiserver.http.paths import is_true
 from bridgehead.apiserver.http.request import Request
-from bridgehead.apiserver.http.worker import run_long
+from bridgehead.apiserver.http.worker import LONG_BYTES, run_long
 from bridgehead.apiserver.resource import JsonObject
 
 from .decoding import IGNORE, STRICT, parse_field_validation
@@ -33,7 +33,9 @@ async def parse_configuration(request: Request, api_version: str, kind: str) -> 
     """Read the configuration of an apply request. Raises a 400; appends to the request's warnings."""
     body = await request.body()
     validation = parse_field_validation(request)
-    value, duplicates = await run_long(len(body), lambda: _decode(body, checks_duplicates=validation != IGNORE))
+    if not body.startswith(b"{"):
+        request.body_size = max(len(body), LONG_BYTES)  # YAML: aliases make an object larger than its text
+    value, duplicates = await run_long(request.body_size, lambda: _decode(body, checks_duplicates=validation != IGNORE))
     if value is None:
         value = {}  # to Go, null is an object without fields
     if not isinstance(value, dict):
@@ -68,5 +70,7 @@ def _decode(body: bytes, *, checks_duplicates: bool) -> tuple[object, str]:
         return value, duplicate_lines(body) if checks_duplicates else ""
     if not checks_duplicates or not duplicate_fields(body, value):
         return value, ""
-    # Kubernetes reads JSON as YAML, too, and names the lines. The JSON decoder has bounded the depth.
-    return value, duplicate_lines(body)
+    try:
+        return value, duplicate_lines(body, is_json=True)  # Kubernetes reads JSON as YAML, too, and names the lines
+    except ValueError as error:
+        raise bad_request(f"error decoding YAML: error converting YAML to JSON: {error}") from None

@@ -22,7 +22,7 @@ from bridgehead.apiserver.errors import (
 )
 from bridgehead.apiserver.http.negotiation import media_type_of
 from bridgehead.apiserver.http.request import Request
-from bridgehead.apiserver.http.worker import run_long
+from bridgehead.apiserver.http.worker import LONG_BYTES, run_long
 from bridgehead.apiserver.resource import FieldError, JsonObject, Resource
 from bridgehead.media_types import JSON, PROTOBUF, YAML
 
@@ -66,7 +66,9 @@ async def decode_kind(
     content_type = request.header(b"content-type")
     validation = parse_field_validation(request)
     decode = partial(_decode_kind, body, content_type, validation, (group, version, kind), shape, older_version)
-    obj, problems = await run_long(len(body), decode)
+    if media_type_of(content_type) == YAML:
+        request.body_size = max(len(body), LONG_BYTES)  # aliases make an object larger than its text
+    obj, problems = await run_long(request.body_size, decode)
     request.warnings.extend(problems)
     return obj
 

@@ -59,17 +59,14 @@ def is_encoding(body: bytes, value: Any) -> bool:
         return False
 
 
-def duplicate_lines(body: bytes) -> str:
+def duplicate_lines(body: bytes, *, is_json: bool = False) -> str:
     """Return goyaml's text about keys that a mapping has twice, "" without any.
 
-    The body is YAML that `serialization.load_yaml` accepts: libyaml cannot bear any depth.
+    The body is YAML that `serialization.load_yaml` accepts, or JSON that the reader of YAML may refuse: ValueError.
     """
-    import yaml  # loaded on demand, as in `serialization`
+    from bridgehead.yaml_loader import duplicate_keys  # loaded on demand, as in `serialization`
 
-    from bridgehead.yaml_loader import Loader
-
-    first = next(yaml.compose_all(body, Loader), None)
-    found = _first(_lines(first, set()))
+    found = _first(duplicate_keys(body, is_json=is_json))
     return "yaml: unmarshal errors:\n  " + "\n  ".join(found) if found else ""
 
 
@@ -130,21 +127,3 @@ def _find_problems(value: Any, path: str, unknown: frozenset[str]) -> Iterator[t
     elif isinstance(value, list):
         for index, child in enumerate(value):
             yield from _find_problems(child, f"{path}[{index}]", unknown)
-
-
-def _lines(node: Any, visited: set[int]) -> Iterator[str]:
-    """Yield the texts about duplicates in a YAML node, those of its children first."""
-    if id(node) in visited or not isinstance(getattr(node, "value", None), list):
-        return
-    visited.add(id(node))
-    if node.id == "sequence":
-        for child in node.value:
-            yield from _lines(child, visited)
-        return
-    seen: set[tuple[str, Any]] = set()
-    for key, child in node.value:
-        yield from _lines(child, visited)
-        known = (key.tag, key.value if isinstance(key.value, str) else id(key))
-        if known in seen:
-            yield f'line {child.start_mark.line + 1}: key "{key.value}" already set in map'
-        seen.add(known)

@@ -16,6 +16,7 @@ from bridgehead.apiserver.errors import ApiStatus
 from bridgehead.apiserver.fieldmanagement.managers import UPDATE, Writer
 from bridgehead.apiserver.http.paths import RequestInfo
 from bridgehead.apiserver.http.user import User
+from bridgehead.apiserver.metrics.waits import recorded_wait
 from bridgehead.apiserver.registry.registry import Registry
 from bridgehead.apiserver.resource import JsonObject, Resource
 from bridgehead.apiserver.resources.flowcontrol import FLOW_SCHEMA_SPECS, PRIORITY_LEVEL_SPECS
@@ -66,7 +67,8 @@ class Seat:
         if is_long_running(info):
             return
         if not of.level.take():
-            await of.level.wait(f"{of.schema.name}/{of.schema.flow(user, info)}")
+            with recorded_wait():
+                await of.level.wait(f"{of.schema.name}/{of.schema.flow(user, info)}")
         self._level = of.level
 
     def leave(self) -> None:

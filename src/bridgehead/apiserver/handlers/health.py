@@ -8,14 +8,14 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Mapping
 
-from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client import CollectorRegistry
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
-from prometheus_client.exposition import CONTENT_TYPE_LATEST
 from prometheus_client.registry import Collector
 
 from bridgehead.apiserver.errors import PageNotFound
 from bridgehead.apiserver.http.paths import QueryList
 from bridgehead.apiserver.http.request import Response, text_response
+from bridgehead.exposition import render
 
 SLIS_PATH = "/metrics/slis"
 
@@ -95,5 +95,6 @@ class Health(Collector):
             counts.add_metric(key, count)
         yield from (last, counts)
 
-    def slis(self) -> Response:
-        return Response(200, generate_latest(self._registry), CONTENT_TYPE_LATEST)
+    def slis(self, accept: str) -> Response:
+        page, content_type = render(self._registry, accept)
+        return Response(200, page, content_type)

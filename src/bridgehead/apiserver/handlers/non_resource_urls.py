@@ -15,12 +15,12 @@ from bridgehead import GIT_VERSION, KUBERNETES_VERSION, architecture
 from bridgehead.apiserver.errors import PageNotFound, method_not_allowed, not_acceptable, not_found_path
 from bridgehead.apiserver.http.paths import parse_query_list
 from bridgehead.apiserver.http.request import Request, Response
+from bridgehead.apiserver.metrics.page import Metrics
 from bridgehead.zpages import FLAGZ, STATUSZ, ZPages, offered_forms
 
 from .discovery import Discovery
 from .health import SLIS_PATH, Health
 from .issuer import IssuerDiscovery
-from .metrics import Metrics
 from .openapi import OpenApi
 from .rendering import Rendering
 
@@ -75,9 +75,9 @@ class NonResourceUrls:
             return await self._openapi.handle(path, request)
         match path:
             case "/metrics":
-                return self._metrics.render()
+                return self._metrics.render(request.header(b"accept"))
             case _ if path == SLIS_PATH:
-                return self._health.slis()
+                return self._health.slis(request.header(b"accept"))
             case _ if path in (STATUSZ, FLAGZ):
                 return self._zpage(path, request.header(b"accept"))
             case "/" | "/index.html":

@@ -57,6 +57,9 @@ class GzipStream:
         pieces = aiter(self._stream)
         try:
             async for piece in pieces:
+                if not piece:
+                    yield piece
+                    continue
                 done = await run_long(max(len(piece), LONG_BYTES), partial(compressor.compress, piece))
                 if done:
                     yield done

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import math
+import re
 import ssl
 import time
 from collections.abc import Callable
@@ -16,12 +17,14 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import unquote
 
+from httptools import HttpRequestParser
+
 from bridgehead.go_http import reason_phrase, render_head
 
 from .accepting import Newcomer
 from .client_authorities import ServerContext
 from .joined_writes import JoinedWrites
-from .request import FRONT_PROXY, NEWCOMER, WHOLE_BODY, date_header
+from .request import FRONT_PROXY, NEWCOMER, PEER_UNTIL, WHOLE_BODY, date_header
 from .tunnel import TunnelProtocol, asks_for_upgrade
 from .unsent import Connection
 from .user import InvalidCredentials, User, common_name, user_from_certificate
@@ -41,8 +44,16 @@ _MAX_HELD_BYTES = 1024 * 1024
 _MAX_TUNNEL_BODY_BYTES = 64 * 1024
 
 
+# Sec-WebSocket-Key is 16 bytes in base64 (RFC 6455, 4.1).
+_WEBSOCKET_KEY = re.compile(rb"[A-Za-z0-9+/]{22}==")
+
+
 def takes_none(path: str) -> bool:
     return False
+
+
+def takes_any(path: str, query: bytes) -> bool:
+    return True
 
 
 class PeerProtocol(HttpToolsProtocol):
@@ -52,7 +63,9 @@ class PeerProtocol(HttpToolsProtocol):
     for HTTP and WebSockets, also the name of a front proxy, and marks there a request whose whole body has arrived.
     `newcomer` is this connection until its client is authenticated.
     Refuses a request whose headers take too long or are too large. Upgrades of paths for which `takes_upgrade` is true
-    go to `tunnel`.
+    go to `tunnel`, other upgrades to WebSocket to uvicorn if `takes_socket(path, query)` is true. Any other upgrade is
+    ignored, as RFC 9110 (7.8) allows and Kubernetes does, so that the application authenticates and authorizes the
+    request before it answers anything.
     """
 
     header_seconds = _HEADER_SECONDS
@@ -61,15 +74,20 @@ class PeerProtocol(HttpToolsProtocol):
         self,
         *args: Any,
         takes_upgrade: Callable[[str], bool] = takes_none,
+        takes_socket: Callable[[str, bytes], bool] = takes_any,
         newcomer: Newcomer | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(*args, **kwargs)
         self._takes_upgrade = takes_upgrade
+        self._takes_socket = takes_socket
         self._newcomer = newcomer
         self._awaits_headers = True
         self._header_bytes = 0
         self._header_timer: asyncio.TimerHandle | None = None
+        self._asks_for_websocket = False
+        # Of a request whose upgrade is ignored: a body follows; a new parser reads the headers again.
+        self._awaits_body = self._is_resuming = False
         self._peer = Peer()
         # Of a request's body; None: no request is being received.
         self._body_bytes: int | None = None
@@ -87,6 +105,8 @@ class PeerProtocol(HttpToolsProtocol):
         self._peer = peer_of(transport)
         connection = Connection(transport, self.flow, is_tls=self.scheme == "https")
         self.app_state = {**self.app_state, "peer": self._peer.user, "connection": connection}
+        if isinstance(self._peer.user, User):
+            self.app_state[PEER_UNTIL] = self._peer.until
         if self._peer.front_proxy is not None:
             self.app_state[FRONT_PROXY] = self._peer.front_proxy
         if self._newcomer is not None:
@@ -138,8 +158,6 @@ class PeerProtocol(HttpToolsProtocol):
             found = data.find(_END_OF_HEAD, start + _LEAST_PIECE_BYTES - len(_END_OF_HEAD))
             end = len(data) if found < 0 else found + len(_END_OF_HEAD)
         self._parse(bytes(data[start:end]))
-        if self._is_readable() and self.parser.should_upgrade():
-            return len(data)  # an upgrade that is ignored: the parser takes what follows for the other protocol
         return end
 
     def _missing_bytes(self) -> int:
@@ -166,6 +184,18 @@ class PeerProtocol(HttpToolsProtocol):
         if self._held:
             self.flow.pause_reading()
 
+    def _unsupported_upgrade_warning(self) -> None:
+        """Go on after an upgrade that is ignored, with a new parser: the old one has read to the end of the head only,
+        and would take the body for the other protocol.
+        """
+        if self._is_upgraded:
+            return
+        self.parser = HttpRequestParser(self)
+        if framing := self._framing():
+            self._is_resuming = True
+            self.parser.feed_data(b"POST / HTTP/1.1\r\n%b\r\n" % framing)
+            self._is_resuming = False
+
     def _parse(self, data: bytes) -> None:
         super().data_received(data)
         if not self._awaits_headers or self.transport.is_closing():
@@ -176,27 +206,41 @@ class PeerProtocol(HttpToolsProtocol):
         elif self._header_timer is None:
             self._header_timer = self.loop.call_later(self.header_seconds, self._refuse, 408)
 
+    def on_url(self, url: bytes) -> None:
+        if not self._is_resuming:
+            super().on_url(url)
+
     def on_message_begin(self) -> None:
+        if self._is_resuming:
+            return
         self._awaits_headers, self._header_bytes = True, 0
         # OpenSSL verifies a certificate when a session begins, and sessions last, also beyond their first connection.
         if self._peer.until < time.time():
             self.app_state["peer"] = InvalidCredentials("the client certificate has expired")
             self.app_state.pop(FRONT_PROXY, None)
+            self.app_state.pop(PEER_UNTIL, None)
         super().on_message_begin()
 
     def on_header(self, name: bytes, value: bytes) -> None:
         # The parser also calls this for trailers. A proxy that lets no client name a user in headers may pass these on.
-        if self._awaits_headers:
+        if self._awaits_headers and not self._is_resuming:
             super().on_header(name, value)
 
     def on_headers_complete(self) -> None:
+        if self._is_resuming:
+            return
         self._awaits_headers, self._body_bytes = False, 0
         self._stop_timer()
-        self._tunnel_body = None
-        if self._goes_to_tunnel():
-            self._tunnel_body = bytearray()
-            self.scope["method"] = self.parser.get_method().decode("ascii")
-            return
+        self._tunnel_body, self._asks_for_websocket = None, False
+        if self.parser.should_upgrade():
+            scope, method = self._upgraded_scope(), self.parser.get_method()
+            if asks_for_upgrade(self.headers) and self._takes_upgrade(scope["path"]):
+                self._tunnel_body = bytearray()
+                self.scope["method"] = method.decode("ascii")
+                return
+            is_handshake = method == b"GET" and self._is_websocket_handshake()
+            self._asks_for_websocket = is_handshake and self._takes_socket(scope["path"], scope["query_string"])
+            self._awaits_body = not self._asks_for_websocket and bool(self._framing())
         super().on_headers_complete()
         if not self.pipeline:
             self._answered = self.cycle
@@ -204,10 +248,6 @@ class PeerProtocol(HttpToolsProtocol):
             has_body = self.scope["method"] != "HEAD"
             joined = JoinedWrites(self.transport, has_body=has_body)
             self.cycle.transport = joined  # type: ignore[assignment]
-
-    def _goes_to_tunnel(self) -> bool:
-        asks = self.parser.should_upgrade() and asks_for_upgrade(self.headers)
-        return asks and self._takes_upgrade(self._upgraded_scope()["path"])
 
     def on_body(self, body: bytes) -> None:
         self._body_bytes = (self._body_bytes or 0) + len(body)
@@ -219,6 +259,9 @@ class PeerProtocol(HttpToolsProtocol):
             super().on_body(body)
 
     def on_message_complete(self) -> None:
+        if self._awaits_body:  # the end of the head of a request whose upgrade is ignored
+            self._awaits_body = False
+            return
         self._body_bytes = None
         if self._tunnel_body is not None:
             self._hand_over()
@@ -228,6 +271,25 @@ class PeerProtocol(HttpToolsProtocol):
         else:
             self.scope["state"][WHOLE_BODY] = True
             super().on_message_complete()
+
+    def _is_websocket_handshake(self) -> bool:
+        """Whether the websockets library accepts the handshake; it would refuse others before any authentication."""
+        versions = [value for name, value in self.headers if name == b"sec-websocket-version"]
+        keys = [value for name, value in self.headers if name == b"sec-websocket-key"]
+        is_valid = versions == [b"13"] and len(keys) == 1 and _WEBSOCKET_KEY.fullmatch(keys[0]) is not None
+        return is_valid and not self._framing()
+
+    def _framing(self) -> bytes:
+        """Return the headers by which a body's end is known, b"" without a body."""
+        lines = [
+            name + b": " + value + b"\r\n"
+            for name, value in self.headers
+            if name == b"transfer-encoding" or (name == b"content-length" and value.strip() != b"0")
+        ]
+        return b"".join(lines)
+
+    def _should_upgrade(self) -> bool:
+        return self._asks_for_websocket and super()._should_upgrade()
 
     def handle_websocket_upgrade(self) -> None:
         if self._tunnel_body is None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
 from collections.abc import AsyncGenerator, Iterable, Iterator
 
@@ -20,16 +19,31 @@ def in_pieces(parts: Iterable[bytes]) -> Iterator[bytes]:
     return (piece for piece in _joined(parts) if piece)
 
 
+def in_turns(parts: Iterable[bytes]) -> Iterator[bytes]:
+    """Yield the pieces; an empty one where more will be rendered, at first, after each piece, and after some time."""
+    is_after_piece = False
+    yield b""
+    began = time.perf_counter()
+    for piece in _joined(parts):
+        if piece or is_after_piece or time.perf_counter() - began > _SLICE_SECONDS:
+            yield piece
+            began = time.perf_counter()
+        is_after_piece = bool(piece)
+
+
 def _joined(parts: Iterable[bytes]) -> Iterator[bytes]:
-    """Yield the pieces, and an empty one after some parts that did not complete a piece."""
+    """Yield the pieces. An empty one follows those that are not the last, and some parts that completed none."""
     waiting: list[bytes] = []
     size = 0
     for part in parts:
         if waiting and size + len(part) > PIECE_BYTES:
             yield b"".join(waiting)
+            yield b""
             waiting, size = [], 0
         if len(part) > PIECE_BYTES:
             for start in range(0, len(part), PIECE_BYTES):
+                if start:
+                    yield b""
                 yield part[start : start + PIECE_BYTES]
         else:
             waiting.append(part)
@@ -41,7 +55,7 @@ def _joined(parts: Iterable[bytes]) -> Iterator[bytes]:
 
 
 class PiecewiseBody:
-    """`parts` as a stream that yields to the event loop between pieces. See `request.Stream`.
+    """`parts` as a stream whose pieces are rendered in turns. See `request.Stream`.
 
     `is_slow`: each part takes long to render and is rendered in the worker thread.
     """
@@ -58,13 +72,8 @@ class PiecewiseBody:
             while piece := await run_long(LONG_BYTES, lambda: next(whole, b"")):
                 yield piece
             return
-        began = time.perf_counter()
-        for piece in _joined(self._parts):
-            if piece:
-                yield piece
-            if piece or time.perf_counter() - began > _SLICE_SECONDS:
-                await asyncio.sleep(0)
-                began = time.perf_counter()
+        for piece in in_turns(self._parts):
+            yield piece
 
     async def aclose(self) -> None:
         """Do nothing: no resource is open."""

@@ -28,6 +28,8 @@ WHOLE_BODY = "whole_body"
 NEWCOMER = "newcomer"
 # In the scope's state of a connection with the certificate of a front proxy: the common name in it.
 FRONT_PROXY = "front_proxy"
+# Until when the certificate of a connection's user is valid (seconds since the epoch).
+PEER_UNTIL = "peer_until"
 
 _encode = msgspec.json.Encoder().encode
 _NO_SNIFF = (b"x-content-type-options", b"nosniff")
@@ -97,6 +99,8 @@ class StreamBroken(Exception):
 
 class Stream(Protocol):
     """A body that comes in pieces. `aclose` is called in any case, also when nothing has been read.
+
+    An empty piece means that the next one will be rendered: whoever reads it takes a turn first (`turns`).
 
     `held_bytes`: bytes that the stream keeps in memory for its reader alone.
     """

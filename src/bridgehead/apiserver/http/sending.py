@@ -20,6 +20,7 @@ _CACHE_CONTROL = (b"cache-control", b"no-cache, private")
 class Sender:
     def __init__(self, unsent: UnsentBudget) -> None:
         self._unsent = unsent
+        self._turns = unsent.turns
 
     async def send(
         self,
@@ -72,9 +73,16 @@ class Sender:
             await send({"type": "http.response.body", "body": b"", "more_body": True})
             if drops_slow:
                 connection.limit_buffer()
+            has_turn = False
             async for piece in pieces:
+                # Before the turn: so a stream whose client does not read waits for it with the bytes that it holds.
                 if drops_slow and connection.is_full:
                     await self._unsent.wait(connection, stream.held_bytes + len(piece), scope["path"])
+                if not piece or not has_turn:
+                    await self._turns.take()
+                has_turn = not piece
+                if not piece:
+                    continue
                 await send({"type": "http.response.body", "body": piece, "more_body": True})
             await send({"type": "http.response.body", "body": b""})
         except asyncio.CancelledError:

@@ -19,10 +19,11 @@ from pathlib import Path
 from typing import Any
 
 from bridgehead.streaming.socket_stream import keep_alive
+from bridgehead.tls_offers import DEFAULT_OFFER, TlsOffer
 
 from .accepting import Acceptor, Newcomer, Newcomers
 from .client_authorities import ClientAuthorities, ServerContext
-from .peer_protocol import PeerProtocol, takes_none
+from .peer_protocol import PeerProtocol, takes_any, takes_none
 from .uvicorn_library import Config, Server
 
 # Between two requests; kubectl and the informers keep their connections.
@@ -33,14 +34,18 @@ _LISTEN_BACKLOG = 4096
 
 
 def server_context(
-    certificate: Path, key: Path, client_ca: Path | None, front_proxy_ca: Path | None = None
+    certificate: Path,
+    key: Path,
+    client_ca: Path | None,
+    front_proxy_ca: Path | None = None,
+    offer: TlsOffer = DEFAULT_OFFER,
 ) -> ssl.SSLContext:
     """TLS settings of the server. A client certificate is optional and must be signed by one of the CAs.
 
     Raises OSError, ValueError (of which ssl.SSLError is one).
     """
     context = ServerContext(ssl.PROTOCOL_TLS_SERVER)
-    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    offer.apply(context)
     context.load_cert_chain(certificate, key)
     for path in (client_ca, front_proxy_ca):
         if path is not None:
@@ -54,11 +59,16 @@ def server_context(
 class ApiServer(Server):
     """uvicorn's server. `on_stop` ends the watches, which would otherwise keep responses open.
 
-    An application that has a method `takes_upgrade(path)` gets the upgraded connections of these paths (`tunnel`).
+    An application that has a method `takes_upgrade(path)` gets the upgraded connections of these paths (`tunnel`). One
+    that has a method `takes_socket(path, query)` gets other upgrades to WebSocket only where it is true.
     """
 
     def __init__(self, application: Any, context: ssl.SSLContext | None, on_stop: Callable[[], None]) -> None:
-        protocol = functools.partial(PeerProtocol, takes_upgrade=getattr(application, "takes_upgrade", takes_none))
+        protocol = functools.partial(
+            PeerProtocol,
+            takes_upgrade=getattr(application, "takes_upgrade", takes_none),
+            takes_socket=getattr(application, "takes_socket", takes_any),
+        )
         super().__init__(
             Config(
                 application,
@@ -165,8 +175,6 @@ UNWANTED_LOG_MESSAGES = (
     "ASGI callable returned without completing handshake.",
     # A watch whose client reads nothing. The application logged this when it dropped the watch.
     "ASGI callable returned without completing response.",
-    # An upgrade to another protocol (h2c), which a server may ignore.
-    "Unsupported upgrade request.",
 )
 
 

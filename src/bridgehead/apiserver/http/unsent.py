@@ -13,6 +13,8 @@ import logging
 from collections.abc import Callable
 from typing import Protocol
 
+from .turns import Turns
+
 log = logging.getLogger(__name__)
 
 MAX_UNSENT_BYTES = 64 * 1024 * 1024
@@ -67,7 +69,10 @@ class ClientTooSlow(Exception):
 
 
 class UnsentBudget:
-    """Bytes that wait for clients. Calls `on_freed` with the number of bytes that a closed connection held."""
+    """Bytes that wait for clients. Calls `on_freed` with the number of bytes that a closed connection held.
+
+    `turns` are those of the streams of these clients.
+    """
 
     def __init__(
         self,
@@ -75,6 +80,7 @@ class UnsentBudget:
         seconds: float = WRITE_SECONDS,
         on_freed: Callable[[int], None] = lambda _: None,
     ) -> None:
+        self.turns = Turns()
         self._max_bytes = max_bytes
         self._seconds = seconds
         self._on_freed = on_freed
@@ -101,6 +107,7 @@ class UnsentBudget:
             async with asyncio.timeout(self._seconds):
                 await connection.drain()
         except TimeoutError:
+            await self.turns.take()  # many connections can be over their time at once
             if connection in self._waiting:
                 self._close(connection, "the client reads nothing")
         finally:

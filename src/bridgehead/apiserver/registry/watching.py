@@ -14,14 +14,14 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import AsyncGenerator, Iterable, Iterator
+from collections.abc import AsyncGenerator, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 import msgspec
 
 from bridgehead.apiserver.errors import ApiStatus, expired
 from bridgehead.apiserver.http.paths import Query, RequestInfo, is_true
-from bridgehead.apiserver.http.piecewise import PIECE_BYTES, in_pieces
+from bridgehead.apiserver.http.piecewise import PIECE_BYTES, in_turns
 from bridgehead.apiserver.resource import JsonObject, Resource
 from bridgehead.storage import Change, Overflow, Record, Store, TooOld, Watch
 
@@ -127,6 +127,7 @@ class OpenWatches:
     def __init__(self) -> None:
         self._open: set[Watch] = set()
         self._closed = False
+        self._counts: dict[str, int] = {}
 
     def __len__(self) -> int:
         return len(self._open)
@@ -139,6 +140,14 @@ class OpenWatches:
     def discard(self, watch: Watch) -> None:
         self._open.discard(watch)
         watch.close()
+
+    def count(self, resource: str, events: int) -> None:
+        """Count events that watches of a resource got."""
+        self._counts[resource] = self._counts.get(resource, 0) + events
+
+    def counts(self) -> Mapping[str, int]:
+        """Return the numbers of events by the id of their resource."""
+        return self._counts
 
     @property
     def closed(self) -> bool:
@@ -213,9 +222,8 @@ class WatchStream:
         # A watch without matching events needs bookmarks, too: they carry the current revision.
         interval = BOOKMARK_SECONDS if self._options.bookmarks else self._options.seconds
         bookmark_at = loop.time() + interval
-        for piece in in_pieces(self._parts(("ADDED", record.value, record.revision) for record in self._initial)):
+        for piece in in_turns(self._parts(("ADDED", record.value, record.revision) for record in self._initial)):
             yield piece
-            await asyncio.sleep(0)
         self._initial = []
         if self._options.marks_end:
             yield self._bookmark(at_end=True)
@@ -235,7 +243,7 @@ class WatchStream:
                         if not changes:
                             continue
                     self._revision = changes[-1].record.revision
-                    for piece in in_pieces(self._parts(self._events(changes))):
+                    for piece in in_turns(self._parts(self._events(changes))):
                         yield piece
                     if loop.time() < min(end, bookmark_at):
                         continue
@@ -263,8 +271,9 @@ class WatchStream:
 
     def _parts(self, events: Iterable[Event]) -> Iterator[bytes]:
         """Yield the bytes of events. A large object is passed as the store's own bytes, which all watches share."""
-        form = self._form
+        form, count = self._form, 0
         for kind, value, revision in events:
+            count += 1
             shown = form.stored(value, revision)
             if shown is not value:
                 self.held_bytes = len(shown)
@@ -275,6 +284,7 @@ class WatchStream:
                 yield shown
                 yield form.end
         self.held_bytes = 0
+        self._watches.count(self._resource.stored.id, count)
 
     def _event(self, kind: str, shown: bytes) -> bytes:
         return b"".join((self._form.start(kind, len(shown)), shown, self._form.end))

@@ -11,6 +11,10 @@ import traceback
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from bridgehead.tls_certificates import issue_certificate
+
+from .trust import CA_NAME
+
 
 class Identity(NamedTuple):
     """Certificates and key in PEM. `ca` is what API servers need to trust `certificate`."""
@@ -39,10 +43,8 @@ def _run_child(writing: int, serves: Sequence[str]) -> None:
     """Write the PEM texts and exit, without the cleanups of the parent."""
     status = 1
     try:
-        from .issuing import issue_certificate
-
         with os.fdopen(writing, "wb") as result:
-            pickle.dump(issue_certificate(serves), result)
+            pickle.dump(issue_certificate(serves, name="bridgehead-balancer", ca_name=CA_NAME), result)
         status = 0
     except BaseException:  # noqa: BLE001 - forked: must not return into the parent's stack
         traceback.print_exc()

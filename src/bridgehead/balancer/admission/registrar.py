@@ -2,6 +2,7 @@
 
 A published manifest's webhook fails while no pod of its Service is ready, and its failure policy lets nobody create a
 pool then. As long as that is so, the Service leads here, by an EndpointSlice, and its webhooks trust this process' CA.
+Both are given back when a pod is ready, and at the end.
 """
 
 from __future__ import annotations
@@ -9,11 +10,14 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import time
+from collections import deque
+from collections.abc import Callable, Collection
 from typing import Any
 
 from bridgehead.backoff import Backoff
 from bridgehead.client import ApiClient, Informer
-from bridgehead.client.errors import AlreadyExists, ClientError, NotFound
+from bridgehead.client.errors import AlreadyExists, ClientError, Conflict, NotFound
 from bridgehead.objects.endpoint_slices import SERVICE_NAME_LABEL, EndpointSlice
 from bridgehead.objects.extensions import (
     DEFINITIONS,
@@ -33,20 +37,38 @@ from .registration import (
     ca_patch,
     conversion_patch,
     is_answered_by_others,
+    is_own_slice,
     is_registered,
+    leads_to,
     own_configuration,
 )
+from .returning import Registration, give_back
 
 log = logging.getLogger(__name__)
 
 _FIRST_RETRY_SECONDS = 0.2
 _LONGEST_RETRY_SECONDS = 10.0
+_END_SECONDS = 3.0  # for giving back at the end
+# Changes of an object whose CA others replace, at most in that time (seconds): their controller may be starting.
+_MOST_ADOPTIONS, _ADOPTION_WINDOW = 3, 60.0
 
 
 class Registrar:
-    """Registers the webhook at `address` and `port`, which answers with a certificate of `ca`, until cancelled."""
+    """Registers the webhook at `address` and `port`, which answers with a certificate of `ca`, until cancelled.
 
-    def __init__(self, client: ApiClient, address: str, port: int, ca: bytes) -> None:
+    `stand_ins` returns the uids of pods that pass the calls of a published manifest's webhooks on to this process. Call
+    `wake` when they change.
+    """
+
+    def __init__(
+        self,
+        client: ApiClient,
+        address: str,
+        port: int,
+        ca: bytes,
+        stand_ins: Callable[[], Collection[str]] = frozenset,
+    ) -> None:
+        self._stand_ins = stand_ins
         self._client = client
         self._address, self._port, self._ca = address, port, ca
         self._configurations: Informer[ValidatingWebhookConfiguration] = Informer(client, WEBHOOK_CONFIGURATIONS)
@@ -58,16 +80,32 @@ class Registrar:
             client, ENDPOINT_SLICES, label_selector=f"{SERVICE_NAME_LABEL} in ({names})"
         )
         self._wake = asyncio.Event()
+        self._adoptions: dict[str, deque[float]] = {}  # when the CA was added, by object
+
+    def wake(self) -> None:
+        """Look at everything again."""
+        self._wake.set()
 
     async def run(self) -> None:
-        """Keep everything registered."""
+        """Keep everything registered until cancelled, and give it back then."""
         informers: tuple[Informer[Any], ...] = (self._configurations, self._definitions, self._slices)
         for informer in informers:
             informer.on_change(lambda _old, _new: self._wake.set())
-        async with asyncio.TaskGroup() as tasks:
-            for informer in informers:
-                tasks.create_task(informer.run())
-            tasks.create_task(self._keep(informers))
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                for informer in informers:
+                    tasks.create_task(informer.run())
+                tasks.create_task(self._keep(informers))
+        finally:
+            await self._end()
+
+    async def _end(self) -> None:
+        """Give back what this process has registered, unless another one has taken it over."""
+        try:
+            async with asyncio.timeout(_END_SECONDS):
+                await give_back(self._client, Registration(self._address, self._port, self._ca))
+        except (ClientError, TimeoutError) as error:
+            log.warning("cannot give the webhooks back, `bridgehead balancer --cleanup` does: %s", error or "no answer")
 
     async def _keep(self, informers: tuple[Informer[Any], ...]) -> None:
         for informer in informers:
@@ -90,18 +128,36 @@ class Registrar:
                 await asyncio.sleep(backoff.next())
 
     async def _sync(self) -> bool:
-        """Register all; return whether each Service that is to be adopted exists."""
-        await self._write_own()
+        """Register all; return whether nothing is left for later: each Service that is to be adopted exists."""
         used = [service for service in ADOPTED_SERVICES if self._is_used(service)]
+        await self._release_slices(used)
+        await self._write_own()
         adopted = [service for service in used if await self._adopt(service)]
+        is_complete = adopted == used
         for configuration in list(self._configurations.items()):
-            if patch := ca_patch(configuration, self._ca, adopted):
-                log.info("answering the webhooks of %s, whose own controller does not run", configuration.key)
-                await self._client.patch(WEBHOOK_CONFIGURATIONS, configuration.metadata.name, "", patch, "json")
+            patch = ca_patch(configuration, self._ca, adopted)
+            if patch:
+                is_complete &= await self._change_trust(WEBHOOK_CONFIGURATIONS, configuration, patch)
         for definition in list(self._definitions.items()):
-            if patch := conversion_patch(definition, self._ca, adopted):
-                await self._client.patch(DEFINITIONS, definition.metadata.name, "", patch, "json")
-        return adopted == used
+            patch = conversion_patch(definition, self._ca, adopted)
+            if patch:
+                is_complete &= await self._change_trust(DEFINITIONS, definition, patch)
+        return is_complete
+
+    async def _change_trust(self, kind: Any, obj: Any, patch: list[dict[str, Any]]) -> bool:
+        """Apply a patch of CAs; return False if it has to wait because others replace the CA again and again."""
+        name = obj.metadata.name
+        if any(operation["op"] == "add" for operation in patch):
+            past, now = self._adoptions.setdefault(name, deque(maxlen=_MOST_ADOPTIONS)), time.monotonic()
+            if len(past) == _MOST_ADOPTIONS and now - past[0] < _ADOPTION_WINDOW:
+                return False
+            past.append(now)
+            log.info("answering the webhooks of %s, whose own controller does not run", name)
+        else:
+            log.info("no longer answering the webhooks of %s", name)
+        with contextlib.suppress(NotFound, Conflict):  # changed a moment ago; the informer wakes this again
+            await self._client.patch(kind, name, "", patch, "json")
+        return True
 
     async def _write_own(self) -> None:
         """Create or update the own configuration, whose URL and CA are those of this process."""
@@ -121,8 +177,15 @@ class Registrar:
             if webhook is not None and webhook.client_config is not None:
                 configs.append(webhook.client_config)
         return service in map(adopted_service, configs) and not is_answered_by_others(
-            list(self._slices.items()), service
+            list(self._slices.items()), service, self._stand_ins()
         )
+
+    async def _release_slices(self, used: list[ObjectKey]) -> None:
+        """Delete the slices of Services that are not adopted any more, also those of an earlier process."""
+        for slice_ in list(self._slices.items()):
+            if is_own_slice(slice_) and slice_.service_key not in used:
+                with contextlib.suppress(NotFound):
+                    await self._client.delete(ENDPOINT_SLICES, slice_.metadata.name, slice_.metadata.namespace)
 
     async def _adopt(self, service: ObjectKey) -> bool:
         """Make the Service lead here; return whether it exists."""
@@ -132,12 +195,13 @@ class Registrar:
         except NotFound:
             return False
         existing = self._slices.get(ObjectKey(service.namespace, NAME))
+        if existing is not None and existing.address_type != slice_["addressType"]:  # immutable
+            await self._client.delete(ENDPOINT_SLICES, NAME, service.namespace)
+            existing = None
         if existing is None:
             with contextlib.suppress(AlreadyExists):
                 await self._client.create(ENDPOINT_SLICES, slice_)
-        elif [endpoint.addresses for endpoint in existing.endpoints] != [(self._address,)] or [
-            port.port for port in existing.ports or ()
-        ] != [port["port"] for port in slice_["ports"]]:
+        elif not leads_to(existing, self._address, self._port):
             patch = {key: slice_[key] for key in ("endpoints", "ports")}
             await self._client.patch(ENDPOINT_SLICES, NAME, service.namespace, patch)
         return True

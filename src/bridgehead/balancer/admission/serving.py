@@ -12,6 +12,7 @@ from aiohttp import web
 
 from bridgehead.go_answers import answer_as_go
 from bridgehead.tls_certificates import load_certificate
+from bridgehead.tls_offers import DEFAULT_OFFER
 
 from .identity import Identity
 from .reviews import BadReview, Convert, Json, Judge, answer_admission, answer_conversion
@@ -49,6 +50,6 @@ def _handler(answer: Callable[[bytes], Json]) -> Callable[[web.Request], Awaitab
 
 
 def _context(identity: Identity) -> ssl.SSLContext:
-    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context = DEFAULT_OFFER.apply(ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER))
     load_certificate(context, identity.certificate + identity.key)
     return context

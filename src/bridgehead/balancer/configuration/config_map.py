@@ -95,25 +95,15 @@ def with_config_map(objects: ConfigurationObjects) -> ConfigurationObjects:
     config_map = objects.config_map
     if config_map is None or _KEY not in config_map.data:
         return replace(objects, config_map=None)
+    from bridgehead.yaml_loader import load_texts  # only this format needs the parser
+
     try:
         # As sigs.k8s.io/yaml, which MetalLB used: the field decides whether 1234 is a number or a text.
-        file = msgspec.convert(_parse_yaml(config_map.data[_KEY]) or {}, _File, strict=False)
+        file = msgspec.convert(load_texts(config_map.data[_KEY]) or {}, _File, strict=False)
     except (ValueError, RecursionError) as error:
         line = " ".join(str(error).split())
         raise ConfigurationInvalid(f"parsing the ConfigMap {NAME}: {line}", about(config_map)) from None
     return _translate(replace(objects, config_map=None), config_map, file)
-
-
-def _parse_yaml(text: str) -> Any:
-    """Parse YAML, with numbers as texts. Raises ValueError. Only this format needs the parser: it is loaded here."""
-    import yaml
-
-    from bridgehead.yaml_loader import TextLoader
-
-    try:
-        return yaml.load(text, Loader=TextLoader)
-    except yaml.YAMLError as error:
-        raise ValueError(str(error)) from None
 
 
 def _translate(objects: ConfigurationObjects, config_map: ConfigMap, file: _File) -> ConfigurationObjects:

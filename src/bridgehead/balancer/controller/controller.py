@@ -16,6 +16,7 @@ from bridgehead.objects.kinds import NAMESPACES, NODES, SERVICES
 from bridgehead.objects.meta import ObjectKey
 from bridgehead.pages import Page, Routes, metrics_page
 
+from ..admission.returning import give_back
 from ..configuration import Compiled, compile_pools
 from ..configuration.inputs import DEFAULT_NAMESPACE
 from ..configuration_state import COMPONENT_LABEL, CONTROLLER_CONDITION, ConfigurationStateReporter
@@ -26,13 +27,16 @@ from ..heartbeat_key import OWN_NAMESPACE
 from ..page_access import PageAccess
 from .fallback_pools import FallbackPools
 from .metrics import ControllerMetrics
+from .presence import Presence
 from .reports import Reporter
 from .services import ServiceReconciler
 from .speaker_secret import ensure_secret, watch_secret
+from .unanswered import UnansweredWatch
 
 log = logging.getLogger(__name__)
 
-_COMPONENT: Final = "metallb-controller"  # source of the Events, as MetalLB's
+COMPONENT: Final = "metallb-controller"  # source of the Events, as MetalLB's
+_REINSTALL_SECONDS: Final = 10.0
 _INSTALL_DELAYS: Final = (0.1, 10.0)  # seconds: first and longest
 
 
@@ -52,12 +56,13 @@ class ControllerSettings:
 
 
 class BalancerController:
-    """Use once: `prepare`, then `run` until cancelled."""
+    """Use once: `prepare`, then `run` until cancelled. `presence` knows the stand-ins of other balancers."""
 
-    def __init__(self, client: ApiClient, settings: ControllerSettings) -> None:
+    def __init__(self, client: ApiClient, settings: ControllerSettings, presence: Presence) -> None:
+        self._presence = presence
         self._client = client
         self._settings = settings
-        self._recorder = EventRecorder(client, _COMPONENT)
+        self._recorder = EventRecorder(client, COMPONENT)
         self._services = Informer(client, SERVICES)
         self._namespaces = Informer(client, NAMESPACES)
         self._nodes = Informer(client, NODES)
@@ -83,6 +88,7 @@ class BalancerController:
         )
         self.metrics.watch(self._reconciler.allocator.spaces)
         self._lost = asyncio.Event()  # a definition, the namespace or the Secret was deleted
+        self._reinstalling: asyncio.TimerHandle | None = None
         self._is_prepared = self._is_running = self._is_configured = False
 
     async def run(self) -> None:
@@ -97,11 +103,17 @@ class BalancerController:
             tasks.create_task(self._reconciler.run(), name="services")
             tasks.create_task(self._reporter.run(), name="reports")
             tasks.create_task(self._state.run(), name="ConfigurationState")
-            tasks.create_task(watch_deletions(self._client, self._lost.set), name="definitions")
+            tasks.create_task(watch_deletions(self._client, self._definition_deleted), name="definitions")
             tasks.create_task(watch_secret(self._client, self._settings.own_namespace, self._lost.set), name="Secret")
             tasks.create_task(self._prepare_again(), name="preparations")
             tasks.create_task(self._fallback_pools.run(), name="fallback pools")
-            if self._settings.webhook is not None:
+            unanswered = UnansweredWatch(
+                self._client, self._recorder, self._presence, has_webhook=self._settings.webhook is not None
+            )
+            tasks.create_task(unanswered.run(), name="unanswered webhooks")
+            if self._settings.webhook is None:
+                tasks.create_task(self._return_webhooks(), name="webhooks of an earlier run")
+            else:
                 tasks.create_task(self._answer_reviews(*self._settings.webhook), name="webhook")
 
     async def prepare(self) -> None:
@@ -119,6 +131,15 @@ class BalancerController:
                 self._is_prepared = True
                 return
 
+    def _definition_deleted(self) -> None:
+        """Let the definitions be installed again a while after the last deletion.
+
+        `helm uninstall --wait` waits until none of its objects exists, all at one time.
+        """
+        if self._reinstalling is not None:
+            self._reinstalling.cancel()
+        self._reinstalling = asyncio.get_running_loop().call_later(_REINSTALL_SECONDS, self._lost.set)
+
     def _namespace_changed(self, old: Namespace | None, new: Namespace | None) -> None:
         if old is not None and new is None and old.metadata.name == self._settings.namespace:
             self._lost.set()
@@ -131,11 +152,18 @@ class BalancerController:
             await self.prepare()
             self._reporter.report_again()
 
+    async def _return_webhooks(self) -> None:
+        """Give back what a controller with a webhook has left that was killed."""
+        try:
+            await give_back(self._client)
+        except ClientError as error:
+            log.warning("cannot give the webhooks of an earlier run back: %s", error)
+
     async def _answer_reviews(self, address: str, port: int) -> None:
         from .webhook import answer_reviews  # with an HTTPS server, which not every controller needs
 
         try:
-            await answer_reviews(self._client, address, port, self._watch)
+            await answer_reviews(self._client, address, port, self._watch, self._presence)
         except OSError as error:
             log.error("no webhook: cannot serve on %s port %d: %s", address, port, error.strerror or error)
 
@@ -177,7 +205,7 @@ class BalancerController:
             return Page(200, b"ok") if is_ready else Page(503, b"the configuration has not been read yet")
 
         return {
-            "/metrics": lambda: metrics_page(self.metrics.exposition()),
+            "/metrics": metrics_page(self.metrics.registry),
             "/healthz": ready,
             "/readyz": ready,
             "/livez": lambda: Page(200, b"ok"),

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, ProcessCollector, generate_latest
+from prometheus_client import Counter, Gauge
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
+
+from bridgehead.client.metrics import CLIENT_METRICS
+from bridgehead.exposition import new_registry
 
 from ..allocation.space import PoolSpace
 
@@ -15,8 +18,7 @@ class ControllerMetrics:
     """All metrics in a registry of their own. `spaces` returns the pools at the time of a scrape."""
 
     def __init__(self) -> None:
-        self.registry = CollectorRegistry()
-        ProcessCollector(registry=self.registry)
+        self.registry = new_registry(CLIENT_METRICS)
         self.updates = self._counter("updates", "Number of k8s object updates that have been processed.")
         self.update_errors = self._counter("update_errors", "Number of k8s object updates that failed for some reason.")
         self.config_loaded = self._gauge("config_loaded_bool", "1 if a configuration was successfully loaded.")
@@ -31,9 +33,6 @@ class ControllerMetrics:
     def watch(self, spaces: Callable[[], Iterable[PoolSpace]]) -> None:
         """Report the pools that `spaces` returns."""
         self.registry.register(_PoolCollector(spaces))
-
-    def exposition(self) -> bytes:
-        return generate_latest(self.registry)
 
 
 class _PoolCollector(Collector):

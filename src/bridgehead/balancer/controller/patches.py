@@ -17,6 +17,7 @@ from ..allocation.convergence import Decision
 # Why a Service waits for an address, or why no node announces it. The condition is there only as long.
 CONDITION: Final = "bridgehead.io/LoadBalancerAddress"
 SERVICE_FINALIZER: Final = "finalizer.lb.kubesphere.io/v1alpha1"  # OpenELB's, on Services that ask for OpenELB
+EIP_FINALIZER: Final = "finalizer.ipam.kubesphere.io/v1alpha1"  # OpenELB's, on Eips
 
 Patch = dict[str, Any]
 

@@ -16,11 +16,11 @@ from ..allocation import Allocator
 from ..configuration import Compiled, Rejection
 from ..configuration_watch import ConfigurationWatch
 from ..errors import ConfigurationInvalid
+from .patches import EIP_FINALIZER
 from .statuses import eip_status, idle_eip_status, idle_pool_status, pool_status
 
 log = logging.getLogger(__name__)
 
-EIP_FINALIZER: Final = "finalizer.ipam.kubesphere.io/v1alpha1"
 _QUIET_SECONDS: Final = 0.1  # allocations that follow each other sooner are reported together
 _RETRY_SECONDS: Final = 5.0
 

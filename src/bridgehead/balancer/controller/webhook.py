@@ -12,11 +12,14 @@ from ..admission.registrar import Registrar
 from ..admission.registration import ADOPTED_SERVICES
 from ..admission.serving import serving
 from ..configuration_watch import ConfigurationWatch
+from .presence import Presence
 
 Json = dict[str, Any]
 
 
-async def answer_reviews(client: ApiClient, address: str, port: int, watch: ConfigurationWatch) -> None:
+async def answer_reviews(
+    client: ApiClient, address: str, port: int, watch: ConfigurationWatch, presence: Presence
+) -> None:
     """Serve at `address`, where the API server reaches this process, until cancelled. Raises OSError."""
     identity = make_identity([address, *(f"{service.name}.{service.namespace}.svc" for service in ADOPTED_SERVICES)])
 
@@ -24,7 +27,12 @@ async def answer_reviews(client: ApiClient, address: str, port: int, watch: Conf
         return judge_change(watch.objects(), group, plural, operation, old, new)
 
     async with serving(address, port, identity, judge, _convert) as bound:
-        await Registrar(client, address, bound, identity.ca).run()
+        registrar = Registrar(client, address, bound, identity.ca, lambda: presence.stand_ins)
+        end = presence.on_change(registrar.wake)
+        try:
+            await registrar.run()
+        finally:
+            end()
 
 
 def _convert(obj: Json, version: str) -> Json:

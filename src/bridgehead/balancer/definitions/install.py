@@ -1,9 +1,12 @@
 """Installation of the definitions of MetalLB's and OpenELB's kinds, and of the namespace of their objects.
 
 Only what is missing is created: definitions that the user applied, of whatever version, stay as they are. Missing ones
-are applied in kubectl's name and with its annotation, so that `kubectl apply` of a published manifest has no conflict
-(`--server-side`) and no warning later. Called by the controller before it starts, and when one of them is deleted, as
-by `kubectl delete` of a published manifest.
+are installed so that whoever brings them later takes them over without a conflict or a warning: they have the
+annotation of `kubectl apply`, no manager owns their fields (for `kubectl apply --server-side` and Helm 4), and those of
+MetalLB have the ownership metadata of the release that its documentation installs (`HELM_RELEASE`). Called by the
+controller before it starts, and when one of them is deleted, as by `kubectl delete` of a published manifest.
+
+Source: Kubernetes, "Server-Side Apply"; Helm, "Adopt existing resources" (label and annotations of a release).
 """
 
 from __future__ import annotations
@@ -18,7 +21,7 @@ from typing import Any
 
 from bridgehead.backoff import Backoff
 from bridgehead.client import ApiClient, Informer
-from bridgehead.client.errors import AlreadyExists, Conflict, NotFound
+from bridgehead.client.errors import AlreadyExists, NotFound
 from bridgehead.objects.extensions import DEFINITIONS, CustomResourceDefinition
 from bridgehead.objects.kinds import NAMESPACES
 from bridgehead.objects.meta import is_condition_true
@@ -45,19 +48,22 @@ FILES = {
         "bgppeers.network.kubesphere.io",
     ),
 }
-_FIELD_MANAGER = "kubectl"
+# On each definition that the balancer has installed.
+INSTALLED_ANNOTATION = "bridgehead.io/installed-by"
+# Namespace and name of the release that adopts the definitions: `helm install metallb metallb/metallb --namespace
+# metallb-system`. A release with other names needs Helm's option --take-ownership.
+HELM_RELEASE = ("metallb-system", "metallb")
+_MANAGER = "bridgehead-balancer"
 _LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 _DELAYS = (0.02, 0.1)  # seconds: first and longest between two looks at a new definition
 
 
 def load_definitions(file: str) -> list[dict[str, Any]]:
     """Return the definitions of one of `FILES`."""
-    import yaml
-
-    from bridgehead.yaml_loader import Loader
+    from bridgehead.yaml_loader import load
 
     text = Path(__file__).with_name(file).read_text(encoding="utf-8")
-    items: list[dict[str, Any]] = yaml.load(text, Loader=Loader)["items"]
+    items: list[dict[str, Any]] = load(text)["items"]
     return items
 
 
@@ -66,8 +72,9 @@ async def install(client: ApiClient, *namespaces: str) -> None:
     for namespace in namespaces:
         await _create_namespace(client, namespace)
     names = [name for group in FILES.values() for name in group]
-    found = await asyncio.gather(*(_is_established(client, name) for name in names))
-    waiting = [name for name, is_established in zip(names, found, strict=True) if not is_established]
+    found = await asyncio.gather(*(_find(client, name) for name in names))
+    await asyncio.gather(*(_renew(client, definition) for definition in found if definition is not None))
+    waiting = [name for name, definition in zip(names, found, strict=True) if not _is_established(definition)]
     if not waiting:
         return
     await asyncio.gather(
@@ -109,11 +116,38 @@ async def _create_namespace(client: ApiClient, namespace: str) -> None:
 async def _create(client: ApiClient, definition: dict[str, Any]) -> None:
     name = definition["metadata"]["name"]
     try:
-        await client.patch(DEFINITIONS, name, "", _as_applied(definition), "apply", field_manager=_FIELD_MANAGER)
-    except Conflict:
+        await client.create(DEFINITIONS, _as_adoptable(definition))
+    except AlreadyExists:
         log.debug("%s: created by another client a moment ago", name)
-    else:
-        log.info("created the definition %s", name)
+        return
+    log.info("created the definition %s", name)
+    await _disown(client, name)
+
+
+async def _disown(client: ApiClient, name: str) -> None:
+    """Leave the fields of a definition to nobody: whoever applies them does not collide with an owner."""
+    entry = {
+        "manager": _MANAGER,
+        "operation": "Update",
+        "apiVersion": DEFINITIONS.api_version,
+        "fieldsType": "FieldsV1",
+        "fieldsV1": {"f:metadata": {"f:annotations": {f"f:{INSTALLED_ANNOTATION}": {}}}},
+    }
+    with contextlib.suppress(NotFound):  # deleted a moment ago
+        await client.patch(DEFINITIONS, name, "", {"metadata": {"managedFields": [entry]}})
+
+
+def _as_adoptable(definition: dict[str, Any]) -> dict[str, Any]:
+    """Return the definition with the metadata by which kubectl and Helm take it over."""
+    applied = _as_applied(definition)
+    metadata = applied["metadata"]
+    annotations = {**metadata["annotations"], INSTALLED_ANNOTATION: _MANAGER}
+    labels = dict(metadata.get("labels", {}))
+    if metadata["name"] in FILES["metallb.yaml"]:
+        namespace, release = HELM_RELEASE
+        annotations |= {"meta.helm.sh/release-name": release, "meta.helm.sh/release-namespace": namespace}
+        labels["app.kubernetes.io/managed-by"] = "Helm"
+    return {**applied, "metadata": {**metadata, "annotations": annotations, "labels": labels}}
 
 
 def _as_applied(manifest: dict[str, Any]) -> dict[str, Any]:
@@ -125,15 +159,30 @@ def _as_applied(manifest: dict[str, Any]) -> dict[str, Any]:
     return {**manifest, "metadata": {**metadata, "annotations": annotations}}
 
 
-async def _is_established(client: ApiClient, name: str) -> bool:
+async def _renew(client: ApiClient, definition: CustomResourceDefinition) -> None:
+    """Give a definition that an earlier version has installed the metadata of this one."""
+    metadata = definition.metadata
+    stub = {"apiVersion": DEFINITIONS.api_version, "kind": DEFINITIONS.name, "metadata": {"name": metadata.name}}
+    wanted = _as_adoptable(stub)["metadata"]
+    is_ours = metadata.annotations.get(_LAST_APPLIED) == wanted["annotations"][_LAST_APPLIED]
+    if is_ours and INSTALLED_ANNOTATION not in metadata.annotations:
+        patch = {"annotations": wanted["annotations"], "labels": wanted["labels"]}
+        await client.patch(DEFINITIONS, metadata.name, "", {"metadata": patch})
+        await _disown(client, metadata.name)
+
+
+async def _find(client: ApiClient, name: str) -> CustomResourceDefinition | None:
     try:
-        definition = await client.get(DEFINITIONS, name)
+        return await client.get(DEFINITIONS, name)
     except NotFound:
-        return False
-    return is_condition_true(definition.status.conditions, "Established")
+        return None
+
+
+def _is_established(definition: CustomResourceDefinition | None) -> bool:
+    return definition is not None and is_condition_true(definition.status.conditions, "Established")
 
 
 async def _wait_established(client: ApiClient, name: str) -> None:
     backoff = Backoff(*_DELAYS)
-    while not await _is_established(client, name):  # noqa: ASYNC110 - the event is in another process
+    while not _is_established(await _find(client, name)):  # noqa: ASYNC110 - the event is in another process
         await asyncio.sleep(backoff.next())

@@ -32,14 +32,12 @@ def compile_patterns(patterns: Iterable[str]) -> re.Pattern[str]:
 
 def parse_exclusions(config_map: ConfigMap) -> re.Pattern[str]:
     """Return the pattern of the interfaces' names. Raises ValueError with the reason."""
-    import yaml  # most clusters have no such ConfigMap
-
-    from bridgehead.yaml_loader import Loader
+    from bridgehead.yaml_loader import UnusableYaml, load  # most clusters have no such ConfigMap
 
     try:
-        found = msgspec.convert(yaml.load(config_map.data.get(_KEY, ""), Loader=Loader) or {}, _Exclusions)
-    except yaml.YAMLError as error:
-        raise ValueError(f"{_KEY}: not YAML: {' '.join(str(error).split())}") from None
+        found = msgspec.convert(load(config_map.data.get(_KEY, "")) or {}, _Exclusions)
+    except UnusableYaml as error:
+        raise ValueError(f"{_KEY}: not YAML: {error}") from None
     except msgspec.ValidationError as error:
         raise ValueError(f"{_KEY}: {error}") from None
     try:

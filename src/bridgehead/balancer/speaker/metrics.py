@@ -6,8 +6,10 @@ import ipaddress
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 
-from prometheus_client import CollectorRegistry, ProcessCollector, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+
+from bridgehead.client.metrics import CLIENT_METRICS
+from bridgehead.exposition import new_registry
 
 from ..layer2.responder import Responder
 from .agent import SpeakerAgent
@@ -19,14 +21,13 @@ class SpeakerMetrics:
     """The metrics of one speaker, in a registry of its own."""
 
     def __init__(self, agent: SpeakerAgent) -> None:
-        self._registry = CollectorRegistry()
-        ProcessCollector(registry=self._registry)
+        self.registry = new_registry(CLIENT_METRICS)
         self._agent = agent
         self.add(self._speaker)
 
     def add(self, collect: Collect) -> None:
         """Add metrics that `collect` makes for each request of the page."""
-        self._registry.register(_Collector(collect))
+        self.registry.register(_Collector(collect))
 
     def add_layer2(self, responder: Responder) -> None:
         """Add the counters of layer 2."""
@@ -38,10 +39,6 @@ class SpeakerMetrics:
              responder.announced),
         )  # fmt: skip
         self.add(lambda: (_by_address(f"metallb_layer2_{name}", text, counter) for name, text, counter in counters))
-
-    def exposition(self) -> bytes:
-        """Return all metrics in Prometheus' text format."""
-        return generate_latest(self._registry)
 
     def _speaker(self) -> Iterator[Metric]:
         announced = GaugeMetricFamily(

@@ -26,7 +26,7 @@ def speaker_routes(agent: SpeakerAgent, metrics: SpeakerMetrics) -> Routes:
         "/healthz": lambda: Page(200, b"ok"),
         "/readyz": lambda: page(agent.unready_reason),
         "/started": lambda: page(agent.unstarted_reason),
-        "/metrics": lambda: metrics_page(metrics.exposition()),
+        "/metrics": metrics_page(metrics.registry),
         "/status": lambda: Page(200, json.dumps(status(agent)).encode(), "application/json"),
     }
 

@@ -50,6 +50,7 @@ class Resolver:
         self._namespace_of = namespace_of
         self._search = search
         self._in_flight: dict[bytes, asyncio.Future[UpstreamAnswer]] = {}
+        self.panics = 0  # queries that could not be resolved because of a bug
 
     async def resolve(self, question: Unresolved, client: str) -> bytes:
         """Return the reply for the client with that address: SERVFAIL after an error. Raises only CancelledError."""
@@ -68,6 +69,7 @@ class Resolver:
         except (UpstreamFailed, BadPacket) as error:
             log.debug("%s: %s", wire.decode_name(query.name), error)
         except Exception:
+            self.panics += 1
             log.exception("%s: cannot be resolved; this is a bug", wire.decode_name(query.name))
         else:
             return self._responder.reply(

@@ -58,6 +58,8 @@ def _read_server(draft: Draft, block: ServerBlock, server: Directive) -> None:
             draft.reject(directive, f"{directive.name} outside the cluster's server block")
         else:
             read_line(draft, block, directive, DIRECTIVES)
+            names = ((f"{zone}.", directive.name) for zone in block.zones)
+            draft.set(directives=tuple(dict.fromkeys((*draft.config.directives, *names))))
 
 
 def _finish(draft: Draft, blocks: Iterable[ServerBlock], ports: Iterable[tuple[int, Directive]]) -> Reading:

@@ -10,20 +10,27 @@ from collections import Counter as Sums
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Protocol
 
-from prometheus_client import CollectorRegistry, Counter, Histogram, ProcessCollector, generate_latest
+from prometheus_client import Counter, Histogram
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 
-from bridgehead.dns.answering import Responder
+from bridgehead import __version__
+from bridgehead.client.metrics import CLIENT_METRICS
+from bridgehead.dns.answering import Resolver, Responder
 from bridgehead.dns.config import DnsConfig
 from bridgehead.dns.counters import DURATION_BOUNDS, SIZE_BOUNDS, Durations, count_sizes, cumulate
 from bridgehead.dns.messages import wire
 from bridgehead.dns.upstreams import Cache, Forwarder
+from bridgehead.exposition import new_registry
 from bridgehead.objects.addresses import join_host_port
 
 from .server import DnsServer
 
 _PROGRAMMING_BUCKETS = tuple(0.001 * 2**n for n in range(20))
 _IPV4, _IPV6 = "1", "2"  # families as CoreDNS numbers them
+
+# Plug-ins of CoreDNS that a server without a Corefile stands for.
+_PLUGINS = ("cache", "errors", "forward", "health", "kubernetes", "prometheus", "ready")
+_WITHOUT_COREFILE = tuple((".", name) for name in _PLUGINS)
 
 LabelValues = tuple[str, ...]
 
@@ -32,8 +39,7 @@ class DnsMetrics:
     """The metrics of one server, in a registry of its own: tests and benchmarks run several servers in one process."""
 
     def __init__(self) -> None:
-        self.registry = CollectorRegistry()
-        ProcessCollector(registry=self.registry)  # memory, processor time, open files, as on dashboards of CoreDNS
+        self.registry = new_registry(CLIENT_METRICS)
         programming = Histogram(
             "coredns_kubernetes_dns_programming_duration_seconds",
             "In Cluster DNS Programming Latency in seconds",
@@ -51,10 +57,6 @@ class DnsMetrics:
         """Add the counters of the servers, and of the engine that `engine` returns, to the page."""
         self.registry.register(_Collector(engine, tuple(servers)))
 
-    def exposition(self) -> bytes:
-        """Return all metrics in Prometheus' text format."""
-        return generate_latest(self.registry)
-
 
 class RunningEngine(Protocol):
     """The part of `engine.Engine` that has counters."""
@@ -65,6 +67,8 @@ class RunningEngine(Protocol):
     def responder(self) -> Responder: ...
     @property
     def cache(self) -> Cache: ...
+    @property
+    def resolver(self) -> Resolver: ...
     @property
     def forwarders(self) -> tuple[Forwarder, ...]: ...
 
@@ -78,6 +82,11 @@ class _Collector:
 
     def collect(self) -> Iterable[Metric]:
         engine = self._engine()
+        yield _build_info()
+        yield self._plugins(engine.config)
+        yield CounterMetricFamily(
+            "coredns_panics", "A metrics that counts the number of panics.", engine.resolver.panics
+        )
         yield from self._messages()
         yield from self._sizes_and_times()
         yield from _cache(engine.cache)
@@ -95,6 +104,19 @@ class _Collector:
         yield GaugeMetricFamily(
             "bridgehead_dns_answers", "Precomputed answers of the cluster's zone.", len(engine.responder.zone)
         )
+
+    def _plugins(self, config: DnsConfig) -> Metric:
+        """Return the directives of the Corefile by server block; without one, those that it would need."""
+        found = GaugeMetricFamily(
+            "coredns_plugin_enabled",
+            "A metric that indicates whether a plugin is enabled on per server and zone basis.",
+            labels=["server", "zone", "view", "name"],
+        )
+        servers = dict.fromkeys(map(_server_name, self._servers))
+        for server in servers:
+            for zone, name in config.directives or _WITHOUT_COREFILE:
+                found.add_metric([server, zone, "", name], 1)
+        return found
 
     def _messages(self) -> Iterator[Metric]:
         requests, replies, malformed = Sums[LabelValues](), Sums[LabelValues](), 0
@@ -143,6 +165,16 @@ class _Collector:
                 _add_sizes(requests, [name, protocol], sum((Sums(one.query_sizes) for one in traffic), Sums[int]()))
                 _add_sizes(replies, [name, protocol], sum((Sums(one.reply_sizes) for one in traffic), Sums[int]()))
         yield from (times, requests, replies)
+
+
+def _build_info() -> Metric:
+    info = GaugeMetricFamily(
+        "coredns_build_info",
+        "A metric with a constant '1' value labeled by version, revision, and goversion from which CoreDNS was built.",
+        labels=["goversion", "revision", "version"],
+    )
+    info.add_metric(["", "", f"bridgehead-{__version__}"], 1)
+    return info
 
 
 def _cache(cache: Cache) -> Iterator[Metric]:

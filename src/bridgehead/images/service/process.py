@@ -13,6 +13,7 @@ from typing import Final, Protocol
 
 import zstandard
 
+from bridgehead import heartbeat
 from bridgehead.images.pulling import Progress, Puller
 from bridgehead.images.references import Reference
 from bridgehead.images.registry.credentials import find_credentials
@@ -70,7 +71,9 @@ def run(
 
     async def serve() -> None:
         # Immediately: nothing may be written any more to a state directory that `down --delete` removes.
-        asyncio.get_running_loop().add_reader(lab, os._exit, 0)
+        loop = asyncio.get_running_loop()
+        loop.add_reader(lab, os._exit, 0)
+        heartbeat.start(loop.call_later)
         await server.serve(find_config, store, listener, is_offline=is_offline, shared=shared)
 
     asyncio.run(serve())

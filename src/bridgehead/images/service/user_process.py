@@ -12,7 +12,7 @@ import select
 import signal
 import socket
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 import msgspec
 
@@ -37,7 +37,16 @@ class UserFiles(NamedTuple):
     blobs: Path | None
 
 
-def serve(files: UserFiles, requests: socket.socket, puller: int) -> int:
+class Watch(Protocol):
+    """The watch over the puller, which kills it when it hangs."""
+
+    @property
+    def pipe(self) -> int: ...
+    def seconds_to_check(self) -> float: ...
+    def check(self, *, has_beat: bool) -> None: ...
+
+
+def serve(files: UserFiles, requests: socket.socket, puller: int, watch: Watch | None = None) -> int:
     """Answer requests until the process `puller`, a child, has ended. The working directory is the lab's content store.
 
     Returns the exit status of the process, as waitpid(2). Raises OSError, with the process ended, when there is no
@@ -46,7 +55,7 @@ def serve(files: UserFiles, requests: socket.socket, puller: int) -> int:
     children = {_open_child(puller): puller}
     while True:
         awaited = [requests.fileno(), *children] if len(children) <= _CHILDREN_AT_ONCE else [*children]
-        for ready in select.select(awaited, [], [])[0]:
+        for ready in _wait(awaited, watch):
             if ready in children:
                 _, status = os.waitpid(children.pop(ready), 0)
                 os.close(ready)
@@ -59,6 +68,15 @@ def serve(files: UserFiles, requests: socket.socket, puller: int) -> int:
             elif (child := _answer_in_child(files, requests)) is not None:
                 descriptor, pid = child
                 children[descriptor] = pid
+
+
+def _wait(descriptors: list[int], watch: Watch | None) -> list[int]:
+    """Return the readable ones of `descriptors`, none after some time when there is a watch to keep."""
+    if watch is None:
+        return select.select(descriptors, [], [])[0]
+    readable = select.select([watch.pipe, *descriptors], [], [], watch.seconds_to_check())[0]
+    watch.check(has_beat=watch.pipe in readable and bool(os.read(watch.pipe, 4096)))
+    return [descriptor for descriptor in readable if descriptor != watch.pipe]
 
 
 def _open_child(pid: int) -> int:

@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from bridgehead.client import ApiClient, EventRecorder, Informer
 from bridgehead.images.service.client import PullerClient
+from bridgehead.kubelet.metrics.operations import KubeletMetrics, ProbeMetrics
 from bridgehead.kubelet.node.pod_addresses import PodAddresses
 from bridgehead.kubelet.node.pod_users import PodUsers
 from bridgehead.kubelet.node.settings import NodeSettings
@@ -59,6 +60,8 @@ class NodeContext:
     pods_listed: Callable[[], Awaitable[None]]
     find_node: Callable[[], Node | None]
     preempt: Callable[[str], Awaitable[None]]
+    metrics: KubeletMetrics = field(default_factory=KubeletMetrics)
+    probe_metrics: ProbeMetrics = field(default_factory=ProbeMetrics)
     admitted: set[str] = field(default_factory=set)
     waiting_resizes: dict[str, WaitingResize] = field(default_factory=dict)
 

@@ -13,9 +13,10 @@ from collections.abc import Iterable
 
 import msgspec
 
+from bridgehead.kubelet.metrics.operations import FAILED, SUCCESSFUL, UNKNOWN
 from bridgehead.kubelet.runtimes.runtime import Image, RuntimeFailure
 from bridgehead.kubelet.uninterrupted import uninterrupted
-from bridgehead.objects.core import Container, ContainerStatus, EphemeralContainer, Probe
+from bridgehead.objects.core import Container, ContainerStatus, EphemeralContainer, Pod, Probe
 
 from .context import PodContext
 from .handlers import Outcome, Target
@@ -79,8 +80,12 @@ class ContainerDriver:
             image = await self._ensure_images(container)  # can take minutes, which a deletion does not wait for
             run = await uninterrupted(start())
         except StartRefused as refused:
+            context.node.metrics.record_container(_kind_of(context.pod, name), failure=refused.reason)
             containers.on_start_refused(name, refused, now)
             return
+        context.node.metrics.record_container(
+            _kind_of(context.pod, name), failure=START_ERROR if run.reason == START_ERROR else ""
+        )
         if run.is_running and containers.runs[name].is_running:
             self._start_probes(container, None)
             await self._post_start(container, run)
@@ -137,6 +142,7 @@ class ContainerDriver:
             changed=self._containers.notify,
             report=lambda kind, outcome: self._report_probe(container, kind, outcome),
             failed=lambda kind, probe: self._probe_failed(container, kind, probe),
+            record=lambda kind, outcome, seconds: self._record_probe(name, kind, outcome, seconds),
             was_started=before is not None and bool(before.started),
             was_ready=before is not None and before.ready,
         )
@@ -144,6 +150,11 @@ class ContainerDriver:
         if probes.has_work:
             age = time.time() - (run.started_at or time.time())
             self._tasks.create_task(self._probe_while_running(probes, run, age))
+
+    def _record_probe(self, container: str, kind: str, outcome: Outcome, seconds: float) -> None:
+        meta = self._context.pod.metadata
+        result = UNKNOWN if outcome.success is None else SUCCESSFUL if outcome.success else FAILED
+        self._context.node.probe_metrics.record(meta.namespace, meta.name, meta.uid, container, kind, result, seconds)
 
     async def _probe_while_running(self, probes: ContainerProbes, run: Run, age: float) -> None:
         task = asyncio.create_task(probes.run(age))
@@ -241,3 +252,10 @@ class ContainerDriver:
 
     def _next_record(self, name: str) -> float:
         return self._back_offs.get(name, 0.0) + _RECORD_SECONDS
+
+
+def _kind_of(pod: Pod, container: str) -> str:
+    """Return the kind of a container as metrics name it."""
+    if any(one.name == container for one in pod.spec.init_containers):
+        return "init_container"
+    return "container" if any(one.name == container for one in pod.spec.containers) else "ephemeral_container"

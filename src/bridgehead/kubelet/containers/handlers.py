@@ -7,31 +7,30 @@ namespace. Messages are those of Kubernetes' `pkg/probe`, as `kubectl describe` 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import errno
 import os
-import ssl
-from collections.abc import Mapping
-from types import TracebackType
-from typing import Self
-from urllib.parse import urljoin, urlsplit
+import socket
 
-import aiohttp
 import msgspec
-from multidict import CIMultiDict
 
 from bridgehead.kubelet.errors import ArgumentListTooLong
 from bridgehead.kubelet.runtimes.runtime import Runtime, RuntimeFailure
 from bridgehead.objects.addresses import join_host_port
 from bridgehead.objects.core import Container, HTTPGetAction, LifecycleHandler, Probe
-from bridgehead.tls_failures import is_plain_answer
 
 from .argument_list import ArgumentList
+from .go_urls import Url, to_bytes_text, to_text, url_of_action
 from .grpc_health import BadPacket, HealthAnswer, health_request
+from .http_get import BodyFailed, RequestFailed, Requests
+from .http_messages import Headers, headers_of_action
 from .restart_backoff import format_duration
 
 PROBE_AGENT, HOOK_AGENT = "kube-probe/1.36", "kube-lifecycle/1.36"
-_MAX_REDIRECTS = 10
-_MAX_SHOWN_BODY = 10 << 10  # bytes of an answer in an Event
+# Headers of the kubelet's two HTTP clients themselves: that of probes keeps no connections and takes no compressed
+# bodies, that of hooks has the defaults of Go's client.
+_CLOSE = (("Connection", "close"),)
+_COMPRESSED = (("Accept-Encoding", "gzip"),)
 _READ_BYTES = 16_384
 
 
@@ -80,30 +79,11 @@ def probe_command(command: tuple[str, ...], container: Container) -> tuple[str, 
 
 
 class Handlers:
-    """Performs actions. An async context manager, which holds the HTTP client."""
+    """Performs actions."""
 
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime
-        self._session: aiohttp.ClientSession | None = None
-
-    async def __aenter__(self) -> Self:
-        insecure = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-        insecure.check_hostname = False
-        insecure.verify_mode = ssl.CERT_NONE  # Kubernetes' probes skip verification
-        connector = aiohttp.TCPConnector(ssl=insecure, force_close=True, limit=0)
-        self._session = aiohttp.ClientSession(
-            connector=connector,
-            cookie_jar=aiohttp.DummyCookieJar(),  # pods must not get each other's cookies
-            auto_decompress=False,
-            trust_env=False,
-        )
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if self._session is not None:
-            await self._session.close()
+        self._requests = Requests(_reason)
 
     async def perform(self, handler: LifecycleHandler | Probe, target: Target, timeout: float) -> Outcome:
         """Perform the action once. An action that takes longer than `timeout` seconds has failed, except a sleep."""
@@ -145,6 +125,8 @@ class Handlers:
                 _, writer = await asyncio.open_connection(host, port)
         except TimeoutError:
             return Outcome(False, f"dial tcp {join_host_port(host, port)}: i/o timeout")
+        except socket.gaierror:
+            return Outcome(False, f"dial tcp: lookup {host}: no such host")
         except OSError as error:
             return Outcome(False, f"dial tcp {join_host_port(host, port)}: {_reason(error)}")
         writer.transport.abort()
@@ -152,72 +134,47 @@ class Handlers:
 
     async def _http_get(self, action: HTTPGetAction, target: Target, timeout: float, *, is_probe: bool) -> Outcome:
         """GET a page. Any response to a hook is a success, as in Kubernetes (`runHTTPHandler`)."""
-        if self._session is None:
-            raise RuntimeError("Handlers is used outside its context")
-        host = action.host or target.pod_ip
         port = resolve_port(action.port, target.container)
-        path = action.path if action.path.startswith("/") else "/" + action.path
-        url = f"{action.scheme.lower()}://{join_host_port(host, port)}{path}"
-        headers = CIMultiDict((header.name, header.value) for header in action.http_headers)
-        headers.setdefault("User-Agent", PROBE_AGENT if is_probe else HOOK_AGENT)
+        host = to_bytes_text(join_host_port(action.host or target.pod_ip, port))
+        url = url_of_action(action.scheme.lower() or "http", host, to_bytes_text(action.path))
+        headers = headers_of_action(action.http_headers, PROBE_AGENT if is_probe else HOOK_AGENT)
         try:
-            async with asyncio.timeout(timeout):
-                if is_probe:
-                    return await _probe(self._session, url, headers)
-                return await _call_hook(self._session, url, headers)
-        except TimeoutError:
-            waiting = "context deadline exceeded (Client.Timeout exceeded while awaiting headers)"
-            return Outcome(False, f'Get "{url}": {waiting}')
-        except aiohttp.ClientConnectorSSLError as error:
-            return Outcome(False, f'Get "{url}": {_describe_tls(error)}')
-        except aiohttp.ClientConnectorError as error:
-            return Outcome(False, f'Get "{url}": dial tcp {join_host_port(host, port)}: {_reason(error.os_error)}')
-        except (aiohttp.ClientError, OSError) as error:
-            return Outcome(False, f'Get "{url}": {_describe(error)}')
+            return await (self._probe if is_probe else self._call_hook)(url, headers, timeout)
+        except RequestFailed as error:
+            return Outcome(False, str(error))
+        except BodyFailed as error:
+            return Outcome(None, str(error))
 
-
-async def _probe(session: aiohttp.ClientSession, url: str, headers: Mapping[str, str]) -> Outcome:
-    """GET `url`.
-
-    Redirects are followed on the same host only; one to another host is a success with a warning, as in Kubernetes
-    (pkg/probe/http).
-    """
-    for _ in range(_MAX_REDIRECTS):
-        async with session.get(url, headers=headers, allow_redirects=False) as response:
-            location = response.headers.get("Location")
-            if response.status in (301, 302, 303, 307, 308) and location:
-                target = urljoin(url, location)
-                if urlsplit(target).hostname == urlsplit(url).hostname:
-                    url = target
-                    continue
-            if 300 <= response.status < 400:
-                body = (await response.content.read(_MAX_SHOWN_BODY)).decode("utf-8", "replace")
-                return Outcome(True, f"Probe terminated redirects, Response body: {body}", is_warning=True)
-            if 200 <= response.status < 300:
-                return Outcome(True)
-            return Outcome(False, f"HTTP probe failed with statuscode: {response.status}")
-    return Outcome(False, f'Get "{url}": stopped after {_MAX_REDIRECTS} redirects')
-
-
-async def _call_hook(session: aiohttp.ClientSession, url: str, headers: CIMultiDict[str]) -> Outcome:
-    """GET `url`. A server without TLS is called again in HTTP, without credentials. Source: `runHTTPHandler`."""
-    try:
-        async with session.get(url, headers=headers, max_redirects=_MAX_REDIRECTS):
+    async def _probe(self, url: Url, headers: Headers, timeout: float) -> Outcome:
+        """GET a page. A redirect to another host is a success with a warning (pkg/probe/http)."""
+        is_closing = any("close" in value.lower() for value in headers.get("Connection", ()))
+        response = await self._requests.get(url, headers, () if is_closing else _CLOSE, timeout)
+        if 300 <= response.status < 400:
+            body = response.body.decode("utf-8", "replace")
+            return Outcome(True, f"Probe terminated redirects, Response body: {body}", is_warning=True)
+        if 200 <= response.status < 300:
             return Outcome(True)
-    except aiohttp.ClientConnectorSSLError as error:
-        if not is_plain_answer(error.os_error):
-            raise
-    headers.popall("Authorization", None)
-    async with session.get(url.replace("https:", "http:", 1), headers=headers, max_redirects=_MAX_REDIRECTS):
-        host = urlsplit(url).netloc
-        message = f"request to HTTPS lifecycle hook {host} got HTTP response, retry with HTTP succeeded"
-        return Outcome(True, fallback=message)
+        return Outcome(False, f"HTTP probe failed with statuscode: {response.status}")
 
+    async def _call_hook(self, url: Url, headers: Headers, timeout: float) -> Outcome:
+        """GET a page. A server without TLS is called again in HTTP, without credentials (`runHTTPHandler`)."""
+        extra = () if headers.keys() & {"Accept-Encoding", "Range"} else _COMPRESSED
+        try:
+            await self._get_any(url, headers, extra, timeout)
+        except RequestFailed as error:
+            if not error.is_plain:
+                raise
+            headers.pop("Authorization", None)
+            await self._get_any(url._replace(scheme="http"), headers, extra, timeout)
+            message = (
+                f"request to HTTPS lifecycle hook {to_text(url.host)} got HTTP response, retry with HTTP succeeded"
+            )
+            return Outcome(True, fallback=message)
+        return Outcome(True)
 
-def _describe_tls(error: aiohttp.ClientConnectorSSLError) -> str:
-    if is_plain_answer(error.os_error):
-        return "http: server gave HTTP response to HTTPS client"
-    return f"tls: {getattr(error.os_error, 'reason', None) or error.os_error}"
+    async def _get_any(self, url: Url, headers: Headers, extra: tuple[tuple[str, str], ...], timeout: float) -> None:
+        with contextlib.suppress(BodyFailed):
+            await self._requests.get(url, headers, extra, timeout)
 
 
 async def _check_health(host: str, port: int, service: str, timeout: float) -> Outcome:
@@ -256,11 +213,3 @@ def _reason(error: OSError) -> str:
     if error.errno is not None and error.errno > 0:
         return f"connect: {os.strerror(error.errno).lower()}"
     return str(error)
-
-
-def _describe(error: Exception) -> str:
-    if isinstance(error, aiohttp.ServerDisconnectedError):
-        return "EOF"
-    if isinstance(error, ConnectionResetError):
-        return "read: connection reset by peer"
-    return str(error) or type(error).__name__

@@ -96,6 +96,7 @@ async def _pull(
     found, absence = await _look_up(context, name)
     if found is None:
         raise _fail(context, container, None, absence)
+    context.node.metrics.record_pull(pulled.seconds, pulled.size)
     text = image_policy.describe_pull(name, pulled.seconds, pulled.waiting_seconds, pulled.size)
     context.record("Normal", "Pulled", text, container)
     return found
@@ -105,7 +106,7 @@ def _record_present(context: PodContext, container: Container, image: Image, fai
     """Record that the image is used as the node has it; `failure` is the reason why it was not pulled, "" if it was not
     tried."""
     if image.source == "stand-in":
-        text = f'Container image "{container.image}" is played by a stand-in: {image.id}'
+        text = f'Container image "{container.image}" is played by a stand-in: {image.id}, {image.description}'
     else:
         text = f'Container image "{container.image}" already present on machine and can be accessed by the pod'
     context.record("Normal", "Pulled", f"{text} ({failure})" if failure else text, container)

@@ -7,6 +7,7 @@ package.
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable
 
 from bridgehead.objects.core import Container, Probe
@@ -36,15 +37,18 @@ class ContainerProbes:
         changed: Callable[[], None],
         report: Callable[[str, Outcome], None],
         failed: Callable[[str, Probe], None],
+        record: Callable[[str, Outcome, float], None] = lambda kind, outcome, seconds: None,
         was_started: bool = False,
         was_ready: bool = False,
     ) -> None:
-        """`was_started` and `was_ready` are from the status of a container that ran before the kubelet started."""
+        """`record(kind, outcome, seconds)` gets every probe. `was_started` and `was_ready` are from the status of a
+        container that ran before the kubelet started."""
         self._container = container
         self._perform = perform
         self._changed = changed
         self._report = report
         self._failed = failed
+        self._record = record
         self._started = asyncio.Event()
         if container.startup_probe is None or was_started:
             self._started.set()
@@ -140,7 +144,9 @@ class ContainerProbes:
             await _sleep_until(due)
 
     async def _try(self, kind: str, probe: Probe, state: ProbeState) -> bool:
+        began = time.perf_counter()
         outcome = await self._perform(probe)
+        self._record(kind, outcome, time.perf_counter() - began)
         is_noteworthy = outcome.success is not True or outcome.is_warning
         if is_noteworthy and not (self._liveness_stopped and kind != "Readiness"):
             self._report(kind, outcome)

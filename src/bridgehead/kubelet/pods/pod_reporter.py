@@ -16,6 +16,7 @@ from bridgehead.kubelet.errors import AddressesExhausted, VolumesNotReady
 from bridgehead.kubelet.runtimes.runtime import RuntimeFailure
 from bridgehead.objects.core import Pod, PodStatus
 from bridgehead.objects.meta import find_condition
+from bridgehead.objects.times import parse_time
 
 from .pod_resize import PodResize
 from .pod_status import PodView, pod_status
@@ -84,6 +85,8 @@ class PodReporter:
         old, pod = self._manager.latest, self._context.pod
         pod = msgspec.structs.replace(pod, status=_merge_conditions(pod.status, old))
         new = pod_status(pod, view, time.time())
+        if old.phase in ("", "Pending") and new.phase == "Running" and new.start_time is not None:
+            self._context.node.metrics.record_pod_started(time.time() - parse_time(new.start_time))
         is_deleted = sync_status.deletion is not Deletion.NONE
         self._manager.submit(new, urgent=is_urgent(pod, old, new) or (is_deleted and new.phase != "Pending"))
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import msgspec
 
@@ -72,6 +72,11 @@ class PodWorker:
         self.observe(pod)
 
     @property
+    def volume_paths(self) -> Mapping[str, str]:
+        """The paths of the volumes that are set up, by name."""
+        return self._context.volumes
+
+    @property
     def pod(self) -> Pod:
         """The pod as the API server had it last, with the resources that the node has given it."""
         return self._context.pod
@@ -114,6 +119,7 @@ class PodWorker:
     def evict(self, message: str) -> None:
         """End the pod because of its use of the node; it has a second to stop."""
         if self._sync_status.is_syncing:
+            self._node.metrics.record_eviction("ephemeralpodfs.limit")
             self._reporter.fail("Warning", EVICTED, message)
             self._advance(WorkerEvent.EVICTED)
 
@@ -207,6 +213,7 @@ class PodWorker:
             self._advance(WorkerEvent.REJECTED)
         while self._sync_status.is_syncing:
             self._wake.clear()
+            began = time.perf_counter()
             if self.pod.is_finished:
                 self._advance(WorkerEvent.CONTAINERS_FINISHED)
                 return
@@ -225,6 +232,7 @@ class PodWorker:
                 self._driver.record_back_off(actions.back_off)
                 has_acted = await self._act(actions)
                 self._backoff.reset()
+                self._node.metrics.record_sync("sync", time.perf_counter() - began)
             except (RuntimeFailure, VolumesNotReady, AddressesExhausted, ClientError) as error:
                 self._reporter.report(error)
                 self._reporter.publish(self._sync_status)

@@ -17,6 +17,7 @@ from aiohttp import web
 
 from bridgehead.client.access_reviews import AccessReviews, Client, bearer_token
 from bridgehead.client.errors import ClientError
+from bridgehead.tls_offers import DEFAULT_OFFER, TlsOffer
 
 log = logging.getLogger(__name__)
 
@@ -59,10 +60,9 @@ class NodeReviews:
         return await self._reviews.may_access_node(client, self._node_name, verb, subresource)
 
 
-def server_context(certificate: Path, key: Path, client_ca: Path) -> ssl.SSLContext:
+def server_context(certificate: Path, key: Path, client_ca: Path, offer: TlsOffer = DEFAULT_OFFER) -> ssl.SSLContext:
     """Return the server's TLS context. Raises OSError and ssl.SSLError for unusable files."""
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    context = offer.apply(ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER))
     context.load_cert_chain(certificate, key)
     context.load_verify_locations(client_ca)
     context.verify_mode = ssl.CERT_OPTIONAL  # others have a token

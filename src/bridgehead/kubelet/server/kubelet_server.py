@@ -32,6 +32,7 @@ from bridgehead.zpages import FLAGZ, STATUSZ, ZPages, offered_forms
 from . import pages, remote_command, stream_channels
 from .authorization import Reviews, authorization
 from .channels import COMMAND_PROTOCOLS, ERROR, PORT_PROTOCOLS, RESIZE, STDERR, STDIN, STDOUT, Channels, SocketChannels
+from .metrics_pages import MetricsPage, MetricsPages
 from .port_channels import PortChannels, parse_ports
 from .port_forward import SPDY_PROTOCOLS, TUNNEL_PROTOCOL, PortForward, SocketCarrier, StreamCarrier
 from .stream_channels import StreamChannels
@@ -100,7 +101,9 @@ class KubeletServer:
             application.router.add_get(path, self._pods)
         for path in ("/runningpods", "/runningpods/"):
             application.router.add_get(path, self._running_pods)
-        application.router.add_get("/metrics", self._metrics)
+        metrics = MetricsPages(self._kubelet, self._kubelet.metrics, self._kubelet.probe_metrics)
+        for path, page in metrics.by_path.items():
+            application.router.add_get(path, functools.partial(_rendered, page))
         application.router.add_get("/configz", self._configz)
         for path in (STATUSZ, FLAGZ):
             application.router.add_get(path, self._zpage)
@@ -134,11 +137,6 @@ class KubeletServer:
 
     async def _summary(self, _: web.Request) -> web.Response:
         return _json(pages.summary(self._kubelet.settings, self._kubelet.pods()))
-
-    async def _metrics(self, _: web.Request) -> web.Response:
-        text = pages.metrics(self._kubelet.settings, self._kubelet.pods())
-        headers = {"Content-Type": "text/plain; version=0.0.4; charset=utf-8"}
-        return web.Response(body=text.encode(), headers=headers)
 
     async def _system_logs(self, request: web.Request) -> web.StreamResponse:
         return await serve_log(request, self._kubelet.settings.system_logs, request.match_info["path"])
@@ -365,6 +363,15 @@ def _not_running(worker: PodWorker, container: Container) -> NotServed:
 
 def _json(body: Any) -> web.Response:
     return web.Response(body=msgspec.json.encode(body), content_type="application/json")
+
+
+async def _rendered(page: MetricsPage, request: web.Request) -> web.Response:
+    """Answer with a page of metrics in the format that the client asks for."""
+    try:
+        body, content_type = await page(request.headers.get("Accept", ""))
+    except RuntimeFailure as error:
+        return web.Response(status=500, text=f"the container runtime does not answer: {error}\n")
+    return web.Response(body=body, headers={"Content-Type": content_type})
 
 
 async def _healthz(_: web.Request) -> web.Response:

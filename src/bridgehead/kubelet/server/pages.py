@@ -1,14 +1,12 @@
-"""Pages of the kubelet's server about its node: pods, configuration, metrics, statistics.
+"""Pages of the kubelet's server about its node: pods, configuration, statistics.
 
 Pure: no I/O, no clock, no randomness.
-Source: kubelet `pkg/kubelet/server`, `pkg/kubelet/metrics`, `pkg/kubelet/apis/stats/v1alpha1`.
+Source: kubelet `pkg/kubelet/server`, `pkg/kubelet/apis/stats/v1alpha1`.
 """
 
 from __future__ import annotations
 
-import json
-from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Any
 
 from bridgehead.kubelet.node.settings import NodeSettings
@@ -59,26 +57,3 @@ def summary(settings: NodeSettings, pods: Iterable[Pod]) -> Page:
             if pod.status.start_time is not None
         ],
     }
-
-
-def metrics(settings: NodeSettings, pods: Sequence[Pod]) -> str:
-    """Return the page /metrics in Prometheus' text format."""
-    states: Counter[str] = Counter()
-    for pod in pods:
-        for container in pod.status.container_statuses or ():
-            state = container.state
-            states["running" if state.running else "exited" if state.terminated else "created"] += 1
-    running = sum(pod.status.phase == "Running" for pod in pods)
-    lines = [
-        *_gauge("kubelet_node_name", "The node's name. The count is always 1."),
-        f"kubelet_node_name{{node={json.dumps(settings.name)}}} 1",
-        *_gauge("kubelet_running_pods", "Number of pods that have a running pod sandbox"),
-        f"kubelet_running_pods {running}",
-        *_gauge("kubelet_running_containers", "Number of containers currently running"),
-        *(f'kubelet_running_containers{{container_state="{state}"}} {states[state]}' for state in sorted(states)),
-    ]
-    return "\n".join(lines) + "\n"
-
-
-def _gauge(name: str, description: str) -> tuple[str, str]:
-    return f"# HELP {name} [ALPHA] {description}", f"# TYPE {name} gauge"

@@ -1,6 +1,6 @@
 """The iptables mode: Frontends as kube-proxy's KUBE-* chains. See README.md here."""
 
-from .apply import Kernel
+from .apply import Kernel, NoCommands
 from .mode import IptablesMode
 
-__all__ = ["IptablesMode", "Kernel"]
+__all__ = ["IptablesMode", "Kernel", "NoCommands"]

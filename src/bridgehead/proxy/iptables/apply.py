@@ -12,7 +12,7 @@ import os
 import re
 import socket
 import struct
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Protocol
 
@@ -31,23 +31,32 @@ from bridgehead.proxy.errors import (
     without_nf_tables,
 )
 
+from .chains import CANARY, trial_rules
+
 VARIANTS = ("nft", "legacy")
 _TABLES = frozenset({"filter", "mangle", "nat", "raw", "security"})  # those of iptables, in either variant
+_SCOPE_GLOBAL = "00"  # in /proc/net/if_inet6; also of addresses of fc00::/7
 _WAIT_SECONDS = "5"  # for the lock of the legacy variant
+_NOT_INSTALLED = "the iptables commands are not here: install the package iptables"
+_NOT_IN_KERNEL = "this kernel lacks what iptables needs"
 
 State = tuple[object, ...]
 
 
 class Kernel:
-    """The iptables of the network namespace this process is in, in one variant. Raises ModeUnavailable."""
+    """The iptables of the network namespace this process is in, in one variant. Raises ModeUnavailable.
+
+    `families`: those whose commands are installed; after `probe`, those that also the kernel supports.
+    """
 
     def __init__(self, variant: str) -> None:
         if variant not in installed_variants():
-            raise ModeUnavailable("the iptables commands are not here: install the package iptables")
+            raise ModeUnavailable(_NOT_INSTALLED)
         self._use(variant)
 
     def _use(self, variant: str) -> None:
         self.variant = variant
+        self.families = installed_families(variant)
         self._watch: _Watch = _Generation() if variant == "nft" else _TableSizes()
         # The bytes of rules in one transaction; a twentieth of the buffer is left for other netlink messages.
         self.safe_bytes = self._watch.send_buffer() * 19 // 20
@@ -65,23 +74,43 @@ class Kernel:
         return tuple(variant for variant in installed_variants() if variant != self.variant)
 
     async def probe(self) -> None:
-        """Raise NotPermitted or ModeUnavailable unless this process may change rules; creates the empty canary chain.
+        """Raise NotPermitted or ModeUnavailable unless this process may change rules; creates empty canary chains.
 
-        A kernel that has only the other variant fails here, and the other variant is used.
+        The kernel has to know all matches and targets that every Service needs. If it has only the other variant, the
+        other variant is used. If it lacks them for one family, the other family is served. A node without addresses of
+        IPv6 is not asked for it, since the question creates its tables.
         """
-        trial = "*nat\n:KUBE-PROXY-CANARY - [0:0]\nCOMMIT\n"
-        try:
-            await self.restore(4, trial)
-        except ModeUnavailable as error:
-            for variant in self.other_variants():
+        first: ModeUnavailable | None = None
+        has_ipv6 = _has_ipv6_addresses()
+        for variant in (self.variant, *self.other_variants()):
+            if variant != self.variant:
                 self._watch.close()
                 self._use(variant)
+            supported: list[Family] = []
+            for family in self.families:
                 try:
-                    await self.restore(4, trial)
-                except ModeUnavailable:
-                    raise error from None
+                    if family == 4 or has_ipv6 or not supported:
+                        await self.try_out(family, trial_rules(family))
+                except ModeUnavailable as error:
+                    first = first or error
+                else:
+                    supported.append(family)
+            if supported:
+                self.families = tuple(supported)
                 return
-            raise
+        if first is not None:
+            raise first
+
+    async def try_out(self, family: Family, rules: Mapping[str, Sequence[str]]) -> None:
+        """Write rules, by table, into the canary chains, to which nothing jumps, and empty the chains again.
+
+        Raises ModeUnavailable if the kernel or the command lacks a match or a target.
+        """
+        try:
+            await self.restore(family, _canaries(rules))
+            await self.restore(family, _canaries(dict.fromkeys(rules, ())))
+        except (NotFound, Refused) as error:
+            raise ModeUnavailable(f"{_NOT_IN_KERNEL}: {error}") from error
 
     def state(self) -> State:
         """Return a value that differs when anybody has changed a table. Costs microseconds."""
@@ -115,8 +144,8 @@ class Kernel:
             raise _as_exception(describe_failure(command, status, error), text)
 
     async def save(self, family: Family) -> bytes:
-        """Return all rules of all tables of the family, as iptables-save prints them."""
-        if not has_tables(family, self.variant):
+        """Return all rules of all tables of the family, as iptables-save prints them; b"" without its commands."""
+        if family not in self.families or not has_tables(family, self.variant):
             return b""
         command = _command(family, self.variant, "save")
         status, output, error = await run_command(command)
@@ -144,6 +173,43 @@ class Kernel:
         return status == 0
 
 
+class NoCommands:
+    """In place of a `Kernel` on a node without iptables' commands: there is nothing to read and nothing to write."""
+
+    variant = ""
+    families: tuple[Family, ...] = ()
+
+    def close(self) -> None:
+        """Close nothing."""
+
+    def other_variants(self) -> tuple[str, ...]:
+        return ()
+
+    async def probe(self) -> None:
+        raise ModeUnavailable(_NOT_INSTALLED)
+
+    async def try_out(self, family: Family, rules: Mapping[str, Sequence[str]]) -> None:
+        raise ModeUnavailable(_NOT_INSTALLED)
+
+    def state(self) -> State:
+        return ()
+
+    async def save(self, family: Family) -> bytes:
+        return b""
+
+    async def restore(self, family: Family, text: str) -> None:
+        raise ModeUnavailable(_NOT_INSTALLED)
+
+
+def _has_ipv6_addresses() -> bool:
+    """Return whether this node has addresses of IPv6, apart from its loopback and link-local ones."""
+    try:
+        lines = Path("/proc/net/if_inet6").read_text(encoding="ascii").splitlines()
+    except OSError:  # the kernel has no IPv6
+        return False
+    return any(line.split()[3] == _SCOPE_GLOBAL for line in lines)
+
+
 def has_tables(family: Family, variant: str) -> bool:
     """Return whether iptables-save has anything to print. False saves a process: a mode looks for rules of all others.
 
@@ -161,13 +227,17 @@ def has_tables(family: Family, variant: str) -> bool:
 
 
 def installed_variants() -> tuple[str, ...]:
-    """Return the variants whose commands are installed on this node."""
+    """Return the variants whose commands are installed on this node, for one family at least."""
+    return tuple(variant for variant in VARIANTS if installed_families(variant))
+
+
+def installed_families(variant: str) -> tuple[Family, ...]:
+    """Return the families for which the commands of a variant are installed on this node."""
+    families: tuple[Family, ...] = (4, 6)
     return tuple(
-        variant
-        for variant in VARIANTS
-        if all(
-            find_command(f"{ip}tables-{variant}{tool}") for ip in ("ip", "ip6") for tool in ("", "-restore", "-save")
-        )
+        family
+        for family in families
+        if all(find_command(_name_of(family, variant, tool)) for tool in ("", "restore", "save"))
     )
 
 
@@ -175,11 +245,11 @@ async def find_variant() -> str:
     """Return the variant of the kubelet's hint chain, or else the one with more rules, or else that of `iptables`."""
     installed = installed_variants()
     if not installed:
-        raise ModeUnavailable("the iptables commands are not here: install the package iptables")
+        raise ModeUnavailable(_NOT_INSTALLED)
     rules: dict[str, int] = {}
     for variant in installed:
         listing = b""
-        for family in (4, 6):
+        for family in installed_families(variant):
             if has_tables(family, variant):
                 status, output, _ = await run_command(_command(family, variant, "save"))
                 listing += output if status == 0 else b""
@@ -198,8 +268,20 @@ def _default_variant() -> str:
     return "legacy" if "legacy" in os.path.realpath(find_command("iptables") or "") else "nft"
 
 
+def _name_of(family: Family, variant: str, tool: str = "") -> str:
+    return f"{'ip6' if family == 6 else 'ip'}tables-{variant}{'-' if tool else ''}{tool}"
+
+
+def _canaries(rules: Mapping[str, Sequence[str]]) -> str:
+    """Return the text that makes the canary chains hold these rules, by table."""
+    lines = []
+    for table, its in rules.items():
+        lines += [f"*{table}", f":{CANARY} - [0:0]", *(f"-A {CANARY} {rule}" for rule in its), "COMMIT"]
+    return "".join(f"{line}\n" for line in lines)
+
+
 def _command(family: Family, variant: str, tool: str = "") -> str:
-    name = f"{'ip6' if family == 6 else 'ip'}tables-{variant}{'-' if tool else ''}{tool}"
+    name = _name_of(family, variant, tool)
     path = find_command(name)
     if path is None:
         raise ModeUnavailable(f"the command {name} is not here: install the package iptables")
@@ -222,7 +304,7 @@ def _as_exception(error: str, text: str) -> Exception:
     if re.search(r"Permission denied|you must be root|Operation not permitted", error):
         return NotPermitted(f"{NOT_PERMITTED.replace('nftables', 'iptables')}: {message}")
     if re.search(r"can't initialize|Table does not exist|Protocol not supported|Operation not supported", error):
-        return ModeUnavailable(f"this kernel lacks what iptables needs: {message}")
+        return ModeUnavailable(f"{_NOT_IN_KERNEL}: {message}")
     if re.search(r"No chain/target/match|does not exist|No such file|matching rule exist", error):
         return NotFound(message, applied)
     return Refused(message, applied)

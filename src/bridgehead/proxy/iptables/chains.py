@@ -51,7 +51,7 @@ SHARED = (FILTER_SERVICES, EXTERNAL_SERVICES, PROXY_FIREWALL, FILTER_NODE_PORTS,
 SHARED_WITH_IPVS = frozenset(
     (
         *(Chain("nat", name) for name in ("KUBE-SERVICES", "KUBE-POSTROUTING", "KUBE-MARK-MASQ", CANARY)),
-        Chain("filter", "KUBE-FORWARD"),
+        *(Chain("filter", name) for name in ("KUBE-FORWARD", CANARY)),
     )
 )
 
@@ -105,6 +105,7 @@ def hash_of(text: str) -> str:
 def jumps() -> tuple[Jump, ...]:
     """Return the jumps, in the order in which kube-proxy inserts them, each at the head of its chain."""
     new = "-m conntrack --ctstate NEW "
+    portals = "kubernetes externally-visible service portals"
 
     def jump(table: str, chain: str, target: str, comment: str, match: str = "") -> Jump:
         return Jump(table, chain, f'{match}-m comment --comment "{comment}" -j {target}')
@@ -113,10 +114,10 @@ def jumps() -> tuple[Jump, ...]:
     return (
         Jump("filter", "INPUT", "-j KUBE-FIREWALL"),
         Jump("filter", "OUTPUT", "-j KUBE-FIREWALL"),
-        *(
-            jump("filter", chain, "KUBE-EXTERNAL-SERVICES", "kubernetes externally-visible service portals", new)
-            for chain in ("INPUT", "FORWARD", "OUTPUT")  # kube-proxy has no jump in OUTPUT
-        ),
+        *(jump("filter", chain, "KUBE-EXTERNAL-SERVICES", portals, new) for chain in ("INPUT", "FORWARD")),
+        # kube-proxy does not have this jump. What this node sends to itself passes INPUT: a datagram that is rejected
+        # on its way out is reported to its sender as EPERM, not as a refused connection.
+        jump("filter", "OUTPUT", "KUBE-EXTERNAL-SERVICES", portals, f"! -o lo {new}"),
         jump("filter", "INPUT", "KUBE-NODEPORTS", "kubernetes health check service ports"),
         *(
             jump("filter", chain, "KUBE-SERVICES", "kubernetes service portals", new)
@@ -166,6 +167,22 @@ def fixed_chains(family: Family, settings: Settings) -> dict[Chain, Rules]:
             f"-j MARK --set-xmark {bit:#x}/0x0",  # clears the mark, in case the packet passes again
             '-m comment --comment "kubernetes service traffic requiring SNAT" -j MASQUERADE --random-fully',
         ),
+    }
+
+
+def trial_rules(family: Family) -> dict[str, Rules]:
+    """Return, by table, rules with the matches and targets that every Service needs, to ask the kernel for them."""
+    backend = "[2001:db8::1]:80" if family == 6 else "192.0.2.1:80"
+    fixed = fixed_chains(family, Settings())
+    balanced = "-p tcp -m statistic --mode random --probability 0.5 -m tcp --dport 80"
+    return {
+        "nat": (
+            *fixed[Chain("nat", "KUBE-MARK-MASQ")],
+            *fixed[Chain("nat", "KUBE-POSTROUTING")],
+            "-m addrtype --dst-type LOCAL -j RETURN",
+            f"{balanced} -j DNAT --to-destination {backend}",
+        ),
+        "filter": (*fixed[FIREWALL], *fixed[Chain("filter", "KUBE-FORWARD")], *fixed[REJECT]),
     }
 
 

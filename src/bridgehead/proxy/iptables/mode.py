@@ -58,6 +58,10 @@ class IptablesMode:
     def settings(self) -> Settings:
         return self._renderer.settings
 
+    @property
+    def families(self) -> tuple[Family, ...]:
+        return self._kernel.families
+
     def configure(self, settings: Settings) -> None:
         """Use other settings from the next `sync` on."""
         self._renderer = Renderer(settings)
@@ -162,9 +166,9 @@ class IptablesMode:
         removed = await _remove(self._kernel, self.settings)
         return await self._remove_from_other_variants() or removed
 
-    def rule_counts(self) -> Mapping[str, int]:
+    def rule_counts(self, family: Family) -> Mapping[str, int]:
         """Return the number of our rules by table, without jumps in built-in chains, as kube-proxy counts them."""
-        counts = self._renderer.rule_counts()
+        counts = self._renderer.rule_counts(family)
         return {table: counts[table] for table in ("filter", "nat")}
 
     def render(self, table: FrontendTable) -> str:

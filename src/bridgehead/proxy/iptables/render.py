@@ -173,19 +173,21 @@ class Renderer:
             found[chain] = self._written[family, chain] = self._rules_of(family, chain)
         return found
 
-    def rule_counts(self) -> dict[str, int]:
-        """Return the number of rules that our chains should have in each table."""
-        counts = Counter({"filter": 0, "nat": sum(self._own_rules.values())})
-        for shared in self._shared.values():
-            for chain, rules in shared.items():
+    def rule_counts(self, family: Family) -> dict[str, int]:
+        """Return the number of rules that our chains should have in each of the family's tables."""
+        if family not in self.settings.families:
+            return {"filter": 0, "nat": 0}
+        own = (count for port, count in self._own_rules.items() if port.family == family)
+        counts = Counter({"filter": 0, "nat": sum(own)})
+        for port, shared in self._shared.items():
+            for chain, rules in shared.items() if port.family == family else ():
                 counts[chain.table] += len(rules)
-        for family in self.settings.families:
-            fixed = fixed_chains(family, self.settings)
-            fixed |= {chain: closing_rules(chain, family, self.settings) for chain in SHARED}
-            if of_family(self.settings.service_cidrs, family):
-                fixed[CLUSTER_IPS] = self._rules_of(family, CLUSTER_IPS)
-            for chain, rules in fixed.items():
-                counts[chain.table] += len(rules)
+        fixed = fixed_chains(family, self.settings)
+        fixed |= {chain: closing_rules(chain, family, self.settings) for chain in SHARED}
+        if of_family(self.settings.service_cidrs, family):
+            fixed[CLUSTER_IPS] = self._rules_of(family, CLUSTER_IPS)
+        for chain, rules in fixed.items():
+            counts[chain.table] += len(rules)
         return dict(counts)
 
     def _some_chains(self, family: Family, names: Collection[Chain]) -> dict[Chain, Rules]:

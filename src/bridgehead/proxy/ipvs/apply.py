@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Final, TypeVar
 
 from bridgehead.network.addresses import Address, Addresses
-from bridgehead.network.ipset import IpSets
+from bridgehead.network.ipset import IpSets, SetType
 from bridgehead.network.ipvs import Destination, Ipvs, Load, Scheduling, Server
 from bridgehead.proxy import iptables
 from bridgehead.proxy.config import IpvsOptions
@@ -40,7 +40,7 @@ T = TypeVar("T")
 class Kernel:
     """The IPVS, IP sets, addresses and iptables of the network namespace this process is in. Raises ModeUnavailable."""
 
-    def __init__(self, tables: iptables.Kernel) -> None:
+    def __init__(self, tables: iptables.Kernel | iptables.NoCommands) -> None:
         self.tables = tables
         with contextlib.ExitStack() as opened, _unavailable():
             opened.callback(tables.close)
@@ -54,8 +54,16 @@ class Kernel:
 
     @classmethod
     async def find(cls) -> Kernel:
-        """With the variant of iptables that the rest of this node uses."""
-        return cls(await iptables.Kernel.find())
+        """With the variant of iptables that the rest of this node uses.
+
+        Without its commands, the mode cannot be used, but what an earlier proxy left can be removed.
+        """
+        try:
+            return cls(await iptables.Kernel.find())
+        except NotPermitted:
+            raise
+        except ModeUnavailable:
+            return cls(iptables.NoCommands())
 
     def close(self) -> None:
         self._opened.close()
@@ -64,6 +72,8 @@ class Kernel:
 
     async def probe(self, options: IpvsOptions) -> None:
         """Raise ModeUnavailable or NotPermitted, naming what the mode lacks on this node."""
+        if isinstance(self.tables, iptables.NoCommands):
+            await self.tables.probe()
         with _unavailable():
             try:
                 ipvs = self._open_ipvs()
@@ -84,16 +94,35 @@ class Kernel:
                 raise ModeUnavailable(
                     "this kernel has IPVS, but no dummy interfaces (CONFIG_DUMMY, module dummy) to hold the addresses"
                 ) from error
-            try:
-                self._sets.types()
-            except OSError as error:
-                raise ModeUnavailable(f"this kernel has no IP sets (CONFIG_IP_SET): {error.strerror}") from error
+            self._try_sets()
         if not _has_sysctls():
             raise ModeUnavailable(
                 "this kernel does not show net.ipv4.vs.conntrack here, as in a network namespace of an ordinary user; "
                 "without it nothing that IPVS translates can be masqueraded"
             )
         await self.tables.probe()
+        with _unavailable(), contextlib.suppress(FileExistsError):
+            self._sets.create(sets.TRIAL, sets.wanted(4)[sets.CLUSTER_IP])
+        rule = f"-m set --match-set {sets.TRIAL} dst,dst -j RETURN"
+        await self.tables.try_out(self.tables.families[0], {"nat": (rule,)})
+        with contextlib.suppress(OSError):  # nf_tables releases the sets of deleted rules a moment later
+            self._sets.destroy([sets.TRIAL])
+
+    def _try_sets(self) -> None:
+        """Raise ModeUnavailable unless the kernel has all types of IP sets that the mode uses."""
+        try:
+            self._sets.types()
+        except OSError as error:
+            raise ModeUnavailable(f"this kernel has no IP sets (CONFIG_IP_SET): {error.strerror}") from error
+        for kind in dict.fromkeys(sets.wanted(4).values()):
+            try:
+                with contextlib.suppress(FileExistsError):  # left by an earlier probe
+                    self._sets.create(sets.TRIAL, kind)
+                    self._sets.destroy([sets.TRIAL])
+            except OSError as error:
+                if error.errno in (errno.EPERM, errno.EACCES):
+                    raise
+                raise ModeUnavailable(f"this kernel has no IP sets of type {kind.kind}: {error.strerror}") from error
 
     # --- Reading --------------------------------------------------------------------------------------------
 
@@ -117,12 +146,21 @@ class Kernel:
             servers=servers,
             sets={
                 name: (kind, self._sets.elements(name))
-                for name, (kind, _) in self._sets.types().items()
+                for name, (kind, _) in self._existing_sets().items()
                 if name in ours
             },
             bound={address.address for address in self._addresses.all() if address.link == self._dummy},
             tables=tables,
         )
+
+    def _existing_sets(self) -> dict[str, tuple[SetType, int]]:
+        """Return the IP sets. Raises OSError, but not in a kernel without IP sets, where there are none to remove."""
+        try:
+            return self._sets.types()
+        except OSError as error:
+            if error.errno != errno.EINVAL:  # nfnetlink's error for a subsystem that nobody has registered
+                raise
+            return {}
 
     def chains_state(self) -> State:
         """Return a value that changes when anybody changes an iptables table. Takes microseconds."""
@@ -244,7 +282,7 @@ class Kernel:
                 self._addresses.remove_link(DUMMY)
             self._dummy = 0
             self._expected.clear()
-            existing = set(self._sets.types())
+            existing = set(self._existing_sets())
             ours = [name for name in sets.all_names() if name in existing]
             self._sets.flush(ours)
             self._sets.destroy(ours)

@@ -36,7 +36,7 @@ _is_only_ours = {
 }
 _is_shared = {
     "nat": re.compile("KUBE-(?:SERVICES|POSTROUTING|MARK-MASQ|PROXY-CANARY)").fullmatch,
-    "filter": re.compile("KUBE-(?:FORWARD|PROXY-FIREWALL)").fullmatch,
+    "filter": re.compile("KUBE-(?:FORWARD|PROXY-FIREWALL|PROXY-CANARY)").fullmatch,
     "mangle": re.compile("(?!)").fullmatch,
 }
 
@@ -46,6 +46,11 @@ def is_ours(table: str, chain: str, tables: Tables) -> bool:
     return _is_only_ours[table](chain) is not None or (
         _is_shared[table](chain) is not None and not is_of_iptables(tables)
     )
+
+
+def is_named_ours(table: str, chain: str) -> bool:
+    """Return whether a chain has a name that only this mode or the iptables mode gives."""
+    return _is_only_ours[table](chain) is not None or _is_shared[table](chain) is not None
 
 
 def is_of_iptables(tables: Tables) -> bool:
@@ -139,7 +144,7 @@ def _nat(family: Family, settings: Settings) -> dict[Chain, Rules]:
     to_masquerade = "-j KUBE-MARK-MASQ"
     masquerade = '-m comment --comment "kubernetes service traffic requiring SNAT" -j MASQUERADE --random-fully'
     return {
-        Chain("nat", CANARY): (),  # created when the mode is opened, to see whether chains can be created
+        **{Chain(table, CANARY): () for table in ("filter", "nat")},  # of the probe
         Chain("nat", "KUBE-SERVICES"): (
             f"-s {'::1/128' if family == 6 else '127.0.0.0/8'} -j RETURN",
             f"{_about(sets.LOAD_BALANCER, family)} -j KUBE-LOAD-BALANCER",

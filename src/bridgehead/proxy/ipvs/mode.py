@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable, Sequence
 
 from bridgehead.proxy import iptables
-from bridgehead.proxy.addresses import is_loopback
+from bridgehead.proxy.addresses import Family, is_loopback
 from bridgehead.proxy.changes import FrontendTable, Update, merge_updates
 from bridgehead.proxy.config import IpvsOptions
 from bridgehead.proxy.frontends import Frontend, Problem, Reason
@@ -59,6 +59,10 @@ class IpvsMode:
     @property
     def settings(self) -> Settings:
         return self._renderer.settings
+
+    @property
+    def families(self) -> tuple[Family, ...]:
+        return self._kernel.tables.families
 
     def configure(self, settings: Settings) -> None:
         """Use other settings from the next `sync` on."""

@@ -28,6 +28,8 @@ MASQUERADED: Final = "KUBE-IPVS-MASQUERADE"  # cluster IPs whose clients are all
 DROPPED: Final = "KUBE-IPVS-DROP"  # policy Local without a backend on this node, but with one elsewhere
 CLUSTER_CLIENTS: Final = "KUBE-IPVS-INSIDE"  # with a virtual server of its own for clients in the cluster
 
+TRIAL: Final = "KUBE-IPVS-PROBE"  # of the probe, to ask the kernel for a type
+
 PROTOCOLS: Final = ("tcp", "udp", "sctp")
 
 _KINDS: Final = {
@@ -73,7 +75,7 @@ def wanted(family: Family) -> dict[str, SetType]:
 def all_names() -> Iterator[str]:
     """Yield the names of this mode's sets, and of those of older kube-proxies."""
     for family in (4, 6):
-        for name in (*_KINDS, *_FORMER):
+        for name in (*_KINDS, *_FORMER, TRIAL):
             yield in_family(name, family)
 
 

@@ -13,6 +13,7 @@ import ctypes
 from bridgehead.heap import trim_heap
 from bridgehead.network.ruleset import Ruleset
 from bridgehead.network.uapi.netfilter import NFPROTO_IPV4, NFPROTO_IPV6
+from bridgehead.proxy.addresses import Family
 from bridgehead.proxy.commands import describe_failure, find_command, is_temporary, run_command
 from bridgehead.proxy.errors import (
     NOT_IN_KERNEL,
@@ -26,6 +27,8 @@ from bridgehead.proxy.errors import (
     without_nf_tables,
 )
 
+from .trial import trial
+
 _IN_PROCESS_LIMIT = 128 * 1024  # bytes of text: some 2,500 elements, 20 ms
 # libnftables keeps what a text has become until the next one: 0.6 MiB, and more for many chains.
 _KEEP_SECONDS = 5.0
@@ -33,7 +36,10 @@ _BYTES_OF_AN_ELEMENT = 100  # in a netlink message: 50 for an IPv4 endpoint, nea
 
 
 class Kernel:
-    """The nf_tables of the network namespace this process is in. Raises ModeUnavailable when there are none."""
+    """The nf_tables of the network namespace this process is in. Raises ModeUnavailable when there are none.
+
+    `families`: both; after `probe`, those that the kernel supports.
+    """
 
     def __init__(self) -> None:
         command = find_command("nft")
@@ -44,6 +50,7 @@ class Kernel:
             self._ruleset = Ruleset()
         except OSError as error:
             raise without_nf_tables(error) from error
+        self.families: tuple[Family, ...] = (4, 6)
         self._library = _Library.open()
         self._forgetting: asyncio.TimerHandle | None = None
         # This many elements fit into one transaction; more may.
@@ -57,11 +64,27 @@ class Kernel:
             self._library.close()
 
     async def probe(self) -> None:
-        """Raise NotPermitted or ModeUnavailable unless this process may change the ruleset; leaves nothing behind."""
-        try:
-            await self.apply("add table ip bridgehead-probe\ndelete table ip bridgehead-probe\n")
-        except (NotFound, Refused) as error:  # nf_tables without IPv4: "Operation not supported"
-            raise ModeUnavailable(f"{NOT_IN_KERNEL}: {error}") from error
+        """Raise NotPermitted or ModeUnavailable unless this process may change the ruleset; leaves nothing behind.
+
+        The kernel has to know everything that a Service needs. If it lacks that for one family, such as IPv6, the other
+        family is served.
+        """
+        supported: list[Family] = []
+        first: ModeUnavailable | NotFound | Refused | None = None
+        for family in self.families:
+            try:
+                await self.apply(trial(family))
+            except NotPermitted:
+                raise
+            except (ModeUnavailable, NotFound, Refused) as error:
+                first = first or error
+            else:
+                supported.append(family)
+        if not supported:
+            if isinstance(first, ModeUnavailable):
+                raise first
+            raise ModeUnavailable(f"this kernel's nftables lacks what the proxy needs: {first}")
+        self.families = tuple(supported)
 
     def generation(self) -> int:
         """Return a number that every transaction in this network namespace increases by one."""
@@ -106,6 +129,12 @@ class Kernel:
         if not self.has_table(family, name):
             return None
         return await self._list("--json", "list", "table", family, name)
+
+    async def list_with_handles(self, family: str, name: str) -> bytes | None:
+        """Return the table as nft's JSON with the handles of its rules. None: it does not exist."""
+        if not self.has_table(family, name):
+            return None
+        return await self._list("--json", "--handle", "list", "table", family, name)
 
     async def list_structure(self, family: str, name: str) -> bytes | None:
         """Return the table as text, without elements. None: it does not exist.

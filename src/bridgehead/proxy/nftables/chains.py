@@ -144,7 +144,7 @@ def fixed_chains(family: Family, settings: Settings) -> tuple[Chain, ...]:
     else:
         untranslated.append(f"ct state invalid {ip} daddr @cluster-ips drop")
     # Before routing, so that a rejection needs no route to an address that nobody has.
-    prerouting = (f"{stray_reset} fib daddr type != local drop", *untranslated)
+    prerouting = (_REJECT_ARRIVED, f"{stray_reset} fib daddr type != local drop", *untranslated)
     output = (f"{stray_reset} drop", *untranslated)
     nat, filter_ = (f"type {kind} hook {{}} priority {{}}; policy accept;" for kind in ("nat", "filter"))
     return (
@@ -173,10 +173,16 @@ def _go_to(chain: Chain) -> Dispatch:
 
 
 _REJECTIONS = ("meta l4proto tcp reject with tcp reset", "reject")
+# A datagram that is rejected on its way out is reported to its sender as EPERM ("Operation not permitted"), not as
+# ECONNREFUSED. So one to an address of the node itself is marked by its priority, and rejected when it comes back.
+_TO_BE_REJECTED = class_id(3 << 16 | 1)
+_REJECT_ARRIVED = f'iif "lo" meta priority {_TO_BE_REJECTED} reject'
 
 
 def _reject(family: Family) -> Dispatch:
-    return _go_to(Chain(family, "reject-chain", _REJECTIONS))
+    tcp, others = _REJECTIONS
+    to_itself = f'oif "lo" meta priority set {_TO_BE_REJECTED} accept'
+    return _go_to(Chain(family, "reject-chain", (tcp, to_itself, others)))
 
 
 def dispatch_for(frontend: Frontend, settings: Settings) -> Dispatch:

@@ -62,6 +62,10 @@ class NftablesMode:
     def settings(self) -> Settings:
         return self._renderer.settings
 
+    @property
+    def families(self) -> tuple[Family, ...]:
+        return self._kernel.families
+
     def configure(self, settings: Settings) -> None:
         """Use other settings from the next `sync` on."""
         self._renderer = Renderer(settings, self._table)

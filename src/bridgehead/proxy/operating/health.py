@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
+
+from bridgehead.proxy.addresses import Family
 
 
 class ProxyHealth:
@@ -13,21 +15,26 @@ class ProxyHealth:
 
     def __init__(self, timeout: float, now: Callable[[], float]) -> None:
         self._timeout = timeout
-        self._now = now
+        self.now = now
         self._oldest_queued: float | None = None
-        self.last_updated: float = 0.0
+        self._updated: dict[Family, float] = {}
         self.is_node_eligible = True  # false while the node is being removed, so that load balancers stop using it
 
     def queued(self) -> None:
         """Record that a change waits."""
         if self._oldest_queued is None:
-            self._oldest_queued = self._now()
+            self._oldest_queued = self.now()
 
-    def updated(self) -> None:
-        """Record that the kernel has all changes."""
+    def updated(self, families: Iterable[Family]) -> None:
+        """Record that the kernel has all changes of these families, and that there are rules of no other."""
         self._oldest_queued = None
-        self.last_updated = self._now()
+        self._updated = dict.fromkeys(families, self.now())
+
+    @property
+    def updates(self) -> Mapping[Family, float]:
+        """When the kernel last had all changes of each family; {} before the first rules."""
+        return self._updated
 
     @property
     def is_alive(self) -> bool:
-        return self._oldest_queued is None or self._now() - self._oldest_queued < self._timeout
+        return self._oldest_queued is None or self.now() - self._oldest_queued < self._timeout

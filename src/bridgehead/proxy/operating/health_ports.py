@@ -161,7 +161,7 @@ class HealthPorts:
             await server.close()
 
     def _handler(self, key: ObjectKey) -> Handler:
-        def handle(method: str, path: str) -> Page:
+        def handle(method: str, path: str, accept: str) -> Page:
             """Answer any method and path, as kube-proxy does."""
             port = self._ports.get(key)
             count = port.check.local_endpoints if port is not None else 0

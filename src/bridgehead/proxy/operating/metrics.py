@@ -1,26 +1,22 @@
-"""The proxy's metrics, under kube-proxy's names. `agent.py` updates them, `serving.py` serves them."""
+"""The proxy's metrics, under kube-proxy's names. `agent.py` updates them, `serving.py` serves them.
+
+kube-proxy has a proxier for each address family, whose metrics have the label `ip_family`. Here one sync programs both
+families, and counts for each.
+"""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
-from prometheus_client import (
-    CollectorRegistry,
-    Counter,
-    Gauge,
-    Histogram,
-    ProcessCollector,
-    disable_created_metrics,
-    generate_latest,
-)
+from prometheus_client import Counter, Gauge, Histogram
 
+from bridgehead.client.metrics import CLIENT_METRICS
+from bridgehead.exposition import new_registry
 from bridgehead.objects.meta import ObjectKey
 from bridgehead.proxy.addresses import Family
 from bridgehead.proxy.frontends import Publication, ServiceFrontends, Verdict
-
-# Go's client library has no `_created` series, so dashboards do not use them.
-disable_created_metrics()  # type: ignore[no-untyped-call]
 
 _SYNC_BUCKETS = tuple(0.001 * 2**n for n in range(15))
 _PROGRAMMING_BUCKETS = (0.25, 0.5, *range(1, 60), *range(60, 120, 5), *range(120, 301, 30))
@@ -34,13 +30,45 @@ _FAILURES = {
 _OTHER_FAILURES = ("sync_proxy_rules_nftables_sync_failures", "sync_proxy_rules_nftables_partial_sync_failures")
 
 
+_FAMILY = "ip_family"
+
+
+def label_of(family: Family) -> str:
+    """Return the value of the label `ip_family`."""
+    return f"IPv{family}"
+
+
+class EachFamily:
+    """A metric with the label `ip_family`, of which the same is recorded for each family."""
+
+    def __init__(self, metric: Any, families: Sequence[Family]) -> None:
+        self._children = [metric.labels(label_of(family)) for family in families]
+
+    def inc(self, amount: int = 1) -> None:
+        for child in self._children:
+            child.inc(amount)
+
+    def set(self, value: float) -> None:
+        for child in self._children:
+            child.set(value)
+
+    def observe(self, value: float) -> None:
+        for child in self._children:
+            child.observe(value)
+
+
 class ProxyMetrics:
     """All metrics in a registry of their own: tests have several proxies in a process. `mode` is part of some names."""
 
-    def __init__(self, mode: str = "nftables", now: Callable[[], float] = time.time) -> None:
+    def __init__(
+        self,
+        mode: str = "nftables",
+        families: Sequence[Family] = (4, 6),
+        now: Callable[[], float] = time.time,
+    ) -> None:
         self._now = now
-        self.registry = CollectorRegistry()
-        ProcessCollector(registry=self.registry)  # process_*: kube-proxy's dashboards use them
+        self._families = tuple(families)
+        self.registry = new_registry(CLIENT_METRICS)
         self.sync_seconds = self._histogram("sync_proxy_rules_duration_seconds", "SyncProxyRules latency in seconds")
         self.full_sync_seconds = self._histogram(
             "sync_full_proxy_rules_duration_seconds", "SyncProxyRules latency in seconds for full resyncs"
@@ -48,11 +76,10 @@ class ProxyMetrics:
         self.partial_sync_seconds = self._histogram(
             "sync_partial_proxy_rules_duration_seconds", "SyncProxyRules latency in seconds for partial resyncs"
         )
-        self.programming_seconds = Histogram(
-            "kubeproxy_network_programming_duration_seconds",
+        self.programming_seconds = self._histogram(
+            "network_programming_duration_seconds",
             "In Cluster Network Programming Latency in seconds",
-            buckets=_PROGRAMMING_BUCKETS,
-            registry=self.registry,
+            _PROGRAMMING_BUCKETS,
         )
         self.last_sync = self._gauge("sync_proxy_rules_last_timestamp_seconds", "The last time rules were synced")
         self.last_queued = self._gauge(
@@ -68,11 +95,12 @@ class ProxyMetrics:
         self.without_local = Gauge(
             "kubeproxy_sync_proxy_rules_no_local_endpoints_total",  # a gauge, though
             "Number of services with a Local traffic policy and no endpoints",
-            ("traffic_policy",),
+            ("traffic_policy", "ip_family"),
             registry=self.registry,
         )
         for policy in ("internal", "external"):
-            self.without_local.labels(policy)
+            for family in self._families:
+                self.without_local.labels(policy, label_of(family))
         self.flow_seconds = Histogram(
             "kubeproxy_conntrack_reconciler_sync_duration_seconds",
             "ReconcileConntrackFlowsLatency latency in seconds",
@@ -109,16 +137,19 @@ class ProxyMetrics:
         (self.full_sync_seconds if is_full else self.partial_sync_seconds).observe(seconds)
         self.refused.set(refused)
 
-    def count_rules(self, counts: Callable[[], Mapping[str, int]]) -> None:
+    def count_rules(self, counts: Callable[[Family], Mapping[str, int]]) -> None:
         """Add the metric of rules by table. `counts` is called for each scrape."""
         gauge = Gauge(
             "kubeproxy_sync_proxy_rules_iptables_total",  # a gauge, though
             "Total number of iptables rules owned by kube-proxy",
-            ("table",),
+            ("table", "ip_family"),
             registry=self.registry,
         )
-        for table in counts():
-            gauge.labels(table).set_function(lambda table=table: counts()[table])  # type: ignore[misc]
+        for family in self._families:
+            for table in counts(family):
+                gauge.labels(table, label_of(family)).set_function(
+                    lambda table=table, family=family: counts(family)[table]  # type: ignore[misc]
+                )
 
     def record_up_to_date(self) -> None:
         """Record that the kernel has all queued changes, even if it needed none: alerts compare the timestamps."""
@@ -126,22 +157,19 @@ class ProxyMetrics:
 
     def record_flow_scan(self, family: Family, removed: int, seconds: float) -> None:
         """Record a scan of the family's flows."""
-        label = f"IPv{family}"
+        label = label_of(family)
         self.flow_seconds.labels(label).observe(seconds)
         self.flows_deleted.labels(label).inc(removed)
 
-    def exposition(self) -> bytes:
-        """Return all metrics in Prometheus' text format."""
-        return generate_latest(self.registry)
+    def _histogram(self, name: str, text: str, buckets: Sequence[float] = _SYNC_BUCKETS) -> EachFamily:
+        made = Histogram(f"kubeproxy_{name}", text, (_FAMILY,), buckets=buckets, registry=self.registry)
+        return EachFamily(made, self._families)
 
-    def _histogram(self, name: str, text: str) -> Histogram:
-        return Histogram(f"kubeproxy_{name}", text, buckets=_SYNC_BUCKETS, registry=self.registry)
+    def _gauge(self, name: str, text: str) -> EachFamily:
+        return EachFamily(Gauge(f"kubeproxy_{name}", text, (_FAMILY,), registry=self.registry), self._families)
 
-    def _gauge(self, name: str, text: str) -> Gauge:
-        return Gauge(f"kubeproxy_{name}", text, registry=self.registry)
-
-    def _counter(self, name: str, text: str) -> Counter:
-        return Counter(f"kubeproxy_{name}", text, registry=self.registry)
+    def _counter(self, name: str, text: str) -> EachFamily:
+        return EachFamily(Counter(f"kubeproxy_{name}", text, (_FAMILY,), registry=self.registry), self._families)
 
     def _codes(self, name: str, text: str) -> Counter:
         counter = Counter(f"kubeproxy_{name}", text, ("code",), registry=self.registry)
@@ -151,19 +179,21 @@ class ProxyMetrics:
 
 
 class WithoutLocalEndpoints:
-    """The number of Services with a traffic policy Local that have endpoints, but none on this node."""
+    """The number of Services with a traffic policy Local that have endpoints of a family, but none on this node."""
 
     def __init__(self, metrics: ProxyMetrics) -> None:
-        self._gauges = {policy: metrics.without_local.labels(policy) for policy in ("internal", "external")}
-        self._services: dict[str, set[ObjectKey]] = {policy: set() for policy in self._gauges}
+        self._gauge = metrics.without_local
+        self._services: dict[tuple[str, Family], set[ObjectKey]] = {}
 
     def record(self, key: ObjectKey, compiled: ServiceFrontends | None) -> None:
         lacking = set()
         for frontend in compiled.frontends if compiled is not None else ():
             if frontend.is_local and not frontend.backends and frontend.when_empty is Verdict.DROP:
                 is_internal = frontend.published_as is Publication.CLUSTER_IP
-                lacking.add("internal" if is_internal else "external")
-        for policy, services in self._services.items():
-            if (key in services) != (policy in lacking):
+                lacking.add(("internal" if is_internal else "external", frontend.key.family))
+        for kind in lacking | self._services.keys():
+            services = self._services.setdefault(kind, set())
+            if (key in services) != (kind in lacking):
                 services.symmetric_difference_update((key,))
-                self._gauges[policy].set(len(services))
+                policy, family = kind
+                self._gauge.labels(policy, label_of(family)).set(len(services))

@@ -25,6 +25,8 @@ from bridgehead.objects.meta import ObjectKey, OwnerReference, version_number
 from bridgehead.objects.progress import (
     NAMESPACE,
     RENEW_SECONDS,
+    UNKNOWN_MODE,
+    ModeInUse,
     Versions,
     lease_changes,
     lease_name,
@@ -64,7 +66,7 @@ class ProgressPublisher:
         self,
         client: ApiClient,
         node_name: str,
-        mode: str = "",
+        mode: ModeInUse = UNKNOWN_MODE,
         *,
         now: Callable[[], float] = time.time,
         jitter: Callable[[], float] = random.random,

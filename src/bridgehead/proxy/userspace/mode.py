@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Collection, Container, Iterator, Mapping, Sequence
 
+from bridgehead.proxy.addresses import Family
 from bridgehead.proxy.changes import Change, Frontends, FrontendTable, Update, merge_updates
 from bridgehead.proxy.frontends import Frontend, FrontendKey, Problem, Publication, Reason
 from bridgehead.proxy.mode import ObservedCommits, Repair, Settings, Watched
@@ -44,6 +45,10 @@ class UserspaceMode:
     @property
     def settings(self) -> Settings:
         return self._tables.settings
+
+    @property
+    def families(self) -> tuple[Family, ...]:
+        return self._kernel.families
 
     def configure(self, settings: Settings) -> None:
         """Use other settings from the next `sync` on."""

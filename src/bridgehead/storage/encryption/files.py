@@ -19,14 +19,12 @@ from .providers import ConfiguredEncryption
 def read_encryption(path: Path) -> ConfiguredEncryption:
     """Read an EncryptionConfiguration. Raises OSError, or `InvalidConfiguration` with one line that names the file."""
     content = path.read_bytes()
-    import yaml
-
-    from bridgehead.yaml_loader import Loader
+    from bridgehead.yaml_loader import UnusableYaml, load
 
     try:
-        return ConfiguredEncryption(parse_configuration(yaml.load(content, Loader)))
-    except yaml.YAMLError as error:
-        raise InvalidConfiguration(f"{path}: not YAML: {' '.join(str(error).split())}") from error
+        return ConfiguredEncryption(parse_configuration(load(content)))
+    except UnusableYaml as error:
+        raise InvalidConfiguration(f"{path}: not YAML: {error}") from error
     except InvalidConfiguration as error:
         raise InvalidConfiguration(f"{path}: {error}") from error
 

@@ -74,7 +74,7 @@ def test_results_are_metrics():
     for _ in range(3):
         one.handle("/readyz", [])
     one.handle("/readyz", [("exclude", "etcd")])
-    text = one.slis().body.decode()
+    text = one.slis("").body.decode()
     for line in (
         'kubernetes_healthcheck{name="etcd",type="readyz"} 1.0',
         'kubernetes_healthchecks_total{name="etcd",status="success",type="readyz"} 2.0',

@@ -9,6 +9,7 @@ import socket
 import ssl
 import struct
 import time
+import warnings
 from collections.abc import AsyncIterator, MutableMapping
 from pathlib import Path
 from types import SimpleNamespace
@@ -22,6 +23,7 @@ from bridgehead.apiserver.http.request import FRONT_PROXY
 from bridgehead.apiserver.http.server import ApiServer, server_context
 from bridgehead.apiserver.http.tunnel import tunnel_of
 from bridgehead.apiserver.http.user import InvalidCredentials, User
+from bridgehead.kubelet.server.authorization import server_context as kubelet_context
 from bridgehead.lab.certificates import make_certificates
 from bridgehead.lab.plan import LabConfig, LabFiles
 
@@ -260,6 +262,79 @@ async def test_an_upgrade_is_answered_and_leaves_no_warning(
     assert not [record for record in caplog.records if record.levelname in ("WARNING", "ERROR")]
 
 
+async def _echo(scope: MutableMapping[str, Any], receive: Any, send: Any) -> None:
+    """Answers a request with its method, path and body; refuses a WebSocket with 403."""
+    if scope["type"] == "websocket":
+        await send({"type": "websocket.http.response.start", "status": 403, "headers": [(b"content-length", b"0")]})
+        await send({"type": "websocket.http.response.body", "body": b""})
+        return
+    body, message = b"", {"more_body": True}
+    while message.get("more_body"):
+        message = await receive()
+        body += message["body"]
+    text = f"{scope['method']} {scope['path']} ".encode() + body
+    await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"%d" % len(text))]})
+    await send({"type": "http.response.body", "body": text})
+
+
+class _SocketsBelowA:
+    """An application that takes WebSockets below /a."""
+
+    takes_socket = staticmethod(lambda path, query: path.startswith("/a"))
+
+    async def __call__(self, scope: MutableMapping[str, Any], receive: Any, send: Any) -> None:
+        await _echo(scope, receive, send)
+
+
+WEBSOCKET = "Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n"
+KEY = "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n"
+
+
+@pytest.mark.parametrize(
+    ("request_line", "headers", "body", "status", "answer"),
+    [
+        ("GET /a", WEBSOCKET + KEY, b"", 403, b""),
+        ("GET /b", WEBSOCKET + KEY, b"", 200, b"GET /b "),
+        ("POST /a", WEBSOCKET + KEY, b"", 200, b"POST /a "),
+        ("DELETE /a", WEBSOCKET + KEY, b"", 200, b"DELETE /a "),
+        ("POST /a", WEBSOCKET + KEY + "Content-Length: 5\r\n", b"hello", 200, b"POST /a hello"),
+        (
+            "PATCH /b",
+            WEBSOCKET + KEY + "Transfer-Encoding: chunked\r\n",
+            b"3\r\nabc\r\n0\r\n\r\n",
+            200,
+            b"PATCH /b abc",
+        ),
+        ("GET /a", WEBSOCKET + KEY + "Content-Length: 5\r\n", b"hello", 200, b"GET /a hello"),
+        # Handshakes that the library would refuse itself, before the application can authenticate anybody.
+        ("GET /a", WEBSOCKET, b"", 200, b"GET /a "),
+        ("GET /a", WEBSOCKET + "Sec-WebSocket-Key: short\r\n", b"", 200, b"GET /a "),
+        ("GET /a", WEBSOCKET + KEY + "Sec-WebSocket-Version: 12\r\n", b"", 200, b"GET /a "),
+        ("POST /b", "Connection: Upgrade\r\nUpgrade: h2c\r\nContent-Length: 2\r\n", b"{}", 200, b"POST /b {}"),
+    ],
+)
+async def test_an_upgrade_that_is_not_taken_is_an_ordinary_request(
+    request_line: str, headers: str, body: bytes, status: int, answer: bytes
+) -> None:
+    """The application decides about every answer, with the request's own method and body."""
+    server = ApiServer(_SocketsBelowA(), None, lambda: None)
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        serving = asyncio.create_task(server.serve([listener]))
+        reader, writer = await asyncio.open_connection(*listener.getsockname())
+        async with asyncio.timeout(20):
+            for _ in range(2 if status == 200 else 1):  # the connection stays
+                writer.write(f"{request_line} HTTP/1.1\r\nHost: x\r\n{headers}\r\n".encode())
+                await asyncio.sleep(0)
+                writer.write(body)
+                head = await reader.readuntil(b"\r\n\r\n")
+                assert head.split()[1] == str(status).encode()
+                assert await reader.readexactly(len(answer)) == answer
+        writer.close()
+        await writer.wait_closed()
+        server.stop()
+        await serving
+
+
 def connect(
     server: ssl.SSLContext, client: ssl.SSLContext, session: ssl.SSLSession | None
 ) -> tuple[ssl.SSLObject, ssl.SSLObject]:
@@ -287,6 +362,36 @@ def client_context(pki: Path, name: str = "controllers") -> ssl.SSLContext:
     client.load_verify_locations(pki / "ca.crt")
     client.load_cert_chain(pki / f"{name}.crt", pki / f"{name}.key")
     return client
+
+
+@pytest.mark.parametrize(
+    ("version", "ciphers", "cipher"),
+    [
+        (ssl.TLSVersion.TLSv1_3, "", "TLS_AES_256_GCM_SHA384"),
+        (ssl.TLSVersion.TLSv1_2, "ALL", "ECDHE-ECDSA-AES128-GCM-SHA256"),
+        (ssl.TLSVersion.TLSv1_2, "ECDHE-ECDSA-CHACHA20-POLY1305", "ECDHE-ECDSA-CHACHA20-POLY1305"),
+        (ssl.TLSVersion.TLSv1_2, "ECDHE-ECDSA-AES256-SHA:ECDHE-ECDSA-AES128-SHA256", ""),  # CBC
+        (ssl.TLSVersion.TLSv1_1, "ALL:@SECLEVEL=0", ""),
+    ],
+)
+def test_a_client_gets_authenticated_encryption_or_no_connection(
+    pki: Path, version: ssl.TLSVersion, ciphers: str, cipher: str
+) -> None:
+    client = client_context(pki)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # of the old version
+        client.minimum_version = ssl.TLSVersion.TLSv1
+        client.maximum_version = version
+    if ciphers:
+        client.set_ciphers(ciphers)
+    files = pki / "apiserver.crt", pki / "apiserver.key", pki / "client-ca.crt"
+    for server in (server_context(*files), kubelet_context(*files)):
+        if cipher:
+            far, _ = connect(server, client, None)
+            assert (far.cipher() or ("",))[0] == cipher
+        else:
+            with pytest.raises(ssl.SSLError):
+                connect(server, client, None)
 
 
 def test_a_session_ends_with_its_certificate(pki: Path) -> None:

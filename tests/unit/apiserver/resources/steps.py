@@ -6,10 +6,10 @@ import copy
 from typing import Any
 
 import yaml
+from yaml import CSafeLoader as Loader
 
 from bridgehead.apiserver.resource import FieldError, Resource
 from bridgehead.apiserver.resources import build_table
-from bridgehead.yaml_loader import Loader
 
 JsonObject = dict[str, Any]
 

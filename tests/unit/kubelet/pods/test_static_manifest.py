@@ -124,7 +124,7 @@ def test_a_file_is_read_as_json(tmp_path: Path) -> None:
             "".join(f"a{n}: &a{n} [{f'*a{n - 1},' * 9}]\n" for n in range(1, 10)).replace("*a0", "x"),
             "excessive aliasing",
         ),
-        ("a: &a [*a]", "an anchor contains itself"),
+        ("a: &a [*a]", "yaml: anchor 'a' value contains itself"),
         ("[" * 300, "exceeded max depth of 200"),
         (" " * ((10 << 20) + 1), "it is larger than 10 MiB"),
     ],

@@ -34,17 +34,6 @@ PODS = [
 ]
 
 
-def test_metrics_count_pods_and_containers():
-    lines = [line for line in pages.metrics(SETTINGS, PODS).splitlines() if not line.startswith("#")]
-    assert lines == [
-        'kubelet_node_name{node="node1"} 1',
-        "kubelet_running_pods 1",
-        'kubelet_running_containers{container_state="created"} 1',
-        'kubelet_running_containers{container_state="exited"} 1',
-        'kubelet_running_containers{container_state="running"} 1',
-    ]
-
-
 def test_the_summary_names_started_pods():
     page = msgspec.json.decode(msgspec.json.encode(pages.summary(SETTINGS, PODS)))
     assert page["node"] == {"nodeName": "node1"}

@@ -18,10 +18,18 @@ def outcomes(kernel: FakeIptables, packet: Packet) -> frozenset[str]:
         if target.startswith("DNAT"):
             found.add(target.rpartition(" ")[2])
             continue
-        hook = "OUTPUT" if packet.is_from_node else "INPUT" if packet.is_to_node else "FORWARD"
-        for verdict in _walk(kernel, "filter", hook, packet):
-            found.add({"DROP": DROPPED, "REJECT": REJECTED}.get(verdict.partition(" ")[0], UNTOUCHED))
+        hooks = ["OUTPUT"] if packet.is_from_node else [] if packet.is_to_node else ["FORWARD"]
+        found |= _filter(kernel, [*hooks, "INPUT"] if packet.is_to_node else hooks, packet)
     return frozenset(found)
+
+
+def _filter(kernel: FakeIptables, hooks: list[str], packet: Packet) -> set[str]:
+    """Return the verdicts of the hooks. Packets of this node to itself pass two."""
+    found: set[str] = set()
+    for verdict in _walk(kernel, "filter", hooks[0], packet):
+        end = {"DROP": DROPPED, "REJECT": REJECTED}.get(verdict.partition(" ")[0], UNTOUCHED)
+        found |= _filter(kernel, hooks[1:], packet) if end == UNTOUCHED and hooks[1:] else {end}
+    return found
 
 
 def _walk(kernel: FakeIptables, table: str, chain: str, packet: Packet, first: int = 0) -> Iterator[str]:
@@ -100,6 +108,8 @@ def _one(option: str, value: str, packet: Packet) -> bool | None:
             return packet.port == int(value)
         case "--dst-type":
             return packet.is_to_node
+        case "-o" if value == "lo":
+            return packet.is_from_node and packet.is_to_node
         case "--src-type":
             return packet.is_from_node
         case "--ctstate":

@@ -41,7 +41,7 @@ def outcomes(kernel: FakeKernel, packet: Packet) -> frozenset[str]:
     hook = "output" if packet.is_from_node else "prerouting"
     for end, after in walker.chain(f"nat-{hook}", packet):
         if end in ("", UNTOUCHED):
-            found |= {end or UNTOUCHED for end, _ in walker.chain(f"filter-{hook}", after)}
+            found |= {end or UNTOUCHED for end, _ in walker.filter(hook, after)}
         else:
             found.add(end + " masqueraded" * (after.is_marked and end not in (REJECTED, DROPPED)))
     return frozenset(found)
@@ -72,6 +72,14 @@ class _Walker:
         self._elements = kernel.tables[ip].elements
         self._rules = kernel.rules[ip]
         self._ip = ip
+
+    def filter(self, hook: str, packet: Packet) -> Iterator[Step]:
+        """Walk the filter chains. Packets of this node to itself come back on the loopback interface, past nat."""
+        for end, after in self.chain(f"filter-{hook}", packet):
+            if hook == "output" and packet.is_to_node and end in ("", UNTOUCHED):
+                yield from self.chain("filter-prerouting", after)
+            else:
+                yield end, after
 
     def chain(self, name: str, packet: Packet) -> Iterator[Step]:
         yield from self._run(self._rules[name], packet)
@@ -114,6 +122,12 @@ class _Walker:
     def _from_node(self, packet: Packet, rest: str) -> Iterator[Step]:
         yield from self._if(packet.is_from_node, packet, rest)
 
+    def _on_loopback(self, packet: Packet, rest: str) -> Iterator[Step]:
+        yield from self._if(packet.is_from_node and packet.is_to_node, packet, rest)
+
+    def _has_priority(self, packet: Packet, rest: str, priority: str) -> Iterator[Step]:
+        yield from self._if(packet.priority == priority, packet, rest)
+
     def _to_node(self, packet: Packet, rest: str) -> Iterator[Step]:
         yield from self._if(packet.is_to_node, packet, rest)
 
@@ -141,6 +155,9 @@ class _Walker:
     def _drop(self, packet: Packet, rest: str) -> Iterator[Step]:
         yield DROPPED, packet
 
+    def _accept(self, packet: Packet, rest: str) -> Iterator[Step]:
+        yield UNTOUCHED, packet
+
     def _reject(self, packet: Packet, rest: str) -> Iterator[Step]:
         yield REJECTED, packet
 
@@ -149,6 +166,9 @@ class _Walker:
     def _random(self, packet: Packet, rest: str, count: str, offset: str) -> Iterator[Step]:
         for number in range(int(offset), int(offset) + int(count)):
             yield from self._rule(rest, replace(packet, priority=f"{number >> 16:x}:{number & 0xFFFF:x}"))
+
+    def _priority(self, packet: Packet, rest: str, priority: str) -> Iterator[Step]:
+        yield from self._rule(rest, replace(packet, priority=priority))
 
     def _name(self, packet: Packet, rest: str, address: str) -> Iterator[Step]:
         found = self._elements["affinity-names"].get(packet.key(address))
@@ -191,6 +211,10 @@ _PARTS = (
     (rf"meta priority set {_CLIENT} map @affinity", "_recall"),
     (rf"meta priority set {_KEY} \. meta priority map @affinity-choices", "_choice"),
     (r"meta priority set meta priority or 0x10", "_cluster_backend"),
+    (r"meta priority set (\d+:\d+)(?= accept)", "_priority"),
+    (r"meta priority (\d+:\d+)(?= reject)", "_has_priority"),
+    (r'[io]if "lo"', "_on_loopback"),
+    (r"accept", "_accept"),
     (r"meta mark set meta mark or 0x4000", "_mark"),
     (r"(?:update|delete) @affinity \{[^}]*\}", "_always"),
     (r"jump (\S+)", "_jump"),

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection
-from typing import Any
 from urllib.parse import urlsplit
 
 import msgspec
@@ -100,16 +99,10 @@ class Configuration(_Part, frozen=True):
 
 def parse(text: bytes, own_issuers: Collection[str]) -> Configuration:
     """Parse and validate a file. Raises ValueError with a one-line message."""
-    import yaml
-
-    from bridgehead.yaml_loader import Loader
+    from bridgehead.yaml_loader import load
 
     try:
-        document: Any = yaml.load(text, Loader)
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise ValueError(" ".join(str(error).split())) from error
-    try:
-        configuration = msgspec.convert(document, Configuration)
+        configuration = msgspec.convert(load(text), Configuration)
     except msgspec.ValidationError as error:
         raise ValueError(f"strict decoding error: {error}") from error
     if configuration.kind != _KIND or configuration.api_version not in _VERSIONS:

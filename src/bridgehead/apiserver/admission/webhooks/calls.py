@@ -15,6 +15,7 @@ from bridgehead.apiserver.admission.forms import Forms
 from bridgehead.apiserver.admission.matching import matches_namespace, matches_object
 from bridgehead.apiserver.admission.parts import AdmissionParts
 from bridgehead.apiserver.errors import ApiStatus
+from bridgehead.apiserver.metrics.waits import record_wait
 from bridgehead.apiserver.resource import JsonObject
 from bridgehead.apiserver.webhookclient.config import parse_client_config
 from bridgehead.apiserver.webhookclient.errors import CallFailed, NotConfigured
@@ -141,6 +142,7 @@ class Call:
         elif self.refusal is not None:
             code, why = self.refusal.code, DENIED
         seconds = time.perf_counter() - self._begun
+        record_wait(seconds)
         self._caller.metrics.observe(self._hook.name, self._kind, self._attributes, seconds, code, why)
         return True
 

@@ -1,28 +1,34 @@
 """Programs of the host in stand-ins of images that consist of tools: directories of links, mounted into containers.
 
 The same command shall print the same on every machine. So ping, nc, wget and others are BusyBox's in these images, as
-in the images themselves, even where the host has other programs of that name. A program that the machine lacks is a
-script that names its package.
+in the images themselves, even where the host has other programs of that name. Where the machine has no BusyBox, wget
+and ping are built-in programs with BusyBox's output. Any other program that the machine lacks is a script that names
+its package.
 
 Some distributions build BusyBox's shell so that it calls applets without a look at PATH (FEATURE_SH_STANDALONE, as in
-Debian's busybox-static). Programs that replace applets are unreachable there, so the stand-ins' shell is a copy of
-BusyBox in which these applets have other names.
+Debian's busybox-static); so do timeout, xargs and others. Programs that replace applets are unreachable there, so the
+stand-ins have a copy of BusyBox in which these applets have other names.
 """
 
 from __future__ import annotations
 
-import contextlib
 import os
 import shutil
 import subprocess
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Mapping
 from typing import Final
 
 import msgspec
 
+from bridgehead.kubelet.runtimes.standins.busybox import ping, wget
+from bridgehead.kubelet.runtimes.standins.program_scripts import script
+from bridgehead.kubelet.runtimes.standins.standin import Program
+
 LACKING: Final = "/usr/lib/lacking-tools"  # in a container
 # Applets that stand-ins replace, by built-in programs and by `_WGET`.
 _REPLACED: Final = ("nslookup", "wget")
+# Built-in programs for machines whose BusyBox lacks them or that have none.
+_BUILT_IN: Final[dict[str, Program]] = {"ping": ping.run, "wget": wget.run}
 # Applets in images that are not BusyBox's own, but get these programs from it (Alpine Linux and images made of it).
 _NETWORK_APPLETS: Final = ("arping", "nc", "netstat", "ping", "ping6", "telnet", "traceroute", "traceroute6", "wget")
 # Debian packages of the programs that tutorials run in images of tools, where BusyBox is not meant.
@@ -59,10 +65,10 @@ exit 1
 
 
 class HostTools(msgspec.Struct, frozen=True, kw_only=True):
-    """Directories on the node: links to all applets of BusyBox, and to some; scripts for missing programs.
+    """Directories on the node: links to all applets of BusyBox, and to some, with built-in programs for those that it
+    lacks; scripts for missing programs, "" if there are none.
 
-    "" without BusyBox, or without a missing program. `program` is BusyBox itself or a copy, if it has a shell, and
-    `shell` the file to which the host's /bin/sh leads.
+    `program` is BusyBox itself or a copy, if it has a shell, and `shell` the file to which the host's /bin/sh leads.
     """
 
     busybox: str = ""
@@ -70,25 +76,29 @@ class HostTools(msgspec.Struct, frozen=True, kw_only=True):
     lacking: str = ""
     program: str = ""
     shell: str = ""
+    has_built_in: bool = False
 
 
-def prepare_tools(directory: str, path: str) -> HostTools:
-    """Fill directories below `directory`. `path` is the PATH of containers. Raises OSError."""
+def prepare_tools(directory: str, path: str, moved: Collection[str] = ()) -> HostTools:
+    """Fill directories below `directory`. `path` is the PATH of containers, `moved` as for `script`. Raises OSError."""
     program = shutil.which("busybox", path=path)
     applets = _list_applets(program) if program is not None else []
     lacking = {tool: package for tool, package in _PACKAGES.items() if shutil.which(tool, path=path) is None}
     if program is None or not applets:
+        program, applets = "", []
         lacking |= {tool: "busybox" for tool in _NETWORK_APPLETS if shutil.which(tool, path=path) is None}
-        return HostTools(lacking=_write_scripts(os.path.join(directory, "lacking-tools"), lacking))
+    built_in = {name: script(run, moved=moved) for name, run in _BUILT_IN.items() if name not in applets}
+    lacking = {tool: package for tool, package in lacking.items() if tool not in built_in}
     network = [each for each in _NETWORK_APPLETS if each in applets]
-    links = _link(os.path.join(directory, "busybox"), applets, program)
     tools = HostTools(
-        busybox=links,
-        network=_link(os.path.join(directory, "network-tools"), network, program),
+        busybox=_fill(os.path.join(directory, "busybox"), applets, program, built_in),
+        network=_fill(os.path.join(directory, "network-tools"), network, program, built_in),
         lacking=_write_scripts(os.path.join(directory, "lacking-tools"), lacking),
-        program=_prepare_shell(program, links) if "sh" in applets else "",
         shell=os.path.realpath("/bin/sh"),
+        has_built_in=bool(built_in),
     )
+    if "sh" in applets:
+        tools = msgspec.structs.replace(tools, program=_prepare_shell(program, tools.busybox, applets))
     if "wget" in applets and "-T" not in _run(program, "wget", "--help"):
         for each in (tools.busybox, tools.network):
             _replace(os.path.join(each, "wget"), _WGET.format(program=program))
@@ -100,8 +110,9 @@ def _list_applets(program: str) -> list[str]:
     return _run(program, "--list").split()
 
 
-def _prepare_shell(program: str, links: str) -> str:
-    """Return the program whose shell follows PATH: BusyBox itself, or a copy to which the links of shells lead."""
+def _prepare_shell(program: str, links: str, applets: Iterable[str]) -> str:
+    """Return the program that follows PATH: BusyBox itself, or a copy to which the links lead, besides those of the
+    applets that have other names in it."""
     if not _run(program, "sh", "-c", "basename a/b", path="/nonexistent"):
         return program
     copy = os.path.join(links, "busybox-shell")
@@ -109,9 +120,8 @@ def _prepare_shell(program: str, links: str) -> str:
         file.write(rename_applets(original.read(), _REPLACED))
     os.chmod(f"{copy}.new", 0o755)
     os.replace(f"{copy}.new", copy)
-    for shell in ("sh", "ash"):
-        os.symlink("busybox-shell", os.path.join(links, f"{shell}.new"))
-        os.replace(os.path.join(links, f"{shell}.new"), os.path.join(links, shell))
+    for name in set(applets).difference(_REPLACED):
+        _link(os.path.join(links, name), "busybox-shell")
     return copy
 
 
@@ -136,19 +146,29 @@ def _run(*argv: str, path: str | None = None) -> str:
     return done.stdout.decode("utf-8", "replace")
 
 
-def _replace(path: str, script: str) -> None:
+def _replace(path: str, content: str) -> None:
     """Put a script in the place of a link, not into the program to which it leads."""
     with open(f"{path}.new", "w", encoding="utf-8") as file:
-        file.write(script)
+        file.write(content)
     os.chmod(f"{path}.new", 0o755)
     os.replace(f"{path}.new", path)
 
 
-def _link(directory: str, names: Iterable[str], program: str) -> str:
+def _link(path: str, target: str) -> None:
+    """Make a symbolic link, in the place of whatever is there."""
+    os.symlink(target, f"{path}.new")
+    os.replace(f"{path}.new", path)
+
+
+def _fill(directory: str, links: Iterable[str], program: str, scripts: Mapping[str, str]) -> str:
+    """Make a directory with links to a program and with scripts, whatever is in it from an earlier start."""
     os.makedirs(directory, exist_ok=True)
-    for name in names:
-        with contextlib.suppress(FileExistsError):
-            os.symlink(program, os.path.join(directory, name))
+    for name in links:
+        _link(os.path.join(directory, name), program)
+    for name, content in scripts.items():
+        _replace(os.path.join(directory, name), content)
+    for name in set(os.listdir(directory)).difference(links, scripts):
+        os.unlink(os.path.join(directory, name))
     return directory
 
 
@@ -159,9 +179,9 @@ def _write_scripts(directory: str, lacking: dict[str, str]) -> str:
         return ""
     os.makedirs(directory)
     for tool, package in lacking.items():
-        script = os.path.join(directory, tool)
+        path = os.path.join(directory, tool)
         message = f"{tool}: this stand-in has it only if the machine does (Debian: apt-get install {package})"
-        with open(script, "w", encoding="utf-8") as file:
+        with open(path, "w", encoding="utf-8") as file:
             file.write(f"#!/bin/sh\necho '{message}' >&2\nexit 127\n")
-        os.chmod(script, 0o755)
+        os.chmod(path, 0o755)
     return directory

@@ -41,7 +41,8 @@ class NodeFiles(msgspec.Struct, frozen=True, kw_only=True):
 
     `host_root` is the root file system of containers whose image has none. `base` is an empty directory that a
     container may cover while it builds its root. `tools` are the host's programs for stand-ins. `own_paths` are those
-    of this interpreter and its modules. `copies_images`: the kernel refuses overlays over the layers of images.
+    of this interpreter and its modules that `host_root` does not show. `copies_images`: the kernel refuses overlays
+    over the layers of images.
     """
 
     host_root: RootPlan
@@ -69,16 +70,15 @@ class ContainerPlanner:
         files = {} if image.layers is not None else {"/etc/hostname": f"{sandbox.hostname}\n"}
         setup = plan_setup(spec)
         if image.stand_in is not None:
-            files |= {**image.stand_in.files, **program_scripts.scripts(image.stand_in, image.tag, setup)}
+            files |= {**image.stand_in.files, **plan_scripts(image.stand_in, image.tag, setup, self._files.own_paths)}
             tools, path = plan_tools(image.stand_in, self._files.tools, environment["PATH"])
             mounts += tools
-            environment["PATH"] = path
-        if image.part or (image.stand_in is not None and image.stand_in.programs):
-            mounts += [
-                Mount(source=path, target=path, read_only=True)
-                for path in self._files.own_paths
-                if not rootfs.is_shown(self._files.host_root, path)
-            ]
+            environment |= {"PATH": path, **plan_prompt(image.stand_in, self._files.tools, spec)}
+        mounts += [
+            Mount(source=path, target=f"{prefix}{path}", read_only=True)
+            for prefix in plan_own_files(image, self._files.tools)
+            for path in self._files.own_paths
+        ]
         if not image.part:  # a part has to be root of the node's network, whatever user its image names
             # A range of a pod with users of its own is not for others.
             own = [range(POD_IDS)] if sandbox.id_base or find_pod_id_ranges() else None
@@ -149,6 +149,34 @@ def plan_tools(stand_in: StandIn, tools: HostTools, path: str) -> tuple[list[Mou
     return mounts, path
 
 
+def plan_scripts(stand_in: StandIn, tag: str, setup: Setup, own_paths: Collection[str]) -> dict[str, str]:
+    """The scripts for built-in programs, which find the interpreter where `plan_own_files` has it."""
+    return program_scripts.scripts(stand_in, tag, setup, own_paths if stand_in.tools == "busybox" else ())
+
+
+def plan_own_files(image: ResolvedImage, tools: HostTools) -> list[str]:
+    """Directories below which a container has this interpreter's paths: "" for the same paths as on the host.
+
+    A built-in program that runs in a fork of the zygote needs the same ones. In images with BusyBox,
+    all built-in programs are scripts.
+    """
+    stand_in = image.stand_in
+    prefixes = []
+    if image.part or (stand_in is not None and stand_in.programs and stand_in.tools != "busybox"):
+        prefixes.append("")
+    if stand_in is not None and (stand_in.tools == "busybox" or (stand_in.tools and tools.has_built_in)):
+        prefixes.append(program_scripts.OWN_FILES)
+    return prefixes
+
+
+def plan_prompt(stand_in: StandIn, tools: HostTools, spec: ContainerSpec) -> dict[str, str]:
+    """The variable for the prompt of BusyBox's shell, where /bin/sh is that of a host without BusyBox: both dash and
+    bash expand the working directory in it."""
+    if stand_in.tools != "busybox" or tools.program or "PS1" in spec.env:
+        return {}
+    return {"PS1": f"${{PWD}} {'$' if spec.security.user else '#'} "}
+
+
 def plan_setup(spec: ContainerSpec) -> Setup:
     """The declarations of the pod for the container, for the log of a stand-in."""
     return Setup(
@@ -204,7 +232,7 @@ def _find_built_in(
     name = os.path.basename(argv[0]) if argv else ""
     if image.part and name in ("bridgehead", f"kube-{image.part}", image.part):
         return Part(argv[1:] if name == "bridgehead" else (image.part, *argv[1:]))
-    if image.stand_in is not None and name in image.stand_in.programs:
+    if image.stand_in is not None and name in image.stand_in.programs and image.stand_in.tools != "busybox":
         return StandInProgram(image.stand_in.name, name, image.tag, hostname, setup)
     return None
 

@@ -13,7 +13,7 @@ import msgspec
 from bridgehead.images.store.layer_locks import LayerLocks
 from bridgehead.kubelet.runtimes.images import host_tools, resolver
 from bridgehead.kubelet.runtimes.images.resolver import ImageDirectories, ResolvedImage
-from bridgehead.kubelet.runtimes.isolation import cgroups, host_files, overlays, privileges
+from bridgehead.kubelet.runtimes.isolation import cgroups, host_files, overlays, privileges, rootfs
 from bridgehead.kubelet.runtimes.isolation.container_cgroups import Delegation, PodCgroup
 from bridgehead.kubelet.runtimes.runtime import (
     ContainerSpec,
@@ -192,11 +192,13 @@ def _describe_refusals(refusals: _Refusals) -> str:
 
 def _make_planner(root_dir: str, refusals: _Refusals, *, has_cgroups: bool) -> ContainerPlanner:
     copies = os.path.join(root_dir, "copies")
+    host_root = host_files.observe_host_root(copies, can_overlay=not refusals.host)
+    own_paths = [path for path in host_files.own_paths() if not rootfs.is_shown(host_root, path)]
     files = NodeFiles(
-        host_root=host_files.observe_host_root(copies, can_overlay=not refusals.host),
+        host_root=host_root,
         base=_base(root_dir),
-        tools=host_tools.prepare_tools(root_dir, DEFAULT_PATH),
-        own_paths=host_files.own_paths(),
+        tools=host_tools.prepare_tools(root_dir, DEFAULT_PATH, own_paths),
+        own_paths=own_paths,
         copies_images=bool(refusals.images),
     )
     with open("/proc/self/status", encoding="utf-8", errors="replace") as status:

@@ -13,6 +13,7 @@ import signal
 import socket
 import sys
 
+from bridgehead import heartbeat
 from bridgehead.kubelet.runtimes.images.resolver import ImageDirectories
 from bridgehead.kubelet.runtimes.service.connections import RuntimeServer
 from bridgehead.kubelet.runtimes.service.reactor import Reactor
@@ -64,6 +65,7 @@ def serve(
     _stop_on_signals(reactor, service, server)
     _stop_with_zygote(reactor, zygote)
     log.info("serving on %s, root %s, images %s", socket_path, root_dir, images.local)
+    heartbeat.start(reactor.call_later)
     reactor.run()
     has_zygote = zygote.is_alive
     server.close()

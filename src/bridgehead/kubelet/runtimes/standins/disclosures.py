@@ -16,13 +16,15 @@ class Abilities(msgspec.Struct, frozen=True, kw_only=True):
     """The abilities of a built-in program, which may be less than those of its image.
 
     `role` completes "a stand-in for IMAGE:". `ports` are open ("80/TCP"). `configuration` are the files and directories
-    that the image's own program reads. `ignored_arguments` are those without an effect on this program.
+    that the image's own program reads. `ignored_arguments` are those without an effect on this program;
+    `used_variables` are those of the environment that have one.
     """
 
     role: str
     ports: tuple[str, ...] = ()
     configuration: tuple[str, ...] = ()
     ignored_arguments: tuple[str, ...] = ()
+    used_variables: tuple[str, ...] = ()
 
 
 def describe_start(setup: Setup, abilities: Abilities) -> list[str]:
@@ -33,8 +35,9 @@ def describe_start(setup: Setup, abilities: Abilities) -> list[str]:
     if closed:
         used = f"it listens on {_join(abilities.ports)} only" if abilities.ports else "it listens on no port"
         lines.append(f"stand-in: nothing listens on containerPort {_join(closed)}: {used}")
-    if setup.variables:
-        lines.append(f"stand-in: environment variables have no effect: {_join(setup.variables)}")
+    variables = [name for name in setup.variables if name not in abilities.used_variables]
+    if variables:
+        lines.append(f"stand-in: environment variables have no effect: {_join(variables)}")
     if abilities.ignored_arguments:
         lines.append(f"stand-in: arguments have no effect: {' '.join(abilities.ignored_arguments)}")
     return lines

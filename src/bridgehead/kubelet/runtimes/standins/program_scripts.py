@@ -7,39 +7,54 @@ interpreter.
 
 from __future__ import annotations
 
+import importlib
 import os
 import socket
 import sys
+from collections.abc import Collection
 from typing import Final, NoReturn
 
 import msgspec
 
-from bridgehead.kubelet.runtimes.standins.standin import Launch, Setup, StandIn
+from bridgehead.kubelet.runtimes.standins.standin import Launch, Program, Setup, StandIn
 
 DIRECTORY: Final = "/usr/local/sbin"  # first in PATH
+# Where containers of tools have what the scripts need of this interpreter, so that `ls /` shows only what images have.
+OWN_FILES: Final = "/usr/lib/bridgehead"
+_NO_SETUP: Final = Setup()
 
 
-def scripts(stand_in: StandIn, tag: str, setup: Setup) -> dict[str, str]:
-    """Scripts for all programs of a stand-in: path in the container -> content."""
-    encoded = msgspec.json.encode(setup)
-    paths = {f"{DIRECTORY}/{program}": program for program in stand_in.programs}
-    paths |= {f"/{program}": program for program in stand_in.programs if f"/{program}" in stand_in.entrypoint}
-    return {
-        path: (
-            f"#!{sys.executable}\n"
-            "import sys\n"
-            f"sys.path[:] = {sys.path!r}\n"
-            "from bridgehead.kubelet.runtimes.standins.program_scripts import main\n"
-            f"main({stand_in.name!r}, {program!r}, {tag!r}, {encoded!r})\n"
-        )
-        for path, program in paths.items()
-    }
+def scripts(stand_in: StandIn, tag: str, setup: Setup, moved: Collection[str] = ()) -> dict[str, str]:
+    """Scripts for all programs of a stand-in: path in the container -> content. `moved` as for `script`."""
+    paths = {f"{DIRECTORY}/{name}": program for name, program in stand_in.programs.items()}
+    paths |= {f"/{name}": program for name, program in stand_in.programs.items() if f"/{name}" in stand_in.entrypoint}
+    return {path: script(program, tag, setup, moved) for path, program in paths.items()}
 
 
-def main(stand_in_name: str, program: str, tag: str, setup: bytes) -> NoReturn:
+def script(program: Program, tag: str = "", setup: Setup = _NO_SETUP, moved: Collection[str] = ()) -> str:
+    """A script for a built-in program, which imports only the program's module.
+
+    `moved` are directories that the container has below `OWN_FILES`. The interpreter reads neither the container's
+    PYTHON variables nor `site`, whose result is in the script.
+    """
+
+    def locate(path: str) -> str:
+        path = os.path.realpath(path)
+        is_moved = any(path == directory or path.startswith(f"{directory}/") for directory in moved)
+        return OWN_FILES + path if is_moved else path
+
+    return (
+        f"#!{locate(sys.executable)} -IS\n"
+        "import sys\n"
+        f"sys.path[:] = {[locate(path) for path in sys.path if path]!r}\n"
+        "from bridgehead.kubelet.runtimes.standins.program_scripts import main\n"
+        f"main({program.__module__!r}, {program.__name__!r}, {tag!r}, {msgspec.json.encode(setup)!r})\n"
+    )
+
+
+def main(module: str, function: str, tag: str, setup: bytes) -> NoReturn:
     """Run a built-in program and exit with its exit code. Called by the scripts."""
-    from bridgehead.kubelet.runtimes.standins.table import STAND_INS
-
+    program: Program = getattr(importlib.import_module(module), function)
     launch = Launch(
         argv=tuple(sys.argv),
         tag=tag,
@@ -47,7 +62,4 @@ def main(stand_in_name: str, program: str, tag: str, setup: bytes) -> NoReturn:
         environment=dict(os.environ),
         setup=msgspec.json.decode(setup, type=Setup),
     )
-    for stand_in in STAND_INS:
-        if stand_in.name == stand_in_name:
-            raise SystemExit(stand_in.programs[program](launch))
-    raise SystemExit(f"{program}: no such built-in program")
+    raise SystemExit(program(launch))

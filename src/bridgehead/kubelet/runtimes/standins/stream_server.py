@@ -336,6 +336,11 @@ class StreamServer:
                 self._close(fd, connection)
 
 
+def bind_stream(port: int) -> socket.socket:
+    """Return a TCP socket that is bound to a port of all addresses. Raises OSError."""
+    return _bind(socket.SOCK_STREAM, port)
+
+
 def _bind(kind: socket.SocketKind, port: int, *, protocol: int = 0) -> socket.socket:
     """Bind to all addresses of both families, or of IPv4 only if the kernel has no IPv6."""
     bound: socket.socket | None = None

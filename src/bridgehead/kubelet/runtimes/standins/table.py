@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 
-from bridgehead.kubelet.runtimes.standins import nslookup, pause, redis, redis_cli, sites
+from bridgehead.kubelet.runtimes.standins import certgen, load_balancers, pause, redis, redis_cli, sites
 from bridgehead.kubelet.runtimes.standins.agnhost import commands, netcat
+from bridgehead.kubelet.runtimes.standins.busybox import nslookup, old_nslookup
 from bridgehead.kubelet.runtimes.standins.standin import StandIn
 
 _ANY = re.compile(r".*")
@@ -14,6 +15,11 @@ _NGINX_TAG = re.compile(r"(latest|stable|mainline|alpine|perl|1(\.\d{1,2}){0,2})
 _HTTPD_TAG = re.compile(r"(latest|alpine|2(\.\d{1,2}){0,2})?(-[a-z0-9.]+)*")
 _REDIS_TAG = re.compile(r"(latest|alpine|[2-8](\.\d{1,2}){0,2})?(-[a-z0-9.]+)*")
 
+_BALANCER_TAG = re.compile(r"(main|master|latest|v?0(\.\d{1,2}){1,2}(-[a-z0-9.]+)*)?")
+# With BusyBox 1.28 or an earlier one.
+_OLD_ALPINE_TAG = re.compile(r"2\.\d+(\.\d+)?|3\.[0-8](\.\d+)?")
+# Tutorials that use cirros without a tag are of 2018 to 2020, and show the lines of 0.4.
+_OLD_CIRROS_TAG = re.compile(r"(latest|0\.[34](\.\d+)?)?")
 _OLD_BUSYBOX_TAG = re.compile(r"1\.(1?\d|2[0-8])(\.\d+)?(-[a-z0-9.]+)*")
 
 # The entrypoint of curl's image: arguments that are no command are curl's.
@@ -106,31 +112,52 @@ STAND_INS: tuple[StandIn, ...] = (
         paths=("library/busybox",),
         tags=_OLD_BUSYBOX_TAG,
         command=("sh",),
-        programs={"nslookup": nslookup.run},
+        programs={"nslookup": old_nslookup.run},
+        tools="busybox",
+    ),
+    StandIn(
+        name="old-alpine",
+        description="the host's BusyBox, or its shell and tools where it has none, and a built-in nslookup as in 1.28",
+        paths=("library/alpine",),
+        tags=_OLD_ALPINE_TAG,
+        command=("/bin/sh",),
+        programs={"nslookup": old_nslookup.run},
+        tools="busybox",
+    ),
+    StandIn(
+        name="old-cirros",
+        description="the host's BusyBox, or its shell and tools where it has none, and a built-in nslookup as in 1.28",
+        paths=("library/cirros", "cirros/cirros"),
+        tags=_OLD_CIRROS_TAG,
+        command=("/bin/sh",),
+        programs={"nslookup": old_nslookup.run},
         tools="busybox",
     ),
     StandIn(
         name="busybox",
-        description="the host's BusyBox, or its shell and tools where it has none",
+        description="the host's BusyBox, or its shell and tools where it has none, and a built-in nslookup",
         paths=("library/busybox", "e2e-test-images/busybox"),
         tags=_ANY,
         command=("sh",),
+        programs={"nslookup": nslookup.run},
         tools="busybox",
     ),
     StandIn(
         name="alpine",
-        description="the host's BusyBox, or its shell and tools where it has none",
+        description="the host's BusyBox, or its shell and tools where it has none, and a built-in nslookup",
         paths=("library/alpine",),
         tags=_ANY,
         command=("/bin/sh",),
+        programs={"nslookup": nslookup.run},
         tools="busybox",
     ),
     StandIn(
         name="cirros",
-        description="the host's BusyBox, or its shell and tools where it has none",
+        description="the host's BusyBox, or its shell and tools where it has none, and a built-in nslookup",
         paths=("library/cirros", "cirros/cirros"),
         tags=_ANY,
         command=("/bin/sh",),
+        programs={"nslookup": nslookup.run},
         tools="busybox",
     ),
     StandIn(
@@ -157,7 +184,70 @@ STAND_INS: tuple[StandIn, ...] = (
         tags=_ANY,
         entrypoint=("/bin/sh", "-c", _CURL_OR_COMMAND, "sh"),
         command=("curl",),
+        programs={"nslookup": nslookup.run},
         tools="busybox",
+    ),
+    # Beside the lab's own balancer, which serves the objects of both projects.
+    StandIn(
+        name="metallb-controller",
+        description="a built-in program that answers probes; the lab's own balancer serves MetalLB's objects",
+        paths=("metallb/controller",),
+        tags=_BALANCER_TAG,
+        entrypoint=("/controller",),
+        programs={"controller": load_balancers.serve_metallb_controller},
+    ),
+    StandIn(
+        name="metallb-speaker",
+        description="a built-in program that answers probes; the lab's own speakers announce the addresses",
+        paths=("metallb/speaker",),
+        tags=_BALANCER_TAG,
+        entrypoint=("/speaker",),
+        programs={"speaker": load_balancers.serve_metallb_speaker, "cp-tool": load_balancers.copy_file},
+        files=load_balancers.SPEAKER_FILES,
+    ),
+    StandIn(
+        name="frr",
+        description="built-in programs that answer probes; the lab's own speakers have the BGP sessions",
+        paths=("frrouting/frr",),
+        tags=_ANY,
+        entrypoint=("/sbin/tini", "--", "/usr/lib/frr/docker-start"),
+        programs={
+            "frr-metrics": load_balancers.serve_frr_metrics,
+            "frr-reloader.sh": load_balancers.serve_frr_reloader,
+        },
+        files=load_balancers.FRR_FILES,
+        tools="busybox",
+    ),
+    StandIn(
+        name="openelb-controller",
+        description="a built-in program that answers probes; the lab's own balancer serves OpenELB's objects",
+        paths=("kubesphere/openelb-controller", "kubesphere/openelb"),
+        tags=_BALANCER_TAG,
+        command=("openelb-controller",),
+        programs={
+            "openelb-controller": load_balancers.serve_openelb_controller,
+            "openelb-manager": load_balancers.serve_openelb_controller,
+            "gobgp": load_balancers.answer_gobgp,
+        },
+    ),
+    StandIn(
+        name="openelb-speaker",
+        description="a built-in program that answers probes; the lab's own speakers announce the addresses",
+        paths=("kubesphere/openelb-speaker",),
+        tags=_BALANCER_TAG,
+        command=("openelb-speaker",),
+        programs={
+            "openelb-speaker": load_balancers.serve_openelb_speaker,
+            "gobgp": load_balancers.answer_gobgp,
+        },
+    ),
+    StandIn(
+        name="kube-webhook-certgen",
+        description="a built-in program with the commands create and patch",
+        paths=("kube-webhook-certgen",),
+        tags=_ANY,
+        entrypoint=("/kube-webhook-certgen",),
+        programs={"kube-webhook-certgen": certgen.run},
     ),
     StandIn(
         name="pause",

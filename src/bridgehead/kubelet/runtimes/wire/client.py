@@ -13,6 +13,7 @@ import os
 import socket
 import struct
 import termios
+import time
 from collections import deque
 from collections.abc import AsyncIterator, Callable
 from typing import Final, TypeVar
@@ -50,6 +51,12 @@ _FAILURES: Final[dict[str, type[Exception]]] = {
 _decoder = msgspec.msgpack.Decoder(messages.FromRuntime)
 
 
+OnCall = Callable[[str, float, bool], None]
+
+
+def _ignore(call: str, seconds: float, has_failed: bool) -> None: ...
+
+
 class PortRefused(RuntimeFailure):
     """No program listens on that port of that address of the pod."""
 
@@ -57,8 +64,10 @@ class PortRefused(RuntimeFailure):
 class RuntimeClient:
     """Use as an async context manager, or `close` it. Belongs to the event loop in which it is first used."""
 
-    def __init__(self, socket_path: str) -> None:
+    def __init__(self, socket_path: str, on_call: OnCall = _ignore) -> None:
+        """`on_call` gets the name of each call's message, the seconds that it took, and whether it failed."""
         self._socket_path = socket_path
+        self._on_call = on_call
         self._connection: _Connection | None = None
         self._connecting = asyncio.Lock()
         self._subscribers: list[asyncio.Queue[ContainerInfo | None]] = []
@@ -175,8 +184,13 @@ class RuntimeClient:
             raise RuntimeFailure("the connection to the runtime broke")
 
     async def _call(self, call: messages.Call, kind: type[T]) -> T:
-        connection = await self._connect()
-        reply = await connection.call(call)
+        began, has_failed = time.perf_counter(), True
+        try:
+            connection = await self._connect()
+            reply = await connection.call(call)
+            has_failed = False
+        finally:
+            self._on_call(type(call).__name__, time.perf_counter() - began, has_failed)
         return msgspec.msgpack.decode(reply.value, type=kind)
 
     async def _connect(self) -> _Connection:

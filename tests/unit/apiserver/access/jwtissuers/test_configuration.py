@@ -69,7 +69,7 @@ M = "jwt[0].claimMappings"
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        (b"{", "while parsing"),
+        (b"{", "did not find expected node content"),
         (b"a: [1", "expected"),
         (b"[]", "strict decoding error: Expected `object`, got `array`"),
         (file(x=1), "strict decoding error: Object contains unknown field `x`"),

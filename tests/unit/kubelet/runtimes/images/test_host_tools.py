@@ -6,7 +6,15 @@ import os
 import subprocess
 from pathlib import Path
 
+import msgspec
+import pytest
+
 from bridgehead.kubelet.runtimes.images.host_tools import HostTools, prepare_tools
+from bridgehead.kubelet.runtimes.runtime import ContainerSpec, Image, Security
+from bridgehead.kubelet.runtimes.service.container_plan import plan_prompt
+from bridgehead.kubelet.runtimes.standins.table import STAND_INS
+
+IMAGE = Image(name="busybox", id="x", source="stand-in", entrypoint=(), command=("sh",))
 
 
 def make_program(directory: Path, name: str, script: str = "") -> None:
@@ -31,6 +39,7 @@ def test_links_lead_to_busybox(tmp_path: Path) -> None:
             shell=os.path.realpath("/bin/sh"),
         )
     assert sorted(os.listdir(tools.busybox)) == ["-T", "nslookup", "ping", "sh", "wget"]
+    assert all(os.path.islink(f"{tools.busybox}/{name}") for name in ("ping", "wget"))  # not built in
     assert sorted(os.listdir(tools.network)) == ["ping", "wget"]
     assert os.readlink(f"{tools.busybox}/ping") == str(programs / "busybox")
 
@@ -38,9 +47,8 @@ def test_links_lead_to_busybox(tmp_path: Path) -> None:
 def test_missing_programs_name_their_packages(tmp_path: Path) -> None:
     make_program(tmp_path / "bin", "curl")
     tools = prepare_tools(str(tmp_path), str(tmp_path / "bin"))
-    assert (tools.busybox, tools.network) == ("", "")
     assert not os.path.exists(f"{tools.lacking}/curl")
-    for name, package in (("dig", "bind9-dnsutils"), ("ping", "busybox")):
+    for name, package in (("dig", "bind9-dnsutils"), ("telnet", "busybox")):
         done = subprocess.run([f"{tools.lacking}/{name}", "web"], capture_output=True, text=True, check=False)
         assert (done.returncode, done.stderr) == (
             127,
@@ -95,5 +103,37 @@ def test_a_shell_that_prefers_applets_is_a_copy_with_other_names_for_those_that_
 def test_a_busybox_that_fails_is_none(tmp_path: Path) -> None:
     make_program(tmp_path / "bin", "busybox", "exit 1")
     tools = prepare_tools(str(tmp_path), str(tmp_path / "bin"))
-    assert (tools.busybox, tools.network) == ("", "")
-    assert "wget" in os.listdir(tools.lacking)
+    assert tools.program == ""
+    assert "nc" in os.listdir(tools.lacking)
+    for directory in (tools.busybox, tools.network):
+        assert sorted(os.listdir(directory)) == ["ping", "wget"]
+
+
+def test_wget_and_ping_are_built_in_where_busybox_lacks_them(tmp_path: Path) -> None:
+    """An installed BusyBox takes their places at the next start, and one that is gone leaves nothing."""
+    programs = tmp_path / "bin"
+    for applets, links in ((), []), (("sh", "ping"), ["ping"]), (("sh", "ping", "wget"), ["ping", "wget"]), ((), []):
+        if applets:
+            make_program(programs, "busybox", f'[ "$1" != sh ] || exit 127; echo {" ".join(applets)}; echo -T')
+        else:
+            (programs / "busybox").unlink(missing_ok=True)
+        tools = prepare_tools(str(tmp_path), str(programs))
+        for directory in (tools.busybox, tools.network):
+            assert [name for name in ("ping", "wget") if os.path.islink(f"{directory}/{name}")] == links
+            assert {"ping", "wget"} <= set(os.listdir(directory))
+        assert not {"ping", "wget"} & set(os.listdir(tools.lacking))
+    assert sorted(os.listdir(tools.busybox)) == ["ping", "wget"]
+    for name in ("ping", "wget"):
+        done = subprocess.run([f"{tools.busybox}/{name}"], capture_output=True, text=True, check=False)
+        assert (done.returncode, done.stderr.startswith(f"Usage: {name} [")) == (1, True)
+
+
+@pytest.mark.parametrize(("user", "prompt"), [(None, "${PWD} # "), (0, "${PWD} # "), (1000, "${PWD} $ ")])
+def test_the_hosts_shell_has_the_prompt_of_busybox(user: int | None, prompt: str) -> None:
+    busybox, netshoot = (next(each for each in STAND_INS if each.name == name) for name in ("busybox", "netshoot"))
+    spec = ContainerSpec(pod_uid="p", name="c", attempt=0, image=IMAGE, log_path="/l")
+    spec = msgspec.structs.replace(spec, security=Security(user=user))
+    assert plan_prompt(busybox, HostTools(), spec) == {"PS1": prompt}
+    assert plan_prompt(busybox, HostTools(program="/bin/busybox"), spec) == {}
+    assert plan_prompt(netshoot, HostTools(), spec) == {}
+    assert plan_prompt(busybox, HostTools(), msgspec.structs.replace(spec, env={"PS1": "> "})) == {}

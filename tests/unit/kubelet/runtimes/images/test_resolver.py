@@ -72,9 +72,23 @@ def test_invalid_references_are_refused(name: str, tmp_path: Path) -> None:
         ("busybox:1.9", "bridgehead-stand-in://old-busybox:1.9"),
         ("busybox:1.29", "bridgehead-stand-in://busybox:1.29"),
         ("busybox:1", "bridgehead-stand-in://busybox:1"),
-        ("cirros", "bridgehead-stand-in://cirros:latest"),
+        ("alpine:3.8", "bridgehead-stand-in://old-alpine:3.8"),
+        ("alpine:3.18", "bridgehead-stand-in://alpine:3.18"),
+        ("alpine:edge", "bridgehead-stand-in://alpine:edge"),
+        ("cirros:0.4.0", "bridgehead-stand-in://old-cirros:0.4.0"),
+        ("cirros/cirros:0.6.2", "bridgehead-stand-in://cirros:0.6.2"),
+        ("cirros", "bridgehead-stand-in://old-cirros:latest"),
         ("gcr.io/google-samples/node-hello:1.0", "bridgehead-stand-in://node-hello:1.0"),
         ("registry.k8s.io/pause:3.10", "bridgehead-stand-in://pause:3.10"),
+        ("quay.io/metallb/controller:v0.15.2", "bridgehead-stand-in://metallb-controller:v0.15.2"),
+        ("quay.io/metallb/speaker:main", "bridgehead-stand-in://metallb-speaker:main"),
+        ("quay.io/frrouting/frr:9.1.0", "bridgehead-stand-in://frr:9.1.0"),
+        ("kubesphere/openelb:v0.5.1", "bridgehead-stand-in://openelb-controller:v0.5.1"),
+        ("kubesphere/openelb-speaker:master", "bridgehead-stand-in://openelb-speaker:master"),
+        (
+            f"registry.k8s.io/ingress-nginx/kube-webhook-certgen:v1.6.0@{DIGEST}",
+            "bridgehead-stand-in://kube-webhook-certgen:v1.6.0",
+        ),
         ("registry.k8s.io/e2e-test-images/agnhost:2.53", "bridgehead-stand-in://agnhost:2.53"),
         ("registry.k8s.io/e2e-test-images/nautilus:1.7", "bridgehead-stand-in://nautilus:1.7"),
         ("registry.k8s.io/e2e-test-images/httpd:2.4.38-4", "bridgehead-stand-in://httpd:2.4.38-4"),
@@ -97,6 +111,7 @@ def test_images_are_resolved(name: str, id: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "name",
     [
+        "quay.io/metallb/controller:v1.15",
         "nginx:1.161",  # the mistyped tag of the Kubernetes documentation's failing rollout
         "ikubernetes/myapp:v99",
         "quay.io/somebody/nginx",
@@ -116,7 +131,13 @@ def test_unknown_images_are_unavailable(name: str, tmp_path: Path) -> None:
 def test_every_stand_in_is_found_under_its_own_path(tmp_path: Path) -> None:
     for stand_in in STAND_INS:
         for path in stand_in.paths:
-            tag = {"myapp": "v1", "pod-test": "v0.1", "old-busybox": "1.28"}.get(stand_in.name, "latest")
+            tag = {
+                "myapp": "v1",
+                "pod-test": "v0.1",
+                "old-busybox": "1.28",
+                "old-alpine": "3.8",
+                "cirros": "0.6.2",
+            }.get(stand_in.name, "latest")
             assert resolve_image(f"example.com/{path}:{tag}", ImageDirectories(str(tmp_path))).stand_in is stand_in
 
 

@@ -10,6 +10,7 @@ from typing import Final
 
 from bridgehead.kubelet.runtimes.standins.stream_server import LateAnswer, Peer, Session, SessionFactory
 from bridgehead.tls_certificates import load_certificate
+from bridgehead.tls_offers import DEFAULT_OFFER
 
 # The file of the image with a certificate for this host, beside its key. The stand-in makes one at its start.
 LOCALHOST_CERTIFICATE: Final = "/localhost.crt"
@@ -67,7 +68,7 @@ def secure(context: ssl.SSLContext | None, factory: SessionFactory) -> SessionFa
 
 def load_server_context(certificate: str, key: str) -> ssl.SSLContext:
     """A server's context with the certificate of a PEM file. Raises OSError, ssl.SSLError."""
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context = DEFAULT_OFFER.apply(ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER))
     if certificate == LOCALHOST_CERTIFICATE and not os.path.exists(certificate):
         load_certificate(context, _make_localhost_certificate())
     else:

@@ -5,15 +5,16 @@ from __future__ import annotations
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from bridgehead.apiserver.handlers.metrics import Metrics
 from bridgehead.apiserver.http.paths import parse_request
+from bridgehead.apiserver.metrics.requests import RequestMetrics
+from bridgehead.exposition import render
 
 LIST = parse_request("GET", "/api/v1/pods", {})
 
 
-def samples(metrics: Metrics) -> dict[tuple[str, ...], float]:
+def samples(metrics: RequestMetrics) -> dict[tuple[str, ...], float]:
     """Return the values by name and by the labels that are not empty."""
-    families = text_string_to_metric_families(metrics.render().body.decode())
+    families = text_string_to_metric_families(render(metrics)[0].decode())
     return {
         (one.name, *sorted(value for value in one.labels.values() if value)): one.value
         for family in families
@@ -22,7 +23,7 @@ def samples(metrics: Metrics) -> dict[tuple[str, ...], float]:
 
 
 def test_requests_are_counted_by_what_they_ask_for():
-    metrics = Metrics()
+    metrics = RequestMetrics()
     for code in (200, 200, 403):
         metrics.count(LIST, code, 0.01, known=True)
     metrics.count(parse_request("GET", "/invented", {}), 404, 0.01, known=False)
@@ -54,7 +55,7 @@ PODS = "/api/v1/namespaces/default/pods"
     ],
 )
 def test_labels_are_those_of_kubernetes(method, path, query, options, expected):
-    metrics = Metrics()
+    metrics = RequestMetrics()
     metrics.count(parse_request(method, path, query), 200, 0.01, known=True, **options)
     (total,) = labels_of(metrics, "apiserver_request_total")
     pod = {"resource": "pods", "version": "v1"} if path.startswith("/api/") else {}
@@ -66,13 +67,13 @@ def test_labels_are_those_of_kubernetes(method, path, query, options, expected):
     }
 
 
-def labels_of(metrics: Metrics, name: str) -> list[dict[str, str]]:
-    families = text_string_to_metric_families(metrics.render().body.decode())
+def labels_of(metrics: RequestMetrics, name: str) -> list[dict[str, str]]:
+    families = text_string_to_metric_families(render(metrics)[0].decode())
     return [one.labels for family in families for one in family.samples if one.name == name]
 
 
 def test_durations_are_in_buckets():
-    metrics = Metrics()
+    metrics = RequestMetrics()
     for seconds in (0.001, 0.005, 0.006, 100.0):
         metrics.count(LIST, 200, seconds, known=True)
     found, what = samples(metrics), ("LIST", "apiserver", "cluster", "pods", "v1")
@@ -88,7 +89,7 @@ def test_durations_are_in_buckets():
 
 
 def test_open_watches_are_counted():
-    metrics, watch = Metrics(), parse_request("GET", "/api/v1/pods", {"watch": "1"})
+    metrics, watch = RequestMetrics(), parse_request("GET", "/api/v1/pods", {"watch": "1"})
     key = ("apiserver_longrunning_requests", "WATCH", "apiserver", "cluster", "pods", "v1")
     with metrics.long_running(watch):
         with metrics.long_running(watch):
@@ -97,6 +98,25 @@ def test_open_watches_are_counted():
     assert samples(metrics)[key] == 0
 
 
-def test_the_page_names_the_version_and_the_process():
-    names = {name for name, *_ in samples(Metrics())}
-    assert {"kubernetes_build_info", "process_resident_memory_bytes", "process_cpu_seconds_total"} <= names
+def test_service_levels_are_about_the_time_that_the_server_needs():
+    metrics = RequestMetrics()
+    metrics.count(LIST, 200, 1.0, waited=0.7, known=True)
+    found, what = samples(metrics), ("LIST", "apiserver", "cluster", "pods", "v1")
+    name = "apiserver_request_sli_duration_seconds"
+    assert found[f"{name}_sum", *what] == pytest.approx(0.3)
+    assert [found[f"{name}_bucket", *sorted((*what, bound))] for bound in ("0.2", "0.4")] == [0, 1]
+
+
+def test_requests_that_are_carried_out_now_are_counted():
+    metrics = RequestMetrics()
+    name = "apiserver_current_inflight_requests"
+    with metrics.in_flight(mutates=True), metrics.in_flight(mutates=False), metrics.in_flight(mutates=False):
+        assert (samples(metrics)[name, "mutating"], samples(metrics)[name, "readOnly"]) == (1, 2)
+    assert (samples(metrics)[name, "mutating"], samples(metrics)[name, "readOnly"]) == (0, 0)
+
+
+def test_requests_that_the_server_ends_are_counted():
+    metrics = RequestMetrics()
+    metrics.record_termination(LIST, 429)
+    key = ("apiserver_request_terminations_total", "429", "LIST", "apiserver", "cluster", "pods", "v1")
+    assert samples(metrics)[key] == 1

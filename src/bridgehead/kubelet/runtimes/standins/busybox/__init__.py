@@ -1,0 +1,1 @@
+"""Programs of BusyBox that are built in, so that they print the same on every machine."""

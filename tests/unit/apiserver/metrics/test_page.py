@@ -1,0 +1,38 @@
+"""The page /metrics of a server."""
+
+from __future__ import annotations
+
+import re
+
+from tests.unit.apiserver.world import open_world
+
+TEMPLATE = {"spec": {"containers": [{"name": "a", "image": "b"}]}}
+
+
+async def page() -> str:
+    async with open_world() as world:
+        await world.create("/api/v1/namespaces/default/podtemplates", {"metadata": {"name": "a"}, "template": TEMPLATE})
+        return (await world.call("GET", "/metrics")).body.decode()
+
+
+async def test_the_page_has_what_dashboards_read():
+    text = await page()
+    names = set(re.findall(r"^([a-z_]+)", text, re.MULTILINE))
+    assert {
+        "kubernetes_build_info",
+        "process_resident_memory_bytes",
+        "process_cpu_seconds_total",
+        "process_start_time_seconds",
+        "apiserver_request_total",
+        "apiserver_request_duration_seconds_bucket",
+        "apiserver_request_sli_duration_seconds_bucket",
+        "apiserver_current_inflight_requests",
+        "apiserver_storage_objects",
+        "apiserver_client_certificate_expiration_seconds_count",
+        "authentication_attempts",
+        "authorization_attempts_total",
+        "bridgehead_store_commit_duration_seconds_count",
+    } <= names
+    assert 'apiserver_storage_objects{resource="podtemplates"} 1.0' in text
+    assert 'apiserver_resource_objects{group="apps",resource="deployments"} 0.0' in text
+    assert not [name for name in names if name.endswith("_created")]
