@@ -170,7 +170,7 @@ def test_a_command_goes_on_when_its_client_is_killed(lab: Lab, ns: Namespace) ->
         assert client.stdout.readline() == "begun\n"
         client.kill()
     eventually(lambda: ns.execute("works", "cat", "/tmp/done").stdout == "done\n")
-    assert "sleep 4321" in ns.execute("works", "ps").stdout
+    eventually(lambda: "sleep 4321" in ns.execute("works", "ps").stdout)  # a moment after the file is there
 
 
 def test_a_shell_of_exec_hangs_up_with_its_terminal(lab: Lab, ns: Namespace) -> None:

@@ -16,6 +16,7 @@ import dnslib
 import pytest
 
 from bridgehead.client import ApiClient
+from bridgehead.dns import agent as agent_module
 from bridgehead.dns.agent import DnsAgent
 from bridgehead.dns.config import CacheSettings, DnsConfig, Server, ZoneSettings
 from bridgehead.dns.corefile import Inputs, only_when_changed, read_corefile
@@ -25,7 +26,7 @@ from bridgehead.dns.own_addresses import own_addresses
 from bridgehead.dns.process import watch_file
 from bridgehead.dns.serving import DnsMetrics, DnsServer, Limits, QueryLog
 from bridgehead.dns.serving import server as server_module
-from bridgehead.dns.zone import Zone
+from bridgehead.dns.zone import Zone, endpoints_by_address
 from bridgehead.objects.kinds import ENDPOINT_SLICES, SERVICES
 from tests.unit.dns.world import build_zone, packet, read_objects, ready
 
@@ -87,6 +88,24 @@ async def test_answers_follow_changes_of_the_cluster():
             assert await _rcode(port, f"10-244-1-8.{WEB}") == "NXDOMAIN"
             assert await data_of(port, "3.1.244.10.in-addr.arpa", "PTR") == both[:1]
             assert await data_of(port, "8.1.244.10.in-addr.arpa", "PTR") == []
+
+
+async def test_a_slice_is_read_once_for_the_names_of_all_its_addresses(monkeypatch):
+    read = []
+    monkeypatch.setattr(agent_module, "endpoints_by_address", lambda one: read.append(one) or endpoints_by_address(one))
+    async with api_world() as world, ApiClient(world.config) as client:
+        zone = Zone()
+        agent = DnsAgent(client, zone, DnsMetrics())
+        await client.create(SERVICES, service("db", clusterIP="None"), "default")
+        await client.create(ENDPOINT_SLICES, slice_of("db", *(f"10.244.1.{n}" for n in range(100))), "default")
+        async with running(agent.run()):
+            await agent.wait_synced()
+            assert len(read) == 1
+            await client.delete(ENDPOINT_SLICES, "db-x", "default")
+            await until(lambda: asyncio.sleep(0, list(zone.find_reverse("10.244.1.7")) == []))
+            await client.create(ENDPOINT_SLICES, slice_of("db", "10.244.1.7", "10.244.1.8"), "default")
+            await until(lambda: asyncio.sleep(0, len(list(zone.find_reverse("10.244.1.7"))) == 1))
+        assert len(read) == 2
 
 
 async def test_the_name_server_has_the_addresses_of_its_service():

@@ -346,13 +346,34 @@ async def test_how_servers_that_fail_are_asked(settings, requests):
 
 
 async def test_while_all_servers_are_down_none_need_be_asked():
-    async with FakeUpstream(Patient()) as upstream:
-        forwarder = Forwarder([upstream.server], lambda: 0.0, replace(IN_ORDER, fails_fast=True), attempt_seconds=0.1)
+    """A probe has to fail as well: a server may be silent about one name only, which any client can ask for."""
+    patient = Patient()
+    async with FakeUpstream(patient) as upstream:
+        settings = replace(IN_ORDER, fails_fast=True, health_seconds=0.05)
+        forwarder = Forwarder([upstream.server], lambda: 0.0, settings, attempt_seconds=0.1, probe_seconds=0.1)
         question = wire.question_key(wire.encode_name("www.example.com"), 1)
-        for _ in range(3):
+        for refused in range(2):
             with pytest.raises(UpstreamFailed):
                 await forwarder.ask(OutgoingQuery(question))
-        assert (forwarder.requests[upstream.server], forwarder.all_failed) == (1, 2)
+            assert (forwarder.requests[upstream.server], forwarder.all_failed) == (1, refused)
+            await until(lambda: asyncio.sleep(0, forwarder._health.is_silent_to_probes(upstream.server)))
+        patient.is_silent = False
+        await until(lambda: asyncio.sleep(0, not forwarder._health.is_down(upstream.server)))
+        await forwarder.ask(OutgoingQuery(question))
+        forwarder.close()
+
+
+async def test_a_name_about_which_a_server_is_silent_does_not_end_answers_about_others():
+    def answer(query: dnslib.DNSRecord, over_tcp: bool) -> list[bytes]:
+        return [] if "silent" in str(query.q.qname) else Recorder()(query, over_tcp)
+
+    async with FakeUpstream(answer) as upstream:
+        settings = replace(IN_ORDER, fails_fast=True, health_seconds=1000)
+        forwarder = Forwarder([upstream.server], lambda: 0.0, settings, attempt_seconds=0.1)
+        with pytest.raises(UpstreamFailed):
+            await forwarder.ask(OutgoingQuery(wire.question_key(wire.encode_name("silent.example.com"), 1)))
+        forwarder._attempt_seconds = 10
+        assert await forwarder.ask(OutgoingQuery(wire.question_key(wire.encode_name("www.example.com"), 1)))
         forwarder.close()
 
 
@@ -576,6 +597,31 @@ async def test_an_upstream_that_refuses_edns_is_asked_without_it(how):
         world.wait(0.2 if how == "silence" else 10)
         await world.ask("later.example.com", edns=1232)
         assert len(upstream.asked) == 5
+
+
+@pytest.mark.parametrize("how", ["FORMERR", "FORMERR with nothing but a header", "silence"])
+async def test_options_that_a_server_refuses_do_not_end_edns_for_other_clients(how):
+    def answer(query: dnslib.DNSRecord, over_tcp: bool) -> list[bytes]:
+        refuse = query.ar and options_of(query)
+        return (refusing_edns(how, lambda: world.wait(10)) if refuse else Recorder())(query, over_tcp)
+
+    async with FakeUpstream(answer) as upstream:
+        world = World(upstream, attempt_seconds=0.2 if how == "silence" else 10)
+        reply = await world.ask("one.example.com", edns=1232, opts=[COOKIE])
+        assert (rcode(reply), [str(rr.rdata) for rr in reply.rr]) == ("NOERROR", ["192.0.2.1"])
+        await world.ask("two.example.com", edns=1232)
+        assert world.forwarder._plain_until == {}
+        assert world.forwarder._silent_to_edns == set()
+
+
+def test_options_that_make_a_query_too_large_for_a_datagram_are_left_out():
+    question = wire.question_key(wire.encode_name("www.example.com"), 1)
+    for size, is_passed_on in ((40, True), (1300, False), (65_000, False)):
+        options = b"\0\x0a" + size.to_bytes(2, "big") + bytes(size)
+        message = OutgoingQuery(question, edns=wire.Edns(1232, 0, True, options)).message()
+        assert len(message) <= 1232
+        assert (options in message) is is_passed_on
+        assert wire.parse_query_untrusted(message).edns.do
 
 
 async def test_probes_find_out_that_a_server_is_silent_because_of_edns():

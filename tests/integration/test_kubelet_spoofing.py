@@ -48,7 +48,7 @@ class World:
         sh("sysctl -qw net.ipv4.ip_forward=1 net.ipv6.conf.all.forwarding=1")
         # As the proxy's iptables mode does, for node ports on the loopback address.
         sh("sysctl -qw net.ipv4.conf.all.route_localnet=1")
-        self.maker = SandboxMaker()
+        self.maker = SandboxMaker(lambda *_: {})
         self.pods = [self._pod("pod1", OWN, OWN6), self._pod("pod2", NEIGHBOUR, NEIGHBOUR6)]
         self.host_mac, self.pod_mac = (bytes.fromhex(mac.replace(":", "")) for mac in mac_addresses("pod1"))
         with self.maker.in_network_of(self.pods[0]):

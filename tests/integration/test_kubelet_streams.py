@@ -461,6 +461,26 @@ async def test_streams_of_a_forwarded_connection_are_opened_once(world):
     await wire.leave()
 
 
+async def test_bytes_for_a_connection_of_which_one_stream_is_open_hold_up_no_other(world):
+    async def greet(reader, writer):
+        writer.write(b"hello")
+
+    async with Pod(greet) as port:
+        wire, _ = await forward(world, is_tunnelled=False, is_direct=False)
+        writer, reader = spdy.Writer(), spdy.Reader()
+        wire.writer.write(writer.open_stream(1, {"port": str(port), "requestid": "0", "streamtype": "data"}))
+        for _ in range(20):
+            wire.writer.write(spdy.data_frame(1, b"x" * 30_000))
+        for stream, kind in ((3, "error"), (5, "data")):
+            headers = {"port": str(port), "requestid": "1", "streamtype": kind}
+            wire.writer.write(writer.open_stream(stream, headers))
+        frames = []
+        async with asyncio.timeout(DEADLINE):
+            while not (spdy.Reset(1) in frames and any(getattr(one, "content", b"") == b"hello" for one in frames)):
+                frames += reader.feed_untrusted(await wire.reader.read(65536))
+        await wire.leave()
+
+
 async def test_a_reset_ends_one_connection_and_leaves_the_others(world):
     left, connected = asyncio.Event(), asyncio.Semaphore(0)
 

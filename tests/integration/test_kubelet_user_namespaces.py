@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import io
 import os
+import socket
 import struct
 import tarfile
 from collections.abc import AsyncIterator, Iterator
@@ -19,6 +20,7 @@ from bridgehead.images import archives
 from bridgehead.images.store.content import ContentStore
 from bridgehead.kubelet.runtimes.isolation import shifted_owners
 from bridgehead.kubelet.runtimes.runtime import POD_IDS, Mount, RuntimeFailure, Security
+from bridgehead.kubelet.runtimes.spawn.zygote import Zygote
 from tests.image_files import Entry, archive_of, busybox_entries, image_of, layer_of
 
 from .runtime_world import FIRST_ID, FIRST_POD_ID, Node, World, enter_world, make_node
@@ -92,12 +94,12 @@ async def test_the_users_of_a_pod_are_others_than_the_nodes(world: World) -> Non
     assert root == "0"
     assert (await output_of(world, "head -1 /proc/self/uid_map", "nodes"))[0].split() == ["0", str(FIRST_ID), "65536"]
     # Its root is an ordinary user of the machine, and no other pod's.
-    running = await world.start("own", "long", command=("sleep", "1000"))
-    assert os.stat(f"/proc/{machine_pid(running.pid, world)}").st_uid == FIRST_POD_ID
+    own, other = [
+        machine_pid((await world.start(pod, "long", command=("sleep", "1000"))).pid, world) for pod in ("own", "nodes")
+    ]
+    assert os.stat(f"/proc/{own}").st_uid == FIRST_POD_ID
     for kind in ("user", "net", "uts", "ipc", "mnt", "pid"):
-        [own] = await output_of(world, f"readlink /proc/self/ns/{kind}", name=f"own-{kind}")
-        [other] = await output_of(world, f"readlink /proc/self/ns/{kind}", "nodes", name=f"node-{kind}")
-        assert own != other
+        assert os.readlink(f"/proc/{own}/ns/{kind}") != os.readlink(f"/proc/{other}/ns/{kind}")
 
 
 def machine_pid(pid: int, world: World) -> int:
@@ -213,3 +215,18 @@ async def test_sysctls_apply_to_the_pod(world: World) -> None:
     script = "cat /proc/sys/net/ipv4/ip_local_port_range /proc/sys/kernel/shm_rmid_forced"
     found = await output_of(world, script, "tuned")
     assert [line.split() for line in found] == [["20000", "30000"], ["1"]]
+
+
+@pytest.mark.parametrize("name", ["kernel.shm_rmid_forced", "net.ipv4.ip_local_port_range"])
+@pytest.mark.parametrize("value", ["1" * 100_000, "é"])
+async def test_sysctls_of_one_pod_do_no_harm_to_others(world: World, name: str, value: str) -> None:
+    with pytest.raises(RuntimeFailure, match=f"invalid value of the sysctl {name}"):
+        await world.pod("untuned", id_base=BASE + POD_IDS, sysctls={name: value})
+    assert await output_of(world, "echo here") == ["here"]
+
+
+def test_the_zygote_is_sent_no_request_that_it_would_cut_off() -> None:
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    ours.settimeout(20)
+    with ours, theirs, pytest.raises(OSError, match="Message too long"):
+        Zygote(ours).make_namespaces(BASE, POD_IDS, {"kernel/shm_rmid_forced": "1" * 100_000})

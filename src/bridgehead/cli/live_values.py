@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 from enum import StrEnum
 from pathlib import Path
 
@@ -17,6 +18,7 @@ from .lab_options import DEFAULT_NAME
 _API_SECONDS = 2
 # Services that a shell offers at most.
 _MAX_SERVICES = 500
+_SAFE = re.compile(r"[A-Za-z0-9._/][-A-Za-z0-9._/]*")
 
 
 class LiveValues(StrEnum):
@@ -27,7 +29,15 @@ class LiveValues(StrEnum):
 
 
 def list_values(kind: LiveValues, name: str | None, namespace: str, state_dir: Path | None) -> list[str]:
-    """Return the values of the lab that the options choose; none if they cannot be read: a completion has no errors."""
+    """Return the values of the lab that the options choose; none if they cannot be read: a completion has no errors.
+
+    Shells expand the values that they offer. So one in which they would find a command, such as a name that a server
+    has invented, is left out.
+    """
+    return [value for value in _list_untrusted(kind, name, namespace, state_dir) if _SAFE.fullmatch(value)]
+
+
+def _list_untrusted(kind: LiveValues, name: str | None, namespace: str, state_dir: Path | None) -> list[str]:
     try:
         if kind is LiveValues.LABS:
             return list(registry.list_labs())

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Mapping
 
 from bridgehead.client import ApiClient, Informer
 from bridgehead.objects.core import Namespace, Pod, Service
-from bridgehead.objects.endpoint_slices import EndpointSlice, index_by_service
+from bridgehead.objects.endpoint_slices import Endpoint, EndpointSlice, index_by_service
 from bridgehead.objects.kinds import ENDPOINT_SLICES, NAMESPACES, PODS, SERVICES
 from bridgehead.objects.meta import ObjectKey
 
@@ -23,6 +23,7 @@ from .zone import (
     ServiceRecords,
     Zone,
     endpoint_names,
+    endpoints_by_address,
     extra_records,
     index_by_address,
     pod_records,
@@ -70,6 +71,7 @@ class DnsAgent:
         self._pods: Informer[Pod] | None = None
         if follow_pods or zone.settings.pods == "verified":
             self._pods = Informer(client, PODS, indexes={"address": _own_addresses})
+        self._by_address: dict[ObjectKey, Mapping[str, list[Endpoint]]] = {}  # of slices that names were asked of
         self._dirty: set[ObjectKey] = set()
         self._triggers: list[float] = []
         self._name_server_exists = False
@@ -117,6 +119,9 @@ class DnsAgent:
             self._wake.set()
 
     def _slice_changed(self, old: EndpointSlice | None, new: EndpointSlice | None) -> None:
+        either = new if new is not None else old
+        if either is not None:
+            self._by_address.pop(either.key, None)
         for slice_ in (old, new):
             key = slice_.service_key if slice_ is not None else None
             if slice_ is not None and not self._name_server_exists and self._own_addresses:
@@ -233,7 +238,18 @@ class DnsAgent:
             and self._services.get(key) is not None
         ]
         settings = self.zone.settings
-        return endpoint_names(slices, address, settings.domain, by_pod=settings.endpoint_pod_names)
+        return endpoint_names(
+            slices,
+            address,
+            settings.domain,
+            by_pod=settings.endpoint_pod_names,
+            endpoints_of=self._endpoints_by_address,
+        )
+
+    def _endpoints_by_address(self, slice_: EndpointSlice) -> Mapping[str, list[Endpoint]]:
+        if slice_.key not in self._by_address:
+            self._by_address[slice_.key] = endpoints_by_address(slice_)
+        return self._by_address[slice_.key]
 
     async def _apply(self, key: ObjectKey, records: ServiceRecords) -> bool:
         """Change a Service in short steps, between which queries are answered. Returns whether any answer changed."""

@@ -77,8 +77,9 @@ class ForwardSettings:
 
     `policy` is one of FORWARD_POLICIES. `failover`: response codes that lead to the next server; None: all but NOERROR
     and NXDOMAIN. A server is down after `max_fails` failures (0: never), and is probed every `health_seconds` with a
-    query for NS records at `health_name`; `fails_fast`: while all are down, none is asked. `most_attempts`: servers
-    asked for one query (0: all). `idle_seconds`, `most_idle` (0: any number): connections that are kept open.
+    query for NS records at `health_name`; `fails_fast`: while all are down, and have not answered a probe, none is
+    asked. `most_attempts`: servers asked for one query (0: all). `idle_seconds`, `most_idle` (0: any number):
+    connections that are kept open.
     """
 
     policy: str = "random"

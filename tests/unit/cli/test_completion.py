@@ -118,20 +118,42 @@ LIVE = [
 ]
 
 
+def completed_by_bash(typed: list[str], directory: Path, capsys: pytest.CaptureFixture[str]) -> set[str]:
+    """The values that bash offers at the end of a line, with the script in a directory."""
+    (directory / "script").write_text(script("bash", capsys))
+    line = " ".join(f'"{word}"' for word in typed)
+    program = (
+        f'source ./script; COMP_WORDS=({line}); COMP_CWORD={len(typed) - 1}; _bridgehead; echo "${{COMPREPLY[@]}}"'
+    )
+    done = subprocess.run(["bash", "-c", program], capture_output=True, text=True, timeout=30, cwd=directory)
+    assert done.stderr == ""
+    return set(done.stdout.split())
+
+
 @pytest.mark.needs("bash")
 @pytest.mark.parametrize(("typed", "expected"), LIVE)
 @pytest.mark.usefixtures("labs")
 def test_bash_completes_what_is_there_now(
     typed: str, expected: set[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    (tmp_path / "script").write_text(script("bash", capsys))
-    typed_line = ["bridgehead", *typed.split(" ")]
-    line = " ".join(f'"{word}"' for word in typed_line)
-    program = (
-        f'source ./script; COMP_WORDS=({line}); COMP_CWORD={len(typed_line) - 1}; _bridgehead; echo "${{COMPREPLY[@]}}"'
-    )
-    done = subprocess.run(["bash", "-c", program], capture_output=True, text=True, timeout=30, cwd=tmp_path)
-    assert (set(done.stdout.split()), done.stderr) == (expected, "")
+    assert completed_by_bash(["bridgehead", *typed.split(" ")], tmp_path, capsys) == expected
+
+
+@pytest.mark.needs("bash")
+@pytest.mark.parametrize(
+    ("typed", "expected"),
+    [
+        ("exec --name = blue --node = ", {"node1", "node2"}),
+        ("exec --name = blue --node =", {"node1", "node2"}),
+        ("down --name = bl", {"blue"}),
+        ("up --ip-family = d", {"dual"}),
+    ],
+)
+@pytest.mark.usefixtures("labs")
+def test_bash_completes_after_an_equals_sign(
+    typed: str, expected: set[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert completed_by_bash(["bridgehead", *typed.split(" ")], tmp_path, capsys) == expected
 
 
 @pytest.mark.needs("fish")
@@ -170,3 +192,16 @@ def test_zsh_completes_what_is_there_now(
     )
     done = subprocess.run(["zsh", "-f", "-c", program], capture_output=True, text=True, timeout=60, cwd=tmp_path)
     assert (done.stdout, done.stderr) == ("listed\n", "")
+
+
+@pytest.mark.needs("bash")
+def test_a_value_that_a_shell_would_run_is_not_offered(
+    labs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    logs = registry.find_files("bridgehead", None).log("init").parent
+    for name in ("$(touch ran)", "`touch ran`", "-x", "a b", "a;touch ran"):
+        (logs / f"{name}.log").touch()
+    offered = completed_by_bash(["bridgehead", "logs", ""], tmp_path, capsys)
+    assert {"apiserver", "controllers"} <= offered
+    assert "touch" not in " ".join(offered)
+    assert not (tmp_path / "ran").exists()

@@ -327,6 +327,11 @@ def test_options_of_the_cache_directive(cache, expected):
     [
         ("cache 0", "line 3: cache TTL can not be zero or negative: 0"),
         ("cache -5", "line 3: cache TTL can not be zero or negative: -5"),
+        ("cache 2147483648", "line 3: cache: 2147483648 is larger than 2147483647"),
+        (f"cache {'9' * 5000}", f"line 3: cache: {'9' * 20} is larger than 2147483647"),
+        ("cache {\n success 1 9 2147483648\n}", "line 4: success: 2147483648 is larger than 2147483647"),
+        ("cache {\n denial 99999999999\n}", "line 4: denial: 99999999999 is larger than 2147483647"),
+        ("cache {\n prefetch 99999999999\n}", "line 4: prefetch: 99999999999 is larger than 2147483647"),
         ("cache {\n success 1 0\n}", "line 4: cache TTL can not be zero or negative: 0"),
         ("cache {\n denial 1 0\n}", "line 4: cache TTL can not be zero or negative: 0"),
         ("cache {\n success 1 2 3 4\n}", "line 4: usage: success CAPACITY"),
@@ -450,6 +455,7 @@ def test_options_of_the_forward_directive(options, expected):
     ("option", "problem"),
     [
         ("max_fails many", "line 4: max_fails takes a number"),
+        ("max_fails 99999999999", "line 4: max_fails: 99999999999 is larger than 2147483647"),
         ("health_check", "line 4: "),
         ("health_check 0s", "line 4: health_check: the interval has to be longer than 0"),
         ("health_check 1s twice", "line 4: usage: health_check DURATION"),

@@ -9,7 +9,7 @@ from bridgehead.dns.errors import BadPacket
 from bridgehead.dns.messages import foreign, wire
 from bridgehead.dns.messages.foreign import PlainRecord
 from bridgehead.dns.messages.names import address_of_reverse, reverse_name
-from bridgehead.dns.messages.replies import assemble
+from bridgehead.dns.messages.replies import Answer, assemble, head
 from bridgehead.dns.zone import endpoint_names, index_by_address
 from tests.unit.dns.world import lines, packet, read_objects
 
@@ -54,6 +54,17 @@ def test_a_header_alone_can_refuse_a_query(reply: bytes, is_refusal: bool) -> No
     else:
         with pytest.raises(BadPacket):
             foreign.adopt_reply_untrusted(reply, QUESTION)
+
+
+@pytest.mark.parametrize(("size", "is_passed_on"), [(400, True), (1000, False), (60_000, False)])
+def test_options_of_an_upstream_do_not_make_a_reply_too_large(size: int, is_passed_on: bool) -> None:
+    query = wire.parse_query_untrusted(packet("www.example.com", edns=512))
+    options = b"\xfd\xe9" + (size - 4).to_bytes(2, "big") + bytes(size - 4)
+    answer = Answer(head(wire.NOERROR, 1), b"\xc0\x0c\0\1\0\1\0\0\0\5\0\4\x7f\0\0\1", 0)
+    reply = assemble(query, answer, 512, 1232, options=options, extended_rcode=1)
+    assert len(reply) <= 512
+    assert len(dnslib.DNSRecord.parse(reply).rr) == 1
+    assert (options in reply) is is_passed_on
 
 
 def test_a_chain_of_aliases_may_have_a_soa() -> None:

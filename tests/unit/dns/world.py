@@ -13,7 +13,7 @@ import msgspec
 
 from bridgehead.dns.answering import Responder, Unresolved
 from bridgehead.dns.config import ZoneSettings
-from bridgehead.dns.zone import Zone, endpoint_names, extra_records, pod_records, service_records
+from bridgehead.dns.zone import Zone, endpoint_names, endpoints_by_address, extra_records, pod_records, service_records
 from bridgehead.objects.core import Namespace, Pod, Service
 from bridgehead.objects.endpoint_slices import EndpointSlice
 from bridgehead.objects.meta import ObjectKey
@@ -39,8 +39,12 @@ def build_zone(objects: Iterable[Any], settings: ZoneSettings = ZoneSettings()) 
     slices = [obj for obj in objects if isinstance(obj, EndpointSlice)]
     services = {obj.key: obj for obj in objects if isinstance(obj, Service)}
     zone.find_extra = lambda key: extra_records(services[key], slices_of(key, slices), settings.domain)
+    by_address = {slice_.key: endpoints_by_address(slice_) for slice_ in slices}
     zone.find_reverse = lambda address: endpoint_names(
-        [s for s in slices if s.service_key in services], address, settings.domain
+        [s for s in slices if s.service_key in services],
+        address,
+        settings.domain,
+        endpoints_of=lambda slice_: by_address[slice_.key],
     )
     for obj in objects:
         match obj:

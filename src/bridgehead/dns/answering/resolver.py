@@ -104,19 +104,16 @@ class Resolver:
         if settings.stale_mode == "immediate" and (answer := self._cache.get_stale(key)) is not None:
             self._refresh(forwarder, key, outgoing)
             return _without_opt(answer)
-        flight = asyncio.shield(self._start(forwarder, key, outgoing))
-        if not settings.verify_seconds or not settings.stale_seconds:
-            return await flight
-        await asyncio.wait((flight,), timeout=settings.verify_seconds)
-        if not flight.done() and (answer := self._cache.get_stale(key)) is not None:
-            flight.add_done_callback(_retrieve)
-            return _without_opt(answer)
-        return await flight
+        flight = self._start(forwarder, key, outgoing)
+        if settings.verify_seconds and settings.stale_seconds:
+            await asyncio.wait((flight,), timeout=settings.verify_seconds)
+            if not flight.done() and (answer := self._cache.get_stale(key)) is not None:
+                return _without_opt(answer)
+        return await asyncio.shield(flight)
 
     def _refresh(self, forwarder: Forwarder, key: bytes, outgoing: OutgoingQuery) -> bool:
         """Ask for a cached answer anew, for no client in particular. Returns whether a query was started."""
-        edns = outgoing.edns
-        outgoing = outgoing._replace(edns=edns and edns._replace(options=b""))
+        outgoing = outgoing.without_options()
         is_new = _flight_key(key, outgoing) not in self._in_flight
         self._start(forwarder, key, outgoing)
         return is_new

@@ -18,6 +18,7 @@ from bridgehead.suggestions import most_similar
 from .sources import Sources
 from .text import Directive
 
+LARGEST_NUMBER = 2**31 - 1  # that of a TTL (RFC 2181, section 8), and more than any other setting needs
 _SIMILAR = 0.75  # difflib's ratio, from which on a name is suggested
 
 
@@ -175,7 +176,14 @@ def number(directive: Directive) -> int:
     arguments = directive.arguments
     if len(arguments) != 1 or not arguments[0].isdecimal():
         raise directive.invalid(f"{directive.name} takes a number")
-    return int(arguments[0])
+    return bounded(directive, arguments[0])
+
+
+def bounded(directive: Directive, digits: str) -> int:
+    """Return the number that decimal digits are, at most LARGEST_NUMBER. Raises ConfigInvalid."""
+    if len(digits) > len(str(LARGEST_NUMBER)) or int(digits) > LARGEST_NUMBER:
+        raise directive.invalid(f"{directive.name}: {digits[:20]} is larger than {LARGEST_NUMBER}")
+    return int(digits)
 
 
 def seconds(directive: Directive) -> float:

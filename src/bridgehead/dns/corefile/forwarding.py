@@ -30,6 +30,7 @@ from .draft import (
     Spec,
     Table,
     WrongArguments,
+    bounded,
     ignore,
     no_argument,
     number,
@@ -256,9 +257,10 @@ def read_cache(draft: Draft, block: ServerBlock, directive: Directive) -> None:
 
 def _ttl(directive: Directive, text: str) -> int:
     """Return the TTL, which is not 0, as CoreDNS has it. Raises ConfigInvalid."""
-    if not text.isdecimal() or int(text) == 0:
+    ttl = bounded(directive, text) if text.isdecimal() else 0
+    if ttl == 0:
         raise directive.invalid(f"cache TTL can not be zero or negative: {text}")
-    return int(text)
+    return ttl
 
 
 def _success(draft: Draft, lines: CacheLines, option: Directive) -> None:
@@ -279,8 +281,8 @@ def _capacity(option: Directive, limits: TtlLimits) -> tuple[int, TtlLimits]:
     if len(arguments) > 1:
         limits = limits._replace(longest=_ttl(option, arguments[1]))
     if len(arguments) > 2:
-        limits = limits._replace(shortest=int(arguments[2]))
-    return int(arguments[0]), limits
+        limits = limits._replace(shortest=bounded(option, arguments[2]))
+    return bounded(option, arguments[0]), limits
 
 
 def _serve_stale(draft: Draft, lines: CacheLines, option: Directive) -> None:
@@ -315,7 +317,7 @@ def _prefetch(draft: Draft, lines: CacheLines, option: Directive) -> None:
         percentage = arguments[2]
     if not re.fullmatch(r"[1-8]\d%|90%", percentage):
         raise option.invalid(f"prefetch {percentage!r}: 10% to 90%")
-    lines.set(prefetch=Prefetch(int(arguments[0]), gap, int(percentage[:-1])))
+    lines.set(prefetch=Prefetch(bounded(option, arguments[0]), gap, int(percentage[:-1])))
 
 
 def _keepttl(draft: Draft, lines: CacheLines, option: Directive) -> None:

@@ -29,6 +29,7 @@ from .draft import (
     Spec,
     Table,
     WrongArguments,
+    bounded,
     did_you_mean,
     fallthrough_zones,
     no_argument,
@@ -293,7 +294,7 @@ def _answer(draft: Draft, template: TemplateBlock, option: Directive) -> None:
     if match is None:
         raise WrongArguments
     ttl, kind, data = match.groups()
-    template.records.append(TemplateRecord(kind.upper(), int(ttl or 3600), data.strip()))
+    template.records.append(TemplateRecord(kind.upper(), bounded(option, ttl or "3600"), data.strip()))
 
 
 def _rcode(draft: Draft, template: TemplateBlock, option: Directive) -> None:

@@ -220,6 +220,8 @@ def assemble(
     if query.edns is not None:
         tail = opt_record(our_size, extended_rcode, do=query.edns.do, options=options)
     room = limit - HEADER_SIZE - len(query.question) - len(tail)
+    if room < 0 and options:  # an upstream may have sent more of them by TCP than fit here
+        return assemble(query, answer, limit, our_size, turn, extended_rcode=extended_rcode)
     if len(body) > room and stride > 0:
         count = room // stride
         front, body = head_cut(front, count), body[: count * stride]

@@ -42,9 +42,14 @@ class OutgoingQuery(NamedTuple):
     edns: wire.Edns | None = None
 
     def message(self) -> bytes:
-        """Return the message, with a random id."""
+        """Return the message, with a random id. Options with which it would be larger than EDNS_SIZE are left out."""
         opt = b"" if self.edns is None else opt_record(EDNS_SIZE, do=self.edns.do, options=self.edns.options)
-        return foreign.forwarded_query(secrets.token_bytes(2), self.question, rd=self.rd, cd=self.cd, opt=opt)
+        made = foreign.forwarded_query(secrets.token_bytes(2), self.question, rd=self.rd, cd=self.cd, opt=opt)
+        return made if len(made) <= EDNS_SIZE else self.without_options().message()
+
+    def without_options(self) -> OutgoingQuery:
+        """Return the query with EDNS as before, and no options."""
+        return self._replace(edns=self.edns and self.edns._replace(options=b""))
 
 
 class Forwarder:
@@ -124,12 +129,20 @@ class Forwarder:
             return await self._try(server, query._replace(edns=None))
         found = await self._try(server, query)
         refuses_edns = found is not None and found.rcode in (wire.FORMERR, wire.NOTIMP) and found.options is None
-        return await self._ask_plainly(server, query) or found if query.edns is not None and refuses_edns else found
+        if query.edns is None or not refuses_edns:
+            return found
+        if query.edns.options:  # maybe it refuses only these, which the client has chosen
+            return await self._ask_one(server, query.without_options()) or found
+        return await self._ask_plainly(server, query) or found
 
     async def _ask_plainly(self, server: Server, query: OutgoingQuery) -> UpstreamAnswer | None:
-        """Ask a server without EDNS, and for some time again if it answers."""
+        """Ask a server without EDNS, and for some time again if it answers.
+
+        A query with options of a client proves nothing about others: `_answers_probe` finds out.
+        """
         found = await self._try(server, query._replace(edns=None))
-        if found is not None and found.rcode not in (wire.FORMERR, wire.NOTIMP):
+        has_options = query.edns is not None and query.edns.options != b""
+        if found is not None and found.rcode not in (wire.FORMERR, wire.NOTIMP) and not has_options:
             self._record_plain(server)
         return found
 
@@ -158,7 +171,7 @@ class Forwarder:
         down = [server for server in order if self._health.is_down(server)]
         if order and len(down) == len(order):
             self.all_failed += 1
-            if self._settings.fails_fast:
+            if self._settings.fails_fast and all(map(self._health.is_silent_to_probes, order)):
                 return []
         order = [server for server in order if server not in down] + down
         return order[: self._settings.most_attempts or None]

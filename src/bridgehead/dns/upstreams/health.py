@@ -25,12 +25,17 @@ class Health:
         self._settings = settings
         self._is_answering = is_answering
         self._fails: dict[Server, int] = {}
+        self._silent_to_probes: set[Server] = set()  # since their last answer
         self._probes: dict[Server, asyncio.Task[None]] = {}
         self._is_closed = False
 
     def is_down(self, server: Server) -> bool:
         """Whether the server failed too often since its last answer."""
         return 0 < self._settings.max_fails <= self._fails.get(server, 0)
+
+    def is_silent_to_probes(self, server: Server) -> bool:
+        """Whether a probe failed since the server's last answer. Queries also fail because of what clients ask for."""
+        return server in self._silent_to_probes
 
     def record_failure(self, server: Server, error: Exception) -> None:
         """Count a query without an answer, and start probes."""
@@ -44,6 +49,7 @@ class Health:
 
     def record_answer(self, server: Server) -> None:
         """Forget the failures of a server that answers."""
+        self._silent_to_probes.discard(server)
         if self._fails.pop(server, None) is not None:
             log.info("upstream %s answers again", server)
 
@@ -61,5 +67,6 @@ class Health:
                     self.record_answer(server)
                 elif server in self._fails:
                     self._fails[server] += 1
+                    self._silent_to_probes.add(server)
         finally:
             del self._probes[server]

@@ -9,6 +9,7 @@ transfer       the zone as messages, for AXFR
 from .specification import (
     ServiceRecords,
     endpoint_names,
+    endpoints_by_address,
     extra_records,
     index_by_address,
     pod_records,
@@ -23,6 +24,7 @@ __all__ = [
     "ServiceRecords",
     "Zone",
     "endpoint_names",
+    "endpoints_by_address",
     "extra_records",
     "index_by_address",
     "is_allowed",

@@ -9,7 +9,7 @@ non-terminal, for which the answer is NODATA, not NXDOMAIN.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -81,20 +81,37 @@ def _spread(records: Iterable[Srv]) -> dict[str, tuple[Data, ...]]:
     return {"SRV": tuple(record._replace(weight=max(1, 100 // len(ports))) for record in ports)} if ports else {}
 
 
-def endpoint_names(slices: Iterable[EndpointSlice], address: str, domain: str, *, by_pod: bool = False) -> list[str]:
+def endpoints_by_address(slice_: EndpointSlice) -> dict[str, list[Endpoint]]:
+    """Return the ready endpoints of a slice by each of their addresses."""
+    found: dict[str, list[Endpoint]] = {}
+    for endpoint in slice_.endpoints:
+        for text in endpoint.addresses if endpoint.conditions.is_ready else ():
+            if (address := canonical_address(text)) is not None:
+                found.setdefault(address, []).append(endpoint)
+    return found
+
+
+def endpoint_names(
+    slices: Iterable[EndpointSlice],
+    address: str,
+    domain: str,
+    *,
+    by_pod: bool = False,
+    endpoints_of: Callable[[EndpointSlice], Mapping[str, Iterable[Endpoint]]] = endpoints_by_address,
+) -> list[str]:
     """Return the names of ready endpoints with this address, for its PTR records, as CoreDNS has them.
 
-    The specification has them for headless Services only.
+    The specification has them for headless Services only. `endpoints_of` may keep what `endpoints_by_address` returns:
+    one slice is asked for each of its addresses.
     """
     names: dict[str, None] = {}
     for slice_ in sorted(slices, key=lambda slice_: (slice_.metadata.namespace, slice_.metadata.name)):
         if (key := slice_.service_key) is None:
             continue
-        for endpoint in slice_.endpoints:
-            if endpoint.conditions.is_ready and address in map(canonical_address, endpoint.addresses):
-                name = f"{_endpoint_label(endpoint, address, by_pod=by_pod)}.{key.name}.{key.namespace}.svc.{domain}"
-                if is_name(name):
-                    names[name] = None
+        for endpoint in endpoints_of(slice_).get(address, ()):
+            name = f"{_endpoint_label(endpoint, address, by_pod=by_pod)}.{key.name}.{key.namespace}.svc.{domain}"
+            if is_name(name):
+                names[name] = None
     return list(names)
 
 

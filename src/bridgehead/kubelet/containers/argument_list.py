@@ -16,6 +16,7 @@ from bridgehead.kubelet.errors import ArgumentListTooLong
 MAX_ARG_STRLEN: Final = 128 << 10  # bytes of one argument, or of one variable with its name, with the final NUL
 ARG_MAX: Final = 2 << 20  # bytes of all of them with their pointers: a quarter of a stack of 8 MiB
 _POINTER: Final = 8
+_SHOWN_NAME: Final = 100  # characters of a variable's name in a message
 
 _REFERENCE = re.compile(r"\$(\$|\(([^()]*)\))")
 
@@ -59,7 +60,7 @@ class ArgumentList:
 
     def set_variable(self, name: str, value: str) -> None:
         """Count a variable, in place of an earlier one of its name."""
-        what = f'environment variable "{name}"'
+        what = _variable(name)
         size = _size(f"{name}={value}", what)
         self._used += size - self._variables.get(name, 0)
         self._variables[name] = size
@@ -70,7 +71,7 @@ class ArgumentList:
         try:
             value = expand(text, *scopes)
         except ArgumentListTooLong:
-            raise _too_long(f'environment variable "{name}"') from None
+            raise _too_long(_variable(name)) from None
         self.set_variable(name, value)
         return value
 
@@ -93,6 +94,12 @@ class ArgumentList:
             raise ArgumentListTooLong(
                 f"argument list too long: with {what}, arguments and environment have more than {ARG_MAX} bytes"
             )
+
+
+def _variable(name: str) -> str:
+    """Describe a variable for a message, which is kept in the status of its pod."""
+    shown = name if len(name) <= _SHOWN_NAME else f"{name[:_SHOWN_NAME]}..."
+    return f'environment variable "{shown}"'
 
 
 def _size(text: str, what: str) -> int:

@@ -35,15 +35,23 @@ class Input:
         self._is_awaited = False
         self._changed = asyncio.Event()
 
-    async def put(self, data: bytes) -> None:
+    def add(self, data: bytes) -> None:
         """Add bytes. Does nothing after the end."""
         if self._has_ended or self._is_dropped:
             return
         self._waiting.append(data)
         self._bytes += len(data)
         self._notify()
-        while self._bytes > _MAX_WAITING_BYTES and not self._is_dropped:
+
+    async def put(self, data: bytes) -> None:
+        """Add bytes, and wait until there is room for more."""
+        self.add(data)
+        while self.is_full:
             await self._wait()
+
+    @property
+    def is_full(self) -> bool:
+        return self._bytes > _MAX_WAITING_BYTES
 
     def end(self) -> None:
         self._has_ended = True

@@ -136,8 +136,10 @@ class PortForward:
             case spdy.Data():
                 connection = self._by_stream.get(frame.stream)
                 if connection is not None and frame.stream == connection.data_stream:
-                    if frame.content:
+                    if frame.content and connection.task is not None:
                         await connection.input.put(frame.content)
+                    elif frame.content:
+                        await self._keep_early(connection, frame)
                     if frame.ends:
                         connection.input.end()
             case spdy.Reset():
@@ -149,6 +151,13 @@ class PortForward:
             case spdy.Ping():
                 await self._carrier.write(spdy.ping_frame(frame.number))
         return None
+
+    async def _keep_early(self, connection: _Connection, frame: spdy.Data) -> None:
+        """Keep bytes for a connection whose other stream is not open, without waiting until they are taken."""
+        connection.input.add(frame.content)
+        if connection.input.is_full:
+            connection.input.drop()
+            await self._carrier.write(spdy.reset_frame(frame.stream))
 
     async def _open(self, frame: spdy.OpenStream) -> _Connection | None:
         connection = self._connection_of(frame)

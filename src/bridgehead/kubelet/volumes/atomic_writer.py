@@ -28,7 +28,7 @@ def write_files(directory: Path, files: Mapping[str, File], group: int | None = 
     """Make `directory` show exactly `files`; return whether anything changed. Raises OSError, and ValueError for an
     owner that the user namespace does not map.
 
-    `group` (fsGroup) and `user` own the directories; None: the kubelet's.
+    `group` (fsGroup) and `user` own the directories, as of `volume_owner`.
     """
     directory.mkdir(parents=True, exist_ok=True)
     _set_attributes(directory, _ROOT_MODE, user, group)
@@ -71,7 +71,7 @@ def _with_owner(file: File) -> File:
 
 
 def _set_attributes(directory: Path, mode: int, user: int | None, group: int | None) -> None:
-    set_owner(directory, user, group)
+    set_owner(directory, user, user if group is None else group)
     if group is not None:
         mode |= _SETGID
     directory.chmod(mode)

@@ -15,7 +15,7 @@ from .chown import set_owner
 
 
 def make_open_directory(directory: Path, group: int | None, user: int | None = None) -> None:
-    """Make a world-writable directory, owned by `group` (fsGroup) and `user`; None: the kubelet's.
+    """Make a world-writable directory, owned by `group` (fsGroup) and `user`, as of `volume_owner`.
 
     An existing directory keeps the content and modes that the pod has made. Raises OSError, and ValueError for a group
     that the user namespace does not map.
@@ -24,7 +24,7 @@ def make_open_directory(directory: Path, group: int | None, user: int | None = N
     if not directory.is_dir():
         new = directory.with_name(f".{directory.name}.new")
         new.mkdir(parents=True, exist_ok=True)
-        set_owner(new, user, group)
+        set_owner(new, user, user if group is None else group)
         new.chmod(_open_mode(group))
         new.rename(directory)
 
@@ -36,7 +36,8 @@ def make_empty_dir(
     make_open_directory(directory, group, user)
     if volume.medium == "Memory" and not directory.is_mount():
         options = [f"mode={0o1000 | _open_mode(group):o}", f"size={memory_size}"]  # sticky, as the kernel's default
-        options += [f"{name}={number}" for name, number in (("uid", user), ("gid", group)) if number is not None]
+        owners = (("uid", user), ("gid", user if group is None else group))
+        options += [f"{name}={number}" for name, number in owners if number is not None]
         flags = syscalls.MS_NOSUID | syscalls.MS_NODEV
         syscalls.mount("tmpfs", str(directory), "tmpfs", flags, ",".join(options))
 

@@ -30,9 +30,10 @@ def volume_group(pod: Pod) -> int | None:
 
 
 def volume_owner(pod: Pod, id_base: int) -> tuple[int | None, int | None]:
-    """Return the node's ids of the user and the group of a volume's directories; None: those of the kubelet.
+    """Return the node's ids of the user and of the fsGroup of a volume's directories.
 
-    `id_base` is the node's id of the pod's root; 0: the pod has the node's users.
+    Without an fsGroup, None, they belong to the user's own group, which has its number; without a user, None, to the
+    kubelet. `id_base` is the node's id of the pod's root; 0: the pod has the node's users.
     """
     group = volume_group(pod)
-    return (id_base, id_base + (group or 0)) if id_base else (None, group)
+    return id_base or None, None if group is None else id_base + group

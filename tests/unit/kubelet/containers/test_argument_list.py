@@ -51,6 +51,14 @@ def test_bytes_count_not_characters():
         ArgumentList().set_variable("A", "\N{SNOWMAN}" * (MAX_ARG_STRLEN // 3))
 
 
+def test_a_long_name_is_cut_in_the_message():
+    for name in ("N" * 300_000, "N" * 131_000):
+        with pytest.raises(
+            ArgumentListTooLong, match=rf'environment variable "{"N" * 100}\.\.\." has more than 131072'
+        ):
+            ArgumentList().expand_variable(name, "x" * 100)
+
+
 def test_a_variable_that_is_set_again_counts_once():
     arguments = ArgumentList()
     for _ in range(2 * ARG_MAX // 1000):

@@ -17,7 +17,7 @@ import hashlib
 import os
 import socket
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Final
 
 from bridgehead.kubelet.runtimes.isolation.container_cgroups import PodCgroup
@@ -30,6 +30,7 @@ from bridgehead.network.spoofing import POD_GROUP
 GATEWAY: Final = "169.254.1.1"
 GATEWAY6: Final = "fe80::1"
 _ATTEMPTS, _PAUSE_SECONDS = 500, 0.001
+_LONGEST_SETTING: Final = 1024  # characters of a sysctl; the longest of those that pods may set has a few numbers
 _KINDS: Final = {"net": syscalls.CLONE_NEWNET, "uts": syscalls.CLONE_NEWUTS, "ipc": syscalls.CLONE_NEWIPC}
 
 
@@ -83,6 +84,7 @@ class SandboxMaker:
 
     def make(self, spec: SandboxSpec) -> Sandbox:
         """Raises `RuntimeFailure`; nothing of the sandbox is left then."""
+        _check_sysctls(spec.sysctls)
         shared = {"net": spec.host_network, "uts": False, "ipc": spec.host_ipc}
         kinds = [kind for kind in _KINDS if not shared[kind]]
         sandbox = Sandbox(spec, {})
@@ -204,6 +206,13 @@ class SandboxMaker:
             requests += [rtnetlink.add_host_route(index, ip), rtnetlink.add_neighbour(index, ip, pod_mac)]
         self._node.send(requests)
         _poll(lambda: rtnetlink.is_operating(self._node.ask(rtnetlink.get_link(index)) or b""))
+
+
+def _check_sysctls(sysctls: Mapping[str, str]) -> None:
+    """Raise `RuntimeFailure` for a value that no sysctl has; the API bounds none."""
+    for name, value in sysctls.items():
+        if not value.isascii() or len(value) > _LONGEST_SETTING:
+            raise RuntimeFailure(f"invalid value of the sysctl {name}: not at most {_LONGEST_SETTING} ASCII characters")
 
 
 def _is_of_ipc(name: str) -> bool:

@@ -15,6 +15,7 @@ and each of runtime and zygote ends when the other one does.
 from __future__ import annotations
 
 import contextlib
+import errno
 import gc
 import os
 import signal
@@ -94,7 +95,10 @@ class Zygote:
         `settings`: file below /proc/sys that belongs to them -> content. Return descriptors by kind: "user", "net",
         "uts", "ipc". Raises OSError.
         """
-        self._socket.send(_NAMESPACES + _IDS.pack(id_base, count) + msgspec.msgpack.encode(dict(settings)))
+        request = _NAMESPACES + _IDS.pack(id_base, count) + msgspec.msgpack.encode(dict(settings))
+        if len(request) > _LARGEST_REQUEST:  # the zygote would get a part of it
+            raise OSError(errno.EMSGSIZE, os.strerror(errno.EMSGSIZE))
+        self._socket.send(request)
         data, descriptors, _, _ = socket.recv_fds(self._socket, _REPLY.size, _MAX_DESCRIPTORS)
         _check_reply(data)
         for descriptor in descriptors:
