@@ -39,8 +39,12 @@ def command(
         if not files.kubeconfig.exists():
             registry.read_running(files)
     render = _render_fish if shell is Syntax.FISH else _render_sh
+    variables = _variables(files, name)
+    lines = [render(key, value) for key, value in variables.items()]
+    if "BRIDGEHEAD_NAME" not in variables and "BRIDGEHEAD_NAME" in os.environ:  # it would choose another lab
+        lines.append("set -e BRIDGEHEAD_NAME" if shell is Syntax.FISH else "unset BRIDGEHEAD_NAME")
     # Semicolons, because `eval $(...)` without quotes joins the lines.
-    sys.stdout.write("".join(f"{render(key, value)};\n" for key, value in _variables(files, name).items()))
+    sys.stdout.write("".join(f"{line};\n" for line in lines))
 
 
 def _variables(files: LabFiles, name: str | None) -> dict[str, str]:

@@ -410,6 +410,9 @@ def test_the_environment_of_a_lab_elsewhere_has_no_name(
     (tmp_path / "kubeconfig").touch()
     assert run("env", f"--state-dir={tmp_path}") == 0
     assert capsys.readouterr().out == f"export KUBECONFIG={tmp_path}/kubeconfig;\n"
+    monkeypatch.setenv("BRIDGEHEAD_NAME", "another")
+    assert run("env", f"--state-dir={tmp_path}", "--shell=fish") == 0
+    assert capsys.readouterr().out.endswith("set -e BRIDGEHEAD_NAME;\n")
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ stand-ins have a copy of BusyBox in which these applets have other names.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import subprocess
@@ -156,6 +157,8 @@ def _replace(path: str, content: str) -> None:
 
 def _link(path: str, target: str) -> None:
     """Make a symbolic link, in the place of whatever is there."""
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(f"{path}.new")  # of a runtime that was killed
     os.symlink(target, f"{path}.new")
     os.replace(f"{path}.new", path)
 
