@@ -36,3 +36,13 @@ async def test_the_page_has_what_dashboards_read():
     assert 'apiserver_storage_objects{resource="podtemplates"} 1.0' in text
     assert 'apiserver_resource_objects{group="apps",resource="deployments"} 0.0' in text
     assert not [name for name in names if name.endswith("_created")]
+
+
+async def test_an_open_watch_is_no_request_that_is_carried_out_now():
+    async with open_world() as world:
+        watch = await world.watch("/api/v1/nodes")
+        text = (await world.call("GET", "/metrics")).body.decode()
+        await watch.leave()
+    (open_now,) = re.findall(r'apiserver_longrunning_requests{.*verb="WATCH".*} (.*)', text)
+    (in_flight,) = re.findall(r'apiserver_current_inflight_requests{request_kind="readOnly"} (.*)', text)
+    assert (open_now, in_flight) == ("1.0", "1.0")  # the request of the page is in flight
