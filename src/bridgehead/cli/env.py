@@ -1,6 +1,7 @@
 """Print the environment for a cluster, for a shell to read: PATH, KUBECONFIG and BRIDGEHEAD_NAME.
 
-PATH is printed if `bridgehead` is not found in it yet. A stopped cluster has an environment, too. Example:
+PATH is printed if `bridgehead` is not found in it yet. For a cluster with a --state-dir, to which no name leads, a
+BRIDGEHEAD_NAME is removed. A stopped cluster has an environment, too. Example:
 
     eval "$(bridgehead env)"
     bridgehead env --shell fish | source
@@ -43,24 +44,31 @@ def command(
     sys.stdout.write("".join(f"{render(key, value)};\n" for key, value in _variables(files, name).items()))
 
 
-def _variables(files: LabFiles, name: str | None) -> dict[str, str]:
+def _variables(files: LabFiles, name: str | None) -> dict[str, str | None]:
+    """Return the variables to set, and as None the one to remove."""
     program = Path(sys.argv[0]).absolute()
     found = shutil.which("bridgehead")
-    variables = {}
+    variables: dict[str, str | None] = {}
     if program.name == "bridgehead" and not (found and os.path.samefile(found, program)):
         variables["PATH"] = str(program.parent)
     variables["KUBECONFIG"] = str(files.kubeconfig)
     if files == registry.find_files(lab := registry.find_name(files, name or DEFAULT_NAME), None):
         variables["BRIDGEHEAD_NAME"] = lab
+    elif "BRIDGEHEAD_NAME" in os.environ:
+        variables["BRIDGEHEAD_NAME"] = None  # that of another lab, which the shell's next commands would be for
     return variables
 
 
-def _render_sh(key: str, value: str) -> str:
+def _render_sh(key: str, value: str | None) -> str:
+    if value is None:
+        return f"unset {key}"
     rest = ':"$PATH"' if key == "PATH" else ""
     return f"export {key}={shlex.quote(value)}{rest}"
 
 
-def _render_fish(key: str, value: str) -> str:
+def _render_fish(key: str, value: str | None) -> str:
+    if value is None:
+        return f"set -e {key}"
     quoted = value.replace("\\", "\\\\").replace("'", "\\'")
     rest = " $PATH" if key == "PATH" else ""
     return f"set -gx {key} '{quoted}'{rest}"
