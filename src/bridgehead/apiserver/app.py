@@ -346,7 +346,8 @@ class Application:
                     return await self._pod_streams.answer(request)
             if self._proxy.serves(info):
                 self._drop_proxy_headers(request)
-                return await self._proxy.answer(request)
+                with self._metrics.requests.long_running(info):  # an upgraded connection ends before its response
+                    return await self._proxy.answer(request)
             return await self._handlers.handle(request)
         return await self._non_resource_urls.handle(request)
 
