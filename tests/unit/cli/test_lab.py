@@ -405,7 +405,7 @@ def test_a_shell_takes_the_environment_of_a_lab(
 def test_the_environment_of_a_lab_elsewhere_has_no_name(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """BRIDGEHEAD_NAME means a lab in the default directory. That of another lab is removed."""
+    """BRIDGEHEAD_NAME means a lab in the default directory. The name of another lab is removed."""
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "default"))
     monkeypatch.delenv("BRIDGEHEAD_NAME", raising=False)
     (tmp_path / "kubeconfig").touch()
