@@ -17,7 +17,7 @@ SLOWEST := --durations 30 --durations-min 1
 # Without compiled files, each of the many programs that the tests start compiles all that it imports.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help up down test unit coverage check bench chaos conformance format clean
+.PHONY: help up down test unit coverage check bench chaos conformance format clean rebuild
 
 help:
 	@echo "make up      start a cluster of three nodes on this machine, and wait until it is ready"
@@ -87,7 +87,10 @@ format: .venv/.tested
 clean:
 	rm -rf .venv .kubernetes-e2e .mypy_cache .ruff_cache .pytest_cache .hypothesis dist
 
-.venv/.prepared: pyproject.toml constraints.txt hatch_build.py
+# The build writes it, and the server needs it. Without it the program is not prepared, whatever the stamp says.
+DEFINITIONS := src/bridgehead/apiserver/bodies/definitions.json
+
+.venv/.prepared: pyproject.toml constraints.txt hatch_build.py $(if $(wildcard $(DEFINITIONS)),,rebuild)
 	@scripts/prepare-venv
 
 # The tools of tests, lint and types, which are three quarters of the packages.

@@ -10,6 +10,7 @@ import contextlib
 import gzip
 import json
 import os
+import re
 import ssl
 from collections.abc import AsyncIterator
 from typing import Any
@@ -18,7 +19,7 @@ import aiohttp
 import pytest
 from yarl import URL
 
-from .api_world import DEADLINE, ApiWorld
+from .api_world import DEADLINE, ApiWorld, until
 from .certificates import server_certificate
 from .namespaced import in_namespace
 from .proxy_backends import PAGE, POD_IP, Never, add_addresses, application, backend, kubectl, start_kubectl
@@ -177,6 +178,12 @@ async def test_tls_and_upgrades() -> None:
         backend(POD_IP, 8080, application(never)),
         backend(POD_IP, 8443, application(), ssl_context=server_certificate()),
     ):
+
+        async def is_counted() -> bool:
+            _, _, page = await client.call("GET", "/metrics")
+            open_now = re.findall(rb'^apiserver_longrunning_requests{.*verb="CONNECT".*} (.*)$', page, re.MULTILINE)
+            return sum(map(float, open_now)) == 1
+
         for where in (f"{_PODS}/https:web:8443", f"{_SERVICES}/https:web:tls", f"{_SERVICES}/https:web:443"):
             _, _, body = await client.call("GET", f"{where}/proxy/page")
             assert body == PAGE.replace("/rewriteme", f"{where}/proxy/rewriteme").encode()
@@ -184,6 +191,7 @@ async def test_tls_and_upgrades() -> None:
             url = f"{client.server}{where}/proxy/socket"
             async with client.session.ws_connect(url, protocols=("other", "chat")) as messages:
                 assert messages.protocol == "chat"
+                await until(is_counted)
                 names = set(await messages.receive_json())
                 assert {"x-forwarded-for", "sec-websocket-key"} <= names
                 assert "authorization" not in names

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import json
+import re
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -379,6 +380,10 @@ async def test_validating_webhooks_are_asked_at_once_and_all_are_waited_for(clus
     await cluster.register("validating", *(cluster.hook(name) for name in ("one", "two", "three")))
     answer = await cluster.create()
     assert answer.json["message"] == 'admission webhook "two.example.com" denied the request: first'
+    # They are waited for once. Three times that are more than the request took, which would leave nothing of it.
+    page = (await cluster.world.call("GET", "/metrics")).body.decode()
+    own = re.findall(r'^apiserver_request_sli_duration_seconds_sum{.*resource="configmaps".*} (.*)', page, re.MULTILINE)
+    assert [float(seconds) > 0 for seconds in own] == [True]
 
 
 def encoded(data: bytes) -> str:

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import dataclasses
 import signal
+import socket
 import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -120,3 +121,13 @@ async def test_missing_prerequisites_are_reported_in_one_line(arguments, code, t
     assert process.returncode == code
     assert text in errors.decode()
     assert errors.count(b"\n") == 1
+
+
+async def test_a_taken_port_of_metrics_is_reported_in_one_line(tmp_path):
+    async with secured(tmp_path) as files:
+        with socket.create_server(("127.0.0.1", 0)) as listener:
+            taken = f"127.0.0.1:{listener.getsockname()[1]}"
+            process = await run(f"--kubeconfig={files.part_kubeconfig('controllers')}", f"--metrics={taken}")
+            _, errors = await process.communicate()
+    assert process.returncode == 1
+    assert errors.decode() == f"bridgehead controllers: {taken}: Address already in use\n"

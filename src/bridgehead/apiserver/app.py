@@ -27,6 +27,7 @@ from .bodies.patch import APPLY_PATCH
 from .errors import (
     ApiStatus,
     PageNotFound,
+    TimedOut,
     bad_request,
     internal_error,
     not_found_path,
@@ -72,8 +73,6 @@ log = logging.getLogger(__name__)
 
 # After these, the path may be one that nobody else asks for.
 _UNKNOWN_CODES = (403, 404, 405)
-# Codes by which the server ends requests that are too many or take too long.
-_TERMINATIONS = (429, 504)
 _READING = frozenset({"get", "list", "watch", "head", "options"})
 _APPLY = APPLY_PATCH.encode()
 _BRIEF = contextlib.nullcontext()
@@ -124,7 +123,7 @@ class Application:
                 info = exchange.info
                 counted = self._metrics.requests.in_flight(mutates=info.verb not in _READING)
                 try:
-                    with _BRIEF if is_long_running(info) else counted:
+                    with _BRIEF if info.verb == "watch" or is_long_running(info) else counted:
                         await self._answer_request(exchange, receive, send)
                 finally:
                     exchange.seat.leave()
@@ -169,8 +168,8 @@ class Application:
         self._count(exchange, response.status, started, waits.seconds)
 
     def _count(self, exchange: Exchange, code: int, started: float, waited: float = 0.0) -> None:
-        if code in _TERMINATIONS and exchange.is_known:
-            self._metrics.requests.record_termination(exchange.info, code)
+        if exchange.is_terminated:
+            self._metrics.requests.record_termination(exchange.info, code, known=exchange.is_known)
         self._metrics.requests.count(
             exchange.info,
             code,
@@ -191,9 +190,10 @@ class Application:
             raise
         except ApiStatus as status:
             exchange.is_known = exchange.is_known and status.code not in _UNKNOWN_CODES
+            exchange.is_terminated = isinstance(status, TimedOut)
             return _refusal(status)
         except Overloaded:
-            exchange.is_refused = False
+            exchange.is_refused, exchange.is_terminated = False, True
             return _TOO_MANY
         except RecursionError:
             return _refusal(bad_request("the body is nested too deeply"))
@@ -279,6 +279,7 @@ class Application:
             await seat.take(self._flow_control.classify(request.user, request.info), request.user, request.info)
             response = await self._dispatch(request)
         except Overloaded:
+            exchange.is_terminated = True
             raise ApiStatus(429, "TooManyRequests", _TOO_MANY.body.decode().strip()) from None
         finally:
             seat.leave()
@@ -345,7 +346,8 @@ class Application:
                     return await self._pod_streams.answer(request)
             if self._proxy.serves(info):
                 self._drop_proxy_headers(request)
-                return await self._proxy.answer(request)
+                with self._metrics.requests.long_running(info):  # an upgraded connection ends before its response
+                    return await self._proxy.answer(request)
             return await self._handlers.handle(request)
         return await self._non_resource_urls.handle(request)
 

@@ -60,6 +60,13 @@ class PageNotFound(ApiStatus):
         super().__init__(404, "NotFound", "404 page not found")
 
 
+class TimedOut(ApiStatus):
+    """The server ended a request that took too long."""
+
+    def __init__(self, allowed: str, headers: Sequence[tuple[bytes, bytes]] = ()) -> None:
+        super().__init__(504, "Timeout", f"Timeout: request did not complete within {allowed} timeout", {}, headers)
+
+
 class SchemaMismatch(Exception):
     """The body does not fit the schema. The text is that of Go's json package, which clients know.
 
@@ -312,10 +319,9 @@ def internal_error(why: str = "see the API server's log") -> ApiStatus:
     return ApiStatus(500, "InternalError", f"Internal error occurred: {why}", {"causes": [{"message": why}]})
 
 
-def timed_out() -> ApiStatus:
+def timed_out() -> TimedOut:
     """The client has not sent its request in time. The rest of the request is not read."""
-    why = "Timeout: request did not complete within the allotted timeout"
-    return ApiStatus(504, "Timeout", why, {}, headers=((b"connection", b"close"),))
+    return TimedOut("the allotted", headers=((b"connection", b"close"),))
 
 
 def unavailable(why: str, *, retry_after_seconds: int = 0) -> ApiStatus:

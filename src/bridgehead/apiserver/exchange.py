@@ -19,7 +19,8 @@ class Exchange:
 
     `user` is None until authentication, which adds to `notes`; `request` is None until authorization. `trail` is that
     of the audit log, `seat` that of flow control. `is_known`: the path exists, and its labels may be metrics.
-    `is_refused`: the answer is a Status that no handler made.
+    `is_refused`: the answer is a Status that no handler made. `is_terminated`: the server ended the request in
+    self-defense.
     """
 
     __slots__ = (
@@ -28,6 +29,7 @@ class Exchange:
         "info",
         "is_known",
         "is_refused",
+        "is_terminated",
         "method",
         "notes",
         "query",
@@ -53,6 +55,7 @@ class Exchange:
         self.request: Request | None = None
         self.is_known = False
         self.is_refused = True
+        self.is_terminated = False
 
     def accept(self, user: User, receive: Receive) -> Request:
         """Return the request of an authorized user."""

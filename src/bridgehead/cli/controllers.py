@@ -105,7 +105,7 @@ def command(
         cluster_signing_key_file,
         signing_seconds,
     )
-    with reporting_failures("controllers", ConfigError):
+    with reporting_failures("controllers", ConfigError, OSError):
         config = load_config(kubeconfig)
         lost = uvloop.run(_run(config, names, settings, leader_elect, pages))
     if lost:

@@ -1,6 +1,7 @@
 """Print the environment for a cluster, for a shell to read: PATH, KUBECONFIG and BRIDGEHEAD_NAME.
 
-PATH is printed if `bridgehead` is not found in it yet. A stopped cluster has an environment, too. Example:
+PATH is printed if `bridgehead` is not found in it yet. For a cluster with a --state-dir, to which no name leads, a
+BRIDGEHEAD_NAME is removed. A stopped cluster has an environment, too. Example:
 
     eval "$(bridgehead env)"
     bridgehead env --shell fish | source
@@ -39,32 +40,35 @@ def command(
         if not files.kubeconfig.exists():
             registry.read_running(files)
     render = _render_fish if shell is Syntax.FISH else _render_sh
-    variables = _variables(files, name)
-    lines = [render(key, value) for key, value in variables.items()]
-    if "BRIDGEHEAD_NAME" not in variables and "BRIDGEHEAD_NAME" in os.environ:  # it would choose another lab
-        lines.append("set -e BRIDGEHEAD_NAME" if shell is Syntax.FISH else "unset BRIDGEHEAD_NAME")
     # Semicolons, because `eval $(...)` without quotes joins the lines.
-    sys.stdout.write("".join(f"{line};\n" for line in lines))
+    sys.stdout.write("".join(f"{render(key, value)};\n" for key, value in _variables(files, name).items()))
 
 
-def _variables(files: LabFiles, name: str | None) -> dict[str, str]:
+def _variables(files: LabFiles, name: str | None) -> dict[str, str | None]:
+    """Return the variables to set, and as None the one to remove."""
     program = Path(sys.argv[0]).absolute()
     found = shutil.which("bridgehead")
-    variables = {}
+    variables: dict[str, str | None] = {}
     if program.name == "bridgehead" and not (found and os.path.samefile(found, program)):
         variables["PATH"] = str(program.parent)
     variables["KUBECONFIG"] = str(files.kubeconfig)
     if files == registry.find_files(lab := registry.find_name(files, name or DEFAULT_NAME), None):
         variables["BRIDGEHEAD_NAME"] = lab
+    elif "BRIDGEHEAD_NAME" in os.environ:
+        variables["BRIDGEHEAD_NAME"] = None  # that of another lab, which the shell's next commands would be for
     return variables
 
 
-def _render_sh(key: str, value: str) -> str:
+def _render_sh(key: str, value: str | None) -> str:
+    if value is None:
+        return f"unset {key}"
     rest = ':"$PATH"' if key == "PATH" else ""
     return f"export {key}={shlex.quote(value)}{rest}"
 
 
-def _render_fish(key: str, value: str) -> str:
+def _render_fish(key: str, value: str | None) -> str:
+    if value is None:
+        return f"set -e {key}"
     quoted = value.replace("\\", "\\\\").replace("'", "\\'")
     rest = " $PATH" if key == "PATH" else ""
     return f"set -gx {key} '{quoted}'{rest}"

@@ -8,6 +8,6 @@ either.
 """
 
 from .build import build_info, new_registry
-from .formats import Format, choose, render
+from .formats import Families, Format, choose, render
 
-__all__ = ["Format", "build_info", "choose", "new_registry", "render"]
+__all__ = ["Families", "Format", "build_info", "choose", "new_registry", "render"]

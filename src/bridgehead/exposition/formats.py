@@ -5,12 +5,13 @@ Pure: no I/O, no clock, no randomness. Source: `Negotiate` of github.com/prometh
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from enum import Enum
 from functools import lru_cache
 from typing import Final
 
 from prometheus_client import disable_created_metrics, generate_latest
+from prometheus_client.core import Metric
 from prometheus_client.openmetrics import exposition as openmetrics
 from prometheus_client.registry import Collector
 
@@ -28,6 +29,16 @@ class Format(Enum):
     TEXT = "text/plain; version=0.0.4; charset=utf-8"
     OPENMETRICS = "application/openmetrics-text; version=1.0.0; charset=utf-8"
     PROTOBUF = f"application/vnd.google.protobuf; proto={_PROTOBUF_MESSAGE}; encoding=delimited"
+
+
+class Families(Collector):
+    """Families that were collected before, so that another thread may render them."""
+
+    def __init__(self, families: Iterable[Metric]) -> None:
+        self._families = tuple(families)
+
+    def collect(self) -> Iterable[Metric]:
+        return self._families
 
 
 def render(registry: Collector, accept: str = "") -> tuple[bytes, str]:

@@ -405,14 +405,17 @@ def test_a_shell_takes_the_environment_of_a_lab(
 def test_the_environment_of_a_lab_elsewhere_has_no_name(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """BRIDGEHEAD_NAME means a lab in the default directory."""
+    """BRIDGEHEAD_NAME means a lab in the default directory. The name of another lab is removed."""
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "default"))
+    monkeypatch.delenv("BRIDGEHEAD_NAME", raising=False)
     (tmp_path / "kubeconfig").touch()
     assert run("env", f"--state-dir={tmp_path}") == 0
     assert capsys.readouterr().out == f"export KUBECONFIG={tmp_path}/kubeconfig;\n"
-    monkeypatch.setenv("BRIDGEHEAD_NAME", "another")
+    monkeypatch.setenv("BRIDGEHEAD_NAME", "two")
+    assert run("env", f"--state-dir={tmp_path}") == 0
+    assert capsys.readouterr().out == f"export KUBECONFIG={tmp_path}/kubeconfig;\nunset BRIDGEHEAD_NAME;\n"
     assert run("env", f"--state-dir={tmp_path}", "--shell=fish") == 0
-    assert capsys.readouterr().out.endswith("set -e BRIDGEHEAD_NAME;\n")
+    assert capsys.readouterr().out == f"set -gx KUBECONFIG '{tmp_path}/kubeconfig';\nset -e BRIDGEHEAD_NAME;\n"
 
 
 @pytest.mark.parametrize(

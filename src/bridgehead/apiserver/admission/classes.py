@@ -65,8 +65,9 @@ class MissingIngressClass(Plugin):
         return _creates(attributes, "ingresses.networking.k8s.io")
 
     async def validate(self, attributes: Attributes, obj: JsonObject, old: JsonObject) -> None:
-        annotations = obj["metadata"].get("annotations", {})
-        name = obj["spec"].get("ingressClassName") or annotations.get(CLASS_ANNOTATION, "")
+        name = obj["spec"].get("ingressClassName")
+        if not name and obj["metadata"].get("annotations", {}).get(CLASS_ANNOTATION):
+            return  # the annotation is for a controller, which finds it without an IngressClass
         if name and self._store.get(Key(_INGRESS_CLASSES, "", name)) is not None:
             return
         lack = f"it has no IngressClass {name}" if name else "this Ingress names no class"

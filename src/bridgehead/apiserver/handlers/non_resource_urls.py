@@ -75,7 +75,7 @@ class NonResourceUrls:
             return await self._openapi.handle(path, request)
         match path:
             case "/metrics":
-                return self._metrics.render(request.header(b"accept"))
+                return await self._metrics.render(request.header(b"accept"))
             case _ if path == SLIS_PATH:
                 return self._health.slis(request.header(b"accept"))
             case _ if path in (STATUSZ, FLAGZ):

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from bridgehead.apiserver.http.request import Response
-from bridgehead.exposition import new_registry, render
+from bridgehead.apiserver.http.worker import LONG_BYTES, run_long
+from bridgehead.exposition import Families, new_registry, render
 
 from .access import AccessMetrics
 from .requests import RequestMetrics
@@ -17,6 +18,8 @@ class Metrics:
         self.requests, self.access, self.storage = RequestMetrics(), AccessMetrics(), storage
         self.registry = new_registry(self.requests, self.access, self.storage)
 
-    def render(self, accept: str) -> Response:
-        page, content_type = render(self.registry, accept)
+    async def render(self, accept: str) -> Response:
+        """Return the page. Of a busy server it has megabytes, so the worker renders it."""
+        families = Families(self.registry.collect())  # now, because requests change the numbers meanwhile
+        page, content_type = await run_long(LONG_BYTES, lambda: render(families, accept))
         return Response(200, page, content_type)

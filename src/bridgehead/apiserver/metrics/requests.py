@@ -93,9 +93,13 @@ class RequestMetrics(Collector):
         finally:
             self._streams[labels] -= 1
 
-    def record_termination(self, info: RequestInfo, code: int) -> None:
-        """Count a request that the server ended in self-defense: it was one too many, or took too long."""
-        key = (*_labels(info, applies=False), _COMPONENT, str(code))
+    def record_termination(self, info: RequestInfo, code: int, *, known: bool) -> None:
+        """Count a request that the server ended in self-defense: it was one too many, or took too long.
+
+        `known` as in `count`: a request that is one too many is ended before its path is looked at.
+        """
+        labels = _labels(info, applies=False) if known else _UNKNOWN[:-1]
+        key = (*labels, _COMPONENT, str(code))
         self._terminations[key] = self._terminations.get(key, 0) + 1
 
     def count(

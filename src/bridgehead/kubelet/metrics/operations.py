@@ -168,7 +168,10 @@ class ProbeMetrics(Collector):
     def record(
         self, namespace: str, pod: str, uid: str, container: str, kind: str, result: str, seconds: float
     ) -> None:
-        """Record a probe: `kind` is Startup, Readiness or Liveness, `result` successful, failed or unknown."""
+        """Record a probe: `kind` is Startup, Readiness or Liveness, `result` successful, failed or unknown.
+
+        As in the kubelet, durations are not those of failed probes.
+        """
         counts = self._results.setdefault(uid, {})
         labels = (container, namespace, pod, uid, kind, result)
         counts[labels] = counts.get(labels, 0) + 1
@@ -180,7 +183,7 @@ class ProbeMetrics(Collector):
                 ["container", "namespace", "pod", "probe_type"],
                 _SECONDS,
             )
-        if result != UNKNOWN:
+        if result != FAILED:
             histograms.of((container, namespace, pod, kind)).observe(seconds)
 
     def forget(self, uid: str) -> None:

@@ -13,11 +13,10 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Se
 from typing import Final, Protocol
 
 from prometheus_client import CollectorRegistry
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
-from prometheus_client.registry import Collector
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 
 from bridgehead.client.metrics import CLIENT_METRICS
-from bridgehead.exposition import new_registry, render
+from bridgehead.exposition import Families, new_registry, render
 from bridgehead.kubelet.containers.resource_limits import plan_limits
 from bridgehead.kubelet.metrics import processes
 from bridgehead.kubelet.metrics.operations import KubeletMetrics, ProbeMetrics
@@ -54,7 +53,7 @@ class MetricsPages:
         self._probes = CollectorRegistry()
         self._probes.register(probes)
         self._tracker = UsageTracker()
-        self._measuring = asyncio.Lock()
+        self._measuring: asyncio.Task[NodeUse] | None = None
         self._last: NodeUse | None = None
         self._healthy = 0
         self.by_path: Mapping[str, MetricsPage] = {
@@ -74,13 +73,13 @@ class MetricsPages:
             *claim_families(claims),
             *self._own.collect(),
         ]
-        return render(_Families(families), accept)
+        return render(Families(families), accept)
 
     async def resource(self, accept: str) -> Rendered:
-        return render(_Families(resource_families(await self._measure())), accept)
+        return render(Families(resource_families(await self._measure())), accept)
 
     async def cadvisor(self, accept: str) -> Rendered:
-        return render(_Families(cadvisor_families(await self._measure())), accept)
+        return render(Families(cadvisor_families(await self._measure())), accept)
 
     async def probes(self, accept: str) -> Rendered:
         return render(self._probes, accept)
@@ -97,14 +96,19 @@ class MetricsPages:
         for name in ("ping", "syncloop"):
             last.add_metric([name, "healthz"], 1)
             counts.add_metric([name, "success", "healthz"], self._healthy)
-        return render(_Families([last, counts]), accept)
+        return render(Families([last, counts]), accept)
 
     async def _measure(self) -> NodeUse:
-        async with self._measuring:
-            if self._last is None or time.time() - self._last.at > _SHOWN_SECONDS:
-                containers = await self._kubelet.runtime.list_containers()
-                self._last = await asyncio.to_thread(self._look, containers, self._kubelet.pods())
-            return self._last
+        """Return a measurement, which goes on when a scraper leaves: a thread cannot be cancelled."""
+        if self._measuring is None or self._measuring.done():
+            self._measuring = asyncio.create_task(self._update())
+        return await asyncio.shield(self._measuring)
+
+    async def _update(self) -> NodeUse:
+        if self._last is None or time.time() - self._last.at > _SHOWN_SECONDS:
+            containers = await self._kubelet.runtime.list_containers()
+            self._last = await asyncio.to_thread(self._look, containers, self._kubelet.pods())
+        return self._last
 
     def _look(self, containers: Sequence[ContainerInfo], pods: Sequence[Pod]) -> NodeUse:
         running = [one for one in containers if one.state == "running" and one.pid]
@@ -122,16 +126,6 @@ class MetricsPages:
             machine_cores=os.cpu_count() or 1,
             machine_memory=os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
         )
-
-
-class _Families(Collector):
-    """Families that are there already, as a registry."""
-
-    def __init__(self, families: Iterable[Metric]) -> None:
-        self._families = families
-
-    def collect(self) -> Iterable[Metric]:
-        return self._families
 
 
 def _use_of(container: ContainerInfo, pod: Pod, usage: Usage) -> ContainerUse:

@@ -110,6 +110,6 @@ async def test_an_ingress_without_a_controller_is_warned_of(world):
     await world.create(INGRESS_CLASSES, {"metadata": {"name": "nginx"}, "spec": {"controller": "k8s.io/ingress-nginx"}})
     classed["metadata"]["name"] = "c"
     assert (await world.call("POST", INGRESSES, classed)).header("warning") == []
-    annotated = {"name": "d", "annotations": {"kubernetes.io/ingress.class": "nginx"}}
+    annotated = {"name": "d", "annotations": {"kubernetes.io/ingress.class": "a-controller-without-a-class"}}
     answer = await world.call("POST", INGRESSES, {"metadata": annotated, "spec": BACKEND})
     assert [text for text in answer.header("warning") if "acts on" in text] == []

@@ -128,6 +128,8 @@ async def test_a_full_level_refuses_with_429(world):
     refused = 'apiserver_flowcontrol_rejected_requests_total{priority_level="none",reason="concurrency-limit"} 1.0'
     assert refused in metrics
     assert 'apiserver_flowcontrol_nominal_limit_seats{priority_level="global-default"} 49.0' in metrics
+    terminations = [line for line in metrics.splitlines() if line.startswith("apiserver_request_terminations_total{")]
+    assert [(line.count('code="429"'), line.rpartition(" ")[2]) for line in terminations] == [(1, "1.0")]
 
 
 async def test_a_request_waits_for_a_seat_and_watches_keep_none(world):

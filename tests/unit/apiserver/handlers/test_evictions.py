@@ -99,6 +99,8 @@ async def test_an_eviction_takes_one_disruption(world):
     (target,) = (one for one in pod["status"]["conditions"] if one["type"] == "DisruptionTarget")
     assert (target["reason"], target["message"]) == ("EvictionByEvictionAPI", "Eviction API: evicting")
     assert (await evict(world, "other")).status == 429
+    # The budget refuses it, which is no self-defense of the server.
+    assert "apiserver_request_terminations_total{" not in (await world.call("GET", "/metrics")).body.decode()
     assert (await evict(world)).status == 201  # a pod that is being deleted already
 
 

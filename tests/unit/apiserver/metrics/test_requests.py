@@ -117,6 +117,8 @@ def test_requests_that_are_carried_out_now_are_counted():
 
 def test_requests_that_the_server_ends_are_counted():
     metrics = RequestMetrics()
-    metrics.record_termination(LIST, 429)
-    key = ("apiserver_request_terminations_total", "429", "LIST", "apiserver", "cluster", "pods", "v1")
-    assert samples(metrics)[key] == 1
+    metrics.record_termination(LIST, 504, known=True)
+    metrics.record_termination(parse_request("GET", "/apis/invented/v1/things", {}), 429, known=False)
+    name, found = "apiserver_request_terminations_total", samples(metrics)
+    assert found[name, "504", "LIST", "apiserver", "cluster", "pods", "v1"] == 1
+    assert found[name, "429", "OTHER", "apiserver"] == 1

@@ -47,13 +47,13 @@ def test_pulls_are_counted_by_the_size_of_the_image(size: int, name: str) -> Non
 
 def test_probes_are_counted_while_their_pod_is_there() -> None:
     metrics = ProbeMetrics()
-    for result in (SUCCESSFUL, SUCCESSFUL, FAILED, UNKNOWN):
+    for result in (SUCCESSFUL, SUCCESSFUL, FAILED, FAILED, UNKNOWN):
         metrics.record("shop", "web-0", "u1", "web", "Readiness", result, 0.02)
     metrics.record("shop", "web-1", "u2", "web", "Liveness", SUCCESSFUL, 0.02)
     labels = 'container="web",namespace="shop",pod="web-0"'
     assert {
         f'prober_probe_total{{{labels},pod_uid="u1",probe_type="Readiness",result="successful"}} 2.0',
-        f'prober_probe_total{{{labels},pod_uid="u1",probe_type="Readiness",result="failed"}} 1.0',
+        f'prober_probe_total{{{labels},pod_uid="u1",probe_type="Readiness",result="failed"}} 2.0',
         f'prober_probe_duration_seconds_count{{{labels},probe_type="Readiness"}} 3.0',
     } <= lines(metrics)
     metrics.forget("u1")

@@ -142,7 +142,8 @@ class Call:
         elif self.refusal is not None:
             code, why = self.refusal.code, DENIED
         seconds = time.perf_counter() - self._begun
-        record_wait(seconds)
+        if self._kind == ADMIT:  # validating webhooks are asked at once, so their dispatcher records the wait
+            record_wait(seconds)
         self._caller.metrics.observe(self._hook.name, self._kind, self._attributes, seconds, code, why)
         return True
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 
-from bridgehead.apiserver.errors import ApiStatus, bad_request
+from bridgehead.apiserver.errors import ApiStatus, TimedOut, bad_request
 from bridgehead.apiserver.resource import JsonObject
 
 
@@ -34,8 +34,8 @@ def dry_run_unsupported(webhook: str) -> ApiStatus:
     return bad_request(f"admission webhook {quoted(webhook)} does not support dry run")
 
 
-def request_timed_out() -> ApiStatus:
-    return ApiStatus(504, "Timeout", "Timeout: request did not complete within requested timeout", {})
+def request_timed_out() -> TimedOut:
+    return TimedOut("requested")
 
 
 def denied(webhook: str, status: JsonObject) -> ApiStatus:

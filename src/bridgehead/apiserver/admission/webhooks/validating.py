@@ -10,6 +10,7 @@ import asyncio
 from bridgehead.apiserver.admission.attributes import Attributes
 from bridgehead.apiserver.admission.forms import Forms
 from bridgehead.apiserver.errors import ApiStatus
+from bridgehead.apiserver.metrics.waits import recorded_wait
 from bridgehead.apiserver.resource import JsonObject
 
 from .calls import Call, Caller
@@ -36,7 +37,8 @@ class ValidatingDispatcher:
             if shown is not None:
                 asked.append((candidate, shown))
         calls = (self._ask(candidate, n, attributes, *shown) for n, (candidate, shown) in enumerate(asked))
-        refusals = await asyncio.gather(*calls)
+        with recorded_wait():
+            refusals = await asyncio.gather(*calls)
         for refusal in refusals:
             if refusal is not None:
                 raise refusal
