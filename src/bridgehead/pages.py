@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 from prometheus_client.registry import Collector
 
-from bridgehead.exposition import render
+from bridgehead.exposition.formats import render
 from bridgehead.go_http import NOT_FOUND, render_head
 from bridgehead.objects.addresses import join_host_port
 

@@ -7,12 +7,12 @@ component-base/metrics/prometheus/restclient, .../workqueue.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Final
-
-from prometheus_client.core import Metric
-from prometheus_client.registry import Collector
+from typing import TYPE_CHECKING, Final
 
 from bridgehead.exposition.numbers import Histograms, Labels, counter_family, gauge_family
+
+if TYPE_CHECKING:
+    from prometheus_client.core import Metric
 
 _REQUEST_SECONDS = (0.005, 0.025, 0.1, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 15.0, 30.0, 60.0)
 _QUEUE_SECONDS = tuple(10.0**power for power in range(-8, 2))
@@ -20,8 +20,8 @@ _QUEUE_SECONDS = tuple(10.0**power for power in range(-8, 2))
 NO_ANSWER: Final = "<error>"
 
 
-class ClientMetrics(Collector):
-    """Counts and durations, in plain numbers. Keys that wait in a queue of a name are summed up."""
+class ClientMetrics:
+    """A collector of counts and durations, in plain numbers. Keys that wait in a queue of a name are summed up."""
 
     def __init__(self) -> None:
         self._requests: dict[Labels, float] = {}

@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 import platform
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from typing import Protocol
 
 from prometheus_client import CollectorRegistry, ProcessCollector
 from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from bridgehead import GIT_VERSION, KUBERNETES_VERSION, architecture
+
+
+class HasFamilies(Protocol):
+    """A collector, which need not be a class of the client library."""
+
+    def collect(self) -> Iterable[Metric]: ...
 
 
 class _BuildInfo(Collector):
@@ -34,7 +41,7 @@ class _BuildInfo(Collector):
 build_info = _BuildInfo()
 
 
-def new_registry(*collectors: Collector) -> CollectorRegistry:
+def new_registry(*collectors: HasFamilies) -> CollectorRegistry:
     """Return a registry with these collectors, the version and the process."""
     registry = CollectorRegistry()
     for collector in (*collectors, build_info):

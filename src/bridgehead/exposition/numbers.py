@@ -1,6 +1,9 @@
 """Counts and histograms as plain numbers, and as families of the client library.
 
 Pure: no I/O, no clock, no randomness.
+
+The client library is imported when a page is made: it imports wsgiref, which keeps a copy of the environment, and every
+process of the lab is a fork of one that has imported this module with the environment of the lab's user.
 """
 
 from __future__ import annotations
@@ -8,8 +11,10 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from itertools import accumulate
+from typing import TYPE_CHECKING
 
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
+if TYPE_CHECKING:
+    from prometheus_client.core import Metric
 
 Labels = tuple[str, ...]
 
@@ -46,6 +51,8 @@ class Histograms:
 
     def family(self, more: Labels = ()) -> Metric:
         """Return the family. `more` are values of labels after those of each histogram."""
+        from prometheus_client.core import HistogramMetricFamily
+
         family = HistogramMetricFamily(self._name, self._text, labels=self._labels)
         for labels, one in self._by_labels.items():
             buckets = list(zip(self._shown, accumulate(one.counts), strict=True))
@@ -58,6 +65,8 @@ def counter_family(name: str, text: str, labels: Sequence[str], counts: Mapping[
 
     The client library adds `_total` to the names of counters. Those that have none in Kubernetes are gauges here.
     """
+    from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+
     is_total = name.endswith("_total")
     family = (
         CounterMetricFamily(name, text, labels=labels) if is_total else GaugeMetricFamily(name, text, labels=labels)
@@ -69,6 +78,8 @@ def counter_family(name: str, text: str, labels: Sequence[str], counts: Mapping[
 
 def gauge_family(name: str, text: str, labels: Sequence[str], values: Mapping[Labels, float]) -> Metric:
     """Return the family of values by those of their labels."""
+    from prometheus_client.core import GaugeMetricFamily
+
     family = GaugeMetricFamily(name, text, labels=labels)
     for key, value in values.items():
         family.add_metric(key, value)

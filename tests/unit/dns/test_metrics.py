@@ -14,7 +14,7 @@ from bridgehead.dns.messages.foreign import adopt_reply_untrusted
 from bridgehead.dns.serving import DnsMetrics, DnsServer
 from bridgehead.dns.upstreams.cache import Cache
 from bridgehead.dns.upstreams.forwarder import Forwarder
-from bridgehead.exposition import render
+from bridgehead.exposition.formats import render
 from tests.unit.dns.world import build_zone, read_objects, ready
 
 UPSTREAM = Server("192.0.2.1")

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Summary
 
-from bridgehead.exposition import Format, choose, render
+from bridgehead.exposition.formats import Format, choose, render
 
 PROTOBUF = "application/vnd.google.protobuf;proto=io.prometheus.client.MetricFamily;encoding=delimited"
 # What Prometheus 2.53 and 3.4 send.

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from bridgehead.exposition import render
+from bridgehead.exposition.formats import render
 from bridgehead.network.conntrack import Flow
 from bridgehead.network.listeners import Listener
 from bridgehead.objects.core import Node, Service

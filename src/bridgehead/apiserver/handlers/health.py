@@ -15,7 +15,7 @@ from prometheus_client.registry import Collector
 from bridgehead.apiserver.errors import PageNotFound
 from bridgehead.apiserver.http.paths import QueryList
 from bridgehead.apiserver.http.request import Response, text_response
-from bridgehead.exposition import render
+from bridgehead.exposition.formats import render
 
 SLIS_PATH = "/metrics/slis"
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from bridgehead.apiserver.http.request import Response
 from bridgehead.apiserver.http.worker import LONG_BYTES, run_long
-from bridgehead.exposition import Families, new_registry, render
+from bridgehead.exposition.build import new_registry
+from bridgehead.exposition.formats import Families, render
 
 from .access import AccessMetrics
 from .requests import RequestMetrics

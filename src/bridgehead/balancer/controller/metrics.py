@@ -9,7 +9,7 @@ from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 
 from bridgehead.client.metrics import CLIENT_METRICS
-from bridgehead.exposition import new_registry
+from bridgehead.exposition.build import new_registry
 
 from ..allocation.space import PoolSpace
 

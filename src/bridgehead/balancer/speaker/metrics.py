@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
 from bridgehead.client.metrics import CLIENT_METRICS
-from bridgehead.exposition import new_registry
+from bridgehead.exposition.build import new_registry
 
 from ..layer2.responder import Responder
 from .agent import SpeakerAgent

@@ -16,7 +16,8 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 
 from bridgehead.client.metrics import CLIENT_METRICS
-from bridgehead.exposition import Families, new_registry, render
+from bridgehead.exposition.build import new_registry
+from bridgehead.exposition.formats import Families, render
 from bridgehead.kubelet.containers.resource_limits import plan_limits
 from bridgehead.kubelet.metrics import processes
 from bridgehead.kubelet.metrics.operations import KubeletMetrics, ProbeMetrics

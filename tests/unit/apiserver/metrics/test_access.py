@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bridgehead.apiserver.metrics.access import ALLOWED, FAILURE, SUCCESS, AccessMetrics
-from bridgehead.exposition import render
+from bridgehead.exposition.formats import render
 
 
 def test_attempts_are_counted_by_their_result():

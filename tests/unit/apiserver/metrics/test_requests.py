@@ -7,7 +7,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from bridgehead.apiserver.http.paths import parse_request
 from bridgehead.apiserver.metrics.requests import RequestMetrics
-from bridgehead.exposition import render
+from bridgehead.exposition.formats import render
 
 LIST = parse_request("GET", "/api/v1/pods", {})
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from prometheus_client.registry import Collector
 
-from bridgehead.exposition import render
+from bridgehead.exposition.formats import render
 from bridgehead.kubelet.metrics.operations import FAILED, SUCCESSFUL, UNKNOWN, KubeletMetrics, ProbeMetrics
 
 
