@@ -16,6 +16,7 @@ import pytest
 from kubernetes import client as kubernetes_client
 from kubernetes.stream import stream
 
+from bridgehead.kubelet.server import upgrades
 from bridgehead.objects.kinds import NODES
 from bridgehead.streaming import spdy
 
@@ -102,6 +103,23 @@ async def test_a_client_that_sends_a_file_and_leaves_has_sent_all_of_it(world, t
         await client.wire.leave()
         await until_file(world, path, data + b"end")
     assert [await process.wait() for process in world.runtime.processes] == [0] * len(SOCKETS + SPDY)
+
+
+@pytest.mark.parametrize("is_direct", [False, True], ids=["apiserver", "kubelet"])
+@pytest.mark.parametrize("first", ["client", "server"])
+async def test_the_server_closes_the_connection_when_both_sides_have_closed_the_websocket(
+    world, monkeypatch, first, is_direct
+):
+    """RFC 6455, 7.1.1: clients wait for this, and some give up only after ten seconds."""
+    monkeypatch.setattr(upgrades, "_LINGER_SECONDS", 10 * DEADLINE)
+    script = "cat >/dev/null" if first == "client" else "exit 3"
+    client = await execute(world, script, "v5.channel.k8s.io", is_direct=is_direct)
+    async with asyncio.timeout(DEADLINE):
+        if first == "server":
+            assert exit_code((await client.receive())[3]) == 3
+        client.wire.writer.write(frame(8, b"\x03\xe8"))
+        await client.wire.reader.read()  # to its end
+    await client.wire.leave()
 
 
 async def test_a_command_that_reports_what_it_does_is_not_killed_when_its_client_leaves(world, tmp_path):

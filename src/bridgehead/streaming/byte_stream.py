@@ -7,6 +7,7 @@ what it has received when the connection is lost.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 
 # Reading pauses while more bytes wait to be taken.
 _HIGH_WATER_BYTES = 64 * 1024
@@ -24,6 +25,8 @@ class ByteStream(asyncio.Protocol):
         self._writable = asyncio.Event()
         self._writable.set()
         self.last_active = asyncio.get_running_loop().time()
+        # For `linger`: whether the peer's bytes, of which these are the next, have told that nothing follows.
+        self.tells_end: Callable[[bytes], bool] = lambda _data: False
         transport.set_protocol(self)
 
     @property
@@ -99,14 +102,16 @@ class ByteStream(asyncio.Protocol):
         await self._lost.wait()
 
     async def linger(self, seconds: float) -> None:
-        """Read and drop what still comes until the peer's end, for so long at most.
+        """Read and drop what still comes until the peer's end or `tells_end`, for so long at most.
 
         A connection that is closed before its peer has stopped sending is reset, and the peer may lose what was
         written last.
         """
+        if self.tells_end(b""):
+            return
         try:
             async with asyncio.timeout(seconds):
-                while await self.read():
+                while (data := await self.read()) and not self.tells_end(data):
                     pass
         except TimeoutError:
             pass

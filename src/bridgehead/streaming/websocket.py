@@ -70,6 +70,11 @@ class Reader:
         self._is_first = False  # no piece of the message has been returned
         self._has_ended = False
 
+    @property
+    def has_ended(self) -> bool:
+        """Whether the client has sent `Close`."""
+        return self._has_ended
+
     def feed_untrusted(self, data: bytes) -> list[Event]:
         """Return what the data completes or goes on with. Raises `BadFrame`."""
         if self._has_ended:

@@ -74,6 +74,7 @@ class SocketMessages:
         self._stream = stream
         self._reader = websocket.Reader()
         self._has_ended = False
+        stream.tells_end = self._tells_end
 
     async def pieces(self) -> AsyncIterator[websocket.Piece]:
         """Yield what the client sends until it leaves or violates the protocol."""
@@ -103,6 +104,12 @@ class SocketMessages:
         """End this side. Does nothing the second time."""
         await self.write(websocket.close_frame(code))
         self._has_ended = True
+
+    def _tells_end(self, data: bytes) -> bool:
+        """Whether the client has sent its `Close`. It waits then for the server to close: RFC 6455, 7.1.1."""
+        with contextlib.suppress(websocket.BadFrame):
+            self._reader.feed_untrusted(data)
+        return self._reader.has_ended
 
 
 class SocketChannels:
