@@ -25,8 +25,8 @@ class ByteStream(asyncio.Protocol):
         self._writable = asyncio.Event()
         self._writable.set()
         self.last_active = asyncio.get_running_loop().time()
-        # For `linger`: whether the peer's bytes, of which these are the next, have told that nothing follows.
-        self.tells_end: Callable[[bytes], bool] = lambda _data: False
+        # For `linger`: whether nothing follows these bytes, by the protocol that the peer speaks.
+        self.is_end: Callable[[bytes], bool] = lambda _data: False
         transport.set_protocol(self)
 
     @property
@@ -102,16 +102,16 @@ class ByteStream(asyncio.Protocol):
         await self._lost.wait()
 
     async def linger(self, seconds: float) -> None:
-        """Read and drop what still comes until the peer's end or `tells_end`, for so long at most.
+        """Read and drop what still comes until the peer's end or `is_end`, for so long at most.
 
         A connection that is closed before its peer has stopped sending is reset, and the peer may lose what was
         written last.
         """
-        if self.tells_end(b""):
+        if self.is_end(b""):
             return
         try:
             async with asyncio.timeout(seconds):
-                while (data := await self.read()) and not self.tells_end(data):
+                while (data := await self.read()) and not self.is_end(data):
                     pass
         except TimeoutError:
             pass

@@ -74,7 +74,7 @@ class SocketMessages:
         self._stream = stream
         self._reader = websocket.Reader()
         self._has_ended = False
-        stream.tells_end = self._tells_end
+        stream.is_end = self._is_end
 
     async def pieces(self) -> AsyncIterator[websocket.Piece]:
         """Yield what the client sends until it leaves or violates the protocol."""
@@ -105,8 +105,8 @@ class SocketMessages:
         await self.write(websocket.close_frame(code))
         self._has_ended = True
 
-    def _tells_end(self, data: bytes) -> bool:
-        """Whether the client has sent its `Close`. It waits then for the server to close: RFC 6455, 7.1.1."""
+    def _is_end(self, data: bytes) -> bool:
+        """Whether the client has sent its `Close`, and waits until the server closes the connection: RFC 6455, 7.1.1."""
         with contextlib.suppress(websocket.BadFrame):
             self._reader.feed_untrusted(data)
         return self._reader.has_ended
