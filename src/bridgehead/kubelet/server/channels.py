@@ -106,7 +106,7 @@ class SocketMessages:
         self._has_ended = True
 
     def _is_end(self, data: bytes) -> bool:
-        """Whether the client has sent its `Close`, and waits until the server closes the connection: RFC 6455, 7.1.1."""
+        """Whether the client has sent its `Close`, and waits for the connection to be closed: RFC 6455, 7.1.1."""
         with contextlib.suppress(websocket.BadFrame):
             self._reader.feed_untrusted(data)
         return self._reader.has_ended
