@@ -12,12 +12,13 @@ from typing import Final
 from prometheus_client.core import Metric
 from prometheus_client.samples import Sample
 
+from bridgehead.protobuf_wire import FIXED64, VARINT, field, tag, varint
+
 # MetricType, and the field of Metric that has the value.
 _COUNTER, _GAUGE, _SUMMARY, _UNTYPED, _HISTOGRAM = range(5)
 _TYPES: Final = {"counter": _COUNTER, "gauge": _GAUGE, "summary": _SUMMARY, "histogram": _HISTOGRAM}
 _VALUE_FIELDS: Final = {_GAUGE: 2, _COUNTER: 3, _SUMMARY: 4, _UNTYPED: 5, _HISTOGRAM: 7}
 _LABEL: Final = 1
-_VARINT, _FIXED64, _LENGTH_DELIMITED = 0, 1, 2
 
 _Labels = tuple[tuple[str, str], ...]
 
@@ -25,7 +26,7 @@ _Labels = tuple[tuple[str, str], ...]
 def encode(families: Iterable[Metric]) -> bytes:
     """Return all families that have samples, as delimited MetricFamily messages."""
     encoded = (_encode_family(family) for family in families if family.samples)
-    return b"".join(_encode_varint(len(one)) + one for one in encoded)
+    return b"".join(varint(len(one)) + one for one in encoded)
 
 
 def _encode_family(family: Metric) -> bytes:
@@ -33,14 +34,14 @@ def _encode_family(family: Metric) -> bytes:
     name = family.samples[0].name if kind == _COUNTER else family.name  # the library's name of a counter lacks _total
     metrics = _encode_distributions(family, kind) if kind in (_HISTOGRAM, _SUMMARY) else _encode_values(family, kind)
     return b"".join(
-        (_text(1, name), _text(2, family.documentation), _integer(3, kind), *(_bytes(4, metric) for metric in metrics))
+        (_text(1, name), _text(2, family.documentation), _integer(3, kind), *(field(4, metric) for metric in metrics))
     )
 
 
 def _encode_values(family: Metric, kind: int) -> Iterable[bytes]:
-    field = _VALUE_FIELDS[kind]
+    number = _VALUE_FIELDS[kind]
     for sample in family.samples:
-        yield _encode_labels(_labels_of(sample)) + _bytes(field, _double(1, sample.value))
+        yield _encode_labels(_labels_of(sample)) + field(number, _double(1, sample.value))
 
 
 def _encode_distributions(family: Metric, kind: int) -> Iterable[bytes]:
@@ -52,14 +53,14 @@ def _encode_distributions(family: Metric, kind: int) -> Iterable[bytes]:
         found = parts.setdefault(labels, {"count": b"", "sum": b"", "repeated": b""})
         suffix = sample.name.removeprefix(family.name)
         if marker in sample.labels:
-            found["repeated"] += _bytes(3, repeated(sample))
+            found["repeated"] += field(3, repeated(sample))
         elif suffix == "_count":
             found["count"] = _integer(1, int(sample.value))
         elif suffix == "_sum":
             found["sum"] = _double(2, sample.value)
-    field = _VALUE_FIELDS[kind]
+    number = _VALUE_FIELDS[kind]
     for labels, found in parts.items():
-        yield _encode_labels(labels) + _bytes(field, found["count"] + found["sum"] + found["repeated"])
+        yield _encode_labels(labels) + field(number, found["count"] + found["sum"] + found["repeated"])
 
 
 def _encode_bucket(sample: Sample) -> bytes:
@@ -75,29 +76,16 @@ def _labels_of(sample: Sample, without: str = "") -> _Labels:
 
 
 def _encode_labels(labels: _Labels) -> bytes:
-    return b"".join(_bytes(_LABEL, _text(1, name) + _text(2, value)) for name, value in labels)
+    return b"".join(field(_LABEL, _text(1, name) + _text(2, value)) for name, value in labels)
 
 
-def _text(field: int, value: str) -> bytes:
-    return _bytes(field, value.encode())
+def _text(number: int, value: str) -> bytes:
+    return field(number, value.encode())
 
 
-def _bytes(field: int, value: bytes) -> bytes:
-    return _encode_varint(field << 3 | _LENGTH_DELIMITED) + _encode_varint(len(value)) + value
+def _integer(number: int, value: int) -> bytes:
+    return tag(number, VARINT) + varint(value)
 
 
-def _integer(field: int, value: int) -> bytes:
-    return _encode_varint(field << 3 | _VARINT) + _encode_varint(value)
-
-
-def _double(field: int, value: float) -> bytes:
-    return _encode_varint(field << 3 | _FIXED64) + struct.pack("<d", value)
-
-
-def _encode_varint(value: int) -> bytes:
-    encoded = bytearray()
-    while value > 0x7F:
-        encoded.append(value & 0x7F | 0x80)
-        value >>= 7
-    encoded.append(value)
-    return bytes(encoded)
+def _double(number: int, value: float) -> bytes:
+    return tag(number, FIXED64) + struct.pack("<d", value)

@@ -14,6 +14,7 @@ from typing import Any
 import msgspec
 
 from bridgehead.apiserver.resource import JsonObject
+from bridgehead.protobuf_wire import FIXED64, VARINT, field, tag, varint
 
 # A field of a message: its path of field numbers (several where protobuf has a message that JSON does not have), and
 # its type: "string", "bool", "int64", "double", a message, "list of" one of these, or "map of" a message.
@@ -96,8 +97,6 @@ _EXTENSIONS = {"Operation": 13, "Schema": 31}
 # A parameter is one of several messages, by its location.
 _PARAMETERS = {"body": (1, 1), "query": (1, 2, 3), "path": (1, 2, 4)}
 
-_VARINT, _FIXED64, _BYTES = 0, 1, 2
-
 
 def encode_document(document: JsonObject) -> bytes:
     """Encode an OpenAPI document as gnostic's `openapi_v2.Document`."""
@@ -125,17 +124,17 @@ def _field(path: tuple[int, ...], kind: str, value: Any) -> bytes:
         return _wrapped(tuple(outer), b"".join(entries))
     match kind:
         case "bool":
-            return _tag(path[0], _VARINT) + (b"\x01" if value else b"\x00")
+            return tag(path[0], VARINT) + (b"\x01" if value else b"\x00")
         case "int64":
-            return _tag(path[0], _VARINT) + _varint(value & 0xFFFFFFFFFFFFFFFF)
+            return tag(path[0], VARINT) + varint(value)
         case "double":
-            return _tag(path[0], _FIXED64) + struct.pack("<d", value)
+            return tag(path[0], FIXED64) + struct.pack("<d", value)
         case "string":
             return _wrapped(path, value.encode())
         case "any":
             return _wrapped(path, _any(value))
         case "AdditionalProperties" if isinstance(value, bool):
-            return _wrapped(path, _tag(2, _VARINT) + (b"\x01" if value else b"\x00"))
+            return _wrapped(path, tag(2, VARINT) + (b"\x01" if value else b"\x00"))
         case "AdditionalProperties":
             return _wrapped((*path, 1), _message(value, "Schema"))
         case "Parameter":
@@ -154,18 +153,5 @@ def _any(value: Any) -> bytes:
 
 def _wrapped(path: tuple[int, ...], payload: bytes) -> bytes:
     for number in reversed(path):
-        payload = _tag(number, _BYTES) + _varint(len(payload)) + payload
+        payload = field(number, payload)
     return payload
-
-
-def _tag(number: int, wire_type: int) -> bytes:
-    return _varint(number << 3 | wire_type)
-
-
-def _varint(number: int) -> bytes:
-    encoded = bytearray()
-    while number > 0x7F:
-        encoded.append(number & 0x7F | 0x80)
-        number >>= 7
-    encoded.append(number)
-    return bytes(encoded)

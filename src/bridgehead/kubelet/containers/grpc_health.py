@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from bridgehead.protobuf_wire import field, varint
+
 # Kinds of frames, and flags.
 _DATA, _HEADERS, _RST_STREAM, _SETTINGS, _PING, _GOAWAY = 0, 1, 3, 4, 6, 7
 _ACK, _END_STREAM, _END_HEADERS, _PADDED = 0x1, 0x1, 0x4, 0x8
@@ -37,7 +39,7 @@ def health_request(authority: str, service: str, user_agent: str) -> bytes:
     }
     block = b"".join(b"\0" + _text(name) + _text(value) for name, value in headers.items())
     name = service.encode()
-    message = b"\x0a" + _varint(len(name)) + name if name else b""
+    message = field(1, name) if name else b""
     body = b"\0" + len(message).to_bytes(4, "big") + message
     return b"".join(
         (
@@ -108,16 +110,9 @@ def _frame(kind: int, flags: int, stream: int, payload: bytes) -> bytes:
 
 
 def _text(value: str) -> bytes:
-    """Encode a string literal without Huffman coding: its length with a prefix of 7 bits (RFC 7541 5.1), its bytes."""
+    """Encode a string literal without Huffman coding: its length with a prefix of 7 bits (RFC 7541 5.1), its bytes.
+
+    HPACK encodes the rest of a long number as protobuf does.
+    """
     data = value.encode()
-    return (bytes((len(data),)) if len(data) < 127 else b"\x7f" + _varint(len(data) - 127)) + data
-
-
-def _varint(value: int) -> bytes:
-    """Encode a number in groups of 7 bits, the lowest first: HPACK and protobuf agree on this."""
-    out = bytearray()
-    while value > 127:
-        out.append(value & 127 | 128)
-        value >>= 7
-    out.append(value)
-    return bytes(out)
+    return (bytes((len(data),)) if len(data) < 127 else b"\x7f" + varint(len(data) - 127)) + data

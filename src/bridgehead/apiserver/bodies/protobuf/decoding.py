@@ -31,6 +31,7 @@ from bridgehead.apiserver.bodies.shapes import (
 )
 from bridgehead.apiserver.resource import JsonObject
 from bridgehead.objects.times import format_micro_time, format_time
+from bridgehead.protobuf_wire import BYTES, FIXED32, FIXED64, VARINT
 
 from . import fields
 
@@ -219,21 +220,21 @@ def split_untrusted(data: memoryview) -> Iterator[tuple[int, Wire]]:
     while position < end:
         tag, position = _varint(data, position)
         wire = tag & 7
-        if wire == fields.VARINT:
+        if wire == VARINT:
             number, position = _varint(data, position)
             yield tag >> 3, number
             continue
-        if wire == fields.BYTES:
+        if wire == BYTES:
             length, position = _varint(data, position)
-        elif wire in (fields.FIXED64, fields.FIXED32):
-            length = 8 if wire == fields.FIXED64 else 4
+        elif wire in (FIXED64, FIXED32):
+            length = 8 if wire == FIXED64 else 4
         else:
             raise BadPacket(f"wire type {wire}")
         if length > end - position:
             raise BadPacket("a field is cut off")
         piece = bytes(data[position : position + length])
         position += length
-        yield tag >> 3, piece if wire == fields.BYTES else int.from_bytes(piece, "little")
+        yield tag >> 3, piece if wire == BYTES else int.from_bytes(piece, "little")
 
 
 def _varint(data: memoryview, position: int) -> tuple[int, int]:

@@ -35,6 +35,7 @@ from bridgehead.apiserver.bodies.shapes import (
 )
 from bridgehead.apiserver.go_values import JSON_ESCAPES
 from bridgehead.apiserver.resource import JsonObject
+from bridgehead.protobuf_wire import BYTES, FIXED64, VARINT, field, tag, varint
 
 from . import fields
 
@@ -42,29 +43,6 @@ from . import fields
 Write = Callable[[bytearray, Any], None]
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_SHORT = tuple(bytes((number,)) for number in range(128))
-
-
-def varint(number: int) -> bytes:
-    """Return the variable-length encoding of a 64-bit integer; a negative one takes ten bytes."""
-    if 0 <= number < 128:
-        return _SHORT[number]
-    number &= 0xFFFFFFFFFFFFFFFF
-    encoded = bytearray()
-    while number > 0x7F:
-        encoded.append(number & 0x7F | 0x80)
-        number >>= 7
-    encoded.append(number)
-    return bytes(encoded)
-
-
-def tag(number: int, wire: int) -> bytes:
-    return varint(number << 3 | wire)
-
-
-def field(number: int, content: bytes) -> bytes:
-    """Return a field whose value is a message or a text."""
-    return tag(number, fields.BYTES) + varint(len(content)) + content
 
 
 class _Message:
@@ -123,7 +101,7 @@ class Encoder:
                 if write is not None:
                     compiled.writers[name] = write
             for number, inner in numbers.embedded.items():
-                compiled.embedded.append((tag(number, fields.BYTES), self._compiled(shape, inner)))
+                compiled.embedded.append((tag(number, BYTES), self._compiled(shape, inner)))
         return compiled
 
     def _writer(self, number: int, shape: Shape) -> Write | None:
@@ -158,7 +136,7 @@ class Encoder:
         return None
 
     def _struct_writer(self, number: int, shape: StructShape) -> Write:
-        start, compiled = tag(number, fields.BYTES), self._compiled(shape, shape.definition)
+        start, compiled = tag(number, BYTES), self._compiled(shape, shape.definition)
 
         def write(into: bytearray, value: JsonObject) -> None:
             inner = bytearray()
@@ -179,7 +157,7 @@ class Encoder:
         return write
 
     def _map_writer(self, number: int, shape: MapShape) -> Write | None:
-        start, write_key = tag(number, fields.BYTES), _content_writer(fields.MAP_KEY, str.encode)
+        start, write_key = tag(number, BYTES), _content_writer(fields.MAP_KEY, str.encode)
         write_value = self._map_value_writer(shape.values)
         if write_value is None:
             return None
@@ -195,7 +173,7 @@ class Encoder:
 
     def _schema_or_writer(self, number: int, shape: SubschemaShape) -> Write | None:
         """Return what writes a JSONSchemaPropsOrBool, JSONSchemaPropsOrArray or JSONSchemaPropsOrStringArray."""
-        start, is_list = tag(number, fields.BYTES), isinstance(shape.other, ListShape)
+        start, is_list = tag(number, BYTES), isinstance(shape.other, ListShape)
         write_schema = self._writer(
             fields.SCHEMA_OR_LIST_SCHEMA if is_list else fields.SCHEMA_OR_BOOL_SCHEMA, shape.schema
         )
@@ -224,7 +202,7 @@ class Encoder:
 
     def _list_message_writer(self, number: int, shape: ListShape) -> Write | None:
         """Return what writes a list that is the first field of a message of its own (`ExtraValue`, `Verbs`)."""
-        start, write_items = tag(number, fields.BYTES), self._writer(fields.LIST_ITEMS, shape)
+        start, write_items = tag(number, BYTES), self._writer(fields.LIST_ITEMS, shape)
         if write_items is None:
             return None
 
@@ -237,7 +215,7 @@ class Encoder:
 
 
 def _content_writer(number: int, content_of: Callable[[Any], bytes]) -> Write:
-    start = tag(number, fields.BYTES)
+    start = tag(number, BYTES)
 
     def write(into: bytearray, value: Any) -> None:
         content = content_of(value)
@@ -249,7 +227,7 @@ def _content_writer(number: int, content_of: Callable[[Any], bytes]) -> Write:
 
 
 def _bool_writer(number: int) -> Write:
-    true, false = tag(number, fields.VARINT) + b"\1", tag(number, fields.VARINT) + b"\0"
+    true, false = tag(number, VARINT) + b"\1", tag(number, VARINT) + b"\0"
 
     def write(into: bytearray, value: bool) -> None:
         into += true if value else false
@@ -258,7 +236,7 @@ def _bool_writer(number: int) -> Write:
 
 
 def _int_writer(number: int) -> Write:
-    start = tag(number, fields.VARINT)
+    start = tag(number, VARINT)
 
     def write(into: bytearray, value: int) -> None:
         into += start
@@ -268,7 +246,7 @@ def _int_writer(number: int) -> Write:
 
 
 def _double_writer(number: int) -> Write:
-    start, pack = tag(number, fields.FIXED64), struct.Struct("<d").pack
+    start, pack = tag(number, FIXED64), struct.Struct("<d").pack
 
     def write(into: bytearray, value: float) -> None:
         into += start
@@ -278,9 +256,9 @@ def _double_writer(number: int) -> Write:
 
 
 _ESCAPED = tuple(chr(character).encode() for character in JSON_ESCAPES)
-_SECONDS, _NANOS = tag(fields.TIME_SECONDS, fields.VARINT), tag(fields.TIME_NANOS, fields.VARINT)
-_INT_VALUE = tag(fields.INT_OR_STRING_INT, fields.VARINT)
-_STRING_TYPE = tag(fields.INT_OR_STRING_TYPE, fields.VARINT) + varint(fields.TYPE_STRING)
+_SECONDS, _NANOS = tag(fields.TIME_SECONDS, VARINT), tag(fields.TIME_NANOS, VARINT)
+_INT_VALUE = tag(fields.INT_OR_STRING_INT, VARINT)
+_STRING_TYPE = tag(fields.INT_OR_STRING_TYPE, VARINT) + varint(fields.TYPE_STRING)
 
 
 def _since_epoch(text: str) -> tuple[int, int]:

@@ -16,9 +16,6 @@ LIST_MESSAGES = {"io.k8s.apimachinery.pkg.apis.meta.v1.APIResource": frozenset({
 # The first bytes of every body (runtime/serializer/protobuf).
 MAGIC = b"k8s\x00"
 
-# Wire types of the protobuf encoding.
-VARINT, FIXED64, BYTES, FIXED32 = 0, 1, 2, 5
-
 # generated.proto of apimachinery and authentication/v1; map entries as in the protobuf encoding.
 UNKNOWN_TYPE_META, UNKNOWN_RAW = 1, 2
 TYPE_META_API_VERSION, TYPE_META_KIND = 1, 2

@@ -7,12 +7,13 @@ Source: apimachinery/pkg/runtime/serializer/protobuf, apimachinery/pkg/util/fram
 
 from __future__ import annotations
 
-from . import fields
-from .encoding import field, tag, varint
+from bridgehead.protobuf_wire import BYTES, field, tag, varint
 
-_RAW = tag(fields.UNKNOWN_RAW, fields.BYTES)
-_ITEM = tag(fields.ITEMS, fields.BYTES)
-_EVENT_OBJECT, _OBJECT_RAW = tag(fields.EVENT_OBJECT, fields.BYTES), tag(fields.RAW, fields.BYTES)
+from . import fields
+
+_RAW = tag(fields.UNKNOWN_RAW, BYTES)
+_ITEM = tag(fields.ITEMS, BYTES)
+_EVENT_OBJECT, _OBJECT_RAW = tag(fields.EVENT_OBJECT, BYTES), tag(fields.RAW, BYTES)
 
 
 def type_head(api_version: str, kind: str) -> bytes:
