@@ -16,6 +16,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import msgspec
 
+from bridgehead.apiserver.field import Field, FieldError
+
 if TYPE_CHECKING:
     from bridgehead.storage import Record, Store
 
@@ -33,22 +35,6 @@ Change = Callable[[JsonObject], JsonObject]
 def copied(value: Any) -> Any:
     """Return a deep copy of decoded JSON. Encoding and decoding it is faster than walking through it in Python."""
     return _decode(_encode(value))
-
-
-@dataclass(frozen=True)
-class FieldError:
-    """One cause of a 422, or a warning about an object that is stored all the same.
-
-    `reason` is one of FieldValueRequired, FieldValueInvalid, FieldValueDuplicate, FieldValueForbidden,
-    FieldValueNotSupported, FieldValueTooLong, FieldValueNotFound, FieldValueTypeInvalid, FieldValueTooMany.
-    `field` is a path such as `spec.ports[0].nodePort`; `message` is the full text of the cause
-    (`Invalid value: 0: must be between 1 and 65535, inclusive`).
-    """
-
-    reason: str
-    field: str
-    message: str
-    is_warning: bool = False
 
 
 # The value of one cell of a table.
@@ -129,13 +115,13 @@ class Strategy:
     # still gets its status.
     validates_status_writes = True
 
-    def validate(self, obj: JsonObject) -> list[FieldError]:
+    def validate(self, obj: Any) -> Any:
         return []
 
-    def validate_create(self, obj: JsonObject) -> list[FieldError]:
+    def validate_create(self, obj: Any) -> Any:
         return []
 
-    def validate_update(self, obj: JsonObject, old: JsonObject, subresource: str) -> list[FieldError]:
+    def validate_update(self, obj: Any, old: JsonObject, subresource: str) -> Any:
         return []
 
     @property
@@ -150,6 +136,17 @@ class Strategy:
     def update_warnings(self, obj: JsonObject, old: JsonObject) -> list[str]:
         """Return texts for `Warning:` headers of an update. Writes of subresources have none."""
         return self.warnings(obj)
+
+
+def errors_of(hook: Callable[..., Any], obj: JsonObject, *arguments: Any) -> list[FieldError]:
+    """Return the errors that a validating hook finds."""
+    root = Field(obj)
+    method = getattr(hook, "__func__", hook)
+    if method.__annotations__["obj"] == "Field":
+        hook(root, *arguments)
+    else:
+        root.errors.extend(hook(obj, *arguments))
+    return root.errors
 
 
 class StatusStrategy(Strategy):

@@ -13,9 +13,10 @@ import msgspec
 from bridgehead.apiserver.access.authorization import Authorizer, refusal
 from bridgehead.apiserver.access.claims import PREFIX
 from bridgehead.apiserver.errors import invalid
+from bridgehead.apiserver.field import FieldError
 from bridgehead.apiserver.http.paths import RequestInfo
 from bridgehead.apiserver.http.user import NODE_NAME, User
-from bridgehead.apiserver.resource import FieldError, JsonObject
+from bridgehead.apiserver.resource import JsonObject
 from bridgehead.apiserver.resources.devices import (
     RESOURCE_CLAIM_TEMPLATES,
     RESOURCE_CLAIMS,

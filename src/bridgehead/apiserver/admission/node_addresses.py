@@ -13,7 +13,8 @@ from typing import Any
 import msgspec
 
 from bridgehead.apiserver.errors import invalid
-from bridgehead.apiserver.resource import FieldError, JsonObject
+from bridgehead.apiserver.field import FieldError
+from bridgehead.apiserver.resource import JsonObject
 from bridgehead.apiserver.resources.services import added_addresses
 from bridgehead.apiserver.resources.shared import field
 from bridgehead.apiserver.resources.shared.addresses import parse_ip

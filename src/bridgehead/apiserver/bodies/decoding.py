@@ -20,10 +20,11 @@ from bridgehead.apiserver.errors import (
     invalid_options,
     unsupported_media_type,
 )
+from bridgehead.apiserver.field import FieldError
 from bridgehead.apiserver.http.negotiation import media_type_of
 from bridgehead.apiserver.http.request import Request
 from bridgehead.apiserver.http.worker import LONG_BYTES, run_long
-from bridgehead.apiserver.resource import FieldError, JsonObject, Resource
+from bridgehead.apiserver.resource import JsonObject, Resource
 from bridgehead.media_types import JSON, PROTOBUF, YAML
 
 from .conforming import conform, decode_exact

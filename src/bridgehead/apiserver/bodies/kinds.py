@@ -8,7 +8,8 @@ apiextensions-apiserver/pkg/registry/customresource/validator.go (ValidateTypeMe
 
 from __future__ import annotations
 
-from bridgehead.apiserver.resource import FieldError, JsonObject
+from bridgehead.apiserver.field import FieldError
+from bridgehead.apiserver.resource import JsonObject
 
 from .definitions import LazyDefinitions, definitions_by_kind
 from .shapes import StructShape

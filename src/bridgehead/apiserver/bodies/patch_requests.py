@@ -21,11 +21,12 @@ from bridgehead.apiserver.errors import (
     unprocessable,
     unsupported_media_type,
 )
+from bridgehead.apiserver.field import FieldError
 from bridgehead.apiserver.go_values import conversion_error, go_value
 from bridgehead.apiserver.http.negotiation import media_type_of
 from bridgehead.apiserver.http.request import Request
 from bridgehead.apiserver.http.worker import run_long
-from bridgehead.apiserver.resource import FieldError, JsonObject
+from bridgehead.apiserver.resource import JsonObject
 
 from .conforming import conform
 from .decoding import IGNORE, STRICT, parse_field_validation

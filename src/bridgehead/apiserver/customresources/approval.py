@@ -9,7 +9,8 @@ import json
 from collections.abc import Mapping
 from urllib.parse import urlsplit
 
-from bridgehead.apiserver.resource import FieldError, JsonObject
+from bridgehead.apiserver.field import FieldError
+from bridgehead.apiserver.resource import JsonObject
 from bridgehead.apiserver.resources.shared import field
 
 from .definitions import API_APPROVED, make_condition

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from bridgehead.apiserver.resource import FieldError, JsonObject
+from bridgehead.apiserver.field import FieldError
+from bridgehead.apiserver.resource import JsonObject
 from bridgehead.apiserver.resources.shared import field
 from bridgehead.apiserver.resources.shared.webhook_validation import validate_ca_bundle, validate_client_config
 from bridgehead.objects.names import check_dns1035_label
@@ -44,9 +45,9 @@ def validate_conversion(conversion: JsonObject | None, old: JsonObject | None) -
 
 
 def _validate_client(path: str, client: JsonObject, *, may_have_bad_bundle: bool) -> list[FieldError]:
-    errors = validate_client_config(path, client)
+    errors = field.errors_below(path, validate_client_config, client)
     if client.get("caBundle") and not may_have_bad_bundle:
-        errors += validate_ca_bundle(f"{path}.caBundle", client["caBundle"])
+        errors += field.errors_below(f"{path}.caBundle", validate_ca_bundle, client["caBundle"])
     return errors
 
 
@@ -59,7 +60,7 @@ def has_bad_bundle(crd: JsonObject) -> bool:
     """Whether the CA bundle of the webhook that converts is invalid."""
     webhook = (crd["spec"].get("conversion") or {}).get("webhook") or {}
     bundle = (webhook.get("clientConfig") or {}).get("caBundle")
-    return bool(bundle and validate_ca_bundle("caBundle", bundle))
+    return bool(bundle and field.errors_below("caBundle", validate_ca_bundle, bundle))
 
 
 def _validate_review_versions(path: str, versions: Sequence[str]) -> list[FieldError]:

@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from bridgehead.apiserver.bodies.shapes import Shape
-from bridgehead.apiserver.resource import CLIENT_METADATA, Column, FieldError, JsonObject, Resource, Strategy
+from bridgehead.apiserver.field import FieldError
+from bridgehead.apiserver.resource import CLIENT_METADATA, Column, JsonObject, Resource, Strategy
 from bridgehead.apiserver.resources.shared.columns import NAME
 
 from .definitions import (

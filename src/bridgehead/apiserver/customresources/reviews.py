@@ -10,6 +10,7 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
+from bridgehead.apiserver.field import Field
 from bridgehead.apiserver.resource import JsonObject
 from bridgehead.apiserver.resources.shared.metadata_validation import validate_annotations, validate_labels
 
@@ -108,9 +109,10 @@ def _with_metadata(original: JsonObject, converted: JsonObject) -> JsonObject:
             if not isinstance(value, str):
                 raise BadReview(f"metadata.{name}[{key}] must be a string, but is {type(value).__name__}")
         if given != meta.get(name, {}):
-            errors = validate(f"metadata.{name}", given)
-            if errors:
-                raise BadReview("; ".join(f"{error.field}: {error.message}" for error in errors))
+            field = Field(given, f"metadata.{name}")
+            validate(field)
+            if field.errors:
+                raise BadReview("; ".join(f"{error.field}: {error.message}" for error in field.errors))
         meta[name] = given
     rest = {key: value for key, value in converted.items() if key not in ("kind", "apiVersion", "metadata")}
     return {"kind": converted["kind"], "apiVersion": converted["apiVersion"], "metadata": meta, **rest}

@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from bridgehead.apiserver.field import FieldError
 from bridgehead.apiserver.go_values import go_type, go_value
-from bridgehead.apiserver.resource import FieldError, JsonObject, ScalePaths, Strategy
+from bridgehead.apiserver.resource import JsonObject, ScalePaths, Strategy
 from bridgehead.apiserver.resources.shared import field
 from bridgehead.objects.names import check_qualified_name
 

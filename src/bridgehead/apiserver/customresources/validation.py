@@ -12,7 +12,8 @@ from __future__ import annotations
 from typing import Any
 
 from bridgehead.apiserver.bodies.shapes import Shape
-from bridgehead.apiserver.resource import FieldError, JsonObject
+from bridgehead.apiserver.field import FieldError
+from bridgehead.apiserver.resource import JsonObject
 from bridgehead.apiserver.resources.shared import field
 from bridgehead.objects.names import check_dns1035_label, check_dns1123_subdomain
 

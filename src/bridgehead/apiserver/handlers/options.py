@@ -14,11 +14,12 @@ from bridgehead.apiserver.bodies.decoding import decode_value
 from bridgehead.apiserver.bodies.serialization import DELETE_OPTIONS, kind_and_version
 from bridgehead.apiserver.bodies.shapes import Shape
 from bridgehead.apiserver.errors import SchemaMismatch, bad_request, invalid_options
+from bridgehead.apiserver.field import FieldError
 from bridgehead.apiserver.fieldmanagement.managers import APPLY, MAX_NAME_BYTES, UPDATE, Writer, manager_of
 from bridgehead.apiserver.http.paths import Query, is_true, parse_int
 from bridgehead.apiserver.http.request import Request
 from bridgehead.apiserver.registry.deletion import BACKGROUND, FOREGROUND, ORPHAN, DeleteOptions
-from bridgehead.apiserver.resource import FieldError, JsonObject, Resource
+from bridgehead.apiserver.resource import JsonObject, Resource
 from bridgehead.apiserver.resources.shared import field
 
 # The registry of kinds in which Kubernetes looks up the kind of a delete's options.

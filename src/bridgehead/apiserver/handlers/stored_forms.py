@@ -9,7 +9,8 @@ import msgspec
 
 from bridgehead.apiserver.bodies.nulls import decode_stored, nulls_of, write_nulls
 from bridgehead.apiserver.errors import invalid
-from bridgehead.apiserver.resource import Change, FieldError, JsonObject, Resource
+from bridgehead.apiserver.field import FieldError
+from bridgehead.apiserver.resource import Change, JsonObject, Resource, errors_of
 
 
 def served_value(resource: Resource, value: bytes) -> bytes:
@@ -25,7 +26,7 @@ def stored_object(resource: Resource, obj: JsonObject) -> JsonObject:
     """Return a new object in the form that is stored. Raises a 422 by the rules of the resource's own form."""
     if resource.stored_form is None:
         return obj
-    _check(resource, obj, resource.strategy.validate_create(obj))
+    _check(resource, obj, errors_of(resource.strategy.validate_create, obj))
     return resource.stored_form.to_stored(obj)
 
 
@@ -49,9 +50,10 @@ def checked_change(resource: Resource, change: Change, subresource: str) -> Chan
     def change_and_check(old: JsonObject) -> JsonObject:
         stored = change(old)
         new, strategy = form.from_stored(stored), resource.strategy
-        errors = (
-            strategy.validate_update(new, form.from_stored(old), subresource) if old else strategy.validate_create(new)
-        )
+        if old:
+            errors = errors_of(strategy.validate_update, new, form.from_stored(old), subresource)
+        else:
+            errors = errors_of(strategy.validate_create, new)
         _check(resource, new, errors)
         return stored
 

@@ -28,13 +28,14 @@ from bridgehead.apiserver.errors import (
     invalid,
     method_not_allowed,
 )
+from bridgehead.apiserver.field import FieldError
 from bridgehead.apiserver.fieldmanagement.managers import APPLY, Writer
 from bridgehead.apiserver.http.paths import RequestInfo
 from bridgehead.apiserver.http.request import Request, Response, respond
 from bridgehead.apiserver.registry.attempts import BINDING
 from bridgehead.apiserver.registry.registry import Registry
 from bridgehead.apiserver.registry.request_checks import check_url, with_same_uid
-from bridgehead.apiserver.resource import Change, FieldError, JsonObject, Resource
+from bridgehead.apiserver.resource import Change, JsonObject, Resource
 from bridgehead.objects.times import format_time
 from bridgehead.storage import Record
 

@@ -17,9 +17,10 @@ from bridgehead.apiserver.bodies.nulls import nulls_of_kind, write_nulls
 from bridgehead.apiserver.bodies.schema import Schema
 from bridgehead.apiserver.bodies.serialization import stored_metadata
 from bridgehead.apiserver.errors import ApiStatus, bad_request, invalid, not_found_path
+from bridgehead.apiserver.field import FieldError
 from bridgehead.apiserver.http.request import Request, Response, respond
 from bridgehead.apiserver.registry.registry import Registry
-from bridgehead.apiserver.resource import FieldError, JsonObject, Resource
+from bridgehead.apiserver.resource import JsonObject, Resource
 from bridgehead.apiserver.resources.shared import field
 from bridgehead.objects.times import format_time
 

@@ -11,8 +11,9 @@ from dataclasses import dataclass
 
 from bridgehead.apiserver.bodies.nulls import decode_stored
 from bridgehead.apiserver.errors import invalid
+from bridgehead.apiserver.field import FieldError
 from bridgehead.apiserver.fieldmanagement.managers import Entries, Writer, same_but_times
-from bridgehead.apiserver.resource import Change, Companion, FieldError, JsonObject, Resource, Strategy, copied
+from bridgehead.apiserver.resource import Change, Companion, JsonObject, Resource, Strategy, copied, errors_of
 from bridgehead.apiserver.resources.shared.generated_names import generate_name
 from bridgehead.apiserver.resources.shared.metadata_validation import validate_metadata, validate_metadata_update
 from bridgehead.objects.times import format_time
@@ -207,7 +208,7 @@ class Attempts:
         name = obj["metadata"].get("name", "")
         _check(resource, name, strategy.allocate(obj, None, self._is_taken(refused)))
         errors = validate_metadata(obj, resource)
-        errors += strategy.validate(obj) + strategy.validate_create(obj)
+        errors += errors_of(strategy.validate, obj) + errors_of(strategy.validate_create, obj)
         return _check(resource, name, prepared + errors if prepared else errors)
 
     def _prepare_update(
@@ -220,8 +221,8 @@ class Attempts:
         errors = validate_metadata(new, resource)
         errors += validate_metadata_update(new, old, resource)
         if strategy.validates_status_writes or subresource not in STATUS_VIEWS:
-            errors += strategy.validate(new)
-        errors += strategy.validate_update(new, old, subresource)
+            errors += errors_of(strategy.validate, new)
+        errors += errors_of(strategy.validate_update, new, old, subresource)
         warnings = _check(resource, old["metadata"]["name"], errors)
         if subresource != BINDING and subresource not in STATUS_VIEWS:
             metadata.count_generation(new, old, resource)

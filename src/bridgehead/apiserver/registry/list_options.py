@@ -8,8 +8,8 @@ from __future__ import annotations
 import json
 
 from bridgehead.apiserver.errors import bad_request, invalid
+from bridgehead.apiserver.field import FieldError
 from bridgehead.apiserver.http.paths import Query, parse_int, parse_uint
-from bridgehead.apiserver.resource import FieldError
 from bridgehead.apiserver.resources.shared import field
 
 EXACT, NOT_OLDER_THAN = "Exact", "NotOlderThan"

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import base64
 
-from bridgehead.apiserver.resource import CLIENT_METADATA, Column, FieldError, JsonObject, Resource, Strategy
+from bridgehead.apiserver.field import FieldError
+from bridgehead.apiserver.resource import CLIENT_METADATA, Column, JsonObject, Resource, Strategy
 from bridgehead.apiserver.resources.shared import field
 from bridgehead.apiserver.resources.shared.columns import AGE, NAME, at
 from bridgehead.apiserver.resources.shared.conditions import find_condition

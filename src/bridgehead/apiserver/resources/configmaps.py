@@ -5,7 +5,8 @@ Pure: no I/O, no clock, no randomness. Source: Kubernetes `ValidateConfigMap`.
 
 from __future__ import annotations
 
-from bridgehead.apiserver.resource import Column, FieldError, JsonObject, Resource, Strategy
+from bridgehead.apiserver.field import FieldError
+from bridgehead.apiserver.resource import Column, JsonObject, Resource, Strategy
 from bridgehead.apiserver.resources.shared import field
 from bridgehead.apiserver.resources.shared.columns import AGE, NAME
 from bridgehead.apiserver.resources.shared.config_data import MAX_DATA_BYTES, decoded_size, validate_frozen
@@ -29,7 +30,7 @@ class ConfigMapStrategy(Strategy):
         return errors
 
     def validate_update(self, obj: JsonObject, old: JsonObject, subresource: str) -> list[FieldError]:
-        return validate_frozen(obj, old, ("data", "binaryData"))
+        return field.errors_below("", validate_frozen, obj, old, ("data", "binaryData"))
 
 
 RESOURCE = Resource(

@@ -5,7 +5,8 @@ Pure: no I/O, no clock, no randomness. Source: Kubernetes `ValidateEndpoints`.
 
 from __future__ import annotations
 
-from bridgehead.apiserver.resource import Column, FieldError, JsonObject, Resource, Strategy
+from bridgehead.apiserver.field import FieldError
+from bridgehead.apiserver.resource import Column, JsonObject, Resource, Strategy
 from bridgehead.apiserver.resources.shared import field
 from bridgehead.apiserver.resources.shared.addresses import check_endpoint_ip, warn_of_ip
 from bridgehead.apiserver.resources.shared.columns import AGE, NAME, NONE, shorten
@@ -65,7 +66,9 @@ def _validate_subset(path: str, subset: JsonObject) -> list[FieldError]:
             errors.extend(_validate_address(f"{path}.{name}[{index}]", address))
     ports = subset.get("ports", ())
     for index, port in enumerate(ports):
-        errors.extend(validate_endpoint_port(f"{path}.ports[{index}]", port, needs_name=len(ports) > 1))
+        errors.extend(
+            field.errors_below(f"{path}.ports[{index}]", validate_endpoint_port, port, needs_name=len(ports) > 1)
+        )
         if port.get("port") is None:
             errors.append(field.required(f"{path}.ports[{index}].port"))
     return errors

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from bridgehead.apiserver.resource import Column, FieldError, JsonObject, Resource, Strategy
+from bridgehead.apiserver.field import FieldError
+from bridgehead.apiserver.resource import Column, JsonObject, Resource, Strategy
 from bridgehead.apiserver.resources.shared import field
 from bridgehead.apiserver.resources.shared.addresses import (
     IPV4,
@@ -161,7 +162,7 @@ def _validate_ports(ports: Sequence[JsonObject]) -> list[FieldError]:
         if name in names:
             errors.append(field.duplicate(f"{path}.name", name))
         names.add(name)
-        errors.extend(validate_endpoint_port(path, port, needs_name=False))
+        errors.extend(field.errors_below(path, validate_endpoint_port, port, needs_name=False))
     return errors
 
 

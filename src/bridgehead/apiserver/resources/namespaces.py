@@ -5,7 +5,8 @@ Pure: no I/O, no clock, no randomness.
 
 from __future__ import annotations
 
-from bridgehead.apiserver.resource import FieldError, JsonObject, Resource, Strategy
+from bridgehead.apiserver.field import FieldError
+from bridgehead.apiserver.resource import JsonObject, Resource, Strategy
 from bridgehead.apiserver.resources.shared import field
 from bridgehead.apiserver.resources.shared.columns import AGE, NAME, selectable, text_column
 from bridgehead.apiserver.resources.shared.metadata_validation import validate_finalizer
@@ -37,7 +38,9 @@ class NamespaceStrategy(Strategy):
 
     def validate(self, obj: JsonObject) -> list[FieldError]:
         finalizers = obj.get("spec", {}).get("finalizers", ())
-        return [error for name in finalizers for error in validate_finalizer("spec.finalizers", name)]
+        return [
+            error for name in finalizers for error in field.errors_below("spec.finalizers", validate_finalizer, name)
+        ]
 
     def validate_update(self, obj: JsonObject, old: JsonObject, subresource: str) -> list[FieldError]:
         if subresource != "status":

@@ -8,13 +8,14 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
-from bridgehead.apiserver.resource import Column, FieldError, JsonObject, Resource, StatusStrategy
+from bridgehead.apiserver.field import FieldError
+from bridgehead.apiserver.resource import Column, JsonObject, Resource, StatusStrategy
 from bridgehead.apiserver.resources.shared import field
 from bridgehead.apiserver.resources.shared.addresses import (
     check_cidr,
     family_of,
     is_cidr,
-    validate_new_cidrs,
+    validate_new_cidr,
     warn_of_cidr,
 )
 from bridgehead.apiserver.resources.shared.columns import AGE, NAME, NONE, UNKNOWN, at, selectable, text_column
@@ -91,14 +92,14 @@ class NodeStrategy(StatusStrategy):
         errors.extend(_validate_cidrs(at(obj, "spec", "podCIDRs") or []))
         for kind in ("capacity", "allocatable"):
             for name, quantity in (at(obj, "status", kind) or {}).items():
-                errors.extend(validate_quantity(f"status.{kind}.{name}", quantity))
+                errors.extend(field.errors_below(f"status.{kind}.{name}", validate_quantity, quantity))
         return errors + _validate_features(at(obj, "status", "declaredFeatures") or ())
 
     def validate_create(self, obj: JsonObject) -> list[FieldError]:
-        return validate_new_cidrs(_valid_cidrs(obj), ()) + _validate_swap(obj)
+        return _validate_new_cidrs(obj, ()) + _validate_swap(obj)
 
     def validate_update(self, obj: JsonObject, old: JsonObject, subresource: str) -> list[FieldError]:
-        errors = validate_new_cidrs(_valid_cidrs(obj), at(old, "spec", "podCIDRs") or ())
+        errors = _validate_new_cidrs(obj, at(old, "spec", "podCIDRs") or ())
         cidrs = at(old, "spec", "podCIDRs")
         if cidrs and cidrs != at(obj, "spec", "podCIDRs"):
             detail = 'node updates may not change podCIDR except from "" to valid'
@@ -118,6 +119,12 @@ class NodeStrategy(StatusStrategy):
         if at(obj, "spec", "externalID"):
             texts.append("spec.externalID: this field is deprecated, and is unused by Kubernetes")
         return texts
+
+
+def _validate_new_cidrs(obj: JsonObject, stored: Sequence[str]) -> list[FieldError]:
+    return [
+        error for path, cidr in _valid_cidrs(obj) for error in field.errors_below(path, validate_new_cidr, cidr, stored)
+    ]
 
 
 def _validate_taints(taints: Sequence[JsonObject]) -> list[FieldError]:

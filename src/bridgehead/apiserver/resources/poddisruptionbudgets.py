@@ -9,11 +9,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from bridgehead.apiserver.resource import Column, FieldError, JsonObject, Resource, StatusStrategy
+from bridgehead.apiserver.field import FieldError
+from bridgehead.apiserver.resource import Column, JsonObject, Resource, StatusStrategy
 from bridgehead.apiserver.resources.shared import field
-from bridgehead.apiserver.resources.shared.amounts import validate_share
 from bridgehead.apiserver.resources.shared.columns import AGE, NAME, at, number_column
 from bridgehead.apiserver.resources.shared.conditions import validate_conditions
+from bridgehead.apiserver.resources.shared.int_or_percent import validate_share
 from bridgehead.apiserver.resources.shared.metadata_validation import validate_label_selector
 from bridgehead.objects.names import check_path_segment
 
@@ -51,8 +52,8 @@ class PodDisruptionBudgetStrategy(StatusStrategy):
             )
         for name in ("minAvailable", "maxUnavailable"):
             if name in spec:
-                errors.extend(validate_share(f"spec.{name}", spec[name]))
-        errors.extend(validate_label_selector("spec.selector", spec.get("selector", {})))
+                errors.extend(field.errors_below(f"spec.{name}", validate_share, spec[name]))
+        errors.extend(field.errors_below("spec.selector", validate_label_selector, spec.get("selector", {})))
         if "unhealthyPodEvictionPolicy" in spec:
             policy = spec["unhealthyPodEvictionPolicy"]
             errors.extend(field.one_of("spec.unhealthyPodEvictionPolicy", policy, _EVICTION_POLICIES))
@@ -62,7 +63,7 @@ class PodDisruptionBudgetStrategy(StatusStrategy):
         if subresource != "status":
             return []
         status = obj.get("status", {})
-        errors = validate_conditions("status.conditions", status.get("conditions", ()))
+        errors = field.errors_below("status.conditions", validate_conditions, status.get("conditions", ()))
         for name in _COUNTS:
             errors.extend(field.non_negative(f"status.{name}", status.get(name, 0)))
         return errors

@@ -5,7 +5,8 @@ Pure: no I/O, no clock, no randomness. Source: Kubernetes `ValidatePriorityClass
 
 from __future__ import annotations
 
-from bridgehead.apiserver.resource import Column, FieldError, JsonObject, Resource, Strategy
+from bridgehead.apiserver.field import FieldError
+from bridgehead.apiserver.resource import Column, JsonObject, Resource, Strategy
 from bridgehead.apiserver.resources.shared import field
 from bridgehead.apiserver.resources.shared.columns import AGE, NAME, number_column, text_column
 from bridgehead.objects.critical_pods import SYSTEM_CLASSES

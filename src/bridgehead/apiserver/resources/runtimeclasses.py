@@ -5,7 +5,8 @@ Pure: no I/O, no clock, no randomness. Source: Kubernetes `ValidateRuntimeClass`
 
 from __future__ import annotations
 
-from bridgehead.apiserver.resource import FieldError, JsonObject, Resource, Strategy
+from bridgehead.apiserver.field import FieldError
+from bridgehead.apiserver.resource import JsonObject, Resource, Strategy
 from bridgehead.apiserver.resources.pods import TOLERATION_FIELDS, validate_overhead, validate_tolerations
 from bridgehead.apiserver.resources.shared import field
 from bridgehead.apiserver.resources.shared.columns import AGE, NAME, at, text_column
@@ -20,7 +21,9 @@ class RuntimeClassStrategy(Strategy):
         errors = field.invalid_for("handler", handler, check_dns1123_label(handler))
         errors.extend(validate_overhead("overhead", at(obj, "overhead", "podFixed") or {}))
         scheduling = obj.get("scheduling", {})
-        errors.extend(validate_labels("scheduling.nodeSelector", scheduling.get("nodeSelector", {})))
+        errors.extend(
+            field.errors_below("scheduling.nodeSelector", validate_labels, scheduling.get("nodeSelector", {}))
+        )
         tolerations = scheduling.get("tolerations", [])
         errors.extend(validate_tolerations("scheduling.tolerations", tolerations))
         errors.extend(

@@ -9,8 +9,9 @@ import base64
 from collections.abc import Mapping
 
 from bridgehead.apiserver import go_json
+from bridgehead.apiserver.field import FieldError
 from bridgehead.apiserver.go_values import json_kind
-from bridgehead.apiserver.resource import Column, FieldError, JsonObject, Resource, Strategy
+from bridgehead.apiserver.resource import Column, JsonObject, Resource, Strategy
 from bridgehead.apiserver.resources.shared import field
 from bridgehead.apiserver.resources.shared.columns import AGE, NAME, selectable, text_column
 from bridgehead.apiserver.resources.shared.config_data import MAX_DATA_BYTES, decoded, decoded_size, validate_frozen
@@ -48,7 +49,7 @@ class SecretStrategy(Strategy):
         return [*errors, *_validate_secret_type(obj)]
 
     def validate_update(self, obj: JsonObject, old: JsonObject, subresource: str) -> list[FieldError]:
-        errors = validate_frozen(obj, old, ("data",))
+        errors = field.errors_below("", validate_frozen, obj, old, ("data",))
         if obj.get("type") != old.get("type"):
             errors.append(field.invalid("type", obj.get("type"), field.IMMUTABLE))
         return errors

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from bridgehead.apiserver.errors import bad_request, invalid
+from bridgehead.apiserver.field import FieldError
 from bridgehead.apiserver.http.paths import parse_int
-from bridgehead.apiserver.resource import FieldError
 from bridgehead.apiserver.resources.shared import field
 
 _AT_LEAST = {"tailLines": 0, "limitBytes": 1, "sinceSeconds": 1}

@@ -8,7 +8,8 @@ from typing import Any
 import yaml
 from yaml import CSafeLoader as Loader
 
-from bridgehead.apiserver.resource import FieldError, Resource
+from bridgehead.apiserver.field import FieldError
+from bridgehead.apiserver.resource import Resource
 from bridgehead.apiserver.resources import build_table
 
 JsonObject = dict[str, Any]

@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from bridgehead.apiserver.resource import FieldError
+from bridgehead.apiserver.field import FieldError
 from bridgehead.apiserver.resources.shared import field
 from bridgehead.objects.names import check_dns1123_subdomain
 

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from bridgehead.apiserver.resource import FieldError
+from bridgehead.apiserver.field import FieldError
 from bridgehead.apiserver.resources.shared import field as errors
 
 PREFIX = "pod-security.kubernetes.io/"

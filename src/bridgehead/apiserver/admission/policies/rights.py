@@ -10,9 +10,10 @@ import msgspec
 from bridgehead.apiserver.admission.attributes import Attributes
 from bridgehead.apiserver.admission.parts import AdmissionParts
 from bridgehead.apiserver.errors import ApiStatus, invalid
+from bridgehead.apiserver.field import FieldError
 from bridgehead.apiserver.http.paths import RequestInfo
 from bridgehead.apiserver.http.user import User
-from bridgehead.apiserver.resource import FieldError, JsonObject
+from bridgehead.apiserver.resource import JsonObject
 from bridgehead.apiserver.resources.shared import field
 from bridgehead.storage import Key
 

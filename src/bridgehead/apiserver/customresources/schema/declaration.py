@@ -10,7 +10,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from bridgehead.apiserver.bodies.shapes import Shape
-from bridgehead.apiserver.resource import FieldError, JsonObject
+from bridgehead.apiserver.field import FieldError
+from bridgehead.apiserver.resource import JsonObject
 from bridgehead.apiserver.resources.shared import field
 
 from .default_values import validate_defaults

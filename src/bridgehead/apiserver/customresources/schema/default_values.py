@@ -10,7 +10,7 @@ from typing import Any
 
 from bridgehead.apiserver.bodies.shapes import Shape
 from bridgehead.apiserver.errors import SchemaMismatch
-from bridgehead.apiserver.resource import FieldError
+from bridgehead.apiserver.field import FieldError
 from bridgehead.apiserver.resources.shared import field
 
 from .embedded import coerced, validate_embedded

@@ -10,7 +10,8 @@ from typing import Any
 
 from bridgehead.apiserver.bodies.shapes import Shape, conform
 from bridgehead.apiserver.errors import SchemaMismatch
-from bridgehead.apiserver.resource import FieldError, JsonObject
+from bridgehead.apiserver.field import FieldError
+from bridgehead.apiserver.resource import JsonObject
 from bridgehead.apiserver.resources.shared import field
 from bridgehead.apiserver.resources.shared.metadata_validation import validate_embedded_metadata
 from bridgehead.objects.names import check_dns1035_label
@@ -113,5 +114,5 @@ def _validate_object(value: JsonObject, path: str) -> list[FieldError]:
         detail = f"may have mixed case, but should otherwise match: {','.join(reasons)}"
         errors.append(field.invalid(where, kind, detail))
     if isinstance(metadata, dict):
-        errors += validate_embedded_metadata(child(path, "metadata"), metadata)
+        errors += field.errors_below(child(path, "metadata"), validate_embedded_metadata, metadata)
     return errors

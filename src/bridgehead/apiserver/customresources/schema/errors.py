@@ -13,8 +13,8 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
+from bridgehead.apiserver.field import FieldError
 from bridgehead.apiserver.go_values import number_text
-from bridgehead.apiserver.resource import FieldError
 from bridgehead.apiserver.resources.shared import field
 
 from .paths import NO_FIELD, Path, child

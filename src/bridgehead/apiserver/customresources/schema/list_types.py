@@ -5,7 +5,8 @@ Pure: no I/O, no clock, no randomness. Source: apiextensions-apiserver/pkg/apis/
 
 from __future__ import annotations
 
-from bridgehead.apiserver.resource import FieldError, JsonObject
+from bridgehead.apiserver.field import FieldError
+from bridgehead.apiserver.resource import JsonObject
 from bridgehead.apiserver.resources.shared import field
 
 from .errors import Errors

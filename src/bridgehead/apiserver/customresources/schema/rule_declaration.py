@@ -6,7 +6,8 @@ Source: apiextensions-apiserver/pkg/apis/apiextensions/validation/validation.go,
 
 from __future__ import annotations
 
-from bridgehead.apiserver.resource import FieldError, JsonObject
+from bridgehead.apiserver.field import FieldError
+from bridgehead.apiserver.resource import JsonObject
 from bridgehead.apiserver.resources.shared import field
 
 from .errors import Errors

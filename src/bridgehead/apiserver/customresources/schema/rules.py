@@ -15,7 +15,8 @@ from typing import Any, NamedTuple
 
 from bridgehead.apiserver.cel import REQUEST_BUDGET, Budget, BudgetExceeded, CostLimitExceeded, EvaluationError
 from bridgehead.apiserver.cel.values import NONE, Optional
-from bridgehead.apiserver.resource import FieldError, JsonObject
+from bridgehead.apiserver.field import FieldError
+from bridgehead.apiserver.resource import JsonObject
 from bridgehead.apiserver.resources.shared import field
 
 from .errors import MAX_ERRORS, Errors, at_fields, quote

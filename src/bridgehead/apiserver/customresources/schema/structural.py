@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from bridgehead.apiserver.bodies.shapes import Shape
+from bridgehead.apiserver.field import FieldError
 from bridgehead.apiserver.fieldmanagement.types import MapType, Types
-from bridgehead.apiserver.resource import FieldError, JsonObject
+from bridgehead.apiserver.resource import JsonObject
 
 from .defaulting import defaulted
 from .embedded import validate_embedded

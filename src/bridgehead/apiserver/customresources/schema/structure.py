@@ -11,8 +11,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from bridgehead.apiserver.field import FieldError
 from bridgehead.apiserver.go_patterns import BadPattern
-from bridgehead.apiserver.resource import FieldError, JsonObject
+from bridgehead.apiserver.resource import JsonObject
 from bridgehead.apiserver.resources.shared import field
 
 from .errors import Errors

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from bridgehead.apiserver.resource import FieldError
+from bridgehead.apiserver.field import FieldError
 from bridgehead.apiserver.resources.shared import field
 
 if TYPE_CHECKING:

@@ -9,15 +9,8 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from bridgehead.apiserver.resource import (
-    CLIENT_METADATA,
-    Column,
-    FieldError,
-    JsonObject,
-    Resource,
-    StatusStrategy,
-    Strategy,
-)
+from bridgehead.apiserver.field import FieldError
+from bridgehead.apiserver.resource import CLIENT_METADATA, Column, JsonObject, Resource, StatusStrategy, Strategy
 from bridgehead.apiserver.resources.shared import field
 from bridgehead.apiserver.resources.shared.columns import AGE, NAME, at
 from bridgehead.apiserver.resources.shared.conditions import validate_conditions
@@ -147,7 +140,7 @@ def _validate_status(path: str, status: JsonObject) -> list[FieldError]:
             errors.append(field.required(f"{item}.warning"))
         if not warning.get("fieldRef", "").strip():
             errors.append(field.required(f"{item}.fieldRef"))
-    return errors + validate_conditions(f"{path}.conditions", status.get("conditions", ()))
+    return errors + field.errors_below(f"{path}.conditions", validate_conditions, status.get("conditions", ()))
 
 
 # --- Mutating ---------------------------------------------------------------------------------------------------------

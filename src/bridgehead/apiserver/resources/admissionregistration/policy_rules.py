@@ -10,7 +10,8 @@ import re
 from collections.abc import Callable, Sequence
 from functools import partial
 
-from bridgehead.apiserver.resource import FieldError, JsonObject
+from bridgehead.apiserver.field import FieldError
+from bridgehead.apiserver.resource import JsonObject
 from bridgehead.apiserver.resources.shared import field
 from bridgehead.apiserver.resources.shared.metadata_validation import validate_label_selector
 from bridgehead.objects.names import check_dns1035_label, check_dns1123_subdomain, check_path_segment
@@ -59,7 +60,7 @@ def validate_match_resources(path: str, match: JsonObject | None) -> list[FieldE
         return []
     errors = field.one_of(f"{path}.matchPolicy", match.get("matchPolicy"), _MATCH_POLICIES)
     for name in ("namespaceSelector", "objectSelector"):
-        errors += validate_label_selector(f"{path}.{name}", match.get(name, {}))
+        errors += field.errors_below(f"{path}.{name}", validate_label_selector, match.get(name, {}))
     for name in ("resourceRules", "excludeResourceRules"):
         for index, rule in enumerate(match.get(name, ())):
             errors += _validate_named_rule(f"{path}.{name}[{index}]", rule)
@@ -112,7 +113,7 @@ def validate_param_ref(path: str, ref: JsonObject | None) -> list[FieldError]:
         if selector is not None:
             errors.append(field.forbidden(f"{path}.name", "name and selector are mutually exclusive"))
     if selector is not None:
-        errors += validate_label_selector(f"{path}.selector", selector)
+        errors += field.errors_below(f"{path}.selector", validate_label_selector, selector)
         if name:
             errors.append(field.forbidden(f"{path}.selector", "name and selector are mutually exclusive"))
     if not name and selector is None:

@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from bridgehead.apiserver.resource import Column, FieldError, JsonObject, Resource, Strategy
+from bridgehead.apiserver.field import FieldError
+from bridgehead.apiserver.resource import Column, JsonObject, Resource, Strategy
 from bridgehead.apiserver.resources.shared import field
 from bridgehead.apiserver.resources.shared.columns import AGE, NAME
 from bridgehead.apiserver.resources.shared.metadata_validation import validate_label_selector
@@ -112,10 +113,10 @@ def _validate_webhook(path: str, webhook: JsonObject, rules: _Rules) -> list[Fie
         why = "the timeout value must be between 1 and 30 seconds"
         errors.append(field.invalid(f"{path}.timeoutSeconds", seconds, why))
     for name in ("namespaceSelector", "objectSelector"):
-        errors += validate_label_selector(f"{path}.{name}", webhook.get(name, {}))
+        errors += field.errors_below(f"{path}.{name}", validate_label_selector, webhook.get(name, {}))
     if "reinvocationPolicy" in webhook:
         errors += field.one_of(f"{path}.reinvocationPolicy", webhook["reinvocationPolicy"], ("IfNeeded", "Never"))
-    errors += validate_client_config(f"{path}.clientConfig", webhook.get("clientConfig", {}))
+    errors += field.errors_below(f"{path}.clientConfig", validate_client_config, webhook.get("clientConfig", {}))
     if rules.checks_conditions:
         conditions = webhook.get("matchConditions", ())
         errors += validate_match_conditions(f"{path}.matchConditions", conditions, check_match_condition)

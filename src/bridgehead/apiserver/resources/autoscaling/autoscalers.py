@@ -6,7 +6,8 @@ Pure: no I/O, no clock, no randomness. Source: Kubernetes `pkg/apis/autoscaling/
 
 from __future__ import annotations
 
-from bridgehead.apiserver.resource import Column, FieldError, JsonObject, Resource, StatusStrategy
+from bridgehead.apiserver.field import FieldError
+from bridgehead.apiserver.resource import Column, JsonObject, Resource, StatusStrategy
 from bridgehead.apiserver.resources.shared import field
 from bridgehead.apiserver.resources.shared.columns import AGE, NAME, NONE, UNKNOWN, UNSET, at, number_column
 from bridgehead.apiserver.resources.shared.quantities import validate_quantity
@@ -126,7 +127,7 @@ def _validate_rules(path: str, rules: JsonObject) -> list[FieldError]:
             detail = f"must be less than or equal to {_MAX_PERIOD_SECONDS}"
             errors.append(field.invalid(f"{item}.periodSeconds", numbers["periodSeconds"], detail))
     if "tolerance" in rules:
-        errors.extend(validate_quantity(f"{path}.tolerance", rules["tolerance"]))
+        errors.extend(field.errors_below(f"{path}.tolerance", validate_quantity, rules["tolerance"]))
     return errors
 
 

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from bridgehead.apiserver.resource import FieldError, JsonObject
+from bridgehead.apiserver.field import FieldError
+from bridgehead.apiserver.resource import JsonObject
 from bridgehead.apiserver.resources.shared import field
 from bridgehead.apiserver.resources.shared.quantities import amount_of
 from bridgehead.apiserver.resources.shared.resource_names import validate_container_name
@@ -100,7 +101,7 @@ def _validate_resource(path: str, source: JsonObject) -> list[FieldError]:
 
 def _validate_container_resource(path: str, source: JsonObject) -> list[FieldError]:
     if name := source.get("name"):
-        errors = validate_container_name(f"{path}.name", name)
+        errors = field.errors_below(f"{path}.name", validate_container_name, name)
     else:
         errors = [field.required(f"{path}.name", "must specify a resource name")]
     if container := source.get("container"):

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from bridgehead.apiserver.resource import FieldError, JsonObject
+from bridgehead.apiserver.field import FieldError
+from bridgehead.apiserver.resource import JsonObject
 from bridgehead.apiserver.resources.pods import (
     drop_disabled_fields,
     set_spec_defaults,
@@ -73,7 +74,7 @@ def validate_job_spec(path: str, spec: JsonObject) -> list[FieldError]:
         errors.append(field.required(f"{path}.backoffLimitPerIndex", "when maxFailedIndexes is specified"))
     if "managedBy" in spec:
         manager = spec["managedBy"]
-        errors += validate_domain_path(f"{path}.managedBy", manager)
+        errors += field.errors_below(f"{path}.managedBy", validate_domain_path, manager)
         if len(manager.encode()) > _MAX_MANAGER_BYTES:
             errors.append(field.too_long(f"{path}.managedBy", _MAX_MANAGER_BYTES))
     errors += _validate_mode(path, spec)

@@ -10,7 +10,8 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import Any
 
-from bridgehead.apiserver.resource import FieldError, JsonObject
+from bridgehead.apiserver.field import FieldError
+from bridgehead.apiserver.resource import JsonObject
 from bridgehead.apiserver.resources.shared import field
 from bridgehead.objects.indexes import first_common_index, known_intervals, parse_intervals
 from bridgehead.objects.times import format_time, parse_instant

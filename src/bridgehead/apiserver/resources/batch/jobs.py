@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import msgspec
 
-from bridgehead.apiserver.resource import Column, FieldError, JsonObject, Resource, StatusStrategy
+from bridgehead.apiserver.field import FieldError
+from bridgehead.apiserver.resource import Column, JsonObject, Resource, StatusStrategy
 from bridgehead.apiserver.resources.shared import field
 from bridgehead.apiserver.resources.shared.columns import (
     AGE,
@@ -115,7 +116,7 @@ def _validate_generated(obj: JsonObject) -> list[FieldError]:
             errors.append(field.required(item, detail))
         elif labels[label] != expected[label]:
             errors.append(field.invalid(item, labels, detail))
-    if validate_label_selector("spec.selector", spec["selector"]):
+    if field.errors_below("spec.selector", validate_label_selector, spec["selector"]):
         return errors
     if not compile_selector(msgspec.convert(spec["selector"], LabelSelector)).matches(expected):
         errors.append(field.invalid("spec.selector", spec["selector"], "`selector` not auto-generated"))
@@ -137,7 +138,7 @@ def _validate_selector(spec: JsonObject) -> list[FieldError]:
     selector = spec.get("selector")
     if selector is None:
         return [field.required("spec.selector")]
-    if errors := validate_label_selector("spec.selector", selector):
+    if errors := field.errors_below("spec.selector", validate_label_selector, selector):
         return errors
     labels = at(spec, "template", "metadata", "labels")
     if not compile_selector(msgspec.convert(selector, LabelSelector)).matches(labels or {}):

@@ -6,7 +6,8 @@ Pure: no I/O, no clock, no randomness. Source: Kubernetes pkg/registry/certifica
 
 from __future__ import annotations
 
-from bridgehead.apiserver.resource import Column, FieldError, JsonObject, Resource, Strategy
+from bridgehead.apiserver.field import FieldError
+from bridgehead.apiserver.resource import Column, JsonObject, Resource, Strategy
 from bridgehead.apiserver.resources.shared.columns import (
     AGE,
     NAME,

@@ -10,7 +10,8 @@ from typing import Any
 
 import msgspec
 
-from bridgehead.apiserver.resource import FieldError, JsonObject
+from bridgehead.apiserver.field import FieldError
+from bridgehead.apiserver.resource import JsonObject
 from bridgehead.apiserver.resources.shared import field
 from bridgehead.objects.names import (
     check_dns1123_label,

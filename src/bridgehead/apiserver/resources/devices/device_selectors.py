@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from functools import lru_cache
 
-from bridgehead.apiserver.resource import FieldError
+from bridgehead.apiserver.field import FieldError
 from bridgehead.apiserver.resources.shared import field
 
 _MAX_EXPRESSION = 10 * 1024

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import re
 
-from bridgehead.apiserver.resource import FieldError, JsonObject
+from bridgehead.apiserver.field import FieldError
+from bridgehead.apiserver.resource import JsonObject
 from bridgehead.apiserver.resources.shared import field
 from bridgehead.apiserver.resources.shared.addresses import check_interface_address
 from bridgehead.apiserver.resources.shared.conditions import validate_conditions
@@ -41,7 +42,7 @@ def validate_device_state(path: str, device: JsonObject) -> list[FieldError]:
     if conditions := device.get("conditions"):
         if len(conditions) > _MAX_CONDITIONS:
             errors.append(field.too_many(f"{path}.conditions", len(conditions), _MAX_CONDITIONS))
-        errors.extend(validate_conditions(f"{path}.conditions", conditions))
+        errors.extend(field.errors_below(f"{path}.conditions", validate_conditions, conditions))
     if "data" in device:
         errors.extend(validate_raw_object(f"{path}.data", device["data"]))
     network = device.get("networkData") or {}

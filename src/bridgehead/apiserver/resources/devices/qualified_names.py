@@ -5,7 +5,7 @@ Pure: no I/O, no clock, no randomness. Source: Kubernetes `pkg/apis/resource/val
 
 from __future__ import annotations
 
-from bridgehead.apiserver.resource import FieldError
+from bridgehead.apiserver.field import FieldError
 from bridgehead.apiserver.resources.shared import field
 from bridgehead.objects.names import check_dns1123_subdomain
 

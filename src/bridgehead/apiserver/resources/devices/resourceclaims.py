@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 
-from bridgehead.apiserver.resource import CLIENT_METADATA, Column, FieldError, JsonObject, Resource, StatusStrategy
+from bridgehead.apiserver.field import FieldError
+from bridgehead.apiserver.resource import CLIENT_METADATA, Column, JsonObject, Resource, StatusStrategy
 from bridgehead.apiserver.resources.pods import validate_node_selector
 from bridgehead.apiserver.resources.shared import field
 from bridgehead.apiserver.resources.shared.columns import AGE, NAME, at

@@ -5,7 +5,8 @@ Pure: no I/O, no clock, no randomness. Source: Kubernetes `ValidateResourceClaim
 
 from __future__ import annotations
 
-from bridgehead.apiserver.resource import FieldError, JsonObject, Resource, Strategy
+from bridgehead.apiserver.field import FieldError
+from bridgehead.apiserver.resource import JsonObject, Resource, Strategy
 from bridgehead.apiserver.resources.shared import field
 from bridgehead.apiserver.resources.shared.columns import AGE, NAME
 from bridgehead.apiserver.resources.shared.metadata_validation import validate_annotations, validate_labels
@@ -28,8 +29,8 @@ class ResourceClaimTemplateStrategy(Strategy):
         spec = obj.get("spec", {})
         metadata = spec.get("metadata", {})
         return [
-            *validate_labels("spec.metadata.labels", metadata.get("labels", {})),
-            *validate_annotations("spec.metadata.annotations", metadata.get("annotations", {})),
+            *field.errors_below("spec.metadata.labels", validate_labels, metadata.get("labels", {})),
+            *field.errors_below("spec.metadata.annotations", validate_annotations, metadata.get("annotations", {})),
             *validate_claim_spec("spec.spec", spec.get("spec", {})),
         ]
 

@@ -6,7 +6,8 @@ Source: Kubernetes `pkg/apis/events/v1/conversion.go`, `ValidateEventCreate`, `V
 
 from __future__ import annotations
 
-from bridgehead.apiserver.resource import FieldError, JsonObject, Resource, StoredForm, Strategy
+from bridgehead.apiserver.field import FieldError
+from bridgehead.apiserver.resource import JsonObject, Resource, StoredForm, Strategy
 from bridgehead.apiserver.resources.shared import field
 from bridgehead.objects.names import check_dns1123_subdomain
 

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import math
 
-from bridgehead.apiserver.resource import CLIENT_METADATA, Column, FieldError, JsonObject, Resource, StatusStrategy
+from bridgehead.apiserver.field import FieldError
+from bridgehead.apiserver.resource import CLIENT_METADATA, Column, JsonObject, Resource, StatusStrategy
 from bridgehead.apiserver.resources.shared import field
 from bridgehead.apiserver.resources.shared.columns import AGE, NAME, NONE, at, text_column
 from bridgehead.objects.names import check_dns1123_subdomain

@@ -5,7 +5,8 @@ Pure: no I/O, no clock, no randomness. Source: Kubernetes `ValidateIngressClass`
 
 from __future__ import annotations
 
-from bridgehead.apiserver.resource import Column, FieldError, JsonObject, Resource, Strategy
+from bridgehead.apiserver.field import FieldError
+from bridgehead.apiserver.resource import Column, JsonObject, Resource, Strategy
 from bridgehead.apiserver.resources.shared import field
 from bridgehead.apiserver.resources.shared.columns import AGE, NAME, NONE, at, text_column
 from bridgehead.apiserver.resources.shared.domain_paths import validate_domain_path
@@ -47,7 +48,7 @@ def _validate_controller(path: str, controller: str) -> list[FieldError]:
     errors = []
     if len(controller.encode()) > _MAX_CONTROLLER_BYTES:
         errors.append(field.too_long(path, _MAX_CONTROLLER_BYTES))
-    return [*errors, *validate_domain_path(path, controller)]
+    return [*errors, *field.errors_below(path, validate_domain_path, controller)]
 
 
 def _validate_parameters(path: str, parameters: JsonObject) -> list[FieldError]:

@@ -7,7 +7,8 @@ Pure: no I/O, no clock, no randomness. Source: Kubernetes `ValidateIPAddress`, `
 
 from __future__ import annotations
 
-from bridgehead.apiserver.resource import Column, FieldError, JsonObject, Resource, Strategy
+from bridgehead.apiserver.field import FieldError
+from bridgehead.apiserver.resource import Column, JsonObject, Resource, Strategy
 from bridgehead.apiserver.resources.shared import field
 from bridgehead.apiserver.resources.shared.addresses import check_ip, parse_ip
 from bridgehead.apiserver.resources.shared.columns import NAME, NONE, at

@@ -8,9 +8,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from ipaddress import IPv4Network, IPv6Network, ip_network
 
-from bridgehead.apiserver.resource import Column, FieldError, JsonObject, Resource, Strategy
+from bridgehead.apiserver.field import FieldError
+from bridgehead.apiserver.resource import Column, JsonObject, Resource, Strategy
 from bridgehead.apiserver.resources.shared import field
-from bridgehead.apiserver.resources.shared.addresses import check_cidr, is_cidr, validate_new_cidrs, warn_of_cidr
+from bridgehead.apiserver.resources.shared.addresses import check_cidr, is_cidr, validate_new_cidr, warn_of_cidr
 from bridgehead.apiserver.resources.shared.columns import AGE, NAME, at, format_label_selector
 from bridgehead.apiserver.resources.shared.metadata_validation import validate_label_selector
 from bridgehead.objects.names import check_dns1123_subdomain, check_port_name, check_port_number
@@ -35,7 +36,7 @@ class NetworkPolicyStrategy(Strategy):
 
     def validate(self, obj: JsonObject) -> list[FieldError]:
         spec = obj.get("spec", {})
-        errors = validate_label_selector("spec.podSelector", spec.get("podSelector", {}))
+        errors = field.errors_below("spec.podSelector", validate_label_selector, spec.get("podSelector", {}))
         for direction, peers in _DIRECTIONS:
             for index, rule in enumerate(spec.get(direction, ())):
                 path = f"spec.{direction}[{index}]"
@@ -83,7 +84,7 @@ def _validate_peer(path: str, peer: JsonObject) -> list[FieldError]:
     errors = []
     for name in ("podSelector", "namespaceSelector"):
         if name in peer:
-            errors.extend(validate_label_selector(f"{path}.{name}", peer[name]))
+            errors.extend(field.errors_below(f"{path}.{name}", validate_label_selector, peer[name]))
     if "ipBlock" in peer:
         errors.extend(_validate_block(f"{path}.ipBlock", peer["ipBlock"]))
         if "podSelector" in peer or "namespaceSelector" in peer:
@@ -109,7 +110,12 @@ def _validate_block(path: str, block: JsonObject) -> list[FieldError]:
 
 
 def _validate_new_blocks(policy: JsonObject, old: JsonObject) -> list[FieldError]:
-    return validate_new_cidrs(_blocks(policy.get("spec", {})), {cidr for _, cidr in _blocks(old.get("spec", {}))})
+    stored = {cidr for _, cidr in _blocks(old.get("spec", {}))}
+    return [
+        error
+        for path, cidr in _blocks(policy.get("spec", {}))
+        for error in field.errors_below(path, validate_new_cidr, cidr, stored)
+    ]
 
 
 def _is_strict_subset(inner: IPv4Network | IPv6Network, outer: IPv4Network | IPv6Network) -> bool:

@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from ipaddress import ip_network
 
-from bridgehead.apiserver.resource import CLIENT_METADATA, Column, FieldError, JsonObject, Resource, StatusStrategy
+from bridgehead.apiserver.field import FieldError
+from bridgehead.apiserver.resource import CLIENT_METADATA, Column, JsonObject, Resource, StatusStrategy
 from bridgehead.apiserver.resources.shared import field
 from bridgehead.apiserver.resources.shared.addresses import check_canonical_cidr, is_cidr, warn_of_cidr
 from bridgehead.apiserver.resources.shared.columns import AGE, NAME, at

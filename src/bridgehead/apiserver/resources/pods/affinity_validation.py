@@ -8,7 +8,8 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from bridgehead.apiserver.resource import FieldError, JsonObject
+from bridgehead.apiserver.field import FieldError
+from bridgehead.apiserver.resource import JsonObject
 from bridgehead.apiserver.resources.shared import field
 from bridgehead.apiserver.resources.shared.metadata_validation import validate_label_selector, validate_requirement
 from bridgehead.objects.names import (
@@ -67,7 +68,7 @@ def _validate_node_selector_term(path: str, term: JsonObject) -> list[FieldError
 
 def _validate_node_requirement(path: str, requirement: JsonObject) -> list[FieldError]:
     if requirement.get("operator") not in ("Gt", "Lt"):
-        return validate_requirement(path, requirement)
+        return field.errors_below(path, validate_requirement, requirement)
     errors = []
     if len(requirement.get("values", ())) != 1:
         detail = "must be specified single value when `operator` is 'Lt' or 'Gt'"
@@ -111,7 +112,7 @@ def _validate_pod_terms(path: str, terms: Sequence[JsonObject]) -> list[FieldErr
 def _validate_pod_term(path: str, term: JsonObject) -> list[FieldError]:
     errors = []
     for name in ("labelSelector", "namespaceSelector"):
-        errors.extend(validate_label_selector(f"{path}.{name}", term.get(name, {})))
+        errors.extend(field.errors_below(f"{path}.{name}", validate_label_selector, term.get(name, {})))
     for namespace in term.get("namespaces", ()):
         errors.extend(field.invalid_for(f"{path}.namespace", namespace, check_dns1123_label(namespace)))
     errors.extend(validate_label_keys(path, term))

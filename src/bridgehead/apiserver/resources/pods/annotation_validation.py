@@ -10,7 +10,8 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from bridgehead.apiserver.resource import FieldError, JsonObject
+from bridgehead.apiserver.field import FieldError
+from bridgehead.apiserver.resource import JsonObject
 from bridgehead.apiserver.resources.shared import field
 from bridgehead.apiserver.resources.shared.keys import check_local_path
 from bridgehead.objects.critical_pods import MIRROR_POD

@@ -11,7 +11,8 @@ from collections import Counter
 from collections.abc import Collection, Sequence
 from itertools import islice
 
-from bridgehead.apiserver.resource import FieldError, JsonObject
+from bridgehead.apiserver.field import FieldError
+from bridgehead.apiserver.resource import JsonObject
 from bridgehead.apiserver.resources.shared import field
 from bridgehead.objects.names import check_dns1123_label, check_dns1123_subdomain
 

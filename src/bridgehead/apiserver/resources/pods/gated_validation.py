@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from bridgehead.apiserver.resource import FieldError, JsonObject
+from bridgehead.apiserver.field import FieldError
+from bridgehead.apiserver.resource import JsonObject
 from bridgehead.apiserver.resources.shared import field
 
 _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"

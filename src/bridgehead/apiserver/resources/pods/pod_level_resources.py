@@ -6,7 +6,8 @@ Pure: no I/O, no clock, no randomness. Called by `pod_validation`. Source: Kuber
 
 from __future__ import annotations
 
-from bridgehead.apiserver.resource import FieldError, JsonObject
+from bridgehead.apiserver.field import FieldError
+from bridgehead.apiserver.resource import JsonObject
 from bridgehead.apiserver.resources.shared import field
 from bridgehead.apiserver.resources.shared.quantities import amount_of, quantity_text
 from bridgehead.apiserver.resources.shared.resource_names import HUGE_PAGES

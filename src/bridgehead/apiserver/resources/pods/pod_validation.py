@@ -9,7 +9,8 @@ import copy
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from bridgehead.apiserver.resource import FieldError, JsonObject
+from bridgehead.apiserver.field import FieldError
+from bridgehead.apiserver.resource import JsonObject
 from bridgehead.apiserver.resources.shared import field
 from bridgehead.apiserver.resources.shared.addresses import check_ip
 from bridgehead.apiserver.resources.shared.metadata_validation import (
@@ -66,9 +67,9 @@ _MAX_HOST_NAME_CHARACTERS = 64  # HOST_NAME_MAX of the kernel
 def validate_template(path: str, template: JsonObject) -> list[FieldError]:
     """Validate a pod template at `path`."""
     metadata, spec = template.get("metadata", {}), template.get("spec", {})
-    errors = validate_labels(f"{path}.labels", metadata.get("labels", {}))
+    errors = field.errors_below(f"{path}.labels", validate_labels, metadata.get("labels", {}))
     if annotations := metadata.get("annotations"):
-        errors.extend(validate_annotations(f"{path}.annotations", annotations))
+        errors.extend(field.errors_below(f"{path}.annotations", validate_annotations, annotations))
         errors.extend(validate_pod_annotations(f"{path}.annotations", annotations, spec))
     errors.extend(validate_pod_spec(f"{path}.spec", spec))
     if annotations:
@@ -93,7 +94,7 @@ def validate_pod_spec(path: str, spec: JsonObject) -> list[FieldError]:
         errors.extend(_validate_host_network_ports(path, spec))
     errors.extend(field.one_of(f"{path}.restartPolicy", spec.get("restartPolicy"), RESTART_POLICIES))
     errors.extend(field.one_of(f"{path}.dnsPolicy", spec.get("dnsPolicy"), _DNS_POLICIES))
-    errors.extend(validate_labels(f"{path}.nodeSelector", spec.get("nodeSelector", {})))
+    errors.extend(field.errors_below(f"{path}.nodeSelector", validate_labels, spec.get("nodeSelector", {})))
     errors.extend(validate_pod_security_context(path, spec))
     errors.extend(validate_affinity(f"{path}.affinity", spec.get("affinity", {})))
     errors.extend(_validate_dns(f"{path}.dnsConfig", spec.get("dnsConfig"), spec.get("dnsPolicy", "")))

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import re
 
-from bridgehead.apiserver.resource import FieldError, JsonObject
+from bridgehead.apiserver.field import FieldError
+from bridgehead.apiserver.resource import JsonObject
 from bridgehead.apiserver.resources.shared import field
 from bridgehead.apiserver.resources.shared.ports import validate_port_number_or_name
 from bridgehead.objects.names import check_port_number
@@ -52,7 +53,7 @@ def validate_handler(path: str, handler: JsonObject, grace_seconds: int) -> list
         case "httpGet":
             errors.extend(_validate_http(item, action))
         case "tcpSocket":
-            errors.extend(validate_port_number_or_name(f"{item}.port", action.get("port", 0)))
+            errors.extend(field.errors_below(f"{item}.port", validate_port_number_or_name, action.get("port", 0)))
         case "grpc":
             port = action.get("port", 0)
             errors.extend(field.invalid_for(f"{item}.port", port, check_port_number(port)))
@@ -65,7 +66,7 @@ def validate_handler(path: str, handler: JsonObject, grace_seconds: int) -> list
 
 
 def _validate_http(path: str, action: JsonObject) -> list[FieldError]:
-    errors = validate_port_number_or_name(f"{path}.port", action.get("port", 0))
+    errors = field.errors_below(f"{path}.port", validate_port_number_or_name, action.get("port", 0))
     errors.extend(field.one_of(f"{path}.scheme", action.get("scheme"), _SCHEMES))
     for header in action.get("httpHeaders", ()):
         name = header.get("name", "")

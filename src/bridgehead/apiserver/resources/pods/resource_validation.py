@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from typing import Any
 
-from bridgehead.apiserver.resource import FieldError, JsonObject
+from bridgehead.apiserver.field import Field, FieldError
+from bridgehead.apiserver.resource import JsonObject
 from bridgehead.apiserver.resources.shared import field
 from bridgehead.apiserver.resources.shared.quantities import amount_of, quantity_text
 from bridgehead.apiserver.resources.shared.resource_amounts import validate_resource_amount
@@ -24,7 +25,7 @@ from bridgehead.objects.quantities import whole_value
 
 from .claims_validation import validate_claim_references
 
-CheckName = Callable[[str, str], list[FieldError]]
+CheckName = Callable[[Field], object]
 
 
 def validate_resources(path: str, resources: JsonObject, claims: Collection[str]) -> list[FieldError]:
@@ -50,8 +51,8 @@ def _validate_requirements(path: str, resources: JsonObject, check_name: CheckNa
     for kind, quantities in (("limits", limits), ("requests", requests)):
         for name, quantity in quantities.items():
             item = f"{path}.{kind}[{name}]"
-            errors += check_name(item, name)
-            errors += validate_resource_amount(item, name, quantity)
+            errors += field.errors_below(item, check_name, name)
+            errors += field.errors_below(item, validate_resource_amount, quantity, name)
             if kind == "requests":
                 errors += _validate_request(path, name, quantity, limits)
             if name.startswith(HUGE_PAGES) and not _is_divisible(name, quantity):

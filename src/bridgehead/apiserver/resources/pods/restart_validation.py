@@ -5,7 +5,8 @@ Called by `pod_validation`. Pure: no I/O, no clock, no randomness. Source: Kuber
 
 from __future__ import annotations
 
-from bridgehead.apiserver.resource import FieldError, JsonObject
+from bridgehead.apiserver.field import FieldError
+from bridgehead.apiserver.resource import JsonObject
 from bridgehead.apiserver.resources.shared import field
 
 RESTART_POLICIES = ("Always", "OnFailure", "Never")

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from bridgehead.apiserver.resource import FieldError, JsonObject
+from bridgehead.apiserver.field import FieldError
+from bridgehead.apiserver.resource import JsonObject
 from bridgehead.apiserver.resources.shared import field
 from bridgehead.apiserver.resources.shared.metadata_validation import validate_label_selector
 
@@ -39,7 +40,9 @@ def validate_spread(path: str, constraints: Sequence[JsonObject]) -> list[FieldE
             if name in constraint:
                 errors += field.one_of(f"{item}.{name}", constraint[name], _POLICIES)
         errors += validate_label_keys(item, constraint)
-        errors += validate_label_selector(f"{item}.labelSelector", constraint.get("labelSelector", {}))
+        errors += field.errors_below(
+            f"{item}.labelSelector", validate_label_selector, constraint.get("labelSelector", {})
+        )
     return errors
 
 

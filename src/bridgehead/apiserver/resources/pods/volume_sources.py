@@ -8,77 +8,72 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from bridgehead.apiserver.resource import FieldError, JsonObject
-from bridgehead.apiserver.resources.shared import external_volumes, field
+from bridgehead.apiserver.field import Field
+from bridgehead.apiserver.resources.shared import external_volumes
 from bridgehead.apiserver.resources.shared.keys import check_local_path
 from bridgehead.apiserver.resources.shared.storage_rules import validate_driver_name
 from bridgehead.objects.names import check_dns1123_label, check_dns1123_subdomain
 
 
-def validate_external_source(path: str, kind: str, source: JsonObject, volume_name: str) -> list[FieldError]:
-    """Validate the source of a volume whose type is `kind`. `path` is the volume's."""
-    item = external_volumes.path_of(path, kind)
-    errors = external_volumes.validate_external_source(item, kind, source)
-    if kind in _CHECKS:
-        errors.extend(_CHECKS[kind](item, source))
-    if kind == "iscsi" and external_volumes.is_iscsi_name_too_long(source, volume_name):
-        errors.append(field.invalid(f"{path}.name", volume_name, external_volumes.ISCSI_NAME_TOO_LONG))
-    return errors
+def validate_external_source(volume: Field, kind: str) -> None:
+    """Validate the source of a volume whose type is `kind`."""
+    source = external_volumes.source_of(volume, kind)
+    external_volumes.validate_external_source(source, kind)
+    if validate := _VALIDATORS.get(kind):
+        validate(source)
+    name = volume.at("name", "")
+    if kind == "iscsi" and external_volumes.is_iscsi_name_too_long(source.value, name.value):
+        name.invalid(external_volumes.ISCSI_NAME_TOO_LONG)
 
 
-def _validate_git(path: str, source: JsonObject) -> list[FieldError]:
-    errors = [] if source.get("repository") else [field.required(f"{path}.repository")]
-    directory = source.get("directory", "")
-    return errors + field.invalid_for(f"{path}.directory", directory, check_local_path(directory))
+def _validate_git(source: Field) -> None:
+    source.at("repository").must_be_set()
+    source.at("directory", "").must_pass(check_local_path)
 
 
-def _validate_nfs(path: str, source: JsonObject) -> list[FieldError]:
-    errors = [field.required(f"{path}.{name}") for name in ("server", "path") if not source.get(name)]
-    exported = source.get("path", "")
-    if not exported.startswith("/"):
-        errors.append(field.invalid(f"{path}.path", exported, "must be an absolute path"))
-    return errors
+def _validate_nfs(source: Field) -> None:
+    path = source.at("path", "")
+    source.at("server").must_be_set()
+    path.must_be_set()
+    if not path.value.startswith("/"):
+        path.invalid("must be an absolute path")
 
 
-def _validate_iscsi(path: str, source: JsonObject) -> list[FieldError]:
-    errors = external_volumes.validate_iscsi(path, source, _validate_iscsi_name)
-    if "initiatorName" in source:
-        errors.extend(_validate_iscsi_name(f"{path}.initiatorname", source["initiatorName"]))
-    return errors
+def _validate_iscsi(source: Field) -> None:
+    external_volumes.validate_iscsi(source, _validate_iscsi_name)
+    if "initiatorName" in source.value:
+        _validate_iscsi_name(source.at("initiatorname").showing(source.get("initiatorName")))
 
 
-def _validate_iscsi_name(path: str, name: str) -> list[FieldError]:
-    is_valid = external_volumes.is_iscsi_name(name)
+def _validate_iscsi_name(name: Field) -> None:
+    is_valid = external_volumes.is_iscsi_name(name.value)
     if is_valid is None:
-        return [field.invalid(path, name, "must be valid format starting with iqn, eui, or naa")]
-    return [] if is_valid else [field.invalid(path, name, "must be valid format")]
+        name.invalid("must be valid format starting with iqn, eui, or naa")
+    elif not is_valid:
+        name.invalid("must be valid format")
 
 
-def _validate_secret_name(path: str, source: JsonObject) -> list[FieldError]:
-    if "secretRef" in source and not source["secretRef"].get("name"):
-        return [field.required(f"{path}.secretRef.name")]
-    return []
+def _validate_secret_name(source: Field) -> None:
+    if "secretRef" in source.value:
+        source.at("secretRef").at("name").must_be_set()
 
 
-def _validate_storage_os(path: str, source: JsonObject) -> list[FieldError]:
-    errors = field.required_valid(f"{path}.volumeName", source.get("volumeName", ""), check_dns1123_label)
-    if namespace := source.get("volumeNamespace"):
-        errors.extend(field.invalid_for(f"{path}.volumeNamespace", namespace, check_dns1123_label(namespace)))
-    return [*errors, *_validate_secret_name(path, source)]
+def _validate_storage_os(source: Field) -> None:
+    source.at("volumeName").must_be_set_and_pass(check_dns1123_label)
+    if namespace := source.at("volumeNamespace"):
+        namespace.must_pass(check_dns1123_label)
+    _validate_secret_name(source)
 
 
-def _validate_csi(path: str, source: JsonObject) -> list[FieldError]:
-    errors = validate_driver_name(f"{path}.driver", source.get("driver", ""))
-    if "nodePublishSecretRef" in source:
-        name = source["nodePublishSecretRef"].get("name")
-        if not name:
-            errors.append(field.required(f"{path}.nodePublishSecretRef.name"))
-        else:
-            errors.extend(field.invalid_for(f"{path}.name", name, check_dns1123_subdomain(name)))  # so in Kubernetes
-    return errors
+def _validate_csi(source: Field) -> None:
+    validate_driver_name(source.at("driver", ""))
+    if "nodePublishSecretRef" in source.value:
+        name = source.at("nodePublishSecretRef").at("name")
+        if name.must_be_set():
+            source.at("name").showing(name.value).must_pass(check_dns1123_subdomain)  # so in Kubernetes
 
 
-_CHECKS: Mapping[str, Callable[[str, JsonObject], list[FieldError]]] = {
+_VALIDATORS: Mapping[str, Callable[[Field], object]] = {
     "gitRepo": _validate_git,
     "nfs": _validate_nfs,
     "iscsi": _validate_iscsi,

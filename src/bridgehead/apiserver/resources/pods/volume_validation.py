@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from bridgehead.apiserver.resource import FieldError, JsonObject
+from bridgehead.apiserver.field import FieldError
+from bridgehead.apiserver.resource import JsonObject
 from bridgehead.apiserver.resources.shared import field
 from bridgehead.apiserver.resources.shared.claim_validation import validate_claim_spec
 from bridgehead.apiserver.resources.shared.keys import check_local_path
@@ -113,7 +114,7 @@ def _validate_given(path: str, kind: str, volume: JsonObject) -> list[FieldError
         case "image":
             errors.extend(field.one_of(f"{item}.pullPolicy", source.get("pullPolicy"), PULL_POLICIES))
         case _:
-            errors.extend(validate_external_source(path, kind, source, volume.get("name", "")))
+            errors.extend(field.errors_below(path, validate_external_source, volume, kind))
     return errors
 
 
@@ -121,13 +122,13 @@ def _validate_claim_template(path: str, template: JsonObject | None) -> list[Fie
     if template is None:
         return [field.required(path)]
     metadata = template.get("metadata", {})
-    errors = validate_annotations(f"{path}.metadata.annotations", metadata.get("annotations", {}))
-    errors.extend(validate_labels(f"{path}.metadata.labels", metadata.get("labels", {})))
+    errors = field.errors_below(f"{path}.metadata.annotations", validate_annotations, metadata.get("annotations", {}))
+    errors.extend(field.errors_below(f"{path}.metadata.labels", validate_labels, metadata.get("labels", {})))
     for name in _OWN_METADATA:
         if metadata.get(name):
             # Kubernetes makes the paths of the names of its Go fields.
             errors.append(field.forbidden(f"{path}.metadata.{'uID' if name == 'uid' else name}", "cannot be set"))
-    return [*errors, *validate_claim_spec(f"{path}.spec", template.get("spec", {}))]
+    return [*errors, *field.errors_below(f"{path}.spec", validate_claim_spec, template.get("spec", {}))]
 
 
 def validate_image_references(path: str, volumes: Sequence[JsonObject]) -> list[FieldError]:

@@ -5,10 +5,12 @@ Pure: no I/O, no clock, no randomness. Source: Kubernetes `ValidateLimitRange`, 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from decimal import ROUND_CEILING, Decimal
 from typing import Any
 
-from bridgehead.apiserver.resource import Column, FieldError, JsonObject, Resource, Strategy
+from bridgehead.apiserver.field import Field, FieldError
+from bridgehead.apiserver.resource import Column, JsonObject, Resource, Strategy
 from bridgehead.apiserver.resources.shared import field
 from bridgehead.apiserver.resources.shared.columns import NAME, at
 from bridgehead.apiserver.resources.shared.quantities import amount_of
@@ -88,6 +90,7 @@ def _validate_type(path: str, type: str) -> list[FieldError]:
 def _validate_limit(path: str, limit: JsonObject) -> list[FieldError]:
     errors: list[FieldError] = []
     limited = limit.get("type", "")
+    check: Callable[[Field], object]
     check = validate_container_name if limited in ("Pod", "Container") else validate_resource_name
     names: dict[str, None] = {}
     for kind in _FIELDS:
@@ -96,7 +99,7 @@ def _validate_limit(path: str, limit: JsonObject) -> list[FieldError]:
                 errors.append(field.forbidden(f"{path}.{kind}", "may not be specified when `type` is 'Pod'"))
             continue
         for name in limit.get(kind, {}):
-            errors += check(f"{path}.{kind}[{name}]", name)
+            errors += field.errors_below(f"{path}.{kind}[{name}]", check, name)
             names[name] = None
     if limited == "PersistentVolumeClaim" and not any("storage" in limit.get(kind, {}) for kind in ("min", "max")):
         detail = "either minimum or maximum storage value is required, but neither was provided"

@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from bridgehead.apiserver.resource import Column, FieldError, JsonObject, Resource, StatusStrategy
+from bridgehead.apiserver.field import FieldError
+from bridgehead.apiserver.resource import Column, JsonObject, Resource, StatusStrategy
 from bridgehead.apiserver.resources.shared import field
 from bridgehead.apiserver.resources.shared.columns import AGE, NAME, at
 from bridgehead.apiserver.resources.shared.resource_amounts import validate_resource_amount
@@ -63,8 +64,8 @@ class ResourceQuotaStrategy(StatusStrategy):
 def _validate_amounts(path: str, amounts: JsonObject) -> list[FieldError]:
     errors = []
     for name, quantity in amounts.items():
-        errors.extend(validate_quota_name(f"{path}[{name}]", name))
-        errors.extend(validate_resource_amount(f"{path}[{name}]", name, quantity))
+        errors.extend(field.errors_below(f"{path}[{name}]", validate_quota_name, name))
+        errors.extend(field.errors_below(f"{path}[{name}]", validate_resource_amount, quantity, name))
     return errors
 
 

@@ -5,7 +5,8 @@ Pure: no I/O, no clock, no randomness. Source: Kubernetes `ValidateRole`, `Valid
 
 from __future__ import annotations
 
-from bridgehead.apiserver.resource import Column, FieldError, JsonObject, Resource, Strategy
+from bridgehead.apiserver.field import FieldError
+from bridgehead.apiserver.resource import Column, JsonObject, Resource, Strategy
 from bridgehead.apiserver.resources.shared import field
 from bridgehead.apiserver.resources.shared.columns import NAME, at
 from bridgehead.apiserver.resources.shared.metadata_validation import validate_label_selector
@@ -56,7 +57,7 @@ def _validate_aggregation(rule: JsonObject) -> list[FieldError]:
         return [field.required(path, "at least one clusterRoleSelector required if aggregationRule is non-nil")]
     errors: list[FieldError] = []
     for index, selector in enumerate(selectors):
-        problems = validate_label_selector(f"{path}[{index}]", selector)
+        problems = field.errors_below(f"{path}[{index}]", validate_label_selector, selector)
         errors += problems
         if problems:  # an error without the selector's value
             errors.append(field.invalid(f"{path}[{index}]", None, "invalid label selector."))

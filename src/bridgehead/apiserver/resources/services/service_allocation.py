@@ -16,7 +16,8 @@ from random import Random
 from typing import Protocol
 
 from bridgehead.apiserver.errors import ApiStatus, internal_error
-from bridgehead.apiserver.resource import FieldError, JsonObject
+from bridgehead.apiserver.field import FieldError
+from bridgehead.apiserver.resource import JsonObject
 from bridgehead.apiserver.resources.shared import field
 from bridgehead.apiserver.resources.shared.addresses import IPV4, IPV6, parse_ip
 

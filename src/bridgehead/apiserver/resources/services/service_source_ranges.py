@@ -5,9 +5,10 @@ Pure: no I/O, no clock, no randomness. Source: Kubernetes `ValidateService`, `Va
 
 from __future__ import annotations
 
-from bridgehead.apiserver.resource import FieldError, JsonObject
+from bridgehead.apiserver.field import FieldError
+from bridgehead.apiserver.resource import JsonObject
 from bridgehead.apiserver.resources.shared import field
-from bridgehead.apiserver.resources.shared.addresses import check_cidr, validate_new_cidrs
+from bridgehead.apiserver.resources.shared.addresses import check_cidr, validate_new_cidr
 
 _ANNOTATION = "service.beta.kubernetes.io/load-balancer-source-ranges"
 _ONLY_LOAD_BALANCER = "may only be used when `type` is 'LoadBalancer'"
@@ -27,7 +28,11 @@ def validate_source_ranges(service: JsonObject) -> list[FieldError]:
 def validate_new_source_ranges(service: JsonObject, old: JsonObject) -> list[FieldError]:
     """Validate more strictly the ranges that `old` does not have. `old` is {} for a create."""
     stored = {text.strip() for _, text in _source_ranges(old)[1]}
-    return validate_new_cidrs(_source_ranges(service)[1], stored)
+    return [
+        error
+        for path, text in _source_ranges(service)[1]
+        for error in field.errors_below(path, validate_new_cidr, text, stored)
+    ]
 
 
 def _source_ranges(service: JsonObject) -> tuple[str, list[tuple[str, str]]]:

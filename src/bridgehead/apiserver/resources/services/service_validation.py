@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from bridgehead.apiserver.resource import FieldError, JsonObject
+from bridgehead.apiserver.field import FieldError
+from bridgehead.apiserver.resource import JsonObject
 from bridgehead.apiserver.resources.shared import field
 from bridgehead.apiserver.resources.shared.addresses import (
     IPV4,
@@ -53,7 +54,7 @@ def validate_service(service: JsonObject) -> list[FieldError]:
         *_require_ports(spec),
         *_validate_for_type(spec),
         *_validate_ports(spec),
-        *validate_labels("spec.selector", spec.get("selector", {})),
+        *field.errors_below("spec.selector", validate_labels, spec.get("selector", {})),
         *_validate_session_affinity(spec),
         *validate_cluster_ips(spec, None),
         *_validate_external_ips(spec),
@@ -170,7 +171,7 @@ def _validate_port(path: str, port: JsonObject, needs_name: bool, names: set[str
     number = port.get("port", 0)
     errors.extend(field.invalid_for(f"{path}.port", number, check_port_number(number)))
     errors.extend(field.one_of(f"{path}.protocol", port.get("protocol", ""), PROTOCOLS))
-    errors.extend(validate_port_number_or_name(f"{path}.targetPort", port.get("targetPort", 0)))
+    errors.extend(field.errors_below(f"{path}.targetPort", validate_port_number_or_name, port.get("targetPort", 0)))
     if (app_protocol := port.get("appProtocol")) is not None:
         errors.extend(field.invalid_for(f"{path}.appProtocol", app_protocol, check_qualified_name(app_protocol)))
     return errors

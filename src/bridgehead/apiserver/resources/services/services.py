@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from random import Random
 
-from bridgehead.apiserver.resource import Column, Companion, FieldError, JsonObject, Resource, Strategy, copied
+from bridgehead.apiserver.field import FieldError
+from bridgehead.apiserver.resource import Column, Companion, JsonObject, Resource, Strategy, copied
 from bridgehead.apiserver.resources.shared.columns import (
     AGE,
     NAME,

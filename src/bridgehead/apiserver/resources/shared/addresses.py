@@ -7,13 +7,11 @@ Pure: no I/O, no clock, no randomness.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable
+from collections.abc import Collection
 from functools import lru_cache
 from ipaddress import IPv4Address, IPv6Address, IPv6Network, ip_address, ip_interface, ip_network
 
-from bridgehead.apiserver.resource import FieldError
-
-from . import field
+from bridgehead.apiserver.field import Field
 
 IPV4, IPV6 = "IPv4", "IPv6"
 _LINK_LOCAL_MULTICAST = (ip_network("224.0.0.0/24"), IPv6Network("ff02::/16"))
@@ -142,17 +140,14 @@ def check_strict_cidr(text: str) -> list[str]:
     return []
 
 
-def validate_new_cidrs(ranges: Iterable[tuple[str, str]], stored: Collection[str]) -> list[FieldError]:
-    """Return the errors of ranges, given with their paths, that `stored` lacks: stored ones may stay as they are.
+def validate_new_cidr(cidr: Field, stored: Collection[str]) -> None:
+    """Validate a range that `stored` lacks: stored ones may stay as they are.
 
     Texts that are no ranges are left to `check_cidr`.
     """
-    return [
-        error
-        for path, text in ranges
-        if is_cidr(cidr := text.strip()) and cidr not in stored
-        for error in field.invalid_for(path, text, check_strict_cidr(cidr))
-    ]
+    text = cidr.value.strip()
+    if is_cidr(text) and text not in stored:
+        cidr.must_pass(lambda _: check_strict_cidr(text))
 
 
 def warn_of_ip(path: str, text: str) -> list[str]:

@@ -6,12 +6,11 @@ Pure: no I/O, no clock, no randomness.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
-from bridgehead.apiserver.resource import FieldError, JsonObject
+from bridgehead.apiserver.field import Field
+from bridgehead.apiserver.resource import JsonObject
 from bridgehead.objects.names import check_qualified_name
-
-from . import field
 
 _STATUSES = ("False", "True", "Unknown")
 _MAX_REASON, _MAX_MESSAGE = 1024, 32 * 1024
@@ -29,37 +28,23 @@ def find_condition(conditions: Iterable[JsonObject] | None, type: str) -> JsonOb
     return next((condition for condition in conditions or () if condition.get("type") == type), None)
 
 
-def validate_conditions(path: str, conditions: Sequence[JsonObject]) -> list[FieldError]:
-    """Return errors of conditions of the common form, `metav1.Condition`. Older kinds have forms of their own."""
-    errors = []
+def validate_conditions(conditions: Field) -> None:
+    """Validate conditions of the common form, `metav1.Condition`. Older kinds have forms of their own."""
     types: set[str] = set()
-    for index, condition in enumerate(conditions):
-        item, type_ = f"{path}[{index}]", condition.get("type", "")
-        if type_ in types:
-            errors.append(field.duplicate(f"{item}.type", type_))
-        types.add(type_)
-        errors.extend(_validate_condition(item, condition))
-    return errors
+    for condition in conditions.each():
+        condition.at("type", "").must_not_repeat(types)
+        _validate_condition(condition)
 
 
-def _validate_condition(path: str, condition: JsonObject) -> list[FieldError]:
-    type_, reason = condition.get("type", ""), condition.get("reason", "")
-    errors = field.invalid_for(f"{path}.type", type_, check_qualified_name(type_))
-    errors.extend(field.one_of(f"{path}.status", condition.get("status", ""), _STATUSES))
-    generation = condition.get("observedGeneration", 0)
-    if generation < 0:
-        detail = "must be greater than or equal to zero"
-        errors.append(field.invalid(f"{path}.observedGeneration", generation, detail))
-    if not condition.get("lastTransitionTime"):
-        errors.append(field.required(f"{path}.lastTransitionTime", "must be set"))
-    if not reason:
-        errors.append(field.required(f"{path}.reason", "must be set"))
-    elif not _is_reason(reason):
-        errors.append(field.invalid(f"{path}.reason", reason, _NOT_A_REASON))
-    limits = (("reason", _MAX_REASON), ("message", _MAX_MESSAGE))
-    errors.extend(
-        field.too_long(f"{path}.{name}", limit)
-        for name, limit in limits
-        if len(condition.get(name, "").encode()) > limit
-    )
-    return errors
+def _validate_condition(condition: Field) -> None:
+    reason, generation = condition.at("reason"), condition.at("observedGeneration", 0)
+    condition.at("type", "").must_pass(check_qualified_name)
+    condition.at("status", "").must_be_one_of(_STATUSES)
+    if generation.value < 0:
+        generation.invalid("must be greater than or equal to zero")
+    condition.at("lastTransitionTime").must_be_set("must be set")
+    if reason.must_be_set("must be set") and not _is_reason(reason.value):
+        reason.invalid(_NOT_A_REASON)
+    for text, limit in ((reason, _MAX_REASON), (condition.at("message"), _MAX_MESSAGE)):
+        if text and len(text.value.encode()) > limit:
+            text.too_long(limit)

@@ -7,23 +7,22 @@ from __future__ import annotations
 
 import base64
 
-from bridgehead.apiserver.resource import FieldError, JsonObject
-
-from . import field
+from bridgehead.apiserver.field import Field
+from bridgehead.apiserver.resource import JsonObject
 
 MAX_DATA_BYTES = 1024 * 1024
 _IMMUTABLE = "field is immutable when `immutable` is set"
 
 
-def validate_frozen(obj: JsonObject, old: JsonObject, fields: tuple[str, ...]) -> list[FieldError]:
+def validate_frozen(obj: Field, old: JsonObject, fields: tuple[str, ...]) -> None:
     """Refuse changes of an object that is marked as `immutable`."""
     if not old.get("immutable"):
-        return []
-    errors = []
+        return
     if not obj.get("immutable"):
-        errors.append(field.forbidden("immutable", _IMMUTABLE))
-    errors.extend(field.forbidden(name, _IMMUTABLE) for name in fields if obj.get(name, {}) != old.get(name, {}))
-    return errors
+        obj.at("immutable").forbidden(_IMMUTABLE)
+    for name in fields:
+        if obj.get(name, {}) != old.get(name, {}):
+            obj.at(name).forbidden(_IMMUTABLE)
 
 
 def decoded(text: str) -> bytes:

@@ -8,9 +8,8 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 
-from bridgehead.apiserver.resource import FieldError, JsonObject
-
-from . import field
+from bridgehead.apiserver.field import Field
+from bridgehead.apiserver.resource import JsonObject
 
 # Fields that must not be empty, in the order of their errors.
 _REQUIRED: Mapping[str, tuple[str, ...]] = {
@@ -52,28 +51,27 @@ _HOST_AND_PORT = re.compile(r"(\[[^\[\]]*\]|[^:\[\]]*):[^:\[\]]*")
 _RESERVED = (".kubernetes.io", ".k8s.io")
 
 
-def path_of(path: str, kind: str) -> str:
-    """Return the path that errors have of a source whose type is `kind`. `path` is that of its owner."""
-    return f"{path}.{_PATHS.get(kind, kind)}"
+def source_of(owner: Field, kind: str) -> Field:
+    """Return the source of type `kind` of its owner, under the path that its errors have."""
+    return Field(owner.get(kind), _PATHS.get(kind, kind), owner)
 
 
-def validate_external_source(path: str, kind: str, source: JsonObject) -> list[FieldError]:
-    """Validate a source whose type is `kind`. `path` is that of `path_of`."""
-    errors = [field.required(f"{path}.{name}") for name in _REQUIRED.get(kind, ()) if not source.get(name)]
-    check = _CHECKS.get(kind)
-    return errors + check(path, source) if check else errors
+def validate_external_source(source: Field, kind: str) -> None:
+    """Validate a source whose type is `kind`."""
+    for name in _REQUIRED.get(kind, ()):
+        source.at(name).must_be_set()
+    if validate := _VALIDATORS.get(kind):
+        validate(source)
 
 
-def validate_iscsi(
-    path: str, source: JsonObject, validate_name: Callable[[str, str], list[FieldError]]
-) -> list[FieldError]:
+def validate_iscsi(source: Field, validate_name: Callable[[Field], object]) -> None:
     """Validate an iSCSI source but for its initiator, whose names `validate_name` validates, too."""
-    name = source.get("iqn", "")
-    errors = validate_name(f"{path}.iqn", name) if name else [field.required(f"{path}.iqn")]
-    errors.extend(field.within(f"{path}.lun", source.get("lun", 0), 0, _MAX_LUN))
-    if (source.get("chapAuthDiscovery") or source.get("chapAuthSession")) and "secretRef" not in source:
-        errors.append(field.required(f"{path}.secretRef"))
-    return errors
+    name = source.at("iqn")
+    if name.must_be_set():
+        validate_name(name)
+    source.at("lun").must_be_within(0, _MAX_LUN)
+    if (source.get("chapAuthDiscovery") or source.get("chapAuthSession")) and "secretRef" not in source.value:
+        source.at("secretRef").required()
 
 
 def is_iscsi_name(name: str) -> bool | None:
@@ -88,75 +86,65 @@ def is_iscsi_name_too_long(source: JsonObject, volume: str) -> bool:
     return "initiatorName" in source and len(name.encode()) > _MAX_ISCSI_NAME
 
 
-def _validate_partition(path: str, source: JsonObject) -> list[FieldError]:
-    partition = source.get("partition", 0)
-    if 0 <= partition <= _MAX_PARTITION:  # 0 is the whole disk
-        return []
-    return [field.invalid(f"{path}.partition", partition, f"must be between 1 and {_MAX_PARTITION}, inclusive")]
+def _validate_partition(source: Field) -> None:
+    partition = source.at("partition", 0)
+    if not 0 <= partition.value <= _MAX_PARTITION:  # 0 is the whole disk
+        partition.invalid(f"must be between 1 and {_MAX_PARTITION}, inclusive")
 
 
-def _validate_fc(path: str, source: JsonObject) -> list[FieldError]:
-    targets, ids = source.get("targetWWNs", []), source.get("wwids", [])
-    item, errors = f"{path}.targetWWNs", []
+def _validate_fc(source: Field) -> None:
+    targets, ids, lun = source.at("targetWWNs"), source.at("wwids"), source.at("lun")
     if not targets and not ids:
-        errors.append(field.required(item, "must specify either targetWWNs or wwids, but not both"))
+        targets.required("must specify either targetWWNs or wwids, but not both")
     if targets and ids:
-        errors.append(field.invalid(item, targets, "targetWWNs and wwids can not be specified simultaneously"))
+        targets.invalid("targetWWNs and wwids can not be specified simultaneously")
     if targets:
-        if "lun" in source:
-            errors.extend(field.within(f"{path}.lun", source["lun"], 0, _MAX_LUN))
-        else:
-            errors.append(field.required(f"{path}.lun", "lun is required if targetWWNs is specified"))
-    return errors
+        if lun.value is None:
+            lun.required("lun is required if targetWWNs is specified")
+        lun.must_be_within(0, _MAX_LUN)
 
 
-def _validate_flocker(path: str, source: JsonObject) -> list[FieldError]:
-    name, identity = source.get("datasetName", ""), source.get("datasetUUID", "")
-    errors = []
+def _validate_flocker(source: Field) -> None:
+    name, identity = source.at("datasetName", ""), source.at("datasetUUID")
     if not name and not identity:
-        errors.append(field.required(path, "one of datasetName and datasetUUID is required"))
+        source.required("one of datasetName and datasetUUID is required")
     if name and identity:
-        detail = "datasetName and datasetUUID can not be specified simultaneously"
-        errors.append(field.invalid(path, "resource", detail))
-    if "/" in name:
-        errors.append(field.invalid(f"{path}.datasetName", name, "must not contain '/'"))
-    return errors
+        source.showing("resource").invalid("datasetName and datasetUUID can not be specified simultaneously")
+    if "/" in name.value:
+        name.invalid("must not contain '/'")
 
 
-def _validate_quobyte(path: str, source: JsonObject) -> list[FieldError]:
-    registry, item = source.get("registry", ""), f"{path}.registry"
-    if not registry:
-        errors = [field.required(item, _PAIRS)]
-    elif len(source.get("tenant", "").encode()) > _MAX_TENANT:
-        detail = f"must be a UUID and may not exceed a length of {_MAX_TENANT} characters"
-        errors = [field.required(f"{path}.tenant", detail)]
-    else:
-        wrong = [pair for pair in registry.split(",") if not _HOST_AND_PORT.fullmatch(pair)]
-        errors = [field.invalid(item, registry, _PAIRS) for _ in wrong]
-    return errors if source.get("volume") else [*errors, field.required(f"{path}.volume")]
+def _validate_quobyte(source: Field) -> None:
+    registry = source.at("registry")
+    if registry.must_be_set(_PAIRS):
+        if len(source.get("tenant", "").encode()) > _MAX_TENANT:
+            detail = f"must be a UUID and may not exceed a length of {_MAX_TENANT} characters"
+            source.at("tenant").required(detail)
+        else:
+            for pair in registry.value.split(","):
+                if not _HOST_AND_PORT.fullmatch(pair):
+                    registry.invalid(_PAIRS)
+    source.at("volume").must_be_set()
 
 
-def _validate_flex(path: str, source: JsonObject) -> list[FieldError]:
-    return [
-        field.invalid(f"{path}.options[{option}]", option, "kubernetes.io and k8s.io namespaces are reserved")
-        for option in source.get("options", {})
-        if f".{option.partition('/')[0].lower()}".endswith(_RESERVED)
-    ]
+def _validate_flex(source: Field) -> None:
+    for name, option in source.at("options").entries():
+        if f".{name.partition('/')[0].lower()}".endswith(_RESERVED):
+            option.showing(name).invalid("kubernetes.io and k8s.io namespaces are reserved")
 
 
-def _validate_azure_disk(path: str, source: JsonObject) -> list[FieldError]:
-    mode, kind, uri = source.get("cachingMode"), source.get("kind"), source.get("diskURI", "")
-    errors = [] if mode is None else field.one_of(f"{path}.cachingMode", mode, _CACHING_MODES)
-    if kind is None:
-        return errors
-    errors.extend(field.one_of(f"{path}.kind", kind, _DISK_KINDS))
-    is_managed = kind == "Managed"
-    if not uri.startswith("/subscriptions/" if is_managed else "https://"):
-        errors.append(field.not_supported(f"{path}.diskURI", uri, (_MANAGED_DISK if is_managed else _BLOB_DISK,)))
-    return errors
+def _validate_azure_disk(source: Field) -> None:
+    source.at("cachingMode").must_be_one_of(_CACHING_MODES)
+    kind, uri = source.at("kind"), source.at("diskURI", "")
+    if kind.value is None:
+        return
+    kind.must_be_one_of(_DISK_KINDS)
+    is_managed = kind.value == "Managed"
+    if not uri.value.startswith("/subscriptions/" if is_managed else "https://"):
+        uri.not_supported((_MANAGED_DISK if is_managed else _BLOB_DISK,))
 
 
-_CHECKS: Mapping[str, Callable[[str, JsonObject], list[FieldError]]] = {
+_VALIDATORS: Mapping[str, Callable[[Field], object]] = {
     "gcePersistentDisk": _validate_partition,
     "awsElasticBlockStore": _validate_partition,
     "flocker": _validate_flocker,

@@ -6,26 +6,16 @@ Source: `k8s.io/apimachinery/pkg/util/validation/field`.
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, Concatenate, ParamSpec
 
-from bridgehead.apiserver.go_values import JSON_ESCAPES
-from bridgehead.apiserver.resource import FieldError
+from bridgehead.apiserver.field import IMMUTABLE as IMMUTABLE
+from bridgehead.apiserver.field import Field, FieldError
+from bridgehead.apiserver.field import internal_value as internal_value
+from bridgehead.apiserver.field import repeated as repeated
+from bridgehead.apiserver.field import show_value as _value
 
-IMMUTABLE = "field is immutable"
-# Fields whose names in Go are not those in JSON with a capital letter.
-_GO_NAMES = {
-    "seLinuxOptions": "SELinuxOptions",
-    "gmsaCredentialSpecName": "GMSACredentialSpecName",
-    "gmsaCredentialSpec": "GMSACredentialSpec",
-}
-
-
-def _value(value: Any) -> str:
-    """Render a value as the API does: a quoted text, or compact JSON as of Go's encoder."""
-    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
-    return text if isinstance(value, str) else text.translate(JSON_ESCAPES)
+Arguments = ParamSpec("Arguments")
 
 
 def required(path: str, detail: str = "") -> FieldError:
@@ -54,28 +44,6 @@ def required_valid(path: str, value: str, check: Callable[[str], Sequence[str]])
 def duplicate(path: str, value: Any, detail: str = "") -> FieldError:
     text = f"Duplicate value: {_value(value)}"
     return FieldError("FieldValueDuplicate", path, f"{text}: {detail}" if detail else text)
-
-
-def repeated(keys: Iterable[Hashable]) -> list[int]:
-    """Return the positions of the keys that occur earlier, too."""
-    seen: set[Hashable] = set()
-    found = []
-    for index, key in enumerate(keys):
-        if key in seen:
-            found.append(index)
-        seen.add(key)
-    return found
-
-
-def internal_value(value: Mapping[str, Any], zero: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a value as JSON of Kubernetes' internal type, which has all fields, under their names in Go.
-
-    `zero` has the fields in the type's order, with their zero values.
-    """
-    return {
-        _GO_NAMES.get(name) or f"{name[0].upper()}{name[1:]}": value.get(name, nothing)
-        for name, nothing in zero.items()
-    }
 
 
 def forbidden(path: str, detail: str) -> FieldError:
@@ -123,3 +91,16 @@ def non_negative(path: str, value: int) -> list[FieldError]:
 
 def within(path: str, value: int, low: int, high: int) -> list[FieldError]:
     return [] if low <= value <= high else [invalid(path, value, f"must be between {low} and {high}, inclusive")]
+
+
+def errors_below(
+    path: str,
+    validate: Callable[Concatenate[Field, Arguments], object],
+    value: Any,
+    *arguments: Arguments.args,
+    **options: Arguments.kwargs,
+) -> list[FieldError]:
+    """Return the errors that `validate` finds in the value at a path."""
+    root = Field(value, path)
+    validate(root, *arguments, **options)
+    return root.errors

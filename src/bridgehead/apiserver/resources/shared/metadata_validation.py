@@ -7,14 +7,9 @@ Source: `k8s.io/apimachinery/pkg/api/validation`, `.../apis/meta/v1/validation`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
-from typing import Any
-
-from bridgehead.apiserver.resource import FieldError, JsonObject, Resource
+from bridgehead.apiserver.field import Field, FieldError
+from bridgehead.apiserver.resource import JsonObject, Resource
 from bridgehead.objects.names import check_dns1123_label, check_label_value, check_path_segment, check_qualified_name
-
-from . import field
 
 _ANNOTATIONS_LIMIT = 256 * 1024
 # Kinds that may not own objects: an Event must not keep anything alive.
@@ -26,170 +21,127 @@ _PLAIN_FINALIZERS = ("kubernetes", "orphan", "foregroundDeletion")
 
 def validate_metadata(obj: JsonObject, resource: Resource) -> list[FieldError]:
     """Validate the metadata of `obj` by itself."""
-    metadata = obj.get("metadata", {})
-    errors = _validate_name(metadata, resource)
-    errors += _validate_namespace(metadata, resource)
-    errors += _validate_generation(metadata)
-    if labels := metadata.get("labels"):
-        errors += validate_labels("metadata.labels", labels)
-    if annotations := metadata.get("annotations"):
-        errors += validate_annotations("metadata.annotations", annotations)
-    if owners := metadata.get("ownerReferences"):
-        errors += _validate_owners(owners)
-    if finalizers := metadata.get("finalizers"):
-        errors += _validate_finalizers(finalizers, may_be_plain=resource.has_plain_finalizers)
-    return errors
+    metadata = Field(obj).at("metadata")
+    _validate_name(metadata, resource)
+    namespace = metadata.at("namespace")
+    if not resource.namespaced:
+        if namespace:
+            namespace.forbidden("not allowed on this type")
+    else:
+        namespace.must_be_set_and_pass(check_dns1123_label)
+    metadata.at("generation").must_not_be_negative()
+    validate_labels(metadata.at("labels"))
+    validate_annotations(metadata.at("annotations"))
+    _validate_owners(metadata.at("ownerReferences"))
+    _validate_finalizers(metadata.at("finalizers"), may_be_plain=resource.has_plain_finalizers)
+    return metadata.errors
 
 
-def validate_embedded_metadata(path: str, metadata: JsonObject) -> list[FieldError]:
+def validate_embedded_metadata(metadata: Field) -> None:
     """Validate the metadata of an object inside of another one. The name may be absent."""
-    name, namespace, generation = metadata.get("name", ""), metadata.get("namespace", ""), metadata.get("generation", 0)
-    errors = field.invalid_for(f"{path}.name", name, check_path_segment(name)) if name else []
-    if namespace:
-        errors += field.invalid_for(f"{path}.namespace", namespace, check_dns1123_label(namespace))
-    return [
-        *errors,
-        *field.non_negative(f"{path}.generation", generation),
-        *validate_labels(f"{path}.labels", metadata.get("labels", {})),
-        *validate_annotations(f"{path}.annotations", metadata.get("annotations", {})),
-        *_below(path, _validate_owners(metadata.get("ownerReferences", ()))),
-        *_below(path, _validate_finalizers(metadata.get("finalizers", ()))),
-    ]
-
-
-def _below(path: str, errors: Sequence[FieldError]) -> list[FieldError]:
-    return [replace(error, field=path + error.field.removeprefix("metadata")) for error in errors]
+    if name := metadata.at("name"):
+        name.must_pass(check_path_segment)
+    if namespace := metadata.at("namespace"):
+        namespace.must_pass(check_dns1123_label)
+    metadata.at("generation").must_not_be_negative()
+    validate_labels(metadata.at("labels"))
+    validate_annotations(metadata.at("annotations"))
+    _validate_owners(metadata.at("ownerReferences"))
+    _validate_finalizers(metadata.at("finalizers"))
 
 
 def validate_metadata_update(obj: JsonObject, old: JsonObject, resource: Resource) -> list[FieldError]:
     """Validate the change of metadata from `old` to `obj`."""
-    metadata, before = obj.get("metadata", {}), old.get("metadata", {})
-    errors = [
-        field.invalid(f"metadata.{name}", metadata.get(name), field.IMMUTABLE)
-        for name in _IMMUTABLE
-        if metadata.get(name) != before.get(name)
-    ]
+    metadata, before = Field(obj).at("metadata"), old.get("metadata", {})
+    for name in _IMMUTABLE:
+        metadata.at(name).must_not_change(before.get(name))
+    finalizers, generation = metadata.at("finalizers", ()), metadata.at("generation", 0)
     if before.get("deletionTimestamp"):
-        added = [f for f in metadata.get("finalizers", ()) if f not in before.get("finalizers", ())]
+        added = [f'"{name}"' for name in finalizers.value if name not in before.get("finalizers", ())]
         if added:
-            detail = (
+            finalizers.forbidden(
                 "no new finalizers can be added if the object is being deleted, found new finalizers "
-                f"[]string{{{', '.join(_quote(name) for name in added)}}}"
+                f"[]string{{{', '.join(added)}}}"
             )
-            errors.append(field.forbidden("metadata.finalizers", detail))
-    if metadata.get("generation", 0) < before.get("generation", 0):
-        errors.append(field.invalid("metadata.generation", metadata.get("generation", 0), "must not be decremented"))
-    return errors
+    if generation.value < before.get("generation", 0):
+        generation.invalid("must not be decremented")
+    return metadata.errors
 
 
-def _quote(text: str) -> str:
-    return f'"{text}"'
-
-
-def _validate_name(metadata: JsonObject, resource: Resource) -> list[FieldError]:
+def _validate_name(metadata: Field, resource: Resource) -> None:
     check = resource.check_name or check_path_segment
-    errors = []
-    if prefix := metadata.get("generateName"):
+    if prefix := metadata.at("generateName"):
         # A suffix will follow the prefix, so a trailing hyphen is allowed.
-        masked = prefix[:-1] + "a" if prefix.endswith("-") else prefix
-        errors.extend(field.invalid_for("metadata.generateName", prefix, check(masked)))
-    name = metadata.get("name", "")
-    if not name:
-        return [*errors, field.required("metadata.name", "name or generateName is required")]
-    return [*errors, *field.invalid_for("metadata.name", name, check(name))]
+        prefix.must_pass(lambda text: check(text[:-1] + "a" if text.endswith("-") else text))
+    name = metadata.at("name")
+    if name.must_be_set("name or generateName is required"):
+        name.must_pass(check)
 
 
-def _validate_namespace(metadata: JsonObject, resource: Resource) -> list[FieldError]:
-    namespace = metadata.get("namespace", "")
-    if not resource.namespaced:
-        return [field.forbidden("metadata.namespace", "not allowed on this type")] if namespace else []
-    if not namespace:
-        return [field.required("metadata.namespace")]
-    return field.invalid_for("metadata.namespace", namespace, check_dns1123_label(namespace))
+def validate_labels(labels: Field) -> None:
+    for key, value in (labels.value or {}).items():
+        labels.showing(key).must_pass(check_qualified_name)
+        labels.showing(value).must_pass(check_label_value)
 
 
-def _validate_generation(metadata: JsonObject) -> list[FieldError]:
-    return field.non_negative("metadata.generation", metadata.get("generation", 0))
-
-
-def validate_labels(path: str, labels: Mapping[str, str]) -> list[FieldError]:
-    errors = []
-    for key, value in labels.items():
-        errors.extend(field.invalid_for(path, key, check_qualified_name(key)))
-        errors.extend(field.invalid_for(path, value, check_label_value(value)))
-    return errors
-
-
-def validate_annotations(path: str, annotations: Mapping[str, str]) -> list[FieldError]:
-    errors = []
+def validate_annotations(annotations: Field) -> None:
     size = 0
-    for key, value in annotations.items():
-        errors.extend(field.invalid_for(path, key, check_qualified_name(key.lower())))
+    for key, value in (annotations.value or {}).items():
+        annotations.showing(key).must_pass(lambda text: check_qualified_name(text.lower()))
         size += len(key.encode()) + len(value.encode())
     if size > _ANNOTATIONS_LIMIT:
-        errors.append(field.too_long(path, _ANNOTATIONS_LIMIT))
-    return errors
+        annotations.too_long(_ANNOTATIONS_LIMIT)
 
 
-def _validate_owners(owners: Sequence[JsonObject]) -> list[FieldError]:
-    errors = []
+def _validate_owners(owners: Field) -> None:
     controller = ""
-    path = "metadata.ownerReferences"  # Kubernetes does not name the index
-    for owner in owners:
+    for value in owners.value or ():
+        owner = owners.showing(value)  # Kubernetes does not name the index
         api_version = owner.get("apiVersion", "")
         if not api_version or api_version.startswith("/") or api_version.endswith("/") or api_version.count("/") > 1:
-            errors.append(field.invalid(f"{path}.apiVersion", api_version, "version must not be empty"))
-        errors.extend(
-            field.invalid(f"{path}.{name}", "", "must not be empty")
-            for name in ("kind", "name", "uid")
-            if not owner.get(name)
-        )
+            owner.at("apiVersion", "").invalid("version must not be empty")
+        for name in ("kind", "name", "uid"):
+            if not owner.get(name):
+                owner.at(name, "").invalid("must not be empty")
         if (api_version, owner.get("kind")) in _FORBIDDEN_OWNERS:
-            detail = f"/{api_version}, Kind={owner.get('kind')} is disallowed from being an owner"
-            errors.append(field.invalid(path, owner, detail))
+            owner.invalid(f"/{api_version}, Kind={owner.get('kind')} is disallowed from being an owner")
         if owner.get("controller"):
             name = f"{owner.get('kind', '')}/{owner.get('name', '')}"
             if controller:
-                detail = (
+                owners.invalid(
                     'Only one reference can have Controller set to true. Found "true" in references for '
                     f"{controller} and {name}"
                 )
-                errors.append(field.invalid(path, list(owners), detail))
             controller = controller or name
-    return errors
 
 
-def _validate_finalizers(finalizers: Sequence[str], *, may_be_plain: bool = True) -> list[FieldError]:
-    errors = []
-    for finalizer in finalizers:
-        errors.extend(field.invalid_for("metadata.finalizers", finalizer, check_qualified_name(finalizer)))
-    if "orphan" in finalizers and "foregroundDeletion" in finalizers:
-        detail = "finalizer orphan and foregroundDeletion cannot be both set"
-        errors.append(field.invalid("metadata.finalizers", list(finalizers), detail))
+def _validate_finalizers(finalizers: Field, *, may_be_plain: bool = True) -> None:
+    names = finalizers.value or ()
+    for name in names:
+        finalizers.showing(name).must_pass(check_qualified_name)
+    if "orphan" in names and "foregroundDeletion" in names:
+        finalizers.invalid("finalizer orphan and foregroundDeletion cannot be both set")
     if not may_be_plain:
-        for index, finalizer in enumerate(finalizers):
-            errors.extend(_validate_plain_finalizer(f"metadata.finalizers[{index}]", finalizer))
-    return errors
+        for finalizer in finalizers.each():
+            _validate_plain_finalizer(finalizer)
 
 
-def _validate_plain_finalizer(path: str, finalizer: str) -> list[FieldError]:
-    if "/" in finalizer or finalizer in _PLAIN_FINALIZERS:
-        return []
-    return [field.invalid(path, finalizer, "name is neither a standard finalizer name nor is it fully qualified")]
+def _validate_plain_finalizer(finalizer: Field) -> None:
+    if "/" not in finalizer.value and finalizer.value not in _PLAIN_FINALIZERS:
+        finalizer.invalid("name is neither a standard finalizer name nor is it fully qualified")
 
 
-def validate_finalizer(path: str, finalizer: str) -> list[FieldError]:
+def validate_finalizer(finalizer: Field) -> None:
     """Validate a finalizer of a namespace's `spec`."""
-    errors = field.invalid_for(path, finalizer, check_qualified_name(finalizer))
-    return errors + _validate_plain_finalizer(path, finalizer)
+    finalizer.must_pass(check_qualified_name)
+    _validate_plain_finalizer(finalizer)
 
 
-def validate_label_selector(path: str, selector: JsonObject) -> list[FieldError]:
+def validate_label_selector(selector: Field) -> None:
     """Validate a `LabelSelector`; an empty one is valid."""
-    errors = validate_labels(f"{path}.matchLabels", selector.get("matchLabels", {}))
-    for index, requirement in enumerate(selector.get("matchExpressions", ())):
-        errors.extend(validate_requirement(f"{path}.matchExpressions[{index}]", requirement))
-    return errors
+    validate_labels(selector.at("matchLabels"))
+    for requirement in selector.at("matchExpressions").each():
+        validate_requirement(requirement)
 
 
 def selector_text(selector: JsonObject) -> str:
@@ -212,22 +164,16 @@ def selector_text(selector: JsonObject) -> str:
     return ",".join(text for _, text in sorted(terms, key=lambda term: term[0]))
 
 
-def validate_requirement(path: str, requirement: JsonObject) -> list[FieldError]:
+def validate_requirement(requirement: Field) -> None:
     """Validate one element of a selector's `matchExpressions`."""
-    errors = []
-    operator: Any = requirement.get("operator", "")
-    values = requirement.get("values", [])
-    if operator in ("In", "NotIn"):
-        if not values:
-            errors.append(field.required(f"{path}.values", "must be specified when `operator` is 'In' or 'NotIn'"))
-    elif operator in ("Exists", "DoesNotExist"):
+    operator, values = requirement.at("operator", ""), requirement.at("values")
+    if operator.value in ("In", "NotIn"):
+        values.must_be_set("must be specified when `operator` is 'In' or 'NotIn'")
+    elif operator.value in ("Exists", "DoesNotExist"):
         if values:
-            detail = "may not be specified when `operator` is 'Exists' or 'DoesNotExist'"
-            errors.append(field.forbidden(f"{path}.values", detail))
+            values.forbidden("may not be specified when `operator` is 'Exists' or 'DoesNotExist'")
     else:
-        errors.append(field.invalid(f"{path}.operator", operator, "not a valid selector operator"))
-    key = requirement.get("key", "")
-    errors.extend(field.invalid_for(f"{path}.key", key, check_qualified_name(key)))
-    for index, value in enumerate(values):
-        errors.extend(field.invalid_for(f"{path}.values[{index}]", value, check_label_value(value)))
-    return errors
+        operator.invalid("not a valid selector operator")
+    requirement.at("key", "").must_pass(check_qualified_name)
+    for value in values.each():
+        value.must_pass(check_label_value)

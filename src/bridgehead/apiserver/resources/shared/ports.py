@@ -5,9 +5,7 @@ Pure: no I/O, no clock, no randomness.
 
 from __future__ import annotations
 
-from typing import Any
-
-from bridgehead.apiserver.resource import FieldError, JsonObject
+from bridgehead.apiserver.field import Field
 from bridgehead.objects.names import (
     check_dns1123_label,
     check_port_name,
@@ -15,27 +13,20 @@ from bridgehead.objects.names import (
     check_qualified_name,
 )
 
-from . import field
-
 PROTOCOLS = ("SCTP", "TCP", "UDP")
 
 
-def validate_port_number_or_name(path: str, port: int | str) -> list[FieldError]:
+def validate_port_number_or_name(port: Field) -> None:
     """Validate a `targetPort` or the port of a probe."""
-    check: Any = check_port_name if isinstance(port, str) else check_port_number
-    return field.invalid_for(path, port, check(port))
+    port.must_pass(check_port_name if isinstance(port.value, str) else check_port_number)
 
 
-def validate_endpoint_port(path: str, port: JsonObject, *, needs_name: bool) -> list[FieldError]:
+def validate_endpoint_port(port: Field, *, needs_name: bool) -> None:
     """Validate a port of Endpoints or of an EndpointSlice; its number may be missing."""
-    errors = []
-    if name := port.get("name"):
-        errors.extend(field.invalid_for(f"{path}.name", name, check_dns1123_label(name)))
+    if name := port.at("name"):
+        name.must_pass(check_dns1123_label)
     elif needs_name:
-        errors.append(field.required(f"{path}.name"))
-    if "port" in port:
-        errors.extend(field.invalid_for(f"{path}.port", port["port"], check_port_number(port["port"])))
-    errors.extend(field.one_of(f"{path}.protocol", port.get("protocol", ""), PROTOCOLS))
-    if (app_protocol := port.get("appProtocol")) is not None:
-        errors.extend(field.invalid_for(f"{path}.appProtocol", app_protocol, check_qualified_name(app_protocol)))
-    return errors
+        name.required()
+    port.at("port").must_pass(check_port_number)
+    port.at("protocol", "").must_be_one_of(PROTOCOLS)
+    port.at("appProtocol").must_pass(check_qualified_name)

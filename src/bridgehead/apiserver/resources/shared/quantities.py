@@ -10,10 +10,9 @@ from decimal import Decimal
 from functools import lru_cache
 from typing import Any
 
-from bridgehead.apiserver.resource import FieldError, JsonObject
+from bridgehead.apiserver.field import Field
+from bridgehead.apiserver.resource import JsonObject
 from bridgehead.objects.quantities import canonical_quantity, milli_value, parse_quantity
-
-from . import field
 
 
 # A cluster has few different quantities, and each is parsed several times for every pod.
@@ -26,11 +25,14 @@ def amount_of(quantity: str | int | float) -> Decimal | None:
         return None
 
 
-def validate_quantity(path: str, quantity: Any) -> list[FieldError]:
-    amount = amount_of(quantity)
+def validate_quantity(quantity: Field) -> bool:
+    """Validate that a quantity is not negative. Return whether it is valid."""
+    amount = amount_of(quantity.value)
     if amount is None:
-        return [field.invalid(path, quantity, "must be a quantity")]
-    return [] if amount >= 0 else [field.invalid(path, quantity, "must be greater than or equal to 0")]
+        quantity.invalid("must be a quantity")
+    elif amount < 0:
+        quantity.invalid("must be greater than or equal to 0")
+    return amount is not None and amount >= 0
 
 
 def quantity_text(quantity: Any) -> str:

@@ -5,24 +5,21 @@ Pure: no I/O, no clock, no randomness. Source: Kubernetes `ValidateResourceQuant
 
 from __future__ import annotations
 
-from typing import Any
-
-from bridgehead.apiserver.resource import FieldError
+from bridgehead.apiserver.field import Field
 from bridgehead.objects.quantities import milli_value
 
-from . import field
 from .quantities import amount_of, quantity_text
 from .resource_names import OBJECT_COUNTS, is_extended
 
 
-def validate_resource_amount(path: str, name: str, quantity: Any) -> list[FieldError]:
+def validate_resource_amount(quantity: Field, name: str) -> None:
     """Validate the quantity of a resource. `name` decides whether it may have parts."""
-    amount = amount_of(quantity)
+    amount = amount_of(quantity.value)
     if amount is None:
-        return [field.invalid(path, quantity, "must be a quantity")]
-    errors = []
+        quantity.invalid("must be a quantity")
+        return
+    shown = quantity.showing(quantity_text(quantity.value))
     if amount < 0:
-        errors.append(field.invalid(path, quantity_text(quantity), "must be greater than or equal to 0"))
-    if (name in OBJECT_COUNTS or is_extended(name)) and milli_value(quantity) % 1000:
-        errors.append(field.invalid(path, quantity_text(quantity), "must be an integer"))
-    return errors
+        shown.invalid("must be greater than or equal to 0")
+    if (name in OBJECT_COUNTS or is_extended(name)) and milli_value(quantity.value) % 1000:
+        shown.invalid("must be an integer")

@@ -6,10 +6,8 @@ Pure: no I/O, no clock, no randomness. Source: Kubernetes `pkg/apis/core/helper`
 
 from __future__ import annotations
 
-from bridgehead.apiserver.resource import FieldError
+from bridgehead.apiserver.field import Field
 from bridgehead.objects.names import check_qualified_name
-
-from . import field
 
 HUGE_PAGES = "hugepages-"
 COMPUTE = ("cpu", "memory")
@@ -42,44 +40,45 @@ _OF_CONTAINERS = frozenset({*COMPUTE, "ephemeral-storage"})
 _SUPPORTED_FOR_PODS = ("cpu", HUGE_PAGES, "memory")
 
 
-def validate_resource_name(path: str, name: str) -> list[FieldError]:
-    """Validate a name: a standard one, or a qualified one with a domain."""
-    if errors := field.invalid_for(path, name, check_qualified_name(name)):
-        return errors
-    if "/" in name or name in _QUOTA or name == "storage" or name.startswith(_HUGE_PAGES_OF_QUOTAS):
-        return []
-    return [field.invalid(path, name, "must be a standard resource type or fully qualified")]
+def validate_resource_name(name: Field) -> bool:
+    """Validate a name: a standard one, or a qualified one with a domain. Return whether it is valid."""
+    if not name.must_pass(check_qualified_name):
+        return False
+    text = name.value
+    is_valid = "/" in text or text in _QUOTA or text == "storage" or text.startswith(_HUGE_PAGES_OF_QUOTAS)
+    if not is_valid:
+        name.invalid("must be a standard resource type or fully qualified")
+    return is_valid
 
 
-def validate_quota_name(path: str, name: str) -> list[FieldError]:
-    errors = validate_resource_name(path, name)
-    if "/" not in name and not is_standard_quota_name(name):
-        errors.append(field.invalid(path, name, "must be a standard resource for quota"))
-    return errors
+def validate_quota_name(name: Field) -> None:
+    validate_resource_name(name)
+    if "/" not in name.value and not is_standard_quota_name(name.value):
+        name.invalid("must be a standard resource for quota")
 
 
 def is_standard_quota_name(name: str) -> bool:
     return name in _QUOTA or name.startswith(_HUGE_PAGES_OF_QUOTAS)
 
 
-def validate_container_name(path: str, name: str) -> list[FieldError]:
+def validate_container_name(name: Field) -> None:
     """Validate the name of a resource of containers."""
-    if name in _OF_CONTAINERS:
-        return []
-    errors = validate_resource_name(path, name)
-    if "/" not in name:
-        if not name.startswith(HUGE_PAGES):
-            errors.append(field.invalid(path, name, "must be a standard resource for containers"))
-    elif not is_native(name) and not is_extended(name):
-        errors.append(field.invalid(path, name, "doesn't follow extended resource name standard"))
-    return errors
+    text = name.value
+    if text in _OF_CONTAINERS:
+        return
+    validate_resource_name(name)
+    if "/" not in text:
+        if not text.startswith(HUGE_PAGES):
+            name.invalid("must be a standard resource for containers")
+    elif not is_native(text) and not is_extended(text):
+        name.invalid("doesn't follow extended resource name standard")
 
 
-def validate_pod_level_name(path: str, name: str) -> list[FieldError]:
+def validate_pod_level_name(name: Field) -> None:
     """Validate the name of a resource that a pod requests as a whole."""
-    if name in COMPUTE or name.startswith(HUGE_PAGES):
-        return []
-    return validate_resource_name(path, name) or [field.not_supported(path, name, _SUPPORTED_FOR_PODS)]
+    is_known = name.value in COMPUTE or name.value.startswith(HUGE_PAGES)
+    if not is_known and validate_resource_name(name):
+        name.not_supported(_SUPPORTED_FOR_PODS)
 
 
 def is_native(name: str) -> bool:

@@ -5,10 +5,10 @@ Pure: no I/O, no clock, no randomness. Source: Kubernetes `pkg/apis/storage/vali
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
-from bridgehead.apiserver.resource import FieldError, JsonObject
-from bridgehead.apiserver.resources.shared import field
+from bridgehead.apiserver.field import Field
+from bridgehead.apiserver.resource import JsonObject
 from bridgehead.apiserver.resources.shared.columns import at
 from bridgehead.apiserver.resources.shared.quantities import amount_of
 from bridgehead.objects.names import check_dns1123_subdomain, check_qualified_name
@@ -25,52 +25,53 @@ _MAX_DRIVER_BYTES = 63
 _MAX_PARAMETERS, _MAX_PARAMETER_BYTES = 512, 256 * 1024
 
 
-def validate_driver_name(path: str, name: str) -> list[FieldError]:
+def validate_driver_name(name: Field) -> None:
     """Validate the name of a CSI driver."""
-    errors = [] if name else [field.required(path)]
-    if len(name) > _MAX_DRIVER_BYTES:
-        errors.append(field.too_long(path, _MAX_DRIVER_BYTES))
-    return [*errors, *field.invalid_for(path, name, check_dns1123_subdomain(name.lower()))]
+    name.must_be_set()
+    if len(name.value) > _MAX_DRIVER_BYTES:
+        name.too_long(_MAX_DRIVER_BYTES)
+    name.must_pass(lambda text: check_dns1123_subdomain(text.lower()))
 
 
-def validate_provisioner(path: str, name: str) -> list[FieldError]:
-    if not name:
-        return [field.required(path)]
-    return field.invalid_for(path, name, check_qualified_name(name.lower()))
+def validate_provisioner(name: Field) -> None:
+    name.must_be_set_and_pass(lambda text: check_qualified_name(text.lower()))
 
 
-def validate_parameters(path: str, parameters: Mapping[str, str], *, allow_empty: bool = True) -> list[FieldError]:
+def validate_parameters(parameters: Field, *, allow_empty: bool = True) -> None:
     """Validate the parameters of a class."""
-    if len(parameters) > _MAX_PARAMETERS:
-        return [field.too_long(path, _MAX_PARAMETERS)]
-    if not parameters and not allow_empty:
-        return [field.required(path, "must contain at least one key/value pair")]
-    errors = [field.invalid(path, key, "field can not be empty.") for key in parameters if not key]
-    if sum(len(key.encode()) + len(value.encode()) for key, value in parameters.items()) > _MAX_PARAMETER_BYTES:
-        errors.append(field.too_long(path, _MAX_PARAMETER_BYTES))
-    return errors
+    values = parameters.value or {}
+    if len(values) > _MAX_PARAMETERS:
+        parameters.too_long(_MAX_PARAMETERS)
+        return
+    if not values and not allow_empty:
+        parameters.required("must contain at least one key/value pair")
+        return
+    if "" in values:
+        parameters.showing("").invalid("field can not be empty.")
+    if sum(len(key.encode()) + len(value.encode()) for key, value in values.items()) > _MAX_PARAMETER_BYTES:
+        parameters.too_long(_MAX_PARAMETER_BYTES)
 
 
-def validate_access_modes(path: str, modes: Sequence[str]) -> list[FieldError]:
-    if not modes:
-        return [field.required(path, "at least 1 access mode is required")]
-    errors = [error for mode in modes for error in field.one_of(path, mode, _ACCESS_MODES)]
-    if "ReadWriteOncePod" in modes and any(mode in _ACCESS_MODES for mode in modes if mode != "ReadWriteOncePod"):
-        errors.append(field.forbidden(path, "may not use ReadWriteOncePod with other access modes"))
-    return errors
+def validate_access_modes(modes: Field) -> None:
+    if not modes.must_be_set("at least 1 access mode is required"):
+        return
+    for mode in modes.value:
+        modes.showing(mode).must_be_one_of(_ACCESS_MODES)
+    others = [mode for mode in modes.value if mode != "ReadWriteOncePod"]
+    if len(others) < len(modes.value) and any(mode in _ACCESS_MODES for mode in others):
+        modes.forbidden("may not use ReadWriteOncePod with other access modes")
 
 
-def validate_class_name(path: str, spec: JsonObject, name: str) -> list[FieldError]:
-    """Validate the name of a class in the field `name` of `spec`; it may be missing or empty."""
-    value = spec.get(name, "")
-    return field.invalid_for(f"{path}.{name}", value, check_dns1123_subdomain(value)) if value else []
+def validate_class_name(name: Field) -> None:
+    """Validate the name of a class; it may be missing or empty."""
+    if name:
+        name.must_pass(check_dns1123_subdomain)
 
 
-def validate_positive_quantity(path: str, quantity: str) -> list[FieldError]:
-    amount = amount_of(quantity)
-    if amount is None or amount > 0:
-        return []
-    return [field.invalid(path, quantity, "must be greater than zero")]
+def validate_positive_quantity(quantity: Field) -> None:
+    amount = amount_of(quantity.value)
+    if amount is not None and amount <= 0:
+        quantity.invalid("must be greater than zero")
 
 
 def access_modes_text(modes: Sequence[str]) -> str:

@@ -5,7 +5,8 @@ Pure: no I/O, no clock, no randomness. Source: Kubernetes `ValidateCSINode`, `Va
 
 from __future__ import annotations
 
-from bridgehead.apiserver.resource import Column, FieldError, JsonObject, Resource, Strategy
+from bridgehead.apiserver.field import FieldError
+from bridgehead.apiserver.resource import Column, JsonObject, Resource, Strategy
 from bridgehead.apiserver.resources.shared import field
 from bridgehead.apiserver.resources.shared.columns import AGE, NAME, at
 from bridgehead.apiserver.resources.shared.storage_rules import validate_driver_name
@@ -45,7 +46,7 @@ def _identity(driver: JsonObject) -> JsonObject:
 
 
 def _validate_driver(path: str, driver: JsonObject) -> list[FieldError]:
-    errors = validate_driver_name(f"{path}.name", driver.get("name", ""))
+    errors = field.errors_below(f"{path}.name", validate_driver_name, driver.get("name", ""))
     node = driver.get("nodeID", "")
     if not node:
         errors.append(field.required(f"{path}.nodeID"))

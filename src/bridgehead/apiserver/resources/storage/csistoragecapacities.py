@@ -5,7 +5,8 @@ Pure: no I/O, no clock, no randomness. Source: Kubernetes `ValidateCSIStorageCap
 
 from __future__ import annotations
 
-from bridgehead.apiserver.resource import FieldError, JsonObject, Resource, Strategy
+from bridgehead.apiserver.field import FieldError
+from bridgehead.apiserver.resource import JsonObject, Resource, Strategy
 from bridgehead.apiserver.resources.shared import field
 from bridgehead.apiserver.resources.shared.columns import NAME, text_column
 from bridgehead.apiserver.resources.shared.metadata_validation import validate_label_selector
@@ -19,10 +20,10 @@ _IMMUTABLE = ("nodeTopology", "storageClassName")
 
 class CSIStorageCapacityStrategy(Strategy):
     def validate(self, obj: JsonObject) -> list[FieldError]:
-        errors = validate_label_selector("nodeTopology", obj.get("nodeTopology", {}))
+        errors = field.errors_below("nodeTopology", validate_label_selector, obj.get("nodeTopology", {}))
         name = obj.get("storageClassName", "")
         errors.extend(field.invalid_for("storageClassName", name, check_dns1123_subdomain(name)))
-        return [*errors, *validate_quantity("capacity", obj.get("capacity", "0"))]
+        return [*errors, *field.errors_below("capacity", validate_quantity, obj.get("capacity", "0"))]
 
     def validate_update(self, obj: JsonObject, old: JsonObject, subresource: str) -> list[FieldError]:
         return [

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import math
 
-from bridgehead.apiserver.resource import Column, FieldError, JsonObject, Resource, StatusStrategy, copied
+from bridgehead.apiserver.field import FieldError
+from bridgehead.apiserver.resource import Column, JsonObject, Resource, StatusStrategy, copied
 from bridgehead.apiserver.resources.shared import field
 from bridgehead.apiserver.resources.shared.claim_validation import validate_claim_spec, warn_of_claim_spec
 from bridgehead.apiserver.resources.shared.columns import AGE, NAME, UNSET, at, text_column
@@ -46,7 +47,7 @@ class PersistentVolumeClaimStrategy(StatusStrategy):
             _set_sources(obj["spec"], old.get("spec", {}))
 
     def validate(self, obj: JsonObject) -> list[FieldError]:
-        return validate_claim_spec("spec", obj.get("spec", {}))
+        return field.errors_below("spec", validate_claim_spec, obj.get("spec", {}))
 
     def validate_update(self, obj: JsonObject, old: JsonObject, subresource: str) -> list[FieldError]:
         if subresource == "status":
@@ -108,7 +109,7 @@ def _validate_status(status: JsonObject) -> list[FieldError]:
             errors.extend(wrong)
             continue
         path = f"status.allocatedResources[{name}]"
-        errors.extend(_validate_size(path, size) or validate_quantity(path, size))
+        errors.extend(_validate_size(path, size) or field.errors_below(path, validate_quantity, size))
     return errors
 
 

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import posixpath
 
-from bridgehead.apiserver.resource import Column, FieldError, JsonObject, Resource, StatusStrategy
+from bridgehead.apiserver.field import FieldError
+from bridgehead.apiserver.resource import Column, JsonObject, Resource, StatusStrategy
 from bridgehead.apiserver.resources.pods import validate_node_selector
 from bridgehead.apiserver.resources.shared import field
 from bridgehead.apiserver.resources.shared.columns import AGE, NAME, UNSET, at, text_column
@@ -150,12 +151,16 @@ def _source(spec: JsonObject, before: JsonObject) -> JsonObject:
 
 def validate_volume_spec(path: str, spec: JsonObject, name: str = "", *, is_inline: bool = False) -> list[FieldError]:
     """Validate the spec of a volume `name`, or of one without a name that a VolumeAttachment contains."""
-    errors = validate_access_modes(f"{path}.accessModes", spec.get("accessModes", ()))
+    errors = field.errors_below(f"{path}.accessModes", validate_access_modes, spec.get("accessModes", ()))
     errors.extend(_validate_inline(path, spec) if is_inline else _validate_volume(path, spec))
     errors.extend(_validate_source(path, spec, name))
     if "volumeAttributesClassName" in spec:
         if spec["volumeAttributesClassName"]:
-            errors.extend(validate_class_name(path, spec, "volumeAttributesClassName"))
+            errors.extend(
+                field.errors_below(
+                    f"{path}.volumeAttributesClassName", validate_class_name, spec.get("volumeAttributesClassName")
+                )
+            )
         else:
             errors.append(field.required(f"{path}.volumeAttributesClassName", "an empty string is disallowed"))
         if "csi" not in spec:
@@ -170,7 +175,10 @@ def _validate_volume(path: str, spec: JsonObject) -> list[FieldError]:
         errors.append(field.not_supported(f"{path}.capacity", spec.get("capacity"), ("storage",)))
     for name, quantity in capacity.items():
         item = f"{path}.capacity[{name}]"
-        errors.extend(validate_quantity(item, quantity) or validate_positive_quantity(item, quantity))
+        errors.extend(
+            field.errors_below(item, validate_quantity, quantity)
+            or field.errors_below(item, validate_positive_quantity, quantity)
+        )
     policy = spec.get("persistentVolumeReclaimPolicy", "")
     if policy:
         errors.extend(field.one_of(f"{path}.persistentVolumeReclaimPolicy", policy, _RECLAIM_POLICIES))
@@ -183,7 +191,7 @@ def _validate_volume(path: str, spec: JsonObject) -> list[FieldError]:
     if policy == "Recycle" and posixpath.normpath(at(spec, "hostPath", "path") or ".") == "/":
         detail = "may not be 'recycle' for a hostPath mount of '/'"
         errors.append(field.forbidden(f"{path}.persistentVolumeReclaimPolicy", detail))
-    errors.extend(validate_class_name(path, spec, "storageClassName"))
+    errors.extend(field.errors_below(f"{path}.storageClassName", validate_class_name, spec.get("storageClassName")))
     if "volumeMode" in spec:
         errors.extend(field.one_of(f"{path}.volumeMode", spec["volumeMode"], VOLUME_MODES))
     return errors
@@ -229,7 +237,7 @@ def _validate_source(path: str, spec: JsonObject, volume: str) -> list[FieldErro
             if not source.get("path", "").startswith("/"):
                 errors.append(field.invalid(f"{item}.path", source.get("path", ""), "must be an absolute path"))
         case "csi":
-            errors.extend(validate_driver_name(f"{item}.driver", source.get("driver", "")))
+            errors.extend(field.errors_below(f"{item}.driver", validate_driver_name, source.get("driver", "")))
             if not source.get("volumeHandle"):
                 errors.append(field.required(f"{item}.volumeHandle"))
             for secret in _SECRETS:
@@ -238,7 +246,7 @@ def _validate_source(path: str, spec: JsonObject, volume: str) -> list[FieldErro
                     errors.extend(field.required_valid(f"{item}.{secret}.name", name, check_dns1123_subdomain))
                     errors.extend(field.required_valid(f"{item}.{secret}.namespace", namespace, check_dns1123_label))
         case _:
-            errors.extend(validate_other_source(path, kind, source, volume))
+            errors.extend(field.errors_below(path, validate_other_source, spec, kind, volume))
     return errors
 
 

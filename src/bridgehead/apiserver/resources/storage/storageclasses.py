@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from bridgehead.apiserver.resource import Column, FieldError, JsonObject, Resource, Strategy
+from bridgehead.apiserver.field import FieldError
+from bridgehead.apiserver.resource import Column, JsonObject, Resource, Strategy
 from bridgehead.apiserver.resources.shared import field
 from bridgehead.apiserver.resources.shared.columns import AGE, NAME, at, boolean_column, text_column
 from bridgehead.apiserver.resources.shared.node_labels import warn_of_label
@@ -31,8 +32,8 @@ class StorageClassStrategy(Strategy):
         obj.setdefault("volumeBindingMode", "Immediate")
 
     def validate(self, obj: JsonObject) -> list[FieldError]:
-        errors = validate_provisioner("provisioner", obj.get("provisioner", ""))
-        errors.extend(validate_parameters("parameters", obj.get("parameters", {})))
+        errors = field.errors_below("provisioner", validate_provisioner, obj.get("provisioner", ""))
+        errors.extend(field.errors_below("parameters", validate_parameters, obj.get("parameters", {})))
         if policy := obj.get("reclaimPolicy"):
             errors.extend(field.one_of("reclaimPolicy", policy, _RECLAIM_POLICIES))
         errors.extend(field.one_of("volumeBindingMode", obj.get("volumeBindingMode"), _BINDING_MODES))

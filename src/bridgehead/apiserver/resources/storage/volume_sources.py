@@ -8,8 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from bridgehead.apiserver.resource import FieldError, JsonObject
-from bridgehead.apiserver.resources.shared import external_volumes, field
+from bridgehead.apiserver.field import Field
+from bridgehead.apiserver.resource import JsonObject
+from bridgehead.apiserver.resources.shared import external_volumes
 from bridgehead.objects.names import check_dns1123_label
 
 # Set where the field is absent or has its zero value.
@@ -34,62 +35,61 @@ def set_source_defaults(spec: JsonObject) -> None:
             spec[name].update((key, value) for key, value in pointers.items() if key not in spec[name])
 
 
-def validate_other_source(path: str, kind: str, source: JsonObject, volume: str) -> list[FieldError]:
-    """Validate a source of a `kind` that this module knows. `path` is that of the spec, `volume` the volume's name."""
-    item = external_volumes.path_of(path, kind)
-    errors = external_volumes.validate_external_source(item, kind, source)
+def validate_other_source(owner: Field, kind: str, volume: str) -> None:
+    """Validate the source of a `kind` that this module knows, of a volume's spec. `volume` is the volume's name."""
+    source = external_volumes.source_of(owner, kind)
+    external_volumes.validate_external_source(source, kind)
     if kind == "iscsi":
-        return errors + _validate_iscsi(item, source, volume)
-    check = _CHECKS.get(kind)
-    return errors + check(item, source) if check else errors
+        _validate_iscsi(source, volume)
+    elif validate := _VALIDATORS.get(kind):
+        validate(source)
 
 
-def _validate_secret(item: str, source: JsonObject, names: tuple[str, ...] = ("name", "namespace")) -> list[FieldError]:
-    secret = source.get("secretRef")
-    if secret is None:
-        return []
-    return [field.required(f"{item}.secretRef.{name}") for name in names if not secret.get(name)]
+def _validate_secret(source: Field, names: tuple[str, ...] = ("name", "namespace")) -> None:
+    secret = source.at("secretRef")
+    if secret.value is not None:
+        for name in names:
+            secret.at(name).must_be_set()
 
 
-def _validate_glusterfs(item: str, source: JsonObject) -> list[FieldError]:
-    namespace = source.get("endpointsNamespace")
-    if namespace is None:
-        return []
-    where = f"{item}.endpointsNamespace"
-    if not namespace:
-        return [field.invalid(where, "", "if the endpointnamespace is set, it must be a valid namespace name")]
-    return field.invalid_for(where, namespace, check_dns1123_label(namespace))
+def _validate_glusterfs(source: Field) -> None:
+    namespace = source.at("endpointsNamespace")
+    if namespace.value == "":
+        namespace.invalid("if the endpointnamespace is set, it must be a valid namespace name")
+    else:
+        namespace.must_pass(check_dns1123_label)
 
 
-def _validate_azure_file(item: str, source: JsonObject) -> list[FieldError]:
-    return [field.required(f"{item}.secretNamespace")] if source.get("secretNamespace") == "" else []
+def _validate_azure_file(source: Field) -> None:
+    namespace = source.at("secretNamespace")
+    if namespace.value == "":
+        namespace.required()
 
 
-def _validate_storage_os(item: str, source: JsonObject) -> list[FieldError]:
-    errors = [] if source.get("volumeName") else [field.required(f"{item}.volumeName")]
+def _validate_storage_os(source: Field) -> None:
+    source.at("volumeName").must_be_set()
     for name in ("volumeName", "volumeNamespace"):
-        if value := source.get(name):
-            errors.extend(field.invalid_for(f"{item}.{name}", value, check_dns1123_label(value)))
-    return errors + _validate_secret(item, source)
+        if value := source.at(name):
+            value.must_pass(check_dns1123_label)
+    _validate_secret(source)
 
 
-def _validate_iscsi(item: str, source: JsonObject, volume: str) -> list[FieldError]:
-    errors = []
-    if external_volumes.is_iscsi_name_too_long(source, volume):
-        portal = source.get("targetPortal", "")
-        errors.append(field.invalid(f"{item}.targetportal", portal, external_volumes.ISCSI_NAME_TOO_LONG))
-    errors.extend(external_volumes.validate_iscsi(item, source, _validate_iscsi_name))
-    errors.extend(_validate_secret(item, source, ("name",)))
-    if "initiatorName" in source:
-        errors.extend(_validate_iscsi_name(f"{item}.initiatorname", source["initiatorName"]))
-    return errors
+def _validate_iscsi(source: Field, volume: str) -> None:
+    if external_volumes.is_iscsi_name_too_long(source.value, volume):
+        portal = source.at("targetportal").showing(source.get("targetPortal", ""))
+        portal.invalid(external_volumes.ISCSI_NAME_TOO_LONG)
+    external_volumes.validate_iscsi(source, _validate_iscsi_name)
+    _validate_secret(source, ("name",))
+    if "initiatorName" in source.value:
+        _validate_iscsi_name(source.at("initiatorname").showing(source.get("initiatorName")))
 
 
-def _validate_iscsi_name(item: str, name: str) -> list[FieldError]:
-    return [] if external_volumes.is_iscsi_name(name) else [field.invalid(item, name, "must be valid format")]
+def _validate_iscsi_name(name: Field) -> None:
+    if not external_volumes.is_iscsi_name(name.value):
+        name.invalid("must be valid format")
 
 
-_CHECKS: Mapping[str, Callable[[str, JsonObject], list[FieldError]]] = {
+_VALIDATORS: Mapping[str, Callable[[Field], object]] = {
     "azureFile": _validate_azure_file,
     "cinder": _validate_secret,
     "glusterfs": _validate_glusterfs,

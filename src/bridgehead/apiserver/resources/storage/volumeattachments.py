@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from bridgehead.apiserver.resource import CLIENT_METADATA, FieldError, JsonObject, Resource, StatusStrategy
+from bridgehead.apiserver.field import FieldError
+from bridgehead.apiserver.resource import CLIENT_METADATA, JsonObject, Resource, StatusStrategy
 from bridgehead.apiserver.resources.shared import field
 from bridgehead.apiserver.resources.shared.columns import AGE, NAME, at, boolean_column, text_column
 from bridgehead.apiserver.resources.shared.storage_rules import validate_driver_name
@@ -37,7 +38,7 @@ class VolumeAttachmentStrategy(StatusStrategy):
 
     def validate_create(self, obj: JsonObject) -> list[FieldError]:
         spec = obj.get("spec", {})
-        errors = validate_driver_name("spec.attacher", spec.get("attacher", ""))
+        errors = field.errors_below("spec.attacher", validate_driver_name, spec.get("attacher", ""))
         if volume := at(spec, "source", "persistentVolumeName"):
             path = "spec.source.persistentVolumeName"
             errors.extend(field.invalid_for(path, volume, check_dns1123_subdomain(volume)))

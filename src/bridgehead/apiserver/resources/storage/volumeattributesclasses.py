@@ -5,7 +5,8 @@ Pure: no I/O, no clock, no randomness. Source: Kubernetes `ValidateVolumeAttribu
 
 from __future__ import annotations
 
-from bridgehead.apiserver.resource import FieldError, JsonObject, Resource, Strategy
+from bridgehead.apiserver.field import FieldError
+from bridgehead.apiserver.resource import JsonObject, Resource, Strategy
 from bridgehead.apiserver.resources.shared import field
 from bridgehead.apiserver.resources.shared.columns import AGE, NAME, text_column
 from bridgehead.apiserver.resources.shared.storage_rules import validate_parameters, validate_provisioner
@@ -16,8 +17,11 @@ _IMMUTABLE = ("driverName", "parameters")
 
 class VolumeAttributesClassStrategy(Strategy):
     def validate(self, obj: JsonObject) -> list[FieldError]:
-        errors = validate_provisioner("driverName", obj.get("driverName", ""))
-        return [*errors, *validate_parameters("parameters", obj.get("parameters", {}), allow_empty=False)]
+        errors = field.errors_below("driverName", validate_provisioner, obj.get("driverName", ""))
+        return [
+            *errors,
+            *field.errors_below("parameters", validate_parameters, obj.get("parameters", {}), allow_empty=False),
+        ]
 
     def validate_update(self, obj: JsonObject, old: JsonObject, subresource: str) -> list[FieldError]:
         changed = [name for name in _IMMUTABLE if obj.get(name) != old.get(name)]

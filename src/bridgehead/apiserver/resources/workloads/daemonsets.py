@@ -5,9 +5,9 @@ Pure: no I/O, no clock, no randomness.
 
 from __future__ import annotations
 
-from bridgehead.apiserver.resource import Column, FieldError, JsonObject, Resource
+from bridgehead.apiserver.field import FieldError
+from bridgehead.apiserver.resource import Column, JsonObject, Resource
 from bridgehead.apiserver.resources.shared import field
-from bridgehead.apiserver.resources.shared.amounts import is_zero, validate_amount, validate_not_more_than_all
 from bridgehead.apiserver.resources.shared.columns import (
     AGE,
     NAME,
@@ -17,6 +17,7 @@ from bridgehead.apiserver.resources.shared.columns import (
     number_column,
     template_columns,
 )
+from bridgehead.apiserver.resources.shared.int_or_percent import is_zero, validate_amount, validate_not_more_than_all
 from bridgehead.objects.names import check_dns1123_subdomain
 
 from .workload_strategy import ROLLING_FIELDS, WorkloadStrategy, set_rolling_update, shown_strategy
@@ -78,9 +79,9 @@ def _validate_update_strategy(path: str, strategy: JsonObject) -> list[FieldErro
     unavailable, surge = rolling.get("maxUnavailable", 0), rolling.get("maxSurge", 0)
     amounts = ((f"{path}.rollingUpdate.maxUnavailable", unavailable), (f"{path}.rollingUpdate.maxSurge", surge))
     for item, amount in amounts:
-        errors.extend(validate_amount(item, amount))
+        errors.extend(field.errors_below(item, validate_amount, amount))
     for item, amount in amounts:
-        errors.extend(validate_not_more_than_all(item, amount))
+        errors.extend(field.errors_below(item, validate_not_more_than_all, amount))
     if is_zero(unavailable) and is_zero(surge):
         errors.append(field.required(f"{path}.rollingUpdate.maxUnavailable", "cannot be 0 when maxSurge is 0"))
     if not is_zero(unavailable) and not is_zero(surge):

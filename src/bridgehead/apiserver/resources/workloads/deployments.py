@@ -5,9 +5,9 @@ Pure: no I/O, no clock, no randomness.
 
 from __future__ import annotations
 
-from bridgehead.apiserver.resource import Column, FieldError, JsonObject, Resource
+from bridgehead.apiserver.field import FieldError
+from bridgehead.apiserver.resource import Column, JsonObject, Resource
 from bridgehead.apiserver.resources.shared import field
-from bridgehead.apiserver.resources.shared.amounts import is_zero, validate_amount, validate_not_more_than_all
 from bridgehead.apiserver.resources.shared.columns import (
     AGE,
     NAME,
@@ -16,6 +16,7 @@ from bridgehead.apiserver.resources.shared.columns import (
     number_column,
     template_columns,
 )
+from bridgehead.apiserver.resources.shared.int_or_percent import is_zero, validate_amount, validate_not_more_than_all
 from bridgehead.objects.names import check_dns1123_subdomain
 
 from .workload_strategy import ROLLING_FIELDS, WorkloadStrategy, set_rolling_update, shown_strategy
@@ -69,12 +70,12 @@ def _validate_update_strategy(path: str, strategy: JsonObject) -> list[FieldErro
     if strategy.get("type") != "RollingUpdate" or rolling is None:
         return errors
     unavailable, surge = rolling.get("maxUnavailable", 0), rolling.get("maxSurge", 0)
-    errors.extend(validate_amount(f"{path}.rollingUpdate.maxUnavailable", unavailable))
-    errors.extend(validate_amount(f"{path}.rollingUpdate.maxSurge", surge))
+    errors.extend(field.errors_below(f"{path}.rollingUpdate.maxUnavailable", validate_amount, unavailable))
+    errors.extend(field.errors_below(f"{path}.rollingUpdate.maxSurge", validate_amount, surge))
     if is_zero(unavailable) and is_zero(surge):
         detail = "may not be 0 when `maxSurge` is 0"
         errors.append(field.invalid(f"{path}.rollingUpdate.maxUnavailable", unavailable, detail))
-    errors.extend(validate_not_more_than_all(f"{path}.rollingUpdate.maxUnavailable", unavailable))
+    errors.extend(field.errors_below(f"{path}.rollingUpdate.maxUnavailable", validate_not_more_than_all, unavailable))
     return errors
 
 

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from bridgehead.apiserver.resource import Column, FieldError, JsonObject, Resource, Strategy
+from bridgehead.apiserver.field import FieldError
+from bridgehead.apiserver.resource import Column, JsonObject, Resource, Strategy
 from bridgehead.apiserver.resources.pods import (
     drop_disabled_fields,
     set_spec_defaults,

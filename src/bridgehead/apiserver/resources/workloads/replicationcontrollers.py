@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from bridgehead.apiserver.resource import FieldError, JsonObject, Resource
+from bridgehead.apiserver.field import FieldError
+from bridgehead.apiserver.resource import JsonObject, Resource
 from bridgehead.apiserver.resources.pods import validate_template
 from bridgehead.apiserver.resources.shared import field
 from bridgehead.apiserver.resources.shared.columns import (

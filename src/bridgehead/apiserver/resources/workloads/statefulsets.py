@@ -9,12 +9,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from bridgehead.apiserver.resource import Column, FieldError, JsonObject, Resource
+from bridgehead.apiserver.field import FieldError
+from bridgehead.apiserver.resource import Column, JsonObject, Resource
 from bridgehead.apiserver.resources.pods import validate_template
 from bridgehead.apiserver.resources.shared import field
-from bridgehead.apiserver.resources.shared.amounts import is_zero, validate_amount, validate_not_more_than_all
 from bridgehead.apiserver.resources.shared.claim_validation import validate_claim_spec, warn_of_claim_spec
 from bridgehead.apiserver.resources.shared.columns import AGE, NAME, at, template_columns
+from bridgehead.apiserver.resources.shared.int_or_percent import is_zero, validate_amount, validate_not_more_than_all
 from bridgehead.apiserver.resources.storage import set_claim_defaults
 from bridgehead.objects.names import check_dns1123_label
 
@@ -106,7 +107,7 @@ class StatefulSetStrategy(WorkloadStrategy):
         if name := spec.get("serviceName"):
             errors.extend(field.invalid_for("spec.serviceName", name, check_dns1123_label(name)))
         for index, claim in enumerate(spec.get("volumeClaimTemplates", ())):
-            errors.extend(validate_claim_spec(f"{_CLAIMS}[{index}].spec", claim.get("spec", {})))
+            errors.extend(field.errors_below(f"{_CLAIMS}[{index}].spec", validate_claim_spec, claim.get("spec", {})))
         return errors
 
     def validate_update(self, obj: JsonObject, old: JsonObject, subresource: str) -> list[FieldError]:
@@ -169,10 +170,10 @@ def _validate_update_strategy(path: str, strategy: JsonObject) -> list[FieldErro
 def _validate_rolling_update(path: str, rolling: JsonObject) -> list[FieldError]:
     errors = field.non_negative(f"{path}.partition", rolling.get("partition", 0))
     unavailable = rolling.get("maxUnavailable", 1)
-    errors.extend(validate_amount(f"{path}.maxUnavailable", unavailable))
+    errors.extend(field.errors_below(f"{path}.maxUnavailable", validate_amount, unavailable))
     if is_zero(unavailable):
         errors.append(field.invalid(f"{path}.maxUnavailable", unavailable, "cannot be 0"))
-    errors.extend(validate_not_more_than_all(f"{path}.maxUnavailable", unavailable))
+    errors.extend(field.errors_below(f"{path}.maxUnavailable", validate_not_more_than_all, unavailable))
     return errors
 
 

@@ -7,7 +7,8 @@ Source: Kubernetes `ValidateDeploymentStatusUpdate`, `ValidateReplicaSetStatusUp
 
 from __future__ import annotations
 
-from bridgehead.apiserver.resource import FieldError, JsonObject
+from bridgehead.apiserver.field import FieldError
+from bridgehead.apiserver.resource import JsonObject
 from bridgehead.apiserver.resources.shared import field
 
 _COLLISIONS = "collisionCount"

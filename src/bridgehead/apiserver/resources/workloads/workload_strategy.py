@@ -10,7 +10,8 @@ from typing import Any
 
 import msgspec
 
-from bridgehead.apiserver.resource import FieldError, JsonObject, StatusStrategy
+from bridgehead.apiserver.field import FieldError
+from bridgehead.apiserver.resource import JsonObject, StatusStrategy
 from bridgehead.apiserver.resources.pods import (
     drop_disabled_fields,
     set_spec_defaults,
@@ -90,7 +91,7 @@ class WorkloadStrategy(StatusStrategy):
         path, selector = "spec.selector", spec.get("selector")
         if selector is None:
             return [field.required(path), mismatch(spec), *self._validate_pods(spec)]
-        if errors := validate_label_selector(path, selector):
+        if errors := field.errors_below(path, validate_label_selector, selector):
             return [*errors, *self._refuse_selector(path, selector, spec)]
         if not selector.get("matchLabels") and not selector.get("matchExpressions"):
             errors.append(field.invalid(path, selector, f"empty selector is invalid for {self.kind}"))

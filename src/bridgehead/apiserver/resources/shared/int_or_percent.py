@@ -8,25 +8,21 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from bridgehead.apiserver.resource import FieldError
+from bridgehead.apiserver.field import Field
 from bridgehead.objects.integers import parse_integer
-
-from . import field
 
 _PERCENT = re.compile("[0-9]+%")
 
 
-def validate_amount(path: str, value: Any) -> list[FieldError]:
+def validate_amount(amount: Field) -> None:
     """Validate a number of pods, or a percentage such as `25%`."""
-    if isinstance(value, int):
-        return field.non_negative(path, value)
-    if not _PERCENT.fullmatch(str(value)):
-        detail = (
+    if isinstance(amount.value, int):
+        amount.must_not_be_negative()
+    elif not _PERCENT.fullmatch(str(amount.value)):
+        amount.invalid(
             "a valid percent string must be a numeric string followed by an ending '%' (e.g. '1%',  or '93%', regex "
             "used for validation is '[0-9]+%')"
         )
-        return [field.invalid(path, value, detail)]
-    return []
 
 
 def is_zero(value: Any) -> bool:
@@ -34,16 +30,15 @@ def is_zero(value: Any) -> bool:
     return not value if isinstance(value, int) else not parse_integer(str(value).removesuffix("%"))
 
 
-def validate_share(path: str, value: Any) -> list[FieldError]:
+def validate_share(amount: Field) -> None:
     """Validate a number of pods, or a percentage of at most 100%."""
-    return [*validate_amount(path, value), *validate_not_more_than_all(path, value)]
+    validate_amount(amount)
+    validate_not_more_than_all(amount)
 
 
-def validate_not_more_than_all(path: str, value: Any) -> list[FieldError]:
+def validate_not_more_than_all(amount: Field) -> None:
     """Validate that a valid percentage is at most 100%."""
-    if not isinstance(value, str) or not _PERCENT.fullmatch(value):
-        return []
-    percent = parse_integer(value.removesuffix("%"))
-    if percent is not None and percent <= 100:
-        return []
-    return [field.invalid(path, value, "must not be greater than 100%")]
+    if isinstance(amount.value, str) and _PERCENT.fullmatch(amount.value):
+        percent = parse_integer(amount.value.removesuffix("%"))
+        if percent is None or percent > 100:
+            amount.invalid("must not be greater than 100%")

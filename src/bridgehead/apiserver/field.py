@@ -1,0 +1,239 @@
+"""Fields of objects under validation, and the errors about them, with Kubernetes' texts.
+
+Pure: no I/O, no clock, no randomness. Source: `k8s.io/apimachinery/pkg/util/validation/field`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from bridgehead.apiserver.go_values import JSON_ESCAPES
+
+IMMUTABLE = "field is immutable"
+# Fields whose names in Go are not those in JSON with a capital letter.
+_GO_NAMES = {
+    "seLinuxOptions": "SELinuxOptions",
+    "gmsaCredentialSpecName": "GMSACredentialSpecName",
+    "gmsaCredentialSpec": "GMSACredentialSpec",
+}
+
+
+def show_value(value: Any) -> str:
+    """Render a value as the API does: a quoted text, or compact JSON as of Go's encoder."""
+    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    return text if isinstance(value, str) else text.translate(JSON_ESCAPES)
+
+
+@dataclass(frozen=True)
+class FieldError:
+    """One cause of a 422, or a warning about an object that is stored all the same.
+
+    `reason` is one of FieldValueRequired, FieldValueInvalid, FieldValueDuplicate, FieldValueForbidden,
+    FieldValueNotSupported, FieldValueTooLong, FieldValueNotFound, FieldValueTypeInvalid, FieldValueTooMany.
+    `field` is a path such as `spec.ports[0].nodePort`; `message` is the full text of the cause
+    (`Invalid value: 0: must be between 1 and 65535, inclusive`).
+    """
+
+    reason: str
+    field: str
+    message: str
+    is_warning: bool = False
+
+
+class Field:
+    """One field of an object under validation: its value, its path, and the errors that the object has so far.
+
+    `value` is decoded JSON, None for a field that is absent. A field counts as set (`bool(field)`) as in Go: neither
+    absent nor empty nor zero. `errors` is one list for the whole object.
+
+    Methods `must_...` are rules: each adds an error unless the value obeys, and returns whether it does. An absent
+    value obeys all of them but `must_be_set`; what an absent field stands for is the `default` of `at`. Methods that
+    are named for an error add it.
+    """
+
+    __slots__ = ("_key", "_parent", "errors", "value")
+
+    def __init__(self, value: Any, key: str | int = "", parent: Field | None = None) -> None:
+        self.value = value
+        self.errors: list[FieldError] = [] if parent is None else parent.errors
+        # The path is put together when an error needs it.
+        self._key = key
+        self._parent = parent
+
+    def __bool__(self) -> bool:
+        return bool(self.value)
+
+    @property
+    def path(self) -> str:
+        """The full path, such as `spec.ports[0].nodePort`."""
+        key = self._key
+        if self._parent is None:
+            return str(key)
+        above = self._parent.path
+        if isinstance(key, int):
+            return f"{above}[{key}]"
+        return f"{above}.{key}" if above and not key.startswith("[") else f"{above}{key}"
+
+    # --- Other fields ------------------------------------------------------------------------------------
+
+    def at(self, name: str, default: Any = None) -> Field:
+        """Return the field `name` of an object, or of one that is absent."""
+        value = self.value
+        return Field(value.get(name, default) if value else default, name, self)
+
+    def get(self, name: str, default: Any = None) -> Any:
+        """Return the value of the field `name` of an object, or of one that is absent."""
+        value = self.value
+        return value.get(name, default) if value else default
+
+    def each(self) -> Iterator[Field]:
+        """Return the items of a list."""
+        return (Field(item, index, self) for index, item in enumerate(self.value or ()))
+
+    def entries(self) -> Iterator[tuple[str, Field]]:
+        """Return the keys of a map with their values, whose paths end with `[KEY]`."""
+        return ((key, Field(value, f"[{key}]", self)) for key, value in (self.value or {}).items())
+
+    def showing(self, value: Any) -> Field:
+        """Return a field of the same path with another value, for the errors about it."""
+        shown = Field(value, self._key, self._parent)
+        shown.errors = self.errors
+        return shown
+
+    # --- Rules -------------------------------------------------------------------------------------------
+
+    def must_be_set(self, detail: str = "") -> bool:
+        if not self.value:
+            self.required(detail)
+        return bool(self.value)
+
+    def must_pass(self, check: Callable[[Any], Sequence[str]]) -> bool:
+        """Add an error for each reason that `check` returns (`objects.names.check_...`)."""
+        reasons = () if self.value is None else check(self.value)
+        for reason in reasons:
+            self.invalid(reason)
+        return not reasons
+
+    def must_be_set_and_pass(self, check: Callable[[Any], Sequence[str]]) -> bool:
+        return self.must_be_set() and self.must_pass(check)
+
+    def must_be_one_of(self, values: Sequence[str]) -> bool:
+        obeys = self.value is None or self.value in values
+        if not obeys:
+            self.not_supported(values)
+        return obeys
+
+    def must_be_within(self, low: int, high: int) -> bool:
+        obeys = self.value is None or low <= self.value <= high
+        if not obeys:
+            self.invalid(f"must be between {low} and {high}, inclusive")
+        return obeys
+
+    def must_not_be_negative(self) -> bool:
+        obeys = self.value is None or self.value >= 0
+        if not obeys:
+            self.invalid("must be greater than or equal to 0")
+        return obeys
+
+    def must_not_change(self, old: Any, detail: str = IMMUTABLE) -> bool:
+        """Add an error unless the value, or its absence, is that of `old`."""
+        obeys = bool(self.value == old)
+        if not obeys:
+            self.invalid(detail)
+        return obeys
+
+    def must_not_repeat(self, seen: set[Any]) -> bool:
+        """Add an error if the value is among those seen before, and let `seen` have it."""
+        obeys = self.value not in seen
+        if not obeys:
+            self.duplicate()
+        seen.add(self.value)
+        return obeys
+
+    def must_have_one_of(self, names: Sequence[str], what: str) -> str | None:
+        """Add errors unless an object has exactly one of the fields `names`. Return the first of them that it has.
+
+        `what` describes such a field.
+        """
+        given = [name for name in names if name in self.value]
+        if not given:
+            self.required(f"must specify a {what}")
+            return None
+        for name in given[1:]:
+            self.at(name).forbidden(f"may not specify more than 1 {what}")
+        return given[0]
+
+    def must_have_at_most(self, limit: int) -> bool:
+        obeys = self.value is None or len(self.value) <= limit
+        if not obeys:
+            self.too_many(limit)
+        return obeys
+
+    # --- Errors ------------------------------------------------------------------------------------------
+
+    def required(self, detail: str = "") -> None:
+        self._add("FieldValueRequired", f"Required value: {detail}" if detail else "Required value")
+
+    def invalid(self, detail: str) -> None:
+        self._add("FieldValueInvalid", f"Invalid value: {show_value(self.value)}: {detail}")
+
+    def invalid_as_whole(self, detail: str) -> None:
+        """Add an error about a value that is not shown."""
+        self._add("FieldValueInvalid", f"Invalid value: {detail}")
+
+    def forbidden(self, detail: str) -> None:
+        self._add("FieldValueForbidden", f"Forbidden: {detail}")
+
+    def duplicate(self, detail: str = "") -> None:
+        text = f"Duplicate value: {show_value(self.value)}"
+        self._add("FieldValueDuplicate", f"{text}: {detail}" if detail else text)
+
+    def not_supported(self, supported: Sequence[str]) -> None:
+        values = ", ".join(show_value(one) for one in supported)
+        self._add("FieldValueNotSupported", f"Unsupported value: {show_value(self.value)}: supported values: {values}")
+
+    def not_found(self) -> None:
+        self._add("FieldValueNotFound", f"Not found: {show_value(self.value)}")
+
+    def too_long(self, limit: int) -> None:
+        unit = "byte" if limit == 1 else "bytes"
+        self._add("FieldValueTooLong", f"Too long: may not be more than {limit} {unit}")
+
+    def too_many(self, limit: int) -> None:
+        items = "item" if limit == 1 else "items"
+        self._add("FieldValueTooMany", f"Too many: {len(self.value)}: must have at most {limit} {items}")
+
+    def internal(self, detail: str) -> None:
+        self._add("InternalError", f"Internal error: {detail}")
+
+    def warning(self, text: str) -> None:
+        """Add a warning about an object that is stored all the same."""
+        self.errors.append(FieldError("", self.path, text, is_warning=True))
+
+    def _add(self, reason: str, message: str) -> None:
+        self.errors.append(FieldError(reason, self.path, message))
+
+
+def repeated(keys: Iterable[Hashable]) -> list[int]:
+    """Return the positions of the keys that occur earlier, too."""
+    seen: set[Hashable] = set()
+    found = []
+    for index, key in enumerate(keys):
+        if key in seen:
+            found.append(index)
+        seen.add(key)
+    return found
+
+
+def internal_value(value: Mapping[str, Any], zero: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a value as JSON of Kubernetes' internal type, which has all fields, under their names in Go.
+
+    `zero` has the fields in the type's order, with their zero values.
+    """
+    return {
+        _GO_NAMES.get(name) or f"{name[0].upper()}{name[1:]}": value.get(name, nothing)
+        for name, nothing in zero.items()
+    }
