@@ -14,7 +14,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from .resource import FieldError, JsonObject, Resource
+from .field import FieldError
+from .resource import JsonObject, Resource
 
 
 class ApiStatus(Exception):
