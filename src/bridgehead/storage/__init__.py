@@ -1,6 +1,7 @@
 """The store of the API server's objects.
 
     store      the interface
+    records    what is kept, and what is written
     memory     in memory
     sqlite     in memory, and durable in one SQLite file
     file       the format of this file, its lock, errors with advice
@@ -31,8 +32,8 @@ from .errors import (
     ValueTooLarge,
 )
 from .memory import MemoryStore
-from .state import Companions, Create, Delete
-from .store import Change, Facts, JsonObject, Key, Record, Store, Watch
+from .records import Change, Companions, Create, Delete, Facts, JsonObject, Key, Record
+from .store import Store, Watch
 
 if TYPE_CHECKING:
     from .sealing import Encryption

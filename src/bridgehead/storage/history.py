@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator
 from itertools import islice, takewhile
 
 from .errors import Overflow, TooOld
-from .store import Change
+from .records import Change
 
 DEFAULT_CHANGES = 20_000
 DEFAULT_BYTES = 64 * 1024 * 1024

@@ -9,8 +9,8 @@ from collections.abc import Callable, Sequence
 
 from .errors import StoreBroken
 from .history import DEFAULT_BYTES, DEFAULT_CHANGES, History, LogWatch
-from .state import Batch, Companions, Create, Delete, State, Update, Write
-from .store import Facts, JsonObject, Key, Record
+from .records import Companions, Create, Delete, Facts, JsonObject, Key, Record, Update, Write
+from .state import Batch, State
 
 
 def _ignore(_: float) -> None: ...

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Protocol, runtime_checkable
 
-from .store import Key
+from .records import Key
 
 # What every encrypted value begins with. Plain values are JSON, so they begin with another byte.
 ENCRYPTED = b"k8s:enc:"

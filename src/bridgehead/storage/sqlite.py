@@ -28,9 +28,9 @@ from .errors import StoreBroken, StoreDamaged
 from .file import FileLock, broken, check_content, check_format, corrupt, create
 from .history import DEFAULT_BYTES, DEFAULT_CHANGES
 from .memory import MemoryStore
+from .records import Change, Facts, Key, Record, Write
 from .sealing import ENCRYPTED, Encryption, Unreadable
-from .state import Batch, Write
-from .store import Change, Facts, Key, Record
+from .state import Batch
 
 log = logging.getLogger(__name__)
 

@@ -12,47 +12,10 @@ from collections.abc import Iterable, Sequence
 import msgspec
 
 from .errors import AlreadyExists, ClaimTaken, Conflict, NotFound, ValueTooLarge
-from .store import Change, Facts, JsonObject, Key, Record
+from .records import Change, Create, Delete, Key, Record, Update, Write
 
 _encode = msgspec.json.Encoder().encode
 _decode_fields = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
-
-
-class Create(msgspec.Struct):
-    """A new object. `also`: writes of other objects that are committed with this one, or not at all.
-
-    `claim` is for a write in `also`: what the refusal names when the object exists. `max_bytes` bounds the encoded
-    object; 0: no bound.
-    """
-
-    key: Key
-    value: JsonObject
-    facts: Facts
-    also: tuple[Create | Delete, ...] = ()
-    claim: str = ""
-    max_bytes: int = 0
-
-
-class Update(msgspec.Struct):
-    key: Key
-    value: JsonObject
-    facts: Facts
-    expected: int
-    also: tuple[Create | Delete, ...] = ()
-    max_bytes: int = 0
-
-
-class Delete(msgspec.Struct):
-    """The removal of an object. In `also` of another write, an object that does not exist is no error."""
-
-    key: Key
-    expected: int | None
-    also: tuple[Create | Delete, ...] = ()
-
-
-Write = Create | Update | Delete
-# Writes that are committed with another one.
-Companions = tuple[Create | Delete, ...]
 
 
 class State:

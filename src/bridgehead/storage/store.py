@@ -6,61 +6,10 @@ write returns only when it is durable, and watchers see writes in the order of t
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from collections.abc import AsyncIterator, Callable, Sequence
+from typing import Protocol
 
-import msgspec
-
-if TYPE_CHECKING:
-    from .state import Companions
-
-JsonObject = dict[str, Any]
-
-
-class Key(NamedTuple):
-    """The key of an object. `resource` is `services` or `deployments.apps`; `namespace` may be ""."""
-
-    resource: str
-    namespace: str
-    name: str
-
-
-# The next three classes are immutable by convention. There are as many of them as objects: as msgspec's structs, they
-# take half the time to make, and none of the garbage collector's, which need not look at them (they have no cycles).
-class Facts(msgspec.Struct, gc=False, omit_defaults=True):
-    """Properties of an object that the store reads without decoding it: labels, selectable fields, claims.
-
-    A claim is a name that only one stored object may hold at a time, across all resources (`clusterip/10.96.0.9`,
-    `nodeport/30080`). Claims are taken, exchanged and released in the same commit as the object's own write. This makes
-    the allocation of addresses and ports atomic, also with several API servers on one store.
-    """
-
-    labels: Mapping[str, str] = {}
-    fields: Mapping[str, str] = {}
-    claims: frozenset[str] = frozenset()
-
-
-class Record(msgspec.Struct, gc=False):
-    """A stored object. `value` is its encoded JSON, including `metadata.resourceVersion`."""
-
-    key: Key
-    revision: int
-    value: bytes
-    facts: Facts
-
-
-class Change(msgspec.Struct, weakref=True, eq=False):
-    """One write, for watchers. `type` is ADDED, MODIFIED or DELETED.
-
-    `previous` is the object before the write: a watcher with a selector needs it to find objects that left its
-    selection. The `record` of a DELETED change is the last state with the deletion's revision. All watchers get the
-    same Change, and Changes compare by identity: derived data (a table row) may be kept in a
-    `weakref.WeakKeyDictionary`.
-    """
-
-    type: str
-    record: Record
-    previous: Record | None = None
+from .records import Change, Companions, Facts, JsonObject, Key, Record
 
 
 class Watch(Protocol):

@@ -3,6 +3,7 @@
 subresource     pods, services and nodes: the target of a request, and its answer
 aggregation/    APIs that other servers serve
 routes          where a request goes, and what it carries
+passing         a request on its way, as one of the next two:
 forwarding      an HTTP request to a target and its response, both as streams
 tunnels         a request that upgrades its connection (WebSocket, SPDY), as raw bytes
 connections     addresses, TLS and errors of connections to targets

@@ -5,10 +5,8 @@ from __future__ import annotations
 import ssl
 from dataclasses import dataclass
 
-from bridgehead.apiserver.http.request import Request, Response
-from bridgehead.apiserver.http.tunnel import asks_for_upgrade
+from bridgehead.apiserver.http.request import Request
 
-from .connections import Connections
 from .headers import Headers
 from .targets import Target
 from .urls import Links
@@ -39,15 +37,3 @@ def client_address(request: Request) -> str:
     """Return the client's address, "" if the connection has none."""
     client = request.scope.get("client")
     return str(client[0]) if client else ""
-
-
-async def pass_on(request: Request, route: Route, connections: Connections) -> Response:
-    """Pass a request on as a stream, or as a tunnel if it asks for an upgrade. Raises `ApiStatus`, `Disconnected`."""
-    # These modules import an HTTP client, which takes a third of the server's start, and most servers pass nothing on.
-    if asks_for_upgrade(request.scope["headers"]):
-        from .tunnels import connect
-
-        return await connect(request, route)
-    from .forwarding import forward
-
-    return await forward(request, route, connections.session())

@@ -24,7 +24,8 @@ from bridgehead.apiserver.streams.kubelet_access import KubeletAccess, kubelet_a
 from bridgehead.storage import Key
 
 from .connections import Connections
-from .routes import Route, pass_on
+from .passing import pass_on
+from .routes import Route
 from .targets import (
     ProxyName,
     Target,

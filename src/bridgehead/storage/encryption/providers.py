@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from bridgehead.storage.records import Key
 from bridgehead.storage.sealing import Unreadable
-from bridgehead.storage.store import Key
 
 from .ciphers import Cipher, Identity, cipher_of
 from .configuration import Rule

@@ -1,6 +1,7 @@
 """Tokens of other issuers (OpenID Connect), by an AuthenticationConfiguration.
 
-configuration  the file's form and validation
+forms          the file's form
+configuration  its parsing and validation
 mapping        from claims to users, by claims or CEL expressions
 keys           the issuers' keys, by discovery over HTTPS
 issuers        verification of tokens; the configuration in force

@@ -13,7 +13,8 @@ import jwt
 
 from bridgehead.apiserver.http.user import InvalidCredentials, User
 
-from .configuration import Anonymous, Configuration, JwtAuthenticator, parse
+from .configuration import parse
+from .forms import Anonymous, Configuration, JwtAuthenticator
 from .keys import KeySet
 from .mapping import Mapper
 

@@ -17,7 +17,7 @@ import msgspec
 from bridgehead.apiserver.http.user import InvalidCredentials
 from bridgehead.tls_certificates import verifying_context
 
-from .configuration import Issuer
+from .forms import Issuer
 
 log = logging.getLogger(__name__)
 

@@ -17,7 +17,7 @@ from bridgehead.apiserver.cel.types import Field, list_of, map_of, struct
 from bridgehead.apiserver.http.user import AUTHENTICATED, CREDENTIAL_ID, InvalidCredentials, User
 
 if TYPE_CHECKING:
-    from .configuration import JwtAuthenticator, PrefixedClaim
+    from .forms import JwtAuthenticator, PrefixedClaim
 
 Claims = Mapping[str, Any]
 

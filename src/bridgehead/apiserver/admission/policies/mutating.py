@@ -26,7 +26,6 @@ from .compiled import MutatingRules
 from .definitions import Binding, Policy
 from .invocations import Invocation, Problem, invocations
 from .patches import PatchFailed, apply_configuration, apply_patches
-from .plugins import MUTATING, MUTATING_BINDINGS
 from .sources import PolicySource
 
 log = logging.getLogger(__name__)
@@ -51,10 +50,10 @@ class _Passes:
 class MutatingDispatcher:
     """Applies the policies of a request."""
 
-    def __init__(self, parts: AdmissionParts) -> None:
+    def __init__(self, parts: AdmissionParts, policies: str, bindings: str) -> None:
         self._store, self._authorizer, self._table = parts.store, parts.authorizer, parts.table
         self._shape_of, self._type_of = parts.shape_of, parts.type_of
-        self._source = PolicySource(parts.store, MUTATING, MUTATING_BINDINGS, parts.table)
+        self._source = PolicySource(parts.store, policies, bindings, parts.table)
         self._rules: WeakKeyDictionary[Policy, MutatingRules] = WeakKeyDictionary()
 
     def handles(self, attributes: Attributes) -> bool:

@@ -40,7 +40,7 @@ class MutatingPolicies(Plugin):
     def _dispatcher(self) -> MutatingDispatcher:
         from .mutating import MutatingDispatcher
 
-        return MutatingDispatcher(self._parts)
+        return MutatingDispatcher(self._parts, MUTATING, MUTATING_BINDINGS)
 
 
 class ValidatingPolicies(Plugin):
@@ -59,7 +59,7 @@ class ValidatingPolicies(Plugin):
     def _dispatcher(self) -> ValidatingDispatcher:
         from .validating import ValidatingDispatcher
 
-        return ValidatingDispatcher(self._parts)
+        return ValidatingDispatcher(self._parts, VALIDATING, VALIDATING_BINDINGS)
 
 
 class ParameterRights(Plugin):

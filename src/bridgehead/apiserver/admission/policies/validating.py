@@ -22,7 +22,6 @@ from bridgehead.apiserver.resource import JsonObject
 from .compiled import Denial, Outcome, ValidatingRules
 from .definitions import Binding, Policy
 from .invocations import Invocation, Problem, invocations
-from .plugins import VALIDATING, VALIDATING_BINDINGS
 from .sources import PolicySource
 
 log = logging.getLogger(__name__)
@@ -34,9 +33,9 @@ _CODES = {"Forbidden": 403, "Unauthorized": 401, "RequestEntityTooLarge": 413}
 class ValidatingDispatcher:
     """Evaluates the policies of a request."""
 
-    def __init__(self, parts: AdmissionParts) -> None:
+    def __init__(self, parts: AdmissionParts, policies: str, bindings: str) -> None:
         self._store, self._authorizer, self._table = parts.store, parts.authorizer, parts.table
-        self._source = PolicySource(parts.store, VALIDATING, VALIDATING_BINDINGS, parts.table)
+        self._source = PolicySource(parts.store, policies, bindings, parts.table)
         self._rules: WeakKeyDictionary[Policy, ValidatingRules] = WeakKeyDictionary()
 
     def handles(self, attributes: Attributes) -> bool:

@@ -22,7 +22,8 @@ from bridgehead.apiserver.handlers.openapi import OpenApi
 from bridgehead.apiserver.http.request import Request, Response, text_response
 from bridgehead.apiserver.http.tunnel import asks_for_upgrade
 from bridgehead.apiserver.proxying.connections import Connections
-from bridgehead.apiserver.proxying.routes import Route, pass_on
+from bridgehead.apiserver.proxying.passing import pass_on
+from bridgehead.apiserver.proxying.routes import Route
 from bridgehead.apiserver.proxying.targets import Target
 from bridgehead.apiserver.registry.registry import Registry
 from bridgehead.apiserver.resource import JsonObject

@@ -9,7 +9,8 @@ import msgspec
 import pytest
 import yaml
 
-from bridgehead.apiserver.access.jwtissuers.configuration import Anonymous, AnonymousCondition, JwtAuthenticator, parse
+from bridgehead.apiserver.access.jwtissuers.configuration import parse
+from bridgehead.apiserver.access.jwtissuers.forms import Anonymous, AnonymousCondition, JwtAuthenticator
 from bridgehead.apiserver.access.jwtissuers.mapping import Mapper
 from bridgehead.apiserver.http.user import InvalidCredentials
 
