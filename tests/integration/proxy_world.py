@@ -417,7 +417,7 @@ class _Proxy:
         import msgspec
 
         from bridgehead.objects.core import Pod
-        from bridgehead.proxy.host_ports import compile_host_ports
+        from bridgehead.proxy.host_port_frontends import compile_host_ports
 
         compiled = compile_host_ports(msgspec.convert(pod, Pod), self._facts)
         update = self._table.update(compiled.service, compiled)
@@ -463,7 +463,7 @@ class _Proxy:
 
         from bridgehead.objects.core import Service
         from bridgehead.objects.endpoint_slices import EndpointSlice
-        from bridgehead.proxy.services import compile_service
+        from bridgehead.proxy.service_frontends import compile_service
 
         the_service = msgspec.convert(service, Service)
         the_slices = msgspec.convert(slices, list[EndpointSlice])

@@ -12,10 +12,10 @@ import pytest
 from bridgehead.client import ApiClient, EventRecorder
 from bridgehead.controllers.jobs.job_controller import JobController
 from bridgehead.controllers.shared import Informers
-from bridgehead.controllers.stateful.stateful_sets import StatefulSetController
+from bridgehead.controllers.stateful.statefulset_controller import StatefulSetController
 from bridgehead.controllers.workloads import bursts
-from bridgehead.controllers.workloads.deployments import DeploymentController
-from bridgehead.controllers.workloads.replicasets import ReplicaSetController, ReplicationControllerController
+from bridgehead.controllers.workloads.deployment_controller import DeploymentController
+from bridgehead.controllers.workloads.replicaset_controller import ReplicaSetController, ReplicationControllerController
 from bridgehead.objects.kinds import (
     DEPLOYMENTS,
     JOBS,

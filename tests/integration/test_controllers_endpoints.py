@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from bridgehead.client import ApiClient, EventRecorder
-from bridgehead.controllers.endpoints.endpoints import EndpointsController
-from bridgehead.controllers.endpoints.endpointslices import EndpointSliceController
+from bridgehead.controllers.endpoints.endpoints_controller import EndpointsController
+from bridgehead.controllers.endpoints.endpointslice_controller import EndpointSliceController
 from bridgehead.controllers.endpoints.mirroring import EndpointSliceMirroringController
 from bridgehead.controllers.shared import Informers
 from bridgehead.objects.core import Endpoints

@@ -18,9 +18,9 @@ from bridgehead.client import ApiClient, Done, EventRecorder
 from bridgehead.client.errors import NotFound
 from bridgehead.controllers.scheduling.scheduler import Scheduler
 from bridgehead.controllers.shared import Informers
-from bridgehead.controllers.workloads.daemonsets import DaemonSetController
-from bridgehead.controllers.workloads.deployments import DeploymentController
-from bridgehead.controllers.workloads.replicasets import ReplicaSetController, ReplicationControllerController
+from bridgehead.controllers.workloads.daemonset_controller import DaemonSetController
+from bridgehead.controllers.workloads.deployment_controller import DeploymentController
+from bridgehead.controllers.workloads.replicaset_controller import ReplicaSetController, ReplicationControllerController
 from bridgehead.objects.apps import DaemonSet, Deployment, ReplicaSet
 from bridgehead.objects.core import Pod
 from bridgehead.objects.kinds import (

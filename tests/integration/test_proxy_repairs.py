@@ -13,7 +13,7 @@ import pytest
 
 from bridgehead.network.ruleset_events import RulesetChange, RulesetEvents
 from bridgehead.objects.meta import ObjectKey
-from bridgehead.proxy.addresses import Family
+from bridgehead.proxy.address_texts import Family
 from bridgehead.proxy.changes import FrontendTable
 from bridgehead.proxy.frontends import Backend, Frontend, FrontendKey, ServiceFrontends, SourceNat, Verdict
 from bridgehead.proxy.mode import NO_REPAIR, Repair, Settings

@@ -20,7 +20,7 @@ from typing import Any
 
 import pytest
 
-from bridgehead.proxy.addresses import AddressPort
+from bridgehead.proxy.address_texts import AddressPort
 from bridgehead.proxy.frontends import Backend, Frontend, FrontendKey
 from bridgehead.proxy.userspace.apply import raise_limit
 from bridgehead.proxy.userspace.balancing import Balancer, Memory

@@ -11,7 +11,7 @@ from typing import Any
 
 from bridgehead.objects.addresses import join_host_port
 from bridgehead.objects.times import parse_duration
-from bridgehead.proxy.addresses import canonical_address
+from bridgehead.proxy.address_texts import canonical_address
 from bridgehead.proxy.config import DEFAULT_MODE, DEFAULTS, ProxyConfig, settings_of, with_field
 from bridgehead.proxy.config_reader import POSITIVE, invalid
 from bridgehead.proxy.errors import ConfigInvalid

@@ -1,7 +1,8 @@
 """The controllers: each compares the desired with the observed state and takes steps until both agree.
 
 `manager` runs the controllers over the informers of `shared`. A module with a controller reads, writes and records
-Events; modules without I/O beside it decide. The packages are `workloads`, `scheduling`, `endpoints`, `nodes`,
-`certificates`, `disruption`, `autoscaling` and `namespaces`. Modules for all of them: `claims` (ownership), `latest`
-(own writes), `served_kinds` (kinds by name), `conditions`, `pod_status`.
+Events; modules without I/O beside it decide. The packages are `workloads`, `stateful`, `jobs`, `scheduling`,
+`volumes`, `endpoints`, `nodes`, `certificates`, `serviceaccounts`, `disruption`, `autoscaling`, `namespaces` and
+`garbage`. Modules for all of them: `claims` (ownership), `latest` (own writes), `served_kinds` (kinds by name),
+`conditions`, `pod_status`.
 """

@@ -68,13 +68,15 @@ class Settings:
 # informers of other controllers, and keeps only the metadata of all other kinds.
 CONTROLLERS: dict[str, Entry] = {
     "scheduler": Entry("scheduling.scheduler", "Scheduler", "default-scheduler"),
-    "deployment-controller": Entry("workloads.deployments", "DeploymentController", "deployment-controller"),
-    "replicaset-controller": Entry("workloads.replicasets", "ReplicaSetController", "replicaset-controller"),
+    "deployment-controller": Entry("workloads.deployment_controller", "DeploymentController", "deployment-controller"),
+    "replicaset-controller": Entry("workloads.replicaset_controller", "ReplicaSetController", "replicaset-controller"),
     "replicationcontroller-controller": Entry(
-        "workloads.replicasets", "ReplicationControllerController", "replication-controller"
+        "workloads.replicaset_controller", "ReplicationControllerController", "replication-controller"
     ),
-    "daemonset-controller": Entry("workloads.daemonsets", "DaemonSetController", "daemonset-controller"),
-    "statefulset-controller": Entry("stateful.stateful_sets", "StatefulSetController", "statefulset-controller"),
+    "daemonset-controller": Entry("workloads.daemonset_controller", "DaemonSetController", "daemonset-controller"),
+    "statefulset-controller": Entry(
+        "stateful.statefulset_controller", "StatefulSetController", "statefulset-controller"
+    ),
     "persistentvolume-binder-controller": Entry(
         "volumes.binder", "PersistentVolumeBinder", "persistentvolume-controller"
     ),
@@ -92,15 +94,18 @@ CONTROLLERS: dict[str, Entry] = {
     "horizontal-pod-autoscaler-controller": Entry(
         "autoscaling.horizontal", "HorizontalController", "horizontal-pod-autoscaler"
     ),
-    "endpoints-controller": Entry("endpoints.endpoints", "EndpointsController", "endpoint-controller"),
+    "endpoints-controller": Entry("endpoints.endpoints_controller", "EndpointsController", "endpoint-controller"),
     "endpointslice-controller": Entry(
-        "endpoints.endpointslices", "EndpointSliceController", "endpoint-slice-controller", ("max_endpoints_per_slice",)
+        "endpoints.endpointslice_controller",
+        "EndpointSliceController",
+        "endpoint-slice-controller",
+        ("max_endpoints_per_slice",),
     ),
     "endpointslice-mirroring-controller": Entry(
         "endpoints.mirroring", "EndpointSliceMirroringController", "endpoint-slice-mirroring-controller"
     ),
     "node-lifecycle-controller": Entry(
-        "nodes.nodes",
+        "nodes.node_lifecycle_controller",
         "NodeLifecycleController",
         "node-controller",
         ("node_monitor_grace_period",),
@@ -111,16 +116,16 @@ CONTROLLERS: dict[str, Entry] = {
         "nodes.pod_garbage", "PodGarbageCollector", "pod-garbage-collector", uses_watch_clock=True
     ),
     "serviceaccount-controller": Entry(
-        "namespaces.serviceaccounts", "ServiceAccountController", "serviceaccount-controller"
+        "serviceaccounts.serviceaccount_controller", "ServiceAccountController", "serviceaccount-controller"
     ),
     "serviceaccount-token-controller": Entry(
-        "namespaces.account_tokens",
+        "serviceaccounts.token_controller",
         "ServiceAccountTokenController",
         "serviceaccount-token-controller",
         ("service_account_private_key", "root_ca"),
     ),
     "root-ca-certificate-publisher-controller": Entry(
-        "namespaces.root_ca", "RootCAPublisher", "root-ca-publisher", ("root_ca",)
+        "certificates.root_ca", "RootCAPublisher", "root-ca-publisher", ("root_ca",)
     ),
     "certificatesigningrequest-approving-controller": Entry(
         "certificates.approving", "CertificateApprovingController", "certificate-approver"
@@ -134,8 +139,10 @@ CONTROLLERS: dict[str, Entry] = {
     "certificatesigningrequest-cleaner-controller": Entry(
         "certificates.cleaning", "CertificateCleaner", "certificate-cleaner"
     ),
-    "namespace-controller": Entry("namespaces.namespaces", "NamespaceController", "namespace-controller"),
-    "garbage-collector-controller": Entry("namespaces.garbage", "GarbageCollector", "garbage-collector-controller"),
+    "namespace-controller": Entry("namespaces.namespace_controller", "NamespaceController", "namespace-controller"),
+    "garbage-collector-controller": Entry(
+        "garbage.garbage_collector", "GarbageCollector", "garbage-collector-controller"
+    ),
 }
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from bridgehead.controllers.endpoints import endpointslices, mirroring
+from bridgehead.controllers.endpoints import endpointslice_controller, mirroring
 from bridgehead.objects.coordination import Lease
 from bridgehead.objects.core import PROXY_NAME_LABEL, Endpoints, Node, Pod, Service
 from bridgehead.objects.endpoint_slices import MANAGED_BY_LABEL, Endpoint, EndpointSlice
@@ -54,7 +54,10 @@ def count_pending(
     """
     if service.spec.selector:
         known = {node.metadata.name: node for node in nodes}
-        manager, groups = endpointslices.MANAGER, endpointslices.wanted_endpoints(service, pods, known.get)
+        manager, groups = (
+            endpointslice_controller.MANAGER,
+            endpointslice_controller.wanted_endpoints(service, pods, known.get),
+        )
     elif endpoints is not None and mirroring.is_mirrored(endpoints, service):
         manager, groups = mirroring.MANAGER, mirroring.mirror_subsets(endpoints).wanted
     else:

@@ -20,7 +20,7 @@ from bridgehead.objects.core import Pod
 from bridgehead.objects.endpoint_slices import EndpointSlice
 from bridgehead.objects.meta import ObjectKey, ObjectReference
 
-from .addresses import Family
+from .address_texts import Family
 from .bulk import bulk
 from .changes import FrontendTable
 from .cluster_objects import Batch, ClusterObjects
@@ -29,7 +29,7 @@ from .conntrack.reconciler import ConntrackReconciler
 from .errors import TransactionFailed
 from .frontends import ServiceFrontends
 from .guard import RuleGuard
-from .host_ports import compile_host_ports
+from .host_port_frontends import compile_host_ports
 from .mode import Counting, Mode
 from .node_listeners import ListListeners
 from .operating.health import ProxyHealth
@@ -38,7 +38,7 @@ from .operating.metrics import ProxyMetrics, WithoutLocalEndpoints
 from .operating.problems import ProblemReporter
 from .operating.progress import ProgressPublisher
 from .programmer import Programmer
-from .services import compile_service
+from .service_frontends import compile_service
 
 log = logging.getLogger(__name__)
 

@@ -22,7 +22,7 @@ import msgspec
 from bridgehead.objects.meta import ObjectKey
 
 from .frontends import Backend, Frontend, FrontendKey, Problem, Publication, Reason, ServiceFrontends
-from .host_ports import pod_of
+from .host_port_frontends import pod_of
 
 
 class Change(NamedTuple):

@@ -27,18 +27,18 @@ from bridgehead.objects.load_balancers import (
 )
 from bridgehead.objects.meta import ObjectKey
 
-from .addresses import Family, canonical_address, family_of
+from .address_texts import Family, canonical_address, family_of
 from .config import ProxyConfig
 from .frontends import ANY_LOCAL, NodeFacts
-from .host_ports import has_host_ports, pod_key, pod_of
+from .host_port_frontends import has_host_ports, pod_key, pod_of
 from .mode import Settings
-from .node import is_eligible, plan_node
+from .node_facts import is_eligible, plan_node
 from .node_listeners import ListListeners, NodeListeners
 from .operating.health import ProxyHealth
 from .operating.metrics import ProxyMetrics
 from .reserved import NOTHING_RESERVED, plan_reserved
+from .service_frontends import health_check_port
 from .service_ranges import ServiceRanges
-from .services import health_check_port
 
 log = logging.getLogger(__name__)
 

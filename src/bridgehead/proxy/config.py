@@ -19,7 +19,7 @@ from typing import Any
 from bridgehead import KUBERNETES_VERSION
 from bridgehead.suggestions import did_you_mean
 
-from .addresses import family_of
+from .address_texts import family_of
 from .config_reader import MAX_INT32, POSITIVE, Section, invalid, parse_cidrs
 from .errors import ConfigInvalid
 

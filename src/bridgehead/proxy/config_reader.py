@@ -14,7 +14,7 @@ from typing import Any
 
 from bridgehead.objects.times import parse_duration
 
-from .addresses import canonical_address, canonical_cidr
+from .address_texts import canonical_address, canonical_cidr
 from .errors import ConfigInvalid
 
 MAX_INT32 = 2**31 - 1

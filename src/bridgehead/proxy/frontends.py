@@ -1,6 +1,7 @@
 """Frontends: the addresses, protocols and ports that a node serves. The values between Services and proxy modes.
 
-`services.py` compiles Services to Frontends, and every mode renders Frontends; a mode knows nothing of Services.
+`service_frontends.py` compiles Services to Frontends, and every mode renders Frontends; a mode knows nothing of
+Services.
 
 Pure: no I/O, no clock, no randomness.
 """
@@ -15,7 +16,7 @@ import msgspec
 from bridgehead.objects.addresses import join_host_port
 from bridgehead.objects.meta import ObjectKey
 
-from .addresses import Family
+from .address_texts import Family
 
 ANY_LOCAL = {4: "0.0.0.0", 6: "::"}  # the address of a Frontend that answers on every address of the node
 MAX_BACKENDS = 65535  # of one Frontend; the renderers number them in 16 bits

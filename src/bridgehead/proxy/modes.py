@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from bridgehead.suggestions import did_you_mean
 
-from .addresses import Family
+from .address_texts import Family
 from .config import MODES, UDP_IDLE_SECONDS, IpvsOptions
 from .errors import ModeUnavailable, NotPermitted, ProxyError, TransactionFailed
 from .frontends import quote

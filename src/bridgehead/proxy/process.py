@@ -25,7 +25,7 @@ from bridgehead.objects.addresses import join_host_port
 from bridgehead.objects.progress import ModeInUse
 from bridgehead.pages import Routes, serve
 
-from .addresses import canonical_address
+from .address_texts import canonical_address
 from .agent import ProxyAgent
 from .config import ProxyConfig, in_use
 from .conntrack.reconciler import ConntrackReconciler

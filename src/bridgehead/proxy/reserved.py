@@ -1,9 +1,9 @@
 """Addresses and ports that no Service may take over by its externalIPs or its load balancer's status (CVE-2020-8554).
 
 Otherwise a user who may write Services could receive the traffic of all pods and nodes to the API server, to a kubelet,
-to the cluster's DNS pods, or to another Service. `services.py` checks each address while it compiles, so no mode
-renders a reserved one. An address of a node is not reserved as a whole: its ports are, where the node's own parts
-listen, and the node itself decides. Addresses that belong to other Services: `objects/load_balancers.py`.
+to the cluster's DNS pods, or to another Service. `service_frontends.py` checks each address while it compiles, so
+no mode renders a reserved one. An address of a node is not reserved as a whole: its ports are, where the node's own
+parts listen, and the node itself decides. Addresses that belong to other Services: `objects/load_balancers.py`.
 
 Pure: no I/O, no clock, no randomness.
 """
@@ -20,7 +20,7 @@ from bridgehead.network.listeners import Listener
 from bridgehead.objects.core import Node
 from bridgehead.objects.endpoint_slices import EndpointSlice
 
-from .addresses import canonical_address, canonical_cidr, family_of
+from .address_texts import canonical_address, canonical_cidr, family_of
 from .frontends import ANY_LOCAL
 
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network

@@ -15,7 +15,7 @@ from bridgehead.client.errors import ApiError, ClientError
 from bridgehead.objects.kinds import SERVICE_CIDRS
 from bridgehead.objects.networking import ServiceCIDR
 
-from .addresses import canonical_cidr
+from .address_texts import canonical_cidr
 
 log = logging.getLogger(__name__)
 

@@ -11,7 +11,7 @@ import logging
 from pathlib import Path
 from typing import NamedTuple
 
-from .addresses import Family
+from .address_texts import Family
 from .config import ProxyConfig
 
 log = logging.getLogger(__name__)

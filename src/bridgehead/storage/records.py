@@ -1,4 +1,4 @@
-"""What a store keeps, and what is written to it.
+"""Records of a store, and the writes and changes of them.
 
 Pure: no I/O, no clock, no randomness.
 """

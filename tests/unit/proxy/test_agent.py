@@ -24,7 +24,7 @@ from bridgehead.proxy.config import ProxyConfig
 from bridgehead.proxy.conntrack.reconciler import ConntrackReconciler
 from bridgehead.proxy.errors import Refused
 from bridgehead.proxy.mode import Settings
-from bridgehead.proxy.node import plan_node
+from bridgehead.proxy.node_facts import plan_node
 from tests.unit.proxy.agent_world import CONFIG, ScriptedApi, ScriptedMode, eventually, running, service, slice_of
 
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from bridgehead.objects.core import Node, NodeSpec, Service
 from bridgehead.objects.endpoint_slices import EndpointSlice
-from bridgehead.proxy.addresses import canonical_address, canonical_cidr
+from bridgehead.proxy.address_texts import canonical_address, canonical_cidr
 from bridgehead.proxy.frontends import (
     Frontend,
     NodeFacts,
@@ -23,7 +23,7 @@ from bridgehead.proxy.frontends import (
     Verdict,
 )
 from bridgehead.proxy.reserved import plan_reserved
-from bridgehead.proxy.services import compile_service
+from bridgehead.proxy.service_frontends import compile_service
 from tests.unit.examples import examples
 
 NODE = NodeFacts(name="node1", zone="a", families=(4, 6), cluster_cidrs=("10.244.0.0/16", "fd00:244::/32"))
@@ -346,7 +346,7 @@ def test_addresses_and_ranges_are_parsed_once_per_service(monkeypatch: pytest.Mo
         parsed.append(text)
         return canonical_cidr(text)
 
-    monkeypatch.setattr("bridgehead.proxy.services.canonical_cidr", count)
+    monkeypatch.setattr("bridgehead.proxy.service_frontends.canonical_cidr", count)
     ranges = ["192.0.2.0/24", "198.51.100.0/24"]
     ports = [{"name": f"p{number}", "port": number} for number in range(1, 6)]
     spec = {"type": "LoadBalancer", "loadBalancerSourceRanges": ranges, "clusterIPs": list(ADDRESS.values())}

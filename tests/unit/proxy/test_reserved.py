@@ -12,7 +12,7 @@ from bridgehead.objects.core import Node, Service
 from bridgehead.objects.endpoint_slices import EndpointSlice
 from bridgehead.proxy.frontends import NodeFacts, Reason, ServiceFrontends
 from bridgehead.proxy.reserved import NOTHING_RESERVED, Reserved, plan_reserved
-from bridgehead.proxy.services import compile_service
+from bridgehead.proxy.service_frontends import compile_service
 from tests.unit.calls import count_calls
 
 NODE = NodeFacts(name="node1", addresses=("10.0.0.201",), families=(4, 6))

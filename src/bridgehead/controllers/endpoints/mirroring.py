@@ -30,7 +30,7 @@ from bridgehead.objects.meta import ObjectKey
 from ..claims import controller_reference
 from ..shared import Informers
 from ..workloads.pod_control import is_namespace_terminating
-from .endpoints import LEADER_ANNOTATION
+from .endpoints_controller import LEADER_ANNOTATION
 from .slice_cache import SliceCache
 from .slice_plan import Group, SlicePlan, Template, plan_slices, sort_ports
 from .slice_writer import SliceWriter

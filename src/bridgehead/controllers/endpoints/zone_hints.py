@@ -1,7 +1,7 @@
 """Zone hints of Services with `topology-mode: Auto`: endpoints in proportion to the CPUs of each zone.
 
 Called by the EndpointSlice controller after it has planned the slices, with the shares from `topology`. Proxies use
-hints only when every ready endpoint has one (`proxy/endpoints.py`), so all ready endpoints of a family get hints or
+hints only when every ready endpoint has one (`proxy/backends.py`), so all ready endpoints of a family get hints or
 none. They get none when the endpoints of a zone would be overloaded by more than `OVERLOAD`. Slices that need no other
 change keep their hints while these overload no zone. Pure: no I/O, no clock, no randomness.
 Source: Kubernetes "Topology Aware Routing" (KEP-2433), `k8s.io/endpointslice/topologycache`, v1.32 and later.

@@ -1,5 +1,1 @@
-"""Controllers for the content of namespaces, and the garbage collector.
-
-`namespaces` (with `namespace_conditions`), `serviceaccounts`, `account_tokens`, `root_ca`, `garbage` (with
-`ownership`).
-"""
+"""The controller that empties deleted namespaces: `namespace_controller`, with `namespace_conditions`."""

@@ -1,4 +1,5 @@
 """Node controllers: health, taint-based eviction, pod garbage collection.
 
-`nodes` (with `node_health`, `watch_clock`, `disruption`), `taint_eviction` (with `tolerance`), `pod_garbage`.
+`node_lifecycle_controller` (with `node_health`, `watch_clock`, `disruption`), `taint_eviction` (with `tolerance`),
+`pod_garbage`.
 """

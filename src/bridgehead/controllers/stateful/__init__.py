@@ -1,5 +1,5 @@
 """The StatefulSet controller.
 
-`stateful_sets` is the controller; `stateful_plan` decides about pods, `identity` about what is in them, `retention`
-about the owners of claims, `stateful_status` about the status; `pods_and_claims` writes pods and claims.
+`statefulset_controller` is the controller; `stateful_plan` decides about pods, `identity` about what is in them,
+`retention` about the owners of claims, `stateful_status` about the status; `pods_and_claims` writes pods and claims.
 """

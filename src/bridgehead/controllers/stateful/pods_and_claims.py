@@ -1,6 +1,6 @@
 """Creates, corrects and deletes the pods and claims of StatefulSets, with Events.
 
-Called by `stateful_sets`. Source: Kubernetes `pkg/controller/statefulset/stateful_pod_control.go` (v1.36).
+Called by `statefulset_controller`. Source: Kubernetes `pkg/controller/statefulset/stateful_pod_control.go` (v1.36).
 """
 
 from __future__ import annotations

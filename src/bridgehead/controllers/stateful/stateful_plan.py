@@ -1,4 +1,4 @@
-"""The next step of a StatefulSet: pods to create, to delete, and to correct. Called by `stateful_sets`.
+"""The next step of a StatefulSet: pods to create, to delete, and to correct. Called by `statefulset_controller`.
 
 With OrderedReady, a step is one creation or one deletion, and waits for all pods before it; with Parallel, nothing
 waits. Updates come after scaling. Pure: no I/O, no clock, no randomness. Times are in seconds since the epoch.

@@ -1,6 +1,6 @@
 """Controllers for Deployments, ReplicaSets and DaemonSets.
 
-- Controllers: `deployments` (with `rollout`, `deployment_status`), `replicasets` (with `ranking`), `daemonsets` (with
-  `daemon_plan`).
+- Controllers: `deployment_controller` (with `rollout`, `deployment_status`), `replicaset_controller` (with `ranking`),
+  `daemonset_controller` (with `daemon_plan`).
 - Shared: `owned`, `expectations`, `bursts`, `pod_control`, `hashes`, `availability`.
 """

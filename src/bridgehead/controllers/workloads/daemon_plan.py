@@ -1,4 +1,4 @@
-"""Plan of a DaemonSet's pods: nodes that get a pod, and pods to delete. Called by `daemonsets`.
+"""Plan of a DaemonSet's pods: nodes that get a pod, and pods to delete. Called by `daemonset_controller`.
 
 A pod is created with a node affinity for its node's name and bound by the scheduler, so that only the scheduler checks
 scheduling rules and resources. Pure: no I/O, no clock, no randomness.

@@ -1,4 +1,4 @@
-"""Status of a Deployment. Reasons and messages are those of Kubernetes v1.36. Called by `deployments`.
+"""Status of a Deployment. Reasons and messages are those of Kubernetes v1.36. Called by `deployment_controller`.
 
 Pure: no I/O, no clock, no randomness.
 """

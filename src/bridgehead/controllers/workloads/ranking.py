@@ -1,4 +1,4 @@
-"""Choice of the pods to delete when a ReplicaSet is scaled down. Called by `replicasets`.
+"""Choice of the pods to delete when a ReplicaSet is scaled down. Called by `replicaset_controller`.
 
 Pure: no I/O, no clock, no randomness.
 Source: Kubernetes "ReplicaSet: Scaling a ReplicaSet", and `ActivePodsWithRanks` in `pkg/controller`.

@@ -1,7 +1,8 @@
 """Rollout of a Deployment: the sizes of its replica sets.
 
-Called by `deployments`, which scales the replica sets and calls again when the cluster has followed. Every function
-plans one step only, so that a step is safe whatever became of the previous one. Pure: no I/O, no clock, no randomness.
+Called by `deployment_controller`, which scales the replica sets and calls again when the cluster has followed. Every
+function plans one step only, so that a step is safe whatever became of the previous one.
+Pure: no I/O, no clock, no randomness.
 Source: Kubernetes `pkg/controller/deployment` (v1.36), and "Deployments" in its documentation.
 """
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from bridgehead.proxy.addresses import AddressPort, Family, canonical_address, family_of
+from bridgehead.proxy.address_texts import AddressPort, Family, canonical_address, family_of
 from bridgehead.proxy.frontends import Frontend, FrontendKey
 
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from typing import NamedTuple, Protocol
 
 from bridgehead.objects.meta import ObjectKey
-from bridgehead.proxy.addresses import AddressPort, Family
+from bridgehead.proxy.address_texts import AddressPort, Family
 from bridgehead.proxy.changes import FrontendTable
 from bridgehead.proxy.frontends import ANY_LOCAL, Frontend, FrontendKey
 from bridgehead.proxy.mode import Settings

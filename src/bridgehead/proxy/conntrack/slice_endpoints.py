@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator
 from collections.abc import Set as AbstractSet
 
 from bridgehead.objects.endpoint_slices import Endpoint, EndpointSlice
-from bridgehead.proxy.addresses import AddressPort, canonical_address
+from bridgehead.proxy.address_texts import AddressPort, canonical_address
 
 from .reasons import ServicePort
 

@@ -21,7 +21,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from bridgehead.objects.endpoint_slices import EndpointSlice
 from bridgehead.objects.meta import ObjectKey
-from bridgehead.proxy.addresses import AddressPort
+from bridgehead.proxy.address_texts import AddressPort
 from bridgehead.proxy.changes import FrontendTable, Update
 from bridgehead.proxy.frontends import Backend, Frontend, FrontendKey, ServiceFrontends
 from bridgehead.proxy.mode import Settings

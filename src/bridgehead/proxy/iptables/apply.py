@@ -18,7 +18,7 @@ from typing import Protocol
 
 from bridgehead.network.ruleset import Ruleset
 from bridgehead.network.uapi.netfilter import NFPROTO_IPV4, NFPROTO_IPV6
-from bridgehead.proxy.addresses import Family
+from bridgehead.proxy.address_texts import Family
 from bridgehead.proxy.commands import describe_failure, find_command, is_temporary, run_command
 from bridgehead.proxy.errors import (
     NOT_PERMITTED,

@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
-from bridgehead.proxy.addresses import Family, of_family
+from bridgehead.proxy.address_texts import Family, of_family
 from bridgehead.proxy.mode import Settings
 
 TABLES = ("mangle", "filter", "nat")  # the order in which they are sent: kube-proxy's

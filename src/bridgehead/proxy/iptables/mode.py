@@ -11,7 +11,7 @@ import contextlib
 import logging
 from collections.abc import Iterable, Mapping, Sequence
 
-from bridgehead.proxy.addresses import Family, family_of
+from bridgehead.proxy.address_texts import Family, family_of
 from bridgehead.proxy.changes import Frontends, FrontendTable, Update, merge_updates
 from bridgehead.proxy.errors import Disturbed, NotFound, Refused, TooBig
 from bridgehead.proxy.frontends import Frontend, Problem

@@ -16,7 +16,7 @@ from collections.abc import Collection, Iterable
 from typing import NamedTuple
 
 from bridgehead.objects.addresses import join_host_port
-from bridgehead.proxy.addresses import Family, is_loopback
+from bridgehead.proxy.address_texts import Family, is_loopback
 from bridgehead.proxy.frontends import Backend, Frontend, Publication, SourceNat, Verdict
 from bridgehead.proxy.mode import Settings
 

@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from bridgehead.proxy.addresses import EVERYWHERE
+from bridgehead.proxy.address_texts import EVERYWHERE
 from bridgehead.proxy.errors import NotUnderstood
 
 UNKNOWN_FORMAT = "this iptables-save prints rules in an unknown format; only the number of rules is compared"

@@ -14,7 +14,7 @@ from itertools import chain as chained
 from itertools import groupby, islice
 from typing import NamedTuple
 
-from bridgehead.proxy.addresses import Family
+from bridgehead.proxy.address_texts import Family
 
 from .chains import (
     CLUSTER_IPS,

@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
-from bridgehead.proxy.addresses import Family, of_family
+from bridgehead.proxy.address_texts import Family, of_family
 from bridgehead.proxy.iptables.chains import (
     CANARY,
     Chain,

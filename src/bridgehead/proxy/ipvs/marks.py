@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Container, Iterable
 
 from bridgehead.network.ipvs import Server
-from bridgehead.proxy.addresses import Family
+from bridgehead.proxy.address_texts import Family
 from bridgehead.proxy.iptables.ports import PortKey
 from bridgehead.proxy.mode import Settings
 

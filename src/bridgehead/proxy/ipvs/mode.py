@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable, Sequence
 
 from bridgehead.proxy import iptables
-from bridgehead.proxy.addresses import Family, is_loopback
+from bridgehead.proxy.address_texts import Family, is_loopback
 from bridgehead.proxy.changes import FrontendTable, Update, merge_updates
 from bridgehead.proxy.config import IpvsOptions
 from bridgehead.proxy.frontends import Frontend, Problem, Reason

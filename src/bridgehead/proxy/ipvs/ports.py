@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 from bridgehead.network.ipvs import Destination, Scheduling, Server
 from bridgehead.network.uapi.ip_vs import IP_VS_SVC_F_SCHED2
-from bridgehead.proxy.addresses import EVERYWHERE, AddressPort, family_of, is_loopback
+from bridgehead.proxy.address_texts import EVERYWHERE, AddressPort, family_of, is_loopback
 from bridgehead.proxy.frontends import Backend, Frontend, FrontendKey, Publication, SourceNat, Verdict
 from bridgehead.proxy.iptables.ports import PortKey
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from bridgehead.network.ipset import SetType
 from bridgehead.network.ipvs import Destination, Load, Scheduling, Server
-from bridgehead.proxy.addresses import Family
+from bridgehead.proxy.address_texts import Family
 from bridgehead.proxy.iptables.readback import Table
 
 from . import sets

@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 
 from bridgehead.network.ipvs import Destination, Scheduling, Server
-from bridgehead.proxy.addresses import Family, family_of
+from bridgehead.proxy.address_texts import Family, family_of
 from bridgehead.proxy.changes import Change
 from bridgehead.proxy.config import IpvsOptions
 from bridgehead.proxy.frontends import Frontend, FrontendKey

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from bridgehead.network.ipset import SetType
-from bridgehead.proxy.addresses import Family
+from bridgehead.proxy.address_texts import Family
 
 CLUSTER_IP: Final = "KUBE-CLUSTER-IP"
 EXTERNAL_IP: Final = "KUBE-EXTERNAL-IP"

@@ -16,7 +16,7 @@ from ipaddress import IPv6Address
 from itertools import compress
 from operator import attrgetter, is_not, ne
 
-from bridgehead.proxy.addresses import Family
+from bridgehead.proxy.address_texts import Family
 from bridgehead.proxy.frontends import Backend, Frontend
 
 from .chains import CLUSTER_BACKEND, backend_number, class_id, frontend_text

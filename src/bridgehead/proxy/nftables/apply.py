@@ -13,7 +13,7 @@ import ctypes
 from bridgehead.heap import trim_heap
 from bridgehead.network.ruleset import Ruleset
 from bridgehead.network.uapi.netfilter import NFPROTO_IPV4, NFPROTO_IPV6
-from bridgehead.proxy.addresses import Family
+from bridgehead.proxy.address_texts import Family
 from bridgehead.proxy.commands import describe_failure, find_command, is_temporary, run_command
 from bridgehead.proxy.errors import (
     NOT_IN_KERNEL,

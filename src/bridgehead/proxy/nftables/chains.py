@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
-from bridgehead.proxy.addresses import Family, of_family
+from bridgehead.proxy.address_texts import Family, of_family
 from bridgehead.proxy.frontends import ANY_LOCAL, Frontend, FrontendKey, SourceNat, Verdict
 from bridgehead.proxy.mode import Settings
 

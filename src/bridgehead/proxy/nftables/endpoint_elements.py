@@ -12,7 +12,7 @@ from ipaddress import ip_address, ip_network
 from itertools import compress
 from operator import is_not
 
-from bridgehead.proxy.addresses import Family, of_family
+from bridgehead.proxy.address_texts import Family, of_family
 from bridgehead.proxy.frontends import Backend, FrontendKey
 from bridgehead.proxy.mode import Settings
 

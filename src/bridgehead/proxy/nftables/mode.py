@@ -15,7 +15,7 @@ from collections.abc import Iterable, Sequence
 from itertools import chain
 
 from bridgehead.heap import trim_heap
-from bridgehead.proxy.addresses import Family, family_of
+from bridgehead.proxy.address_texts import Family, family_of
 from bridgehead.proxy.changes import Frontends, Update, merge_updates
 from bridgehead.proxy.errors import Busy, NotFound, Refused, TooBig, TransactionFailed
 from bridgehead.proxy.frontends import Frontend, Problem
@@ -23,7 +23,7 @@ from bridgehead.proxy.mode import ObservedCommits, Repair, Settings, Watched
 
 from .apply import Kernel
 from .chains import containers, family_keyword
-from .events import Edits, parse_edits
+from .notifications import Edits, parse_edits
 from .readback import Table, parse_table
 from .render import Renderer, TableSpec
 from .transaction import Transaction

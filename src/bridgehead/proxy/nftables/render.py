@@ -18,7 +18,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from bridgehead.proxy.addresses import Family, family_of
+from bridgehead.proxy.address_texts import Family, family_of
 from bridgehead.proxy.changes import Change, Frontends
 from bridgehead.proxy.frontends import Frontend, FrontendKey
 from bridgehead.proxy.mode import Settings

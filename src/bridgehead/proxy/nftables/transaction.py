@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from bridgehead.proxy.addresses import Family
+from bridgehead.proxy.address_texts import Family
 from bridgehead.proxy.frontends import FrontendKey
 
 from .chains import containers, family_keyword

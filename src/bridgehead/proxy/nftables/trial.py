@@ -5,7 +5,7 @@ Pure: no I/O, no clock, no randomness.
 
 from __future__ import annotations
 
-from bridgehead.proxy.addresses import Family
+from bridgehead.proxy.address_texts import Family
 from bridgehead.proxy.frontends import Backend, Frontend, FrontendKey, SourceNat
 from bridgehead.proxy.mode import Settings
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 
-from bridgehead.proxy.addresses import Family
+from bridgehead.proxy.address_texts import Family
 
 
 class ProxyHealth:

@@ -21,8 +21,8 @@ from bridgehead.objects.core import Service
 from bridgehead.objects.endpoint_slices import EndpointSlice
 from bridgehead.objects.meta import ObjectKey
 from bridgehead.pages import Handler, Page, Server, listen
-from bridgehead.proxy.addresses import canonical_address, family_of
-from bridgehead.proxy.services import health_check_port
+from bridgehead.proxy.address_texts import canonical_address, family_of
+from bridgehead.proxy.service_frontends import health_check_port
 
 from .serving import JSON_HEADERS
 

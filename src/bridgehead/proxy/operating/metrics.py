@@ -15,7 +15,7 @@ from prometheus_client import Counter, Gauge, Histogram
 from bridgehead.client.metrics import CLIENT_METRICS
 from bridgehead.exposition.build import new_registry
 from bridgehead.objects.meta import ObjectKey
-from bridgehead.proxy.addresses import Family
+from bridgehead.proxy.address_texts import Family
 from bridgehead.proxy.frontends import Publication, ServiceFrontends, Verdict
 
 _SYNC_BUCKETS = tuple(0.001 * 2**n for n in range(15))

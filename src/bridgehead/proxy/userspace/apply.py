@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable
 from bridgehead.network.conntrack import Conntrack
 from bridgehead.network.own_addresses import add_own_address, is_local, remove_own_address
 from bridgehead.proxy import nftables
-from bridgehead.proxy.addresses import Family
+from bridgehead.proxy.address_texts import Family
 from bridgehead.proxy.errors import Refused
 
 from .redirects import LISTENING

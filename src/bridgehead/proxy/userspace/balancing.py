@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Container
 
-from bridgehead.proxy.addresses import AddressPort
+from bridgehead.proxy.address_texts import AddressPort
 from bridgehead.proxy.frontends import Backend
 
 MOST_CLIENTS = 65_536  # that a Service port remembers, as in the nftables mode

@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Collection, Container, Mapping
 from typing import NamedTuple
 
-from bridgehead.proxy.addresses import AddressPort
+from bridgehead.proxy.address_texts import AddressPort
 from bridgehead.proxy.config import UDP_IDLE_SECONDS
 from bridgehead.proxy.frontends import Backend, Frontend
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from bridgehead.proxy.addresses import Family
+from bridgehead.proxy.address_texts import Family
 from bridgehead.proxy.frontends import Backend, Frontend, FrontendKey, SourceNat, Verdict
 from bridgehead.proxy.nftables.chains import MAJOR, Chain, family_keyword, frontend_text
 

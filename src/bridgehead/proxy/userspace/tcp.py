@@ -15,7 +15,7 @@ import socket
 import struct
 from collections.abc import Callable, Iterable
 
-from bridgehead.proxy.addresses import AddressPort
+from bridgehead.proxy.address_texts import AddressPort
 
 from .balancing import Balancer
 

@@ -13,7 +13,7 @@ from collections import OrderedDict
 from collections.abc import Iterable
 from typing import Any
 
-from bridgehead.proxy.addresses import AddressPort
+from bridgehead.proxy.address_texts import AddressPort
 
 from .balancing import Balancer
 

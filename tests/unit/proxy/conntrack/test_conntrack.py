@@ -15,7 +15,7 @@ from bridgehead.network.conntrack import Flow as KernelFlow
 from bridgehead.objects.core import Service
 from bridgehead.objects.endpoint_slices import EndpointSlice
 from bridgehead.objects.meta import ObjectKey
-from bridgehead.proxy.addresses import AddressPort
+from bridgehead.proxy.address_texts import AddressPort
 from bridgehead.proxy.changes import FrontendTable, Update
 from bridgehead.proxy.conntrack.reconciler import RETRY_SECONDS, Allowance, ConntrackReconciler
 from bridgehead.proxy.conntrack.scan import ANYWHERE, NodeAddresses, Query, Scan
@@ -28,7 +28,7 @@ from bridgehead.proxy.conntrack.stale import (
 )
 from bridgehead.proxy.frontends import NodeFacts
 from bridgehead.proxy.mode import Settings
-from bridgehead.proxy.services import compile_service
+from bridgehead.proxy.service_frontends import compile_service
 
 DNS, NODE, OUTSIDE = "10.96.0.10", "10.0.0.201", "192.0.2.9"
 FACTS = NodeFacts(name="node1", cluster_cidrs=("10.244.0.0/16",))

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from bridgehead.objects.meta import ObjectKey
-from bridgehead.proxy.addresses import Family
+from bridgehead.proxy.address_texts import Family
 from bridgehead.proxy.changes import FrontendTable
 from bridgehead.proxy.errors import Disturbed, NotFound, Refused, TooBig
 from bridgehead.proxy.frontends import Backend, Frontend, FrontendKey, ServiceFrontends

@@ -18,7 +18,7 @@ from bridgehead.proxy.frontends import NodeFacts
 from bridgehead.proxy.iptables.render import Renderer
 from bridgehead.proxy.iptables.transaction import Transaction
 from bridgehead.proxy.mode import Settings
-from bridgehead.proxy.services import compile_service
+from bridgehead.proxy.service_frontends import compile_service
 from tests.unit.examples import examples
 from tests.unit.proxy.iptables.fake_iptables import FakeIptables
 from tests.unit.proxy.iptables.packets import outcomes

@@ -1,7 +1,7 @@
 """Canonical texts of addresses and ranges: equal addresses are equal texts.
 
-Addresses of API objects and of the configuration are made canonical where they are read: `services.py`,
-`endpoints.py`, `config_reader.py`, and other readers of EndpointSlices.
+Addresses of API objects and of the configuration are made canonical where they are read: `service_frontends.py`,
+`backends.py`, `config_reader.py`, and other readers of EndpointSlices.
 
 Pure: no I/O, no clock, no randomness.
 """

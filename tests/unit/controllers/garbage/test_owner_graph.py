@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridgehead.controllers.namespaces.ownership import Item, Ownership, OwnerStates
+from bridgehead.controllers.garbage.owner_graph import Item, Ownership, OwnerStates
 from bridgehead.objects.core import Pod
 from bridgehead.objects.kinds import PODS
 from bridgehead.objects.meta import ObjectKey, ObjectMeta, OwnerReference

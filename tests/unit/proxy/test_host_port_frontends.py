@@ -10,7 +10,7 @@ import pytest
 from bridgehead.objects.core import Pod
 from bridgehead.objects.meta import ObjectKey
 from bridgehead.proxy.frontends import NodeFacts, Reason, SourceNat
-from bridgehead.proxy.host_ports import compile_host_ports, has_host_ports, pod_key, pod_of
+from bridgehead.proxy.host_port_frontends import compile_host_ports, has_host_ports, pod_key, pod_of
 
 NODE = NodeFacts(name="node1", addresses=("10.0.0.201", "fd00:10::201"), families=(4, 6))
 

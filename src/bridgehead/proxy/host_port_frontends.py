@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from bridgehead.objects.core import ContainerPort, Pod
 from bridgehead.objects.meta import ObjectKey
 
-from .addresses import Family, canonical_address, family_of, is_loopback
+from .address_texts import Family, canonical_address, family_of, is_loopback
 from .frontends import (
     ANY_LOCAL,
     Backend,

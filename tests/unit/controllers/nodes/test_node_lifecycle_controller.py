@@ -18,7 +18,7 @@ from bridgehead.controllers.nodes.disruption import (
     find_disruption,
     zone_state,
 )
-from bridgehead.controllers.nodes.nodes import LEASE_NAMESPACE, NodeLifecycleController
+from bridgehead.controllers.nodes.node_lifecycle_controller import LEASE_NAMESPACE, NodeLifecycleController
 from bridgehead.controllers.nodes.watch_clock import WatchClock
 from bridgehead.objects.coordination import Lease
 from bridgehead.objects.core import Node, NodeStatus, Pod, PodSpec, PodStatus

@@ -11,7 +11,7 @@ from bridgehead.network.attributes import attribute, be32, nest, text
 from bridgehead.network.ruleset_events import RulesetChange
 from bridgehead.network.uapi import nf_tables as nft
 from bridgehead.network.uapi.netfilter import NF_ACCEPT, NF_DROP
-from bridgehead.proxy.nftables.events import Edits, parse_edits
+from bridgehead.proxy.nftables.notifications import Edits, parse_edits
 from bridgehead.proxy.nftables.render import EVERYTHING
 from bridgehead.proxy.nftables.transaction import Container
 

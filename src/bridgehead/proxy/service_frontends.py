@@ -1,7 +1,7 @@
 """Compile a Service to the Frontends of this node: the heart of the proxy.
 
 `compile_service` turns a Service, its EndpointSlices and the facts of this node into `Frontend`s. The rules of
-Kubernetes for Services are decided here and in `endpoints.py` (which backends), once for every proxy mode: what is
+Kubernetes for Services are decided here and in `backends.py` (which backends), once for every proxy mode: what is
 published where, with which policy, for which clients. `agent.py` calls it for each Service that changed.
 
 Pure: no I/O, no clock, no randomness. Total: any object has a result, and `problems` names what was invalid in it.
@@ -19,8 +19,8 @@ from bridgehead.objects.endpoint_slices import EndpointSlice
 from bridgehead.objects.load_balancers import by_assigned_address, cluster_addresses, describe_holder, holder_of
 from bridgehead.objects.meta import ObjectKey
 
-from .addresses import Family, canonical_address, canonical_cidr, family_of
-from .endpoints import ServiceEndpoints, cluster_wide_backends, local_backends
+from .address_texts import Family, canonical_address, canonical_cidr, family_of
+from .backends import ServiceEndpoints, cluster_wide_backends, local_backends
 from .frontends import (
     ANY_LOCAL,
     MAX_BACKENDS,

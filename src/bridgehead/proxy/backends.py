@@ -1,7 +1,8 @@
 """Select the backends of a Service on this node from its EndpointSlices.
 
-`services.py` calls it for each Service that changed. Readiness, termination, topology hints and traffic policies are
-decided here. `publishNotReadyAddresses` is not read: the controller that writes the slices translates it to `ready`.
+`service_frontends.py` calls it for each Service that changed. Readiness, termination, topology hints and traffic
+policies are decided here. `publishNotReadyAddresses` is not read: the controller that writes the slices translates it
+to `ready`.
 
 Pure: no I/O, no clock, no randomness. Total: any slice has a result, and `problems` names what was invalid in it.
 Spec: Kubernetes v1.36 "EndpointSlices", "Topology Aware Routing", KEP-1669 (terminating endpoints), and the behaviour
@@ -20,7 +21,7 @@ import msgspec
 from bridgehead.objects.core import ServicePort
 from bridgehead.objects.endpoint_slices import Endpoint, EndpointSlice
 
-from .addresses import Family, canonical_address, family_of
+from .address_texts import Family, canonical_address, family_of
 from .frontends import Backend, NodeFacts, Problem, Reason, quote
 
 

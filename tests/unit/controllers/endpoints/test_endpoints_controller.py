@@ -5,7 +5,12 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from bridgehead.controllers.endpoints.endpoints import is_left_over, needs_write, wanted_endpoints, wanted_subsets
+from bridgehead.controllers.endpoints.endpoints_controller import (
+    is_left_over,
+    needs_write,
+    wanted_endpoints,
+    wanted_subsets,
+)
 from bridgehead.objects.core import ContainerPort, Endpoints, Pod, Service, ServicePort
 from bridgehead.objects.meta import ObjectMeta, ObjectReference
 from tests.unit.controllers.endpoints.sample_objects import pod, service

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from bridgehead.objects.core import Node
 
-from .addresses import EVERYWHERE, Family, canonical_address, canonical_cidr, family_of
+from .address_texts import EVERYWHERE, Family, canonical_address, canonical_cidr, family_of
 from .config import ProxyConfig
 from .frontends import NodeFacts
 from .mode import Settings

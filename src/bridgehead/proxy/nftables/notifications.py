@@ -22,7 +22,7 @@ from bridgehead.network.inet import PROTOCOL_NAMES
 from bridgehead.network.ruleset_events import RulesetChange
 from bridgehead.network.uapi import nf_tables as nft
 from bridgehead.network.uapi.netfilter import NF_ACCEPT, NF_DROP
-from bridgehead.proxy.addresses import Family
+from bridgehead.proxy.address_texts import Family
 
 from .chains import CLIENTS, class_id, containers
 from .render import EVERYTHING

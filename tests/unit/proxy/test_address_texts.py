@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from bridgehead.proxy.addresses import canonical_address, canonical_cidr
+from bridgehead.proxy.address_texts import canonical_address, canonical_cidr
 
 
 @pytest.mark.parametrize(

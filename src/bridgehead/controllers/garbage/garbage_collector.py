@@ -1,6 +1,6 @@
 """The garbage collector: deletes objects without remaining owners, and foreground-deleted owners after dependents.
 
-The graph in `ownership` follows every kind that can be deleted and decides which objects to check. Before a deletion,
+The graph in `owner_graph` follows every kind that can be deleted and decides which objects to check. Before a deletion,
 the object and its seemingly missing owners are read from the API server. A kind without objects, as most of a cluster's
 kinds are, has no watch: a short list asks for its first object now and then.
 Source: kube-controller-manager's garbage-collector-controller.
@@ -23,7 +23,7 @@ from bridgehead.objects.kinds import Kind
 from bridgehead.objects.meta import Object, ObjectReference, OwnerReference
 
 from ..shared import Informers
-from .ownership import FOREGROUND_FINALIZER, ORPHAN_FINALIZER, Item, Ownership, OwnerStates
+from .owner_graph import FOREGROUND_FINALIZER, ORPHAN_FINALIZER, Item, Ownership, OwnerStates
 
 log = logging.getLogger(__name__)
 

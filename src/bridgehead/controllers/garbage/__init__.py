@@ -1,0 +1,1 @@
+"""The garbage collector: `garbage_collector`, and without I/O `owner_graph` (owners and dependents of the cluster)."""

@@ -1,0 +1,1 @@
+"""Controllers of ServiceAccounts: the account `default` of each namespace, and Secrets that contain tokens."""
