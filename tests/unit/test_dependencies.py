@@ -18,6 +18,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
@@ -31,7 +32,14 @@ from uvicorn.server import Server, ServerState
 from websockets.datastructures import Headers
 from websockets.http11 import Request
 
-from bridgehead.apiserver.bodies.definitions import VERSION, LazyDefinitions
+from bridgehead import KUBERNETES_VERSION
+from bridgehead.apiserver.bodies.definitions import (
+    ALPHA_FIELDS,
+    DEFINITIONS,
+    VERSION,
+    LazyDefinitions,
+    load_definitions,
+)
 from bridgehead.apiserver.http.server import UNWANTED_LOG_MESSAGES
 
 GET = b"GET /a?b=c HTTP/1.1\r\nHost: x\r\n\r\n"
@@ -138,10 +146,20 @@ def test_the_program_imports_only_what_running_installs():
     assert {name for name in others if not {canonicalize_name(one) for one in distributions[name]} & installed} == set()
 
 
-def test_the_definitions_are_of_the_pinned_version():
-    """The build takes them from the package kubernetes-validate, which running does not need."""
-    assert VERSION.removeprefix("v").removesuffix("-local") == LOCKED["kubernetes-validate"]
+def test_the_definitions_are_of_the_served_version():
+    """Those of a later one have fields that each update of a client of the served version would remove.
+
+    The build takes them from the package kubernetes-validate, which running does not need.
+    """
+    assert f"{KUBERNETES_VERSION}-local" == VERSION
     assert "io.k8s.api.core.v1.Service" in LazyDefinitions()
+
+
+def test_fields_of_alpha_features_are_left_out():
+    undropped = msgspec.json.decode(DEFINITIONS.read_bytes())["$defs"]
+    for name, fields in ALPHA_FIELDS.items():
+        assert set(fields) <= undropped[name]["properties"].keys()
+        assert not set(fields) & load_definitions()[name]["properties"].keys()
 
 
 # --- uvicorn's HTTP connection, of which `apiserver.http.peer_protocol.PeerProtocol` is a subclass ----------------

@@ -14,49 +14,22 @@ import msgspec
 
 from bridgehead.apiserver.resource import JsonObject
 
-VERSION = "v1.37.0-local"  # the build takes the definitions of this version
+VERSION = "v1.36.0-local"  # the build takes the definitions of this version
 DEFINITIONS = Path(__file__).with_name("definitions.json")
 OBJECT_META = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"
 _KINDS = "x-kubernetes-group-version-kind"
 
-# Fields of served kinds that are newer than KUBERNETES_VERSION, or of alpha features, whose gates are off. If they were
-# stored, each update of a client of that version would remove them.
-_NEWER_FIELDS = {
-    "io.k8s.api.autoscaling.v2.HorizontalPodAutoscalerCondition": ("observedGeneration",),
-    "io.k8s.api.batch.v1.JobSpec": ("scheduling",),
-    "io.k8s.api.core.v1.ClusterTrustBundleProjection": ("user",),
-    "io.k8s.api.core.v1.ConfigMapVolumeSource": ("defaultUser",),
-    "io.k8s.api.core.v1.DownwardAPIVolumeFile": ("user",),
-    "io.k8s.api.core.v1.DownwardAPIVolumeSource": ("defaultUser",),
-    "io.k8s.api.core.v1.EmptyDirVolumeSource": ("mode",),
-    "io.k8s.api.core.v1.GRPCAction": ("mode",),
-    "io.k8s.api.core.v1.HTTPGetAction": ("protocol",),
-    "io.k8s.api.core.v1.KeyToPath": ("user",),
-    "io.k8s.api.core.v1.NodeAllocatableResourceClaimStatus": ("mapping", "overhead"),
-    "io.k8s.api.core.v1.NodeSpec": ("podPreemptionPolicy",),
-    "io.k8s.api.core.v1.NodeSystemInfo": ("runningInUserNamespace",),
-    "io.k8s.api.core.v1.PersistentVolumeClaimStatus": ("healthStatus",),
-    "io.k8s.api.core.v1.PodCertificateProjection": ("user",),
-    "io.k8s.api.core.v1.PodSpec": ("evictionResponders",),
-    "io.k8s.api.core.v1.PodStatus": ("volumeHealth",),
-    "io.k8s.api.core.v1.ProjectedVolumeSource": ("defaultUser",),
-    "io.k8s.api.core.v1.SecretVolumeSource": ("defaultUser",),
-    "io.k8s.api.core.v1.ServiceAccountTokenProjection": ("user",),
-    "io.k8s.api.core.v1.VolumeMount": ("bindMountOptions",),
-    "io.k8s.api.resource.v1.Device": ("nodeAllocatableResources",),
-    "io.k8s.api.resource.v1.DeviceCounterConsumption": ("compatibilityGroups",),
-    "io.k8s.api.resource.v1.DeviceRequestAllocationResult": ("skipNodeOperations",),
-    "io.k8s.api.resource.v1.DeviceSubRequest": ("derivedAttributes",),
-    "io.k8s.api.resource.v1.ExactDeviceRequest": ("derivedAttributes",),
-    "io.k8s.api.resource.v1.ResourceSliceSpec": ("partitionTypeAttribute", "skipNodeOperations"),
-    "io.k8s.api.storage.v1.CSINode": ("status",),
+# Fields of alpha features, whose gates are off: what they contain is not stored.
+ALPHA_FIELDS = {
+    "io.k8s.api.core.v1.NodeAllocatableResourceClaimStatus": ("resources",),
+    "io.k8s.api.resource.v1.Device": ("nodeAllocatableResourceMappings",),
 }
 
 
 def load_definitions() -> dict[str, JsonObject]:
     """Return definitions by name (`io.k8s.api.core.v1.Service`), with references as `#/$defs/<name>`."""
     definitions: dict[str, JsonObject] = msgspec.json.decode(DEFINITIONS.read_bytes())["$defs"]
-    for name, fields in _NEWER_FIELDS.items():
+    for name, fields in ALPHA_FIELDS.items():
         _drop_fields(definitions[name], fields)
     return definitions
 
@@ -99,7 +72,7 @@ class LazyDefinitions(Mapping[str, JsonObject]):
 
     def __getitem__(self, name: str) -> JsonObject:
         definition: JsonObject = msgspec.json.decode(self._encoded[name])
-        _drop_fields(definition, _NEWER_FIELDS.get(name, ()))
+        _drop_fields(definition, ALPHA_FIELDS.get(name, ()))
         return definition
 
     def __iter__(self) -> Iterator[str]:
