@@ -147,7 +147,7 @@ def test_the_program_imports_only_what_running_installs():
 
 
 def test_the_definitions_are_of_the_served_version():
-    """Those of a later one have fields that each update of a client of the served version would remove.
+    """Definitions of a later one have fields that each update of a client of the served version would remove.
 
     The build takes them from the package kubernetes-validate, which running does not need.
     """
