@@ -24,8 +24,7 @@ from bridgehead.proxy.address_texts import AddressPort
 from bridgehead.proxy.frontends import Backend, Frontend, FrontendKey
 from bridgehead.proxy.userspace.apply import raise_limit
 from bridgehead.proxy.userspace.balancing import Balancer, Memory
-from bridgehead.proxy.userspace.binding import bound_socket
-from bridgehead.proxy.userspace.listeners import Listeners
+from bridgehead.proxy.userspace.listeners import Listeners, bound_socket
 from bridgehead.proxy.userspace.redirects import LISTENING, Side, redirect
 from bridgehead.proxy.userspace.tcp import BUFFER_BYTES, Connection, TcpListener
 from bridgehead.proxy.userspace.udp import Sessions, UdpListener

@@ -14,6 +14,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 
 from bridgehead.backoff import Backoff
 from bridgehead.client import ApiClient, EventRecorder, running
+from bridgehead.heap import bulk
 from bridgehead.network.gateways import gateways
 from bridgehead.network.listeners import listeners
 from bridgehead.objects.core import Pod
@@ -21,7 +22,6 @@ from bridgehead.objects.endpoint_slices import EndpointSlice
 from bridgehead.objects.meta import ObjectKey, ObjectReference
 
 from .address_texts import Family
-from .bulk import bulk
 from .changes import FrontendTable
 from .cluster_objects import Batch, ClusterObjects
 from .config import ProxyConfig
