@@ -90,7 +90,7 @@ def validate_job_spec(path: str, spec: JsonObject) -> list[FieldError]:
         supported = ("Failed",) if "podFailurePolicy" in spec else _REPLACEMENTS
         errors += field.one_of(f"{path}.podReplacementPolicy", spec["podReplacementPolicy"], supported)
     template = spec.get("template", {})
-    errors += validate_template(f"{path}.template", template)
+    errors += field.errors_below(f"{path}.template", validate_template, template)
     return errors + _validate_restarts(f"{path}.template.spec.restartPolicy", spec)
 
 

@@ -15,6 +15,7 @@ from bridgehead.apiserver.resources.pods import (
     validate_template,
     warn_of_template,
 )
+from bridgehead.apiserver.resources.shared import field
 from bridgehead.apiserver.resources.shared.columns import NAME, at, format_labels
 from bridgehead.objects.names import check_dns1123_subdomain
 
@@ -27,7 +28,7 @@ class PodTemplateStrategy(Strategy):
         drop_disabled_fields(template["spec"])
 
     def validate(self, obj: JsonObject) -> list[FieldError]:
-        return validate_template("template", obj.get("template", {}))
+        return field.errors_below("template", validate_template, obj.get("template", {}))
 
     def warnings(self, obj: JsonObject) -> list[str]:
         return warn_of_template("template", obj.get("template", {}))

@@ -68,7 +68,7 @@ class ReplicationControllerStrategy(WorkloadStrategy):
         if selector and not selector.items() <= (labels or {}).items():
             detail = "`selector` does not match template `labels`"
             errors.append(field.invalid("spec.template.metadata.labels", labels, detail))
-        errors += validate_template("spec.template", template)
+        errors += field.errors_below("spec.template", validate_template, template)
         return errors + self._validate_pod(template.get("spec", {}))
 
     def validate_update(self, obj: JsonObject, old: JsonObject, subresource: str) -> list[FieldError]:

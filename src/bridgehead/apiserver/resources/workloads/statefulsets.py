@@ -133,7 +133,7 @@ class StatefulSetStrategy(WorkloadStrategy):
         # A claim takes the place of a volume of its name.
         kept = [volume for volume in pod.get("volumes", ()) if volume.get("name") not in claims]
         made = [{"name": name, "persistentVolumeClaim": {"claimName": name}} for name in claims]
-        return validate_template(TEMPLATE, {**template, "spec": {**pod, "volumes": [*kept, *made]}})
+        return field.errors_below(TEMPLATE, validate_template, {**template, "spec": {**pod, "volumes": [*kept, *made]}})
 
 
 def _warn_of_spec(spec: JsonObject, suffix: str) -> list[str]:

@@ -108,7 +108,7 @@ class WorkloadStrategy(StatusStrategy):
         return [*self._validate_template(spec), *self._validate_pod(pod)]
 
     def _validate_template(self, spec: JsonObject) -> list[FieldError]:
-        return validate_template(TEMPLATE, spec.get("template", {}))
+        return field.errors_below(TEMPLATE, validate_template, spec.get("template", {}))
 
     def _validate_pod(self, pod: JsonObject) -> list[FieldError]:
         # These pods are replaced when they end, so pods that are meant to end are not allowed.
