@@ -6,9 +6,11 @@ Pure: no I/O, no clock, no randomness. Source: `k8s.io/apimachinery/pkg/util/val
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
+
+import msgspec
 
 from bridgehead.apiserver.go_values import JSON_ESCAPES
 
@@ -43,25 +45,22 @@ class FieldError:
     is_warning: bool = False
 
 
-class Field:
+class Field(msgspec.Struct, eq=False, gc=False):
     """One field of an object under validation: its value, its path, and the errors that the object has so far.
 
     `value` is decoded JSON, None for a field that is absent. A field counts as set (`bool(field)`) as in Go: neither
-    absent nor empty nor zero. `errors` is one list for the whole object.
+    absent nor empty nor zero. `key` is its name or index in its `parent`; that of the object itself is the path at
+    which it is, "" for a whole object.
 
     Methods `must_...` are rules: each adds an error unless the value obeys, and returns whether it does. An absent
     value obeys all of them but `must_be_set`; what an absent field stands for is the `default` of `at`. Methods that
     are named for an error add it.
     """
 
-    __slots__ = ("_key", "_parent", "errors", "value")
-
-    def __init__(self, value: Any, key: str | int = "", parent: Field | None = None) -> None:
-        self.value = value
-        self.errors: list[FieldError] = [] if parent is None else parent.errors
-        # The path is put together when an error needs it.
-        self._key = key
-        self._parent = parent
+    value: Any
+    key: str | int = ""
+    parent: Field | None = None
+    _errors: list[FieldError] | None = None  # of the whole object; only the object itself has them
 
     def __bool__(self) -> bool:
         return bool(self.value)
@@ -69,13 +68,23 @@ class Field:
     @property
     def path(self) -> str:
         """The full path, such as `spec.ports[0].nodePort`."""
-        key = self._key
-        if self._parent is None:
+        key = self.key
+        if self.parent is None:
             return str(key)
-        above = self._parent.path
+        above = self.parent.path
         if isinstance(key, int):
             return f"{above}[{key}]"
         return f"{above}.{key}" if above and not key.startswith("[") else f"{above}{key}"
+
+    @property
+    def errors(self) -> list[FieldError]:
+        """The errors of the whole object, in one list."""
+        root = self
+        while root.parent is not None:
+            root = root.parent
+        if root._errors is None:
+            root._errors = []
+        return root._errors
 
     # --- Other fields ------------------------------------------------------------------------------------
 
@@ -89,19 +98,31 @@ class Field:
         value = self.value
         return value.get(name, default) if value else default
 
-    def each(self) -> Iterator[Field]:
+    def each(self) -> Sequence[Field]:
         """Return the items of a list."""
-        return (Field(item, index, self) for index, item in enumerate(self.value or ()))
+        return [Field(item, index, self) for index, item in enumerate(self.value)] if self.value else ()
 
-    def entries(self) -> Iterator[tuple[str, Field]]:
+    def item(self, index: int) -> Field:
+        """Return an item of a list, or one that is absent."""
+        values = self.value or ()
+        return Field(values[index] if index < len(values) else None, index, self)
+
+    def those_set(self, *names: str) -> Sequence[Field]:
+        """Return the fields `names` that are set in an object."""
+        value = self.value or {}
+        return [Field(value[name], name, self) for name in names if value.get(name)]
+
+    def entries(self) -> Sequence[tuple[str, Field]]:
         """Return the keys of a map with their values, whose paths end with `[KEY]`."""
-        return ((key, Field(value, f"[{key}]", self)) for key, value in (self.value or {}).items())
+        return [(key, Field(value, f"[{key}]", self)) for key, value in self.value.items()] if self.value else ()
+
+    def entry(self, key: str) -> Field:
+        """Return the value that a map has for a key, None if it has none, with the path of `entries`."""
+        return Field(self.get(key), f"[{key}]", self)
 
     def showing(self, value: Any) -> Field:
         """Return a field of the same path with another value, for the errors about it."""
-        shown = Field(value, self._key, self._parent)
-        shown.errors = self.errors
-        return shown
+        return Field(value, self.key, self.parent, self.errors if self.parent is None else None)
 
     # --- Rules -------------------------------------------------------------------------------------------
 
@@ -117,8 +138,20 @@ class Field:
             self.invalid(reason)
         return not reasons
 
+    def must_not_be_set(self, detail: str) -> bool:
+        """Add an error about a forbidden field if the value is set."""
+        if self.value:
+            self.forbidden(detail)
+        return not self.value
+
     def must_be_set_and_pass(self, check: Callable[[Any], Sequence[str]]) -> bool:
         return self.must_be_set() and self.must_pass(check)
+
+    def must_obey(self, validate: Callable[..., object], *arguments: Any) -> bool:
+        """Let `validate` add its errors about this field, and return whether there are none."""
+        before = len(self.errors)
+        validate(self, *arguments)
+        return len(self.errors) == before
 
     def must_be_one_of(self, values: Sequence[str]) -> bool:
         obeys = self.value is None or self.value in values
@@ -195,8 +228,9 @@ class Field:
         values = ", ".join(show_value(one) for one in supported)
         self._add("FieldValueNotSupported", f"Unsupported value: {show_value(self.value)}: supported values: {values}")
 
-    def not_found(self) -> None:
-        self._add("FieldValueNotFound", f"Not found: {show_value(self.value)}")
+    def not_found(self, detail: str = "") -> None:
+        text = f"Not found: {show_value(self.value)}"
+        self._add("FieldValueNotFound", f"{text}: {detail}" if detail else text)
 
     def too_long(self, limit: int) -> None:
         unit = "byte" if limit == 1 else "bytes"

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from bridgehead.apiserver.resources.shared import field
+from bridgehead.apiserver.field import Field
 from bridgehead.apiserver.resources.workloads.workload_strategy import WorkloadStrategy
 from tests.unit.apiserver.world import World, open_world
 
@@ -195,7 +195,11 @@ async def test_a_status_is_stored_although_the_spec_breaks_a_newer_rule(world, m
     pod = {"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [{"name": "a", "image": "b"}]}}
     spec = {"selector": {"matchLabels": {"a": "b"}}, "template": pod}
     await world.create(url, {"metadata": {"name": "a"}, "spec": spec})
-    monkeypatch.setattr(WorkloadStrategy, "validate", lambda strategy, obj: [field.required("spec.newer")])
+
+    def demand_newer(strategy: WorkloadStrategy, obj: Field) -> None:
+        obj.at("spec").at("newer").required()
+
+    monkeypatch.setattr(WorkloadStrategy, "validate", demand_newer)
     assert (await world.patch(f"{url}/a", {"spec": {"replicas": 2}})).status == 422
     assert (await world.patch(f"{url}/a/status", {"status": {"replicas": 1}})).status == 200
 

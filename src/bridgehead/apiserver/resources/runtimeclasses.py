@@ -19,13 +19,13 @@ class RuntimeClassStrategy(Strategy):
     def validate(self, obj: JsonObject) -> list[FieldError]:
         handler = obj.get("handler", "")
         errors = field.invalid_for("handler", handler, check_dns1123_label(handler))
-        errors.extend(validate_overhead("overhead", at(obj, "overhead", "podFixed") or {}))
+        errors.extend(field.errors_below("overhead", validate_overhead, at(obj, "overhead", "podFixed") or {}))
         scheduling = obj.get("scheduling", {})
         errors.extend(
             field.errors_below("scheduling.nodeSelector", validate_labels, scheduling.get("nodeSelector", {}))
         )
         tolerations = scheduling.get("tolerations", [])
-        errors.extend(validate_tolerations("scheduling.tolerations", tolerations))
+        errors.extend(field.errors_below("scheduling.tolerations", validate_tolerations, tolerations))
         errors.extend(
             field.duplicate(
                 f"scheduling.tolerations[{index}]", field.internal_value(tolerations[index], TOLERATION_FIELDS)

@@ -9,7 +9,7 @@ import yaml
 from yaml import CSafeLoader as Loader
 
 from bridgehead.apiserver.field import FieldError
-from bridgehead.apiserver.resource import Resource
+from bridgehead.apiserver.resource import Resource, errors_of
 from bridgehead.apiserver.resources import build_table
 
 JsonObject = dict[str, Any]
@@ -50,7 +50,7 @@ class Steps:
         strategy.default(obj)
         strategy.prepare_create(obj)
         errors = strategy.allocate(obj, None, self.claimed.__contains__)
-        errors = errors or strategy.validate(obj) + strategy.validate_create(obj)
+        errors = errors or errors_of(strategy.validate, obj) + errors_of(strategy.validate_create, obj)
         if errors:
             raise Refused(errors)
         claims = strategy.claims(obj)
@@ -66,7 +66,10 @@ class Steps:
         strategy.default(obj)
         strategy.prepare_update(obj, old, subresource)
         errors = strategy.allocate(obj, old, self.claimed.__contains__)
-        errors = errors or strategy.validate(obj) + strategy.validate_update(obj, old, subresource)
+        errors = errors or [
+            *errors_of(strategy.validate, obj),
+            *errors_of(strategy.validate_update, obj, old, subresource),
+        ]
         if old != before:
             raise AssertionError("an update changed what was stored")
         if errors:

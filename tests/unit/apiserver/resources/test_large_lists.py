@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from bridgehead.apiserver.field import Field
 from bridgehead.apiserver.resources.devices.device_rules import validate_binding_conditions
 from bridgehead.apiserver.resources.pods.claims_validation import claim_names, validate_claim_references
 from bridgehead.apiserver.resources.pods.pod_warnings import warn_of_pod
@@ -54,7 +55,9 @@ def test_files_without_overlap_are_not_compared():
 
 def test_errors_about_unknown_claims_list_few_names():
     names = claim_names({"resourceClaims": [{"name": f"c{index:05}"} for index in range(MANY)]})
-    errors = validate_claim_references("claims", [{"name": f"x{index}"} for index in range(MANY)], names)
+    claims = Field([{"name": f"x{index}"} for index in range(MANY)], "claims")
+    validate_claim_references(claims, names)
+    errors = claims.errors
     assert len(errors) == MANY
     assert errors[0].message.endswith("c00014, c00015, ...")
     assert max(len(error.message) for error in errors) < 500

@@ -7,9 +7,8 @@ from __future__ import annotations
 
 import re
 
-from bridgehead.apiserver.field import FieldError
+from bridgehead.apiserver.field import Field
 from bridgehead.apiserver.resource import Column, JsonObject, Resource, StatusStrategy
-from bridgehead.apiserver.resources.shared import field
 from bridgehead.apiserver.resources.shared.columns import (
     AGE,
     NAME,
@@ -46,15 +45,15 @@ class CronJobStrategy(StatusStrategy):
     def prepare_create(self, obj: JsonObject) -> None:
         obj["status"] = {}
 
-    def validate_create(self, obj: JsonObject) -> list[FieldError]:
-        name = obj.get("metadata", {}).get("name", "")
-        errors = _validate_spec(obj.get("spec", {}), {})
-        if len(name) > _LONGEST_NAME:
-            errors.append(field.invalid("metadata.name", name, f"must be no more than {_LONGEST_NAME} characters"))
-        return errors
+    def validate_create(self, obj: Field) -> None:
+        name = obj.at("metadata").at("name", "")
+        _validate_spec(obj.at("spec", {}), {})
+        if len(name.value) > _LONGEST_NAME:
+            name.invalid(f"must be no more than {_LONGEST_NAME} characters")
 
-    def validate_update(self, obj: JsonObject, old: JsonObject, subresource: str) -> list[FieldError]:
-        return [] if subresource == "status" else _validate_spec(obj.get("spec", {}), old.get("spec", {}))
+    def validate_update(self, obj: Field, old: JsonObject, subresource: str) -> None:
+        if subresource != "status":
+            _validate_spec(obj.at("spec", {}), old.get("spec", {}))
 
     def warnings(self, obj: JsonObject) -> list[str]:
         return [*warn_of_pod_names(obj.get("metadata", {}).get("name", "")), *warn_of_job_spec(_JOB_SPEC, _job_of(obj))]
@@ -74,44 +73,36 @@ def _job_of(cron_job: JsonObject) -> JsonObject:
     return at(cron_job, "spec", "jobTemplate", "spec") or {}
 
 
-def _validate_spec(spec: JsonObject, before: JsonObject) -> list[FieldError]:
+def _validate_spec(spec: Field, before: JsonObject) -> None:
     """Validate a spec. `before` is the stored one, {} for a create."""
-    errors = _validate_schedule(spec, before)
-    errors += field.non_negative("spec.startingDeadlineSeconds", spec.get("startingDeadlineSeconds", 0))
-    zone = spec.get("timeZone")
-    if zone is not None and zone != before.get("timeZone"):
-        errors += _validate_zone(zone)
-    errors += field.one_of("spec.concurrencyPolicy", spec.get("concurrencyPolicy"), _POLICIES)
-    job = at(spec, "jobTemplate", "spec") or {}
-    errors += validate_job_spec(_JOB_SPEC, job)
-    if "selector" in job:
-        errors.append(field.invalid(f"{_JOB_SPEC}.selector", job["selector"], "`selector` will be auto-generated"))
+    zone, job = spec.at("timeZone"), spec.at("jobTemplate").at("spec", {})
+    _validate_schedule(spec.at("schedule"), before.get("schedule", ""), has_zone="timeZone" in spec.value)
+    spec.at("startingDeadlineSeconds").must_not_be_negative()
+    if zone.value is not None and zone.value != before.get("timeZone"):
+        zone.must_pass(_check_zone)
+    spec.at("concurrencyPolicy", "").must_be_one_of(_POLICIES)
+    validate_job_spec(job)
+    if "selector" in job.value:
+        job.at("selector").invalid("`selector` will be auto-generated")
     if job.get("manualSelector"):
-        errors.append(field.not_supported(f"{_JOB_SPEC}.manualSelector", True, ("nil", "false")))
+        job.at("manualSelector").not_supported(("nil", "false"))
     for name in ("successfulJobsHistoryLimit", "failedJobsHistoryLimit"):
-        errors += field.non_negative(f"spec.{name}", spec.get(name, 0))
-    return errors
+        spec.at(name).must_not_be_negative()
 
 
-def _validate_schedule(spec: JsonObject, before: JsonObject) -> list[FieldError]:
+def _validate_schedule(schedule: Field, before: str, *, has_zone: bool) -> None:
     """Validate the schedule. A stored one with a time zone in it, as in earlier versions, may stay so."""
-    schedule = spec.get("schedule", "")
-    if not schedule:
-        return [field.required("spec.schedule")]
-    errors = []
+    if not schedule.must_be_set():
+        return
     try:
-        parse_schedule(_without_zone(schedule))
+        parse_schedule(_without_zone(schedule.value))
     except ValueError as error:
-        errors.append(field.invalid("spec.schedule", schedule, str(error)))
-    if "TZ" not in schedule:
-        return errors
-    if "TZ" not in before.get("schedule", ""):
-        detail = "cannot use TZ or CRON_TZ in schedule, use timeZone field instead"
-        errors.append(field.invalid("spec.schedule", schedule, detail))
-    elif "timeZone" in spec:
-        detail = "cannot use both timeZone field and TZ or CRON_TZ in schedule"
-        errors.append(field.invalid("spec.schedule", schedule, detail))
-    return errors
+        schedule.invalid(str(error))
+    if "TZ" in schedule.value:
+        if "TZ" not in before:
+            schedule.invalid("cannot use TZ or CRON_TZ in schedule, use timeZone field instead")
+        elif has_zone:
+            schedule.invalid("cannot use both timeZone field and TZ or CRON_TZ in schedule")
 
 
 def _without_zone(schedule: str) -> str:
@@ -119,20 +110,18 @@ def _without_zone(schedule: str) -> str:
     return schedule.partition(" ")[2].strip() if schedule.startswith(("TZ=", "CRON_TZ=")) else schedule
 
 
-def _validate_zone(zone: str) -> list[FieldError]:
-    path = "spec.timeZone"
+def _check_zone(zone: str) -> list[str]:
     if not zone:
-        return [field.invalid(path, zone, "timeZone must be nil or non-empty string")]
+        return ["timeZone must be nil or non-empty string"]
     parts = zone.split("/")
     if not all(_is_zone_part(part) and part not in (".", "..") and not part.startswith("-") for part in parts):
-        return [field.invalid(path, zone, f"unknown time zone {zone}")]
+        return [f"unknown time zone {zone}"]
     if zone.lower() == "local":
-        detail = "timeZone must be an explicit time zone as defined in https://www.iana.org/time-zones"
-        return [field.invalid(path, zone, detail)]
+        return ["timeZone must be an explicit time zone as defined in https://www.iana.org/time-zones"]
     try:
         parse_zone(zone)
     except ValueError as error:
-        return [field.invalid(path, zone, str(error))]
+        return [str(error)]
     return []
 
 

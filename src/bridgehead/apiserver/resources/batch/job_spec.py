@@ -5,9 +5,9 @@ Pure: no I/O, no clock, no randomness. Source: Kubernetes `pkg/apis/batch/v1/def
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
-from bridgehead.apiserver.field import FieldError
+from bridgehead.apiserver.field import Field
 from bridgehead.apiserver.resource import JsonObject
 from bridgehead.apiserver.resources.pods import (
     drop_disabled_fields,
@@ -15,7 +15,6 @@ from bridgehead.apiserver.resources.pods import (
     validate_template,
     warn_of_template,
 )
-from bridgehead.apiserver.resources.shared import field
 from bridgehead.apiserver.resources.shared.domain_paths import validate_domain_path
 from bridgehead.objects.indexes import count_indexes, parse_intervals
 from bridgehead.objects.names import check_qualified_name
@@ -24,6 +23,15 @@ from bridgehead.objects.names import check_qualified_name
 _MAX_PARALLELISM = _MAX_FAILED = _MANY_COMPLETIONS = 100_000
 _MAX_PARALLELISM_OF_MANY = _MAX_FAILED_OF_MANY = 10_000
 _UNLIMITED = 2**31 - 1  # the default back-off limit if each index has one of its own
+_NUMBERS = (
+    "parallelism",
+    "completions",
+    "activeDeadlineSeconds",
+    "backoffLimit",
+    "ttlSecondsAfterFinished",
+    "backoffLimitPerIndex",
+    "maxFailedIndexes",
+)
 _MODES = ("NonIndexed", "Indexed")
 _REPLACEMENTS = ("Failed", "TerminatingOrFailed")
 _ACTIONS = ("Count", "FailIndex", "FailJob", "Ignore")
@@ -57,192 +65,148 @@ def set_job_defaults(spec: JsonObject) -> None:
     spec.setdefault("podReplacementPolicy", "Failed" if spec.get("podFailurePolicy") else "TerminatingOrFailed")
 
 
-def validate_job_spec(path: str, spec: JsonObject) -> list[FieldError]:
+def validate_job_spec(spec: Field) -> None:
     """Validate everything but the selector, which a template does not have."""
-    errors: list[FieldError] = []
-    for name in (
-        "parallelism",
-        "completions",
-        "activeDeadlineSeconds",
-        "backoffLimit",
-        "ttlSecondsAfterFinished",
-        "backoffLimitPerIndex",
-        "maxFailedIndexes",
-    ):
-        errors += field.non_negative(f"{path}.{name}", spec.get(name, 0))
-    if "maxFailedIndexes" in spec and "backoffLimitPerIndex" not in spec:
-        errors.append(field.required(f"{path}.backoffLimitPerIndex", "when maxFailedIndexes is specified"))
-    if "managedBy" in spec:
-        manager = spec["managedBy"]
-        errors += field.errors_below(f"{path}.managedBy", validate_domain_path, manager)
-        if len(manager.encode()) > _MAX_MANAGER_BYTES:
-            errors.append(field.too_long(f"{path}.managedBy", _MAX_MANAGER_BYTES))
-    errors += _validate_mode(path, spec)
-    if "podFailurePolicy" in spec:
-        errors += _validate_failure_policy(f"{path}.podFailurePolicy", spec)
-    if "successPolicy" in spec:
-        item, policy = f"{path}.successPolicy", spec["successPolicy"]
+    for name in _NUMBERS:
+        spec.at(name).must_not_be_negative()
+    if "maxFailedIndexes" in spec.value and "backoffLimitPerIndex" not in spec.value:
+        spec.at("backoffLimitPerIndex").required("when maxFailedIndexes is specified")
+    if "managedBy" in spec.value:
+        manager = spec.at("managedBy")
+        validate_domain_path(manager)
+        if len(manager.value.encode()) > _MAX_MANAGER_BYTES:
+            manager.too_long(_MAX_MANAGER_BYTES)
+    _validate_mode(spec)
+    has_failure_policy = "podFailurePolicy" in spec.value
+    if has_failure_policy:
+        _validate_failure_policy(spec.at("podFailurePolicy"), spec.value)
+    if "successPolicy" in spec.value:
+        policy = spec.at("successPolicy")
         if spec.get("completionMode") == "Indexed":
-            errors += _validate_success_policy(item, policy, spec.get("completions", 0))
+            _validate_success_policy(policy, spec.get("completions", 0))
         else:
-            errors.append(field.invalid(item, policy, "requires indexed completion mode"))
-    if "podReplacementPolicy" in spec:  # templates of CronJobs may leave it to their jobs
-        supported = ("Failed",) if "podFailurePolicy" in spec else _REPLACEMENTS
-        errors += field.one_of(f"{path}.podReplacementPolicy", spec["podReplacementPolicy"], supported)
-    template = spec.get("template", {})
-    errors += validate_template(f"{path}.template", template)
-    return errors + _validate_restarts(f"{path}.template.spec.restartPolicy", spec)
+            policy.invalid("requires indexed completion mode")
+    # Templates of CronJobs may leave it to their jobs.
+    spec.at("podReplacementPolicy").must_be_one_of(("Failed",) if has_failure_policy else _REPLACEMENTS)
+    template = spec.at("template")
+    validate_template(template)
+    _validate_restarts(template.at("spec").at("restartPolicy"), has_failure_policy=has_failure_policy)
 
 
-def _validate_restarts(path: str, spec: JsonObject) -> list[FieldError]:
-    policy = spec.get("template", {}).get("spec", {}).get("restartPolicy") or "Always"
-    if policy == "Always":
-        return [field.required(path, 'valid values: "OnFailure", "Never"')]
-    errors = field.one_of(path, policy, _RESTART_POLICIES)
-    if not errors and "podFailurePolicy" in spec and policy != "Never":
-        errors.append(field.invalid(path, policy, 'only "Never" is supported when podFailurePolicy is specified'))
-    return errors
+def _validate_restarts(policy: Field, *, has_failure_policy: bool) -> None:
+    if policy.value in (None, "", "Always"):
+        policy.required('valid values: "OnFailure", "Never"')
+    elif policy.must_be_one_of(_RESTART_POLICIES) and has_failure_policy and policy.value != "Never":
+        policy.invalid('only "Never" is supported when podFailurePolicy is specified')
 
 
-def _validate_mode(path: str, spec: JsonObject) -> list[FieldError]:
+def _validate_mode(spec: Field) -> None:
     """Validate `completionMode`, and fields that depend on it."""
-    mode = spec.get("completionMode", "NonIndexed")
-    if mode == "Indexed":
-        return _validate_indexed(path, spec)
-    errors = field.one_of(f"{path}.completionMode", mode, _MODES)
-    if errors:
-        return errors
-    return [
-        field.invalid(f"{path}.{name}", spec[name], "requires indexed completion mode")
-        for name in ("backoffLimitPerIndex", "maxFailedIndexes")
-        if name in spec
-    ]
+    mode = spec.at("completionMode")
+    if mode.value == "Indexed":
+        _validate_indexed(spec)
+    elif mode.must_be_one_of(_MODES):
+        for name in ("backoffLimitPerIndex", "maxFailedIndexes"):
+            if name in spec.value:
+                spec.at(name).invalid("requires indexed completion mode")
 
 
-def _validate_indexed(path: str, spec: JsonObject) -> list[FieldError]:
+def _validate_indexed(spec: Field) -> None:
     when = "when completion mode is Indexed"
-    completions, parallelism, most = (spec.get(name) for name in ("completions", "parallelism", "maxFailedIndexes"))
-    errors = [] if completions is not None else [field.required(f"{path}.completions", when)]
-    errors += _validate_most(f"{path}.parallelism", parallelism, _MAX_PARALLELISM, f" {when}")
-    if completions is not None and most is not None and most > completions:
-        detail = "must be less than or equal to completions"
-        errors.append(field.invalid(f"{path}.maxFailedIndexes", most, detail))
-    errors += _validate_most(f"{path}.maxFailedIndexes", most, _MAX_FAILED)
-    if (completions or 0) > _MANY_COMPLETIONS and "backoffLimitPerIndex" in spec:
-        item = f"{path}.maxFailedIndexes"
-        if most is None:
-            errors.append(field.required(item, f"must be specified when completions is above {_MANY_COMPLETIONS}"))
+    completions, parallelism, failed = (spec.at(name) for name in ("completions", "parallelism", "maxFailedIndexes"))
+    if completions.value is None:
+        completions.required(when)
+    _validate_most(parallelism, _MAX_PARALLELISM, f" {when}")
+    if completions.value is not None and failed.value is not None and failed.value > completions.value:
+        failed.invalid("must be less than or equal to completions")
+    _validate_most(failed, _MAX_FAILED)
+    if (completions.value or 0) > _MANY_COMPLETIONS and "backoffLimitPerIndex" in spec.value:
+        if failed.value is None:
+            failed.required(f"must be specified when completions is above {_MANY_COMPLETIONS}")
         when = f" when completions are above {_MANY_COMPLETIONS} and used with backoff limit per index"
-        errors += _validate_most(f"{path}.parallelism", parallelism, _MAX_PARALLELISM_OF_MANY, when)
-        errors += _validate_most(item, most, _MAX_FAILED_OF_MANY, when)
-    return errors
+        _validate_most(parallelism, _MAX_PARALLELISM_OF_MANY, when)
+        _validate_most(failed, _MAX_FAILED_OF_MANY, when)
 
 
-def _validate_most(path: str, value: int | None, limit: int, when: str = "") -> list[FieldError]:
-    if value is None or value <= limit:
-        return []
-    return [field.invalid(path, value, f"must be less than or equal to {limit}{when}")]
+def _validate_most(number: Field, limit: int, when: str = "") -> None:
+    if number.value is not None and number.value > limit:
+        number.invalid(f"must be less than or equal to {limit}{when}")
 
 
-def _validate_success_policy(path: str, policy: JsonObject, completions: int) -> list[FieldError]:
-    rules: Sequence[JsonObject] = policy.get("rules", ())
-    if not rules:
-        return [
-            field.required(f"{path}.rules", "at least one rules must be specified when the successPolicy is specified")
-        ]
-    errors = [] if len(rules) <= _MOST_RULES else [field.too_many(f"{path}.rules", len(rules), _MOST_RULES)]
-    for index, rule in enumerate(rules):
-        errors += _validate_success_rule(f"{path}.rules[{index}]", rule, completions)
-    return errors
+def _validate_success_policy(policy: Field, completions: int) -> None:
+    rules = policy.at("rules")
+    rules.must_be_set("at least one rules must be specified when the successPolicy is specified")
+    rules.must_have_at_most(_MOST_RULES)
+    for rule in rules.each():
+        _validate_success_rule(rule, completions)
 
 
-def _validate_success_rule(path: str, rule: JsonObject, completions: int) -> list[FieldError]:
-    indexes, count = rule.get("succeededIndexes"), rule.get("succeededCount")
-    errors: list[FieldError] = []
-    if indexes is None and count is None:
-        detail = "at least one of succeededCount or succeededIndexes must be specified"
-        errors.append(field.required(path, detail))
+def _validate_success_rule(rule: Field, completions: int) -> None:
+    indexes, count = rule.at("succeededIndexes"), rule.at("succeededCount")
+    if indexes.value is None and count.value is None:
+        rule.required("at least one of succeededCount or succeededIndexes must be specified")
     total = 0
-    if indexes is not None:
-        item = f"{path}.succeededIndexes"
-        if len(indexes.encode()) > _MAX_INDEXES_BYTES:
-            errors.append(field.too_long(item, _MAX_INDEXES_BYTES))
+    if indexes.value is not None:
+        if len(indexes.value.encode()) > _MAX_INDEXES_BYTES:
+            indexes.too_long(_MAX_INDEXES_BYTES)
         try:
-            total = count_indexes(parse_intervals(indexes, completions))
+            total = count_indexes(parse_intervals(indexes.value, completions))
         except ValueError as error:
-            errors.append(field.invalid(item, indexes, f"error parsing succeededIndexes: {error}"))
-    if count is not None:
-        item = f"{path}.succeededCount"
-        errors += field.non_negative(item, count)
-        if count > completions:
-            detail = f"must be less than or equal to {completions} (the number of specified completions)"
-            errors.append(field.invalid(item, count, detail))
-        if indexes is not None and count > total:
-            detail = (
-                f"must be less than or equal to {total} (the number of indexes in the specified succeededIndexes field)"
-            )
-            errors.append(field.invalid(item, count, detail))
-    return errors
+            indexes.invalid(f"error parsing succeededIndexes: {error}")
+    if count.value is None:
+        return
+    count.must_not_be_negative()
+    if count.value > completions:
+        count.invalid(f"must be less than or equal to {completions} (the number of specified completions)")
+    if indexes.value is not None and count.value > total:
+        count.invalid(
+            f"must be less than or equal to {total} (the number of indexes in the specified succeededIndexes field)"
+        )
 
 
-def _validate_failure_policy(path: str, spec: JsonObject) -> list[FieldError]:
-    rules: Sequence[JsonObject] = spec["podFailurePolicy"].get("rules", ())
-    errors = [] if len(rules) <= _MOST_RULES else [field.too_many(f"{path}.rules", len(rules), _MOST_RULES)]
+def _validate_failure_policy(policy: Field, spec: JsonObject) -> None:
     pod = spec.get("template", {}).get("spec", {})
     names = {container.get("name") for kind in ("initContainers", "containers") for container in pod.get(kind, ())}
-    for index, rule in enumerate(rules):
-        item, action = f"{path}.rules[{index}]", rule.get("action", "")
-        if action == "FailIndex" and "backoffLimitPerIndex" not in spec:
-            detail = "requires the backoffLimitPerIndex to be set"
-            errors.append(field.invalid(f"{item}.action", "FailIndex", detail))
-        errors += _validate_choice(f"{item}.action", action, _ACTIONS)
-        codes, patterns = rule.get("onExitCodes"), rule.get("onPodConditions", ())
-        if codes is not None:
-            errors += _validate_exit_codes(f"{item}.onExitCodes", codes, names)
-        if len(patterns) > _MOST_PATTERNS:
-            errors.append(field.too_many(f"{item}.onPodConditions", len(patterns), _MOST_PATTERNS))
-        for number, pattern in enumerate(patterns):
-            where, kind = f"{item}.onPodConditions[{number}]", pattern.get("type", "")
-            errors += field.invalid_for(f"{where}.type", kind, check_qualified_name(kind))
-            errors += _validate_choice(f"{where}.status", pattern.get("status", ""), _STATUSES)
-        if codes is not None and patterns:
-            detail = "specifying both OnExitCodes and OnPodConditions is not supported"
-            errors.append(field.invalid_as_whole(item, detail))
-        if codes is None and not patterns:
-            detail = "specifying one of OnExitCodes and OnPodConditions is required"
-            errors.append(field.invalid_as_whole(item, detail))
-    return errors
+    rules = policy.at("rules")
+    rules.must_have_at_most(_MOST_RULES)
+    for rule in rules.each():
+        action, codes, patterns = rule.at("action"), rule.at("onExitCodes"), rule.at("onPodConditions")
+        if action.value == "FailIndex" and "backoffLimitPerIndex" not in spec:
+            action.invalid("requires the backoffLimitPerIndex to be set")
+        _validate_choice(action, _ACTIONS)
+        if codes.value is not None:
+            _validate_exit_codes(codes, names)
+        patterns.must_have_at_most(_MOST_PATTERNS)
+        for pattern in patterns.each():
+            pattern.at("type", "").must_pass(check_qualified_name)
+            _validate_choice(pattern.at("status"), _STATUSES)
+        if codes.value is not None and patterns:
+            rule.invalid_as_whole("specifying both OnExitCodes and OnPodConditions is not supported")
+        if codes.value is None and not patterns:
+            rule.invalid_as_whole("specifying one of OnExitCodes and OnPodConditions is required")
 
 
-def _validate_choice(path: str, value: str, supported: Iterable[str]) -> list[FieldError]:
-    supported = tuple(supported)
-    if value:
-        return field.one_of(path, value, supported)
+def _validate_choice(choice: Field, supported: Sequence[str]) -> None:
     values = " ".join(f'"{one}"' for one in supported)
-    return [field.required(path, f"valid values: [{values}]")]
+    if choice.must_be_set(f"valid values: [{values}]"):
+        choice.must_be_one_of(supported)
 
 
-def _validate_exit_codes(path: str, codes: JsonObject, containers: set[str | None]) -> list[FieldError]:
-    operator, values = codes.get("operator", ""), codes.get("values", [])
-    errors = _validate_choice(f"{path}.operator", operator, _OPERATORS)
-    name = codes.get("containerName")
-    if name is not None and name not in containers:
-        detail = "must be one of the container or initContainer names in the pod template"
-        errors.append(field.invalid(f"{path}.containerName", name, detail))
+def _validate_exit_codes(codes: Field, containers: set[str | None]) -> None:
+    operator, values, name = codes.at("operator"), codes.at("values", []), codes.at("containerName")
+    _validate_choice(operator, _OPERATORS)
+    if name.value is not None and name.value not in containers:
+        name.invalid("must be one of the container or initContainer names in the pod template")
     if not values:
-        errors.append(field.invalid(f"{path}.values", values, "at least one value is required"))
-    elif len(values) > _MOST_CODES:
-        errors.append(field.too_many(f"{path}.values", len(values), _MOST_CODES))
+        values.invalid("at least one value is required")
+    values.must_have_at_most(_MOST_CODES)
     seen: set[int] = set()
-    for index, value in enumerate(values):
-        if value == 0 and operator == "In":
-            errors.append(field.invalid(f"{path}.values[{index}]", 0, "must not be 0 for the In operator"))
-        if value in seen:
-            errors.append(field.duplicate(f"{path}.values[{index}]", value))
-        seen.add(value)
-    if sorted(values) != values:
-        errors.append(field.invalid(f"{path}.values", values, "must be ordered"))
-    return errors
+    for value in values.each():
+        if value.value == 0 and operator.value == "In":
+            value.invalid("must not be 0 for the In operator")
+        value.must_not_repeat(seen)
+    if sorted(values.value) != values.value:
+        values.invalid("must be ordered")
 
 
 def warn_of_job_spec(path: str, spec: JsonObject) -> list[str]:

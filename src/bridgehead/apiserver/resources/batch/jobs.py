@@ -5,11 +5,12 @@ Pure: no I/O, no clock, no randomness. Source: Kubernetes `pkg/registry/batch/jo
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import msgspec
 
-from bridgehead.apiserver.field import FieldError
+from bridgehead.apiserver.field import IMMUTABLE, Field
 from bridgehead.apiserver.resource import Column, JsonObject, Resource, StatusStrategy
-from bridgehead.apiserver.resources.shared import field
 from bridgehead.apiserver.resources.shared.columns import (
     AGE,
     NAME,
@@ -34,6 +35,14 @@ JOB_NAME = "batch.kubernetes.io/job-name"
 _OLD_LABELS = {"controller-uid": CONTROLLER_UID, "job-name": JOB_NAME}
 # Fields of the pod's spec that may change while the job is suspended and has no pods.
 _SCHEDULING = ("nodeSelector", "tolerations", "schedulingGates")
+_IMMUTABLE = (
+    "selector",
+    "completionMode",
+    "podFailurePolicy",
+    "backoffLimitPerIndex",
+    "managedBy",
+    "successPolicy",
+)
 
 
 class JobStrategy(StatusStrategy):
@@ -60,37 +69,26 @@ class JobStrategy(StatusStrategy):
         selector: JsonObject = spec.setdefault("selector", {})
         selector.setdefault("matchLabels", {}).setdefault(CONTROLLER_UID, values[CONTROLLER_UID])
 
-    def validate(self, obj: JsonObject) -> list[FieldError]:
-        spec = obj.get("spec", {})
-        return [
-            *_validate_generated(obj),
-            *validate_job_spec("spec", spec),
-            *_validate_selector(spec),
-            *_validate_hostnames(obj),
-        ]
+    def validate(self, obj: Field) -> None:
+        spec = obj.at("spec", {})
+        _validate_generated(spec, obj.get("metadata", {}))
+        validate_job_spec(spec)
+        _validate_selector(spec)
+        _validate_hostnames(obj.at("metadata").at("name", ""), spec.value)
 
-    def validate_update(self, obj: JsonObject, old: JsonObject, subresource: str) -> list[FieldError]:
+    def validate_update(self, obj: Field, old: JsonObject, subresource: str) -> None:
         if subresource == "status":
-            return validate_job_status(obj, old)
-        spec, before = obj.get("spec", {}), old.get("spec", {})
-        errors = [
-            field.invalid(f"spec.{name}", spec.get(name), field.IMMUTABLE)
-            for name in (
-                "selector",
-                "completionMode",
-                "podFailurePolicy",
-                "backoffLimitPerIndex",
-                "managedBy",
-                "successPolicy",
-            )
-            if spec.get(name) != before.get(name)
-        ]
+            validate_job_status(obj, old)
+            return
+        spec, before = obj.at("spec", {}), old.get("spec", {})
+        for name in _IMMUTABLE:
+            spec.at(name).must_not_change(before.get(name))
         if spec.get("completions") != before.get("completions"):
-            errors += _validate_elastic(spec)
+            _validate_elastic(spec)
         may_reschedule = _is_at_rest(old)
-        if _fixed(spec, may_reschedule) != _fixed(before, may_reschedule):
-            errors.append(field.invalid("spec.template", spec.get("template"), field.IMMUTABLE))
-        return errors
+        fixed, fixed_before = _fixed(spec.value, may_reschedule), _fixed(before, may_reschedule)
+        if fixed != fixed_before:
+            spec.at("template").invalid(IMMUTABLE)
 
     def warnings(self, obj: JsonObject) -> list[str]:
         name = obj.get("metadata", {}).get("name", "")
@@ -100,63 +98,52 @@ class JobStrategy(StatusStrategy):
         return [] if obj.get("spec") == old.get("spec") else warn_of_job_spec("spec", obj.get("spec", {}))
 
 
-def _validate_generated(obj: JsonObject) -> list[FieldError]:
+def _validate_generated(spec: Field, metadata: JsonObject) -> None:
     """Validate the labels of the generated selector, which nobody else may use."""
-    spec = obj.get("spec", {})
-    if spec.get("manualSelector") or "uid" not in obj.get("metadata", {}) or "selector" not in spec:
-        return []
-    metadata = obj["metadata"]
+    selector = spec.at("selector")
+    if spec.get("manualSelector") or "uid" not in metadata or selector.value is None:
+        return
     values = {CONTROLLER_UID: metadata["uid"], JOB_NAME: metadata.get("name", "")}
     expected = {label: values[new] for old, new in _OLD_LABELS.items() for label in (old, new)}
-    labels = at(spec, "template", "metadata", "labels") or {}
-    errors = []
-    for label in (*_OLD_LABELS, *_OLD_LABELS.values()):
-        item, detail = f"spec.template.metadata.labels[{label}]", f"must be '{expected[label]}'"
-        if label not in labels:
-            errors.append(field.required(item, detail))
-        elif labels[label] != expected[label]:
-            errors.append(field.invalid(item, labels, detail))
-    if field.errors_below("spec.selector", validate_label_selector, spec["selector"]):
-        return errors
-    if not compile_selector(msgspec.convert(spec["selector"], LabelSelector)).matches(expected):
-        errors.append(field.invalid("spec.selector", spec["selector"], "`selector` not auto-generated"))
-    return errors
+    labels = spec.at("template").at("metadata").at("labels", {})
+    for name in (*_OLD_LABELS, *_OLD_LABELS.values()):
+        label = labels.entry(name)
+        if label.value is None:
+            label.required(f"must be '{expected[name]}'")
+        elif label.value != expected[name]:
+            label.showing(labels.value).invalid(f"must be '{expected[name]}'")
+    if Field(selector.value).must_obey(validate_label_selector) and not _selects(selector, expected):
+        selector.invalid("`selector` not auto-generated")
 
 
-def _validate_hostnames(obj: JsonObject) -> list[FieldError]:
+def _validate_hostnames(name: Field, spec: JsonObject) -> None:
     """Validate the name of an indexed job, of which the hostnames of its pods are made."""
-    spec, name = obj.get("spec", {}), obj.get("metadata", {}).get("name", "")
-    if spec.get("completionMode") != "Indexed" or spec.get("completions", 0) <= 0:
-        return []
-    longest = f"{name}-{spec['completions'] - 1}"
-    if not check_dns1123_label(longest):
-        return []
-    return [field.invalid("metadata.name", name, f"will not able to create pod with invalid DNS label: {longest}")]
+    if spec.get("completionMode") == "Indexed" and spec.get("completions", 0) > 0:
+        longest = f"{name.value}-{spec['completions'] - 1}"
+        if check_dns1123_label(longest):
+            name.invalid(f"will not able to create pod with invalid DNS label: {longest}")
 
 
-def _validate_selector(spec: JsonObject) -> list[FieldError]:
-    selector = spec.get("selector")
-    if selector is None:
-        return [field.required("spec.selector")]
-    if errors := field.errors_below("spec.selector", validate_label_selector, selector):
-        return errors
-    labels = at(spec, "template", "metadata", "labels")
-    if not compile_selector(msgspec.convert(selector, LabelSelector)).matches(labels or {}):
-        detail = "`selector` does not match template `labels`"
-        return [field.invalid("spec.template.metadata.labels", labels, detail)]
-    return []
+def _validate_selector(spec: Field) -> None:
+    selector, labels = spec.at("selector"), spec.at("template").at("metadata").at("labels")
+    if selector.value is None:
+        selector.required()
+    elif selector.must_obey(validate_label_selector) and not _selects(selector, labels.value or {}):
+        labels.invalid("`selector` does not match template `labels`")
 
 
-def _validate_elastic(spec: JsonObject) -> list[FieldError]:
+def _selects(selector: Field, labels: Mapping[str, str]) -> bool:
+    return compile_selector(msgspec.convert(selector.value, LabelSelector)).matches(labels)
+
+
+def _validate_elastic(spec: Field) -> None:
     """Validate a change of `completions`: of indexed jobs, together with an equal parallelism."""
-    if "completions" not in spec and spec.get("completionMode") == "Indexed":
-        return []  # `validate_job_spec` reports this
+    completions = spec.at("completions")
     if spec.get("completionMode") != "Indexed":
-        return [field.invalid("spec.completions", spec.get("completions"), field.IMMUTABLE)]
-    if spec["completions"] != spec.get("parallelism"):
-        detail = "can only be modified in tandem with spec.parallelism"
-        return [field.invalid("spec.completions", spec["completions"], detail)]
-    return []
+        completions.invalid(IMMUTABLE)
+    # `validate_job_spec` reports that it is missing.
+    elif completions.value is not None and completions.value != spec.get("parallelism"):
+        completions.invalid("can only be modified in tandem with spec.parallelism")
 
 
 def _is_at_rest(job: JsonObject) -> bool:

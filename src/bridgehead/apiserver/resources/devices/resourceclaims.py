@@ -168,7 +168,7 @@ def _validate_allocation(path: str, allocation: JsonObject, names: Names) -> lis
     errors = validate_items(f"{path}.devices.results", devices.get("results", ()), _MAX_RESULTS, validate_result)
     errors.extend(validate_items(f"{path}.devices.config", devices.get("config", ()), _MAX_CONFIGS, validate_config))
     if "nodeSelector" in allocation:
-        errors.extend(validate_node_selector(f"{path}.nodeSelector", allocation["nodeSelector"]))
+        errors.extend(field.errors_below(f"{path}.nodeSelector", validate_node_selector, allocation["nodeSelector"]))
     return errors
 
 

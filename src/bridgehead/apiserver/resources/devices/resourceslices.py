@@ -121,7 +121,7 @@ def _validate_nodes(path: str, spec: JsonObject) -> list[FieldError]:
     if "nodeName" in spec:
         errors.extend(_validate_node_name(path, spec["nodeName"], "must be either unset or set to a non-empty string"))
     if "nodeSelector" in spec:
-        errors.extend(validate_node_selector(f"{path}.nodeSelector", spec["nodeSelector"]))
+        errors.extend(field.errors_below(f"{path}.nodeSelector", validate_node_selector, spec["nodeSelector"]))
         terms = spec["nodeSelector"].get("nodeSelectorTerms", [])
         if len(terms) != 1:
             item = f"{path}.nodeSelector.nodeSelectorTerms"
@@ -189,7 +189,7 @@ def _validate_device_nodes(path: str, device: JsonObject, *, per_device: bool) -
     if "nodeName" in device:
         errors.extend(_validate_node_name(path, device["nodeName"], "must not be empty"))
     if "nodeSelector" in device:
-        errors.extend(validate_node_selector(f"{path}.nodeSelector", device["nodeSelector"]))
+        errors.extend(field.errors_below(f"{path}.nodeSelector", validate_node_selector, device["nodeSelector"]))
     if "allNodes" in device and not device["allNodes"]:
         errors.append(field.invalid(f"{path}.allNodes", False, "must be either unset or set to true"))
     chosen = [f"`{name}`" for name in given if device[name] or name == "nodeSelector"]

@@ -5,122 +5,98 @@ Called by `pod_validation`. Pure: no I/O, no clock, no randomness. Source: Kuber
 
 from __future__ import annotations
 
-import re
-from collections.abc import Sequence
-
-from bridgehead.apiserver.field import FieldError
-from bridgehead.apiserver.resource import JsonObject
-from bridgehead.apiserver.resources.shared import field
-from bridgehead.apiserver.resources.shared.metadata_validation import validate_label_selector, validate_requirement
+from bridgehead.apiserver.field import Field
+from bridgehead.apiserver.resources.shared.metadata_validation import (
+    validate_label_selector,
+    validate_operator_and_key,
+    validate_values,
+)
 from bridgehead.objects.names import (
     check_dns1123_label,
     check_dns1123_subdomain,
-    check_label_value,
     check_qualified_name,
 )
 
 from .label_keys import validate_label_keys
 
 _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
-_LABEL_VALUE = re.compile(r"matchExpressions\[\d+\]\.values\[")
 _PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
 
 
-def validate_affinity(path: str, affinity: JsonObject) -> list[FieldError]:
-    errors = []
-    if "nodeAffinity" in affinity:
-        errors.extend(_validate_node_affinity(f"{path}.nodeAffinity", affinity["nodeAffinity"]))
+def validate_affinity(affinity: Field) -> None:
+    if not affinity:
+        return
+    if "nodeAffinity" in affinity.value:
+        _validate_node_affinity(affinity.at("nodeAffinity"))
     for kind in ("podAffinity", "podAntiAffinity"):
-        if kind in affinity:
-            errors.extend(_validate_pod_affinity(f"{path}.{kind}", affinity[kind]))
-    return errors
+        if kind in affinity.value:
+            _validate_pod_affinity(affinity.at(kind))
 
 
-def _validate_node_affinity(path: str, affinity: JsonObject) -> list[FieldError]:
-    errors = []
-    if _REQUIRED in affinity:
-        errors.extend(validate_node_selector(f"{path}.{_REQUIRED}", affinity[_REQUIRED]))
-    for index, preference in enumerate(affinity.get(_PREFERRED, ())):
-        item = f"{path}.{_PREFERRED}[{index}]"
-        errors.extend(_validate_weight(item, preference))
-        found = _validate_node_selector_term(f"{item}.preference", preference.get("preference", {}))
+def _validate_node_affinity(affinity: Field) -> None:
+    if _REQUIRED in affinity.value:
+        validate_node_selector(affinity.at(_REQUIRED))
+    for preference in affinity.at(_PREFERRED).each():
+        _validate_weight(preference.at("weight", 0))
         # Values that no node can have do no harm here. Clients get warnings of them.
-        errors.extend(error for error in found if not _LABEL_VALUE.search(error.field))
-    return errors
+        _validate_node_selector_term(preference.at("preference"), checks_values=False)
 
 
-def validate_node_selector(path: str, selector: JsonObject) -> list[FieldError]:
+def validate_node_selector(selector: Field) -> None:
     """Validate a NodeSelector."""
-    item, terms = f"{path}.nodeSelectorTerms", selector.get("nodeSelectorTerms", ())
-    if not terms:
-        return [field.required(item, "must have at least one node selector term")]
-    return [e for index, term in enumerate(terms) for e in _validate_node_selector_term(f"{item}[{index}]", term)]
+    terms = selector.at("nodeSelectorTerms")
+    terms.must_be_set("must have at least one node selector term")
+    for term in terms.each():
+        _validate_node_selector_term(term)
 
 
-def _validate_node_selector_term(path: str, term: JsonObject) -> list[FieldError]:
-    errors = []
-    for index, requirement in enumerate(term.get("matchExpressions", ())):
-        errors.extend(_validate_node_requirement(f"{path}.matchExpressions[{index}]", requirement))
-    for index, requirement in enumerate(term.get("matchFields", ())):
-        errors.extend(_validate_node_field(f"{path}.matchFields[{index}]", requirement))
-    return errors
+def _validate_node_selector_term(term: Field, *, checks_values: bool = True) -> None:
+    for requirement in term.at("matchExpressions").each():
+        if requirement.get("operator") in ("Gt", "Lt"):
+            if len(requirement.get("values", ())) != 1:
+                requirement.at("values").required("must be specified single value when `operator` is 'Lt' or 'Gt'")
+            requirement.at("key", "").must_pass(check_qualified_name)
+        else:
+            validate_operator_and_key(requirement)
+        if checks_values:
+            validate_values(requirement)
+    for requirement in term.at("matchFields").each():
+        _validate_node_field(requirement)
 
 
-def _validate_node_requirement(path: str, requirement: JsonObject) -> list[FieldError]:
-    if requirement.get("operator") not in ("Gt", "Lt"):
-        return field.errors_below(path, validate_requirement, requirement)
-    errors = []
-    if len(requirement.get("values", ())) != 1:
-        detail = "must be specified single value when `operator` is 'Lt' or 'Gt'"
-        errors.append(field.required(f"{path}.values", detail))
-    key = requirement.get("key", "")
-    errors.extend(field.invalid_for(f"{path}.key", key, check_qualified_name(key)))
-    for index, value in enumerate(requirement.get("values", ())):
-        errors.extend(field.invalid_for(f"{path}.values[{index}]", value, check_label_value(value)))
-    return errors
-
-
-def _validate_node_field(path: str, requirement: JsonObject) -> list[FieldError]:
+def _validate_node_field(requirement: Field) -> None:
     """Validate a requirement on a field: the only one is `metadata.name`, with one value."""
-    errors = []
-    operator, key = requirement.get("operator", ""), requirement.get("key", "")
-    if operator not in ("In", "NotIn"):
-        errors.append(field.invalid(f"{path}.operator", operator, "not a valid selector operator"))
-    elif len(requirement.get("values", ())) != 1:
-        detail = "must be only one value when `operator` is 'In' or 'NotIn' for node field selector"
-        errors.append(field.required(f"{path}.values", detail))
-    if key != "metadata.name":
-        return [*errors, field.invalid(f"{path}.key", key, "not a valid field selector key")]
-    for index, value in enumerate(requirement.get("values", ())):
-        errors.extend(field.invalid_for(f"{path}.values[{index}]", value, check_dns1123_subdomain(value)))
-    return errors
+    operator, key, values = requirement.at("operator", ""), requirement.at("key", ""), requirement.at("values", ())
+    if operator.value not in ("In", "NotIn"):
+        operator.invalid("not a valid selector operator")
+    elif len(values.value) != 1:
+        values.required("must be only one value when `operator` is 'In' or 'NotIn' for node field selector")
+    if key.value != "metadata.name":
+        key.invalid("not a valid field selector key")
+        return
+    for value in values.each():
+        value.must_pass(check_dns1123_subdomain)
 
 
-def _validate_pod_affinity(path: str, affinity: JsonObject) -> list[FieldError]:
-    errors = _validate_pod_terms(f"{path}.{_REQUIRED}", affinity.get(_REQUIRED, ()))
-    for index, preference in enumerate(affinity.get(_PREFERRED, ())):
-        item = f"{path}.{_PREFERRED}[{index}]"
-        errors.extend(_validate_weight(item, preference))
-        errors.extend(_validate_pod_term(f"{item}.podAffinityTerm", preference.get("podAffinityTerm", {})))
-    return errors
+def _validate_pod_affinity(affinity: Field) -> None:
+    for term in affinity.at(_REQUIRED).each():
+        _validate_pod_term(term)
+    for preference in affinity.at(_PREFERRED).each():
+        _validate_weight(preference.at("weight", 0))
+        _validate_pod_term(preference.at("podAffinityTerm", {}))
 
 
-def _validate_pod_terms(path: str, terms: Sequence[JsonObject]) -> list[FieldError]:
-    return [error for index, term in enumerate(terms) for error in _validate_pod_term(f"{path}[{index}]", term)]
-
-
-def _validate_pod_term(path: str, term: JsonObject) -> list[FieldError]:
-    errors = []
-    for name in ("labelSelector", "namespaceSelector"):
-        errors.extend(field.errors_below(f"{path}.{name}", validate_label_selector, term.get(name, {})))
+def _validate_pod_term(term: Field) -> None:
+    validate_label_selector(term.at("labelSelector"))
+    validate_label_selector(term.at("namespaceSelector"))
     for namespace in term.get("namespaces", ()):
-        errors.extend(field.invalid_for(f"{path}.namespace", namespace, check_dns1123_label(namespace)))
-    errors.extend(validate_label_keys(path, term))
-    if not (key := term.get("topologyKey", "")):
-        errors.append(field.required(f"{path}.topologyKey", "can not be empty"))
-    return [*errors, *field.invalid_for(f"{path}.topologyKey", key, check_qualified_name(key))]
+        term.at("namespace").showing(namespace).must_pass(check_dns1123_label)  # so in Kubernetes
+    validate_label_keys(term)
+    key = term.at("topologyKey", "")
+    key.must_be_set("can not be empty")
+    key.must_pass(check_qualified_name)
 
 
-def _validate_weight(path: str, preference: JsonObject) -> list[FieldError]:
-    weight = preference.get("weight", 0)
-    return [] if 1 <= weight <= 100 else [field.invalid(f"{path}.weight", weight, "must be in the range 1-100")]
+def _validate_weight(weight: Field) -> None:
+    if not 1 <= weight.value <= 100:
+        weight.invalid("must be in the range 1-100")

@@ -10,13 +10,12 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from bridgehead.apiserver.field import FieldError
+from bridgehead.apiserver.field import Field, FieldError
 from bridgehead.apiserver.resource import JsonObject
-from bridgehead.apiserver.resources.shared import field
 from bridgehead.apiserver.resources.shared.keys import check_local_path
 from bridgehead.objects.critical_pods import MIRROR_POD
 
-from .pod_containers import visit_containers
+from .pod_containers import each_container, visit_containers
 from .security_validation import validate_app_armor
 
 SECCOMP_POD = "seccomp.security.alpha.kubernetes.io/pod"
@@ -31,98 +30,77 @@ _APP_ARMOR_VALUES = {"Unconfined": ("unconfined",), "RuntimeDefault": ("runtime/
 DEPRECATED_APP_ARMOR = 'deprecated since v1.30; use the "appArmorProfile" field instead'
 
 
-def validate_pod_annotations(path: str, annotations: Mapping[str, str], spec: JsonObject) -> list[FieldError]:
-    """Validate the annotations at `path` by themselves. `spec` is the spec of their pod or template."""
-    errors = []
-    for key, value in annotations.items():
+def validate_pod_annotations(annotations: Field, spec: JsonObject) -> None:
+    """Validate annotations by themselves. `spec` is the spec of their pod or template."""
+    for key, annotation in annotations.entries():
+        value = annotation.value
         if key == MIRROR_POD:
             if not spec.get("nodeName"):
-                detail = "must set spec.nodeName if mirror pod annotation is set"
-                errors.append(field.invalid(f"{path}[{key}]", value, detail))
+                annotation.invalid("must set spec.nodeName if mirror pod annotation is set")
         elif key == _DELETION_COST:
             if not _COST.fullmatch(value) or not -(2**31) <= int(value) < 2**31:
-                errors.append(field.invalid(f"{path}[{key}]", value, "must be a 32bit integer"))
+                annotation.invalid("must be a 32bit integer")
         elif key == SECCOMP_POD or key.startswith(SECCOMP_CONTAINER):
-            errors += field.invalid_for(f"{path}.{key}", _seccomp_path(value), _check_seccomp(value))
+            _validate_seccomp(annotations.at(key))  # another path than that of the other annotations, as in Kubernetes
         elif key.startswith(APP_ARMOR):
             name = key.removeprefix(APP_ARMOR)
             if all(container.get("name") != name for _, container in visit_containers("", spec)):
-                errors.append(field.invalid(f"{path}[{key}]", name, "container not found"))
+                annotation.showing(name).invalid("container not found")
             if value not in ("", "runtime/default", "unconfined") and not value.startswith(_LOCALHOST):
-                errors.append(field.invalid(f"{path}[{key}]", value, f'invalid AppArmor profile name: "{value}"'))
-    return errors
+                annotation.invalid(f'invalid AppArmor profile name: "{value}"')
 
 
-def _seccomp_path(value: str) -> str:
-    return value.removeprefix(_LOCALHOST)
-
-
-def _check_seccomp(value: str) -> list[str]:
-    if any(value in values for values in _SECCOMP_VALUES.values()):
-        return []
+def _validate_seccomp(annotation: Field) -> None:
+    value = annotation.value
     if value.startswith(_LOCALHOST):
-        return check_local_path(_seccomp_path(value))
-    return ["must be a valid seccomp profile"]
+        annotation.showing(value.removeprefix(_LOCALHOST)).must_pass(check_local_path)
+    elif not any(value in values for values in _SECCOMP_VALUES.values()):
+        annotation.invalid("must be a valid seccomp profile")
 
 
-def validate_annotation_changes(new: Mapping[str, str], old: Mapping[str, str]) -> list[FieldError]:
+def validate_annotation_changes(annotations: Field, old: Mapping[str, str]) -> None:
     """Validate that an update changes no annotation that is read when the pod starts."""
+    new = annotations.value
     if new == old:
-        return []
-    errors = []
+        return
     for key in (*old, *(key for key in new if key not in old)):
         if new.get(key) == old.get(key):
             continue
         verb = "remove or update" if key in old else "add"
         if key.startswith(APP_ARMOR):
-            errors.append(field.forbidden(f"metadata.annotations[{key}]", f"may not {verb} AppArmor annotations"))
+            annotations.entry(key).forbidden(f"may not {verb} AppArmor annotations")
         if key == MIRROR_POD:
             # A node may create and delete mirror pods, so whether a pod is one never changes.
-            errors.append(field.forbidden(f"metadata.annotations[{key}]", f"may not {verb} mirror pod annotation"))
-    return errors
+            annotations.entry(key).forbidden(f"may not {verb} mirror pod annotation")
 
 
-def validate_profile_annotations(path: str, annotations: Mapping[str, str], spec: JsonObject) -> list[FieldError]:
-    """Validate that annotations and fields with a profile of a new pod or of a template agree. `path` is the spec's."""
+def validate_profile_annotations(spec: Field, annotations: Mapping[str, str]) -> None:
+    """Validate that annotations and fields with a profile of a new pod or of a template agree."""
     if not any(key.startswith((SECCOMP_POD, SECCOMP_CONTAINER, APP_ARMOR)) for key in annotations):
-        return []
-    of_pod = spec.get("securityContext", {})
-    errors = []
-    if SECCOMP_POD in annotations and "seccompProfile" in of_pod:
-        item = f"{path}.securityContext.seccompProfile"
-        errors += _validate_seccomp_match(item, of_pod["seccompProfile"], annotations[SECCOMP_POD])
-    for item, container in visit_containers(path, spec):
-        profile = container.get("securityContext", {}).get("seccompProfile")
-        value = annotations.get(SECCOMP_CONTAINER + container.get("name", ""))
-        if profile is not None and value is not None:
-            errors += _validate_seccomp_match(f"{item}.securityContext.seccompProfile", profile, value)
+        return
+    of_pod = spec.at("securityContext")
+    containers = [(one.get("name", ""), one.at("securityContext")) for one in each_container(spec)]
+    _validate_match(of_pod.at("seccompProfile"), annotations.get(SECCOMP_POD), _SECCOMP_VALUES, "seccomp")
+    for name, context in containers:
+        value = annotations.get(SECCOMP_CONTAINER + name)
+        _validate_match(context.at("seccompProfile"), value, _SECCOMP_VALUES, "seccomp")
     if spec.get("os", {}).get("name") == "windows":
-        return errors
-    for item, container in visit_containers(path, spec):
-        profile = container.get("securityContext", {}).get("appArmorProfile", of_pod.get("appArmorProfile"))
-        value = annotations.get(APP_ARMOR + container.get("name", ""))
-        if profile is not None and value is not None:
-            path_of_profile = f"{item}.securityContext.appArmorProfile"
-            errors += _validate_match(path_of_profile, profile, value, _APP_ARMOR_VALUES, "apparmor")
-    return errors
+        return
+    for name, context in containers:
+        profile = context.at("appArmorProfile", of_pod.get("appArmorProfile"))
+        _validate_match(profile, annotations.get(APP_ARMOR + name), _APP_ARMOR_VALUES, "apparmor")
 
 
-def _validate_seccomp_match(path: str, profile: JsonObject, value: str) -> list[FieldError]:
-    return _validate_match(path, profile, value, _SECCOMP_VALUES, "seccomp")
-
-
-def _validate_match(
-    path: str, profile: JsonObject, value: str, values: Mapping[str, tuple[str, ...]], what: str
-) -> list[FieldError]:
+def _validate_match(profile: Field, value: str | None, values: Mapping[str, tuple[str, ...]], what: str) -> None:
+    """Validate that a profile agrees with an annotation's value, as far as there are both."""
+    if profile.value is None or value is None:
+        return
     kind = profile.get("type", "")
     if kind == "Localhost" and value.startswith(_LOCALHOST):
-        if profile.get("localhostProfile") == value.removeprefix(_LOCALHOST):
-            return []
-        detail = f"{what} profile in annotation and field must match"
-        return [field.forbidden(f"{path}.localhostProfile", detail)]
-    if value in values.get(kind, ()) or (kind not in values and kind != "Localhost"):
-        return []
-    return [field.forbidden(f"{path}.type", f"{what} type in annotation and field must match")]
+        if profile.get("localhostProfile") != value.removeprefix(_LOCALHOST):
+            profile.at("localhostProfile").forbidden(f"{what} profile in annotation and field must match")
+    elif value not in values.get(kind, ()) and (kind in values or kind == "Localhost"):
+        profile.at("type").forbidden(f"{what} type in annotation and field must match")
 
 
 def set_app_armor_fields(annotations: Mapping[str, str], spec: JsonObject) -> list[FieldError]:
@@ -152,4 +130,4 @@ def _profile_of(value: str) -> JsonObject | None:
     if not value.startswith(_LOCALHOST):
         return None
     profile = {"type": "Localhost", "localhostProfile": value.removeprefix(_LOCALHOST)}
-    return None if validate_app_armor("", profile) else profile
+    return profile if Field(profile).must_obey(validate_app_armor) else None

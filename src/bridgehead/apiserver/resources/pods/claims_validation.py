@@ -8,12 +8,11 @@ Source: Kubernetes `validatePodResourceClaims`, `validateResourceClaimNames`, `v
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from itertools import islice
 
-from bridgehead.apiserver.field import FieldError
+from bridgehead.apiserver.field import Field
 from bridgehead.apiserver.resource import JsonObject
-from bridgehead.apiserver.resources.shared import field
 from bridgehead.objects.names import check_dns1123_label, check_dns1123_subdomain
 
 from .pod_containers import visit_containers
@@ -30,29 +29,24 @@ def claim_names(spec: JsonObject) -> dict[str, None]:
     return dict.fromkeys(sorted(claim["name"] for claim in spec.get("resourceClaims", ()) if claim.get("name")))
 
 
-def validate_claims(path: str, claims: Sequence[JsonObject]) -> list[FieldError]:
+def validate_claims(claims: Field) -> None:
     """Validate the `resourceClaims` of a pod spec."""
-    errors = []
     seen: set[str] = set()
-    for index, claim in enumerate(claims):
-        item, name = f"{path}[{index}]", claim.get("name", "")
-        if name in seen:
-            errors.append(field.duplicate(f"{item}.name", name))
-        else:
-            errors += field.required_valid(f"{item}.name", name, check_dns1123_label)
-            seen.add(name)
-        given = [source for source in _SOURCES if source in claim]
-        if len(given) != 1:
-            detail = (
-                "at most one of `resourceClaimName` or `resourceClaimTemplateName` may be specified"
-                if given
-                else "must specify one of: `resourceClaimName`, `resourceClaimTemplateName`"
+    for claim in claims.each():
+        name = claim.at("name", "")
+        if name.must_not_repeat(seen):
+            name.must_be_set_and_pass(check_dns1123_label)
+        given = [source for source in _SOURCES if source in claim.value]
+        if not given:
+            claim.showing(_as_go(claim.value)).invalid(
+                "must specify one of: `resourceClaimName`, `resourceClaimTemplateName`"
             )
-            errors.append(field.invalid(item, _as_go(claim), detail))
+        elif len(given) > 1:
+            claim.showing(_as_go(claim.value)).invalid(
+                "at most one of `resourceClaimName` or `resourceClaimTemplateName` may be specified"
+            )
         for source in given:
-            referent = claim[source]
-            errors += field.invalid_for(f"{item}.{source}", referent, check_dns1123_subdomain(referent))
-    return errors
+            claim.at(source).must_pass(check_dns1123_subdomain)
 
 
 def _as_go(claim: JsonObject) -> JsonObject:
@@ -64,22 +58,18 @@ def _as_go(claim: JsonObject) -> JsonObject:
     }
 
 
-def validate_claim_references(path: str, claims: Sequence[JsonObject], names: Collection[str]) -> list[FieldError]:
+def validate_claim_references(claims: Field, names: Collection[str]) -> None:
     """Validate the `claims` of a container's resources. `names` are those of the claims of its pod, sorted."""
-    errors = []
     seen: set[str] = set()
     requests: Counter[str] = Counter()
-    for index, claim in enumerate(claims):
-        item, name = f"{path}[{index}]", claim.get("name", "")
-        if not name:
-            errors.append(field.required(item))
+    for claim in claims.each():
+        name = claim.showing(claim.get("name"))  # Kubernetes does not name the field
+        if not name.must_be_set():
             continue
-        errors += _validate_reference(item, name, claim.get("request", ""), seen, requests)
-        if name not in names:
+        _validate_reference(name, claim.at("request"), seen, requests)
+        if name.value not in names:
             known = f": {_shown(names)}" if names else " which is empty"
-            message = f"{field.not_found(item, name).message}: must be one of the names in pod.spec.resourceClaims"
-            errors.append(FieldError("FieldValueNotFound", item, message + known))
-    return errors
+            name.not_found(f"must be one of the names in pod.spec.resourceClaims{known}")
 
 
 def _shown(names: Collection[str]) -> str:
@@ -88,66 +78,55 @@ def _shown(names: Collection[str]) -> str:
     return ", ".join(shown if len(names) <= _MAX_NAMES else [*shown, "..."])
 
 
-def _validate_reference(path: str, name: str, request: str, seen: set[str], requests: Counter[str]) -> list[FieldError]:
+def _validate_reference(name: Field, request: Field, seen: set[str], requests: Counter[str]) -> None:
     """Validate that no request of a claim is referred to twice. A claim without request stands for all of them.
 
     `requests`: how many requests of each claim are in `seen`.
     """
-    if name in seen:
-        return [field.duplicate(path, name)]
-    errors = field.invalid_for(f"{path}.request", request, check_dns1123_label(request)) if request else []
-    key = f"{name}/{request}" if request else name
-    if key in seen:
-        errors.append(field.duplicate(path, key))
-    elif request:
-        requests[name] += 1
-    else:
-        errors += [field.duplicate(path, name)] * requests[name]
-    seen.add(key)
-    return errors
+    if name.value in seen:
+        name.duplicate()
+        return
+    if request:
+        request.must_pass(check_dns1123_label)
+        if name.showing(f"{name.value}/{request.value}").must_not_repeat(seen):
+            requests[name.value] += 1
+        return
+    for _ in range(requests[name.value]):
+        name.duplicate()
+    seen.add(name.value)
 
 
-def validate_claim_statuses(path: str, statuses: Sequence[JsonObject], spec: JsonObject) -> list[FieldError]:
+def validate_claim_statuses(statuses: Field, spec: JsonObject) -> None:
     """Validate the `resourceClaimStatuses` of a pod."""
-    errors = []
     names = claim_names(spec)
     seen: set[str] = set()
-    for index, status in enumerate(statuses):
-        item, name = f"{path}[{index}].name", status.get("name", "")
-        if name not in names:
-            errors.append(field.invalid(item, name, "must match the name of an entry in `spec.resourceClaims`"))
-        if name in seen:
-            errors.append(field.duplicate(item, name))
-        seen.add(name)
-        if "resourceClaimName" in status:
-            claim = status["resourceClaimName"]
-            errors += field.invalid_for(item, claim, check_dns1123_subdomain(claim))
-    return errors
+    for status in statuses.each():
+        name = status.at("name", "")
+        if name.value not in names:
+            name.invalid("must match the name of an entry in `spec.resourceClaims`")
+        name.must_not_repeat(seen)
+        name.showing(status.get("resourceClaimName")).must_pass(check_dns1123_subdomain)  # so in Kubernetes
 
 
-def validate_extended_claim_status(path: str, status: JsonObject, spec: JsonObject) -> list[FieldError]:
+def validate_extended_claim_status(status: Field, spec: JsonObject) -> None:
     """Validate the `extendedResourceClaimStatus` of a pod: which request of a claim stands for which resource."""
     containers = {one.get("name", ""): one for _, one in visit_containers("", {**spec, "ephemeralContainers": ()})}
-    errors = []
-    mappings = status.get("requestMappings", ())
-    if not mappings:
-        errors.append(field.required(f"{path}.requestMappings", "at least one request mapping is required"))
+    mappings = status.at("requestMappings")
+    mappings.must_be_set("at least one request mapping is required")
     seen: set[tuple[str, ...]] = set()
-    for index, mapping in enumerate(mappings):
-        item = f"{path}.requestMappings[{index}]"
-        key = name, resource, request = tuple(mapping.get(one, "") for one in _REQUEST)
-        if name not in containers:
-            detail = "must match the name of an entry in spec.initContainers.name or spec.containers.name"
-            errors.append(field.invalid(f"{item}.containerName", name, detail))
-        elif resource not in containers[name].get("resources", {}).get("requests", {}):
-            detail = (
+    for mapping in mappings.each():
+        name, resource, request = parts = [mapping.at(one, "") for one in _REQUEST]
+        if name.value not in containers:
+            name.invalid("must match the name of an entry in spec.initContainers.name or spec.containers.name")
+        elif resource.value not in containers[name.value].get("resources", {}).get("requests", {}):
+            resource.invalid(
                 "must match the extended resource name of an entry in spec.initContainers.resources.requests or "
                 "spec.containers.resources.requests"
             )
-            errors.append(field.invalid(f"{item}.resourceName", resource, detail))
-        errors += field.invalid_for(f"{path}.requestName", request, check_dns1123_label(request))  # so in Kubernetes
+        status.at("requestName").showing(request.value).must_pass(check_dns1123_label)  # so in Kubernetes
+        key = tuple(part.value for part in parts)
         if key in seen:
-            errors += [field.duplicate(f"{item}.{one}", value) for one, value in zip(_REQUEST, key, strict=True)]
+            for part in parts:
+                part.duplicate()
         seen.add(key)
-    claim = status.get("resourceClaimName", "")
-    return [*errors, *field.required_valid(f"{path}.resourceClaimName", claim, check_dns1123_subdomain)]
+    status.at("resourceClaimName").must_be_set_and_pass(check_dns1123_subdomain)

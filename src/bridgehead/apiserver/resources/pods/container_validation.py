@@ -10,9 +10,7 @@ import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
-from bridgehead.apiserver.field import FieldError
-from bridgehead.apiserver.resource import JsonObject
-from bridgehead.apiserver.resources.shared import field
+from bridgehead.apiserver.field import Field
 from bridgehead.apiserver.resources.shared.keys import check_config_key, check_env_name, check_local_path
 from bridgehead.apiserver.resources.shared.ports import PROTOCOLS
 from bridgehead.apiserver.resources.shared.quantities import amount_of
@@ -89,274 +87,217 @@ class OfPod:
     grace_seconds: int
 
 
-def validate_container(path: str, container: JsonObject, pod: OfPod) -> list[FieldError]:
+def validate_container(container: Field, pod: OfPod) -> None:
     """Validate what containers of all kinds have."""
-    volumes = pod.volumes
-    name = container.get("name", "")
-    errors = field.required_valid(f"{path}.name", name, check_dns1123_label)
-    if not container.get("image"):
-        errors.append(field.required(f"{path}.image"))
-    policy = container.get("terminationMessagePolicy")
-    errors.extend(field.one_of(f"{path}.terminationMessagePolicy", policy, _MESSAGE_POLICIES))
-    errors.extend(_validate_ports(f"{path}.ports", container.get("ports", ())))
-    errors.extend(_validate_env(f"{path}.env", container.get("env", ()), volumes))
-    errors.extend(_validate_env_from(f"{path}.envFrom", container.get("envFrom", ())))
-    context = container.get("securityContext", {})
-    is_privileged = context.get("privileged", False)
-    mounts, devices = container.get("volumeMounts", ()), container.get("volumeDevices", ())
-    mounted = {mount.get("name", ""): mount.get("mountPath", "") for mount in mounts}
-    attached = {device.get("name", ""): device.get("devicePath", "") for device in devices}
-    errors.extend(_validate_mounts(f"{path}.volumeMounts", mounts, volumes, attached, is_privileged=is_privileged))
-    errors.extend(_validate_devices(f"{path}.volumeDevices", devices, volumes, mounted))
-    errors.extend(field.one_of(f"{path}.imagePullPolicy", container.get("imagePullPolicy"), PULL_POLICIES))
-    errors.extend(validate_resources(f"{path}.resources", container.get("resources", {}), pod.claims))
-    return [*errors, *validate_security_context(f"{path}.securityContext", context, host_users=pod.host_users)]
+    volumes, context = pod.volumes, container.at("securityContext", {})
+    mounts, devices = container.at("volumeMounts", ()), container.at("volumeDevices", ())
+    container.at("name").must_be_set_and_pass(check_dns1123_label)
+    container.at("image").must_be_set()
+    container.at("terminationMessagePolicy", "").must_be_one_of(_MESSAGE_POLICIES)
+    _validate_ports(container.at("ports"))
+    _validate_env(container.at("env"), volumes)
+    _validate_env_from(container.at("envFrom"))
+    attached = {device.get("name", ""): device.get("devicePath", "") for device in devices.value}
+    _validate_mounts(mounts, volumes, attached, is_privileged=context.get("privileged", False))
+    mounted = {mount.get("name", ""): mount.get("mountPath", "") for mount in mounts.value}
+    _validate_devices(devices, volumes, mounted)
+    container.at("imagePullPolicy", "").must_be_one_of(PULL_POLICIES)
+    validate_resources(container.at("resources"), pod.claims)
+    validate_security_context(context, host_users=pod.host_users)
 
 
-def validate_hooks(path: str, container: JsonObject, grace_seconds: int) -> list[FieldError]:
+def validate_hooks(container: Field, grace_seconds: int) -> None:
     """Validate the hooks and the probes of a container that goes on."""
-    errors = []
-    lifecycle = container.get("lifecycle", {})
+    lifecycle = container.at("lifecycle", {})
     for hook in ("postStart", "preStop"):
-        if hook in lifecycle:
-            errors.extend(validate_handler(f"{path}.lifecycle.{hook}", lifecycle[hook], grace_seconds))
+        if hook in lifecycle.value:
+            validate_handler(lifecycle.at(hook), grace_seconds)
     for probe in ("livenessProbe", "readinessProbe", "startupProbe"):
-        if probe in container:
-            errors.extend(validate_probe(f"{path}.{probe}", container[probe], probe, grace_seconds))
-    return errors
+        if probe in container.value:
+            validate_probe(container.at(probe), probe, grace_seconds)
 
 
-def _validate_ports(path: str, ports: Sequence[JsonObject]) -> list[FieldError]:
-    errors = []
+def _validate_ports(ports: Field) -> None:
     names: set[str] = set()
-    for index, port in enumerate(ports):
-        item = f"{path}[{index}]"
-        if name := port.get("name", ""):
-            if reasons := check_port_name(name):
-                errors.extend(field.invalid_for(f"{item}.name", name, reasons))
-            elif name in names:
-                errors.append(field.duplicate(f"{item}.name", name))
-            names.add(name)
-        if number := port.get("containerPort", 0):
-            errors.extend(field.invalid_for(f"{item}.containerPort", number, check_port_number(number)))
-        else:
-            errors.append(field.required(f"{item}.containerPort"))
-        if host_port := port.get("hostPort", 0):
-            errors.extend(field.invalid_for(f"{item}.hostPort", host_port, check_port_number(host_port)))
-        errors.extend(field.one_of(f"{item}.protocol", port.get("protocol", ""), PROTOCOLS))
-    return errors
+    for port in ports.each():
+        name, number, host_port = port.at("name"), port.at("containerPort"), port.at("hostPort")
+        if name and name.must_pass(check_port_name):
+            name.must_not_repeat(names)
+        number.must_be_set_and_pass(check_port_number)
+        if host_port:
+            host_port.must_pass(check_port_number)
+        port.at("protocol", "").must_be_one_of(PROTOCOLS)
 
 
 # --- Environment -----------------------------------------------------------------------------------------
 
 
-def _validate_env(path: str, variables: Sequence[JsonObject], volumes: Mapping[str, str]) -> list[FieldError]:
-    errors = []
-    for index, variable in enumerate(variables):
-        item = f"{path}[{index}]"
-        errors.extend(field.required_valid(f"{item}.name", variable.get("name", ""), check_env_name))
-        if "valueFrom" in variable:
-            source = variable["valueFrom"]
-            errors.extend(_validate_env_source(f"{item}.valueFrom", source, variable.get("value", "")))
-            if "fileKeyRef" in source:
-                errors.extend(_validate_file_key_ref(f"{item}.valueFrom.fileKeyRef", source["fileKeyRef"], volumes))
-    return errors
+def _validate_env(variables: Field, volumes: Mapping[str, str]) -> None:
+    for variable in variables.each():
+        variable.at("name").must_be_set_and_pass(check_env_name)
+        if "valueFrom" in variable.value:
+            source = variable.at("valueFrom")
+            _validate_env_source(source, has_value=bool(variable.get("value")))
+            if "fileKeyRef" in source.value:
+                _validate_file_key_ref(source.at("fileKeyRef"), volumes)
 
 
-def _validate_env_source(path: str, source: JsonObject, value: str) -> list[FieldError]:
-    given = [name for name in _ENV_SOURCES if name in source]
+def _validate_env_source(source: Field, *, has_value: bool) -> None:
+    given = [name for name in _ENV_SOURCES if name in source.value]
+    if "fieldRef" in given:
+        validate_field_ref(source.at("fieldRef"), _POD_FIELDS)
+    if "resourceFieldRef" in given:
+        validate_resource_field_ref(source.at("resourceFieldRef"))
+    for name in ("configMapKeyRef", "secretKeyRef"):
+        if name in given:
+            reference = source.at(name)
+            reference.at("name", "").must_pass(check_dns1123_subdomain)
+            reference.at("key").must_be_set_and_pass(check_config_key)
     if not given:
-        detail = (
+        source.showing("").invalid(
             "must specify one of: `fieldRef`, `resourceFieldRef`, `configMapKeyRef`, `secretKeyRef` or `fileKeyRef`"
         )
-        return [field.invalid(path, "", detail)]
-    errors = []
-    if "fieldRef" in source:
-        errors.extend(validate_field_ref(f"{path}.fieldRef", source["fieldRef"], _POD_FIELDS))
-    if "resourceFieldRef" in source:
-        errors.extend(validate_resource_field_ref(f"{path}.resourceFieldRef", source["resourceFieldRef"]))
-    for name in ("configMapKeyRef", "secretKeyRef"):
-        if name in source:
-            reference = source[name]
-            referent, key = reference.get("name", ""), reference.get("key", "")
-            errors.extend(field.invalid_for(f"{path}.{name}.name", referent, check_dns1123_subdomain(referent)))
-            errors.extend(field.required_valid(f"{path}.{name}.key", key, check_config_key))
-    if value:
-        errors.append(field.invalid(path, "", "may not be specified when `value` is not empty"))
+    elif has_value:
+        source.showing("").invalid("may not be specified when `value` is not empty")
     elif len(given) > 1:
-        errors.append(field.invalid(path, "", "may not have more than one field specified at a time"))
-    return errors
+        source.showing("").invalid("may not have more than one field specified at a time")
 
 
-def _validate_file_key_ref(path: str, reference: JsonObject, volumes: Mapping[str, str]) -> list[FieldError]:
-    errors = [field.required(f"{path}.{name}") for name in ("key", "volumeName") if not reference.get(name)]
-    file = reference.get("path", "")
-    errors.extend(field.required_valid(f"{path}.path", file, check_local_path))
-    if volume := reference.get("volumeName", ""):
-        item = f"{path}.volumeName"
-        if volume not in volumes:
-            errors.append(field.not_found(item, volume))
-        elif volumes[volume] != "emptyDir":
-            errors.append(field.invalid(item, volume, "referenced volume must be of type emptyDir"))
-    return errors
+def _validate_file_key_ref(reference: Field, volumes: Mapping[str, str]) -> None:
+    volume = reference.at("volumeName")
+    reference.at("key").must_be_set()
+    volume.must_be_set()
+    reference.at("path").must_be_set_and_pass(check_local_path)
+    if volume and volume.value not in volumes:
+        volume.not_found()
+    elif volume and volumes[volume.value] != "emptyDir":
+        volume.invalid("referenced volume must be of type emptyDir")
 
 
-def validate_field_ref(path: str, reference: JsonObject, supported: Sequence[str]) -> list[FieldError]:
+def validate_field_ref(reference: Field, supported: Sequence[str]) -> None:
     """Validate a downward API reference to a field of the pod. The API version has its default."""
-    version, field_path = reference["apiVersion"], reference.get("fieldPath", "")
-    if not field_path:
-        return [field.required(f"{path}.fieldPath")]
-    found = _SUBSCRIPT.fullmatch(field_path)
+    version, path = reference.value["apiVersion"], reference.at("fieldPath")
+    if not path.must_be_set():
+        return
+    found = _SUBSCRIPT.fullmatch(path.value)
+    reason = ""
     if version != "v1":
         reason = f"unsupported pod version: {version}"
     elif found and found["field"] not in _SUBSCRIPTED:
-        reason = f"field label does not support subscript: {field_path}"
-    elif not found and field_path not in _KNOWN_FIELDS:
-        reason = f"field label not supported: {field_path}"
+        reason = f"field label does not support subscript: {path.value}"
+    elif not found and path.value not in _KNOWN_FIELDS:
+        reason = f"field label not supported: {path.value}"
+    if reason:
+        path.invalid(f"error converting fieldPath: {reason}")
     elif found:
         key = found["key"].lower() if found["field"] == "metadata.annotations" else found["key"]
-        return field.invalid_for(path, key, check_qualified_name(key))
+        reference.showing(key).must_pass(check_qualified_name)
     else:
-        return field.one_of(f"{path}.fieldPath", field_path, supported)
-    return [field.invalid(f"{path}.fieldPath", field_path, f"error converting fieldPath: {reason}")]
+        path.must_be_one_of(supported)
 
 
-def validate_resource_field_ref(path: str, reference: JsonObject, *, names_container: bool = False) -> list[FieldError]:
+def validate_resource_field_ref(reference: Field, *, names_container: bool = False) -> None:
     """Validate a downward API reference to a request or limit of a container; volumes must name the container."""
-    resource = reference.get("resource", "")
-    errors = []
+    resource = reference.at("resource", "")
     if names_container and not reference.get("containerName"):
-        errors.append(field.required(f"{path}.containerName"))
-    elif not resource:
-        errors.append(field.required(f"{path}.resource"))
-    elif not resource.startswith(_HUGE_PAGES):
-        errors.extend(field.one_of(f"{path}.resource", resource, _CONTAINER_FIELDS))
-    return [*errors, *_validate_divisor(f"{path}.divisor", resource, str(reference.get("divisor", "0")))]
+        reference.at("containerName").required()
+    elif resource.must_be_set() and not resource.value.startswith(_HUGE_PAGES):
+        resource.must_be_one_of(_CONTAINER_FIELDS)
+    _validate_divisor(reference.at("divisor"), resource.value)
 
 
-def _validate_divisor(path: str, resource: str, divisor: str) -> list[FieldError]:
+def _validate_divisor(divisor: Field, resource: str) -> None:
     """Validate the unit in which a request or limit is shown. 0 is 1 of the resource's unit."""
     kind = "hugepages" if resource.startswith(_HUGE_PAGES) else resource.partition(".")[2]
-    if kind not in _DIVISORS or not amount_of(divisor):
-        return []
+    if not divisor or kind not in _DIVISORS or not amount_of(str(divisor.value)):
+        return
     divisors, name = _DIVISORS[kind]
-    if canonical_quantity(divisor) in divisors:
-        return []
-    return [field.invalid(path, resource, f"only divisor's values {name}")]
+    if canonical_quantity(str(divisor.value)) not in divisors:
+        divisor.showing(resource).invalid(f"only divisor's values {name}")
 
 
-def _validate_env_from(path: str, sources: Sequence[JsonObject]) -> list[FieldError]:
-    errors = []
-    for index, source in enumerate(sources):
-        item = f"{path}[{index}]"
-        if prefix := source.get("prefix"):
-            errors.extend(field.invalid_for(f"{item}.prefix", prefix, check_env_name(prefix)))
-        given = [name for name in ("configMapRef", "secretRef") if name in source]
+def _validate_env_from(sources: Field) -> None:
+    for source in sources.each():
+        if prefix := source.at("prefix"):
+            prefix.must_pass(check_env_name)
+        given = [name for name in ("configMapRef", "secretRef") if name in source.value]
         for name in given:
-            referent = source[name].get("name", "")
-            errors.extend(field.required_valid(f"{item}.{name}.name", referent, check_dns1123_subdomain))
+            source.at(name).at("name").must_be_set_and_pass(check_dns1123_subdomain)
         if not given:
-            errors.append(field.invalid(path, "", "must specify one of: `configMapRef` or `secretRef`"))
+            sources.showing("").invalid("must specify one of: `configMapRef` or `secretRef`")
         elif len(given) > 1:
-            errors.append(field.invalid(path, "", "may not have more than one field specified at a time"))
-    return errors
+            sources.showing("").invalid("may not have more than one field specified at a time")
 
 
 # --- Mounts --------------------------------------------------------------------------------
 
 
 def _validate_mounts(
-    path: str,
-    mounts: Sequence[JsonObject],
-    volumes: Collection[str],
-    devices: Mapping[str, str],
-    *,
-    is_privileged: bool,
-) -> list[FieldError]:
+    mounts: Field, volumes: Collection[str], devices: Mapping[str, str], *, is_privileged: bool
+) -> None:
     """Validate mounts. `devices` are the paths of the container's block devices by volume."""
-    errors = []
     points: set[str] = set()
     device_points = set(devices.values())
-    for index, mount in enumerate(mounts):
-        item = f"{path}[{index}]"
-        name, point = mount.get("name", ""), mount.get("mountPath", "")
-        if not name:
-            errors.append(field.required(f"{item}.name"))
-        if name not in volumes:
-            errors.append(field.not_found(f"{item}.name", name))
-        if not point:
-            errors.append(field.required(f"{item}.mountPath"))
-        if point in points:
-            errors.append(field.invalid(f"{item}.mountPath", point, "must be unique"))
-        points.add(point)
-        if name in devices:
-            errors.append(field.invalid(f"{item}.name", name, "must not already exist in volumeDevices"))
-        if point in device_points:
-            detail = "must not already exist as a path in volumeDevices"
-            errors.append(field.invalid(f"{item}.mountPath", point, detail))
-        # The paths of the errors below lack the mount's index, as in Kubernetes.
-        for sub in ("subPath", "subPathExpr"):
-            if value := mount.get(sub):
-                if sub == "subPathExpr" and mount.get("subPath"):
-                    detail = "subPathExpr and subPath are mutually exclusive"
-                    errors.append(field.invalid(f"{item}.subPathExpr", value, detail))
-                errors.extend(field.invalid_for(f"{path}.{sub}", value, check_local_path(value)))
-        if "mountPropagation" in mount:
-            propagation = mount["mountPropagation"]
-            errors.extend(field.one_of(f"{path}.mountPropagation", propagation, _PROPAGATIONS))
-            if propagation == "Bidirectional" and not is_privileged:
-                detail = "Bidirectional mount propagation is available only to privileged containers"
-                errors.append(field.forbidden(f"{path}.mountPropagation", detail))
-        errors.extend(_validate_recursive_read_only(f"{path}.recursiveReadOnly", mount))
-    return errors
+    for mount in mounts.each():
+        name, point = mount.at("name", ""), mount.at("mountPath", "")
+        name.must_be_set()
+        if name.value not in volumes:
+            name.not_found()
+        point.must_be_set()
+        if point.value in points:
+            point.invalid("must be unique")
+        points.add(point.value)
+        if name.value in devices:
+            name.invalid("must not already exist in volumeDevices")
+        if point.value in device_points:
+            point.invalid("must not already exist as a path in volumeDevices")
+        # Kubernetes leaves the index out of the paths of the errors below.
+        unnumbered = mounts.showing(mount.value)
+        for path in unnumbered.those_set("subPath"):
+            path.must_pass(check_local_path)
+        for path in unnumbered.those_set("subPathExpr"):
+            if mount.get("subPath"):
+                mount.at("subPathExpr").invalid("subPathExpr and subPath are mutually exclusive")
+            path.must_pass(check_local_path)
+        if "mountPropagation" in mount.value or "recursiveReadOnly" in mount.value:
+            _validate_mount_modes(unnumbered, is_privileged=is_privileged)
 
 
-def _validate_devices(
-    path: str, devices: Sequence[JsonObject], volumes: Mapping[str, str], mounts: Mapping[str, str]
-) -> list[FieldError]:
+def _validate_mount_modes(mount: Field, *, is_privileged: bool) -> None:
+    """Validate how a mount follows other mounts."""
+    propagation, read_only = mount.at("mountPropagation", "None"), mount.at("recursiveReadOnly", "Disabled")
+    propagation.must_be_one_of(_PROPAGATIONS)
+    if propagation.value == "Bidirectional" and not is_privileged:
+        propagation.forbidden("Bidirectional mount propagation is available only to privileged containers")
+    if read_only.value != "Disabled" and read_only.must_be_one_of(_RECURSIVE_READ_ONLY):
+        if not mount.get("readOnly"):
+            read_only.forbidden("may only be specified when readOnly is true")
+        if propagation.value != "None":
+            read_only.forbidden("may only be specified when mountPropagation is None or not specified")
+
+
+def _validate_devices(devices: Field, volumes: Mapping[str, str], mounts: Mapping[str, str]) -> None:
     """Validate block devices. `mounts` are the paths of the container's mounts by volume."""
-    errors = []
     names: set[str] = set()
     points: set[str] = set()
     mount_points = set(mounts.values())
-    for index, device in enumerate(devices):
-        item = f"{path}[{index}]"
-        name, point = device.get("name", ""), device.get("devicePath", "")
-        if not name:
-            errors.append(field.required(f"{item}.name"))
-        if name in names:
-            errors.append(field.invalid(f"{item}.name", name, "must be unique"))
-        if name not in volumes:
-            errors.append(field.not_found(f"{item}.name", name))
-        elif volumes[name] not in _BLOCK_SOURCES:
-            detail = "can only use volume source type of PersistentVolumeClaim or Ephemeral for block mode"
-            errors.append(field.invalid(f"{item}.name", name, detail))
-        if not point:
-            errors.append(field.required(f"{item}.devicePath"))
-        if point in points:
-            errors.append(field.invalid(f"{item}.devicePath", point, "must be unique"))
-        if ".." in point.split("/"):
-            errors.append(field.invalid(f"{item}.devicePath", point, "can not contain backsteps ('..')"))
+    for device in devices.each():
+        name, point = device.at("name", ""), device.at("devicePath", "")
+        if name.must_be_set() and name.value in names:
+            name.invalid("must be unique")
+        names.add(name.value)
+        if name.value not in volumes:
+            name.not_found()
+        elif volumes[name.value] not in _BLOCK_SOURCES:
+            name.invalid("can only use volume source type of PersistentVolumeClaim or Ephemeral for block mode")
+        point.must_be_set()
+        if point.value in points:
+            point.invalid("must be unique")
+        if ".." in point.value.split("/"):
+            point.invalid("can not contain backsteps ('..')")
         else:
-            points.add(point)
-        if name in mounts:
-            errors.append(field.invalid(f"{item}.name", name, "must not already exist in volumeMounts"))
-        if point in mount_points:
-            detail = "must not already exist as a path in volumeMounts"
-            errors.append(field.invalid(f"{item}.devicePath", point, detail))
-        if name:
-            names.add(name)
-    return errors
-
-
-def _validate_recursive_read_only(path: str, mount: JsonObject) -> list[FieldError]:
-    mode = mount.get("recursiveReadOnly", "Disabled")
-    if mode == "Disabled" or mode not in _RECURSIVE_READ_ONLY:
-        return field.one_of(path, mode, _RECURSIVE_READ_ONLY)
-    errors = []
-    if not mount.get("readOnly"):
-        errors.append(field.forbidden(path, "may only be specified when readOnly is true"))
-    if mount.get("mountPropagation", "None") != "None":
-        detail = "may only be specified when mountPropagation is None or not specified"
-        errors.append(field.forbidden(path, detail))
-    return errors
+            points.add(point.value)
+        if name.value in mounts:
+            name.invalid("must not already exist in volumeMounts")
+        if point.value in mount_points:
+            point.invalid("must not already exist as a path in volumeMounts")

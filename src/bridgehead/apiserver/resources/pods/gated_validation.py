@@ -8,22 +8,20 @@ from __future__ import annotations
 
 from typing import Any
 
-from bridgehead.apiserver.field import FieldError
+from bridgehead.apiserver.field import Field
 from bridgehead.apiserver.resource import JsonObject
-from bridgehead.apiserver.resources.shared import field
 
 _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 _LISTS = ("matchExpressions", "matchFields")
 
 
-def validate_gated_changes(spec: JsonObject, old: JsonObject) -> list[FieldError]:
+def validate_gated_changes(spec: Field, old: JsonObject) -> None:
     """Validate changes of the node selector and of the node affinity. `old` has scheduling gates."""
-    errors = []
-    selector, before = spec.get("nodeSelector", {}), old.get("nodeSelector", {})
-    if not before.items() <= selector.items():
-        detail = "only additions to spec.nodeSelector are allowed (no mutations or deletions)"
-        errors.append(field.invalid("spec.nodeSelector", selector, detail))
-    return [*errors, *_validate_affinity(_required_terms(spec), _required_terms(old))]
+    selector = spec.at("nodeSelector", {})
+    if not old.get("nodeSelector", {}).items() <= selector.value.items():
+        selector.invalid("only additions to spec.nodeSelector are allowed (no mutations or deletions)")
+    terms = spec.at("affinity").at("nodeAffinity").at(_REQUIRED).at("nodeSelectorTerms", [])
+    _validate_terms(terms, _required_terms(old))
 
 
 def _required_terms(spec: JsonObject) -> list[JsonObject]:
@@ -32,19 +30,17 @@ def _required_terms(spec: JsonObject) -> list[JsonObject]:
     return terms
 
 
-def _validate_affinity(terms: list[JsonObject], before: list[JsonObject]) -> list[FieldError]:
+def _validate_terms(terms: Field, before: list[JsonObject]) -> None:
     """Validate that each term only gets more requirements. Terms are alternatives, so a new one would allow nodes."""
-    path = f"spec.affinity.nodeAffinity.{_REQUIRED}.nodeSelectorTerms"
     if not before:
-        return []
-    if len(terms) != len(before):
-        detail = "no additions/deletions to non-empty NodeSelectorTerms list are allowed"
-        return [field.invalid(path, [_as_go(term) for term in terms] or None, detail)]
-    return [
-        field.invalid(f"{path}[{index}]", _as_go(term), "only additions are allowed (no mutations or deletions)")
-        for index, (term, was) in enumerate(zip(terms, before, strict=True))
-        if not _has_only_additions(term, was)
-    ]
+        return
+    if len(terms.value) != len(before):
+        shown = [_as_go(term) for term in terms.value] or None
+        terms.showing(shown).invalid("no additions/deletions to non-empty NodeSelectorTerms list are allowed")
+        return
+    for term, was in zip(terms.each(), before, strict=True):
+        if not _has_only_additions(term.value, was):
+            term.showing(_as_go(term.value)).invalid("only additions are allowed (no mutations or deletions)")
 
 
 def _has_only_additions(term: JsonObject, before: JsonObject) -> bool:

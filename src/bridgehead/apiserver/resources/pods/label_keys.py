@@ -7,11 +7,10 @@ Pure: no I/O, no clock, no randomness. Source: Kubernetes `mutatePodAffinity`, `
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 
-from bridgehead.apiserver.field import FieldError
+from bridgehead.apiserver.field import Field
 from bridgehead.apiserver.resource import JsonObject
-from bridgehead.apiserver.resources.shared import field
 from bridgehead.objects.names import check_qualified_name
 
 _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
@@ -46,49 +45,38 @@ def _merge(owner: JsonObject, keys: str, labels: Mapping[str, str]) -> None:
         owner["labelSelector"].setdefault("matchExpressions", []).extend(added)
 
 
-def validate_label_keys(path: str, owner: JsonObject) -> list[FieldError]:
+def validate_label_keys(owner: Field) -> None:
     """Validate both lists of an affinity term or of a spread constraint."""
-    match, mismatch = owner.get("matchLabelKeys", ()), owner.get("mismatchLabelKeys", ())
+    match, mismatch = owner.at("matchLabelKeys", ()), owner.at("mismatchLabelKeys", ())
     if not match and not mismatch:
-        return []
-    selector = owner.get("labelSelector")
-    errors = _validate_keys(f"{path}.matchLabelKeys", match, selector)
-    errors += _validate_keys(f"{path}.mismatchLabelKeys", mismatch, selector)
-    errors += _validate_unselected(path, match, selector)
-    excluded = set(mismatch)
-    for index, key in enumerate(match):
-        if key in excluded:
-            detail = "exists in both matchLabelKeys and mismatchLabelKeys"
-            errors.append(field.invalid(f"{path}.matchLabelKeys[{index}]", key, detail))
-    return errors
+        return
+    _validate_keys(match, owner)
+    _validate_keys(mismatch, owner)
+    _validate_unselected(match, owner)
+    excluded = set(mismatch.value)
+    for key in match.each():
+        if key.value in excluded:
+            key.invalid("exists in both matchLabelKeys and mismatchLabelKeys")
 
 
-def _validate_keys(path: str, keys: Sequence[str], selector: JsonObject | None) -> list[FieldError]:
-    if not keys:
-        return []
-    if selector is None:
-        return [field.forbidden(path, "must not be specified when labelSelector is not set")]
-    return [
-        error
-        for index, key in enumerate(keys)
-        for error in field.invalid_for(f"{path}[{index}]", key, check_qualified_name(key))
-    ]
+def _validate_keys(keys: Field, owner: Field) -> None:
+    if keys and "labelSelector" not in owner.value:
+        keys.forbidden("must not be specified when labelSelector is not set")
+        return
+    for key in keys.each():
+        key.must_pass(check_qualified_name)
 
 
-def _validate_unselected(path: str, keys: Sequence[str], selector: JsonObject | None) -> list[FieldError]:
+def _validate_unselected(keys: Field, owner: Field) -> None:
     """Validate that the selector itself does not have the keys; `merge_label_keys` has added each once.
 
     The paths of the errors lack the name of the list, as in Kubernetes.
     """
-    if selector is None:
-        return []
-    errors = []
-    index_of = {key: index for index, key in enumerate(keys)}
+    index_of = {key: index for index, key in enumerate(keys.value)}
+    selector = owner.get("labelSelector", {})
     seen = set(selector.get("matchLabels", ()))
     for requirement in selector.get("matchExpressions", ()):
         key = requirement.get("key", "")
         if key in index_of and key in seen:
-            detail = "exists in both matchLabelKeys and labelSelector"
-            errors.append(field.invalid(f"{path}[{index_of[key]}]", key, detail))
+            Field(key, index_of[key], owner).invalid("exists in both matchLabelKeys and labelSelector")
         seen.add(key)
-    return errors

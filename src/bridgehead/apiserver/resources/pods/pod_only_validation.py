@@ -6,81 +6,61 @@ Called by `pods`. Pure: no I/O, no clock, no randomness. Source: Kubernetes `val
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
-from bridgehead.apiserver.field import FieldError
-from bridgehead.apiserver.resource import JsonObject
-from bridgehead.apiserver.resources.shared import field
+from bridgehead.apiserver.field import Field
 from bridgehead.objects.names import check_dns1123_subdomain
 
 from .annotation_validation import validate_pod_annotations, validate_profile_annotations
 from .ephemeral_validation import validate_new_pod
-from .pod_containers import visit_containers
+from .pod_containers import each_container
 from .pod_validation import validate_pod_spec
 from .volume_validation import validate_image_references
 
 
-def validate_pod(pod: JsonObject) -> list[FieldError]:
+def validate_pod(pod: Field) -> None:
     """Validate a pod without its metadata of the common kind."""
-    spec, metadata = pod.get("spec", {}), pod.get("metadata", {})
-    errors = []
-    if annotations := metadata.get("annotations"):
-        errors += validate_pod_annotations("metadata.annotations", annotations, spec)
-    errors += validate_pod_spec("spec", spec)
-    if volumes := spec.get("volumes"):
-        errors += validate_image_references("spec.volumes", volumes)
-        errors += _validate_token_volumes(spec)
-    for path, container in visit_containers("spec", spec):
+    spec, metadata = pod.at("spec", {}), pod.at("metadata")
+    volumes = spec.at("volumes")
+    validate_pod_annotations(metadata.at("annotations"), spec.value)
+    validate_pod_spec(spec)
+    validate_image_references(volumes)
+    if not spec.get("serviceAccountName"):
+        _validate_token_volumes(volumes)
+    for container in each_container(spec):
         image = container.get("image", "")
         if image != image.strip():
-            errors.append(field.invalid(f"{path}.image", image, "must not have leading or trailing whitespace"))
-    if any("ephemeral" in volume for volume in volumes or ()):
-        errors += _validate_created_claims("spec.volumes", volumes, metadata.get("name", ""))
-    return errors
+            container.at("image").invalid("must not have leading or trailing whitespace")
+    if any("ephemeral" in volume for volume in volumes.value or ()):
+        _validate_created_claims(volumes, metadata.get("name", ""))
 
 
-def _validate_created_claims(path: str, volumes: Sequence[JsonObject], pod_name: str) -> list[FieldError]:
+def _validate_created_claims(volumes: Field, pod_name: str) -> None:
     """Validate the claims that ephemeral volumes will get: their names, and that no other volume uses them."""
-    errors = []
     created = set()
-    for index, volume in enumerate(volumes):
-        if "ephemeral" in volume:
-            name = volume.get("name", "")
-            claim = f"{pod_name}-{name}"
+    for volume in volumes.each():
+        if "ephemeral" in volume.value:
+            claim = f"{pod_name}-{volume.get('name', '')}"
             created.add(claim)
-            reasons = [f'PVC name "{claim}": {reason}' for reason in check_dns1123_subdomain(claim)]
-            errors += field.invalid_for(f"{path}[{index}].name", name, reasons)
-    detail = "must not reference a PVC that gets created for an ephemeral volume"
-    errors.extend(
-        field.invalid(f"{path}[{index}].persistentVolumeClaim.claimName", claim, detail)
-        for index, volume in enumerate(volumes)
-        if (claim := volume.get("persistentVolumeClaim", {}).get("claimName")) in created
-    )
-    return errors
+            for reason in check_dns1123_subdomain(claim):
+                volume.at("name", "").invalid(f'PVC name "{claim}": {reason}')
+    for volume in volumes.each():
+        name = volume.at("persistentVolumeClaim").at("claimName")
+        if name.value in created:
+            name.invalid("must not reference a PVC that gets created for an ephemeral volume")
 
 
-def _validate_token_volumes(spec: JsonObject) -> list[FieldError]:
+def _validate_token_volumes(volumes: Field) -> None:
     """Validate that a pod without service account asks for no token of one."""
-    if spec.get("serviceAccountName"):
-        return []
-    return [
-        field.forbidden(
-            f"spec.volumes[{index}].projected.sources[{position}].serviceAccountToken",
-            "must not be specified when serviceAccountName is not set",
-        )
-        for index, volume in enumerate(spec["volumes"])
-        for position, source in enumerate(volume.get("projected", {}).get("sources", ()))
-        if "serviceAccountToken" in source
-    ]
+    for volume in volumes.each():
+        for source in volume.at("projected").at("sources").each():
+            if "serviceAccountToken" in source.value:
+                token = source.at("serviceAccountToken")
+                token.forbidden("must not be specified when serviceAccountName is not set")
 
 
-def validate_created_pod(pod: JsonObject) -> list[FieldError]:
+def validate_created_pod(pod: Field) -> None:
     """Validate what only new pods must follow."""
-    spec = pod.get("spec", {})
-    errors = validate_new_pod(spec)
+    spec = pod.at("spec", {})
+    validate_new_pod(spec)
     if spec.get("schedulingGates") and spec.get("nodeName"):
-        detail = "cannot be set until all schedulingGates have been cleared"
-        errors.append(field.forbidden("spec.nodeName", detail))
-    if annotations := pod.get("metadata", {}).get("annotations"):
-        errors += validate_profile_annotations("spec", annotations, spec)
-    return errors
+        spec.at("nodeName").forbidden("cannot be set until all schedulingGates have been cleared")
+    validate_profile_annotations(spec, pod.at("metadata").get("annotations", {}))

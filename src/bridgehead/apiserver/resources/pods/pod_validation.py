@@ -6,12 +6,11 @@ Pure: no I/O, no clock, no randomness. Source: Kubernetes `ValidatePodSpec`, `Va
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
-from bridgehead.apiserver.field import FieldError
+from bridgehead.apiserver.field import Field, internal_value
 from bridgehead.apiserver.resource import JsonObject
-from bridgehead.apiserver.resources.shared import field
 from bridgehead.apiserver.resources.shared.addresses import check_ip
 from bridgehead.apiserver.resources.shared.metadata_validation import (
     validate_annotations,
@@ -61,277 +60,237 @@ _CHANGEABLE = (
 )
 _MAX_NAMESERVERS, _MAX_SEARCHES, _MAX_SEARCH_CHARACTERS = 3, 32, 2048
 _HIGHEST = 2**31 - 1
+# Protocol, address and number.
+HostPort = tuple[str, str, int]
 _MAX_HOST_NAME_CHARACTERS = 64  # HOST_NAME_MAX of the kernel
 
 
-def validate_template(path: str, template: JsonObject) -> list[FieldError]:
-    """Validate a pod template at `path`."""
-    metadata, spec = template.get("metadata", {}), template.get("spec", {})
-    errors = field.errors_below(f"{path}.labels", validate_labels, metadata.get("labels", {}))
-    if annotations := metadata.get("annotations"):
-        errors.extend(field.errors_below(f"{path}.annotations", validate_annotations, annotations))
-        errors.extend(validate_pod_annotations(f"{path}.annotations", annotations, spec))
-    errors.extend(validate_pod_spec(f"{path}.spec", spec))
-    if annotations:
-        errors.extend(validate_profile_annotations(f"{path}.spec", annotations, spec))
-    if spec.get("ephemeralContainers"):
-        detail = "ephemeral containers not allowed in pod template"
-        errors.append(field.forbidden(f"{path}.spec.ephemeralContainers", detail))
-    return errors
+def validate_template(template: Field) -> None:
+    """Validate a pod template."""
+    metadata, spec = template.at("metadata"), template.at("spec", {})
+    annotations = metadata.at("annotations", {})
+    # Kubernetes leaves `metadata` out of the paths.
+    validate_labels(template.at("labels").showing(metadata.get("labels")))
+    shown = template.at("annotations").showing(annotations.value)
+    validate_annotations(shown)
+    validate_pod_annotations(shown, spec.value)
+    validate_pod_spec(spec)
+    validate_profile_annotations(spec, annotations.value)
+    spec.at("ephemeralContainers").must_not_be_set("ephemeral containers not allowed in pod template")
 
 
-def validate_pod_spec(path: str, spec: JsonObject) -> list[FieldError]:
-    errors, volumes = validate_volumes(f"{path}.volumes", spec.get("volumes", ()))
-    claims = spec.get("resourceClaims")
-    if claims:
-        errors.extend(validate_claims(f"{path}.resourceClaims", claims))
+def validate_pod_spec(spec: Field) -> None:
+    volumes = validate_volumes(spec.at("volumes"))
+    claims = spec.at("resourceClaims")
+    validate_claims(claims)
     grace = spec.get("terminationGracePeriodSeconds", 0)
-    pod = OfPod(volumes, claim_names(spec) if claims else (), spec.get("hostUsers", True), grace)
-    errors.extend(_validate_containers(path, spec, pod))
-    errors.extend(validate_ephemeral_containers(f"{path}.ephemeralContainers", spec, pod))
-    errors.extend(validate_pod_level_resources(path, spec))
+    pod = OfPod(volumes, claim_names(spec.value) if claims else (), spec.get("hostUsers", True), grace)
+    _validate_containers(spec, pod)
+    validate_ephemeral_containers(spec, pod)
+    validate_pod_level_resources(spec)
     if spec.get("hostNetwork"):
-        errors.extend(_validate_host_network_ports(path, spec))
-    errors.extend(field.one_of(f"{path}.restartPolicy", spec.get("restartPolicy"), RESTART_POLICIES))
-    errors.extend(field.one_of(f"{path}.dnsPolicy", spec.get("dnsPolicy"), _DNS_POLICIES))
-    errors.extend(field.errors_below(f"{path}.nodeSelector", validate_labels, spec.get("nodeSelector", {})))
-    errors.extend(validate_pod_security_context(path, spec))
-    errors.extend(validate_affinity(f"{path}.affinity", spec.get("affinity", {})))
-    errors.extend(_validate_dns(f"{path}.dnsConfig", spec.get("dnsConfig"), spec.get("dnsPolicy", "")))
-    for index, gate in enumerate(spec.get("readinessGates", ())):
-        name = gate.get("conditionType", "")
-        item = f"{path}.readinessGates[{index}].conditionType"
-        errors.extend(field.invalid_for(item, name, check_qualified_name(name)))
-    errors.extend(_validate_gates(f"{path}.schedulingGates", spec.get("schedulingGates", ())))
-    errors.extend(validate_spread(f"{path}.topologySpreadConstraints", spec.get("topologySpreadConstraints", ())))
-    errors.extend(validate_host_process(path, spec))
-    errors.extend(validate_host_users(path, spec))
-    for name in ("serviceAccountName", "nodeName"):
-        if value := spec.get(name):
-            errors.extend(field.invalid_for(f"{path}.{name}", value, check_dns1123_subdomain(value)))
-    if "activeDeadlineSeconds" in spec:
-        seconds = spec["activeDeadlineSeconds"]
-        errors.extend(field.within(f"{path}.activeDeadlineSeconds", seconds, 1, _HIGHEST))
-    errors.extend(_validate_host_name(path, spec))
-    errors.extend(validate_tolerations(f"{path}.tolerations", spec.get("tolerations", ())))
-    errors.extend(_validate_host_aliases(f"{path}.hostAliases", spec.get("hostAliases", ())))
-    for name in ("priorityClassName", "runtimeClassName"):
-        if value := spec.get(name):
-            errors.extend(field.invalid_for(f"{path}.{name}", value, check_dns1123_subdomain(value)))
-    if "preemptionPolicy" in spec:
-        errors.extend(field.one_of(f"{path}.preemptionPolicy", spec["preemptionPolicy"], _PREEMPTION_POLICIES))
-    if overhead := spec.get("overhead"):
-        errors.extend(validate_overhead(f"{path}.overhead", overhead))
-    return [*errors, *validate_os(path, spec)]
+        _validate_host_network_ports(spec.at("containers"))
+    spec.at("restartPolicy", "").must_be_one_of(RESTART_POLICIES)
+    spec.at("dnsPolicy", "").must_be_one_of(_DNS_POLICIES)
+    validate_labels(spec.at("nodeSelector"))
+    validate_pod_security_context(spec)
+    validate_affinity(spec.at("affinity"))
+    _validate_dns(spec.at("dnsConfig"), spec.get("dnsPolicy", ""))
+    for gate in spec.at("readinessGates").each():
+        gate.at("conditionType", "").must_pass(check_qualified_name)
+    _validate_gates(spec.at("schedulingGates"))
+    validate_spread(spec.at("topologySpreadConstraints"))
+    validate_host_process(spec)
+    validate_host_users(spec)
+    for name in spec.those_set("serviceAccountName", "nodeName"):
+        name.must_pass(check_dns1123_subdomain)
+    spec.at("activeDeadlineSeconds").must_be_within(1, _HIGHEST)
+    for name in spec.those_set("hostname", "subdomain"):
+        name.must_pass(check_dns1123_label)
+    _validate_host_name_override(spec)
+    validate_tolerations(spec.at("tolerations"))
+    _validate_host_aliases(spec.at("hostAliases"))
+    for name in spec.those_set("priorityClassName", "runtimeClassName"):
+        name.must_pass(check_dns1123_subdomain)
+    spec.at("preemptionPolicy").must_be_one_of(_PREEMPTION_POLICIES)
+    if overhead := spec.at("overhead"):
+        validate_overhead(overhead)
+    validate_os(spec)
 
 
-def _validate_gates(path: str, gates: Sequence[JsonObject]) -> list[FieldError]:
-    errors = []
+def _validate_gates(gates: Field) -> None:
     seen: set[str] = set()
-    for index, gate in enumerate(gates):
-        item, name = f"{path}[{index}]", gate.get("name", "")
-        errors.extend(field.invalid_for(item, name, check_qualified_name(name)))
-        if name in seen:
-            errors.append(field.duplicate(item, name))
-        seen.add(name)
-    return errors
+    for gate in gates.each():
+        name = gate.showing(gate.get("name", ""))  # Kubernetes does not name the field
+        name.must_pass(check_qualified_name)
+        name.must_not_repeat(seen)
 
 
-def _validate_containers(path: str, spec: JsonObject, pod: OfPod) -> list[FieldError]:
-    if not spec.get("containers"):
-        return [field.required(f"{path}.containers")]
-    errors = []
+def _validate_containers(spec: Field, pod: OfPod) -> None:
+    containers = spec.at("containers")
+    if not containers.must_be_set():
+        return
     names: set[str] = set()
-    host_ports: set[tuple[str, str, int]] = set()
-    conflicts: list[FieldError] = []
-    for kind in ("containers", "initContainers"):
-        for index, container in enumerate(spec.get(kind, ())):
-            item = f"{path}.{kind}[{index}]"
-            errors.extend(validate_container(item, container, pod))
-            name = container.get("name", "")
-            if name and name in names:
-                errors.append(field.duplicate(f"{item}.name", name))
-            names.add(name)
-            policies = container.get("resizePolicy", ())
-            errors.extend(validate_resize_policies(f"{item}.resizePolicy", policies, spec.get("restartPolicy", "")))
-            errors.extend(validate_restarts(item, container))
-            ports = container.get("ports", ())
-            if kind == "initContainers":
-                errors.extend(_validate_init_container(item, container, pod.grace_seconds))
-                # These run one after the other. Kubernetes names the first one, whichever has the conflict.
-                errors.extend(_validate_host_ports(f"{path}.{kind}[0].ports", ports, set()))
-            else:
-                errors.extend(validate_hooks(item, container, pod.grace_seconds))
-                conflicts.extend(_validate_host_ports(f"{item}.ports", ports, host_ports))
-        if kind == "containers":
-            errors.extend(conflicts)
-    return errors
+    host_ports: set[HostPort] = set()
+    for container in containers.each():
+        _validate_pod_container(container, spec, pod, names)
+        validate_hooks(container, pod.grace_seconds)
+    for container in containers.each():
+        _validate_host_ports(container.at("ports"), host_ports)
+    init_containers = spec.at("initContainers")
+    for container in init_containers.each():
+        _validate_pod_container(container, spec, pod, names)
+        _validate_init_container(container, pod.grace_seconds)
+        # These run one after the other. Kubernetes names the first one, whichever has the conflict.
+        first = Field(container.value, 0, init_containers)
+        _validate_host_ports(first.at("ports"), set())
 
 
-def _validate_init_container(path: str, container: JsonObject, grace_seconds: int) -> list[FieldError]:
+def _validate_pod_container(container: Field, spec: Field, pod: OfPod, names: set[str]) -> None:
+    """Validate what init containers and containers of pods have. `names` are those of the containers before."""
+    validate_container(container, pod)
+    if name := container.at("name"):
+        name.must_not_repeat(names)
+    validate_resize_policies(container.at("resizePolicy"), spec.get("restartPolicy", ""))
+    validate_restarts(container)
+
+
+def _validate_init_container(container: Field, grace_seconds: int) -> None:
     if container.get("restartPolicy") == "Always":
-        return validate_hooks(path, container, grace_seconds)  # a sidecar, which goes on
-    return [
-        field.forbidden(f"{path}.{name}", "may not be set for init containers without restartPolicy=Always")
-        for name in ("lifecycle", "livenessProbe", "readinessProbe", "startupProbe")
-        if name in container
-    ]
+        validate_hooks(container, grace_seconds)  # a sidecar, which goes on
+        return
+    for name in ("lifecycle", "livenessProbe", "readinessProbe", "startupProbe"):
+        if name in container.value:
+            container.at(name).forbidden("may not be set for init containers without restartPolicy=Always")
 
 
-def _validate_host_ports(path: str, ports: Sequence[JsonObject], taken: set[tuple[str, str, int]]) -> list[FieldError]:
-    errors = []
-    for index, port in enumerate(ports):
-        if not (number := port.get("hostPort", 0)):
-            continue
-        key = (port.get("protocol", ""), port.get("hostIP", ""), number)
-        if key in taken:
-            errors.append(field.duplicate(f"{path}[{index}].hostPort", "/".join(map(str, key))))
-        taken.add(key)
-    return errors
+def _validate_host_ports(ports: Field, taken: set[HostPort]) -> None:
+    for port in ports.each():
+        if number := port.at("hostPort"):
+            key = (port.get("protocol", ""), port.get("hostIP", ""), number.value)
+            if key in taken:
+                number.showing("/".join(map(str, key))).duplicate()
+            taken.add(key)
 
 
-def _validate_host_network_ports(path: str, spec: JsonObject) -> list[FieldError]:
-    detail = "must match `containerPort` when `hostNetwork` is true"
-    return [
-        field.invalid(f"{path}.containers[{index}].ports[{position}].hostPort", port["hostPort"], detail)
-        for index, container in enumerate(spec.get("containers", ()))
-        for position, port in enumerate(container.get("ports", ()))
-        if port.get("hostPort") and port["hostPort"] != port.get("containerPort")
-    ]
+def _validate_host_network_ports(containers: Field) -> None:
+    for container in containers.each():
+        for port in container.at("ports").each():
+            if port.get("hostPort") and port.get("hostPort") != port.get("containerPort"):
+                port.at("hostPort").invalid("must match `containerPort` when `hostNetwork` is true")
 
 
-def _validate_dns(path: str, config: JsonObject | None, policy: str) -> list[FieldError]:
-    if config is None:
-        if policy != "None":
-            return []
-        return [field.required(path, "must provide `dnsConfig` when `dnsPolicy` is None")]
-    servers, searches = config.get("nameservers", ()), config.get("searches", ())
+def _validate_dns(config: Field, policy: str) -> None:
+    if config.value is None:
+        if policy == "None":
+            config.required("must provide `dnsConfig` when `dnsPolicy` is None")
+        return
+    servers, searches = config.at("nameservers", []), config.at("searches", [])
     if policy == "None" and not servers:
-        detail = "must provide at least one DNS nameserver when `dnsPolicy` is None"
-        return [field.required(f"{path}.nameservers", detail)]
-    errors = []
-    if len(servers) > _MAX_NAMESERVERS:
-        detail = f"must not have more than {_MAX_NAMESERVERS} nameservers"
-        errors.append(field.invalid(f"{path}.nameservers", list(servers), detail))
-    for index, server in enumerate(servers):
-        errors.extend(field.invalid_for(f"{path}.nameservers[{index}]", server, check_ip(server)))
-    if len(searches) > _MAX_SEARCHES:
-        detail = f"must not have more than {_MAX_SEARCHES} search paths"
-        errors.append(field.invalid(f"{path}.searches", list(searches), detail))
-    if len(" ".join(searches)) > _MAX_SEARCH_CHARACTERS:
+        servers.required("must provide at least one DNS nameserver when `dnsPolicy` is None")
+        return
+    if len(servers.value) > _MAX_NAMESERVERS:
+        servers.invalid(f"must not have more than {_MAX_NAMESERVERS} nameservers")
+    for server in servers.each():
+        server.must_pass(check_ip)
+    if len(searches.value) > _MAX_SEARCHES:
+        searches.invalid(f"must not have more than {_MAX_SEARCHES} search paths")
+    if len(" ".join(searches.value)) > _MAX_SEARCH_CHARACTERS:
         detail = f"must not have more than {_MAX_SEARCH_CHARACTERS} characters (including spaces) in the search list"
-        errors.append(field.invalid(f"{path}.searches", list(searches), detail))
-    for index, search in enumerate(searches):
-        # "." alone means no search; labels may begin with underscores, as in SRV records.
-        name = search.removesuffix(".").replace("_", "a")
-        if name or not search:
-            errors.extend(field.invalid_for(f"{path}.searches[{index}]", search, check_dns1123_subdomain(name)))
-    for index, option in enumerate(config.get("options", ())):
+        searches.invalid(detail)
+    for search in searches.each():
+        search.must_pass(_check_search)
+    for option in config.at("options").each():
         if not option.get("name"):
-            errors.append(field.required(f"{path}.options[{index}]", "must not be empty"))
-    return errors
+            option.required("must not be empty")
 
 
-def _validate_host_name(path: str, spec: JsonObject) -> list[FieldError]:
-    errors = []
-    for name in ("hostname", "subdomain"):
-        if value := spec.get(name):
-            errors.extend(field.invalid_for(f"{path}.{name}", value, check_dns1123_label(value)))
-    if override := spec.get("hostnameOverride"):
-        item = f"{path}.hostnameOverride"
-        errors.extend(field.invalid_for(item, override, check_dns1123_subdomain(override)))
-        if len(override) > _MAX_HOST_NAME_CHARACTERS:
-            errors.append(field.too_long(item, _MAX_HOST_NAME_CHARACTERS))
-        others = [name for name in ("hostNetwork", "setHostnameAsFQDN") if spec.get(name)]
-        detail = "may not be true when `hostnameOverride` is set"
-        errors.extend(field.forbidden(f"{path}.{name}", detail) for name in others)
-    return errors
+def _check_search(search: str) -> list[str]:
+    # "." alone means no search; labels may begin with underscores, as in SRV records.
+    return [] if search == "." else check_dns1123_subdomain(search.removesuffix(".").replace("_", "a"))
 
 
-def validate_tolerations(path: str, tolerations: Sequence[JsonObject]) -> list[FieldError]:
-    errors = []
-    for index, toleration in enumerate(tolerations):
-        item = f"{path}[{index}]"
-        key, value = toleration.get("key", ""), toleration.get("value", "")
-        operator, effect = toleration.get("operator", ""), toleration.get("effect", "")
+def _validate_host_name_override(spec: Field) -> None:
+    override = spec.at("hostnameOverride")
+    if not override:
+        return
+    override.must_pass(check_dns1123_subdomain)
+    if len(override.value) > _MAX_HOST_NAME_CHARACTERS:
+        override.too_long(_MAX_HOST_NAME_CHARACTERS)
+    for field in spec.those_set("hostNetwork", "setHostnameAsFQDN"):
+        field.forbidden("may not be true when `hostnameOverride` is set")
+
+
+def validate_tolerations(tolerations: Field) -> None:
+    for toleration in tolerations.each():
+        key, value = toleration.at("key"), toleration.get("value", "")
+        operator, effect = toleration.at("operator", ""), toleration.at("effect", "")
         if key:
-            errors.extend(field.invalid_for(f"{item}.key", key, check_qualified_name(key)))
-        elif operator != "Exists":
-            detail = 'operator must be Exists when `key` is empty, which means "match all values and all keys"'
-            errors.append(field.invalid(f"{item}.operator", operator, detail))
-        if "tolerationSeconds" in toleration and effect != "NoExecute":
-            detail = "effect must be 'NoExecute' when `tolerationSeconds` is set"
-            errors.append(field.invalid(f"{item}.effect", effect, detail))
-        if operator in ("", "Equal"):
+            key.must_pass(check_qualified_name)
+        elif operator.value != "Exists":
+            operator.invalid('operator must be Exists when `key` is empty, which means "match all values and all keys"')
+        if "tolerationSeconds" in toleration.value and effect.value != "NoExecute":
+            effect.invalid("effect must be 'NoExecute' when `tolerationSeconds` is set")
+        if operator.value in ("", "Equal"):
             if reasons := check_label_value(value):
-                errors.append(field.invalid(f"{item}.operator", value, ";".join(reasons)))
-        elif operator != "Exists":
-            errors.append(field.not_supported(f"{item}.operator", operator, _TOLERATION_OPERATORS))
-        elif value:
-            shown = field.internal_value(toleration, TOLERATION_FIELDS)
-            errors.append(field.invalid(f"{item}.operator", shown, "value must be empty when `operator` is 'Exists'"))
+                operator.showing(value).invalid(";".join(reasons))
+        elif operator.must_be_one_of(_TOLERATION_OPERATORS) and value:
+            shown = internal_value(toleration.value, TOLERATION_FIELDS)
+            operator.showing(shown).invalid("value must be empty when `operator` is 'Exists'")
         if effect:
-            errors.extend(field.one_of(f"{item}.effect", effect, _EFFECTS))
-    return errors
+            effect.must_be_one_of(_EFFECTS)
 
 
-def _validate_host_aliases(path: str, aliases: Sequence[JsonObject]) -> list[FieldError]:
-    errors = []
-    for index, alias in enumerate(aliases):
-        address = alias.get("ip", "")
-        errors.extend(field.invalid_for(f"{path}[{index}].ip", address, check_ip(address)))
-        for position, hostname in enumerate(alias.get("hostnames", ())):
-            item = f"{path}[{index}].hostnames[{position}]"
-            errors.extend(field.invalid_for(item, hostname, check_dns1123_subdomain(hostname)))
-    return errors
+def _validate_host_aliases(aliases: Field) -> None:
+    for alias in aliases.each():
+        alias.at("ip", "").must_pass(check_ip)
+        for hostname in alias.at("hostnames").each():
+            hostname.must_pass(check_dns1123_subdomain)
 
 
 # --- Updates ---------------------------------------------------------------------------------------------
 
 
-def validate_pod_update(spec: JsonObject, old: JsonObject, *, binds: bool = False) -> list[FieldError]:
+def validate_pod_update(spec: Field, old: JsonObject, *, binds: bool = False) -> None:
     """Validate an update of a pod: only a few fields may change. With `binds`, `nodeName` may be set once."""
-    if spec == old:
-        return []
-    errors: list[FieldError] = []
+    if spec.value == old:
+        return
+    deadline, tolerations = spec.at("activeDeadlineSeconds"), spec.at("tolerations", [])
     for kind in _CONTAINER_LISTS:
         if len(spec.get(kind, ())) != len(old.get(kind, ())):
-            return [field.forbidden(f"spec.{kind}", "pod updates may not add or remove containers")]
-    deadline = spec.get("activeDeadlineSeconds", 0)
-    if found := field.within("spec.activeDeadlineSeconds", deadline, 0, _HIGHEST):
-        return [*errors, *found]
-    errors.extend(_validate_deadline_update(spec.get("activeDeadlineSeconds"), old.get("activeDeadlineSeconds")))
-    tolerations, before = spec.get("tolerations", []), old.get("tolerations", [])
-    if any(_without_seconds(one) not in map(_without_seconds, tolerations) for one in before):
-        detail = "existing toleration can not be modified except its tolerationSeconds"
-        errors.append(field.forbidden("spec.tolerations", detail))
+            spec.at(kind).forbidden("pod updates may not add or remove containers")
+            return
+    if not deadline.must_be_within(0, _HIGHEST):
+        return
+    _validate_deadline_update(deadline, old.get("activeDeadlineSeconds"))
+    kept = [_without_seconds(one) for one in tolerations.value]
+    if any(_without_seconds(one) not in kept for one in old.get("tolerations", ())):
+        tolerations.forbidden("existing toleration can not be modified except its tolerationSeconds")
     gates = [gate.get("name") for gate in old.get("schedulingGates", ())]
-    for index, gate in enumerate(spec.get("schedulingGates", ())):
-        if gate.get("name") not in gates:
-            detail = f"only deletion is allowed, but found new scheduling gate '{gate.get('name')}'"
-            errors.append(field.forbidden(f"spec.schedulingGates[{index}].name", detail))
-    unlimited = spec
+    for gate in spec.at("schedulingGates").each():
+        name = gate.at("name")
+        if name.value not in gates:
+            name.forbidden(f"only deletion is allowed, but found new scheduling gate '{name.value}'")
+    unlimited = spec.value
     if gates:
-        errors.extend(validate_gated_changes(spec, old))
-        unlimited = without_node_limits(spec, old)
+        validate_gated_changes(spec, old)
+        unlimited = without_node_limits(spec.value, old)
     changed = _changed_fields(unlimited, old)
     if binds and not old.get("nodeName"):
         changed = [name for name in changed if name != "spec.nodeName"]
     if changed:
-        detail = f"pod updates may not change fields other than {','.join(_CHANGEABLE)}\nchanged: {', '.join(changed)}"
-        errors.append(field.forbidden("spec", detail))
-    return errors
+        spec.forbidden(
+            f"pod updates may not change fields other than {','.join(_CHANGEABLE)}\nchanged: {', '.join(changed)}"
+        )
 
 
-def _validate_deadline_update(seconds: int | None, before: int | None) -> list[FieldError]:
-    path = "spec.activeDeadlineSeconds"
-    if seconds is None:
-        if before is None:
-            return []
-        return [field.invalid(path, None, "must not update from a positive integer to nil value")]
-    if before is not None and seconds > before:
-        return [field.invalid(path, seconds, "must be less than or equal to previous value")]
-    return []
+def _validate_deadline_update(deadline: Field, before: int | None) -> None:
+    if before is None:
+        return
+    if deadline.value is None:
+        deadline.invalid("must not update from a positive integer to nil value")
+    elif deadline.value > before:
+        deadline.invalid("must be less than or equal to previous value")
 
 
 def _without_seconds(toleration: JsonObject) -> JsonObject:

@@ -5,9 +5,7 @@ Pure: no I/O, no clock, no randomness.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
-from bridgehead.apiserver.field import FieldError
+from bridgehead.apiserver.field import Field, FieldError
 from bridgehead.apiserver.resource import JsonObject, Resource, Strategy
 from bridgehead.apiserver.resources.shared.columns import selectable
 from bridgehead.objects.names import check_dns1123_subdomain
@@ -72,36 +70,34 @@ class PodStrategy(Strategy):
 
     # The hook `validate` is not used: writes of the status and bindings do not validate the rest of the pod.
 
-    def validate_create(self, obj: JsonObject) -> list[FieldError]:
-        return [*validate_pod(obj), *validate_created_pod(obj)]
+    def validate_create(self, obj: Field) -> None:
+        validate_pod(obj)
+        validate_created_pod(obj)
 
-    def validate_update(self, obj: JsonObject, old: JsonObject, subresource: str) -> list[FieldError]:
+    def validate_update(self, obj: Field, old: JsonObject, subresource: str) -> None:
+        annotations, before = obj.at("metadata").at("annotations", {}), old["metadata"].get("annotations", {})
+        spec, spec_before = obj.at("spec", {}), old.get("spec", {})
         if subresource == "status":
-            changes = validate_annotation_changes(_annotations(obj), _annotations(old))
-            return [*changes, *validate_status_update(obj, old)]
-        if subresource == "binding":
-            changes = validate_annotation_changes(_annotations(obj), _annotations(old))
-            return [*changes, *validate_pod_update(obj.get("spec", {}), old.get("spec", {}), binds=True)]
+            validate_annotation_changes(annotations, before)
+            validate_status_update(obj, old)
+            return
         # What is stored may break a rule that came later. It must still lose its finalizers.
-        is_same = obj["spec"] == old.get("spec") and _annotations(obj) == _annotations(old)
-        errors = [] if is_same else validate_pod(obj)
+        is_same = spec.value == spec_before and annotations.value == before
+        if subresource != "binding" and not is_same:
+            validate_pod(obj)
         if subresource == SUBRESOURCE:
-            return [*errors, *validate_added(obj, old)]
-        if subresource == RESIZE:
-            return [*errors, *validate_resize(obj, old)]
-        errors += validate_annotation_changes(_annotations(obj), _annotations(old))
-        return [*errors, *validate_pod_update(obj.get("spec", {}), old.get("spec", {}))]
+            validate_added(obj, old)
+        elif subresource == RESIZE:
+            validate_resize(obj, old)
+        else:
+            validate_annotation_changes(annotations, before)
+            validate_pod_update(spec, spec_before, binds=subresource == "binding")
 
     def warnings(self, obj: JsonObject) -> list[str]:
         return warn_of_pod(obj)
 
     def update_warnings(self, obj: JsonObject, old: JsonObject) -> list[str]:
         return []
-
-
-def _annotations(pod: JsonObject) -> Mapping[str, str]:
-    annotations: Mapping[str, str] = pod["metadata"].get("annotations", {})
-    return annotations
 
 
 def _add_default_tolerations(spec: JsonObject) -> None:

@@ -8,9 +8,7 @@ from __future__ import annotations
 
 import re
 
-from bridgehead.apiserver.field import FieldError
-from bridgehead.apiserver.resource import JsonObject
-from bridgehead.apiserver.resources.shared import field
+from bridgehead.apiserver.field import Field
 from bridgehead.apiserver.resources.shared.ports import validate_port_number_or_name
 from bridgehead.objects.names import check_port_number
 
@@ -20,60 +18,54 @@ _NUMBERS = ("initialDelaySeconds", "timeoutSeconds", "periodSeconds", "successTh
 _HEADER_NAME = re.compile(r"[-A-Za-z0-9]+")
 
 
-def validate_probe(path: str, probe: JsonObject, kind: str, grace_seconds: int) -> list[FieldError]:
+def validate_probe(probe: Field, kind: str, grace_seconds: int) -> None:
     """Validate a probe. `kind` is livenessProbe, readinessProbe or startupProbe."""
-    errors = validate_handler(path, probe, grace_seconds)
+    validate_handler(probe, grace_seconds)
     for name in _NUMBERS:
-        errors.extend(field.non_negative(f"{path}.{name}", probe.get(name, 0)))
-    own_grace = probe.get("terminationGracePeriodSeconds")
-    if own_grace is not None and own_grace <= 0:
-        errors.append(field.invalid(f"{path}.terminationGracePeriodSeconds", own_grace, "must be greater than 0"))
+        probe.at(name).must_not_be_negative()
+    own_grace, threshold = probe.at("terminationGracePeriodSeconds"), probe.at("successThreshold", 1)
+    if own_grace.value is not None and own_grace.value <= 0:
+        own_grace.invalid("must be greater than 0")
     if kind == "readinessProbe":
-        if own_grace is not None:
-            detail = "must not be set for readinessProbes"
-            errors.append(field.invalid(f"{path}.terminationGracePeriodSeconds", own_grace, detail))
-    elif probe.get("successThreshold", 1) != 1:
-        errors.append(field.invalid(f"{path}.successThreshold", probe["successThreshold"], "must be 1"))
-    return errors
+        if own_grace.value is not None:
+            own_grace.invalid("must not be set for readinessProbes")
+    elif threshold.value != 1:
+        threshold.invalid("must be 1")
 
 
-def validate_handler(path: str, handler: JsonObject, grace_seconds: int) -> list[FieldError]:
+def validate_handler(handler: Field, grace_seconds: int) -> None:
     """Validate a hook, or the handler of a probe: exactly one of exec, httpGet, tcpSocket ..."""
-    given = [name for name in _HANDLERS if name in handler]
-    others = field.only_one(path, given, "handler type")
+    given = [name for name in _HANDLERS if name in handler.value]
     if not given:
-        return others
-    errors: list[FieldError] = []
-    kind, action = given[0], handler[given[0]]
-    item = f"{path}.{kind}"
-    match kind:
+        handler.required("must specify a handler type")
+        return
+    action = handler.at(given[0])
+    match given[0]:
         case "exec":
-            if not action.get("command"):
-                errors.append(field.required(f"{item}.command"))
+            action.at("command").must_be_set()
         case "httpGet":
-            errors.extend(_validate_http(item, action))
+            _validate_http(action)
         case "tcpSocket":
-            errors.extend(field.errors_below(f"{item}.port", validate_port_number_or_name, action.get("port", 0)))
+            validate_port_number_or_name(action.at("port", 0))
         case "grpc":
-            port = action.get("port", 0)
-            errors.extend(field.invalid_for(f"{item}.port", port, check_port_number(port)))
+            action.at("port", 0).must_pass(check_port_number)
         case "sleep":
             seconds = action.get("seconds", 0)
             if not 0 <= seconds <= grace_seconds:
                 detail = f"must be non-negative and less than terminationGracePeriodSeconds ({grace_seconds})"
-                errors.append(field.invalid(item, seconds, detail))
-    return [*errors, *others]
+                action.showing(seconds).invalid(detail)
+    for name in given[1:]:
+        handler.at(name).forbidden("may not specify more than 1 handler type")
 
 
-def _validate_http(path: str, action: JsonObject) -> list[FieldError]:
-    errors = field.errors_below(f"{path}.port", validate_port_number_or_name, action.get("port", 0))
-    errors.extend(field.one_of(f"{path}.scheme", action.get("scheme"), _SCHEMES))
-    for header in action.get("httpHeaders", ()):
+def _validate_http(action: Field) -> None:
+    validate_port_number_or_name(action.at("port", 0))
+    action.at("scheme", "").must_be_one_of(_SCHEMES)
+    headers = action.at("httpHeaders")
+    for header in headers.each():
         name = header.get("name", "")
         if not _HEADER_NAME.fullmatch(name):
-            detail = (
+            headers.showing(name).invalid(
                 "a valid HTTP header must consist of alphanumeric characters or '-' (e.g. 'X-Header-Name', regex used "
                 "for validation is '[-A-Za-z0-9]+')"
             )
-            errors.append(field.invalid(f"{path}.httpHeaders", name, detail))
-    return errors

@@ -6,11 +6,8 @@ Pure: no I/O, no clock, no randomness. Source: Kubernetes `ValidatePodResize`, `
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
-from bridgehead.apiserver.field import FieldError
+from bridgehead.apiserver.field import Field
 from bridgehead.apiserver.resource import JsonObject
-from bridgehead.apiserver.resources.shared import field
 from bridgehead.objects.critical_pods import MIRROR_POD
 
 from .pod_qos import qos_class
@@ -50,34 +47,42 @@ def _resized(container: JsonObject, before: JsonObject | None) -> JsonObject:
     return kept | {name: container[name] for name in changeable if name in container}
 
 
-def validate_resize(obj: JsonObject, old: JsonObject) -> list[FieldError]:
+def validate_resize(pod: Field, old: JsonObject) -> None:
     """Validate what `with_resources_only` has left."""
-    spec, before = obj.get("spec", {}), old.get("spec", {})
+    spec, before = pod.at("spec", {}), old.get("spec", {})
     if MIRROR_POD in old["metadata"].get("annotations", {}):
-        return [field.forbidden("", "static pods cannot be resized")]
+        pod.forbidden("static pods cannot be resized")
+        return
     if before.get("os", {}).get("name") == "windows":
-        return [field.forbidden("", "windows pods cannot be resized")]
-    errors = []
+        pod.forbidden("windows pods cannot be resized")
+        return
     stored_class = old.get("status", {}).get("qosClass") or qos_class(before)
-    if qos_class(spec) != stored_class:
-        detail = "Pod QOS Class may not change as a result of resizing"
-        errors.append(field.invalid("spec", stored_class, detail))
+    if qos_class(spec.value) != stored_class:
+        spec.showing(stored_class).invalid("Pod QOS Class may not change as a result of resizing")
     if not _is_shown(old):
-        errors.append(field.forbidden("spec", "Pod running on node without support for resize"))
-    errors += _validate_whole(spec.get("resources"), before.get("resources"))
-    order = [error for kind in _LISTS for error in _validate_order(kind, spec.get(kind, ()), before.get(kind, ()))]
-    if order:
-        return [*errors, *order]
-    pairs = {kind: list(zip(spec.get(kind, ()), before.get(kind, ()), strict=True)) for kind in _LISTS}
-    for kind in reversed(_LISTS):
-        for index, (new, was) in enumerate(pairs[kind]):
-            path = f"spec.{kind}[{index}].resources"
-            errors += _validate_removals(path, new.get("resources", {}), was.get("resources", {}))
-    if any(_other_resources(new) != _other_resources(was) for new, was in pairs["containers"]):
-        errors.append(field.forbidden("spec", "only cpu and memory resources are mutable"))
-    for index, (new, was) in enumerate(pairs["initContainers"]):
-        errors += _validate_init_container(f"spec.initContainers[{index}]", new, was)
-    return errors
+        spec.forbidden("Pod running on node without support for resize")
+    _validate_whole(spec, before.get("resources"))
+    if spec.must_obey(_validate_order, before):
+        _validate_containers(spec, before)
+
+
+def _validate_containers(spec: Field, old: JsonObject) -> None:
+    """Validate the containers of a pod. They are those of the stored pod, `old`, in the same order."""
+    init_containers, containers = _pairs("initContainers", spec, old), _pairs("containers", spec, old)
+    for container, was in (*init_containers, *containers):
+        before = was.get("resources", {})
+        resources = container.at("resources", {})
+        for kind in _KINDS:
+            if _removes(kind, resources.value, before):
+                resources.at(kind).forbidden(f"resource {kind} cannot be removed")
+    if any(_other_resources(container.value) != _other_resources(was) for container, was in containers):
+        spec.forbidden("only cpu and memory resources are mutable")
+    for container, was in init_containers:
+        _validate_init_container(container, was)
+
+
+def _pairs(kind: str, spec: Field, old: JsonObject) -> list[tuple[Field, JsonObject]]:
+    return list(zip(spec.at(kind).each(), old.get(kind, ()), strict=True))
 
 
 def _is_shown(pod: JsonObject) -> bool:
@@ -88,53 +93,42 @@ def _is_shown(pod: JsonObject) -> bool:
     return True
 
 
-def _validate_whole(new: JsonObject | None, old: JsonObject | None) -> list[FieldError]:
+def _validate_whole(spec: Field, old: JsonObject | None) -> None:
     """Validate the resources of the pod as a whole."""
-    if old is not None and new is None:
-        return [field.forbidden("spec.resources", "pod-level resources cannot be removed")]
-    errors = [
-        field.forbidden(f"spec.resources.{kind}", f"pod-level resource {kind} cannot be removed")
-        for kind in _KINDS
-        if _removes(kind, new or {}, old or {})
-    ]
-    if _others(new or {}) != _others(old or {}):
-        errors.append(field.forbidden("spec", "only cpu and memory resources are mutable at pod-level"))
-    return errors
+    resources = spec.at("resources")
+    if old is not None and resources.value is None:
+        resources.forbidden("pod-level resources cannot be removed")
+        return
+    for kind in _KINDS:
+        if _removes(kind, resources.value or {}, old or {}):
+            resources.at(kind).forbidden(f"pod-level resource {kind} cannot be removed")
+    if _others(resources.value or {}) != _others(old or {}):
+        spec.forbidden("only cpu and memory resources are mutable at pod-level")
 
 
-def _validate_order(kind: str, new: Sequence[JsonObject], old: Sequence[JsonObject]) -> list[FieldError]:
-    if len(new) != len(old):
-        return [field.forbidden(f"spec.{kind}", f"{kind} may not be added or removed on resize")]
-    return [
-        field.forbidden(f"spec.{kind}[{index}].name", "containers may not be renamed or reordered on resize")
-        for index, (one, was) in enumerate(zip(new, old, strict=True))
-        if one.get("name") != was.get("name")
-    ]
-
-
-def _validate_removals(path: str, new: JsonObject, old: JsonObject) -> list[FieldError]:
-    return [
-        field.forbidden(f"{path}.{kind}", f"resource {kind} cannot be removed")
-        for kind in _KINDS
-        if _removes(kind, new, old)
-    ]
+def _validate_order(spec: Field, old: JsonObject) -> None:
+    for kind in _LISTS:
+        containers, before = spec.at(kind, ()), old.get(kind, ())
+        if len(containers.value) != len(before):
+            containers.forbidden(f"{kind} may not be added or removed on resize")
+            continue
+        for container, was in zip(containers.each(), before, strict=True):
+            if container.get("name") != was.get("name"):
+                container.at("name").forbidden("containers may not be renamed or reordered on resize")
 
 
 def _removes(kind: str, new: JsonObject, old: JsonObject) -> bool:
     return any(name not in new.get(kind, {}) for name in old.get(kind, {}))
 
 
-def _validate_init_container(path: str, new: JsonObject, old: JsonObject) -> list[FieldError]:
-    errors = []
-    if _other_resources(new) != _other_resources(old):
-        detail = "only cpu and memory resources for init or sidecar containers are mutable"
-        errors.append(field.forbidden(path, detail))
-    restarts = any(policy.get("restartPolicy") == "RestartContainer" for policy in new.get("resizePolicy", ()))
-    if restarts and new.get("restartPolicy") != "Always" and new != old:
+def _validate_init_container(container: Field, old: JsonObject) -> None:
+    if _other_resources(container.value) != _other_resources(old):
+        container.forbidden("only cpu and memory resources for init or sidecar containers are mutable")
+    restarts = any(policy.get("restartPolicy") == "RestartContainer" for policy in container.get("resizePolicy", ()))
+    if restarts and container.get("restartPolicy") != "Always" and container.value != old:
         # It runs once, so it cannot be restarted with other resources.
         detail = "non-sidecar init containers with a resize policy of RestartContainer cannot be resized"
-        errors.append(field.forbidden(path, detail))
-    return errors
+        container.forbidden(detail)
 
 
 def _other_resources(container: JsonObject) -> JsonObject:
@@ -150,18 +144,17 @@ def _others(resources: JsonObject) -> JsonObject:
     return {name: value for name, value in resources.items() if name not in _KINDS} | lists
 
 
-def validate_resize_policies(path: str, policies: Sequence[JsonObject], restart_policy: str) -> list[FieldError]:
+def validate_resize_policies(policies: Field, restart_policy: str) -> None:
     """Validate the resize policies of a container in a pod with this restart policy."""
-    errors = []
     seen: set[str] = set()
-    for index, policy in enumerate(policies):
-        name, restart = policy.get("resourceName", ""), policy.get("restartPolicy", "")
-        if name in seen:
-            errors.append(field.duplicate(f"{path}[{index}]", name))
-        seen.add(name)
-        errors.extend(field.one_of(path, name, _RESIZABLE) if name else [field.required(path)])
-        errors.extend(field.one_of(path, restart, _POLICIES) if restart else [field.required(path)])
-        if restart_policy == "Never" and restart != "NotRequired":
-            detail = "must be 'NotRequired' when `restartPolicy` is 'Never'"
-            errors.append(field.invalid(path, restart, detail))
-    return errors
+    for policy in policies.each():
+        # Kubernetes names the list in the errors about the fields of a policy.
+        name = policies.showing(policy.get("resourceName", ""))
+        restart = policies.showing(policy.get("restartPolicy", ""))
+        policy.showing(name.value).must_not_repeat(seen)
+        if name.must_be_set():
+            name.must_be_one_of(_RESIZABLE)
+        if restart.must_be_set():
+            restart.must_be_one_of(_POLICIES)
+        if restart_policy == "Never" and restart.value != "NotRequired":
+            restart.invalid("must be 'NotRequired' when `restartPolicy` is 'Never'")

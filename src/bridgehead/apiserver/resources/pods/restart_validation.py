@@ -5,9 +5,7 @@ Called by `pod_validation`. Pure: no I/O, no clock, no randomness. Source: Kuber
 
 from __future__ import annotations
 
-from bridgehead.apiserver.field import FieldError
-from bridgehead.apiserver.resource import JsonObject
-from bridgehead.apiserver.resources.shared import field
+from bridgehead.apiserver.field import Field
 
 RESTART_POLICIES = ("Always", "OnFailure", "Never")
 _ACTIONS = ("Restart", "RestartAllContainers")
@@ -15,28 +13,22 @@ _OPERATORS = ("In", "NotIn")
 _MOST_RULES, _MOST_VALUES = 20, 255
 
 
-def validate_restarts(path: str, container: JsonObject) -> list[FieldError]:
+def validate_restarts(container: Field) -> None:
     """Validate `restartPolicy` and `restartPolicyRules` of a container or an init container."""
-    policy, rules = container.get("restartPolicy"), container.get("restartPolicyRules", ())
-    errors = []
-    if policy is not None:
-        errors += field.one_of(f"{path}.restartPolicy", policy, RESTART_POLICIES)
-    elif rules:
-        detail = "must specify restartPolicy when restart rules are used"
-        errors.append(field.required(f"{path}.restartPolicy", detail))
-    if len(rules) > _MOST_RULES:
-        errors.append(field.too_many(f"{path}.restartPolicyRules", len(rules), _MOST_RULES))
-    for index, rule in enumerate(rules):
-        errors += _validate_rule(f"{path}.restartPolicyRules[{index}]", rule)
-    return errors
+    policy, rules = container.at("restartPolicy"), container.at("restartPolicyRules")
+    policy.must_be_one_of(RESTART_POLICIES)
+    if rules and policy.value is None:
+        policy.required("must specify restartPolicy when restart rules are used")
+    rules.must_have_at_most(_MOST_RULES)
+    for rule in rules.each():
+        _validate_rule(rule)
 
 
-def _validate_rule(path: str, rule: JsonObject) -> list[FieldError]:
-    errors = field.one_of(f"{path}.action", rule.get("action", ""), _ACTIONS)
-    codes = rule.get("exitCodes")
-    if codes is None:
-        return [*errors, field.required(f"{path}.exitCodes", "must be specified")]
-    errors += field.one_of(f"{path}.exitCodes.operator", codes.get("operator", ""), _OPERATORS)
-    if len(codes.get("values", ())) > _MOST_VALUES:
-        errors.append(field.too_many(f"{path}.exitCodes.values", len(codes["values"]), _MOST_VALUES))
-    return errors
+def _validate_rule(rule: Field) -> None:
+    rule.at("action", "").must_be_one_of(_ACTIONS)
+    codes = rule.at("exitCodes")
+    if codes.value is None:
+        codes.required("must be specified")
+        return
+    codes.at("operator", "").must_be_one_of(_OPERATORS)
+    codes.at("values").must_have_at_most(_MOST_VALUES)

@@ -7,15 +7,14 @@ Source: Kubernetes `validatePodSpecSecurityContext`, `validateHostUsers` and `Va
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
-from bridgehead.apiserver.field import FieldError
+from bridgehead.apiserver.field import Field, internal_value
 from bridgehead.apiserver.resource import JsonObject
-from bridgehead.apiserver.resources.shared import field
 from bridgehead.apiserver.resources.shared.keys import check_local_path
 
-from .pod_containers import visit_containers
+from .pod_containers import each_container
 from .windows_validation import validate_windows_options
 
 _HIGHEST_ID = 2**31 - 1
@@ -45,134 +44,109 @@ _PARTS_OF_CONTEXT: Mapping[str, Mapping[str, Any]] = {
 _IPC_SYSCTLS = ("kernel.shm", "kernel.msg", "fs.mqueue.")
 
 
-def validate_pod_security_context(path: str, spec: JsonObject) -> list[FieldError]:
-    """Validate a pod's security context, and against its host namespaces. `path` is the path of the pod spec."""
-    context = spec.get("securityContext", {})
-    item = f"{path}.securityContext"
-    errors = _validate_ids(item, context, ("fsGroup", "runAsUser", "runAsGroup"))
-    for index, group in enumerate(context.get("supplementalGroups", ())):
-        errors.extend(field.within(f"{item}.supplementalGroups[{index}]", group, 0, _HIGHEST_ID))
+def validate_pod_security_context(spec: Field) -> None:
+    """Validate the security context of a pod spec, and against its host namespaces."""
+    context = spec.at("securityContext")
+    for number in (*context.those_set("fsGroup", "runAsUser", "runAsGroup"), *context.at("supplementalGroups").each()):
+        number.must_be_within(0, _HIGHEST_ID)
     if spec.get("shareProcessNamespace") and spec.get("hostPID"):
         detail = "ShareProcessNamespace and HostPID cannot both be enabled"
-        errors.append(field.invalid(f"{item}.shareProcessNamespace", True, detail))
-    errors.extend(_validate_sysctls(f"{item}.sysctls", context.get("sysctls", ()), spec))
-    errors.extend(_validate_choice(item, context, "fsGroupChangePolicy", _GROUP_CHANGE_POLICIES))
-    errors.extend(_validate_seccomp(f"{item}.seccompProfile", context.get("seccompProfile")))
-    errors.extend(validate_windows_options(f"{item}.windowsOptions", context.get("windowsOptions")))
-    errors.extend(validate_app_armor(f"{item}.appArmorProfile", context.get("appArmorProfile")))
-    errors.extend(_validate_choice(item, context, "supplementalGroupsPolicy", _GROUPS_POLICIES))
-    errors.extend(_validate_choice(item, context, "seLinuxChangePolicy", _SELINUX_CHANGE_POLICIES))
-    return errors
+        context.at("shareProcessNamespace").showing(True).invalid(detail)
+    if not context:
+        return
+    _validate_sysctls(context.at("sysctls"), spec.value)
+    context.at("fsGroupChangePolicy").must_be_one_of(_GROUP_CHANGE_POLICIES)
+    _validate_seccomp(context.at("seccompProfile"))
+    validate_windows_options(context.at("windowsOptions"))
+    validate_app_armor(context.at("appArmorProfile"))
+    context.at("supplementalGroupsPolicy").must_be_one_of(_GROUPS_POLICIES)
+    context.at("seLinuxChangePolicy").must_be_one_of(_SELINUX_CHANGE_POLICIES)
 
 
-def validate_security_context(path: str, context: JsonObject, *, host_users: bool) -> list[FieldError]:
+def validate_security_context(context: Field, *, host_users: bool) -> None:
     """Validate a container's security context. `host_users` is the pod's `hostUsers`."""
-    errors = _validate_ids(path, context, ("runAsUser", "runAsGroup"))
-    errors.extend(_validate_choice(path, context, "procMount", _PROC_MOUNTS))
-    if host_users and context.get("procMount") == "Unmasked":
-        errors.append(field.invalid(f"{path}.procMount", "Unmasked", "`hostUsers` must be false to use `Unmasked`"))
-    errors.extend(_validate_seccomp(f"{path}.seccompProfile", context.get("seccompProfile")))
+    if not context:
+        return
+    proc_mount = context.at("procMount")
+    for number in context.those_set("runAsUser", "runAsGroup"):
+        number.must_be_within(0, _HIGHEST_ID)
+    proc_mount.must_be_one_of(_PROC_MOUNTS)
+    if host_users and proc_mount.value == "Unmasked":
+        proc_mount.invalid("`hostUsers` must be false to use `Unmasked`")
+    _validate_seccomp(context.at("seccompProfile"))
     if context.get("allowPrivilegeEscalation") is False:
+        shown = context.showing(_shown(context.value))
         if context.get("privileged"):
-            detail = "cannot set `allowPrivilegeEscalation` to false and `privileged` to true"
-            errors.append(field.invalid(path, _shown(context), detail))
+            shown.invalid("cannot set `allowPrivilegeEscalation` to false and `privileged` to true")
         if "CAP_SYS_ADMIN" in context.get("capabilities", {}).get("add", ()):
-            detail = "cannot set `allowPrivilegeEscalation` to false and `capabilities.Add` CAP_SYS_ADMIN"
-            errors.append(field.invalid(path, _shown(context), detail))
-    errors.extend(validate_windows_options(f"{path}.windowsOptions", context.get("windowsOptions")))
-    return [*errors, *validate_app_armor(f"{path}.appArmorProfile", context.get("appArmorProfile"))]
+            shown.invalid("cannot set `allowPrivilegeEscalation` to false and `capabilities.Add` CAP_SYS_ADMIN")
+    validate_windows_options(context.at("windowsOptions"))
+    validate_app_armor(context.at("appArmorProfile"))
 
 
 def _shown(context: JsonObject) -> JsonObject:
     """Return a container's security context as errors show it."""
     parts = {
-        name: field.internal_value(context[name], fields)
-        for name, fields in _PARTS_OF_CONTEXT.items()
-        if name in context
+        name: internal_value(context[name], fields) for name, fields in _PARTS_OF_CONTEXT.items() if name in context
     }
-    return field.internal_value(context | parts, dict.fromkeys(_CONTEXT))
+    return internal_value(context | parts, dict.fromkeys(_CONTEXT))
 
 
-def _validate_ids(path: str, context: JsonObject, names: Sequence[str]) -> list[FieldError]:
-    errors = []
-    for name in names:
-        if name in context:
-            errors.extend(field.within(f"{path}.{name}", context[name], 0, _HIGHEST_ID))
-    return errors
-
-
-def _validate_choice(path: str, context: JsonObject, name: str, supported: Sequence[str]) -> list[FieldError]:
-    return field.one_of(f"{path}.{name}", context[name], supported) if name in context else []
-
-
-def _validate_sysctls(path: str, sysctls: Sequence[JsonObject], spec: JsonObject) -> list[FieldError]:
-    errors = []
+def _validate_sysctls(sysctls: Field, spec: JsonObject) -> None:
     names: set[str] = set()
-    for index, sysctl in enumerate(sysctls):
-        item, name = f"{path}[{index}].name", sysctl.get("name", "")
-        if not name:
-            errors.append(field.required(item))
-        elif len(name) > _MAX_SYSCTL_CHARACTERS or not re.fullmatch(_SYSCTL, name):
-            detail = f"must have at most {_MAX_SYSCTL_CHARACTERS} characters and match regex {_SYSCTL}"
-            errors.append(field.invalid(item, name, detail))
-        elif name in names:
-            errors.append(field.duplicate(item, name))
-        dotted = name.replace("/", ".")
+    for sysctl in sysctls.each():
+        name = sysctl.at("name", "")
+        if name.must_be_set():
+            if len(name.value) > _MAX_SYSCTL_CHARACTERS or not re.fullmatch(_SYSCTL, name.value):
+                name.invalid(f"must have at most {_MAX_SYSCTL_CHARACTERS} characters and match regex {_SYSCTL}")
+            else:
+                name.must_not_repeat(names)
+        dotted = name.value.replace("/", ".")
         if spec.get("hostNetwork") and dotted.startswith("net."):
-            errors.append(field.invalid(item, name, "may not be specified when 'hostNetwork' is true"))
+            name.invalid("may not be specified when 'hostNetwork' is true")
         if spec.get("hostIPC") and (dotted == "kernel.sem" or dotted.startswith(_IPC_SYSCTLS)):
-            errors.append(field.invalid(item, name, "may not be specified when 'hostIPC' is true"))
-        names.add(name)
-    return errors
+            name.invalid("may not be specified when 'hostIPC' is true")
 
 
-def _validate_seccomp(path: str, profile: JsonObject | None) -> list[FieldError]:
-    if profile is None:
-        return []
-    kind, name = profile.get("type", ""), profile.get("localhostProfile")
-    if not kind:
-        errors = [field.required(f"{path}.type", "type is required when seccompProfile is set")]
-    else:
-        errors = field.one_of(f"{path}.type", kind, _PROFILES)
-    item = f"{path}.localhostProfile"
-    if kind != "Localhost":
-        if name is not None:
-            shown = field.internal_value(profile, _PROFILE)
-            errors.append(field.invalid(item, shown, "can only be set when seccomp type is Localhost"))
-    elif name is None:
-        errors.append(field.required(item, "must be set when seccomp type is Localhost"))
-    else:
-        errors.extend(field.invalid_for(item, name, check_local_path(name)))
-    return errors
+def _validate_seccomp(profile: Field) -> None:
+    if profile.value is None:
+        return
+    kind, name = profile.at("type"), profile.at("localhostProfile")
+    if kind.must_be_set("type is required when seccompProfile is set"):
+        kind.must_be_one_of(_PROFILES)
+    if kind.value == "Localhost":
+        if name.value is None:
+            name.required("must be set when seccomp type is Localhost")
+        name.must_pass(check_local_path)
+    elif name.value is not None:
+        shown = internal_value(profile.value, _PROFILE)
+        name.showing(shown).invalid("can only be set when seccomp type is Localhost")
 
 
-def validate_app_armor(path: str, profile: JsonObject | None) -> list[FieldError]:
-    if profile is None:
-        return []
-    kind, name = profile.get("type", ""), profile.get("localhostProfile")
-    item = f"{path}.localhostProfile"
-    if not kind:
-        return [field.required(f"{path}.type", "type is required when appArmorProfile is set")]
-    if kind != "Localhost":
-        errors = field.one_of(f"{path}.type", kind, _PROFILES)
-        if name is not None and not errors:
-            errors.append(field.invalid(item, name, "can only be set when AppArmor type is Localhost"))
-        return errors
-    if name is None or name == "":
-        return [field.required(item, "must be set when AppArmor type is Localhost")]
-    errors = []
-    if name.strip() != name:
-        errors.append(field.invalid(item, name, "must not be padded with whitespace"))
-    if len(name.encode()) > _MAX_PROFILE_BYTES:
-        errors.append(field.too_long(item, _MAX_PROFILE_BYTES))
-    return errors
+def validate_app_armor(profile: Field) -> None:
+    if profile.value is None:
+        return
+    kind, name = profile.at("type"), profile.at("localhostProfile")
+    if not kind.must_be_set("type is required when appArmorProfile is set"):
+        return
+    if kind.value != "Localhost":
+        if kind.must_be_one_of(_PROFILES) and name.value is not None:
+            name.invalid("can only be set when AppArmor type is Localhost")
+    elif name.must_be_set("must be set when AppArmor type is Localhost"):
+        if name.value.strip() != name.value:
+            name.invalid("must not be padded with whitespace")
+        if len(name.value.encode()) > _MAX_PROFILE_BYTES:
+            name.too_long(_MAX_PROFILE_BYTES)
 
 
-def validate_host_users(path: str, spec: JsonObject) -> list[FieldError]:
+def validate_host_users(spec: Field) -> None:
     """Validate that a pod with its own user namespace uses no other namespace of the host, and no block device."""
     if spec.get("hostUsers", True):
-        return []
-    shared = {"hostNetwork": "hostNetwork", "HostPID": "hostPID", "HostIPC": "hostIPC"}
-    found = [f"{path}.{name}" for name, key in shared.items() if spec.get(key)]
-    found += [f"{item}.volumeDevices" for item, one in visit_containers(path, spec) if one.get("volumeDevices")]
-    return [field.forbidden(one, "when `hostUsers` is false") for one in found]
+        return
+    detail = "when `hostUsers` is false"
+    # The names that the errors have in Kubernetes, and the fields' own.
+    for name, key in {"hostNetwork": "hostNetwork", "HostPID": "hostPID", "HostIPC": "hostIPC"}.items():
+        if spec.get(key):
+            spec.at(name).forbidden(detail)
+    for container in each_container(spec):
+        container.at("volumeDevices").must_not_be_set(detail)

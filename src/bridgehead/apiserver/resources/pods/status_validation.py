@@ -7,9 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from bridgehead.apiserver.field import FieldError
+from bridgehead.apiserver.field import Field
 from bridgehead.apiserver.resource import JsonObject
-from bridgehead.apiserver.resources.shared import field
 from bridgehead.apiserver.resources.shared.addresses import check_ip, family_of, warn_of_ip
 from bridgehead.objects.names import check_dns1123_subdomain, check_qualified_name
 
@@ -23,28 +22,32 @@ _CONTAINERS = {"containerStatuses": "containers", "initContainerStatuses": "init
 _EPHEMERAL = "ephemeralContainerStatuses"
 
 
-def validate_status_update(obj: JsonObject, old: JsonObject) -> list[FieldError]:
+def validate_status_update(pod: Field, old: JsonObject) -> None:
     """Validate the new status of a pod against the stored pod. Warnings about addresses are among the errors."""
-    status, before = obj.get("status", {}), old.get("status", {})
-    if status == before:
-        return []
-    spec = old.get("spec", {})
-    errors = _validate_conditions(status.get("conditions", ()))
-    errors += _validate_nominated_node(status.get("nominatedNodeName", ""), before.get("nominatedNodeName", ""), spec)
-    errors += _validate_generation("status.observedGeneration", status)
-    if status.get("qosClass") != before.get("qosClass"):
-        errors.append(field.invalid("status.qosClass", status.get("qosClass"), field.IMMUTABLE))
-    errors += _validate_transitions(status, before, spec)
-    if claims := status.get("resourceClaimStatuses"):
-        errors += validate_claim_statuses("status.resourceClaimStatuses", claims, spec)
-    if (claim := status.get("extendedResourceClaimStatus")) is not None:
-        errors += validate_extended_claim_status("status.extendedResourceClaimStatus", claim, spec)
-    errors += _validate_addresses(status, before)
+    status, before, spec = pod.at("status", {}), old.get("status", {}), old.get("spec", {})
+    if status.value == before:
+        return
+    for condition in status.at("conditions").each():
+        _validate_generation(condition)
+        kind = condition.get("type", "")
+        if kind not in _SYSTEM_CONDITIONS:
+            condition.at("Type").showing(kind).must_pass(check_qualified_name)  # so in Kubernetes
+    node = status.at("nominatedNodeName")
+    if node and node.value != before.get("nominatedNodeName"):
+        node.must_pass(check_dns1123_subdomain)
+        if spec.get("nodeName"):
+            node.forbidden("may not be set on pods that are already bound to a node")
+    _validate_generation(status)
+    status.at("qosClass").must_not_change(before.get("qosClass"))
+    _validate_transitions(status, before, spec)
+    validate_claim_statuses(status.at("resourceClaimStatuses"), spec)
+    if "extendedResourceClaimStatus" in status.value:
+        validate_extended_claim_status(status.at("extendedResourceClaimStatus"), spec)
+    _validate_addresses(status, before)
     for kind in (*_CONTAINERS, _EPHEMERAL):
-        for index, one in enumerate(status.get(kind, ())):
-            if "user" in one:
-                errors += _validate_user(f"status.{kind}[{index}].user.linux", one["user"].get("linux"), spec)
-    return [*errors, *_validate_health(status, spec)]
+        for container in status.at(kind).each():
+            _validate_user(container.at("user").at("linux"), spec)
+    _validate_health(status, spec)
 
 
 def keep_generations(status: JsonObject, before: JsonObject) -> None:
@@ -60,51 +63,28 @@ def _keep_generation(owner: JsonObject, before: JsonObject) -> None:
         owner["observedGeneration"] = before["observedGeneration"]
 
 
-def _validate_conditions(conditions: Sequence[JsonObject]) -> list[FieldError]:
-    errors = []
-    for index, condition in enumerate(conditions):
-        path, kind = f"status.conditions[{index}]", condition.get("type", "")
-        errors += _validate_generation(f"{path}.observedGeneration", condition)
-        if kind not in _SYSTEM_CONDITIONS:
-            errors += field.invalid_for(f"{path}.Type", kind, check_qualified_name(kind))
-    return errors
-
-
-def _validate_generation(path: str, owner: JsonObject) -> list[FieldError]:
-    generation = owner.get("observedGeneration", 0)
-    return [] if generation >= 0 else [field.invalid(path, generation, "must be a non-negative integer")]
-
-
-def _validate_nominated_node(name: str, before: str, spec: JsonObject) -> list[FieldError]:
-    if not name or name == before:
-        return []
-    path = "status.nominatedNodeName"
-    errors = field.invalid_for(path, name, check_dns1123_subdomain(name))
-    if spec.get("nodeName"):
-        errors.append(field.forbidden(path, "may not be set on pods that are already bound to a node"))
-    return errors
+def _validate_generation(owner: Field) -> None:
+    generation = owner.at("observedGeneration", 0)
+    if generation.value < 0:
+        generation.invalid("must be a non-negative integer")
 
 
 # --- Containers ------------------------------------------------------------------------------------------
 
 
-def _validate_transitions(status: JsonObject, before: JsonObject, spec: JsonObject) -> list[FieldError]:
-    """Validate that no container runs again that has ended for good."""
-    errors = []
+def _validate_transitions(status: Field, before: JsonObject, spec: JsonObject) -> None:
+    """Validate that no container runs again that has ended for good. Errors have the places in the stored status."""
     may_all_restart = _may_all_restart(spec)
     for kind in (*_CONTAINERS, _EPHEMERAL):
         containers = {one.get("name"): one for one in spec.get(_CONTAINERS.get(kind, ""), ())}
-        for index, old in enumerate(before.get(kind, ())):
-            code = _exit_code(old)
+        for old in status.showing(before).at(kind).each():
+            name, code = old.get("name"), _exit_code(old.value)
             if code is None or (kind != _EPHEMERAL and may_all_restart):
                 continue
-            name = old.get("name")
             if any(new.get("name") == name and _exit_code(new) is None for new in status.get(kind, ())):
                 container = containers.get(name)
                 if container is None or not _may_restart(container, spec, code):
-                    detail = "may not be transitioned to non-terminated state"
-                    errors.append(field.forbidden(f"status.{kind}[{index}].state", detail))
-    return errors
+                    old.at("state").forbidden("may not be transitioned to non-terminated state")
 
 
 def _exit_code(status: JsonObject) -> int | None:
@@ -134,58 +114,42 @@ def _may_restart(container: JsonObject, spec: JsonObject, code: int) -> bool:
     return bool(policy == "Always" or (policy == "OnFailure" and code != 0))
 
 
-def _validate_user(path: str, user: JsonObject | None, spec: JsonObject) -> list[FieldError]:
+def _validate_user(user: Field, spec: JsonObject) -> None:
     """Validate with which ids a container runs."""
-    if user is None:
-        return []
+    if user.value is None:
+        return
     if spec.get("os", {}).get("name", "linux") == "windows":
-        return [field.forbidden(path, "cannot be set for a windows pod")]
-    errors = []
-    for name in ("uid", "gid"):
-        errors += field.within(f"{path}.{name}", user.get(name, 0), 0, _HIGHEST_ID)
-    for index, group in enumerate(user.get("supplementalGroups", ())):
-        errors += field.within(f"{path}.supplementalGroups[{index}]", group, 0, _HIGHEST_ID)
-    return errors
+        user.forbidden("cannot be set for a windows pod")
+        return
+    for number in (user.at("uid"), user.at("gid"), *user.at("supplementalGroups").each()):
+        number.must_be_within(0, _HIGHEST_ID)
 
 
-def _validate_health(status: JsonObject, spec: JsonObject) -> list[FieldError]:
+def _validate_health(status: Field, spec: JsonObject) -> None:
     """Validate the health of devices: each belongs to a resource that its container asks for."""
-    errors = []
     for kind, owners in _CONTAINERS.items():
-        for index, one in enumerate(status.get(kind, ())):
-            if "allocatedResourcesStatus" not in one:
-                continue
-            path = f"status.{kind}[{index}].allocatedResourcesStatus"
-            container = next((own for own in spec.get(owners, ()) if own.get("name") == one.get("name")), None)
-            for position, resource in enumerate(one["allocatedResourcesStatus"]):
-                errors += _validate_resource_health(f"{path}[{position}]", resource, container)
-    for index, one in enumerate(status.get(_EPHEMERAL, ())):
-        if one.get("allocatedResourcesStatus"):
-            path = f"status.{_EPHEMERAL}[{index}].allocatedResourcesStatus"
-            errors.append(field.forbidden(path, "must not be specified in container status"))
-    return errors
+        for one in status.at(kind).each():
+            if resources := one.at("allocatedResourcesStatus"):
+                container = next((own for own in spec.get(owners, ()) if own.get("name") == one.get("name")), None)
+                for resource in resources.each():
+                    _validate_resource_health(resource, container)
+    for one in status.at(_EPHEMERAL).each():
+        one.at("allocatedResourcesStatus").must_not_be_set("must not be specified in container status")
 
 
-def _validate_resource_health(path: str, resource: JsonObject, container: JsonObject | None) -> list[FieldError]:
-    errors = []
-    name = resource.get("name", "")
-    if container is not None and name not in _requested(container):
-        detail = (
+def _validate_resource_health(resource: Field, container: JsonObject | None) -> None:
+    name = resource.at("name", "")
+    if container is not None and name.value not in _requested(container):
+        name.invalid(
             "must match one of the container's resource claims in a format 'claim:<claimName>/<request>' or "
             "'claim:<claimName>' if request is empty"
-            if name.startswith("claim:")
+            if name.value.startswith("claim:")
             else "must match one of the container's resource requests"
         )
-        errors.append(field.invalid(f"{path}.name", name, detail))
     seen: set[str] = set()
-    for index, device in enumerate(resource.get("resources", ())):
-        item = f"{path}.resources[{index}]"
-        errors += field.one_of(f"{item}.health", device.get("health", ""), _HEALTH)
-        identity = device.get("resourceID", "")
-        if identity in seen:
-            errors.append(field.duplicate(f"{item}.resourceID", identity))
-        seen.add(identity)
-    return errors
+    for device in resource.at("resources").each():
+        device.at("health", "").must_be_one_of(_HEALTH)
+        device.at("resourceID", "").must_not_repeat(seen)
 
 
 def _requested(container: JsonObject) -> Iterator[str]:
@@ -200,28 +164,26 @@ def _requested(container: JsonObject) -> Iterator[str]:
 # --- Addresses -------------------------------------------------------------------------------------------
 
 
-def _validate_addresses(status: JsonObject, before: JsonObject) -> list[FieldError]:
-    errors = []
-    hosts = status.get("hostIPs", ())
-    first = hosts[0].get("ip", "") if hosts else ""
-    errors += _validate_ips("status.podIPs", status.get("podIPs", ()), before.get("podIPs", ()))
-    if hosts and status.get("hostIP", "") != first:
-        errors.append(field.invalid("status.hostIPs[0].ip", first, "must be equal to `hostIP`"))
-    return [*errors, *_validate_ips("status.hostIPs", hosts, before.get("hostIPs", ()))]
+def _validate_addresses(status: Field, before: JsonObject) -> None:
+    _validate_ips(status.at("podIPs"), before.get("podIPs", ()))
+    hosts = status.at("hostIPs")
+    first = hosts.item(0)
+    if first.value is not None and first.get("ip", "") != status.get("hostIP", ""):
+        first.at("ip", "").invalid("must be equal to `hostIP`")
+    _validate_ips(hosts, before.get("hostIPs", ()))
 
 
-def _validate_ips(path: str, ips: Sequence[JsonObject], before: Sequence[JsonObject]) -> list[FieldError]:
+def _validate_ips(ips: Field, before: Sequence[JsonObject]) -> None:
     """Validate at most one address of each family. Addresses that are stored already may stay as they are."""
-    texts = [one.get("ip", "") for one in ips]
     stored = {one.get("ip", "") for one in before}
-    errors = []
-    for index, text in enumerate(texts):
-        if text not in stored:
-            errors += field.invalid_for(f"{path}[{index}]", text, check_ip(text))
-        for warning in warn_of_ip(f"{path}[{index}].ip", text):
-            where, _, what = warning.partition(": ")
-            errors.append(FieldError("", where, what, is_warning=True))
+    texts = []
+    for one in ips.each():
+        address = one.at("ip", "")
+        texts.append(address.value)
+        if address.value not in stored:
+            one.showing(address.value).must_pass(check_ip)
+        for warning in warn_of_ip(address.path, address.value):
+            address.warning(warning.partition(": ")[2])
     if len(texts) > 1 and sorted(map(family_of, texts)) != ["IPv4", "IPv6"]:
-        detail = "may specify no more than one IP for each IP family"
-        errors.append(field.invalid(path, [{"IP": text} for text in texts], detail))
-    return errors
+        shown = [{"IP": text} for text in texts]
+        ips.showing(shown).invalid("may specify no more than one IP for each IP family")

@@ -6,11 +6,10 @@ Called by `pod_validation`. Pure: no I/O, no clock, no randomness. Source: Kuber
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 
-from bridgehead.apiserver.field import FieldError
+from bridgehead.apiserver.field import Field
 from bridgehead.apiserver.resource import JsonObject
-from bridgehead.apiserver.resources.shared import field
 from bridgehead.apiserver.resources.shared.claim_validation import validate_claim_spec
 from bridgehead.apiserver.resources.shared.keys import check_local_path
 from bridgehead.apiserver.resources.shared.metadata_validation import validate_annotations, validate_labels
@@ -54,170 +53,151 @@ _MODE = "must be a number between 0 and 0777 (octal), both inclusive"
 _MIN_TOKEN_SECONDS, _MAX_TOKEN_SECONDS = 600, 2**32
 
 
-def validate_volumes(path: str, volumes: Sequence[JsonObject]) -> tuple[list[FieldError], dict[str, str]]:
-    """Validate volumes of a pod. Return the errors, and the types of the valid volumes, which containers may use."""
-    errors = []
+def validate_volumes(volumes: Field) -> dict[str, str]:
+    """Validate volumes of a pod. Return the types of the valid ones by name, which containers may use."""
     types: dict[str, str] = {}
-    for index, volume in enumerate(volumes):
-        item = f"{path}[{index}]"
-        own = _validate_source(item, volume)
-        name = volume.get("name", "")
-        own.extend(field.required_valid(f"{item}.name", name, check_dns1123_label))
-        if name and name in types:
-            own.append(field.duplicate(f"{item}.name", name))
-        if not own:
-            types[name] = next(source for source in _SOURCES if source in volume)
-        errors.extend(own)
-    return errors, types
+    for volume in volumes.each():
+        if volume.must_obey(_validate_volume, types):
+            types[volume.value["name"]] = _given_sources(volume)[0]
+    return types
 
 
-def _validate_source(path: str, volume: JsonObject) -> list[FieldError]:
-    given = [name for name in _SOURCES if name in volume]
-    if not given:
-        return [field.required(path, "must specify a volume type")]
-    errors = _validate_given(path, given[0], volume)
-    for name in given[1:]:
-        item = f"{path}.{_FORBIDDEN_NAMES.get(name, name)}"
-        errors.append(field.forbidden(item, "may not specify more than 1 volume type"))
-    return errors
+def _validate_volume(volume: Field, names: Container[str]) -> None:
+    name, given = volume.at("name"), _given_sources(volume)
+    if given:
+        _validate_source(volume, given[0])
+    else:
+        volume.required("must specify a volume type")
+    for kind in given[1:]:
+        volume.at(_FORBIDDEN_NAMES.get(kind, kind)).forbidden("may not specify more than 1 volume type")
+    name.must_be_set_and_pass(check_dns1123_label)
+    if name and name.value in names:
+        name.duplicate()
 
 
-def _validate_given(path: str, kind: str, volume: JsonObject) -> list[FieldError]:
-    errors: list[FieldError] = []
-    source, item = volume[kind], f"{path}.{kind}"
+def _given_sources(volume: Field) -> list[str]:
+    return [kind for kind in _SOURCES if kind in volume.value]
+
+
+def _validate_source(volume: Field, kind: str) -> None:
+    source = volume.at(kind)
     match kind:
         case "configMap" | "secret":
-            name = "name" if kind == "configMap" else "secretName"
-            if not source.get(name):
-                errors.append(field.required(f"{item}.{name}"))
-            errors.extend(_validate_mode(f"{item}.defaultMode", source.get("defaultMode")))
-            errors.extend(_validate_items(f"{item}.items", source.get("items", ())))
+            source.at("name" if kind == "configMap" else "secretName").must_be_set()
+            _validate_mode(source.at("defaultMode"))
+            _validate_items(source.at("items"))
         case "emptyDir":
             limit = amount_of(source.get("sizeLimit", 0))
             if limit is None or limit < 0:
-                detail = "SizeLimit field must be a valid resource quantity"
-                errors.append(field.forbidden(f"{item}.sizeLimit", detail))
+                source.at("sizeLimit").forbidden("SizeLimit field must be a valid resource quantity")
         case "hostPath":
-            errors.extend(_validate_host_path(item, source))
+            _validate_host_path(source)
         case "downwardAPI":
-            errors.extend(_validate_mode(f"{item}.defaultMode", source.get("defaultMode")))
-            for file in source.get("items", ()):
-                errors.extend(_validate_downward_file(item, file))
+            _validate_mode(source.at("defaultMode"))
+            _validate_downward_files(source)
         case "projected":
-            errors.extend(_validate_mode(f"{item}.defaultMode", source.get("defaultMode")))
-            errors.extend(_validate_projections(item, source.get("sources", ())))
+            _validate_mode(source.at("defaultMode"))
+            _validate_projections(source)
         case "persistentVolumeClaim":
-            if not source.get("claimName"):
-                errors.append(field.required(f"{item}.claimName"))
+            source.at("claimName").must_be_set()
         case "ephemeral":
-            errors.extend(_validate_claim_template(f"{item}.volumeClaimTemplate", source.get("volumeClaimTemplate")))
+            _validate_claim_template(source.at("volumeClaimTemplate"))
         case "image":
-            errors.extend(field.one_of(f"{item}.pullPolicy", source.get("pullPolicy"), PULL_POLICIES))
+            source.at("pullPolicy", "").must_be_one_of(PULL_POLICIES)
         case _:
-            errors.extend(field.errors_below(path, validate_external_source, volume, kind))
-    return errors
+            validate_external_source(volume, kind)
 
 
-def _validate_claim_template(path: str, template: JsonObject | None) -> list[FieldError]:
-    if template is None:
-        return [field.required(path)]
-    metadata = template.get("metadata", {})
-    errors = field.errors_below(f"{path}.metadata.annotations", validate_annotations, metadata.get("annotations", {}))
-    errors.extend(field.errors_below(f"{path}.metadata.labels", validate_labels, metadata.get("labels", {})))
+def _validate_claim_template(template: Field) -> None:
+    if template.value is None:
+        template.required()
+        return
+    metadata = template.at("metadata")
+    validate_annotations(metadata.at("annotations"))
+    validate_labels(metadata.at("labels"))
     for name in _OWN_METADATA:
-        if metadata.get(name):
-            # Kubernetes makes the paths of the names of its Go fields.
-            errors.append(field.forbidden(f"{path}.metadata.{'uID' if name == 'uid' else name}", "cannot be set"))
-    return [*errors, *field.errors_below(f"{path}.spec", validate_claim_spec, template.get("spec", {}))]
+        # Kubernetes makes the paths of the names of its Go fields.
+        metadata.at("uID" if name == "uid" else name).showing(metadata.get(name)).must_not_be_set("cannot be set")
+    validate_claim_spec(template.at("spec"))
 
 
-def validate_image_references(path: str, volumes: Sequence[JsonObject]) -> list[FieldError]:
+def validate_image_references(volumes: Field) -> None:
     """Validate that image volumes of a pod name an image. A template may leave it to who makes pods of it."""
-    return [
-        field.required(f"{path}[{index}].image.reference")
-        for index, volume in enumerate(volumes)
-        if "image" in volume and not volume["image"].get("reference")
-    ]
+    for volume in volumes.each():
+        if "image" in volume.value:
+            volume.at("image").at("reference").must_be_set()
 
 
-def _validate_host_path(path: str, source: JsonObject) -> list[FieldError]:
-    host_path = source.get("path", "")
-    if not host_path:
-        return [field.required(f"{path}.path")]
-    errors = []
-    if ".." in host_path.split("/"):
-        errors.append(field.invalid(f"{path}.path", host_path, "must not contain '..'"))
-    return [*errors, *field.one_of(f"{path}.type", source.get("type", ""), _HOST_PATH_TYPES)]
+def _validate_host_path(source: Field) -> None:
+    path = source.at("path")
+    if path.must_be_set():
+        if ".." in path.value.split("/"):
+            path.invalid("must not contain '..'")
+        source.at("type").must_be_one_of(_HOST_PATH_TYPES)
 
 
-def _validate_mode(path: str, mode: int | None) -> list[FieldError]:
-    return [] if mode is None or 0 <= mode <= 0o777 else [field.invalid(path, mode, _MODE)]
+def _validate_mode(mode: Field) -> None:
+    if mode.value is not None and not 0 <= mode.value <= 0o777:
+        mode.invalid(_MODE)
 
 
-def _validate_items(path: str, items: Sequence[JsonObject]) -> list[FieldError]:
-    errors = []
-    for index, one in enumerate(items):
-        item = f"{path}[{index}]"
-        if not one.get("key"):
-            errors.append(field.required(f"{item}.key"))
-        errors.extend(_validate_file(item, one))
-    return errors
+def _validate_items(items: Field) -> None:
+    """Validate the files in a volume: no path may leave the volume, and the modes must be valid."""
+    for item in items.each():
+        item.at("key").must_be_set()
+        _validate_path(item.at("path", ""))
+        _validate_mode(item.at("mode"))
 
 
-def _validate_file(path: str, file: JsonObject) -> list[FieldError]:
-    """Validate a file in a volume: its path must not leave the volume, and its mode must be valid."""
-    return [*_validate_path(f"{path}.path", file.get("path", "")), *_validate_mode(f"{path}.mode", file.get("mode"))]
-
-
-def _validate_path(path: str, name: str) -> list[FieldError]:
+def _validate_path(path: Field) -> None:
     """Validate the path of a file in a volume. Names that begin with `..` are the kubelet's own."""
-    errors = field.required_valid(path, name, check_local_path)
-    if name.startswith("..") and not name.startswith("../"):
-        errors.append(field.invalid(path, name, "must not start with '..'"))
-    return errors
+    path.must_be_set_and_pass(check_local_path)
+    if path.value.startswith("..") and not path.value.startswith("../"):
+        path.invalid("must not start with '..'")
 
 
-def _validate_downward_file(path: str, file: JsonObject) -> list[FieldError]:
-    """Validate a file of the downward API. `path` is the volume's: Kubernetes does not name the item."""
-    errors = _validate_path(f"{path}.path", file.get("path", ""))
-    if "fieldRef" in file:
-        errors.extend(validate_field_ref(f"{path}.fieldRef", file["fieldRef"], _DOWNWARD_FIELDS))
-        if "resourceFieldRef" in file:
-            detail = "fieldRef and resourceFieldRef can not be specified simultaneously"
-            errors.append(field.invalid(path, "resource", detail))
-    elif "resourceFieldRef" in file:
-        reference = file["resourceFieldRef"]
-        errors.extend(validate_resource_field_ref(f"{path}.resourceFieldRef", reference, names_container=True))
+def _validate_downward_files(source: Field) -> None:
+    """Validate the files of the downward API in a volume. Kubernetes does not name the item in errors."""
+    for item in source.get("items", ()):
+        _validate_downward_file(source.showing(item))
+
+
+def _validate_downward_file(file: Field) -> None:
+    _validate_path(file.at("path", ""))
+    if "fieldRef" in file.value:
+        validate_field_ref(file.at("fieldRef"), _DOWNWARD_FIELDS)
+        if "resourceFieldRef" in file.value:
+            file.showing("resource").invalid("fieldRef and resourceFieldRef can not be specified simultaneously")
+    elif "resourceFieldRef" in file.value:
+        validate_resource_field_ref(file.at("resourceFieldRef"), names_container=True)
     else:
-        errors.append(field.required(path, "one of fieldRef and resourceFieldRef is required"))
-    return [*errors, *_validate_mode(f"{path}.mode", file.get("mode"))]
+        file.required("one of fieldRef and resourceFieldRef is required")
+    _validate_mode(file.at("mode"))
 
 
-def _validate_projections(path: str, sources: Sequence[JsonObject]) -> list[FieldError]:
+def _validate_projections(projected: Field) -> None:
     """Validate the sources of a projected volume. No two of them may write the same file."""
-    errors = []
     files: set[str] = set()
-    for index, source in enumerate(sources):
-        item = f"{path}.sources[{index}]"
+    for source in projected.at("sources").each():
         for kind in ("secret", "configMap"):
-            if kind in source:
-                name, items = source[kind].get("name", ""), source[kind].get("items", ())
-                if not name:
-                    errors.append(field.required(f"{item}.{kind}.name"))
-                errors.extend(_validate_items(f"{item}.{kind}.items", items))
-                errors.extend(field.invalid(path, name, _CONFLICT) for _ in _take(files, items))
-        if "downwardAPI" in source:
-            items = source["downwardAPI"].get("items", ())
-            for file in items:
-                errors.extend(_validate_downward_file(f"{item}.downwardAPI", file))
-            errors.extend(field.invalid(path, name, _CONFLICT) for name in _take(files, items))
-        if "serviceAccountToken" in source:
-            token = source["serviceAccountToken"]
-            errors.extend(_validate_token(f"{item}.serviceAccountToken", token))
-            errors.extend(_validate_path(f"{path}.path", token.get("path", "")))  # so in Kubernetes
-        if len(source) > 1:
-            errors.append(field.forbidden(item, "may not specify more than 1 volume type per source"))
-    return errors
+            if kind in source.value:
+                referent = source.at(kind)
+                name = referent.at("name", "")
+                name.must_be_set()
+                _validate_items(referent.at("items"))
+                for _ in _take(files, referent.get("items", ())):
+                    projected.showing(name.value).invalid(_CONFLICT)
+        if "downwardAPI" in source.value:
+            downward = source.at("downwardAPI")
+            _validate_downward_files(downward)
+            for path in _take(files, downward.get("items", ())):
+                projected.showing(path).invalid(_CONFLICT)
+        if "serviceAccountToken" in source.value:
+            token = source.at("serviceAccountToken")
+            _validate_token_lifetime(token.at("expirationSeconds"))
+            _validate_path(projected.at("path").showing(token.get("path", "")))  # so in Kubernetes
+        if len(source.value) > 1:
+            source.forbidden("may not specify more than 1 volume type per source")
 
 
 def _take(files: set[str], items: Sequence[JsonObject]) -> list[str]:
@@ -230,11 +210,10 @@ def _take(files: set[str], items: Sequence[JsonObject]) -> list[str]:
     return conflicts
 
 
-def _validate_token(path: str, token: JsonObject) -> list[FieldError]:
-    seconds = token.get("expirationSeconds", _MIN_TOKEN_SECONDS)
-    if seconds < _MIN_TOKEN_SECONDS:
-        return [field.invalid(f"{path}.expirationSeconds", seconds, "may not specify a duration less than 10 minutes")]
-    if seconds > _MAX_TOKEN_SECONDS:
-        detail = "may not specify a duration larger than 2^32 seconds"
-        return [field.invalid(f"{path}.expirationSeconds", seconds, detail)]
-    return []
+def _validate_token_lifetime(seconds: Field) -> None:
+    if seconds.value is None:
+        return
+    if seconds.value < _MIN_TOKEN_SECONDS:
+        seconds.invalid("may not specify a duration less than 10 minutes")
+    elif seconds.value > _MAX_TOKEN_SECONDS:
+        seconds.invalid("may not specify a duration larger than 2^32 seconds")

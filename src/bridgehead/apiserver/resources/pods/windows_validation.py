@@ -10,12 +10,11 @@ from __future__ import annotations
 
 import re
 
-from bridgehead.apiserver.field import FieldError
+from bridgehead.apiserver.field import Field
 from bridgehead.apiserver.resource import JsonObject
-from bridgehead.apiserver.resources.shared import field
 from bridgehead.objects.names import check_dns1123_subdomain
 
-from .pod_containers import visit_containers
+from .pod_containers import each_container
 
 _SYSTEMS = ("linux", "windows")
 # Fields of pod specs that a pod for Windows may not have, in the order of Kubernetes' errors; an absent value of a
@@ -32,6 +31,7 @@ _OF_CONTAINER = (
     *("appArmorProfile", "seLinuxOptions", "seccompProfile", "capabilities", "readOnlyRootFilesystem", "privileged"),
     *("allowPrivilegeEscalation", "procMount", "runAsUser", "runAsGroup"),
 )
+_NOT_FOR_WINDOWS = "cannot be set for a windows pod"
 _MAX_CREDENTIAL_KIB = 64
 _MAX_DOMAIN, _MAX_USER = 256, 104
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
@@ -42,34 +42,36 @@ _BAD_USER = re.compile(r'["/\\:;|=,+*?<>@\[\]]')
 _BLANK_USER = re.compile(r"[. ]+")
 
 
-def validate_os(path: str, spec: JsonObject) -> list[FieldError]:
+def validate_os(spec: Field) -> None:
     """Validate the operating system of a pod spec, and that the spec has no field of another one."""
-    system = spec.get("os")
-    if system is None:
-        return []
-    name = system.get("name", "")
-    if not name:
-        return [field.required(f"{path}.os.name", "cannot be empty")]
-    if errors := field.one_of(f"{path}.os", name, _SYSTEMS):
-        return errors
-    return _validate_linux(path, spec) if name == "linux" else _validate_windows(path, spec)
+    if "os" not in spec.value:
+        return
+    system = spec.at("os")
+    name = system.at("name")
+    # Kubernetes does not name the field in an error about an unknown system.
+    if name.must_be_set("cannot be empty") and system.showing(name.value).must_be_one_of(_SYSTEMS):
+        if name.value == "linux":
+            _validate_linux(spec)
+        else:
+            _validate_windows(spec)
 
 
-def _validate_linux(path: str, spec: JsonObject) -> list[FieldError]:
-    owners = [(path, spec), *visit_containers(path, spec)]
-    return [
-        field.forbidden(f"{item}.securityContext.windowsOptions", "windows options cannot be set for a linux pod")
-        for item, owner in owners
-        if "windowsOptions" in owner.get("securityContext", {})
-    ]
+def _validate_linux(spec: Field) -> None:
+    for owner in (spec, *each_container(spec)):
+        context = owner.at("securityContext", {})
+        if "windowsOptions" in context.value:
+            context.at("windowsOptions").forbidden("windows options cannot be set for a linux pod")
 
 
-def _validate_windows(path: str, spec: JsonObject) -> list[FieldError]:
-    found = [f"{path}.{name}" for name in _OF_POD if _has(spec, name)]
-    for item, container in visit_containers(path, spec):
-        context = container.get("securityContext", {})
-        found += [f"{item}.securityContext.{name}" for name in _OF_CONTAINER if name in context]
-    return [field.forbidden(one, "cannot be set for a windows pod") for one in found]
+def _validate_windows(spec: Field) -> None:
+    for name in _OF_POD:
+        if _has(spec.value, name):
+            spec.at(name).forbidden(_NOT_FOR_WINDOWS)
+    for container in each_container(spec):
+        context = container.at("securityContext", {})
+        for name in _OF_CONTAINER:
+            if name in context.value:
+                context.at(name).forbidden(_NOT_FOR_WINDOWS)
 
 
 def _has(spec: JsonObject, name: str) -> bool:
@@ -78,26 +80,24 @@ def _has(spec: JsonObject, name: str) -> bool:
     return bool(owner.get(last)) if name in _PLAIN else last in owner
 
 
-def validate_host_process(path: str, spec: JsonObject) -> list[FieldError]:
+def validate_host_process(spec: Field) -> None:
     """Validate that either all containers are processes of the host, or none is, and that they use its network."""
-    of_pod = _host_process(spec)
-    errors = []
+    of_pod = _host_process(spec.value)
     counted: list[bool] = []
-    for item, container in visit_containers(path, spec):
-        own = _host_process(container)
+    for container in each_container(spec):
+        own = _host_process(container.value)
         if own is not None and of_pod is not None and own != of_pod:
             detail = f"pod hostProcess value must be identical if both are specified, was {str(of_pod).lower()}"
-            errors.append(field.invalid(f"{item}.securityContext.windowsOptions.hostProcess", own, detail))
+            container.at("securityContext").at("windowsOptions").at("hostProcess").invalid(detail)
         counted.append(bool(of_pod if own is None else own))
     if not any(counted):
-        return errors
+        return
     if not all(counted):
         detail = "If pod contains any hostProcess containers then all containers must be HostProcess containers"
-        errors.append(field.invalid(path, "", detail))
+        spec.showing("").invalid(detail)
     if not spec.get("hostNetwork"):
         detail = "hostNetwork must be true if pod contains any hostProcess containers"
-        errors.append(field.invalid(f"{path}.hostNetwork", False, detail))
-    return errors
+        spec.at("hostNetwork").showing(False).invalid(detail)
 
 
 def _host_process(owner: JsonObject) -> bool | None:
@@ -105,23 +105,17 @@ def _host_process(owner: JsonObject) -> bool | None:
     return value
 
 
-def validate_windows_options(path: str, options: JsonObject | None) -> list[FieldError]:
+def validate_windows_options(options: Field) -> None:
     """Validate the `windowsOptions` of a security context."""
-    if options is None:
-        return []
-    errors = []
-    if (name := options.get("gmsaCredentialSpecName")) is not None:
-        errors += field.invalid_for(f"{path}.gmsaCredentialSpecName", name, check_dns1123_subdomain(name))
-    if (credentials := options.get("gmsaCredentialSpec")) is not None:
-        item = f"{path}.gmsaCredentialSpec"
-        if not credentials:
-            errors.append(field.invalid(item, credentials, "gmsaCredentialSpec cannot be an empty string"))
-        elif len(credentials.encode()) > _MAX_CREDENTIAL_KIB * 1024:
-            detail = f"gmsaCredentialSpec size must be under {_MAX_CREDENTIAL_KIB} KiB"
-            errors.append(field.invalid(item, credentials, detail))
-    if (user := options.get("runAsUserName")) is not None:
-        errors += field.invalid_for(f"{path}.runAsUserName", user, _check_user(user))
-    return errors
+    if not options:
+        return
+    credentials = options.at("gmsaCredentialSpec")
+    options.at("gmsaCredentialSpecName").must_pass(check_dns1123_subdomain)
+    if credentials.value == "":
+        credentials.invalid("gmsaCredentialSpec cannot be an empty string")
+    elif credentials and len(credentials.value.encode()) > _MAX_CREDENTIAL_KIB * 1024:
+        credentials.invalid(f"gmsaCredentialSpec size must be under {_MAX_CREDENTIAL_KIB} KiB")
+    options.at("runAsUserName").must_pass(_check_user)
 
 
 def _check_user(name: str) -> list[str]:

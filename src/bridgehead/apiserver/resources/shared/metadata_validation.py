@@ -141,7 +141,8 @@ def validate_label_selector(selector: Field) -> None:
     """Validate a `LabelSelector`; an empty one is valid."""
     validate_labels(selector.at("matchLabels"))
     for requirement in selector.at("matchExpressions").each():
-        validate_requirement(requirement)
+        validate_operator_and_key(requirement)
+        validate_values(requirement)
 
 
 def selector_text(selector: JsonObject) -> str:
@@ -164,8 +165,8 @@ def selector_text(selector: JsonObject) -> str:
     return ",".join(text for _, text in sorted(terms, key=lambda term: term[0]))
 
 
-def validate_requirement(requirement: Field) -> None:
-    """Validate one element of a selector's `matchExpressions`."""
+def validate_operator_and_key(requirement: Field) -> None:
+    """Validate one element of a selector's `matchExpressions`, but for the form of its values."""
     operator, values = requirement.at("operator", ""), requirement.at("values")
     if operator.value in ("In", "NotIn"):
         values.must_be_set("must be specified when `operator` is 'In' or 'NotIn'")
@@ -175,5 +176,9 @@ def validate_requirement(requirement: Field) -> None:
     else:
         operator.invalid("not a valid selector operator")
     requirement.at("key", "").must_pass(check_qualified_name)
-    for value in values.each():
+
+
+def validate_values(requirement: Field) -> None:
+    """Validate the values of an element of `matchExpressions`."""
+    for value in requirement.at("values").each():
         value.must_pass(check_label_value)

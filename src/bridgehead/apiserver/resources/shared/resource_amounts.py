@@ -18,8 +18,8 @@ def validate_resource_amount(quantity: Field, name: str) -> None:
     if amount is None:
         quantity.invalid("must be a quantity")
         return
-    shown = quantity.showing(quantity_text(quantity.value))
-    if amount < 0:
-        shown.invalid("must be greater than or equal to 0")
+    reasons = [] if amount >= 0 else ["must be greater than or equal to 0"]
     if (name in OBJECT_COUNTS or is_extended(name)) and milli_value(quantity.value) % 1000:
-        shown.invalid("must be an integer")
+        reasons.append("must be an integer")
+    for reason in reasons:
+        quantity.showing(quantity_text(quantity.value)).invalid(reason)

@@ -187,7 +187,7 @@ def _validate_volume(path: str, spec: JsonObject) -> list[FieldError]:
         if (required := spec["nodeAffinity"].get("required")) is None:
             errors.append(field.required(item, "must specify required node constraints"))
         else:
-            errors.extend(validate_node_selector(item, required))
+            errors.extend(field.errors_below(item, validate_node_selector, required))
     if policy == "Recycle" and posixpath.normpath(at(spec, "hostPath", "path") or ".") == "/":
         detail = "may not be 'recycle' for a hostPath mount of '/'"
         errors.append(field.forbidden(f"{path}.persistentVolumeReclaimPolicy", detail))

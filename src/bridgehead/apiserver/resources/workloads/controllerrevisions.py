@@ -5,9 +5,8 @@ Pure: no I/O, no clock, no randomness. Source: Kubernetes `ValidateControllerRev
 
 from __future__ import annotations
 
-from bridgehead.apiserver.field import FieldError
+from bridgehead.apiserver.field import Field
 from bridgehead.apiserver.resource import Column, JsonObject, Resource, Strategy
-from bridgehead.apiserver.resources.shared import field
 from bridgehead.apiserver.resources.shared.columns import AGE, NAME, NONE, number_column
 from bridgehead.objects.names import check_dns1123_subdomain
 
@@ -16,14 +15,13 @@ class ControllerRevisionStrategy(Strategy):
     def default(self, obj: JsonObject) -> None:
         obj.setdefault("revision", 0)
 
-    def validate(self, obj: JsonObject) -> list[FieldError]:
-        errors = [] if "data" in obj else [field.required("data", "data is mandatory")]
-        return [*errors, *field.non_negative("revision", obj["revision"])]
+    def validate(self, obj: Field) -> None:
+        if "data" not in obj.value:
+            obj.at("data").required("data is mandatory")
+        obj.at("revision").must_not_be_negative()
 
-    def validate_update(self, obj: JsonObject, old: JsonObject, subresource: str) -> list[FieldError]:
-        if obj.get("data") == old.get("data"):
-            return []
-        return [field.invalid("data", obj.get("data"), field.IMMUTABLE)]
+    def validate_update(self, obj: Field, old: JsonObject, subresource: str) -> None:
+        obj.at("data").must_not_change(old.get("data"))
 
 
 def _controller_cell(obj: JsonObject, now: float) -> str:

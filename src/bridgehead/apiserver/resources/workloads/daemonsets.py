@@ -5,9 +5,8 @@ Pure: no I/O, no clock, no randomness.
 
 from __future__ import annotations
 
-from bridgehead.apiserver.field import FieldError
+from bridgehead.apiserver.field import Field
 from bridgehead.apiserver.resource import Column, JsonObject, Resource
-from bridgehead.apiserver.resources.shared import field
 from bridgehead.apiserver.resources.shared.columns import (
     AGE,
     NAME,
@@ -31,6 +30,7 @@ _TEMPLATE_GENERATION = "deprecated.daemonset.template.generation"
 class DaemonSetStrategy(WorkloadStrategy):
     kind = "daemonset"
     owner = "DaemonSet"
+    needs_selector = False  # but one that is there has to select the template
     status_counts = (
         *_NO_PODS,
         *("observedGeneration", "updatedNumberScheduled", "numberAvailable", "numberUnavailable", "collisionCount"),
@@ -52,16 +52,11 @@ class DaemonSetStrategy(WorkloadStrategy):
         generation = int(at(old, "metadata", "annotations", _TEMPLATE_GENERATION) or 1)
         _set_template_generation(obj, generation if is_same else generation + 1)
 
-    def _validate_selector_and_template(self, spec: JsonObject) -> list[FieldError]:
-        errors = super()._validate_selector_and_template(spec)
-        # Kubernetes demands no selector here, but one that selects the template.
-        return [error for error in errors if error.reason != "FieldValueRequired" or error.field != "spec.selector"]
+    def _refuse_selector(self, selector: Field, spec: Field) -> None:
+        self._validate_pods(spec)
 
-    def _refuse_selector(self, path: str, selector: JsonObject, spec: JsonObject) -> list[FieldError]:
-        return self._validate_pods(spec)
-
-    def _validate_strategy(self, spec: JsonObject) -> list[FieldError]:
-        return _validate_update_strategy("spec.updateStrategy", spec.get("updateStrategy", {}))
+    def _validate_strategy(self, spec: Field) -> None:
+        _validate_update_strategy(spec.at("updateStrategy", {}))
 
 
 def _set_template_generation(daemon_set: JsonObject, generation: int) -> None:
@@ -69,25 +64,22 @@ def _set_template_generation(daemon_set: JsonObject, generation: int) -> None:
     annotations[_TEMPLATE_GENERATION] = str(generation)
 
 
-def _validate_update_strategy(path: str, strategy: JsonObject) -> list[FieldError]:
+def _validate_update_strategy(strategy: Field) -> None:
     if strategy.get("type") not in _STRATEGIES:
-        return [field.not_supported(path, shown_strategy(strategy, ROLLING_FIELDS), _STRATEGIES)]
-    if strategy["type"] == "OnDelete":
-        return []
-    errors: list[FieldError] = []
-    rolling = strategy.get("rollingUpdate", {})
-    unavailable, surge = rolling.get("maxUnavailable", 0), rolling.get("maxSurge", 0)
-    amounts = ((f"{path}.rollingUpdate.maxUnavailable", unavailable), (f"{path}.rollingUpdate.maxSurge", surge))
-    for item, amount in amounts:
-        errors.extend(field.errors_below(item, validate_amount, amount))
-    for item, amount in amounts:
-        errors.extend(field.errors_below(item, validate_not_more_than_all, amount))
-    if is_zero(unavailable) and is_zero(surge):
-        errors.append(field.required(f"{path}.rollingUpdate.maxUnavailable", "cannot be 0 when maxSurge is 0"))
-    if not is_zero(unavailable) and not is_zero(surge):
-        detail = "may not be set when maxUnavailable is non-zero"
-        errors.append(field.invalid(f"{path}.rollingUpdate.maxSurge", surge, detail))
-    return errors
+        strategy.showing(shown_strategy(strategy.value, ROLLING_FIELDS)).not_supported(_STRATEGIES)
+        return
+    if strategy.get("type") == "OnDelete":
+        return
+    rolling = strategy.at("rollingUpdate")
+    unavailable, surge = rolling.at("maxUnavailable", 0), rolling.at("maxSurge", 0)
+    for amount in (unavailable, surge):
+        validate_amount(amount)
+    for amount in (unavailable, surge):
+        validate_not_more_than_all(amount)
+    if is_zero(unavailable.value) and is_zero(surge.value):
+        unavailable.required("cannot be 0 when maxSurge is 0")
+    if not is_zero(unavailable.value) and not is_zero(surge.value):
+        surge.invalid("may not be set when maxUnavailable is non-zero")
 
 
 def _node_selector_cell(daemon_set: JsonObject, now: float) -> str:

@@ -5,9 +5,8 @@ Pure: no I/O, no clock, no randomness.
 
 from __future__ import annotations
 
-from bridgehead.apiserver.field import FieldError
+from bridgehead.apiserver.field import Field
 from bridgehead.apiserver.resource import Column, JsonObject, Resource
-from bridgehead.apiserver.resources.shared import field
 from bridgehead.apiserver.resources.shared.columns import (
     AGE,
     NAME,
@@ -46,37 +45,32 @@ class DeploymentStrategy(WorkloadStrategy):
         spec.setdefault("progressDeadlineSeconds", 600)
         set_rolling_update(spec.setdefault("strategy", {}), unavailable="25%", surge="25%")
 
-    def validate(self, obj: JsonObject) -> list[FieldError]:
-        spec = obj.get("spec", {})
-        errors = super().validate(obj)
-        deadline = spec.get("progressDeadlineSeconds")
-        if deadline is not None and deadline <= spec.get("minReadySeconds", 0):
-            detail = "must be greater than minReadySeconds"
-            errors.append(field.invalid("spec.progressDeadlineSeconds", deadline, detail))
-        return errors
+    def validate(self, obj: Field) -> None:
+        super().validate(obj)
+        spec = obj.at("spec")
+        deadline = spec.at("progressDeadlineSeconds")
+        if deadline.value is not None and deadline.value <= spec.get("minReadySeconds", 0):
+            deadline.invalid("must be greater than minReadySeconds")
 
-    def _validate_strategy(self, spec: JsonObject) -> list[FieldError]:
-        return _validate_update_strategy("spec.strategy", spec.get("strategy", {}))
+    def _validate_strategy(self, spec: Field) -> None:
+        _validate_update_strategy(spec.at("strategy", {}))
 
 
-def _validate_update_strategy(path: str, strategy: JsonObject) -> list[FieldError]:
-    rolling = strategy.get("rollingUpdate")
-    if strategy.get("type") not in _STRATEGIES:
-        return [field.not_supported(path, shown_strategy(strategy, ROLLING_FIELDS), _STRATEGIES)]
-    errors = []
-    if strategy.get("type") == "Recreate" and rolling is not None:
-        detail = "may not be specified when strategy `type` is 'Recreate'"
-        errors.append(field.forbidden(f"{path}.rollingUpdate", detail))
-    if strategy.get("type") != "RollingUpdate" or rolling is None:
-        return errors
-    unavailable, surge = rolling.get("maxUnavailable", 0), rolling.get("maxSurge", 0)
-    errors.extend(field.errors_below(f"{path}.rollingUpdate.maxUnavailable", validate_amount, unavailable))
-    errors.extend(field.errors_below(f"{path}.rollingUpdate.maxSurge", validate_amount, surge))
-    if is_zero(unavailable) and is_zero(surge):
-        detail = "may not be 0 when `maxSurge` is 0"
-        errors.append(field.invalid(f"{path}.rollingUpdate.maxUnavailable", unavailable, detail))
-    errors.extend(field.errors_below(f"{path}.rollingUpdate.maxUnavailable", validate_not_more_than_all, unavailable))
-    return errors
+def _validate_update_strategy(strategy: Field) -> None:
+    kind, rolling = strategy.get("type"), strategy.at("rollingUpdate")
+    if kind not in _STRATEGIES:
+        strategy.showing(shown_strategy(strategy.value, ROLLING_FIELDS)).not_supported(_STRATEGIES)
+    elif rolling.value is None:
+        return
+    elif kind == "Recreate":
+        rolling.forbidden("may not be specified when strategy `type` is 'Recreate'")
+    else:
+        unavailable, surge = rolling.at("maxUnavailable", 0), rolling.at("maxSurge", 0)
+        validate_amount(unavailable)
+        validate_amount(surge)
+        if is_zero(unavailable.value) and is_zero(surge.value):
+            unavailable.invalid("may not be 0 when `maxSurge` is 0")
+        validate_not_more_than_all(unavailable)
 
 
 RESOURCE = Resource(

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from bridgehead.apiserver.field import FieldError
+from bridgehead.apiserver.field import Field
 from bridgehead.apiserver.resource import Column, JsonObject, Resource, Strategy
 from bridgehead.apiserver.resources.pods import (
     drop_disabled_fields,
@@ -26,8 +26,8 @@ class PodTemplateStrategy(Strategy):
         set_spec_defaults(template.setdefault("spec", {}))
         drop_disabled_fields(template["spec"])
 
-    def validate(self, obj: JsonObject) -> list[FieldError]:
-        return validate_template("template", obj.get("template", {}))
+    def validate(self, obj: Field) -> None:
+        validate_template(obj.at("template"))
 
     def warnings(self, obj: JsonObject) -> list[str]:
         return warn_of_template("template", obj.get("template", {}))

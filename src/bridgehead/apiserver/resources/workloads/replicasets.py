@@ -5,9 +5,8 @@ Pure: no I/O, no clock, no randomness.
 
 from __future__ import annotations
 
-from bridgehead.apiserver.field import FieldError
+from bridgehead.apiserver.field import Field
 from bridgehead.apiserver.resource import JsonObject, Resource
-from bridgehead.apiserver.resources.shared import field
 from bridgehead.apiserver.resources.shared.columns import (
     AGE,
     NAME,
@@ -42,11 +41,11 @@ class ReplicaSetStrategy(WorkloadStrategy):
         super().prepare_update(obj, old, subresource)
         obj.setdefault("status", {}).setdefault("replicas", 0)
 
-    def validate(self, obj: JsonObject) -> list[FieldError]:
-        spec = obj.get("spec", {})
-        errors = field.non_negative("spec.replicas", spec.get("replicas", 0))
-        errors.extend(field.non_negative("spec.minReadySeconds", spec.get("minReadySeconds", 0)))
-        return [*errors, *self._validate_selector_and_template(spec)]
+    def validate(self, obj: Field) -> None:
+        spec = obj.at("spec", {})
+        spec.at("replicas").must_not_be_negative()
+        spec.at("minReadySeconds").must_not_be_negative()
+        self._validate_selector_and_template(spec)
 
 
 RESOURCE = Resource(

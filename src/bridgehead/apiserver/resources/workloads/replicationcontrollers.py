@@ -6,12 +6,9 @@ Source: Kubernetes `ValidateReplicationControllerSpec`, `SetDefaults_Replication
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
-from bridgehead.apiserver.field import FieldError
+from bridgehead.apiserver.field import Field
 from bridgehead.apiserver.resource import JsonObject, Resource
 from bridgehead.apiserver.resources.pods import validate_template
-from bridgehead.apiserver.resources.shared import field
 from bridgehead.apiserver.resources.shared.columns import (
     AGE,
     NAME,
@@ -23,7 +20,7 @@ from bridgehead.apiserver.resources.shared.columns import (
 )
 from bridgehead.objects.names import check_dns1123_subdomain
 
-from .workload_strategy import WorkloadStrategy
+from .workload_strategy import WorkloadStrategy, add_mismatch
 
 
 class ReplicationControllerStrategy(WorkloadStrategy):
@@ -54,26 +51,24 @@ class ReplicationControllerStrategy(WorkloadStrategy):
         super().prepare_update(obj, old, subresource)
         obj.setdefault("status", {}).setdefault("replicas", 0)
 
-    def validate(self, obj: JsonObject) -> list[FieldError]:
-        spec = obj.get("spec", {})
-        errors = field.non_negative("spec.minReadySeconds", spec.get("minReadySeconds", 0))
-        selector: Mapping[str, str] = spec.get("selector", {})
-        if not selector:
-            errors.append(field.required("spec.selector"))
-        errors += field.non_negative("spec.replicas", spec.get("replicas", 0))
-        template = spec.get("template")
-        if template is None:
-            return [*errors, field.required("spec.template")]
-        labels = template.get("metadata", {}).get("labels")
-        if selector and not selector.items() <= (labels or {}).items():
-            detail = "`selector` does not match template `labels`"
-            errors.append(field.invalid("spec.template.metadata.labels", labels, detail))
-        errors += validate_template("spec.template", template)
-        return errors + self._validate_pod(template.get("spec", {}))
+    def validate(self, obj: Field) -> None:
+        spec = obj.at("spec")
+        selector, template = spec.at("selector"), spec.at("template")
+        spec.at("minReadySeconds").must_not_be_negative()
+        selector.must_be_set()
+        spec.at("replicas").must_not_be_negative()
+        if template.value is None:
+            template.required()
+            return
+        labels = template.at("metadata").get("labels", {})
+        if selector and not selector.value.items() <= labels.items():
+            add_mismatch(spec)
+        validate_template(template)
+        self._validate_pod(template.at("spec", {}))
 
-    def validate_update(self, obj: JsonObject, old: JsonObject, subresource: str) -> list[FieldError]:
-        # Its selector may change.
-        return self.validate_status(obj.get("status", {}), old.get("status", {})) if subresource == "status" else []
+    def validate_update(self, obj: Field, old: JsonObject, subresource: str) -> None:
+        if subresource == "status":  # its selector may change
+            self.validate_status(obj, old)
 
 
 RESOURCE = Resource(

@@ -9,17 +9,16 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from bridgehead.apiserver.field import FieldError
+from bridgehead.apiserver.field import Field, internal_value, show_value
 from bridgehead.apiserver.resource import Column, JsonObject, Resource
 from bridgehead.apiserver.resources.pods import validate_template
-from bridgehead.apiserver.resources.shared import field
 from bridgehead.apiserver.resources.shared.claim_validation import validate_claim_spec, warn_of_claim_spec
 from bridgehead.apiserver.resources.shared.columns import AGE, NAME, at, template_columns
 from bridgehead.apiserver.resources.shared.int_or_percent import is_zero, validate_amount, validate_not_more_than_all
 from bridgehead.apiserver.resources.storage import set_claim_defaults
 from bridgehead.objects.names import check_dns1123_label
 
-from .workload_strategy import TEMPLATE, WorkloadStrategy, shown_selector, shown_strategy
+from .workload_strategy import WorkloadStrategy, shown_selector, shown_strategy
 
 _MUTABLE = (
     *("replicas", "ordinals", "template", "updateStrategy", "revisionHistoryLimit"),
@@ -80,43 +79,35 @@ class StatefulSetStrategy(WorkloadStrategy):
         super().prepare_update(obj, old, subresource)
         obj["status"] = dict.fromkeys(_COUNTS, 0) | obj.get("status", {})
 
-    def validate(self, obj: JsonObject) -> list[FieldError]:
-        spec = obj.get("spec", {})
-        policy = spec.get("podManagementPolicy")
-        errors = []
-        if policy not in ("OrderedReady", "Parallel"):
-            detail = "must be 'OrderedReady' or 'Parallel'"
-            errors.append(field.invalid("spec.podManagementPolicy", policy, detail))
-        errors.extend(_validate_update_strategy("spec.updateStrategy", spec.get("updateStrategy", {})))
-        for name, kept in spec.get("persistentVolumeClaimRetentionPolicy", {}).items():
-            path = f"spec.persistentVolumeClaimRetentionPolicy.{name}"
-            errors.extend(field.one_of(path, kept, _RETENTION_POLICIES))
-        for name in ("replicas", "minReadySeconds"):
-            errors.extend(field.non_negative(f"spec.{name}", spec.get(name, 0)))
-        if "ordinals" in spec:
-            errors.extend(field.non_negative("spec.ordinals.start", spec["ordinals"].get("start", 0)))
-        return [*errors, *self._validate_selector_and_template(spec)]
+    def validate(self, obj: Field) -> None:
+        spec = obj.at("spec", {})
+        policy = spec.at("podManagementPolicy")
+        if policy.value not in ("OrderedReady", "Parallel"):
+            policy.invalid("must be 'OrderedReady' or 'Parallel'")
+        _validate_update_strategy(spec.at("updateStrategy", {}))
+        retention = spec.at("persistentVolumeClaimRetentionPolicy", {})
+        for name in retention.value:
+            retention.at(name).must_be_one_of(_RETENTION_POLICIES)
+        for number in (spec.at("replicas"), spec.at("minReadySeconds"), spec.at("ordinals").at("start")):
+            number.must_not_be_negative()
+        self._validate_selector_and_template(spec)
 
-    def _refuse_selector(self, path: str, selector: JsonObject, spec: JsonObject) -> list[FieldError]:
-        shown = field.invalid(path, shown_selector(selector), "").message.removesuffix(": ")
-        return [FieldError("FieldValueInvalid", path, shown), *self._validate_pod(_pod_of(spec))]
+    def _refuse_selector(self, selector: Field, spec: Field) -> None:
+        selector.invalid_as_whole(show_value(shown_selector(selector.value)))  # so in Kubernetes, without a reason
+        self._validate_pod(spec.at("template").at("spec", {}))
 
-    def validate_create(self, obj: JsonObject) -> list[FieldError]:
-        spec = obj.get("spec", {})
-        errors = []
-        if name := spec.get("serviceName"):
-            errors.extend(field.invalid_for("spec.serviceName", name, check_dns1123_label(name)))
-        for index, claim in enumerate(spec.get("volumeClaimTemplates", ())):
-            errors.extend(field.errors_below(f"{_CLAIMS}[{index}].spec", validate_claim_spec, claim.get("spec", {})))
-        return errors
+    def validate_create(self, obj: Field) -> None:
+        spec = obj.at("spec")
+        if name := spec.at("serviceName"):
+            name.must_pass(check_dns1123_label)
+        for claim in spec.at("volumeClaimTemplates").each():
+            validate_claim_spec(claim.at("spec"))
 
-    def validate_update(self, obj: JsonObject, old: JsonObject, subresource: str) -> list[FieldError]:
+    def validate_update(self, obj: Field, old: JsonObject, subresource: str) -> None:
         if subresource == "status":
-            return self.validate_status(obj.get("status", {}), old.get("status", {}))
-        errors = []
-        if _fixed(obj) != _fixed(old):
-            errors.append(field.forbidden("spec", _FIXED))
-        return errors
+            self.validate_status(obj, old)
+        elif _fixed(obj.value) != _fixed(old):
+            obj.at("spec").forbidden(_FIXED)
 
     def warnings(self, obj: JsonObject) -> list[str]:
         return [*super().warnings(obj), *_warn_of_spec(obj.get("spec", {}), "")]
@@ -125,15 +116,15 @@ class StatefulSetStrategy(WorkloadStrategy):
         # Kubernetes names these paths differently.
         return [*super().update_warnings(obj, old), *_warn_of_spec(obj.get("spec", {}), ".Spec")]
 
-    def _validate_template(self, spec: JsonObject) -> list[FieldError]:
+    def _validate_template(self, template: Field, spec: JsonObject) -> None:
         """Validate the template with the volumes that the pods will get from the templates of claims."""
-        template = spec.get("template", {})
         pod = template.get("spec", {})
         claims = [claim.get("metadata", {}).get("name", "") for claim in spec.get("volumeClaimTemplates", ())]
         # A claim takes the place of a volume of its name.
         kept = [volume for volume in pod.get("volumes", ()) if volume.get("name") not in claims]
         made = [{"name": name, "persistentVolumeClaim": {"claimName": name}} for name in claims]
-        return validate_template(TEMPLATE, {**template, "spec": {**pod, "volumes": [*kept, *made]}})
+        with_claims = {**pod, "volumes": [*kept, *made]}
+        validate_template(template.showing({**(template.value or {}), "spec": with_claims}))
 
 
 def _warn_of_spec(spec: JsonObject, suffix: str) -> list[str]:
@@ -149,32 +140,24 @@ def _warn_of_spec(spec: JsonObject, suffix: str) -> list[str]:
     return warnings
 
 
-def _pod_of(spec: JsonObject) -> JsonObject:
-    pod: JsonObject = spec.get("template", {}).get("spec", {})
-    return pod
-
-
-def _validate_update_strategy(path: str, strategy: JsonObject) -> list[FieldError]:
-    rolling = strategy.get("rollingUpdate")
-    match strategy.get("type"):
-        case "OnDelete":
-            if rolling is None:
-                return []
-            shown = field.internal_value(rolling, _ROLLING_FIELDS)
-            return [field.invalid(f"{path}.rollingUpdate", shown, "only allowed for updateStrategy 'RollingUpdate'")]
-        case "RollingUpdate":
-            return [] if rolling is None else _validate_rolling_update(f"{path}.rollingUpdate", rolling)
-    return [field.invalid(path, shown_strategy(strategy, _ROLLING_FIELDS), "must be 'RollingUpdate' or 'OnDelete'")]
-
-
-def _validate_rolling_update(path: str, rolling: JsonObject) -> list[FieldError]:
-    errors = field.non_negative(f"{path}.partition", rolling.get("partition", 0))
-    unavailable = rolling.get("maxUnavailable", 1)
-    errors.extend(field.errors_below(f"{path}.maxUnavailable", validate_amount, unavailable))
-    if is_zero(unavailable):
-        errors.append(field.invalid(f"{path}.maxUnavailable", unavailable, "cannot be 0"))
-    errors.extend(field.errors_below(f"{path}.maxUnavailable", validate_not_more_than_all, unavailable))
-    return errors
+def _validate_update_strategy(strategy: Field) -> None:
+    kind, rolling = strategy.get("type"), strategy.at("rollingUpdate")
+    if kind not in ("RollingUpdate", "OnDelete"):
+        strategy.showing(shown_strategy(strategy.value, _ROLLING_FIELDS)).invalid(
+            "must be 'RollingUpdate' or 'OnDelete'"
+        )
+    elif rolling.value is None:
+        return
+    elif kind == "OnDelete":
+        shown = internal_value(rolling.value, _ROLLING_FIELDS)
+        rolling.showing(shown).invalid("only allowed for updateStrategy 'RollingUpdate'")
+    else:
+        unavailable = rolling.at("maxUnavailable", 1)
+        rolling.at("partition").must_not_be_negative()
+        validate_amount(unavailable)
+        if is_zero(unavailable.value):
+            unavailable.invalid("cannot be 0")
+        validate_not_more_than_all(unavailable)
 
 
 def _fixed(obj: JsonObject) -> JsonObject:

@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from bridgehead.apiserver.field import FieldError
+from bridgehead.apiserver.field import Field, internal_value
 from bridgehead.apiserver.resource import JsonObject, StatusStrategy
 from bridgehead.apiserver.resources.pods import (
     drop_disabled_fields,
@@ -18,7 +18,7 @@ from bridgehead.apiserver.resources.pods import (
     validate_template,
     warn_of_template,
 )
-from bridgehead.apiserver.resources.shared import field
+from bridgehead.apiserver.resources.shared.columns import at
 from bridgehead.apiserver.resources.shared.metadata_validation import validate_label_selector
 from bridgehead.apiserver.resources.shared.pod_names import warn_of_pod_names
 from bridgehead.objects.meta import LabelSelector
@@ -34,6 +34,7 @@ class WorkloadStrategy(StatusStrategy):
 
     kind = ""
     owner = "ReplicaSet"
+    needs_selector = True
     # Whether the names of its pods begin with its own.
     names_pods = False
     # The numbers of its status that may not be negative, and those that may not be more than its replicas.
@@ -52,33 +53,28 @@ class WorkloadStrategy(StatusStrategy):
     def prepare_create(self, obj: JsonObject) -> None:
         obj["status"] = {}
 
-    def validate(self, obj: JsonObject) -> list[FieldError]:
+    def validate(self, obj: Field) -> None:
         """Validate the spec, in the order of Kubernetes."""
-        spec = obj.get("spec", {})
-        errors = field.non_negative("spec.replicas", spec.get("replicas", 0))
-        errors.extend(self._validate_selector_and_template(spec))
-        errors.extend(self._validate_strategy(spec))
+        spec = obj.at("spec", {})
+        spec.at("replicas").must_not_be_negative()
+        self._validate_selector_and_template(spec)
+        self._validate_strategy(spec)
         for name in ("minReadySeconds", "revisionHistoryLimit", "progressDeadlineSeconds"):
-            errors.extend(field.non_negative(f"spec.{name}", spec.get(name, 0)))
-        return errors
+            spec.at(name).must_not_be_negative()
 
-    def _validate_strategy(self, spec: JsonObject) -> list[FieldError]:
+    def _validate_strategy(self, spec: Field) -> None:
         """Validate how pods are replaced when the template changes."""
-        return []
 
-    def validate_update(self, obj: JsonObject, old: JsonObject, subresource: str) -> list[FieldError]:
+    def validate_update(self, obj: Field, old: JsonObject, subresource: str) -> None:
         if subresource == "status":
-            return self.validate_status(obj.get("status", {}), old.get("status", {}))
-        selector = obj.get("spec", {}).get("selector")
-        if selector == old.get("spec", {}).get("selector"):
-            return []
-        return [field.invalid("spec.selector", selector, field.IMMUTABLE)]
+            self.validate_status(obj, old)
+        else:
+            obj.at("spec").at("selector").must_not_change(at(old, "spec", "selector"))
 
-    def validate_status(self, status: JsonObject, before: JsonObject) -> list[FieldError]:
-        return [
-            *validate_counts(status, self.status_counts, self.status_parts, self.ready_replicas),
-            *validate_collisions(status, before),
-        ]
+    def validate_status(self, obj: Field, old: JsonObject) -> None:
+        status = obj.at("status")
+        validate_counts(status, self.status_counts, self.status_parts, self.ready_replicas)
+        validate_collisions(status, old.get("status", {}))
 
     def warnings(self, obj: JsonObject) -> list[str]:
         name = obj.get("metadata", {}).get("name", "")
@@ -87,36 +83,38 @@ class WorkloadStrategy(StatusStrategy):
     def update_warnings(self, obj: JsonObject, old: JsonObject) -> list[str]:
         return [] if obj.get("spec") == old.get("spec") else _warn_of_template(obj)
 
-    def _validate_selector_and_template(self, spec: JsonObject) -> list[FieldError]:
-        path, selector = "spec.selector", spec.get("selector")
-        if selector is None:
-            return [field.required(path), mismatch(spec), *self._validate_pods(spec)]
-        if errors := field.errors_below(path, validate_label_selector, selector):
-            return [*errors, *self._refuse_selector(path, selector, spec)]
-        if not selector.get("matchLabels") and not selector.get("matchExpressions"):
-            errors.append(field.invalid(path, selector, f"empty selector is invalid for {self.kind}"))
-        elif not matches(selector, spec):
-            errors.append(mismatch(spec))
-        return [*errors, *self._validate_pods(spec)]
+    def _validate_selector_and_template(self, spec: Field) -> None:
+        selector = spec.at("selector")
+        if not selector.must_obey(validate_label_selector):
+            self._refuse_selector(selector, spec)
+            return
+        if selector.value is None:
+            if self.needs_selector:
+                selector.required()
+            add_mismatch(spec)
+        elif not selector.get("matchLabels") and not selector.get("matchExpressions"):
+            selector.invalid(f"empty selector is invalid for {self.kind}")
+        elif not matches(selector.value, spec.value):
+            add_mismatch(spec)
+        self._validate_pods(spec)
 
-    def _refuse_selector(self, path: str, selector: JsonObject, spec: JsonObject) -> list[FieldError]:
-        """Return the errors about the template and about an invalid selector as a whole."""
-        return [field.invalid(path, shown_selector(selector), "invalid label selector")]
+    def _refuse_selector(self, selector: Field, spec: Field) -> None:
+        """Add the errors about the template and about an invalid selector as a whole."""
+        selector.showing(shown_selector(selector.value)).invalid("invalid label selector")
 
-    def _validate_pods(self, spec: JsonObject) -> list[FieldError]:
-        pod = spec.get("template", {}).get("spec", {})
-        return [*self._validate_template(spec), *self._validate_pod(pod)]
+    def _validate_pods(self, spec: Field) -> None:
+        self._validate_template(spec.at("template"), spec.value)
+        self._validate_pod(spec.at("template").at("spec", {}))
 
-    def _validate_template(self, spec: JsonObject) -> list[FieldError]:
-        return validate_template(TEMPLATE, spec.get("template", {}))
+    def _validate_template(self, template: Field, spec: JsonObject) -> None:
+        """Validate the template of the workload `spec`."""
+        validate_template(template)
 
-    def _validate_pod(self, pod: JsonObject) -> list[FieldError]:
+    def _validate_pod(self, pod: Field) -> None:
         # These pods are replaced when they end, so pods that are meant to end are not allowed.
-        errors = field.one_of(f"{TEMPLATE}.spec.restartPolicy", pod.get("restartPolicy"), ("Always",))
-        if "activeDeadlineSeconds" in pod:
-            detail = f"activeDeadlineSeconds in {self.owner} is not Supported"
-            errors.append(field.forbidden(f"{TEMPLATE}.spec.activeDeadlineSeconds", detail))
-        return errors
+        pod.at("restartPolicy", "").must_be_one_of(("Always",))
+        if "activeDeadlineSeconds" in pod.value:
+            pod.at("activeDeadlineSeconds").forbidden(f"activeDeadlineSeconds in {self.owner} is not Supported")
 
 
 def _warn_of_template(obj: JsonObject) -> list[str]:
@@ -129,10 +127,9 @@ def matches(selector: JsonObject, spec: JsonObject) -> bool:
     return compile_selector(msgspec.convert(selector, LabelSelector)).matches(labels)
 
 
-def mismatch(spec: JsonObject) -> FieldError:
-    """Return the error that the selector does not select the pods of the template."""
-    labels = spec.get("template", {}).get("metadata", {}).get("labels")
-    return field.invalid(f"{TEMPLATE}.metadata.labels", labels, "`selector` does not match template `labels`")
+def add_mismatch(spec: Field) -> None:
+    """Add the error that the selector does not select the pods of the template."""
+    spec.at("template").at("metadata").at("labels").invalid("`selector` does not match template `labels`")
 
 
 def shown_selector(selector: JsonObject) -> JsonObject:
@@ -143,7 +140,7 @@ def shown_selector(selector: JsonObject) -> JsonObject:
 def shown_strategy(strategy: JsonObject, fields: Mapping[str, Any]) -> JsonObject:
     """Return an update strategy as errors show it. `fields` are those of its `rollingUpdate`."""
     rolling = strategy.get("rollingUpdate")
-    shown = None if rolling is None else field.internal_value(rolling, fields)
+    shown = None if rolling is None else internal_value(rolling, fields)
     return {"Type": strategy.get("type", ""), "RollingUpdate": shown}
 
 

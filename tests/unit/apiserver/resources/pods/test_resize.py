@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from bridgehead.apiserver.field import Field
 from bridgehead.apiserver.resources.pods.resize_validation import validate_resize
 from tests.unit.apiserver.world import Answer, World, open_world
 
@@ -149,8 +150,9 @@ KINDS: list[tuple[dict[str, Any], dict[str, Any], list[str]]] = [
 
 @pytest.mark.parametrize(("old", "spec", "expected"), KINDS)
 def test_some_pods_keep_their_size(old: dict[str, Any], spec: dict[str, Any], expected: list[str]) -> None:
-    errors = validate_resize({"spec": spec}, {"metadata": {}, **old})
-    texts = [error.message.removeprefix("Forbidden: ") for error in errors]
+    pod = Field({"spec": spec})
+    validate_resize(pod, {"metadata": {}, **old})
+    texts = [error.message.removeprefix("Forbidden: ") for error in pod.errors]
     assert [text for text in texts if "QOS" not in text] == expected
 
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from bridgehead.apiserver.resource import errors_of
 from tests.unit.apiserver.resources.steps import Steps, from_yaml, texts
 
 from .conftest import pod_with
@@ -164,8 +165,7 @@ def test_addresses_that_are_stored_stay(pods: Steps, stored: dict[str, Any]) -> 
     old = "{podIPs: [{ip: 'fd00::01'}]}"
     stored["status"] |= from_yaml(old)
     status = from_yaml(old) | {"phase": "Running"}
-    errors = pods.resource.strategy.validate_update(
-        {**stored, "status": {**stored["status"], **status}}, stored, "status"
-    )
+    pod = {**stored, "status": {**stored["status"], **status}}
+    errors = errors_of(pods.resource.strategy.validate_update, pod, stored, "status")
     assert all(error.is_warning for error in errors)
     assert [text.partition(": ")[0] for text in texts(errors)] == ["status.podIPs[0].ip"]
