@@ -67,7 +67,7 @@ def validate_resize(pod: Field, old: JsonObject) -> None:
 
 
 def _validate_containers(spec: Field, old: JsonObject) -> None:
-    """Validate the containers of a pod. They are those of the stored pod, `old`, in the same order."""
+    """Validate the containers of a pod, which are those of the stored pod, `old`, in the same order."""
     init_containers, containers = _pairs("initContainers", spec, old), _pairs("containers", spec, old)
     for container, was in (*init_containers, *containers):
         before = was.get("resources", {})
