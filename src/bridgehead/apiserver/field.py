@@ -60,7 +60,7 @@ class Field(msgspec.Struct, eq=False, gc=False):
     value: Any
     key: str | int = ""
     parent: Field | None = None
-    _errors: list[FieldError] | None = None  # of the whole object; only the object itself has them
+    found: list[FieldError] | None = None  # the errors of the whole object, of the object itself alone
 
     def __bool__(self) -> bool:
         return bool(self.value)
@@ -82,9 +82,9 @@ class Field(msgspec.Struct, eq=False, gc=False):
         root = self
         while root.parent is not None:
             root = root.parent
-        if root._errors is None:
-            root._errors = []
-        return root._errors
+        if root.found is None:
+            root.found = []
+        return root.found
 
     # --- Other fields ------------------------------------------------------------------------------------
 
