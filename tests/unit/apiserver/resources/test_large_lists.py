@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from bridgehead.apiserver.field import Field
+from bridgehead.apiserver.resource import errors_of
 from bridgehead.apiserver.resources.devices.device_rules import validate_binding_conditions
 from bridgehead.apiserver.resources.pods.claims_validation import claim_names, validate_claim_references
 from bridgehead.apiserver.resources.pods.pod_warnings import warn_of_pod
@@ -72,12 +73,14 @@ def test_equal_topologies_have_a_limited_number_of_errors():
 
 def test_device_conditions_beyond_the_limit_are_not_compared():
     many = ["a"] * MANY
-    errors = validate_binding_conditions("d", {"bindingConditions": many, "bindingFailureConditions": many})
-    assert [error.reason for error in errors] == ["FieldValueTooMany"] * 2
+    device = Field({"bindingConditions": many, "bindingFailureConditions": many})
+    validate_binding_conditions(device)
+    assert [error.reason for error in device.errors] == ["FieldValueTooMany"] * 2
 
 
 def test_equal_tolerations_are_found_among_many():
     strategy = RuntimeClassStrategy()
     tolerations = [{"key": f"k{index}", "operator": "Exists"} for index in range(MANY)]
-    errors = strategy.validate({"handler": "a", "scheduling": {"tolerations": [*tolerations, tolerations[0]]}})
+    runtime_class = {"handler": "a", "scheduling": {"tolerations": [*tolerations, tolerations[0]]}}
+    errors = errors_of(strategy.validate, runtime_class)
     assert [error.field for error in errors] == [f"scheduling.tolerations[{MANY}]"]
