@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from bridgehead.apiserver.field import Field
+from bridgehead.apiserver.resource import errors_of
 from bridgehead.apiserver.resources.devices.device_rules import validate_binding_conditions
 from bridgehead.apiserver.resources.pods.claims_validation import claim_names, validate_claim_references
 from bridgehead.apiserver.resources.pods.pod_warnings import warn_of_pod
@@ -65,7 +66,7 @@ def test_errors_about_unknown_claims_list_few_names():
 
 def test_equal_topologies_have_a_limited_number_of_errors():
     strategy = StorageClassStrategy()
-    errors = strategy.validate({"provisioner": "a/b", "allowedTopologies": [{}] * MANY})
+    errors = errors_of(strategy.validate, {"provisioner": "a/b", "allowedTopologies": [{}] * MANY})
     duplicates = [error for error in errors if error.reason == "FieldValueDuplicate"]
     assert len(duplicates) == 1000
 
