@@ -17,6 +17,7 @@ from bridgehead.apiserver.go_values import JSON_ESCAPES
 IMMUTABLE = "field is immutable"
 # Fields whose names in Go are not those in JSON with a capital letter.
 _GO_NAMES = {
+    "apiGroup": "APIGroup",
     "seLinuxOptions": "SELinuxOptions",
     "gmsaCredentialSpecName": "GMSACredentialSpecName",
     "gmsaCredentialSpec": "GMSACredentialSpec",
@@ -115,6 +116,10 @@ class Field(msgspec.Struct, eq=False, gc=False):
     def entries(self) -> Sequence[tuple[str, Field]]:
         """Return the keys of a map with their values, whose paths end with `[KEY]`."""
         return [(key, Field(value, f"[{key}]", self)) for key, value in self.value.items()] if self.value else ()
+
+    def entry(self, key: str) -> Field:
+        """Return the value that a map has for a key, None if it has none, with the path of `entries`."""
+        return Field(self.get(key), f"[{key}]", self)
 
     def entry(self, key: str) -> Field:
         """Return the value that a map has for a key, None if it has none, with the path of `entries`."""
