@@ -69,13 +69,18 @@ class Field(msgspec.Struct, eq=False, gc=False):
     @property
     def path(self) -> str:
         """The full path, such as `spec.ports[0].nodePort`."""
-        key = self.key
-        if self.parent is None:
-            return str(key)
-        above = self.parent.path
-        if isinstance(key, int):
-            return f"{above}[{key}]"
-        return f"{above}.{key}" if above and not key.startswith("[") else f"{above}{key}"
+        keys: list[str | int] = []
+        field: Field | None = self
+        while field is not None:
+            keys.append(field.key)
+            field = field.parent
+        path = ""
+        for key in reversed(keys):
+            if isinstance(key, int):
+                path += f"[{key}]"
+            else:
+                path += f".{key}" if path and not key.startswith("[") else key
+        return path
 
     @property
     def errors(self) -> list[FieldError]:
@@ -116,10 +121,6 @@ class Field(msgspec.Struct, eq=False, gc=False):
     def entries(self) -> Sequence[tuple[str, Field]]:
         """Return the keys of a map with their values, whose paths end with `[KEY]`."""
         return [(key, Field(value, f"[{key}]", self)) for key, value in self.value.items()] if self.value else ()
-
-    def entry(self, key: str) -> Field:
-        """Return the value that a map has for a key, None if it has none, with the path of `entries`."""
-        return Field(self.get(key), f"[{key}]", self)
 
     def entry(self, key: str) -> Field:
         """Return the value that a map has for a key, None if it has none, with the path of `entries`."""
