@@ -16,7 +16,7 @@ from .default_values import validate_defaults
 from .errors import quote
 from .formats import unrecognized_format
 from .list_types import validate_list_and_map_types
-from .node import EMBEDDED, LIST_TYPE, META_FIELDS, PRESERVE_UNKNOWN, VALIDATIONS, Node, subschema_at
+from .node import CHOICES, EMBEDDED, LIST_TYPE, META_FIELDS, PRESERVE_UNKNOWN, VALIDATIONS, Node, subschema_at
 from .rule_declaration import CostTotal, validate_rule_fields, validate_rule_programs
 from .structure import MAX_DEPTH, is_too_deep, subschemas, unsupported, validate_structural
 
@@ -127,19 +127,15 @@ class _Walk:
         before = len(schema.errors)
         is_object = is_root or bool(schema.get(EMBEDDED))
         _validate_fields(schema, context)
-        below = replace(context, cardinality=_times(context.cardinality, _most_elements(schema.value)))
+        elements = _most_elements(schema.value)
+        below = context if elements == 1 else replace(context, cardinality=_times(context.cardinality, elements))
         self._properties(schema, below, is_root=is_root)
-        choice_context = replace(context, has_types=False)
-        negated = subschema_at(schema, "not")
-        if negated.value is not None:
-            self.validate(negated, choice_context)
-        for name in ("allOf", "oneOf", "anyOf"):
-            for choice in schema.at(name).each():
-                self.validate(choice, choice_context)
-        self._items(schema, below)
-        preserves = schema.at(PRESERVE_UNKNOWN)
-        if preserves.value is False:
-            preserves.invalid("must be true or undefined")
+        if not CHOICES.isdisjoint(schema.value):
+            self._choices(schema, replace(context, has_types=False))
+        if "items" in schema.value:
+            self._items(schema, below)
+        if schema.get(PRESERVE_UNKNOWN) is False:
+            schema.at(PRESERVE_UNKNOWN).invalid("must be true or undefined")
         validate_list_and_map_types(schema)
         if schema.get(VALIDATIONS):
             validate_rule_fields(schema)
@@ -158,14 +154,15 @@ class _Walk:
             )
 
     def _properties(self, schema: Field, context: _Context, *, is_root: bool) -> None:
-        additional = schema.at("additionalProperties")
-        if schema.get("properties") and additional.value is not None and additional.value is not True:
-            additional.forbidden("additionalProperties and properties are mutual exclusive")
-        if isinstance(additional.value, dict):
-            below = context
-            if context.in_metadata:
-                below = replace(context, no_defaults="inside additionalProperties applying to object metadata")
-            self.validate(additional, below)
+        if "additionalProperties" in schema.value:
+            additional = schema.at("additionalProperties")
+            if schema.get("properties") and additional.value is not True:
+                additional.forbidden("additionalProperties and properties are mutual exclusive")
+            if isinstance(additional.value, dict):
+                below = context
+                if context.in_metadata:
+                    below = replace(context, no_defaults="inside additionalProperties applying to object metadata")
+                self.validate(additional, below)
         for name, one in schema.at("properties").entries():
             below = context
             if (is_root or schema.get(EMBEDDED)) and name in META_FIELDS:
@@ -173,6 +170,14 @@ class _Walk:
                 if is_root:
                     below = replace(below, no_defaults=f"in top-level {name}")
             self.validate(one, below)
+
+    def _choices(self, schema: Field, context: _Context) -> None:
+        negated = subschema_at(schema, "not")
+        if negated.value is not None:
+            self.validate(negated, context)
+        for name in ("allOf", "oneOf", "anyOf"):
+            for choice in schema.at(name).each():
+                self.validate(choice, context)
 
     def _items(self, schema: Field, context: _Context) -> None:
         items = schema.at("items")
@@ -198,20 +203,20 @@ def _times(one: int | None, other: int | None) -> int | None:
 
 def _validate_fields(schema: Field, context: _Context) -> None:
     """Validate the fields of one schema that need no other one."""
-    type_, items = schema.at("type"), schema.at("items")
+    given, type_ = schema.value, schema.at("type")
     if type_:
         type_.must_be_one_of(_TYPES)
-    if context.no_defaults is not None and "default" in schema.value:
+    if context.no_defaults is not None and "default" in given:
         schema.at("default").forbidden(f"must not be set {context.no_defaults}")
     for name in ("id", "additionalItems", "patternProperties", "definitions", "dependencies", "$ref"):
-        if schema.get(name) or (name in ("additionalItems", "dependencies", "$ref") and name in schema.value):
+        if given.get(name) or (name in ("additionalItems", "dependencies", "$ref") and name in given):
             schema.at(name).forbidden(f"{name} is not supported")
     if type_.value == "null":
         type_.forbidden("type cannot be set to null, use nullable as an alternative")
-    if items and isinstance(items.value, list):
-        items.forbidden("items must be a schema object and not an array")
-    if context.in_metadata and schema.get(EMBEDDED):
+    if isinstance(given.get("items"), list) and given["items"]:
+        schema.at("items").forbidden("items must be a schema object and not an array")
+    if context.in_metadata and given.get(EMBEDDED):
         schema.at(EMBEDDED).forbidden("must not be used inside of resource meta")
-    if schema.get("uniqueItems"):
+    if given.get("uniqueItems"):
         detail = "uniqueItems cannot be set to true since the runtime complexity becomes quadratic"
         schema.at("uniqueItems").forbidden(detail)

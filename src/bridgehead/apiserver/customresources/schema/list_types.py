@@ -9,11 +9,14 @@ from bridgehead.apiserver.field import Field
 
 from .node import LIST_MAP_KEYS, LIST_TYPE, MAP_TYPE, subschema_at
 
+_EXTENSIONS = frozenset({LIST_TYPE, LIST_MAP_KEYS, MAP_TYPE})
 _LIST_TYPES, _MAP_TYPES = ("atomic", "set", "map"), ("atomic", "granular")
 
 
 def validate_list_and_map_types(schema: Field) -> None:
     """Validate `x-kubernetes-list-type`, `-list-map-keys` and `-map-type` of one schema."""
+    if _EXTENSIONS.isdisjoint(schema.value):
+        return
     items, list_type, keys = subschema_at(schema, "items"), schema.at(LIST_TYPE), schema.at(LIST_MAP_KEYS)
     _validate_type(schema, MAP_TYPE, "object", _MAP_TYPES)
     if list_type.value == "set" and schema.get("type") == "array":

@@ -17,6 +17,8 @@ LIST_TYPE, LIST_MAP_KEYS, MAP_TYPE = "x-kubernetes-list-type", "x-kubernetes-lis
 
 # Fields that every object has, whatever its schema declares.
 META_FIELDS = frozenset({"apiVersion", "kind", "metadata"})
+# Fields with alternatives. Few schemas have any.
+CHOICES = frozenset({"allOf", "anyOf", "oneOf", "not"})
 
 
 def subschema(value: Any) -> JsonObject | None:
@@ -26,8 +28,7 @@ def subschema(value: Any) -> JsonObject | None:
 
 def subschema_at(schema: Field, name: str) -> Field:
     """Return the schema in a field that may also be a list, a boolean or absent: its value is None then."""
-    below = schema.at(name)
-    return below if isinstance(below.value, dict) else below.showing(None)
+    return Field(subschema(schema.get(name)), name, schema)
 
 
 class Node:

@@ -16,6 +16,7 @@ from bridgehead.apiserver.go_patterns import BadPattern
 from bridgehead.apiserver.resource import JsonObject
 
 from .node import (
+    CHOICES,
     EMBEDDED,
     INT_OR_STRING,
     LIST_MAP_KEYS,
@@ -31,6 +32,8 @@ from .patterns import compile_pattern
 # definitions have at most 40 levels.
 MAX_DEPTH = 100
 
+# Fields that may add something to the structure of a schema.
+_ADDITIONS = CHOICES | {"pattern"}
 _EITHER = [{"type": "integer"}, {"type": "string"}]
 _EMPTY_TYPE = {
     "root": "must not be empty at the root",
@@ -105,15 +108,15 @@ def validate_structural(schema: Field) -> bool:
 
 
 def _invariants(schema: Field, level: str) -> None:
-    items, additional = subschema_at(schema, "items"), schema.at("additionalProperties")
-    is_embedded = bool(schema.get(EMBEDDED))
+    items, is_embedded = subschema_at(schema, "items"), bool(schema.get(EMBEDDED))
     if items.value is not None:
         _invariants(items, "item")
     elif schema.get("type") == "array":
         items.required("must be specified")
     for _, below in schema.at("properties").entries():
         _invariants(below, "field")
-    if additional.value is not None:
+    if "additionalProperties" in schema.value:
+        additional = schema.at("additionalProperties")
         if level == "root":
             additional.forbidden("must not be used at the root")
         if isinstance(additional.value, dict):
@@ -145,12 +148,13 @@ def _type(schema: Field, level: str) -> None:
 
 def _metadata(schema: Field, level: str) -> None:
     """Validate the schemas of kind, apiVersion and metadata of whole objects: they can restrict names, nothing else."""
+    if level != "root" and not schema.get(EMBEDDED):
+        return
     properties = schema.at("properties")
-    if level == "root" or schema.get(EMBEDDED):
-        for name, wanted in (("kind", "string"), ("apiVersion", "string"), ("metadata", "object")):
-            one = properties.entry(name)
-            if one.value is not None and one.get("type") != wanted:
-                one.at("type", "").invalid(f"must be {wanted}")
+    for name, wanted in (("kind", "string"), ("apiVersion", "string"), ("metadata", "object")):
+        one = properties.entry(name)
+        if one.value is not None and one.get("type") != wanted:
+            one.at("type", "").invalid(f"must be {wanted}")
     metadata = properties.entry("metadata")
     if level == "root" and metadata.value is not None:
         rest = {name: value for name, value in metadata.value.items() if name not in ("type", "default", "description")}
@@ -167,6 +171,8 @@ def _choices(schema: Field, *, either_levels: int = 0) -> None:
 
     An `anyOf` of an integer and a string is allowed in the schema (`either_levels` 1) and in its first `allOf` (2).
     """
+    if _ADDITIONS.isdisjoint(schema.value):
+        return
     if not (either_levels > 0 and schema.get("anyOf") == _EITHER):
         for choice in schema.at("anyOf").each():
             _choice(choice)
@@ -201,6 +207,8 @@ def _choice(schema: Field, *, either_levels: int = 0) -> None:
 
 def _completeness(schema: Field, spine: Field) -> None:
     """Check that fields and items in the alternatives of `schema` are also in `spine`, the structure around them."""
+    if CHOICES.isdisjoint(schema.value):
+        return
     negated = subschema_at(schema, "not")
     if negated.value is not None:
         _complete_choice(negated, spine)
