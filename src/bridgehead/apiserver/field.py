@@ -213,48 +213,51 @@ class Field(msgspec.Struct, eq=False, gc=False):
 
     # --- Errors ------------------------------------------------------------------------------------------
 
-    def required(self, detail: str = "") -> None:
-        self._add("FieldValueRequired", f"Required value: {detail}" if detail else "Required value")
+    def required(self, detail: str = "") -> FieldError:
+        return self._add("FieldValueRequired", f"Required value: {detail}" if detail else "Required value")
 
-    def invalid(self, detail: str) -> None:
-        self._add("FieldValueInvalid", f"Invalid value: {show_value(self.value)}: {detail}")
+    def invalid(self, detail: str) -> FieldError:
+        return self._add("FieldValueInvalid", f"Invalid value: {show_value(self.value)}: {detail}")
 
-    def invalid_as_whole(self, detail: str) -> None:
+    def invalid_as_whole(self, detail: str) -> FieldError:
         """Add an error about a value that is not shown."""
-        self._add("FieldValueInvalid", f"Invalid value: {detail}")
+        return self._add("FieldValueInvalid", f"Invalid value: {detail}")
 
-    def forbidden(self, detail: str) -> None:
-        self._add("FieldValueForbidden", f"Forbidden: {detail}")
+    def forbidden(self, detail: str) -> FieldError:
+        return self._add("FieldValueForbidden", f"Forbidden: {detail}")
 
-    def duplicate(self, detail: str = "") -> None:
+    def duplicate(self, detail: str = "") -> FieldError:
         text = f"Duplicate value: {show_value(self.value)}"
-        self._add("FieldValueDuplicate", f"{text}: {detail}" if detail else text)
+        return self._add("FieldValueDuplicate", f"{text}: {detail}" if detail else text)
 
-    def not_supported(self, supported: Sequence[str]) -> None:
+    def not_supported(self, supported: Sequence[str]) -> FieldError:
         values = ", ".join(show_value(one) for one in supported)
-        self._add("FieldValueNotSupported", f"Unsupported value: {show_value(self.value)}: supported values: {values}")
+        text = f"Unsupported value: {show_value(self.value)}: supported values: {values}"
+        return self._add("FieldValueNotSupported", text)
 
-    def not_found(self, detail: str = "") -> None:
+    def not_found(self, detail: str = "") -> FieldError:
         text = f"Not found: {show_value(self.value)}"
-        self._add("FieldValueNotFound", f"{text}: {detail}" if detail else text)
+        return self._add("FieldValueNotFound", f"{text}: {detail}" if detail else text)
 
-    def too_long(self, limit: int) -> None:
+    def too_long(self, limit: int) -> FieldError:
         unit = "byte" if limit == 1 else "bytes"
-        self._add("FieldValueTooLong", f"Too long: may not be more than {limit} {unit}")
+        return self._add("FieldValueTooLong", f"Too long: may not be more than {limit} {unit}")
 
-    def too_many(self, limit: int) -> None:
+    def too_many(self, limit: int) -> FieldError:
         items = "item" if limit == 1 else "items"
-        self._add("FieldValueTooMany", f"Too many: {len(self.value)}: must have at most {limit} {items}")
+        return self._add("FieldValueTooMany", f"Too many: {len(self.value)}: must have at most {limit} {items}")
 
-    def internal(self, detail: str) -> None:
-        self._add("InternalError", f"Internal error: {detail}")
+    def internal(self, detail: str) -> FieldError:
+        return self._add("InternalError", f"Internal error: {detail}")
 
     def warning(self, text: str) -> None:
         """Add a warning about an object that is stored all the same."""
         self.errors.append(FieldError("", self.path, text, is_warning=True))
 
-    def _add(self, reason: str, message: str) -> None:
-        self.errors.append(FieldError(reason, self.path, message))
+    def _add(self, reason: str, message: str) -> FieldError:
+        error = FieldError(reason, self.path, message)
+        self.errors.append(error)
+        return error
 
 
 def repeated(keys: Iterable[Hashable]) -> list[int]:

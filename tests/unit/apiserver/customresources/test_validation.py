@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import copy
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -17,9 +16,8 @@ from bridgehead.apiserver.customresources.validation import (
     validate_definition_status,
     validate_definition_update,
 )
-from bridgehead.apiserver.field import Field
 
-from .definitions import SCALE, definition, version
+from .definitions import SCALE, definition, texts, version
 
 METADATA = Schema(LazyDefinitions()).of_definition(OBJECT_META)
 STRATEGY = DefinitionStrategy(lambda: METADATA)
@@ -36,12 +34,6 @@ def complete(crd: dict[str, Any]) -> dict[str, Any]:
 
 def errors(crd: dict[str, Any]) -> list[str]:
     return texts(validate_definition, complete(crd), METADATA)
-
-
-def texts(validate: Callable[..., None], crd: dict[str, Any], *arguments: Any) -> list[str]:
-    root = Field(crd)
-    validate(root, *arguments)
-    return [f"{error.field}: {error.message}" for error in root.errors]
 
 
 def webhook(**changes: Any) -> dict[str, Any]:
