@@ -46,9 +46,9 @@ def _validate_set(items: Field) -> None:
 
 
 def _validate_map(items: Field, names: tuple[str, ...]) -> None:
-    for item in items.each():
-        if item.value is not None and type(item.value) is not dict:
-            item.invalid("must be an object for an array of list-type map")
+    for index, item in enumerate(items.value):
+        if item is not None and type(item) is not dict:
+            Field(item, index, items).invalid("must be an object for an array of list-type map")
             return
     keys = (
         tuple(_identity(item[name]) if name in item else None for name in names) if item else None
