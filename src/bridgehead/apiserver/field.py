@@ -150,8 +150,9 @@ class Field(msgspec.Struct, eq=False, gc=False):
             self.forbidden(detail)
         return not self.value
 
-    def must_be_set_and_pass(self, check: Callable[[Any], Sequence[str]]) -> bool:
-        return self.must_be_set() and self.must_pass(check)
+    def must_be_set_and_pass(self, check: Callable[[Any], Sequence[str]], detail: str = "") -> bool:
+        """Like `must_be_set` and `must_pass`. `detail` is about a value that is not set."""
+        return self.must_be_set(detail) and self.must_pass(check)
 
     def must_obey(self, validate: Callable[..., object], *arguments: Any) -> bool:
         """Let `validate` add its errors about this field, and return whether there are none."""
@@ -171,11 +172,20 @@ class Field(msgspec.Struct, eq=False, gc=False):
             self.invalid(f"must be between {low} and {high}, inclusive")
         return obeys
 
-    def must_not_be_negative(self) -> bool:
-        obeys = self.value is None or self.value >= 0
+    def must_be_at_least(self, low: int, detail: str = "") -> bool:
+        obeys = self.value is None or self.value >= low
         if not obeys:
-            self.invalid("must be greater than or equal to 0")
+            self.invalid(detail or f"must be greater than or equal to {low}")
         return obeys
+
+    def must_be_at_most(self, high: int, detail: str = "") -> bool:
+        obeys = self.value is None or self.value <= high
+        if not obeys:
+            self.invalid(detail or f"must be less than or equal to {high}")
+        return obeys
+
+    def must_not_be_negative(self) -> bool:
+        return self.must_be_at_least(0)
 
     def must_not_change(self, old: Any, detail: str = IMMUTABLE) -> bool:
         """Add an error unless the value, or its absence, is that of `old`."""

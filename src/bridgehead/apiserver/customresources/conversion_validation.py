@@ -31,8 +31,7 @@ def validate_conversion(conversion: Field, old: JsonObject | None) -> None:
     why = "should not be set when strategy is not set to Webhook"
     if client.value is not None:
         client.forbidden(why)
-    if versions:
-        versions.forbidden(why)
+    versions.must_not_be_set(why)
 
 
 def _validate_client(client: Field, old: JsonObject | None) -> None:

@@ -46,7 +46,7 @@ class CustomResourceStrategy(Strategy):
 
     def validate_create(self, obj: Field) -> None:
         if self._structural is not None:
-            obj.errors += self._structural().validate(obj.value)
+            obj.errors.extend(self._structural().validate(obj.value))
         self._validate_scale(obj, "spec", "status")
         _warn_of_finalizers(obj, {})
         _store_numbers(obj.value)
@@ -54,11 +54,11 @@ class CustomResourceStrategy(Strategy):
     def validate_update(self, obj: Field, old: JsonObject, subresource: str) -> None:
         if subresource == "status":
             if self._structural is not None:
-                obj.errors += self._structural().validate_status(obj.value, old)
+                obj.errors.extend(self._structural().validate_status(obj.value, old))
             self._validate_scale(obj, "status")
         else:
             if self._structural is not None:
-                obj.errors += self._structural().validate(obj.value, old)
+                obj.errors.extend(self._structural().validate(obj.value, old))
             self._validate_scale(obj, "spec", "status")
             _warn_of_finalizers(obj, old)
         _store_numbers(obj.value)
@@ -95,15 +95,11 @@ def _warn_of_finalizers(obj: Field, old: JsonObject) -> None:
 
 
 def _validate_replicas(replicas: Field) -> None:
-    value = replicas.value
-    if value is None:
-        return
-    if not isinstance(value, int) or isinstance(value, bool):
+    if replicas.value is not None and type(replicas.value) is not int:
         replicas.showing(0).invalid(_accessor_error(replicas, "int64"))
-    elif value < 0:
-        replicas.invalid("should be a non-negative integer")
-    elif value > _MAX_REPLICAS:
-        replicas.invalid(f"should be less than or equal to {_MAX_REPLICAS}")
+    else:
+        replicas.must_be_at_least(0, "should be a non-negative integer")
+        replicas.must_be_at_most(_MAX_REPLICAS, f"should be less than or equal to {_MAX_REPLICAS}")
 
 
 def _field_at(obj: Field, names: tuple[str, ...]) -> Field:

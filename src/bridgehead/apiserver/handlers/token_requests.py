@@ -118,10 +118,8 @@ class TokenRequests:
 
 
 def _validate_expiration(seconds: Field) -> None:
-    if seconds.value < _MIN_SECONDS:
-        seconds.invalid("may not specify a duration less than 10 minutes")
-    elif seconds.value > _MAX_SECONDS:
-        seconds.invalid("may not specify a duration larger than 2^32 seconds")
+    seconds.must_be_at_least(_MIN_SECONDS, "may not specify a duration less than 10 minutes")
+    seconds.must_be_at_most(_MAX_SECONDS, "may not specify a duration larger than 2^32 seconds")
 
 
 def _check_names(metadata: JsonObject, namespace: str, name: str) -> None:

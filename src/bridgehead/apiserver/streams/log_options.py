@@ -24,8 +24,7 @@ def check_log_options(pod: str, query: Mapping[str, str]) -> None:
             number = options.at(name).showing(parse_int(query[name]))
         except ValueError as error:
             raise bad_request(str(error)) from None
-        if number.value < least:
-            number.invalid("must be greater than 0" if least else "must be greater than or equal to 0")
+        number.must_be_at_least(least, "must be greater than 0" if least else "")
     if query.get("sinceSeconds") and query.get("sinceTime"):
         options.forbidden("at most one of `sinceTime` or `sinceSeconds` may be specified")
     if options.errors:

@@ -13,7 +13,7 @@ from bridgehead.apiserver.field import Field
 from bridgehead.apiserver.resource import JsonObject
 
 from .default_values import validate_defaults
-from .errors import quote
+from .errors import Errors, quote
 from .formats import unrecognized_format
 from .list_types import validate_list_and_map_types
 from .node import CHOICES, EMBEDDED, LIST_TYPE, META_FIELDS, PRESERVE_UNKNOWN, VALIDATIONS, Node, subschema_at
@@ -65,7 +65,7 @@ def validate_schema(schema: Field, metadata: Shape, *, has_status: bool = False)
     is_structural = (
         not impossible and validate_structural(schema) and validate_defaults(schema, Node(schema.value), metadata)
     )
-    walk = _Walk()
+    walk = _Walk(schema.errors)
     # Rules are compiled only where types are known.
     walk.validate(schema, _Context(has_types=is_structural), is_root=True)
     walk.validate_programs()
@@ -118,13 +118,14 @@ class _Context:
 class _Walk:
     """Validates a schema and all schemas inside."""
 
-    def __init__(self) -> None:
+    def __init__(self, errors: Errors) -> None:
         self.total = CostTotal()
+        self._errors = errors
         # Schemas whose rules are to be compiled: errors of expressions come after all others.
         self._programs: list[tuple[Field, _Context, bool]] = []
 
     def validate(self, schema: Field, context: _Context, *, is_root: bool = False) -> None:
-        before = len(schema.errors)
+        before = len(self._errors)
         is_object = is_root or bool(schema.get(EMBEDDED))
         _validate_fields(schema, context)
         elements = _most_elements(schema.value)
@@ -139,7 +140,7 @@ class _Walk:
         validate_list_and_map_types(schema)
         if schema.get(VALIDATIONS):
             validate_rule_fields(schema)
-            if context.has_types and len(schema.errors) == before:
+            if context.has_types and len(self._errors) == before:
                 self._programs.append((schema, context, is_object))
 
     def validate_programs(self) -> None:

@@ -81,14 +81,15 @@ def _validate_value(default: Field, node: Node, metadata: Shape, *, is_object: b
     except SchemaMismatch as mismatch:
         default.invalid(str(mismatch))
         return
-    before = len(default.errors)
-    validate_embedded(default, node, is_object=is_object)
-    if len(default.errors) == before:
-        default.errors += validate_value(SchemaCheck(node.schema, node), default.value, ABSENT, node, default.path)
-    if len(default.errors) == before and node.has_rules:
+    path = default.path
+    embedded = Field(default.value, path)
+    validate_embedded(embedded, node, is_object=is_object)
+    found = embedded.errors or validate_value(SchemaCheck(node.schema, node), default.value, ABSENT, node, path)
+    if not found and node.has_rules:
         from .rules import Validator  # the CEL engine is loaded with the first rule
 
-        default.errors += Validator(node, is_root=is_object).validate_default(default.value, default.path)
+        found = Validator(node, is_root=is_object).validate_default(default.value, path)
+    default.errors.extend(found)
 
 
 def _validate_metadata(default: Field, node: Node, around: Node, surround: Surround, metadata: Shape) -> None:
@@ -103,7 +104,8 @@ def _validate_metadata(default: Field, node: Node, around: Node, surround: Surro
         texts = ", ".join(f"{error.field}: {error.message}" for error in obj.errors)
         default.invalid(f"must result in valid metadata: {f'[{texts}]' if len(obj.errors) > 1 else texts}")
     else:
-        default.errors += validate_value(SchemaCheck(node.schema, node), default.value, ABSENT, node, default.path)
+        check = SchemaCheck(node.schema, node)
+        default.errors.extend(validate_value(check, default.value, ABSENT, node, default.path))
 
 
 def _holder(around: Node) -> Node:

@@ -42,20 +42,20 @@ def _validate(value: Field, node: Node) -> None:
 
 def _validate_set(items: Field) -> None:
     for index in _second_ones(map(_identity, items.value)):
-        Field(items.value[index], index, items).duplicate()
+        items.item(index).duplicate()
 
 
 def _validate_map(items: Field, names: tuple[str, ...]) -> None:
     for index, item in enumerate(items.value):
         if item is not None and type(item) is not dict:
-            Field(item, index, items).invalid("must be an object for an array of list-type map")
+            items.item(index).invalid("must be an object for an array of list-type map")
             return
     keys = (
         tuple(_identity(item[name]) if name in item else None for name in names) if item else None
         for item in items.value
     )
     for index in _second_ones(keys):
-        Field(_shown(items.value[index], names), index, items).duplicate()
+        items.item(index).showing(_shown(items.value[index], names)).duplicate()
 
 
 def _shown(item: Any, names: tuple[str, ...]) -> dict[str, Any]:

@@ -103,7 +103,7 @@ def validate_structural(schema: Field) -> bool:
     found = Field(schema.value, schema.path)
     _invariants(found, "root")
     _completeness(found, found)
-    schema.errors += sorted(found.errors, key=lambda error: f"{error.field}: {error.message}")
+    schema.errors.extend(sorted(found.errors, key=lambda error: f"{error.field}: {error.message}"))
     return not found.errors
 
 

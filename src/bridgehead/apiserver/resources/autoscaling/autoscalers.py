@@ -43,13 +43,11 @@ class HorizontalPodAutoscalerStrategy(StatusStrategy):
 
     def validate(self, obj: Field) -> None:
         spec = obj.at("spec")
-        least, most = spec.at("minReplicas", 1), spec.at("maxReplicas", 0)
-        if least.value < 1:
-            least.invalid("must be greater than or equal to 1")
-        if most.value < 1:
-            most.invalid("must be greater than 0")
-        if most.value < least.value:
-            most.invalid("must be greater than or equal to `minReplicas`")
+        least, most = spec.at("minReplicas"), spec.at("maxReplicas", 0)
+        least.must_be_at_least(1)
+        most.must_be_at_least(1, "must be greater than 0")
+        if least.value is not None:
+            most.must_be_at_least(least.value, "must be greater than or equal to `minReplicas`")
         validate_reference(spec.at("scaleTargetRef"))
         for metric in spec.at("metrics").each():
             validate_metric(metric)
@@ -70,9 +68,7 @@ class HorizontalPodAutoscalerStrategy(StatusStrategy):
         # What was accepted by an earlier version stays valid.
         if at(obj.value, "spec", "scaleTargetRef", "kind") != at(old, "spec", "scaleTargetRef", "kind"):
             _validate_target_version(obj)
-        before = Field(old)
-        _validate_object_versions(before)
-        if not before.errors:
+        if Field(old).must_obey(_validate_object_versions):
             _validate_object_versions(obj)
 
 
@@ -99,21 +95,16 @@ def _validate_object_versions(obj: Field) -> None:
 
 
 def _validate_rules(rules: Field) -> None:
-    window, policies, tolerance = rules.at("stabilizationWindowSeconds", 0), rules.at("policies"), rules.at("tolerance")
-    if window.value < 0:
-        window.invalid("must be greater than or equal to zero")
-    if window.value > _MAX_WINDOW_SECONDS:
-        window.invalid(f"must be less than or equal to {_MAX_WINDOW_SECONDS}")
+    window, policies, tolerance = (rules.at(n) for n in ("stabilizationWindowSeconds", "policies", "tolerance"))
+    window.must_be_at_least(0, "must be greater than or equal to zero")
+    window.must_be_at_most(_MAX_WINDOW_SECONDS)
     rules.at("selectPolicy").must_be_one_of(_SELECT_POLICIES)
     policies.must_be_set("must specify at least one Policy")
     for policy in policies.each():
         policy.at("type", "").must_be_one_of(_POLICY_TYPES)
-        amount, period = policy.at("value", 0), policy.at("periodSeconds", 0)
-        for number in (amount, period):
-            if number.value <= 0:
-                number.invalid("must be greater than zero")
-        if period.value > _MAX_PERIOD_SECONDS:
-            period.invalid(f"must be less than or equal to {_MAX_PERIOD_SECONDS}")
+        for name in ("value", "periodSeconds"):
+            policy.at(name, 0).must_be_at_least(1, "must be greater than zero")
+        policy.at("periodSeconds").must_be_at_most(_MAX_PERIOD_SECONDS)
     if tolerance.value is not None:
         validate_quantity(tolerance)
 

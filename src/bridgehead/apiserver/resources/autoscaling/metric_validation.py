@@ -91,11 +91,10 @@ def _validate_resource(source: Field) -> None:
 
 
 def _validate_container_resource(source: Field) -> None:
-    name, container = source.at("name"), source.at("container")
+    name = source.at("name")
     if name.must_be_set("must specify a resource name"):
         validate_container_name(name)
-    if container.must_be_set("must specify a container"):
-        container.must_pass(check_dns1123_label)
+    source.at("container").must_be_set_and_pass(check_dns1123_label, "must specify a container")
     _validate_resource_target(source.at("target"))
 
 
@@ -109,13 +108,11 @@ def _validate_resource_target(target: Field) -> None:
 
 
 def _validate_name(source: Field) -> None:
-    name = source.at("metric").at("name")
-    if name.must_be_set("must specify a metric name"):
-        name.must_pass(check_path_segment)
+    source.at("metric").at("name").must_be_set_and_pass(check_path_segment, "must specify a metric name")
 
 
 def _validate_target(target: Field) -> None:
-    kind, utilization = target.at("type", ""), target.at("averageUtilization", 1)
+    kind = target.at("type", "")
     kind.must_be_set("must specify a metric target type")
     if kind.value not in _TARGET_TYPES:
         kind.invalid("must be either Utilization, Value, or AverageValue")
@@ -123,8 +120,7 @@ def _validate_target(target: Field) -> None:
         quantity = target.at(name, "1")
         if (amount_of(quantity.value) or 0) <= 0:
             quantity.invalid("must be positive")
-    if utilization.value < 1:
-        utilization.invalid("must be greater than 0")
+    target.at("averageUtilization").must_be_at_least(1, "must be greater than 0")
 
 
 _VALIDATORS: Mapping[str, Callable[[Field], None]] = {

@@ -58,13 +58,13 @@ def validate_spec(spec: Field) -> None:
     seen: set[str] = set()
     for usage in usages.each():
         usage.must_not_repeat(seen)
-    signer, seconds = spec.at("signerName", ""), spec.at("expirationSeconds", _MIN_SECONDS)
+    signer = spec.at("signerName", "")
     if signer.value == LEGACY_UNKNOWN:
         signer.invalid("the legacy signerName is not allowed via this API version")
     else:
         validate_signer_name(signer)
-    if seconds.value < _MIN_SECONDS:
-        seconds.invalid("may not specify a duration less than 600 seconds (10 minutes)")
+    why = "may not specify a duration less than 600 seconds (10 minutes)"
+    spec.at("expirationSeconds").must_be_at_least(_MIN_SECONDS, why)
 
 
 def validate_signer_name(name: Field) -> None:

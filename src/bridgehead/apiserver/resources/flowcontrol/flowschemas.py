@@ -48,17 +48,14 @@ def validate_conditions(conditions: Field) -> None:
 
 def _validate_spec(spec: Field, name: str) -> None:
     precedence, method = spec.at("matchingPrecedence", 0), spec.at("distinguisherMethod")
-    if precedence.value <= 0:
-        precedence.invalid("must be a positive value")
-    if precedence.value > _MAX_PRECEDENCE:
-        precedence.invalid(f"must not be greater than {_MAX_PRECEDENCE}")
+    precedence.must_be_at_least(1, "must be a positive value")
+    precedence.must_be_at_most(_MAX_PRECEDENCE, f"must not be greater than {_MAX_PRECEDENCE}")
     if precedence.value == 1 and name != "exempt":
         precedence.invalid("only the schema named 'exempt' may have matchingPrecedence 1")
     if method.value is not None and method.get("type") not in _METHODS:
         method.at("type").showing(internal_value(method.value, {"type": ""})).not_supported(_METHODS)
     level = spec.at("priorityLevelConfiguration").at("name")
-    if level.must_be_set("must reference a priority level"):
-        level.must_pass(check_dns1123_subdomain)
+    level.must_be_set_and_pass(check_dns1123_subdomain, "must reference a priority level")
     for rule in spec.at("rules").each():
         _validate_rule(rule)
 
@@ -94,11 +91,11 @@ def _validate_subject(subject: Field) -> None:
 
 
 def _validate_account(account: Field) -> None:
-    name, namespace = account.at("name"), account.at("namespace")
+    name = account.at("name")
     if name and name.value != "*":
         name.must_pass(check_dns1123_subdomain)
-    if namespace.must_be_set("must specify namespace for service account"):
-        namespace.must_pass(check_dns1123_label)
+    why = "must specify namespace for service account"
+    account.at("namespace").must_be_set_and_pass(check_dns1123_label, why)
 
 
 def _validate_verbs(verbs: Field) -> None:

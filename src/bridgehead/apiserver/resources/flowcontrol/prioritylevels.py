@@ -71,17 +71,13 @@ def _validate_spec(spec: Field, name: str) -> None:
 
 
 def _validate_shares(level: Field) -> None:
-    shares, lendable = level.at("nominalConcurrencyShares", 0), level.at("lendablePercent")
-    if shares.value < 0:
-        shares.invalid("must be a non-negative integer")
-    lendable.must_be_within(0, 100)
+    level.at("nominalConcurrencyShares").must_be_at_least(0, "must be a non-negative integer")
+    level.at("lendablePercent").must_be_within(0, 100)
 
 
 def _validate_limited(limited: Field) -> None:
     _validate_shares(limited)
-    borrowing = limited.at("borrowingLimitPercent", 0)
-    if borrowing.value < 0:
-        borrowing.invalid("if specified, must be a non-negative integer")
+    limited.at("borrowingLimitPercent").must_be_at_least(0, "if specified, must be a non-negative integer")
     response = limited.at("limitResponse")
     type_, queuing = response.at("type", ""), response.at("queuing")
     match type_.value:
@@ -99,15 +95,12 @@ def _validate_limited(limited: Field) -> None:
 
 def _validate_queuing(queuing: Field) -> None:
     queues, hand, length = (queuing.at(name, 0) for name in _QUEUING)
-    if length.value <= 0:
-        length.invalid("must be positive")
-    if queues.value <= 0:
-        queues.invalid("must be positive")
-    elif queues.value > _MAX_QUEUES:
-        queues.invalid(f"must not be greater than {_MAX_QUEUES}")
-    if hand.value <= 0:
-        hand.invalid("must be positive")
-    elif hand.value > queues.value:
+    length.must_be_at_least(1, "must be positive")
+    queues.must_be_at_least(1, "must be positive")
+    queues.must_be_at_most(_MAX_QUEUES, f"must not be greater than {_MAX_QUEUES}")
+    if not hand.must_be_at_least(1, "must be positive"):
+        return
+    if hand.value > queues.value:
         hand.invalid(f"should not be greater than queues ({queues.value})")
     elif _entropy_bits(queues.value, hand.value) > _MAX_HASH_BITS:
         hand.invalid(

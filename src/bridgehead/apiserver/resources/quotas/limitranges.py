@@ -69,8 +69,7 @@ def _validate_limit(limit: Field) -> None:
     for kind in _FIELDS:
         amounts = limit.at(kind)
         if limited == "Pod" and kind in ("default", _REQUEST):
-            if amounts:
-                amounts.forbidden("may not be specified when `type` is 'Pod'")
+            amounts.must_not_be_set("may not be specified when `type` is 'Pod'")
             continue
         for name, amount in amounts.entries():
             validate_name(amount.showing(name))

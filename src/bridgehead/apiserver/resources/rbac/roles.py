@@ -44,10 +44,8 @@ def _validate_aggregation(rule: Field) -> None:
     selectors = rule.at("clusterRoleSelectors")
     selectors.must_be_set("at least one clusterRoleSelector required if aggregationRule is non-nil")
     for selector in selectors.each():
-        error_count = len(selector.errors)
-        validate_label_selector(selector)
-        if len(selector.errors) > error_count:  # an error without the selector's value
-            selector.showing(None).invalid("invalid label selector.")
+        if not selector.must_obey(validate_label_selector):
+            selector.showing(None).invalid("invalid label selector.")  # Kubernetes does not show the selector
 
 
 # Roles have no columns of their own in Kubernetes: these are those of any resource without.

@@ -46,9 +46,8 @@ class CSIDriverStrategy(Strategy):
         modes = spec.at("volumeLifecycleModes")
         for mode in modes.value or ():
             modes.showing(mode).must_be_one_of(_LIFECYCLE_MODES)
-        period = spec.at("nodeAllocatableUpdatePeriodSeconds", _LEAST_UPDATE_SECONDS)
-        if period.value < _LEAST_UPDATE_SECONDS:
-            period.invalid(f"must be greater than or equal to {_LEAST_UPDATE_SECONDS} seconds")
+        period, least = spec.at("nodeAllocatableUpdatePeriodSeconds"), _LEAST_UPDATE_SECONDS
+        period.must_be_at_least(least, f"must be greater than or equal to {least} seconds")
         if in_secrets.value is not None and not requests:
             in_secrets.invalid("serviceAccountTokenInSecrets is set but no tokenRequests are specified")
 
@@ -63,11 +62,9 @@ def _validate_tokens(requests: Field) -> None:
     least, most = _TOKEN_SECONDS
     for request in requests.each():
         request.at("audience", "").must_not_repeat(audiences)
-        seconds = request.at("expirationSeconds", least)
-        if seconds.value < least:
-            seconds.invalid("may not specify a duration less than 10 minutes")
-        elif seconds.value > most:
-            seconds.invalid("may not specify a duration larger than 2^32 seconds")
+        seconds = request.at("expirationSeconds")
+        seconds.must_be_at_least(least, "may not specify a duration less than 10 minutes")
+        seconds.must_be_at_most(most, "may not specify a duration larger than 2^32 seconds")
 
 
 def _tokens_cell(driver: JsonObject, now: float) -> str:

@@ -191,8 +191,7 @@ def _validate_inline(spec: Field) -> None:
     if spec.get("persistentVolumeReclaimPolicy", "Retain") not in ("", "Retain"):
         spec.at("persistentVolumeReclaimPolicy").forbidden(f"may only be Retain {context}")
     for name in ("nodeAffinity", "storageClassName"):
-        if spec.get(name):
-            spec.at(name).forbidden(f"may not be specified {context}")
+        spec.at(name).must_not_be_set(f"may not be specified {context}")
     if spec.get("volumeMode", "Filesystem") != "Filesystem":
         spec.at("volumeMode").forbidden(f"may not specify volumeMode other than Filesystem {context}")
 
