@@ -55,7 +55,7 @@ class Field(msgspec.Struct, eq=False, gc=False):
 
     Methods `must_...` are rules: each adds an error unless the value obeys, and returns whether it does. An absent
     value obeys all of them but `must_be_set`; what an absent field stands for is the `default` of `at`. Methods that
-    are named for an error add it.
+    are named for an error add it and return it.
     """
 
     value: Any
