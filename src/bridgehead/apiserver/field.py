@@ -17,6 +17,7 @@ from bridgehead.apiserver.go_values import JSON_ESCAPES
 IMMUTABLE = "field is immutable"
 # Fields whose names in Go are not those in JSON with a capital letter.
 _GO_NAMES = {
+    "apiGroup": "APIGroup",
     "seLinuxOptions": "SELinuxOptions",
     "gmsaCredentialSpecName": "GMSACredentialSpecName",
     "gmsaCredentialSpec": "GMSACredentialSpec",
@@ -54,7 +55,7 @@ class Field(msgspec.Struct, eq=False, gc=False):
 
     Methods `must_...` are rules: each adds an error unless the value obeys, and returns whether it does. An absent
     value obeys all of them but `must_be_set`; what an absent field stands for is the `default` of `at`. Methods that
-    are named for an error add it.
+    are named for an error add it and return it.
     """
 
     value: Any
@@ -68,13 +69,18 @@ class Field(msgspec.Struct, eq=False, gc=False):
     @property
     def path(self) -> str:
         """The full path, such as `spec.ports[0].nodePort`."""
-        key = self.key
-        if self.parent is None:
-            return str(key)
-        above = self.parent.path
-        if isinstance(key, int):
-            return f"{above}[{key}]"
-        return f"{above}.{key}" if above and not key.startswith("[") else f"{above}{key}"
+        keys: list[str | int] = []
+        field: Field | None = self
+        while field is not None:
+            keys.append(field.key)
+            field = field.parent
+        path = ""
+        for key in reversed(keys):
+            if isinstance(key, int):
+                path += f"[{key}]"
+            else:
+                path += f".{key}" if path and not key.startswith("[") else key
+        return path
 
     @property
     def errors(self) -> list[FieldError]:
@@ -153,8 +159,9 @@ class Field(msgspec.Struct, eq=False, gc=False):
             self.forbidden(detail)
         return not self.value
 
-    def must_be_set_and_pass(self, check: Callable[[Any], Sequence[str]]) -> bool:
-        return self.must_be_set() and self.must_pass(check)
+    def must_be_set_and_pass(self, check: Callable[[Any], Sequence[str]], detail: str = "") -> bool:
+        """Like `must_be_set` and `must_pass`. `detail` is about a value that is not set."""
+        return self.must_be_set(detail) and self.must_pass(check)
 
     def must_obey(self, validate: Callable[..., object], *arguments: Any) -> bool:
         """Let `validate` add its errors about this field, and return whether there are none."""
@@ -177,11 +184,20 @@ class Field(msgspec.Struct, eq=False, gc=False):
             self.invalid(f"must be between {low} and {high}, inclusive")
         return obeys
 
-    def must_not_be_negative(self) -> bool:
-        obeys = self.value is None or self.value >= 0
+    def must_be_at_least(self, low: int, detail: str = "") -> bool:
+        obeys = self.value is None or self.value >= low
         if not obeys:
-            self.invalid("must be greater than or equal to 0")
+            self.invalid(detail or f"must be greater than or equal to {low}")
         return obeys
+
+    def must_be_at_most(self, high: int, detail: str = "") -> bool:
+        obeys = self.value is None or self.value <= high
+        if not obeys:
+            self.invalid(detail or f"must be less than or equal to {high}")
+        return obeys
+
+    def must_not_be_negative(self) -> bool:
+        return self.must_be_at_least(0)
 
     def must_not_change(self, old: Any, detail: str = IMMUTABLE) -> bool:
         """Add an error unless the value, or its absence, is that of `old`."""
@@ -226,48 +242,51 @@ class Field(msgspec.Struct, eq=False, gc=False):
 
     # --- Errors ------------------------------------------------------------------------------------------
 
-    def required(self, detail: str = "") -> None:
-        self._add("FieldValueRequired", f"Required value: {detail}" if detail else "Required value")
+    def required(self, detail: str = "") -> FieldError:
+        return self._add("FieldValueRequired", f"Required value: {detail}" if detail else "Required value")
 
-    def invalid(self, detail: str) -> None:
-        self._add("FieldValueInvalid", f"Invalid value: {show_value(self.value)}: {detail}")
+    def invalid(self, detail: str) -> FieldError:
+        return self._add("FieldValueInvalid", f"Invalid value: {show_value(self.value)}: {detail}")
 
-    def invalid_as_whole(self, detail: str) -> None:
+    def invalid_as_whole(self, detail: str) -> FieldError:
         """Add an error about a value that is not shown."""
-        self._add("FieldValueInvalid", f"Invalid value: {detail}")
+        return self._add("FieldValueInvalid", f"Invalid value: {detail}")
 
-    def forbidden(self, detail: str) -> None:
-        self._add("FieldValueForbidden", f"Forbidden: {detail}")
+    def forbidden(self, detail: str) -> FieldError:
+        return self._add("FieldValueForbidden", f"Forbidden: {detail}")
 
-    def duplicate(self, detail: str = "") -> None:
+    def duplicate(self, detail: str = "") -> FieldError:
         text = f"Duplicate value: {show_value(self.value)}"
-        self._add("FieldValueDuplicate", f"{text}: {detail}" if detail else text)
+        return self._add("FieldValueDuplicate", f"{text}: {detail}" if detail else text)
 
-    def not_supported(self, supported: Sequence[str]) -> None:
+    def not_supported(self, supported: Sequence[str]) -> FieldError:
         values = ", ".join(show_value(one) for one in supported)
-        self._add("FieldValueNotSupported", f"Unsupported value: {show_value(self.value)}: supported values: {values}")
+        text = f"Unsupported value: {show_value(self.value)}: supported values: {values}"
+        return self._add("FieldValueNotSupported", text)
 
-    def not_found(self, detail: str = "") -> None:
+    def not_found(self, detail: str = "") -> FieldError:
         text = f"Not found: {show_value(self.value)}"
-        self._add("FieldValueNotFound", f"{text}: {detail}" if detail else text)
+        return self._add("FieldValueNotFound", f"{text}: {detail}" if detail else text)
 
-    def too_long(self, limit: int) -> None:
+    def too_long(self, limit: int) -> FieldError:
         unit = "byte" if limit == 1 else "bytes"
-        self._add("FieldValueTooLong", f"Too long: may not be more than {limit} {unit}")
+        return self._add("FieldValueTooLong", f"Too long: may not be more than {limit} {unit}")
 
-    def too_many(self, limit: int) -> None:
+    def too_many(self, limit: int) -> FieldError:
         items = "item" if limit == 1 else "items"
-        self._add("FieldValueTooMany", f"Too many: {len(self.value)}: must have at most {limit} {items}")
+        return self._add("FieldValueTooMany", f"Too many: {len(self.value)}: must have at most {limit} {items}")
 
-    def internal(self, detail: str) -> None:
-        self._add("InternalError", f"Internal error: {detail}")
+    def internal(self, detail: str) -> FieldError:
+        return self._add("InternalError", f"Internal error: {detail}")
 
     def warning(self, text: str) -> None:
         """Add a warning about an object that is stored all the same."""
         self.errors.append(FieldError("", self.path, text, is_warning=True))
 
-    def _add(self, reason: str, message: str) -> None:
-        self.errors.append(FieldError(reason, self.path, message))
+    def _add(self, reason: str, message: str) -> FieldError:
+        error = FieldError(reason, self.path, message)
+        self.errors.append(error)
+        return error
 
 
 def repeated(keys: Iterable[Hashable]) -> list[int]:

@@ -18,10 +18,10 @@ from urllib.parse import unquote
 from msgspec.structs import replace
 
 from bridgehead.apiserver.errors import ApiStatus, bad_request
+from bridgehead.apiserver.field import Field
 from bridgehead.apiserver.http.paths import RequestInfo
 from bridgehead.apiserver.http.user import AUTHENTICATED, NODE_NAME, UNAUTHENTICATED, User
 from bridgehead.apiserver.resources.rbac.rules import quoted
-from bridgehead.apiserver.resources.shared import field as field_errors
 from bridgehead.objects.names import check_dns1123_label, check_dns1123_subdomain
 
 from .authorization import MASTERS, Authorizer, refusal
@@ -213,7 +213,7 @@ def _find_invalid(extra: dict[str, list[str]]) -> str:
         if not key:
             return "impersonating the empty string key in extra is not allowed"
         if not _DOMAIN_PREFIXED.fullmatch(key) or check_dns1123_subdomain(key.partition("/")[0]):
-            why = field_errors.invalid("extra.key", key, 'must be a domain-prefixed path (such as "acme.io/foo")')
+            why = Field(key, "extra.key").invalid('must be a domain-prefixed path (such as "acme.io/foo")')
             return f"impersonating an invalid key in extra is not allowed: {why.field}: {why.message}"
         if key != key.lower():
             return f"impersonating a non-lowercase key in extra is not allowed: {json.dumps(key)}"

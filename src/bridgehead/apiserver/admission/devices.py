@@ -13,7 +13,7 @@ import msgspec
 from bridgehead.apiserver.access.authorization import Authorizer, refusal
 from bridgehead.apiserver.access.claims import PREFIX
 from bridgehead.apiserver.errors import invalid
-from bridgehead.apiserver.field import FieldError
+from bridgehead.apiserver.field import Field, FieldError
 from bridgehead.apiserver.http.paths import RequestInfo
 from bridgehead.apiserver.http.user import NODE_NAME, User
 from bridgehead.apiserver.resource import JsonObject
@@ -23,7 +23,6 @@ from bridgehead.apiserver.resources.devices import (
     changed_drivers,
     node_of_allocation,
 )
-from bridgehead.apiserver.resources.shared import field
 from bridgehead.apiserver.resources.shared.columns import at
 from bridgehead.storage import Key, Store
 
@@ -66,7 +65,7 @@ class DeviceRights(Plugin):
         if labels.get(_ADMIN_LABEL) == "true":
             return []
         why = f"admin access to devices requires the `{_ADMIN_LABEL}: true` label on the containing namespace"
-        return [field.forbidden(path, why)]
+        return [Field(None, path).forbidden(why)]
 
     def _refuse_status(self, attributes: Attributes, status: JsonObject, before: JsonObject) -> list[FieldError]:
         errors = []
@@ -97,7 +96,7 @@ class DeviceRights(Plugin):
         if any(decision.allowed for decision in decisions):
             return []
         why = refusal(user, requests[0], decisions[0].reason).message
-        return [field.forbidden(path, f"changing {changed} requires resource={right} permission: {why}")]
+        return [Field(None, path).forbidden(f"changing {changed} requires resource={right} permission: {why}")]
 
 
 def _admin_request(obj: JsonObject) -> str:

@@ -9,9 +9,8 @@ import json
 from collections.abc import Mapping
 from urllib.parse import urlsplit
 
-from bridgehead.apiserver.field import FieldError
+from bridgehead.apiserver.field import Field
 from bridgehead.apiserver.resource import JsonObject
-from bridgehead.apiserver.resources.shared import field
 
 from .definitions import API_APPROVED, make_condition
 
@@ -59,20 +58,17 @@ def approval_condition(crd: JsonObject) -> JsonObject | None:
     return make_condition(API_APPROVED, is_true=state == APPROVED, reason=state, message=text)
 
 
-def validate_approval(crd: JsonObject, old: JsonObject | None) -> list[FieldError]:
+def validate_approval(crd: Field, old: JsonObject | None) -> None:
     """Validate the annotation of a new definition, or the change of one that was approved."""
-    if not is_protected(crd["spec"].get("group", "")):
-        return []
-    annotations = crd["metadata"].get("annotations") or {}
-    state, text = approval_of(annotations)
-    if old is not None:
-        before, _ = approval_of(old["metadata"].get("annotations") or {})
-        # Definitions from before the policy may stay as they are.
-        if before == state:
-            return []
-    path = f"metadata.annotations[{ANNOTATION}]"
+    if not is_protected(crd.at("spec").get("group", "")):
+        return
+    annotations = crd.at("metadata").at("annotations")
+    state, text = approval_of(annotations.value or {})
+    # Definitions from before the policy may stay as they are.
+    if old is not None and approval_of(old["metadata"].get("annotations") or {})[0] == state:
+        return
+    approval = annotations.entry(ANNOTATION)
     if state == INVALID:
-        return [field.invalid(path, annotations[ANNOTATION], text)]
+        approval.invalid(text)
     if state == MISSING:
-        return [field.required(path, text)]
-    return []
+        approval.required(text)

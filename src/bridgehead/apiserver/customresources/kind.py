@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from bridgehead.apiserver.bodies.shapes import Shape
-from bridgehead.apiserver.field import FieldError
+from bridgehead.apiserver.field import Field
 from bridgehead.apiserver.resource import CLIENT_METADATA, Column, JsonObject, Resource, Strategy
 from bridgehead.apiserver.resources.shared.columns import NAME
 
@@ -76,19 +76,19 @@ class DefinitionStrategy(Strategy):
 
     # The validation is loaded when the first definition is written.
 
-    def validate_create(self, obj: JsonObject) -> list[FieldError]:
+    def validate_create(self, obj: Field) -> None:
         from .validation import validate_definition
 
-        return validate_definition(obj, self._metadata())
+        validate_definition(obj, self._metadata())
 
-    def validate_update(self, obj: JsonObject, old: JsonObject, subresource: str) -> list[FieldError]:
+    def validate_update(self, obj: Field, old: JsonObject, subresource: str) -> None:
         from .validation import validate_definition_status, validate_definition_update
 
         if subresource == "status":
-            return validate_definition_status(obj)
-        if obj.get("spec") == old.get("spec") and "deletionTimestamp" in obj["metadata"]:
-            return []  # finalizers of a definition can be removed, whatever its schema is
-        return validate_definition_update(obj, old, self._metadata())
+            validate_definition_status(obj)
+        elif obj.get("spec") != old.get("spec") or "deletionTimestamp" not in obj.get("metadata"):
+            # Finalizers of a definition that is being deleted can be removed, whatever its schema is.
+            validate_definition_update(obj, old, self._metadata())
 
     def warnings(self, obj: JsonObject) -> list[str]:
         from .schema import format_warnings

@@ -7,12 +7,10 @@ Source: apiextensions-apiserver/pkg/registry/customresource/strategy.go, status_
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
-from bridgehead.apiserver.field import FieldError
+from bridgehead.apiserver.field import Field
 from bridgehead.apiserver.go_values import go_type, go_value
 from bridgehead.apiserver.resource import JsonObject, ScalePaths, Strategy
-from bridgehead.apiserver.resources.shared import field
 from bridgehead.objects.names import check_qualified_name
 
 from .schema import Structural, stored
@@ -46,36 +44,36 @@ class CustomResourceStrategy(Strategy):
         if self._has_status:
             obj.pop("status", None)
 
-    def validate_create(self, obj: JsonObject) -> list[FieldError]:
-        errors = [] if self._structural is None else self._structural().validate(obj)
-        errors += self._validate_scale(obj, "spec", "status") + _warn_of_finalizers(obj, {})
-        _store_numbers(obj)
-        return errors
+    def validate_create(self, obj: Field) -> None:
+        if self._structural is not None:
+            obj.errors.extend(self._structural().validate(obj.value))
+        self._validate_scale(obj, "spec", "status")
+        _warn_of_finalizers(obj, {})
+        _store_numbers(obj.value)
 
-    def validate_update(self, obj: JsonObject, old: JsonObject, subresource: str) -> list[FieldError]:
+    def validate_update(self, obj: Field, old: JsonObject, subresource: str) -> None:
         if subresource == "status":
-            errors = [] if self._structural is None else self._structural().validate_status(obj, old)
-            errors += self._validate_scale(obj, "status")
+            if self._structural is not None:
+                obj.errors.extend(self._structural().validate_status(obj.value, old))
+            self._validate_scale(obj, "status")
         else:
-            errors = [] if self._structural is None else self._structural().validate(obj, old)
-            errors += self._validate_scale(obj, "spec", "status") + _warn_of_finalizers(obj, old)
-        _store_numbers(obj)
-        return errors
+            if self._structural is not None:
+                obj.errors.extend(self._structural().validate(obj.value, old))
+            self._validate_scale(obj, "spec", "status")
+            _warn_of_finalizers(obj, old)
+        _store_numbers(obj.value)
 
-    def _validate_scale(self, obj: JsonObject, *roots: str) -> list[FieldError]:
+    def _validate_scale(self, obj: Field, *roots: str) -> None:
         """Validate the fields that the Scale shows, of those that are in one of the roots."""
         if self._scale is None:
-            return []
-        errors = []
+            return
         for names in (self._scale.spec_replicas, self._scale.status_replicas):
             if names[0] in roots:
-                errors += _validate_replicas(names, _find(obj, names))
-        selector = self._scale.selector
-        if selector is not None and selector[0] in roots:
-            value = _find(obj, selector)
-            if value is not None and not isinstance(value, str):
-                errors.append(field.invalid(_path(selector), "", _accessor_error(selector, value, "string")))
-        return errors
+                _validate_replicas(_field_at(obj, names))
+        if self._scale.selector is not None and self._scale.selector[0] in roots:
+            selector = _field_at(obj, self._scale.selector)
+            if selector.value is not None and not isinstance(selector.value, str):
+                selector.showing("").invalid(_accessor_error(selector, "string"))
 
 
 def _store_numbers(obj: JsonObject) -> None:
@@ -85,42 +83,34 @@ def _store_numbers(obj: JsonObject) -> None:
             obj[name] = new
 
 
-def _warn_of_finalizers(obj: JsonObject, old: JsonObject) -> list[FieldError]:
+def _warn_of_finalizers(obj: Field, old: JsonObject) -> None:
     """Warn of new finalizers with names that other programs may use, too."""
-    added = set(obj.get("metadata", {}).get("finalizers") or ()) - set(old.get("metadata", {}).get("finalizers") or ())
-    warnings = []
-    for name in sorted(added):
+    finalizers = obj.at("metadata").at("finalizers")
+    for name in sorted(set(finalizers.value or ()) - set(old.get("metadata", {}).get("finalizers") or ())):
         texts = check_qualified_name(name)
         if "/" not in name and name not in _STANDARD_FINALIZERS:
             texts.append(_PLAIN_FINALIZER.format(" including a path (/)" if "." in name else ""))
-        warnings += [FieldError("", "metadata.finalizers", f'"{name}": {text}', is_warning=True) for text in texts]
-    return warnings
+        for text in texts:
+            finalizers.warning(f'"{name}": {text}')
 
 
-def _validate_replicas(names: tuple[str, ...], value: Any) -> list[FieldError]:
-    if value is None:
-        return []
-    path = _path(names)
-    if not isinstance(value, int) or isinstance(value, bool):
-        return [field.invalid(path, 0, _accessor_error(names, value, "int64"))]
-    if value < 0:
-        return [field.invalid(path, value, "should be a non-negative integer")]
-    if value > _MAX_REPLICAS:
-        return [field.invalid(path, value, f"should be less than or equal to {_MAX_REPLICAS}")]
-    return []
+def _validate_replicas(replicas: Field) -> None:
+    if replicas.value is not None and type(replicas.value) is not int:
+        replicas.showing(0).invalid(_accessor_error(replicas, "int64"))
+    else:
+        replicas.must_be_at_least(0, "should be a non-negative integer")
+        replicas.must_be_at_most(_MAX_REPLICAS, f"should be less than or equal to {_MAX_REPLICAS}")
 
 
-def _find(obj: Any, names: tuple[str, ...]) -> Any:
+def _field_at(obj: Field, names: tuple[str, ...]) -> Field:
+    """Return a field of an object, with the path that errors about a Scale have: `.spec.replicas`."""
+    value = obj.value
     for name in names:
-        if type(obj) is not dict:
-            return None
-        obj = obj.get(name)
-    return obj
+        value = value.get(name) if type(value) is dict else None
+    return Field(value, "".join(f".{name}" for name in names), obj)
 
 
-def _path(names: tuple[str, ...]) -> str:
-    return "".join(f".{name}" for name in names)
-
-
-def _accessor_error(names: tuple[str, ...], value: Any, wanted: str) -> str:
-    return f"{_path(names)} accessor error: {go_value(value)} is of the type {go_type(value)}, expected {wanted}"
+def _accessor_error(field: Field, wanted: str) -> str:
+    return (
+        f"{field.path} accessor error: {go_value(field.value)} is of the type {go_type(field.value)}, expected {wanted}"
+    )

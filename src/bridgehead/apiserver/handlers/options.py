@@ -5,7 +5,6 @@ Source: meta/v1 CreateOptions, UpdateOptions, DeleteOptions.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from functools import lru_cache
 
 from bridgehead.apiserver.admission.attributes import DELETE, Attributes
@@ -14,13 +13,12 @@ from bridgehead.apiserver.bodies.decoding import decode_value
 from bridgehead.apiserver.bodies.serialization import DELETE_OPTIONS, kind_and_version
 from bridgehead.apiserver.bodies.shapes import Shape
 from bridgehead.apiserver.errors import SchemaMismatch, bad_request, invalid_options
-from bridgehead.apiserver.field import FieldError
+from bridgehead.apiserver.field import Field
 from bridgehead.apiserver.fieldmanagement.managers import APPLY, MAX_NAME_BYTES, UPDATE, Writer, manager_of
 from bridgehead.apiserver.http.paths import Query, is_true, parse_int
 from bridgehead.apiserver.http.request import Request
 from bridgehead.apiserver.registry.deletion import BACKGROUND, FOREGROUND, ORPHAN, DeleteOptions
 from bridgehead.apiserver.resource import JsonObject, Resource
-from bridgehead.apiserver.resources.shared import field
 
 # The registry of kinds in which Kubernetes looks up the kind of a delete's options.
 _SCHEME = "k8s.io/apimachinery/pkg/apis/meta/internalversion/scheme/register.go:27"
@@ -30,14 +28,16 @@ def is_dry_run(request: Request) -> bool:
     """Whether the query asks for a dry run. Raises a 422 for another value than All."""
     if "dryRun" not in request.query:
         return False
-    if errors := _dry_run_errors([request.query["dryRun"]]):
-        raise invalid_options(request.method, errors)
+    values = Field([request.query["dryRun"]], "dryRun")
+    _validate_dry_run(values)
+    if values.errors:
+        raise invalid_options(request.method, values.errors)
     return True
 
 
-def _dry_run_errors(values: Sequence[str]) -> list[FieldError]:
-    is_known = all(value == "All" for value in values)
-    return [] if is_known else [field.not_supported("dryRun", list(values), ("All",))]
+def _validate_dry_run(values: Field) -> None:
+    if any(value != "All" for value in values.value or ()):
+        values.not_supported(("All",))
 
 
 def attributes_of(
@@ -113,17 +113,17 @@ def parse_writer(request: Request, *, operation: str = UPDATE, subresource: str 
     is_patch = request.method == "PATCH"
     if not manager and not is_patch and "dryRun" not in query:
         return _program(request.header(b"user-agent"), subresource)
-    errors = []
-    if operation == APPLY and not manager:
-        errors.append(field.required("fieldManager", "is required for apply patch"))
-    if is_patch and operation != APPLY and "force" in query:
-        errors.append(field.forbidden("force", "may not be specified for non-apply patch"))
+    options = Field(query)
+    if operation == APPLY:
+        options.at("fieldManager").must_be_set("is required for apply patch")
+    elif is_patch and "force" in query:
+        options.at("force").forbidden("may not be specified for non-apply patch")
     if manager:
-        errors += _manager_errors(manager)
+        _validate_manager(options.at("fieldManager"))
     if "dryRun" in query:
-        errors += _dry_run_errors([query["dryRun"]])
-    if errors:
-        raise invalid_options(request.method, errors)
+        _validate_dry_run(options.at("dryRun").showing([query["dryRun"]]))
+    if options.errors:
+        raise invalid_options(request.method, options.errors)
     if not manager:
         return _program(request.header(b"user-agent"), subresource)
     return Writer(manager, operation, subresource)
@@ -134,31 +134,22 @@ def _program(user_agent: str, subresource: str) -> Writer:
     return Writer(manager_of(user_agent), UPDATE, subresource)
 
 
-def _manager_errors(manager: str) -> list[FieldError]:
-    errors = []
-    if len(manager.encode()) > MAX_NAME_BYTES:
-        errors.append(field.too_long("fieldManager", MAX_NAME_BYTES))
-    for position, character in enumerate(manager):
+def _validate_manager(manager: Field) -> None:
+    name = manager.value
+    if len(name.encode()) > MAX_NAME_BYTES:
+        manager.too_long(MAX_NAME_BYTES)
+    for position, character in enumerate(name):
         if not character.isprintable():
-            detail = f"invalid character U+{ord(character):04X} (at position {len(manager[:position].encode())})"
-            errors.append(field.invalid("fieldManager", manager, detail))
-    return errors
+            at = len(name[:position].encode())
+            manager.invalid(f"invalid character U+{ord(character):04X} (at position {at})")
 
 
 def parse_delete_options(body: bytes, request: Request, shape: Shape) -> DeleteOptions:
     """Parse the body or, without one, the query. `shape` is that of DeleteOptions. Raises a 400 or a 422."""
     given = _sent_delete_options(body, request, shape) if body else _queried_delete_options(request.query)
+    _check_delete_options(given)
     policy, orphan = given.get("propagationPolicy"), given.get("orphanDependents")
     preconditions = given.get("preconditions", {})
-    errors = []
-    if policy is not None and orphan is not None:
-        why = "orphanDependents and deletionPropagation cannot be both set"
-        errors.append(field.invalid("propagationPolicy", policy, why))
-    if policy not in (None, ORPHAN, BACKGROUND, FOREGROUND):
-        errors.append(field.not_supported("propagationPolicy", policy, (FOREGROUND, BACKGROUND, ORPHAN, "nil")))
-    errors += _dry_run_errors(given.get("dryRun", ()))
-    if errors:
-        raise invalid_options("DELETE", errors)
     if policy is None and orphan is not None:
         policy = ORPHAN if orphan else BACKGROUND
     return DeleteOptions(
@@ -169,6 +160,19 @@ def parse_delete_options(body: bytes, request: Request, shape: Shape) -> DeleteO
         is_accepted=policy == FOREGROUND or (policy == BACKGROUND and orphan is not None),
         dry_run=bool(given.get("dryRun")),
     )
+
+
+def _check_delete_options(given: JsonObject) -> None:
+    """Raise a 422 for options that exclude each other or have unknown values."""
+    options = Field(given)
+    policy, orphan = options.at("propagationPolicy"), options.at("orphanDependents")
+    if policy.value is not None and orphan.value is not None:
+        policy.invalid("orphanDependents and deletionPropagation cannot be both set")
+    if policy.value not in (None, ORPHAN, BACKGROUND, FOREGROUND):
+        policy.not_supported((FOREGROUND, BACKGROUND, ORPHAN, "nil"))
+    _validate_dry_run(options.at("dryRun"))
+    if options.errors:
+        raise invalid_options("DELETE", options.errors)
 
 
 def _sent_delete_options(body: bytes, request: Request, shape: Shape) -> JsonObject:

@@ -16,13 +16,12 @@ from bridgehead.apiserver.bodies.decoding import decode_kind
 from bridgehead.apiserver.bodies.schema import Schema
 from bridgehead.apiserver.bodies.shapes import Shape
 from bridgehead.apiserver.errors import bad_request, invalid, method_not_allowed
-from bridgehead.apiserver.field import FieldError
+from bridgehead.apiserver.field import Field
 from bridgehead.apiserver.http.paths import RequestInfo
 from bridgehead.apiserver.http.request import Request, Response, respond
 from bridgehead.apiserver.http.user import CredentialNotes, InvalidCredentials, User
 from bridgehead.apiserver.resource import JsonObject
 from bridgehead.apiserver.resources.rbac import Rule
-from bridgehead.apiserver.resources.shared import field
 
 from .discovery import REVIEWS
 
@@ -119,44 +118,39 @@ class Reviews:
 
 def _check_access_review(kind: str, review: JsonObject) -> None:
     """Raise a 422 for an invalid review. Source: Kubernetes pkg/apis/authorization/validation."""
-    spec = review.get("spec", {})
-    wanted, path = spec.get("resourceAttributes"), spec.get("nonResourceAttributes")
-    errors: list[FieldError] = []
-    if wanted is not None and path is not None:
-        why = "cannot be specified in combination with resourceAttributes"
-        errors.append(field.invalid("spec.nonResourceAttributes", path, why))
-    if wanted is None and path is None:
-        why = "exactly one of nonResourceAttributes or resourceAttributes must be specified"
-        errors.append(field.invalid("spec.resourceAttributes", None, why))
+    root = Field(review)
+    spec, metadata = root.at("spec"), root.at("metadata")
+    wanted, path, namespace = spec.at("resourceAttributes"), spec.at("nonResourceAttributes"), metadata.get("namespace")
+    if wanted.value is not None and path.value is not None:
+        path.invalid("cannot be specified in combination with resourceAttributes")
+    if wanted.value is None and path.value is None:
+        wanted.invalid("exactly one of nonResourceAttributes or resourceAttributes must be specified")
     if not kind.startswith("Self") and not spec.get("user") and not spec.get("groups"):
-        errors.append(field.invalid("spec.user", "", "at least one of user or group must be specified"))
-    metadata = {key: value for key, value in review["metadata"].items() if key not in ("namespace", "managedFields")}
-    if metadata:
+        spec.at("user", "").invalid("at least one of user or group must be specified")
+    others = {key: value for key, value in metadata.value.items() if key not in ("namespace", "managedFields")}
+    if others:
         why = "must be empty except for namespace" if kind.startswith("Local") else "must be empty"
-        errors.append(field.invalid("metadata", metadata, why))
+        metadata.showing(others).invalid(why)
     if kind.startswith("Local"):
-        namespace = review["metadata"]["namespace"]
-        if wanted is not None and wanted.get("namespace", "") != namespace:
-            where = "spec.resourceAttributes.namespace"
-            errors.append(field.invalid(where, wanted.get("namespace", ""), "must match metadata.namespace"))
-        if path is not None:
-            errors.append(field.invalid("spec.nonResourceAttributes", path, "disallowed on this kind of request"))
+        if wanted.value is not None and wanted.get("namespace", "") != namespace:
+            wanted.at("namespace", "").invalid("must match metadata.namespace")
+        if path.value is not None:
+            path.invalid("disallowed on this kind of request")
     for key in ("labelSelector", "fieldSelector"):
-        if wanted is not None and key in wanted:
-            errors += _check_selector(f"spec.resourceAttributes.{key}", wanted[key])
-    if errors:
+        selector = wanted.at(key)
+        if selector.value is not None:
+            _validate_selector(selector)
+    if root.errors:
         # Kubernetes asks the decoded review for its kind, which it does not have then.
-        raise invalid("authorization.k8s.io", "", "", errors)
+        raise invalid("authorization.k8s.io", "", "", root.errors)
 
 
-def _check_selector(path: str, selector: JsonObject) -> list[FieldError]:
-    raw, requirements = selector.get("rawSelector"), selector.get("requirements")
+def _validate_selector(selector: Field) -> None:
+    raw, requirements = selector.at("rawSelector"), selector.at("requirements")
     if raw and requirements:
-        return [field.invalid(f"{path}.rawSelector", raw, "may not specified at the same time as requirements")]
+        raw.invalid("may not specified at the same time as requirements")
     if not raw and not requirements:
-        why = f"when {path} is specified, requirements or rawSelector is required"
-        return [field.required(f"{path}.requirements", why)]
-    return []
+        requirements.required(f"when {selector.path} is specified, requirements or rawSelector is required")
 
 
 def _selector(attributes: JsonObject) -> str:

@@ -17,11 +17,10 @@ from bridgehead.apiserver.bodies.nulls import nulls_of_kind, write_nulls
 from bridgehead.apiserver.bodies.schema import Schema
 from bridgehead.apiserver.bodies.serialization import stored_metadata
 from bridgehead.apiserver.errors import ApiStatus, bad_request, invalid, not_found_path
-from bridgehead.apiserver.field import FieldError
+from bridgehead.apiserver.field import Field
 from bridgehead.apiserver.http.request import Request, Response, respond
 from bridgehead.apiserver.registry.registry import Registry
 from bridgehead.apiserver.resource import JsonObject, Resource
-from bridgehead.apiserver.resources.shared import field
 from bridgehead.objects.times import format_time
 
 _KIND = ("authentication.k8s.io", "v1", "TokenRequest")
@@ -55,8 +54,10 @@ class TokenRequests:
         spec["expirationSeconds"] = spec.get("expirationSeconds", _DEFAULT_SECONDS)
         asked = await self._admit(request, accounts, asked, _KIND)
         spec = asked.setdefault("spec", {})
-        if errors := validate_expiration(spec.get("expirationSeconds", 0)):
-            raise invalid(_KIND[0], _KIND[2], "", errors)
+        seconds = Field(asked).at("spec").at("expirationSeconds", 0)
+        _validate_expiration(seconds)
+        if seconds.errors:
+            raise invalid(_KIND[0], _KIND[2], "", seconds.errors)
         bound = self._bound_to(info.namespace, info.name, spec.get("boundObjectRef"))
         now = self._registry.clock()
         spec["audiences"] = list(spec.get("audiences") or self._tokens.audiences)
@@ -116,14 +117,9 @@ class TokenRequests:
         return Reference(name, "" if record is None else stored_metadata(record.value).uid)
 
 
-def validate_expiration(seconds: int) -> list[FieldError]:
-    """Return errors for a lifetime out of bounds."""
-    if seconds < _MIN_SECONDS:
-        return [field.invalid("spec.expirationSeconds", seconds, "may not specify a duration less than 10 minutes")]
-    if seconds > _MAX_SECONDS:
-        why = "may not specify a duration larger than 2^32 seconds"
-        return [field.invalid("spec.expirationSeconds", seconds, why)]
-    return []
+def _validate_expiration(seconds: Field) -> None:
+    seconds.must_be_at_least(_MIN_SECONDS, "may not specify a duration less than 10 minutes")
+    seconds.must_be_at_most(_MAX_SECONDS, "may not specify a duration larger than 2^32 seconds")
 
 
 def _check_names(metadata: JsonObject, namespace: str, name: str) -> None:
@@ -132,8 +128,8 @@ def _check_names(metadata: JsonObject, namespace: str, name: str) -> None:
         raise bad_request("the namespace of the provided object does not match the namespace sent on the request")
     given = metadata.get("name", "")
     if given not in ("", name):
-        why = "must match the service account name if specified"
-        raise invalid(_KIND[0], _KIND[2], name, [field.invalid("metadata.name", given, why)])
+        error = Field(given, "metadata.name").invalid("must match the service account name if specified")
+        raise invalid(_KIND[0], _KIND[2], name, [error])
 
 
 def _account_uid_differs(name: str, given: str, uid: str) -> ApiStatus:

@@ -8,9 +8,8 @@ from __future__ import annotations
 import json
 
 from bridgehead.apiserver.errors import bad_request, invalid
-from bridgehead.apiserver.field import FieldError
+from bridgehead.apiserver.field import Field, FieldError
 from bridgehead.apiserver.http.paths import Query, parse_int, parse_uint
-from bridgehead.apiserver.resources.shared import field
 
 EXACT, NOT_OLDER_THAN = "Exact", "NotOlderThan"
 _MATCH = "resourceVersionMatch"
@@ -19,32 +18,30 @@ _MATCH = "resourceVersionMatch"
 def check_list_options(query: Query) -> None:
     """Raise a 400 for numbers that cannot be parsed, a 422 for options of a list that exclude each other."""
     _check_numbers(query)
-    match, version = query.get(_MATCH, ""), query.get("resourceVersion", "")
-    errors: list[FieldError] = []
+    options = Field(query)
+    match, version = options.at(_MATCH), query.get("resourceVersion")
     if match:
         if not version:
-            errors.append(field.forbidden(_MATCH, f"{_MATCH} is forbidden unless resourceVersion is provided"))
-        errors += _match_errors(match, query, (EXACT, NOT_OLDER_THAN, ""))
-        if match == EXACT and version == "0":
-            errors.append(field.forbidden(_MATCH, f'{_MATCH} "exact" is forbidden for resourceVersion "0"'))
+            match.forbidden(f"{_MATCH} is forbidden unless resourceVersion is provided")
+        _validate_match(match, query, (EXACT, NOT_OLDER_THAN, ""))
+        if match.value == EXACT and version == "0":
+            match.forbidden(f'{_MATCH} "exact" is forbidden for resourceVersion "0"')
     if "sendInitialEvents" in query:
-        errors.append(field.forbidden("sendInitialEvents", "sendInitialEvents is forbidden for list"))
-    _refuse(errors)
+        options.at("sendInitialEvents").forbidden("sendInitialEvents is forbidden for list")
+    _refuse(options.errors)
 
 
 def check_watch_options(query: Query) -> None:
     """Raise a 400 for numbers that cannot be parsed, a 422 for options of a watch that exclude each other."""
     _check_numbers(query)
-    match, sends = query.get(_MATCH, ""), "sendInitialEvents" in query
-    errors: list[FieldError] = []
-    if sends and match != NOT_OLDER_THAN:
-        errors.append(field.forbidden(_MATCH, f"sendInitialEvents requires setting {_MATCH} to {NOT_OLDER_THAN}"))
+    match, sends = Field(query).at(_MATCH), "sendInitialEvents" in query
+    if sends and match.value != NOT_OLDER_THAN:
+        match.forbidden(f"sendInitialEvents requires setting {_MATCH} to {NOT_OLDER_THAN}")
     if match:
         if not sends:
-            why = f"{_MATCH} is forbidden for watch unless sendInitialEvents is provided"
-            errors.append(field.forbidden(_MATCH, why))
-        errors += _match_errors(match, query, (NOT_OLDER_THAN,))
-    _refuse(errors)
+            match.forbidden(f"{_MATCH} is forbidden for watch unless sendInitialEvents is provided")
+        _validate_match(match, query, (NOT_OLDER_THAN,))
+    _refuse(match.errors)
 
 
 def parse_number(query: Query, name: str) -> int:
@@ -61,13 +58,10 @@ def _check_numbers(query: Query) -> None:
         parse_number(query, name)
 
 
-def _match_errors(match: str, query: Query, supported: tuple[str, ...]) -> list[FieldError]:
-    errors = []
+def _validate_match(match: Field, query: Query, supported: tuple[str, ...]) -> None:
     if query.get("continue"):
-        errors.append(field.forbidden(_MATCH, f"{_MATCH} is forbidden when continue is provided"))
-    if match not in supported:
-        errors.append(field.not_supported(_MATCH, match, supported))
-    return errors
+        match.forbidden(f"{_MATCH} is forbidden when continue is provided")
+    match.must_be_one_of(supported)
 
 
 def _refuse(errors: list[FieldError]) -> None:

@@ -15,9 +15,9 @@ from bridgehead.apiserver.errors import (
     invalid,
     malformed_resource_version,
 )
+from bridgehead.apiserver.field import IMMUTABLE, Field
 from bridgehead.apiserver.http.paths import parse_uint
 from bridgehead.apiserver.resource import Change, JsonObject, Resource
-from bridgehead.apiserver.resources.shared import field
 
 from .deletion import DeleteOptions
 
@@ -47,14 +47,14 @@ def check_identity(resource: Resource, meta: JsonObject, old: JsonObject) -> Non
     check_url(resource, old["metadata"].get("namespace", ""), "", meta)
     name = old["metadata"]["name"]
     if meta.get("name", name) != name:
-        error = field.invalid("metadata.name", meta["name"], "field is immutable")
+        error = Field(meta["name"], "metadata.name").invalid(IMMUTABLE)
         raise invalid(resource.group, resource.kind, name, [error])
 
 
 def check_resource_version(resource: Resource, obj: JsonObject, name: str) -> None:
     """Raise a 422 for an update without the version of the object that it changes."""
     if obj.get("metadata", {}).get("resourceVersion") in (None, "", "0"):
-        error = field.invalid("metadata.resourceVersion", 0, "must be specified for an update")
+        error = Field(0, "metadata.resourceVersion").invalid("must be specified for an update")
         raise invalid(resource.group, resource.plural, name, [error])
 
 
@@ -82,7 +82,8 @@ def with_same_uid(kind: str, change: Change) -> Change:
         uid, before = (new.get("metadata") or {}).get("uid"), old["metadata"].get("uid")
         if uid and before and uid != before:
             group = old.get("apiVersion", "").rpartition("/")[0]
-            raise invalid(group, kind, old["metadata"]["name"], [field.invalid("metadata.uid", uid, field.IMMUTABLE)])
+            error = Field(uid, "metadata.uid").invalid(IMMUTABLE)
+            raise invalid(group, kind, old["metadata"]["name"], [error])
         return new
 
     return checked

@@ -1,10 +1,12 @@
-"""CustomResourceDefinitions for tests."""
+"""CustomResourceDefinitions for tests, and the errors of validators."""
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from typing import Any
 
+from bridgehead.apiserver.field import Field
 from tests.unit.apiserver.world import World
 
 DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
@@ -30,6 +32,13 @@ SCALE = {
     "statusReplicasPath": ".status.replicas",
     "labelSelectorPath": ".status.selector",
 }
+
+
+def texts(validate: Callable[..., None], obj: dict[str, Any], *arguments: Any) -> list[str]:
+    """Return the errors that a validator finds in an object."""
+    root = Field(obj)
+    validate(root, *arguments)
+    return [f"{error.field}: {error.message}" for error in root.errors]
 
 
 def version(name: str = "v1", *, storage: bool = True, schema: Any = SCHEMA, **more: Any) -> dict[str, Any]:

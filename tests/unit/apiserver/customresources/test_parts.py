@@ -12,6 +12,8 @@ from bridgehead.apiserver.customresources.naming import decide_names
 from bridgehead.apiserver.customresources.strategy import CustomResourceStrategy
 from bridgehead.apiserver.resource import ScalePaths
 
+from .definitions import texts
+
 NOW = 1795232921.0  # 2026-11-21T03:48:41Z
 
 
@@ -93,8 +95,8 @@ def test_groups_of_kubernetes_need_an_approval(group, annotation, status, reason
     crd = {"metadata": {"annotations": annotations}, "spec": {"group": group}}
     condition = approval_condition(crd)
     assert (condition and (condition["status"], condition["reason"])) == (status and (status, reason))
-    assert bool(validate_approval(crd, None)) is is_refused
-    assert validate_approval(crd, crd) == []
+    assert bool(texts(validate_approval, crd, None)) is is_refused
+    assert texts(validate_approval, crd, crd) == []
 
 
 def test_the_time_of_a_condition_changes_with_its_status():
@@ -253,9 +255,9 @@ SCALED = CustomResourceStrategy(
     ],
 )
 def test_the_fields_of_a_scale_are_validated(obj, expected):
-    assert [f"{error.field}: {error.message}" for error in SCALED.validate_create(obj)] == expected
+    assert texts(SCALED.validate_create, obj) == expected
     status_only = [one for one in expected if one.startswith(".status")]
-    assert [f"{e.field}: {e.message}" for e in SCALED.validate_update(obj, {}, "status")] == status_only
+    assert texts(SCALED.validate_update, obj, {}, "status") == status_only
 
 
 def test_a_resource_without_a_scale_has_no_rules_for_it():
@@ -264,4 +266,4 @@ def test_a_resource_without_a_scale_has_no_rules_for_it():
     plain.default(obj)
     plain.prepare_create(obj)
     assert obj == {"spec": {"n": -1}, "status": {}}
-    assert plain.validate_create(obj) == plain.validate_update(obj, obj, "") == []
+    assert texts(plain.validate_create, obj) == texts(plain.validate_update, obj, obj, "") == []

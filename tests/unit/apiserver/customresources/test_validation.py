@@ -17,7 +17,7 @@ from bridgehead.apiserver.customresources.validation import (
     validate_definition_update,
 )
 
-from .definitions import SCALE, definition, version
+from .definitions import SCALE, definition, texts, version
 
 METADATA = Schema(LazyDefinitions()).of_definition(OBJECT_META)
 STRATEGY = DefinitionStrategy(lambda: METADATA)
@@ -33,7 +33,7 @@ def complete(crd: dict[str, Any]) -> dict[str, Any]:
 
 
 def errors(crd: dict[str, Any]) -> list[str]:
-    return [f"{error.field}: {error.message}" for error in validate_definition(complete(crd), METADATA)]
+    return texts(validate_definition, complete(crd), METADATA)
 
 
 def webhook(**changes: Any) -> dict[str, Any]:
@@ -243,7 +243,7 @@ def established(crd: dict[str, Any]) -> dict[str, Any]:
 def updated(old: dict[str, Any], new: dict[str, Any]) -> list[str]:
     new = complete(new)
     STRATEGY.prepare_update(new, old, "")
-    return [f"{error.field}: {error.message}" for error in validate_definition_update(new, old, METADATA)]
+    return texts(validate_definition_update, new, old, METADATA)
 
 
 @pytest.mark.parametrize(
@@ -289,22 +289,24 @@ def test_a_stored_version_must_stay_until_it_is_migrated():
     assert error.startswith('status.storedVersions[0]: Invalid value: "v1": missing from spec.versions; v1 was prev')
     crd = complete(definition())
     crd["status"]["storedVersions"] = []
-    assert validate_definition(crd, METADATA)[0].message == "Invalid value: []: must have at least one stored version"
+    (error,) = texts(validate_definition, crd, METADATA)
+    assert error == "status.storedVersions: Invalid value: []: must have at least one stored version"
 
 
 def test_only_names_of_a_status_are_validated():
     crd = complete(definition())
-    assert validate_definition_status(crd) == []
+    assert texts(validate_definition_status, crd) == []
     crd["status"]["acceptedNames"] = {"plural": "A"}
-    assert [error.field for error in validate_definition_status(crd)] == ["status.acceptedNames.plural"]
+    (error,) = texts(validate_definition_status, crd)
+    assert error.startswith("status.acceptedNames.plural: ")
 
 
 def test_a_definition_being_deleted_can_lose_its_finalizers_whatever_its_schema_is():
     old = complete(definition(group="local"))
     old["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
-    assert STRATEGY.validate_update(copy.deepcopy(old), old, "") == []
+    assert texts(STRATEGY.validate_update, copy.deepcopy(old), old, "") == []
     del old["metadata"]["deletionTimestamp"]
-    assert STRATEGY.validate_update(copy.deepcopy(old), old, "") != []
+    assert texts(STRATEGY.validate_update, copy.deepcopy(old), old, "") != []
 
 
 def test_formats_that_are_not_checked_are_warned_about_once():

@@ -9,7 +9,7 @@ from bridgehead.apiserver.flowcontrol.matching import compile_schema, in_order
 from bridgehead.apiserver.flowcontrol.seats import Limits, plan_limits
 from bridgehead.apiserver.http.paths import parse_request
 from bridgehead.apiserver.http.user import ANONYMOUS, User
-from bridgehead.apiserver.resource import Resource
+from bridgehead.apiserver.resource import Resource, errors_of
 from bridgehead.apiserver.resources.flowcontrol import (
     FLOW_SCHEMA_SPECS,
     FLOW_SCHEMAS,
@@ -117,7 +117,7 @@ def test_the_objects_of_a_new_cluster_are_valid_and_have_all_defaults(resource: 
     for name, one in specs.items():
         obj = {"metadata": {"name": name}, "spec": one}
         resource.strategy.default(obj)
-        assert resource.strategy.validate(obj) == []
+        assert errors_of(resource.strategy.validate, obj) == []
         assert obj["spec"] == specs[name]
 
 

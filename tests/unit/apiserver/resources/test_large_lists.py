@@ -66,7 +66,7 @@ def test_errors_about_unknown_claims_list_few_names():
 
 def test_equal_topologies_have_a_limited_number_of_errors():
     strategy = StorageClassStrategy()
-    errors = strategy.validate({"provisioner": "a/b", "allowedTopologies": [{}] * MANY})
+    errors = errors_of(strategy.validate, {"provisioner": "a/b", "allowedTopologies": [{}] * MANY})
     duplicates = [error for error in errors if error.reason == "FieldValueDuplicate"]
     assert len(duplicates) == 1000
 

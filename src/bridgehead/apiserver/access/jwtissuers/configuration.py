@@ -11,18 +11,10 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from bridgehead.apiserver.field import FieldError
-from bridgehead.apiserver.resources.shared import field
+from bridgehead.apiserver.field import Field
 from bridgehead.objects.names import check_dns1123_subdomain
 
-from .forms import (
-    ClaimMappings,
-    ClaimRule,
-    Configuration,
-    Issuer,
-    JwtAuthenticator,
-    UserRule,
-)
+from .forms import Configuration
 from .mapping import CompileError, compile_claims, compile_user
 
 _KIND = "AuthenticationConfiguration"
@@ -42,81 +34,70 @@ def parse(text: bytes, own_issuers: Collection[str]) -> Configuration:
         raise ValueError(f"strict decoding error: {error}") from error
     if configuration.kind != _KIND or configuration.api_version not in _VERSIONS:
         raise ValueError(f"expected kind {_KIND} of apiVersion {_VERSIONS[0]}")
-    if errors := validate(configuration, own_issuers):
-        texts = [f"{error.field}: {error.message}" for error in errors]
+    root = Field(msgspec.to_builtins(configuration))
+    _validate(root, own_issuers)
+    if root.errors:
+        texts = [f"{error.field}: {error.message}" for error in root.errors]
         raise ValueError(texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]")
     return configuration
 
 
-def validate(configuration: Configuration, own_issuers: Collection[str]) -> list[FieldError]:
-    """Return the errors of a configuration. `own_issuers` are those of service account tokens."""
-    if len(configuration.jwt) > _MAX_ISSUERS:
-        return [field.too_many("jwt", len(configuration.jwt), _MAX_ISSUERS)]
-    errors = []
+def _validate(configuration: Field, own_issuers: Collection[str]) -> None:
+    issuers, anonymous = configuration.at("jwt"), configuration.at("anonymous")
+    if not issuers.must_have_at_most(_MAX_ISSUERS):
+        return
     urls: set[str] = set()
     discovery_urls: set[str] = set()
-    for index, one in enumerate(configuration.jwt):
-        path = f"jwt[{index}]"
-        errors += _validate_issuer(f"{path}.issuer", one.issuer, own_issuers)
-        errors += _validate_claim_rules(f"{path}.claimValidationRules", one.claim_validation_rules)
-        errors += _validate_mappings(f"{path}.claimMappings", one.claim_mappings)
-        errors += _check_email(f"{path}.claimMappings", one)
-        errors += _validate_user_rules(f"{path}.userValidationRules", one.user_validation_rules)
-        for name, url, seen in (
-            ("url", one.issuer.url, urls),
-            ("discoveryURL", one.issuer.discovery_url, discovery_urls),
-        ):
-            if url and url in seen:
-                errors.append(field.duplicate(f"{path}.issuer.{name}", url))
-            seen.add(url)
-    anonymous = configuration.anonymous
-    if anonymous is not None and not anonymous.enabled and anonymous.conditions:
-        given = [{"path": one.path} for one in anonymous.conditions]
-        errors.append(
-            field.invalid("anonymous.conditions", given, "enabled should be set to true when conditions are defined")
-        )
-    return errors
+    for one in issuers.each():
+        issuer = one.at("issuer")
+        _validate_issuer(issuer, own_issuers)
+        _validate_claim_rules(one.at("claimValidationRules"))
+        _validate_mappings(one.at("claimMappings"))
+        _validate_email(one)
+        _validate_user_rules(one.at("userValidationRules"))
+        if url := issuer.at("url"):
+            url.must_not_repeat(urls)
+        if discovery_url := issuer.at("discoveryURL"):
+            discovery_url.must_not_repeat(discovery_urls)
+    conditions = anonymous.at("conditions")
+    if conditions and not anonymous.get("enabled"):
+        conditions.invalid("enabled should be set to true when conditions are defined")
 
 
-def _validate_issuer(path: str, issuer: Issuer, own_issuers: Collection[str]) -> list[FieldError]:
-    errors = _validate_url(f"{path}.url", issuer.url, own_issuers) if issuer.url else [field.required(f"{path}.url")]
-    if issuer.discovery_url:
-        if issuer.url.rstrip("/") == issuer.discovery_url.rstrip("/"):
-            why = "discoveryURL must be different from URL"
-            errors.append(field.invalid(f"{path}.discoveryURL", issuer.discovery_url, why))
-        errors += _validate_url(f"{path}.discoveryURL", issuer.discovery_url, ())
-    audiences, policy = issuer.audiences, issuer.audience_match_policy
-    if not audiences:
-        return [*errors, field.required(f"{path}.audiences", f"at least one {path}.audiences is required")]
-    for index, audience in enumerate(audiences):
-        if not audience:
-            errors.append(field.required(f"{path}.audiences[{index}]"))
-        if audience in audiences[:index]:
-            errors.append(field.duplicate(f"{path}.audiences[{index}]", audience))
-    if len(audiences) > 1 and policy != "MatchAny":
-        why = "audienceMatchPolicy must be MatchAny for multiple audiences"
-        errors.append(field.invalid(f"{path}.audienceMatchPolicy", policy, why))
-    elif policy not in ("", "MatchAny"):
-        why = "audienceMatchPolicy must be empty or MatchAny for single audience"
-        errors.append(field.invalid(f"{path}.audienceMatchPolicy", policy, why))
-    if issuer.certificate_authority and "-----BEGIN CERTIFICATE-----" not in issuer.certificate_authority:
-        why = "data does not contain any valid RSA or ECDSA certificates"
-        errors.append(field.invalid(f"{path}.certificateAuthority", "<omitted>", why))
-    if issuer.egress_selector_type not in ("", "controlplane", "cluster"):
-        why = "egress selector must be either controlplane or cluster"
-        errors.append(field.invalid(f"{path}.egressSelectorType", issuer.egress_selector_type, why))
-    return errors
+def _validate_issuer(issuer: Field, own_issuers: Collection[str]) -> None:
+    url, discovery_url, audiences = issuer.at("url"), issuer.at("discoveryURL"), issuer.at("audiences")
+    if url.must_be_set():
+        _validate_url(url, own_issuers)
+    if discovery_url:
+        if url.value.rstrip("/") == discovery_url.value.rstrip("/"):
+            discovery_url.invalid("discoveryURL must be different from URL")
+        _validate_url(discovery_url, ())
+    if not audiences.must_be_set(f"at least one {audiences.path} is required"):
+        return
+    seen: set[str] = set()
+    for audience in audiences.each():
+        audience.must_be_set()
+        audience.must_not_repeat(seen)
+    policy = issuer.at("audienceMatchPolicy")
+    if len(audiences.value) > 1 and policy.value != "MatchAny":
+        policy.invalid("audienceMatchPolicy must be MatchAny for multiple audiences")
+    elif policy.value not in ("", "MatchAny"):
+        policy.invalid("audienceMatchPolicy must be empty or MatchAny for single audience")
+    authority, selector = issuer.at("certificateAuthority"), issuer.at("egressSelectorType")
+    if authority and "-----BEGIN CERTIFICATE-----" not in authority.value:
+        authority.showing("<omitted>").invalid("data does not contain any valid RSA or ECDSA certificates")
+    if selector.value not in ("", "controlplane", "cluster"):
+        selector.invalid("egress selector must be either controlplane or cluster")
 
 
-def _validate_url(path: str, url: str, disallowed: Collection[str]) -> list[FieldError]:
-    errors = []
-    if url in disallowed:
-        why = f"URL must not overlap with disallowed issuers: [{' '.join(sorted(disallowed))}]"
-        errors.append(field.invalid(path, url, why))
+def _validate_url(url: Field, disallowed: Collection[str]) -> None:
+    if url.value in disallowed:
+        url.invalid(f"URL must not overlap with disallowed issuers: [{' '.join(sorted(disallowed))}]")
     try:
-        parts = urlsplit(url)
+        parts = urlsplit(url.value)
     except ValueError as error:
-        return [*errors, field.invalid(path, url, str(error))]
+        url.invalid(str(error))
+        return
     for is_wrong, why in (
         (parts.scheme != "https", "URL scheme must be https"),
         (parts.username is not None, "URL must not contain a username or password"),
@@ -124,112 +105,100 @@ def _validate_url(path: str, url: str, disallowed: Collection[str]) -> list[Fiel
         (parts.fragment, "URL must not contain a fragment"),
     ):
         if is_wrong:
-            errors.append(field.invalid(path, url, why))
-    return errors
+            url.invalid(why)
 
 
-def _validate_claim_rules(path: str, rules: tuple[ClaimRule, ...]) -> list[FieldError]:
-    errors = []
-    for index, rule in enumerate(rules):
-        at, earlier = f"{path}[{index}]", rules[:index]
-        if rule.claim and rule.expression:
-            errors.append(field.invalid(at, rule.claim, "claim and expression can't both be set"))
-        elif not rule.claim and not rule.expression:
-            errors.append(field.required(at, "claim or expression is required"))
-        elif rule.claim:
-            if rule.message:
-                errors.append(field.invalid(f"{at}.message", rule.message, "may not be specified when claim is set"))
-            if any(one.claim == rule.claim for one in earlier):
-                errors.append(field.duplicate(f"{at}.claim", rule.claim))
-        else:
-            if rule.required_value:
-                why = "may not be specified when expression is set"
-                errors.append(field.invalid(f"{at}.requiredValue", rule.required_value, why))
-            if any(one.expression == rule.expression for one in earlier):
-                errors.append(field.duplicate(f"{at}.expression", rule.expression))
+def _validate_claim_rules(rules: Field) -> None:
+    claims: set[str] = set()
+    expressions: set[str] = set()
+    for rule in rules.each():
+        claim, expression = rule.at("claim"), rule.at("expression")
+        message, required_value = rule.at("message"), rule.at("requiredValue")
+        if claim and expression:
+            rule.showing(claim.value).invalid("claim and expression can't both be set")
+        elif claim:
+            if message:
+                message.invalid("may not be specified when claim is set")
+            if claim.value in claims:
+                claim.duplicate()
+        elif expression:
+            if required_value:
+                required_value.invalid("may not be specified when expression is set")
+            if expression.value in expressions:
+                expression.duplicate()
             else:
-                errors += _check_expression(f"{at}.expression", rule.expression, is_rule=True)
-    return errors
+                _validate_expression(expression, is_rule=True)
+        else:
+            rule.required("claim or expression is required")
+        claims.add(claim.value)
+        expressions.add(expression.value)
 
 
-def _validate_mappings(path: str, mappings: ClaimMappings) -> list[FieldError]:
-    errors = []
-    for name, mapping in (("username", mappings.username), ("groups", mappings.groups), ("uid", mappings.uid)):
-        at = f"{path}.{name}"
-        if mapping.claim and mapping.expression:
-            errors.append(field.invalid(at, "", "claim and expression can't both be set"))
-        elif mapping.expression:
-            if mapping.prefix is not None:
-                why = "may not be specified when expression is set"
-                errors.append(field.invalid(f"{at}.prefix", mapping.prefix, why))
-            errors += _check_expression(f"{at}.expression", mapping.expression)
-        elif mapping.claim:
-            if mapping.prefix is None and name != "uid":
-                why = "prefix is required when claim is set. It can be set to an empty string to disable prefixing"
-                errors.append(field.required(f"{at}.prefix", why))
+def _validate_mappings(mappings: Field) -> None:
+    for name in ("username", "groups", "uid"):
+        mapping = mappings.at(name)
+        claim, expression, prefix = mapping.at("claim"), mapping.at("expression"), mapping.at("prefix")
+        if claim and expression:
+            mapping.showing("").invalid("claim and expression can't both be set")
+        elif expression:
+            if prefix.value is not None:
+                prefix.invalid("may not be specified when expression is set")
+            _validate_expression(expression)
+        elif claim:
+            if prefix.value is None and name != "uid":
+                prefix.required(
+                    "prefix is required when claim is set. It can be set to an empty string to disable prefixing"
+                )
         elif name == "username":
-            errors.append(field.required(at, "claim or expression is required"))
-    for index, extra in enumerate(mappings.extra):
-        at = f"{path}.extra[{index}]"
-        errors += _check_key(f"{at}.key", extra.key)
-        if any(one.key == extra.key for one in mappings.extra[:index]):
-            errors.append(field.duplicate(f"{at}.key", extra.key))
-        elif not extra.value_expression:
-            errors.append(field.required(f"{at}.valueExpression"))
-        else:
-            errors += _check_expression(f"{at}.valueExpression", extra.value_expression)
-    return errors
+            mapping.required("claim or expression is required")
+    keys: set[str] = set()
+    for extra in mappings.at("extra").each():
+        key, expression = extra.at("key"), extra.at("valueExpression")
+        _validate_key(key)
+        if key.must_not_repeat(keys) and expression.must_be_set():
+            _validate_expression(expression)
 
 
-def _check_email(path: str, authenticator: JwtAuthenticator) -> list[FieldError]:
+def _validate_email(issuer: Field) -> None:
     """Require a use of `claims.email_verified` where the name is made of `claims.email`."""
-    mappings = authenticator.claim_mappings
-    username = mappings.username.expression
-    if not _EMAIL.search(username):
-        return []
-    others = [one.value_expression for one in mappings.extra]
-    others += [rule.expression for rule in authenticator.claim_validation_rules]
-    if any(_EMAIL_VERIFIED.search(text) for text in (username, *others)):
-        return []
-    why = (
-        "claims.email_verified must be used in claimMappings.username.expression or "
-        "claimMappings.extra[*].valueExpression or claimValidationRules[*].expression when claims.email is used in "
-        "claimMappings.username.expression"
-    )
-    return [field.invalid(f"{path}.username.expression", username, why)]
+    mappings = issuer.at("claimMappings")
+    username = mappings.at("username").at("expression")
+    if not _EMAIL.search(username.value):
+        return
+    others = [one["valueExpression"] for one in mappings.get("extra")]
+    others += [rule["expression"] for rule in issuer.get("claimValidationRules")]
+    if not any(_EMAIL_VERIFIED.search(text) for text in (username.value, *others)):
+        username.invalid(
+            "claims.email_verified must be used in claimMappings.username.expression or "
+            "claimMappings.extra[*].valueExpression or claimValidationRules[*].expression when claims.email is used in "
+            "claimMappings.username.expression"
+        )
 
 
-def _check_key(path: str, key: str) -> list[FieldError]:
-    if not key:
-        return [field.required(path)]
-    domain, slash, rest = key.partition("/")
+def _validate_key(key: Field) -> None:
+    if not key.must_be_set():
+        return
+    domain, slash, rest = key.value.partition("/")
     if not slash or not rest:
-        return [field.invalid(path, key, 'must be a domain-prefixed path (such as "acme.io/foo")')]
-    errors = field.invalid_for(path, domain, check_dns1123_subdomain(domain))
-    if key != key.lower():
-        errors.append(field.invalid(path, key, "must be lowercase"))
-    if any(f".{domain}".endswith(reserved) for reserved in (".kubernetes.io", ".k8s.io")):
-        why = "k8s.io, kubernetes.io and their subdomains are reserved for Kubernetes use"
-        errors.append(field.invalid(path, key, why))
-    return errors
+        key.invalid('must be a domain-prefixed path (such as "acme.io/foo")')
+        return
+    key.showing(domain).must_pass(check_dns1123_subdomain)
+    if key.value != key.value.lower():
+        key.invalid("must be lowercase")
+    if f".{domain}".endswith((".kubernetes.io", ".k8s.io")):
+        key.invalid("k8s.io, kubernetes.io and their subdomains are reserved for Kubernetes use")
 
 
-def _validate_user_rules(path: str, rules: tuple[UserRule, ...]) -> list[FieldError]:
-    errors = []
-    for index, rule in enumerate(rules):
-        at = f"{path}[{index}].expression"
-        if not rule.expression:
-            errors.append(field.required(at))
-        elif any(one.expression == rule.expression for one in rules[:index]):
-            errors.append(field.duplicate(at, rule.expression))
-        else:
-            errors += _check_expression(at, rule.expression, is_rule=True, is_of_user=True)
-    return errors
+def _validate_user_rules(rules: Field) -> None:
+    expressions: set[str] = set()
+    for rule in rules.each():
+        expression = rule.at("expression")
+        if expression.must_be_set() and expression.must_not_repeat(expressions):
+            _validate_expression(expression, is_rule=True, is_of_user=True)
 
 
-def _check_expression(path: str, text: str, *, is_rule: bool = False, is_of_user: bool = False) -> list[FieldError]:
+def _validate_expression(expression: Field, *, is_rule: bool = False, is_of_user: bool = False) -> None:
     try:
-        (compile_user if is_of_user else compile_claims)(text, is_rule=is_rule)
+        (compile_user if is_of_user else compile_claims)(expression.value, is_rule=is_rule)
     except CompileError as error:
-        return [field.invalid(path, text, str(error))]
-    return []
+        expression.invalid(str(error))

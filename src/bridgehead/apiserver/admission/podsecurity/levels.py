@@ -10,8 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from bridgehead.apiserver.field import FieldError
-from bridgehead.apiserver.resources.shared import field as errors
+from bridgehead.apiserver.field import Field, FieldError
 
 PREFIX = "pod-security.kubernetes.io/"
 MODES = ("enforce", "audit", "warn")
@@ -95,4 +94,4 @@ def _parse_version(text: str) -> int | None:
 
 
 def _invalid(label: str, value: str, why: str) -> FieldError:
-    return errors.invalid(f"metadata.labels[{PREFIX}{label}]", value, why)
+    return Field(value, f"metadata.labels[{PREFIX}{label}]").invalid(why)

@@ -10,11 +10,10 @@ import msgspec
 from bridgehead.apiserver.admission.attributes import Attributes
 from bridgehead.apiserver.admission.parts import AdmissionParts
 from bridgehead.apiserver.errors import ApiStatus, invalid
-from bridgehead.apiserver.field import FieldError
+from bridgehead.apiserver.field import Field, FieldError
 from bridgehead.apiserver.http.paths import RequestInfo
 from bridgehead.apiserver.http.user import User
 from bridgehead.apiserver.resource import JsonObject
-from bridgehead.apiserver.resources.shared import field
 from bridgehead.storage import Key
 
 from .parameters import NotConfigured, find_param_resource
@@ -31,7 +30,7 @@ def check_param_kind(parts: AdmissionParts, attributes: Attributes, policy: Json
         who = f"user {_shown(attributes.user)} must have"
         which = f"paramKind (kind={kind['kind']}, apiVersion={kind['apiVersion']})"
         problem = f'{who} "get" permission on all objects of the referenced {which}'
-        raise _refusal(attributes, policy, field.forbidden("spec.paramKind", problem))
+        raise _refusal(attributes, policy, Field(None, "spec.paramKind").forbidden(problem))
 
 
 def check_param_ref(
@@ -54,7 +53,7 @@ def check_param_ref(
         problem = (
             f'user {verb} does not have "{_shown(attributes.user)}" permission on the object referenced by paramRef'
         )
-        raise _refusal(attributes, binding, field.forbidden("spec.paramRef", problem))
+        raise _refusal(attributes, binding, Field(None, "spec.paramRef").forbidden(problem))
 
 
 def _may(parts: AdmissionParts, user: User, verb: str, kind: JsonObject | None, namespace: str, name: str) -> bool:

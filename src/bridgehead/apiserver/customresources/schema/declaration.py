@@ -7,19 +7,16 @@ Pure: no I/O, no clock, no randomness. Source: apiextensions-apiserver/pkg/apis/
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
 
 from bridgehead.apiserver.bodies.shapes import Shape
-from bridgehead.apiserver.field import FieldError
+from bridgehead.apiserver.field import Field
 from bridgehead.apiserver.resource import JsonObject
-from bridgehead.apiserver.resources.shared import field
 
 from .default_values import validate_defaults
 from .errors import Errors, quote
 from .formats import unrecognized_format
 from .list_types import validate_list_and_map_types
-from .node import EMBEDDED, LIST_TYPE, META_FIELDS, PRESERVE_UNKNOWN, VALIDATIONS, Node, subschema
-from .paths import child, key
+from .node import CHOICES, EMBEDDED, LIST_TYPE, META_FIELDS, PRESERVE_UNKNOWN, VALIDATIONS, Node, subschema_at
 from .rule_declaration import CostTotal, validate_rule_fields, validate_rule_programs
 from .structure import MAX_DEPTH, is_too_deep, subschemas, unsupported, validate_structural
 
@@ -51,30 +48,30 @@ _ALLOWED_AT_ROOT = {
 }
 
 
-def validate_schema(
-    path: str, schema: JsonObject, metadata: Shape, *, has_status: bool = False, limits_cost: bool = True
-) -> list[FieldError]:
-    """Validate the `openAPIV3Schema` at `path`. An empty list means that `Structural.parse` takes it.
+def validate_schema(schema: Field, metadata: Shape, *, has_status: bool = False) -> None:
+    """Validate an `openAPIV3Schema`. Without an error, `Structural.parse` takes it.
 
-    `metadata` is the shape of ObjectMeta; `has_status`: the version has the status subresource. `limits_cost`
-    is False for a stored schema that an update leaves as it is, whose rules may cost more than new ones.
+    `metadata` is the shape of ObjectMeta; `has_status`: the version has the status subresource.
     """
-    if is_too_deep(schema):
-        return [field.invalid(path, "", f"must not have more than {MAX_DEPTH} levels")]
-    errors = _validate_root(path, schema) if has_status else []
+    if is_too_deep(schema.value):
+        schema.showing("").invalid(f"must not have more than {MAX_DEPTH} levels")
+        return
+    before = len(schema.errors)
+    if has_status:
+        _validate_root(schema)
     if schema.get("nullable"):
-        errors.append(field.forbidden(child(path, "nullable"), "nullable cannot be true at the root"))
-    impossible = unsupported(schema)
-    structural_errors: Errors = []
-    if not impossible:
-        structural_errors = validate_structural(path, schema) or validate_defaults(path, Node(schema), metadata)
-    walk = _Walk(limits_cost=limits_cost)
+        schema.at("nullable").forbidden("nullable cannot be true at the root")
+    impossible = unsupported(schema.value)
+    is_structural = (
+        not impossible and validate_structural(schema) and validate_defaults(schema, Node(schema.value), metadata)
+    )
+    walk = _Walk(schema.errors)
     # Rules are compiled only where types are known.
-    walk.validate(schema, path, _Context(has_types=not impossible and not structural_errors), is_root=True)
-    errors += structural_errors + walk.errors + walk.rule_errors
-    if impossible and not errors:
-        errors.append(field.invalid(path, "", impossible))
-    return errors + walk.total.validate(path)
+    walk.validate(schema, _Context(has_types=is_structural), is_root=True)
+    walk.validate_programs()
+    if impossible and len(schema.errors) == before:
+        schema.showing("").invalid(impossible)
+    walk.total.validate(schema)
 
 
 def format_warnings(schema: JsonObject) -> list[str]:
@@ -90,28 +87,30 @@ def format_warnings(schema: JsonObject) -> list[str]:
     return list(found)
 
 
-def _validate_root(path: str, schema: JsonObject) -> list[FieldError]:
-    if schema.get("type", "object") != "object":
-        detail = 'only "object" is allowed as the type at the root of the schema if the status subresource is enabled'
-        return [field.invalid(child(path, "type"), schema["type"], detail)]
-    if any(value and name not in _ALLOWED_AT_ROOT for name, value in schema.items()):
+def _validate_root(schema: Field) -> None:
+    type_ = schema.at("type", "object")
+    if type_.value != "object":
+        type_.invalid(
+            'only "object" is allowed as the type at the root of the schema if the status subresource is enabled'
+        )
+    elif any(value and name not in _ALLOWED_AT_ROOT for name, value in schema.value.items()):
         names = " ".join(_ALLOWED_AT_ROOT.values())
-        detail = f"only [{names}] fields are allowed at the root of the schema if the status subresource is enabled"
-        return [field.invalid(path, schema, detail)]
-    return []
+        schema.invalid(
+            f"only [{names}] fields are allowed at the root of the schema if the status subresource is enabled"
+        )
 
 
 @dataclass(frozen=True, slots=True)
 class _Context:
     """Where in a schema a walk is.
 
-    `uncorrelated`: the path of the list above whose items have no old values. `cardinality`: the most values of this
-    schema that an object can have, None if it has no limit. `has_types`: rules can be compiled.
+    `uncorrelated`: the list above whose items have no old values. `cardinality`: the most values of this schema that
+    an object can have, None if it has no limit. `has_types`: rules can be compiled.
     """
 
     no_defaults: str | None = None
     in_metadata: bool = False
-    uncorrelated: str = ""
+    uncorrelated: Field | None = None
     cardinality: int | None = 1
     has_types: bool = False
 
@@ -119,73 +118,74 @@ class _Context:
 class _Walk:
     """Validates a schema and all schemas inside."""
 
-    def __init__(self, *, limits_cost: bool) -> None:
-        self.errors: Errors = []
-        self.rule_errors: Errors = []
+    def __init__(self, errors: Errors) -> None:
         self.total = CostTotal()
-        self._limits_cost = limits_cost
+        self._errors = errors
+        # Schemas whose rules are to be compiled: errors of expressions come after all others.
+        self._programs: list[tuple[Field, _Context, bool]] = []
 
-    def validate(self, schema: JsonObject, path: str, context: _Context, *, is_root: bool = False) -> None:
-        before = len(self.errors)
-        self.errors += _validate_fields(schema, path, context)
-        below = replace(context, cardinality=_times(context.cardinality, _most_elements(schema)))
-        self._properties(schema, path, below, is_root=is_root)
-        choice_context = replace(context, has_types=False)
-        negated = subschema(schema.get("not"))
-        if negated is not None:
-            self.validate(negated, child(path, "not"), choice_context)
-        for name in ("allOf", "oneOf", "anyOf"):
-            for index, choice in enumerate(schema.get(name, ())):
-                self.validate(choice, f"{child(path, name)}[{index}]", choice_context)
-        self._items(schema, path, below)
+    def validate(self, schema: Field, context: _Context, *, is_root: bool = False) -> None:
+        before = len(self._errors)
+        is_object = is_root or bool(schema.get(EMBEDDED))
+        _validate_fields(schema, context)
+        elements = _most_elements(schema.value)
+        below = context if elements == 1 else replace(context, cardinality=_times(context.cardinality, elements))
+        self._properties(schema, below, is_root=is_root)
+        if not CHOICES.isdisjoint(schema.value):
+            self._choices(schema, replace(context, has_types=False))
+        if "items" in schema.value:
+            self._items(schema, below)
         if schema.get(PRESERVE_UNKNOWN) is False:
-            where = child(path, PRESERVE_UNKNOWN)
-            self.errors.append(field.invalid(where, False, "must be true or undefined"))
-        self.errors += validate_list_and_map_types(schema, path)
+            schema.at(PRESERVE_UNKNOWN).invalid("must be true or undefined")
+        validate_list_and_map_types(schema)
         if schema.get(VALIDATIONS):
-            self.errors += validate_rule_fields(schema, path)
-            if context.has_types and len(self.errors) == before:
-                self.rule_errors += validate_rule_programs(
-                    schema,
-                    path,
-                    self.total,
-                    is_root=is_root or bool(schema.get(EMBEDDED)),
-                    cardinality=context.cardinality,
-                    uncorrelated=context.uncorrelated,
-                    limits_cost=self._limits_cost,
-                )
+            validate_rule_fields(schema)
+            if context.has_types and len(self._errors) == before:
+                self._programs.append((schema, context, is_object))
 
-    def _properties(self, schema: JsonObject, path: str, context: _Context, *, is_root: bool) -> None:
-        additional = schema.get("additionalProperties")
-        if additional is not None:
-            where = child(path, "additionalProperties")
-            if schema.get("properties") and additional is not True:
-                self.errors.append(field.forbidden(where, "additionalProperties and properties are mutual exclusive"))
-            if isinstance(additional, dict):
+    def validate_programs(self) -> None:
+        """Validate the expressions of the rules that the walk found."""
+        for schema, context, is_object in self._programs:
+            validate_rule_programs(
+                schema,
+                self.total,
+                is_root=is_object,
+                cardinality=context.cardinality,
+                uncorrelated=context.uncorrelated,
+            )
+
+    def _properties(self, schema: Field, context: _Context, *, is_root: bool) -> None:
+        if "additionalProperties" in schema.value:
+            additional = schema.at("additionalProperties")
+            if schema.get("properties") and additional.value is not True:
+                additional.forbidden("additionalProperties and properties are mutual exclusive")
+            if isinstance(additional.value, dict):
                 below = context
                 if context.in_metadata:
                     below = replace(context, no_defaults="inside additionalProperties applying to object metadata")
-                self.validate(additional, where, below)
-        for name, one in schema.get("properties", {}).items():
+                self.validate(additional, below)
+        for name, one in schema.at("properties").entries():
             below = context
             if (is_root or schema.get(EMBEDDED)) and name in META_FIELDS:
                 below = replace(below, in_metadata=True)
                 if is_root:
                     below = replace(below, no_defaults=f"in top-level {name}")
-            self.validate(one, key(child(path, "properties"), name), below)
+            self.validate(one, below)
 
-    def _items(self, schema: JsonObject, path: str, context: _Context) -> None:
-        items: Any = schema.get("items")
-        if items is None:
-            return
-        if schema.get(LIST_TYPE) != "map" and not context.uncorrelated:
-            context = replace(context, uncorrelated=path)
-        where = child(path, "items")
-        if isinstance(items, dict):
-            self.validate(items, where, context)
-        else:
-            for index, one in enumerate(items):
-                self.validate(one, f"{where}[{index}]", context)
+    def _choices(self, schema: Field, context: _Context) -> None:
+        negated = subschema_at(schema, "not")
+        if negated.value is not None:
+            self.validate(negated, context)
+        for name in ("allOf", "oneOf", "anyOf"):
+            for choice in schema.at(name).each():
+                self.validate(choice, context)
+
+    def _items(self, schema: Field, context: _Context) -> None:
+        items = schema.at("items")
+        if schema.get(LIST_TYPE) != "map" and context.uncorrelated is None:
+            context = replace(context, uncorrelated=schema)
+        for one in (items,) if isinstance(items.value, dict) else items.each():
+            self.validate(one, context)
 
 
 def _most_elements(schema: JsonObject) -> int | None:
@@ -202,25 +202,22 @@ def _times(one: int | None, other: int | None) -> int | None:
     return None if one is None or other is None else one * other
 
 
-def _validate_fields(schema: JsonObject, path: str, context: _Context) -> list[FieldError]:
+def _validate_fields(schema: Field, context: _Context) -> None:
     """Validate the fields of one schema that need no other one."""
-    errors: Errors = []
-    given = schema.get("type", "")
-    if given and given not in _TYPES:
-        errors.append(field.not_supported(child(path, "type"), given, _TYPES))
-    if "default" in schema and context.no_defaults is not None:
-        errors.append(field.forbidden(child(path, "default"), f"must not be set {context.no_defaults}"))
+    given, type_ = schema.value, schema.at("type")
+    if type_:
+        type_.must_be_one_of(_TYPES)
+    if context.no_defaults is not None and "default" in given:
+        schema.at("default").forbidden(f"must not be set {context.no_defaults}")
     for name in ("id", "additionalItems", "patternProperties", "definitions", "dependencies", "$ref"):
-        if schema.get(name) or (name in ("additionalItems", "dependencies", "$ref") and name in schema):
-            errors.append(field.forbidden(child(path, name), f"{name} is not supported"))
-    if given == "null":
-        detail = "type cannot be set to null, use nullable as an alternative"
-        errors.append(field.forbidden(child(path, "type"), detail))
-    if isinstance(schema.get("items"), list) and schema["items"]:
-        errors.append(field.forbidden(child(path, "items"), "items must be a schema object and not an array"))
-    if context.in_metadata and schema.get(EMBEDDED):
-        errors.append(field.forbidden(child(path, EMBEDDED), "must not be used inside of resource meta"))
-    if schema.get("uniqueItems"):
+        if given.get(name) or (name in ("additionalItems", "dependencies", "$ref") and name in given):
+            schema.at(name).forbidden(f"{name} is not supported")
+    if type_.value == "null":
+        type_.forbidden("type cannot be set to null, use nullable as an alternative")
+    if isinstance(given.get("items"), list) and given["items"]:
+        schema.at("items").forbidden("items must be a schema object and not an array")
+    if context.in_metadata and given.get(EMBEDDED):
+        schema.at(EMBEDDED).forbidden("must not be used inside of resource meta")
+    if given.get("uniqueItems"):
         detail = "uniqueItems cannot be set to true since the runtime complexity becomes quadratic"
-        errors.append(field.forbidden(child(path, "uniqueItems"), detail))
-    return errors
+        schema.at("uniqueItems").forbidden(detail)

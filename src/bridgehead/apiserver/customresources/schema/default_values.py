@@ -10,13 +10,10 @@ from typing import Any
 
 from bridgehead.apiserver.bodies.shapes import Shape
 from bridgehead.apiserver.errors import SchemaMismatch
-from bridgehead.apiserver.field import FieldError
-from bridgehead.apiserver.resources.shared import field
+from bridgehead.apiserver.field import Field
 
 from .embedded import coerced, validate_embedded
-from .errors import Errors
 from .node import META_FIELDS, Node
-from .paths import child, key
 from .pruning import pruned_value
 from .ratcheting import ABSENT
 from .values import SchemaCheck, validate_value
@@ -25,12 +22,15 @@ from .values import SchemaCheck, validate_value
 Surround = Callable[[Any], Any]
 
 
-def validate_defaults(path: str, root: Node, metadata: Shape) -> list[FieldError]:
-    """Validate all defaults of a schema. `metadata` is the shape of ObjectMeta."""
-    errors: Errors = []
+def validate_defaults(schema: Field, root: Node, metadata: Shape) -> bool:
+    """Validate all defaults of a schema, whose tree is `root`. Return whether they are valid.
+
+    `metadata` is the shape of ObjectMeta.
+    """
+    before = len(schema.errors)
     if root.has_defaults:
-        _validate(path, root, root, _object_around, metadata, errors, is_object=True, in_metadata=False)
-    return errors
+        _validate(schema, root, root, _object_around, metadata, is_object=True, in_metadata=False)
+    return len(schema.errors) == before
 
 
 def _object_around(value: Any) -> Any:
@@ -39,80 +39,73 @@ def _object_around(value: Any) -> Any:
 
 
 def _validate(
-    path: str,
-    node: Node,
-    around: Node,
-    surround: Surround,
-    metadata: Shape,
-    errors: Errors,
-    *,
-    is_object: bool,
-    in_metadata: bool,
+    schema: Field, node: Node, around: Node, surround: Surround, metadata: Shape, *, is_object: bool, in_metadata: bool
 ) -> None:
-    """Validate the defaults of a node and below. `around` is the schema of the whole object that `surround` makes."""
+    """Validate the defaults of a schema and below. `around` is that of the whole object that `surround` makes."""
     if is_object:
         in_metadata, surround, around = False, _object_around, node
     if node.has_default:
-        where = child(path, "default")
         if in_metadata:
-            errors += _validate_metadata(where, node, around, surround, metadata)
+            _validate_metadata(schema.at("default"), node, around, surround, metadata)
         else:
-            errors += _validate_value(where, node, metadata, is_object=is_object)
+            _validate_value(schema.at("default"), node, metadata, is_object=is_object)
     # Defaults in additionalProperties are forbidden in metadata, and values of a map have no place of their own.
     if node.items is not None and node.items.has_defaults:
         _validate(
-            child(path, "items"),
+            schema.at("items"),
             node.items,
             around,
             lambda value: surround([value]),
             metadata,
-            errors,
             is_object=node.items.is_embedded,
             in_metadata=in_metadata,
         )
     for name, below in node.properties.items():
         if below.has_defaults:
             _validate(
-                key(child(path, "properties"), name),
+                schema.at("properties").entry(name),
                 below,
                 around,
                 lambda value, name=name: surround({name: value}),  # type: ignore[misc]
                 metadata,
-                errors,
                 is_object=below.is_embedded,
                 in_metadata=in_metadata or (is_object and name in META_FIELDS),
             )
 
 
-def _validate_value(path: str, node: Node, metadata: Shape, *, is_object: bool) -> list[FieldError]:
-    default, errors = node.default, []
-    if pruned_value(default, node) != default:
-        errors.append(field.invalid(path, default, "must not have unknown fields"))
+def _validate_value(default: Field, node: Node, metadata: Shape, *, is_object: bool) -> None:
+    if pruned_value(default.value, node) != default.value:
+        default.invalid("must not have unknown fields")
     try:
-        coerced(default, node, metadata, [])
+        coerced(default.value, node, metadata, [])
     except SchemaMismatch as mismatch:
-        return [*errors, field.invalid(path, default, str(mismatch))]
-    found = validate_embedded(default, node, path, is_object=is_object)
-    found = found or validate_value(SchemaCheck(node.schema, node), default, ABSENT, node, path)
+        default.invalid(str(mismatch))
+        return
+    path = default.path
+    embedded = Field(default.value, path)
+    validate_embedded(embedded, node, is_object=is_object)
+    found = embedded.errors or validate_value(SchemaCheck(node.schema, node), default.value, ABSENT, node, path)
     if not found and node.has_rules:
         from .rules import Validator  # the CEL engine is loaded with the first rule
 
-        found = Validator(node, is_root=is_object).validate_default(default, path)
-    return errors + found
+        found = Validator(node, is_root=is_object).validate_default(default.value, path)
+    default.errors.extend(found)
 
 
-def _validate_metadata(path: str, node: Node, around: Node, surround: Surround, metadata: Shape) -> list[FieldError]:
-    obj = surround(node.default)
+def _validate_metadata(default: Field, node: Node, around: Node, surround: Surround, metadata: Shape) -> None:
+    obj = Field(surround(default.value))
     try:
-        coerced({"embedded": obj}, _holder(around), metadata, [])
+        coerced({"embedded": obj.value}, _holder(around), metadata, [])
     except SchemaMismatch as mismatch:
-        return [field.invalid(path, node.default, f"must result in valid metadata: {mismatch}")]
-    found = validate_embedded(obj, around, is_object=True)
-    if found:
-        texts = ", ".join(f"{error.field}: {error.message}" for error in found)
-        texts = f"[{texts}]" if len(found) > 1 else texts
-        return [field.invalid(path, node.default, f"must result in valid metadata: {texts}")]
-    return validate_value(SchemaCheck(node.schema, node), node.default, ABSENT, node, path)
+        default.invalid(f"must result in valid metadata: {mismatch}")
+        return
+    validate_embedded(obj, around, is_object=True)
+    if obj.errors:
+        texts = ", ".join(f"{error.field}: {error.message}" for error in obj.errors)
+        default.invalid(f"must result in valid metadata: {f'[{texts}]' if len(obj.errors) > 1 else texts}")
+    else:
+        check = SchemaCheck(node.schema, node)
+        default.errors.extend(validate_value(check, default.value, ABSENT, node, default.path))
 
 
 def _holder(around: Node) -> Node:

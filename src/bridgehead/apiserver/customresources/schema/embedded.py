@@ -10,15 +10,13 @@ from typing import Any
 
 from bridgehead.apiserver.bodies.shapes import Shape, conform
 from bridgehead.apiserver.errors import SchemaMismatch
-from bridgehead.apiserver.field import FieldError
+from bridgehead.apiserver.field import Field
 from bridgehead.apiserver.resource import JsonObject
-from bridgehead.apiserver.resources.shared import field
 from bridgehead.apiserver.resources.shared.metadata_validation import validate_embedded_metadata
 from bridgehead.objects.names import check_dns1035_label
 
-from .errors import Errors
 from .node import Node
-from .paths import Path, child, dotted, key
+from .paths import Path, dotted
 
 
 def coerced(value: Any, node: Node, metadata: Shape, unknown: list[str]) -> Any:
@@ -67,52 +65,41 @@ def _mismatch(path: Path, value: Any, detail: str) -> SchemaMismatch:
     return SchemaMismatch(f"{dotted(path)}: Invalid value: {shown}: {detail}")
 
 
-def validate_embedded(value: Any, node: Node, path: str = "", *, is_object: bool = False) -> list[FieldError]:
+def validate_embedded(value: Field, node: Node, *, is_object: bool = False) -> None:
     """Validate embedded objects, anywhere in a value. `is_object`: the value is itself a whole object."""
-    errors: Errors = []
-    _validate(value, node, path, errors, is_object=is_object)
-    return errors
-
-
-def _validate(value: Any, node: Node, path: str, errors: Errors, *, is_object: bool = False) -> None:
-    if type(value) is dict:
+    if type(value.value) is dict:
         if is_object or node.is_embedded:
-            errors += _validate_object(value, path)
+            _validate_object(value)
         if node.has_embedded:
-            for name, item in value.items():
-                below = node.properties.get(name)
-                where = child(path, name)
-                if below is None:
-                    below, where = node.values, key(path, name)
+            for name in value.value:
+                below = node.field(name)
                 if below is not None and below.has_embedded:
-                    _validate(item, below, where, errors)
-    elif type(value) is list and node.items is not None and node.items.has_embedded:
-        for index, item in enumerate(value):
-            _validate(item, node.items, f"{path}[{index}]", errors)
+                    validate_embedded(value.at(name) if name in node.properties else value.entry(name), below)
+    elif type(value.value) is list and node.items is not None and node.items.has_embedded:
+        for item in value.each():
+            validate_embedded(item, node.items)
 
 
-def _validate_object(value: JsonObject, path: str) -> list[FieldError]:
-    errors: Errors = []
-    version, kind, metadata = (value.get(name, "") for name in ("apiVersion", "kind", "metadata"))
-    where = child(path, "apiVersion")
-    if "apiVersion" not in value:
-        errors.append(field.required(where))
-    elif not isinstance(version, str):
-        errors.append(field.invalid(where, version, "must be a string"))
-    elif not version:
-        errors.append(field.invalid(where, version, "must not be empty"))
-    elif version.count("/") > 1:
-        errors.append(field.invalid(where, version, f"unexpected GroupVersion string: {version}"))
-    where = child(path, "kind")
-    if "kind" not in value:
-        errors.append(field.required(where))
-    elif not isinstance(kind, str):
-        errors.append(field.invalid(where, kind, "must be a string"))
-    elif not kind:
-        errors.append(field.invalid(where, kind, "must not be empty"))
-    elif reasons := check_dns1035_label(kind.lower()):
-        detail = f"may have mixed case, but should otherwise match: {','.join(reasons)}"
-        errors.append(field.invalid(where, kind, detail))
-    if isinstance(metadata, dict):
-        errors += field.errors_below(child(path, "metadata"), validate_embedded_metadata, metadata)
-    return errors
+def _validate_object(obj: Field) -> None:
+    for name, check in (("apiVersion", _check_api_version), ("kind", _check_kind)):
+        text = obj.at(name)
+        if name not in obj.value:
+            text.required()
+        elif not isinstance(text.value, str):
+            text.invalid("must be a string")
+        elif not text:
+            text.invalid("must not be empty")
+        else:
+            text.must_pass(check)
+    metadata = obj.at("metadata")
+    if isinstance(metadata.value, dict):
+        validate_embedded_metadata(metadata)
+
+
+def _check_api_version(version: str) -> list[str]:
+    return [f"unexpected GroupVersion string: {version}"] if version.count("/") > 1 else []
+
+
+def _check_kind(kind: str) -> list[str]:
+    reasons = check_dns1035_label(kind.lower())
+    return [f"may have mixed case, but should otherwise match: {','.join(reasons)}"] if reasons else []

@@ -13,9 +13,8 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from bridgehead.apiserver.field import FieldError
+from bridgehead.apiserver.field import Field, FieldError
 from bridgehead.apiserver.go_values import number_text
-from bridgehead.apiserver.resources.shared import field
 
 from .paths import NO_FIELD, Path, child
 
@@ -82,13 +81,13 @@ def failed(name: str, value: Any, text: str) -> FieldError:
 def invalid(name: str, value: Any, text: str) -> FieldError:
     if type(value) is float:
         return FieldError("FieldValueInvalid", name, f"Invalid value: {number_text(value)}: {text}")
-    return field.invalid(name, value, text)
+    return Field(value, name).invalid(text)
 
 
 def unsupported(name: str, value: Any, supported: Sequence[Any]) -> FieldError:
     """A value that is not in `enum`."""
     texts = [one if isinstance(one, str) else json.dumps(one, separators=(",", ":")) for one in supported]
-    error = field.not_supported(name, value, texts)
+    error = Field(value, name).not_supported(texts)
     if type(value) is not float:
         return error
     _, _, rest = error.message.partition(": supported values: ")
@@ -97,7 +96,7 @@ def unsupported(name: str, value: Any, supported: Sequence[Any]) -> FieldError:
 
 def failed_choice(name: str, text: str) -> FieldError:
     """An error of anyOf, oneOf, allOf or not, without a field; its text names one."""
-    return field.invalid("", "", f"{quote(name)} must {text}")
+    return Field("").invalid(f"{quote(name)} must {text}")
 
 
 def at_fields(errors: Iterable[FieldError], prefix: str = "") -> list[FieldError]:

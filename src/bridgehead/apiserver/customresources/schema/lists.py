@@ -9,52 +9,53 @@ import json
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from bridgehead.apiserver.field import FieldError
-from bridgehead.apiserver.resources.shared import field
+from bridgehead.apiserver.field import Field, FieldError
+from bridgehead.apiserver.resource import JsonObject
 
-from .errors import MAX_ERRORS, Errors
+from .errors import MAX_ERRORS
 from .node import Node
-from .paths import child, key
 
 
-def validate_lists(value: Any, node: Node) -> list[FieldError]:
+def validate_lists(obj: JsonObject, node: Node) -> list[FieldError]:
     """Return errors for items that a set or a map has twice, anywhere in an object."""
-    errors: Errors = []
+    root = Field(obj)
     if node.has_unique_lists:
-        _validate(value, node, "", errors)
-    return errors
+        _validate(root, node)
+    return root.errors
 
 
-def _validate(value: Any, node: Node, path: str, errors: Errors) -> None:
-    if type(value) is dict:
-        for name, item in value.items():
-            below = node.properties.get(name)
-            if below is not None:
-                if below.has_unique_lists:
-                    _validate(item, below, child(path, name), errors)
-            elif node.values is not None and node.values.has_unique_lists:
-                _validate(item, node.values, key(path, name), errors)
-    elif type(value) is list and len(errors) <= MAX_ERRORS:
+def _validate(value: Field, node: Node) -> None:
+    if type(value.value) is dict:
+        for name in value.value:
+            below = node.field(name)
+            if below is not None and below.has_unique_lists:
+                _validate(value.at(name) if name in node.properties else value.entry(name), below)
+    elif type(value.value) is list and len(value.errors) <= MAX_ERRORS:
         if node.list_type == "set":
-            errors.extend(
-                field.duplicate(f"{path}[{index}]", value[index]) for index in _second_ones(map(_identity, value))
-            )
+            _validate_set(value)
         elif node.list_type == "map":
-            errors.extend(_validate_map(value, node, path))
+            _validate_map(value, node.list_keys)
         if node.items is not None and node.items.has_unique_lists:
-            for index, item in enumerate(value):
-                _validate(item, node.items, f"{path}[{index}]", errors)
+            for item in value.each():
+                _validate(item, node.items)
 
 
-def _validate_map(items: list[Any], node: Node, path: str) -> list[FieldError]:
-    for index, item in enumerate(items):
+def _validate_set(items: Field) -> None:
+    for index in _second_ones(map(_identity, items.value)):
+        items.item(index).duplicate()
+
+
+def _validate_map(items: Field, names: tuple[str, ...]) -> None:
+    for index, item in enumerate(items.value):
         if item is not None and type(item) is not dict:
-            return [field.invalid(f"{path}[{index}]", item, "must be an object for an array of list-type map")]
-    names = node.list_keys
-    keys = [
-        tuple(_identity(item[name]) if name in item else None for name in names) if item else None for item in items
-    ]
-    return [field.duplicate(f"{path}[{index}]", _shown(items[index], names)) for index in _second_ones(keys)]
+            items.item(index).invalid("must be an object for an array of list-type map")
+            return
+    keys = (
+        tuple(_identity(item[name]) if name in item else None for name in names) if item else None
+        for item in items.value
+    )
+    for index in _second_ones(keys):
+        items.item(index).showing(_shown(items.value[index], names)).duplicate()
 
 
 def _shown(item: Any, names: tuple[str, ...]) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from bridgehead.apiserver.field import Field
 from bridgehead.apiserver.resource import JsonObject
 
 EMBEDDED, INT_OR_STRING = "x-kubernetes-embedded-resource", "x-kubernetes-int-or-string"
@@ -16,11 +17,18 @@ LIST_TYPE, LIST_MAP_KEYS, MAP_TYPE = "x-kubernetes-list-type", "x-kubernetes-lis
 
 # Fields that every object has, whatever its schema declares.
 META_FIELDS = frozenset({"apiVersion", "kind", "metadata"})
+# Fields with alternatives. Few schemas have any.
+CHOICES = frozenset({"allOf", "anyOf", "oneOf", "not"})
 
 
 def subschema(value: Any) -> JsonObject | None:
     """Return a schema of `items`, `additionalProperties` or `not`, which may also be a list, a boolean or absent."""
     return value if isinstance(value, dict) else None
+
+
+def subschema_at(schema: Field, name: str) -> Field:
+    """Return the schema in a field that may also be a list, a boolean or absent: its value is None then."""
+    return Field(subschema(schema.get(name)), name, schema)
 
 
 class Node:

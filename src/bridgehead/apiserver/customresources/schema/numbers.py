@@ -11,9 +11,9 @@ from decimal import Decimal
 from typing import Any
 
 from bridgehead.apiserver.errors import SchemaMismatch
+from bridgehead.apiserver.field import Field
 from bridgehead.apiserver.go_values import number_text
 from bridgehead.apiserver.resource import JsonObject
-from bridgehead.apiserver.resources.shared import field
 
 from . import errors as words
 from .errors import Check, Report
@@ -143,7 +143,7 @@ def _saturated(limit: float) -> int:
 def _checked(fits: Callable[[float], bool], what: str) -> Check:
     def step(value: Any, old: Any, path: Path, errors: Report) -> int:
         if not fits(value):
-            errors.append(field.invalid("", "", f"Checked value must be of type {what} in {dotted(path)}"))
+            errors.append(Field("").invalid(f"Checked value must be of type {what} in {dotted(path)}"))
         return 0
 
     return step
@@ -151,7 +151,7 @@ def _checked(fits: Callable[[float], bool], what: str) -> Check:
 
 def _bad_limit(title: str, what: str) -> Check:
     def step(value: Any, old: Any, path: Path, errors: Report) -> int:
-        errors.append(field.invalid("", "", f"{title} value must be of type {what} in {dotted(path)}"))
+        errors.append(Field("").invalid(f"{title} value must be of type {what} in {dotted(path)}"))
         return 0
 
     return step

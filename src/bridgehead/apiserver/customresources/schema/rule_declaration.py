@@ -6,14 +6,11 @@ Source: apiextensions-apiserver/pkg/apis/apiextensions/validation/validation.go,
 
 from __future__ import annotations
 
-from bridgehead.apiserver.field import FieldError
+from bridgehead.apiserver.field import Field
 from bridgehead.apiserver.resource import JsonObject
-from bridgehead.apiserver.resources.shared import field
 
-from .errors import Errors
 from .field_paths import BadFieldPath, resolve
 from .node import VALIDATIONS, Node
-from .paths import child
 
 # The most that one expression, and all of a definition's version, may cost by their estimates.
 _MOST_COST, _MOST_TOTAL_COST = 10_000_000, 100_000_000
@@ -25,44 +22,36 @@ _ADVICE = (
 )
 
 
-def validate_rule_fields(schema: JsonObject, path: str) -> list[FieldError]:
+def validate_rule_fields(schema: Field) -> None:
     """Validate the rules of one schema without compiling their expressions."""
-    errors: Errors = []
-    for index, rule in enumerate(schema.get(VALIDATIONS, ())):
-        errors += _validate_fields(rule, schema, f"{child(path, VALIDATIONS)}[{index}]")
-    return errors
+    for rule in schema.at(VALIDATIONS).each():
+        _validate_fields(rule, schema.value)
 
 
 def _has_newlines(text: str) -> bool:
     return "\n" in text or "\r" in text
 
 
-def _validate_fields(rule: JsonObject, schema: JsonObject, path: str) -> list[FieldError]:
-    errors: Errors = []
-    expression, message = rule.get("rule", "").strip(), rule.get("message", "")
-    if not expression:
-        errors.append(field.required(child(path, "rule"), "rule is not specified"))
-    elif message and not message.strip():
-        errors.append(field.invalid(child(path, "message"), message, "must be non-empty if specified"))
-    elif _has_newlines(message.strip()):
-        errors.append(field.invalid(child(path, "message"), message, "message must not contain line breaks"))
-    elif _has_newlines(expression) and not message:
-        detail = "message must be specified if rule contains line breaks"
-        errors.append(field.required(child(path, "message"), detail))
-    message_expression, field_path = rule.get("messageExpression", ""), rule.get("fieldPath", "")
-    if message_expression and not message_expression.strip():
-        detail = "messageExpression must be non-empty if specified"
-        errors.append(field.required(child(path, "messageExpression"), detail))
-    if "reason" in rule:
-        errors += field.one_of(child(path, "reason"), rule["reason"], _REASONS)
-    where = child(path, "fieldPath")
-    if field_path and not field_path.strip():
-        errors.append(field.invalid(where, field_path, "must be non-empty if specified"))
-    if _has_newlines(field_path):
-        errors.append(field.invalid(where, field_path, "fieldPath must not contain line breaks"))
-    if field_path and not _is_field(field_path, schema):
-        errors.append(field.invalid(where, field_path, "must be a valid path"))
-    return errors
+def _validate_fields(rule: Field, schema: JsonObject) -> None:
+    expression, message = rule.at("rule", ""), rule.at("message", "")
+    if not expression.value.strip():
+        expression.required("rule is not specified")
+    elif message and not message.value.strip():
+        message.invalid("must be non-empty if specified")
+    elif _has_newlines(message.value.strip()):
+        message.invalid("message must not contain line breaks")
+    elif _has_newlines(expression.value.strip()):
+        message.must_be_set("message must be specified if rule contains line breaks")
+    message_expression, path = rule.at("messageExpression"), rule.at("fieldPath", "")
+    if message_expression and not message_expression.value.strip():
+        message_expression.required("messageExpression must be non-empty if specified")
+    rule.at("reason").must_be_one_of(_REASONS)
+    if path and not path.value.strip():
+        path.invalid("must be non-empty if specified")
+    if _has_newlines(path.value):
+        path.invalid("fieldPath must not contain line breaks")
+    if path and not _is_field(path.value, schema):
+        path.invalid("must be a valid path")
 
 
 def _is_field(path: str, schema: JsonObject) -> bool:
@@ -78,22 +67,22 @@ class CostTotal:
 
     def __init__(self) -> None:
         self._total = 0
-        self._expensive: list[tuple[int, str]] = []
+        self._expensive: list[tuple[int, Field]] = []
 
-    def add(self, path: str, cost: int) -> None:
+    def add(self, expression: Field, cost: int) -> None:
         self._total = min(self._total + cost, _UNKNOWN)
         if cost >= _MOST_TOTAL_COST // 100:
-            self._expensive = sorted([*self._expensive, (cost, path)], key=lambda one: -one[0])[:4]
+            self._expensive = sorted([*self._expensive, (cost, expression)], key=lambda one: -one[0])[:4]
 
-    def validate(self, path: str) -> list[FieldError]:
-        """Return an error for each expensive rule, and one for the schema at `path`, if they cost too much."""
-        if self._total <= _MOST_TOTAL_COST:
-            return []
-        detail = "contributed to estimated rule cost total exceeding cost limit for entire OpenAPIv3 schema"
-        total = _cost_text(
-            f"{VALIDATIONS} estimated rule cost total for entire OpenAPIv3 schema", self._total, _MOST_TOTAL_COST
-        )
-        return [*(field.forbidden(where, detail) for _, where in self._expensive), field.forbidden(path, total)]
+    def validate(self, schema: Field) -> None:
+        """Add an error for each expensive rule, and one for the whole schema, if they cost too much."""
+        if self._total > _MOST_TOTAL_COST:
+            name = f"{VALIDATIONS} estimated rule cost total for entire OpenAPIv3 schema"
+            for _, expression in self._expensive:
+                expression.forbidden(
+                    "contributed to estimated rule cost total exceeding cost limit for entire OpenAPIv3 schema"
+                )
+            schema.forbidden(_cost_text(name, self._total, _MOST_TOTAL_COST))
 
 
 def _cost_text(name: str, cost: int, limit: int) -> str:
@@ -103,50 +92,43 @@ def _cost_text(name: str, cost: int, limit: int) -> str:
 
 
 def validate_rule_programs(
-    schema: JsonObject,
-    path: str,
-    total: CostTotal,
-    *,
-    is_root: bool,
-    cardinality: int | None,
-    uncorrelated: str,
-    limits_cost: bool,
-) -> list[FieldError]:
+    schema: Field, total: CostTotal, *, is_root: bool, cardinality: int | None, uncorrelated: Field | None
+) -> None:
     """Compile the rules of one schema and validate what they may cost.
 
     `cardinality` is the most values of this schema that an object can have, None if it has no limit. `uncorrelated` is
-    the path of the list around the schema whose items have no old values, "" if there is none.
+    the list around the schema whose items have no old values.
     """
     from .programs import compile_node, most_values  # the CEL engine is loaded with the first rule
 
-    errors: Errors = []
-    count = most_values(schema, is_root=is_root) if cardinality is None else cardinality
-    for index, compiled in enumerate(compile_node(Node(schema), is_root=is_root)):
-        rule, where = schema[VALIDATIONS][index], f"{child(path, VALIDATIONS)}[{index}]"
-        shown = _go_rule(rule)
+    count = most_values(schema.value, is_root=is_root) if cardinality is None else cardinality
+    compiled_rules = compile_node(Node(schema.value), is_root=is_root)
+    for rule, compiled in zip(schema.at(VALIDATIONS).each(), compiled_rules, strict=False):
+        expression, message, is_optional = (rule.at(n) for n in ("rule", "messageExpression", "optionalOldSelf"))
+        shown = _go_rule(rule.value)
         if compiled.program is None:
-            errors.append(field.invalid(child(where, "rule"), shown, compiled.error))
+            expression.showing(shown).invalid(compiled.error)
         else:
             cost = min(compiled.program.most_cost * count, _UNKNOWN)
-            errors += _validate_cost(child(where, "rule"), "estimated rule cost", cost, total, limits_cost)
+            _validate_cost(expression, "estimated rule cost", cost, total)
         if compiled.message_error:
-            errors.append(field.invalid(child(where, "messageExpression"), shown, compiled.message_error))
+            message.showing(shown).invalid(compiled.message_error)
         elif compiled.message_program is not None:
-            cost, at = compiled.message_program.most_cost, child(where, "messageExpression")
-            errors += _validate_cost(at, "estimated messageExpression cost", cost, total, limits_cost)
-        if compiled.uses_old:
-            if uncorrelated:
-                detail = f"oldSelf cannot be used on the uncorrelatable portion of the schema within {uncorrelated}"
-                errors.append(field.invalid(child(where, "rule"), rule["rule"], detail))
-        elif "optionalOldSelf" in rule:
-            detail = "may not be set if oldSelf is not used in rule"
-            errors.append(field.invalid(child(where, "optionalOldSelf"), rule["optionalOldSelf"], detail))
-    return errors
+            cost = compiled.message_program.most_cost
+            _validate_cost(message, "estimated messageExpression cost", cost, total)
+        if not compiled.uses_old:
+            if is_optional.value is not None:
+                is_optional.invalid("may not be set if oldSelf is not used in rule")
+        elif uncorrelated is not None:
+            expression.invalid(
+                f"oldSelf cannot be used on the uncorrelatable portion of the schema within {uncorrelated.path}"
+            )
 
 
-def _validate_cost(path: str, name: str, cost: int, total: CostTotal, limits_cost: bool) -> list[FieldError]:
-    total.add(path, cost)
-    return [field.forbidden(path, _cost_text(name, cost, _MOST_COST))] if limits_cost and cost > _MOST_COST else []
+def _validate_cost(expression: Field, name: str, cost: int, total: CostTotal) -> None:
+    total.add(expression, cost)
+    if cost > _MOST_COST:
+        expression.forbidden(_cost_text(name, cost, _MOST_COST))
 
 
 def _go_rule(rule: JsonObject) -> JsonObject:

@@ -15,9 +15,8 @@ from typing import Any, NamedTuple
 
 from bridgehead.apiserver.cel import REQUEST_BUDGET, Budget, BudgetExceeded, CostLimitExceeded, EvaluationError
 from bridgehead.apiserver.cel.values import NONE, Optional
-from bridgehead.apiserver.field import FieldError
+from bridgehead.apiserver.field import Field, FieldError
 from bridgehead.apiserver.resource import JsonObject
-from bridgehead.apiserver.resources.shared import field
 
 from .errors import MAX_ERRORS, Errors, at_fields, quote
 from .node import Node
@@ -127,7 +126,7 @@ class _Run:
         kind = node.schema.get("type", "")
         for rule in rules:
             if rule.error:
-                self._errors.append(field.invalid(path, kind, f"rule compile error: {rule.error}"))
+                self._errors.append(Field(kind, path).invalid(f"rule compile error: {rule.error}"))
                 continue
             if rule.program is None or (rule.uses_old and not has_old and not rule.is_old_optional):
                 continue
@@ -144,11 +143,11 @@ class _Run:
         try:
             return rule.program is not None and rule.program.evaluate(variables, self._budget) is True
         except BudgetExceeded:
-            self._errors.append(field.invalid(path, kind, f"validation {_NO_BUDGET.removeprefix('evaluation ')}"))
+            self._errors.append(Field(kind, path).invalid(f"validation {_NO_BUDGET.removeprefix('evaluation ')}"))
             raise _Stop from None
         except CostLimitExceeded as error:
             detail = f"'{error}': no further validation rules will be run due to call cost exceeds limit for rule"
-            self._errors.append(field.invalid(path, kind, f"{detail}: {rule.shown}"))
+            self._errors.append(Field(kind, path).invalid(f"{detail}: {rule.shown}"))
             raise _Stop from None
         except EvaluationError as error:
             if str(error).startswith("no such overload"):
@@ -156,9 +155,9 @@ class _Run:
                 detail = (
                     f"'{error}': call arguments did not match a supported operator, function or macro signature for"
                 )
-                self._errors.append(field.invalid(path, kind, f"{detail} rule: {rule.shown}"))
+                self._errors.append(Field(kind, path).invalid(f"{detail} rule: {rule.shown}"))
             else:
-                self._errors.append(field.invalid(path, kind, f"{error} evaluating rule: {rule.shown}"))
+                self._errors.append(Field(kind, path).invalid(f"{error} evaluating rule: {rule.shown}"))
             return True
 
     def _fail(self, rule: CompiledRule, variables: dict[str, Any], kind: str, value: Any, old: _Old, path: str) -> None:
@@ -166,7 +165,7 @@ class _Run:
         try:
             detail = self._message(rule, variables)
         except _Refused as refused:
-            self._add(rule, field.invalid(where, kind, str(refused)), old)
+            self._add(rule, Field(kind, where).invalid(str(refused)), old)
             raise _Stop from None
         self._add(rule, _error(rule.reason, where, value, kind in ("object", "array"), detail or rule.message), old)
 
@@ -206,13 +205,12 @@ class _Refused(Exception):
 
 def _error(reason: str, path: str, value: Any, is_omitted: bool, detail: str) -> FieldError:
     """Return the error of a rule. Values that are objects or lists are not shown."""
+    field = Field(value, path)
     match reason:
         case "FieldValueForbidden":
-            return field.forbidden(path, detail)
+            return field.forbidden(detail)
         case "FieldValueRequired":
-            return field.required(path, detail)
+            return field.required(detail)
         case "FieldValueDuplicate":
-            return FieldError(reason, path, "Duplicate value") if is_omitted else field.duplicate(path, value)
-    if is_omitted:
-        return FieldError("FieldValueInvalid", path, f"Invalid value: {detail}")
-    return field.invalid(path, value, detail)
+            return FieldError(reason, path, "Duplicate value") if is_omitted else field.duplicate()
+    return field.invalid_as_whole(detail) if is_omitted else field.invalid(detail)

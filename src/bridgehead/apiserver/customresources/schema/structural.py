@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from bridgehead.apiserver.bodies.shapes import Shape
-from bridgehead.apiserver.field import FieldError
+from bridgehead.apiserver.field import Field, FieldError
 from bridgehead.apiserver.fieldmanagement.types import MapType, Types
 from bridgehead.apiserver.resource import JsonObject
 
@@ -90,7 +90,9 @@ class Structural:
         root = self.root
         errors = validate_value(self.check, obj, ABSENT if old is None else old, root)
         if root.has_embedded:
-            errors += validate_embedded(obj, root)
+            embedded = Field(obj)
+            validate_embedded(embedded, root)
+            errors += embedded.errors
         errors += self._validate_lists(obj, old)
         return errors + self._validate_rules(obj, old, errors)
 

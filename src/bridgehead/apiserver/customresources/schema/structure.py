@@ -11,13 +11,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from bridgehead.apiserver.field import FieldError
+from bridgehead.apiserver.field import Field
 from bridgehead.apiserver.go_patterns import BadPattern
 from bridgehead.apiserver.resource import JsonObject
-from bridgehead.apiserver.resources.shared import field
 
-from .errors import Errors
 from .node import (
+    CHOICES,
     EMBEDDED,
     INT_OR_STRING,
     LIST_MAP_KEYS,
@@ -25,15 +24,16 @@ from .node import (
     MAP_TYPE,
     PRESERVE_UNKNOWN,
     VALIDATIONS,
-    subschema,
+    subschema_at,
 )
-from .paths import child, key
 from .patterns import compile_pattern
 
 # Recursion over schemas and objects must not end the interpreter's stack. Kubernetes has no limit; published
 # definitions have at most 40 levels.
 MAX_DEPTH = 100
 
+# Fields that may add something to the structure of a schema.
+_ADDITIONS = CHOICES | {"pattern"}
 _EITHER = [{"type": "integer"}, {"type": "string"}]
 _EMPTY_TYPE = {
     "root": "must not be empty at the root",
@@ -98,140 +98,132 @@ def unsupported(schema: JsonObject) -> str:
     return ""
 
 
-def validate_structural(path: str, schema: JsonObject) -> list[FieldError]:
-    """Return the errors of a schema, sorted by their text."""
-    errors: Errors = []
-    _invariants(schema, "root", path, errors)
-    _completeness(schema, schema, path, path, errors)
-    return sorted(errors, key=lambda error: f"{error.field}: {error.message}")
+def validate_structural(schema: Field) -> bool:
+    """Add the errors of a schema, sorted by their text. Return whether it is structural."""
+    found = Field(schema.value, schema.path)
+    _invariants(found, "root")
+    _completeness(found, found)
+    schema.errors.extend(sorted(found.errors, key=lambda error: f"{error.field}: {error.message}"))
+    return not found.errors
 
 
-def _invariants(schema: JsonObject, level: str, path: str, errors: Errors) -> None:
-    items, additional = subschema(schema.get("items")), schema.get("additionalProperties")
-    is_embedded = bool(schema.get(EMBEDDED))
-    if schema.get("type") == "array" and items is None:
-        errors.append(field.required(child(path, "items"), "must be specified"))
-    if items is not None:
-        _invariants(items, "item", child(path, "items"), errors)
-    for name, below in schema.get("properties", {}).items():
-        _invariants(below, "field", key(child(path, "properties"), name), errors)
-    if additional is not None:
-        where = child(path, "additionalProperties")
+def _invariants(schema: Field, level: str) -> None:
+    items, is_embedded = subschema_at(schema, "items"), bool(schema.get(EMBEDDED))
+    if items.value is not None:
+        _invariants(items, "item")
+    elif schema.get("type") == "array":
+        items.required("must be specified")
+    for _, below in schema.at("properties").entries():
+        _invariants(below, "field")
+    if "additionalProperties" in schema.value:
+        additional = schema.at("additionalProperties")
         if level == "root":
-            errors.append(field.forbidden(where, "must not be used at the root"))
-        if isinstance(additional, dict):
-            _invariants(additional, "field", where, errors)
+            additional.forbidden("must not be used at the root")
+        if isinstance(additional.value, dict):
+            _invariants(additional, "field")
         if is_embedded:
-            errors.append(field.forbidden(where, f"must not be used if {EMBEDDED} is set"))
-    errors += _int_or_string(schema, path)
-    is_either = schema.get("anyOf") == _EITHER
-    is_first_either = bool(schema.get("allOf")) and schema["allOf"][0].get("anyOf") == _EITHER
-    _choices(schema, level, path, errors, skips_any_of=is_either, skips_first=is_first_either)
-    errors += _type(schema, level, path)
-    errors += _metadata(schema, level, path)
-    if is_embedded and not schema.get(PRESERVE_UNKNOWN) and not schema.get("properties"):
-        detail = f"must not be empty if {EMBEDDED} is true without {PRESERVE_UNKNOWN}"
-        errors.append(field.required(child(path, "properties"), detail))
+            additional.forbidden(f"must not be used if {EMBEDDED} is set")
+    if schema.get(INT_OR_STRING):
+        for name in (PRESERVE_UNKNOWN, EMBEDDED):
+            if schema.get(name):
+                schema.at(name).invalid(f"must be false if {INT_OR_STRING} is true")
+    _choices(schema, either_levels=2)
+    _type(schema, level)
+    _metadata(schema, level)
+    if is_embedded and not schema.get(PRESERVE_UNKNOWN):
+        schema.at("properties").must_be_set(f"must not be empty if {EMBEDDED} is true without {PRESERVE_UNKNOWN}")
 
 
-def _int_or_string(schema: JsonObject, path: str) -> list[FieldError]:
-    if not schema.get(INT_OR_STRING):
-        return []
-    return [
-        field.invalid(child(path, name), True, f"must be false if {INT_OR_STRING} is true")
-        for name in (PRESERVE_UNKNOWN, EMBEDDED)
-        if schema.get(name)
-    ]
-
-
-def _type(schema: JsonObject, level: str, path: str) -> list[FieldError]:
-    where, given = child(path, "type"), schema.get("type", "")
-    errors = []
-    if schema.get(EMBEDDED) and given != "object":
+def _type(schema: Field, level: str) -> None:
+    type_ = schema.at("type")
+    if schema.get(EMBEDDED) and type_.value != "object":
         detail = f"must be object if {EMBEDDED} is true"
-        errors.append(field.invalid(where, given, detail) if given else field.required(where, detail))
-    elif not given and not schema.get(INT_OR_STRING) and not schema.get(PRESERVE_UNKNOWN):
-        errors.append(field.required(where, _EMPTY_TYPE[level]))
-    if level == "root" and given and given != "object":
-        errors.append(field.invalid(where, given, "must be object at the root"))
-    return errors
+        if type_.must_be_set(detail):
+            type_.invalid(detail)
+    elif not schema.get(INT_OR_STRING) and not schema.get(PRESERVE_UNKNOWN):
+        type_.must_be_set(_EMPTY_TYPE[level])
+    if level == "root" and type_ and type_.value != "object":
+        type_.invalid("must be object at the root")
 
 
-def _metadata(schema: JsonObject, level: str, path: str) -> list[FieldError]:
+def _metadata(schema: Field, level: str) -> None:
     """Validate the schemas of kind, apiVersion and metadata of whole objects: they can restrict names, nothing else."""
-    properties, errors = schema.get("properties", {}), []
-    if level == "root" or schema.get(EMBEDDED):
-        for name, wanted in (("kind", "string"), ("apiVersion", "string"), ("metadata", "object")):
-            if name in properties and properties[name].get("type", "") != wanted:
-                where = child(key(child(path, "properties"), name), "type")
-                errors.append(field.invalid(where, properties[name].get("type", ""), f"must be {wanted}"))
-    if level == "root" and "metadata" in properties:
-        metadata = properties["metadata"]
-        rest = {name: value for name, value in metadata.items() if name not in ("type", "default", "description")}
+    if level != "root" and not schema.get(EMBEDDED):
+        return
+    properties = schema.at("properties")
+    for name, wanted in (("kind", "string"), ("apiVersion", "string"), ("metadata", "object")):
+        one = properties.entry(name)
+        if one.value is not None and one.get("type") != wanted:
+            one.at("type", "").invalid(f"must be {wanted}")
+    metadata = properties.entry("metadata")
+    if level == "root" and metadata.value is not None:
+        rest = {name: value for name, value in metadata.value.items() if name not in ("type", "default", "description")}
         if set(rest.get("properties", {})) <= {"name", "generateName"}:
             rest.pop("properties", None)
         if any(rest.values()) or metadata.get("description"):
-            detail = "must not specify anything other than name and generateName, but metadata is implicitly specified"
-            errors.append(field.forbidden(key(child(path, "properties"), "metadata"), detail))
-    return errors
+            metadata.forbidden(
+                "must not specify anything other than name and generateName, but metadata is implicitly specified"
+            )
 
 
-def _choices(
-    schema: JsonObject, level: str, path: str, errors: Errors, *, skips_any_of: bool = False, skips_first: bool = False
-) -> None:
-    """Validate what a schema adds to the structure: alternatives and the pattern."""
-    if not skips_any_of:
-        for index, choice in enumerate(schema.get("anyOf", ())):
-            _choice(choice, level, f"{child(path, 'anyOf')}[{index}]", errors)
-    for index, choice in enumerate(schema.get("allOf", ())):
-        _choice(choice, level, f"{child(path, 'allOf')}[{index}]", errors, skips_any_of=skips_first and index == 0)
-    for index, choice in enumerate(schema.get("oneOf", ())):
-        _choice(choice, level, f"{child(path, 'oneOf')}[{index}]", errors)
-    negated = subschema(schema.get("not"))
-    if negated is not None:
-        _choice(negated, level, child(path, "not"), errors)
-    if pattern := schema.get("pattern"):
-        try:
-            compile_pattern(pattern)
-        except BadPattern as error:
-            detail = f"must be a valid regular expression, but isn't: {error}"
-            errors.append(field.invalid(child(path, "pattern"), pattern, detail))
+def _choices(schema: Field, *, either_levels: int = 0) -> None:
+    """Validate what a schema adds to the structure: alternatives and the pattern.
 
-
-def _choice(schema: JsonObject, level: str, path: str, errors: Errors, *, skips_any_of: bool = False) -> None:
-    _choices(schema, level, path, errors, skips_any_of=skips_any_of)
-    items, properties = subschema(schema.get("items")), schema.get("properties", {})
-    if items is not None:
-        _choice(items, level, child(path, "items"), errors)
-    for name, below in properties.items():
-        _choice(below, "field", key(child(path, "properties"), name), errors)
-    for name, detail in _FORBIDDEN_IN_CHOICE:
-        if schema.get(name) or (name in _POINTERS and name in schema):
-            errors.append(field.forbidden(child(path, name), detail))
-    if "metadata" in properties:
-        where = key(child(path, "properties"), "metadata")
-        errors.append(field.forbidden(where, "must not be specified in a nested context"))
-
-
-def _completeness(schema: JsonObject, spine: JsonObject, path: str, choice_path: str, errors: Errors) -> None:
-    """Check that fields and items in the alternatives of `schema` are also in `spine`, the structure around them."""
-    negated = subschema(schema.get("not"))
-    if negated is not None:
-        _complete_choice(negated, spine, path, child(choice_path, "not"), errors)
-    for name in ("allOf", "anyOf", "oneOf"):
-        for index, choice in enumerate(schema.get(name, ())):
-            _complete_choice(choice, spine, path, f"{child(choice_path, name)}[{index}]", errors)
-
-
-def _complete_choice(choice: JsonObject, spine: JsonObject | None, path: str, choice_path: str, errors: Errors) -> None:
-    if spine is None:
-        errors.append(field.required(path, f"because it is defined in {choice_path}"))
+    An `anyOf` of an integer and a string is allowed in the schema (`either_levels` 1) and in its first `allOf` (2).
+    """
+    if _ADDITIONS.isdisjoint(schema.value):
         return
-    _completeness(choice, spine, path, choice_path, errors)
-    items = subschema(choice.get("items"))
-    if items is not None:
-        below = subschema(spine.get("items"))
-        _complete_choice(items, below, child(path, "items"), child(choice_path, "items"), errors)
-    for name, below in choice.get("properties", {}).items():
-        where, choice_where = key(child(path, "properties"), name), key(child(choice_path, "properties"), name)
-        _complete_choice(below, spine.get("properties", {}).get(name), where, choice_where, errors)
+    if not (either_levels > 0 and schema.get("anyOf") == _EITHER):
+        for choice in schema.at("anyOf").each():
+            _choice(choice)
+    for index, choice in enumerate(schema.at("allOf").each()):
+        _choice(choice, either_levels=either_levels - 1 if index == 0 else 0)
+    for choice in schema.at("oneOf").each():
+        _choice(choice)
+    negated = subschema_at(schema, "not")
+    if negated.value is not None:
+        _choice(negated)
+    if pattern := schema.at("pattern"):
+        try:
+            compile_pattern(pattern.value)
+        except BadPattern as error:
+            pattern.invalid(f"must be a valid regular expression, but isn't: {error}")
+
+
+def _choice(schema: Field, *, either_levels: int = 0) -> None:
+    _choices(schema, either_levels=either_levels)
+    items, properties = subschema_at(schema, "items"), schema.at("properties")
+    if items.value is not None:
+        _choice(items)
+    for _, below in properties.entries():
+        _choice(below)
+    for name, detail in _FORBIDDEN_IN_CHOICE:
+        if schema.get(name) or (name in _POINTERS and name in schema.value):
+            schema.at(name).forbidden(detail)
+    metadata = properties.entry("metadata")
+    if metadata.value is not None:
+        metadata.forbidden("must not be specified in a nested context")
+
+
+def _completeness(schema: Field, spine: Field) -> None:
+    """Check that fields and items in the alternatives of `schema` are also in `spine`, the structure around them."""
+    if CHOICES.isdisjoint(schema.value):
+        return
+    negated = subschema_at(schema, "not")
+    if negated.value is not None:
+        _complete_choice(negated, spine)
+    for name in ("allOf", "anyOf", "oneOf"):
+        for choice in schema.at(name).each():
+            _complete_choice(choice, spine)
+
+
+def _complete_choice(choice: Field, spine: Field) -> None:
+    if spine.value is None:
+        spine.required(f"because it is defined in {choice.path}")
+        return
+    _completeness(choice, spine)
+    items = subschema_at(choice, "items")
+    if items.value is not None:
+        _complete_choice(items, subschema_at(spine, "items"))
+    for name, below in choice.at("properties").entries():
+        _complete_choice(below, spine.at("properties").entry(name))

@@ -15,8 +15,8 @@ from collections.abc import Callable, Mapping
 from math import isfinite
 from typing import Any
 
+from bridgehead.apiserver.field import Field
 from bridgehead.apiserver.resource import JsonObject
-from bridgehead.apiserver.resources.shared import field
 
 from . import errors as words
 from .choices import all_of, any_of, forbid, one_of
@@ -210,7 +210,7 @@ def _string_steps(schema: JsonObject) -> list[Check]:
 
     def step(value: Any, old: Any, path: Path, errors: Report) -> int:
         if longest is not None and len(value) > longest:
-            errors.append(field.too_long(dotted(path), longest))
+            errors.append(Field(value, dotted(path)).too_long(longest))
         elif shortest is not None and len(value) < shortest:
             errors.append(words.failed(dotted(path), value, f"should be at least {shortest} chars long"))
         elif matches is not None and not matches(value):
@@ -240,7 +240,7 @@ def _list_steps(schema: JsonObject, node: Node | None) -> list[Check]:
         if least is not None and len(value) < least:
             errors.append(words.failed(dotted(path), len(value), f"should have at least {least} items"))
         if most is not None and len(value) > most:
-            errors.append(field.too_many(dotted(path), len(value), most))
+            errors.append(Field(value, dotted(path)).too_many(most))
         return count
 
     return [step]
@@ -276,7 +276,7 @@ def _object_steps(schema: JsonObject, node: Node | None) -> list[Check]:
         if least is not None and len(value) < least:
             errors.append(words.failed(dotted(path), len(value), f"should have at least {least} properties"))
         if most is not None and len(value) > most:
-            errors.append(field.too_many(dotted(path), len(value), most))
+            errors.append(Field(value, dotted(path)).too_many(most))
         count = 0
         olds = old if type(old) is dict else _EMPTY
         for name, item in value.items():
@@ -284,7 +284,7 @@ def _object_steps(schema: JsonObject, node: Node | None) -> list[Check]:
             if check is None:
                 if is_closed:
                     prefix = dotted(path)
-                    errors.append(field.invalid(prefix, name, f"{prefix}.{name} in body is a forbidden property"))
+                    errors.append(Field(name, prefix).invalid(f"{prefix}.{name} in body is a forbidden property"))
                 continue
             plan = check.plan(type(item))
             count += plan[0]
@@ -296,7 +296,7 @@ def _object_steps(schema: JsonObject, node: Node | None) -> list[Check]:
                     break
         for name in required:
             if name not in value:
-                errors.append(field.required(dotted((path, name))))
+                errors.append(Field(None, dotted((path, name))).required())
         return count
 
     return [step]

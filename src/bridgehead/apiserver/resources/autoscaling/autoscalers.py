@@ -6,9 +6,8 @@ Pure: no I/O, no clock, no randomness. Source: Kubernetes `pkg/apis/autoscaling/
 
 from __future__ import annotations
 
-from bridgehead.apiserver.field import FieldError
+from bridgehead.apiserver.field import Field
 from bridgehead.apiserver.resource import Column, JsonObject, Resource, StatusStrategy
-from bridgehead.apiserver.resources.shared import field
 from bridgehead.apiserver.resources.shared.columns import AGE, NAME, NONE, UNKNOWN, UNSET, at, number_column
 from bridgehead.apiserver.resources.shared.quantities import validate_quantity
 from bridgehead.objects.names import check_dns1123_subdomain
@@ -42,39 +41,35 @@ class HorizontalPodAutoscalerStrategy(StatusStrategy):
         super().prepare_update(obj, old, subresource)
         obj["status"] = _with_counts(obj.get("status", {}))
 
-    def validate(self, obj: JsonObject) -> list[FieldError]:
-        spec = obj.get("spec", {})
-        least, most = spec.get("minReplicas"), spec.get("maxReplicas", 0)
-        errors = []
-        if least is not None and least < 1:
-            errors.append(field.invalid("spec.minReplicas", least, "must be greater than or equal to 1"))
-        if most < 1:
-            errors.append(field.invalid("spec.maxReplicas", most, "must be greater than 0"))
-        if least is not None and most < least:
-            errors.append(field.invalid("spec.maxReplicas", most, "must be greater than or equal to `minReplicas`"))
-        errors.extend(validate_reference("spec.scaleTargetRef", spec.get("scaleTargetRef", {})))
-        for index, metric in enumerate(spec.get("metrics", ())):
-            errors.extend(validate_metric(f"spec.metrics[{index}]", metric))
+    def validate(self, obj: Field) -> None:
+        spec = obj.at("spec")
+        least, most = spec.at("minReplicas"), spec.at("maxReplicas", 0)
+        least.must_be_at_least(1)
+        most.must_be_at_least(1, "must be greater than 0")
+        if least.value is not None:
+            most.must_be_at_least(least.value, "must be greater than or equal to `minReplicas`")
+        validate_reference(spec.at("scaleTargetRef"))
+        for metric in spec.at("metrics").each():
+            validate_metric(metric)
         for name in ("scaleUp", "scaleDown"):
-            if (rules := at(spec, "behavior", name)) is not None:
-                errors.extend(_validate_rules(f"spec.behavior.{name}", rules))
-        return errors
+            rules = spec.at("behavior").at(name)
+            if rules.value is not None:
+                _validate_rules(rules)
 
-    def validate_create(self, obj: JsonObject) -> list[FieldError]:
-        return [*_validate_target_version(obj), *_validate_object_versions(obj)]
+    def validate_create(self, obj: Field) -> None:
+        _validate_target_version(obj)
+        _validate_object_versions(obj)
 
-    def validate_update(self, obj: JsonObject, old: JsonObject, subresource: str) -> list[FieldError]:
+    def validate_update(self, obj: Field, old: JsonObject, subresource: str) -> None:
         if subresource == "status":
-            status = obj.get("status", {})
-            names = ("currentReplicas", "desiredReplicas")
-            return [error for name in names for error in field.non_negative(f"status.{name}", status.get(name, 0))]
-        errors = []
+            for name in ("currentReplicas", "desiredReplicas"):
+                obj.at("status").at(name).must_not_be_negative()
+            return
         # What was accepted by an earlier version stays valid.
-        if at(obj, "spec", "scaleTargetRef", "kind") != at(old, "spec", "scaleTargetRef", "kind"):
-            errors.extend(_validate_target_version(obj))
-        if not _validate_object_versions(old):
-            errors.extend(_validate_object_versions(obj))
-        return errors
+        if at(obj.value, "spec", "scaleTargetRef", "kind") != at(old, "spec", "scaleTargetRef", "kind"):
+            _validate_target_version(obj)
+        if Field(old).must_obey(_validate_object_versions):
+            _validate_object_versions(obj)
 
 
 def _with_counts(status: JsonObject) -> JsonObject:
@@ -87,48 +82,31 @@ def _set_rules(rules: JsonObject, *policies: JsonObject) -> None:
     rules.setdefault("policies", [*policies, {"type": "Percent", "value": 100, "periodSeconds": 15}])
 
 
-def _validate_target_version(obj: JsonObject) -> list[FieldError]:
-    reference = at(obj, "spec", "scaleTargetRef") or {}
+def _validate_target_version(obj: Field) -> None:
+    reference = obj.at("spec").at("scaleTargetRef")
     # ReplicationController is the only kind of the core group with a scale.
-    needs_group = reference.get("kind") != "ReplicationController"
-    return validate_api_version("spec.scaleTargetRef", reference, needs_group=needs_group)
+    validate_api_version(reference, needs_group=reference.get("kind") != "ReplicationController")
 
 
-def _validate_object_versions(obj: JsonObject) -> list[FieldError]:
-    errors = []
-    for index, metric in enumerate(at(obj, "spec", "metrics") or ()):
-        if metric.get("type") == "Object" and "object" in metric:
-            path = f"spec.metrics[{index}].object.describedObject"
-            errors.extend(validate_api_version(path, metric["object"].get("describedObject", {}), needs_group=False))
-    return errors
+def _validate_object_versions(obj: Field) -> None:
+    for metric in obj.at("spec").at("metrics").each():
+        if metric.get("type") == "Object":
+            validate_api_version(metric.at("object").at("describedObject"), needs_group=False)
 
 
-def _validate_rules(path: str, rules: JsonObject) -> list[FieldError]:
-    errors = []
-    seconds = rules.get("stabilizationWindowSeconds", 0)
-    window = f"{path}.stabilizationWindowSeconds"
-    if seconds < 0:
-        errors.append(field.invalid(window, seconds, "must be greater than or equal to zero"))
-    if seconds > _MAX_WINDOW_SECONDS:
-        errors.append(field.invalid(window, seconds, f"must be less than or equal to {_MAX_WINDOW_SECONDS}"))
-    errors.extend(field.one_of(f"{path}.selectPolicy", rules.get("selectPolicy"), _SELECT_POLICIES))
-    if not rules.get("policies"):
-        errors.append(field.required(f"{path}.policies", "must specify at least one Policy"))
-    for index, policy in enumerate(rules.get("policies", ())):
-        item = f"{path}.policies[{index}]"
-        errors.extend(field.one_of(f"{item}.type", policy.get("type", ""), _POLICY_TYPES))
-        numbers = {name: policy.get(name, 0) for name in ("value", "periodSeconds")}
-        errors.extend(
-            field.invalid(f"{item}.{name}", number, "must be greater than zero")
-            for name, number in numbers.items()
-            if number <= 0
-        )
-        if numbers["periodSeconds"] > _MAX_PERIOD_SECONDS:
-            detail = f"must be less than or equal to {_MAX_PERIOD_SECONDS}"
-            errors.append(field.invalid(f"{item}.periodSeconds", numbers["periodSeconds"], detail))
-    if "tolerance" in rules:
-        errors.extend(field.errors_below(f"{path}.tolerance", validate_quantity, rules["tolerance"]))
-    return errors
+def _validate_rules(rules: Field) -> None:
+    window, policies, tolerance = (rules.at(n) for n in ("stabilizationWindowSeconds", "policies", "tolerance"))
+    window.must_be_at_least(0, "must be greater than or equal to zero")
+    window.must_be_at_most(_MAX_WINDOW_SECONDS)
+    rules.at("selectPolicy").must_be_one_of(_SELECT_POLICIES)
+    policies.must_be_set("must specify at least one Policy")
+    for policy in policies.each():
+        policy.at("type", "").must_be_one_of(_POLICY_TYPES)
+        for name in ("value", "periodSeconds"):
+            policy.at(name, 0).must_be_at_least(1, "must be greater than zero")
+        policy.at("periodSeconds").must_be_at_most(_MAX_PERIOD_SECONDS)
+    if tolerance.value is not None:
+        validate_quantity(tolerance)
 
 
 # --- Columns ---------------------------------------------------------------------------------------------

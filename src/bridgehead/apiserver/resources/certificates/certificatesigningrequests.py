@@ -6,7 +6,7 @@ Pure: no I/O, no clock, no randomness. Source: Kubernetes pkg/registry/certifica
 
 from __future__ import annotations
 
-from bridgehead.apiserver.field import FieldError
+from bridgehead.apiserver.field import Field
 from bridgehead.apiserver.resource import Column, JsonObject, Resource, Strategy
 from bridgehead.apiserver.resources.shared.columns import (
     AGE,
@@ -47,14 +47,14 @@ class CertificateSigningRequestStrategy(Strategy):
             case _:
                 obj["status"] = old.get("status", {})
 
-    def validate(self, obj: JsonObject) -> list[FieldError]:
-        return validate_conditions(conditions_of(obj))
+    def validate(self, obj: Field) -> None:
+        validate_conditions(obj.at("status").at("conditions"))
 
-    def validate_create(self, obj: JsonObject) -> list[FieldError]:
-        return validate_spec(obj.get("spec", {}))
+    def validate_create(self, obj: Field) -> None:
+        validate_spec(obj.at("spec"))
 
-    def validate_update(self, obj: JsonObject, old: JsonObject, subresource: str) -> list[FieldError]:
-        return validate_status_update(obj, old, subresource)
+    def validate_update(self, obj: Field, old: JsonObject, subresource: str) -> None:
+        validate_status_update(obj, old, subresource)
 
 
 def _preserve(obj: JsonObject, old: JsonObject, type_: str) -> None:

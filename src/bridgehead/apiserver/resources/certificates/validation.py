@@ -5,17 +5,16 @@ Pure: no I/O, no clock, no randomness. Source: Kubernetes pkg/apis/certificates/
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
-from bridgehead.apiserver.field import FieldError
+from bridgehead.apiserver.field import Field
 from bridgehead.apiserver.resource import JsonObject
-from bridgehead.apiserver.resources.shared import field
 from bridgehead.apiserver.resources.shared.columns import at
 from bridgehead.objects.names import check_dns1123_label, check_dns1123_subdomain
 
 from .parsing import check_certificates, parse_request
 
-APPROVED, DENIED, FAILED = "Approved", "Denied", "Failed"
+_DECISIONS = APPROVED, DENIED, FAILED = "Approved", "Denied", "Failed"
 LEGACY_UNKNOWN = "kubernetes.io/legacy-unknown"
 _USAGES = (
     "any",
@@ -46,104 +45,94 @@ _MIN_SECONDS = 600
 _MAX_DOMAIN, _MAX_PATH = 253, 253 + 63 + 1
 
 
-def validate_spec(spec: JsonObject) -> list[FieldError]:
-    """Return errors of a new request."""
-    errors = []
-    request = spec.get("request", "")
+def validate_spec(spec: Field) -> None:
+    """Validate a new request."""
+    request, usages = spec.at("request", ""), spec.at("usages")
     try:
-        parse_request(request)
+        parse_request(request.value)
     except ValueError as error:
-        errors.append(field.invalid("spec.request", request, str(error)))
-    usages: Sequence[str] = spec.get("usages", ())
-    if not usages:
-        errors.append(field.required("spec.usages"))
-    for index, usage in enumerate(usages):
-        errors += field.one_of(f"spec.usages[{index}]", usage, _USAGES)
-    errors += [field.duplicate(f"spec.usages[{index}]", usages[index]) for index in field.repeated(usages)]
-    signer = spec.get("signerName", "")
-    if signer == LEGACY_UNKNOWN:
-        why = "the legacy signerName is not allowed via this API version"
-        errors.append(field.invalid("spec.signerName", signer, why))
+        request.invalid(str(error))
+    usages.must_be_set()
+    for usage in usages.each():
+        usage.must_be_one_of(_USAGES)
+    seen: set[str] = set()
+    for usage in usages.each():
+        usage.must_not_repeat(seen)
+    signer = spec.at("signerName", "")
+    if signer.value == LEGACY_UNKNOWN:
+        signer.invalid("the legacy signerName is not allowed via this API version")
     else:
-        errors += validate_signer_name("spec.signerName", signer)
-    seconds = spec.get("expirationSeconds")
-    if seconds is not None and seconds < _MIN_SECONDS:
-        why = "may not specify a duration less than 600 seconds (10 minutes)"
-        errors.append(field.invalid("spec.expirationSeconds", seconds, why))
-    return errors
+        validate_signer_name(signer)
+    why = "may not specify a duration less than 600 seconds (10 minutes)"
+    spec.at("expirationSeconds").must_be_at_least(_MIN_SECONDS, why)
 
 
-def validate_signer_name(path: str, name: str) -> list[FieldError]:
-    """Return errors unless `name` is like example.com/signer."""
-    if not name:
-        return [field.required(path)]
-    segments = name.split("/")
+def validate_signer_name(name: Field) -> None:
+    """Validate that a name is like example.com/signer."""
+    if not name.must_be_set():
+        return
+    segments = name.value.split("/")
     if len(segments) != 2:
-        why = "must be a fully qualified domain and path of the form 'example.com/signer-name'"
-        return [field.invalid(path, name, why)]
-    domain, rest = segments
-    errors = [field.too_long(path, _MAX_DOMAIN)] if len(domain) > _MAX_DOMAIN else []
-    labels = domain.split(".")
+        name.invalid("must be a fully qualified domain and path of the form 'example.com/signer-name'")
+        return
+    domain, path = name.showing(segments[0]), name.showing(segments[1])
+    if len(domain.value) > _MAX_DOMAIN:
+        name.too_long(_MAX_DOMAIN)
+    labels = domain.value.split(".")
     for label in labels:
-        reasons = [f'validating label "{label}": {why}' for why in check_dns1123_label(label)]
-        errors += field.invalid_for(path, domain, reasons)
+        _validate_label(domain, label, check_dns1123_label)
     if len(labels) < 2:
-        errors.append(field.invalid(path, domain, "should be a domain with at least two segments separated by dots"))
-    for label in rest.split("."):
-        reasons = [f'validating label "{label}": {why}' for why in check_dns1123_subdomain(label)]
-        errors += field.invalid_for(path, rest, reasons)
+        domain.invalid("should be a domain with at least two segments separated by dots")
+    for label in path.value.split("."):
+        _validate_label(path, label, check_dns1123_subdomain)
     limit = _MAX_DOMAIN + _MAX_PATH + 1
-    if len(name) > limit:
-        errors.append(field.too_long(path, limit))
-    return errors
+    if len(name.value) > limit:
+        name.too_long(limit)
 
 
-def validate_conditions(conditions: Sequence[JsonObject]) -> list[FieldError]:
-    """Return errors of the conditions of a status."""
-    errors = []
-    types: list[str] = []
-    for index, condition in enumerate(conditions):
-        path = f"status.conditions[{index}]"
-        type_, status = condition.get("type", ""), condition.get("status", "")
-        if not type_:
-            errors.append(field.required(f"{path}.type"))
-        allowed = ("True",) if type_ in (APPROVED, DENIED, FAILED) else ("False", "True", "Unknown")
-        if not status:
-            errors.append(field.required(f"{path}.status"))
-        else:
-            errors += field.one_of(f"{path}.status", status, allowed)
-        if {APPROVED: DENIED, DENIED: APPROVED}.get(type_) in types:
-            why = "Approved and Denied conditions are mutually exclusive"
-            errors.append(field.invalid("status.conditions", type_, why))
-        if type_ in types:
-            errors.append(field.duplicate(f"{path}.type", type_))
-        types.append(type_)
-    return errors
+def _validate_label(segment: Field, label: str, check: Callable[[str], Sequence[str]]) -> None:
+    for reason in check(label):
+        segment.invalid(f'validating label "{label}": {reason}')
 
 
-def validate_status_update(obj: JsonObject, old: JsonObject, subresource: str) -> list[FieldError]:
-    """Return errors of a change of the status by this subresource."""
-    errors = []
-    path = "status.conditions"
-    for type_ in (APPROVED, DENIED, FAILED):
-        new, before = conditions_of(obj, type_), conditions_of(old, type_)
-        shown = f'a condition of type "{type_}"'
-        if len(new) < len(before):
-            errors.append(field.forbidden(path, f"updates may not remove {shown}"))
-        elif type_ != FAILED and subresource != "approval":
-            if len(new) > len(before):
-                errors.append(field.forbidden(path, f"updates may not add {shown}"))
-            elif new != before:
-                errors.append(field.forbidden(path, f"updates may not modify {shown}"))
-    certificate, had = at(obj, "status", "certificate") or "", at(old, "status", "certificate") or ""
-    if certificate != had:
+def validate_conditions(conditions: Field) -> None:
+    """Validate the conditions of a status."""
+    types: set[str] = set()
+    for condition in conditions.each():
+        type_, status = condition.at("type", ""), condition.at("status")
+        type_.must_be_set()
+        if status.must_be_set():
+            status.must_be_one_of(("True",) if type_.value in _DECISIONS else ("False", "True", "Unknown"))
+        if {APPROVED: DENIED, DENIED: APPROVED}.get(type_.value) in types:
+            conditions.showing(type_.value).invalid("Approved and Denied conditions are mutually exclusive")
+        type_.must_not_repeat(types)
+
+
+def validate_status_update(obj: Field, old: JsonObject, subresource: str) -> None:
+    """Validate the change of the status by this subresource."""
+    status = obj.at("status")
+    for type_ in _DECISIONS:
+        if change := _forbidden_change(conditions_of(obj.value, type_), conditions_of(old, type_), type_, subresource):
+            status.at("conditions").forbidden(f'updates may not {change} a condition of type "{type_}"')
+    certificate, had = status.at("certificate", ""), at(old, "status", "certificate") or ""
+    if certificate.value != had:
         if subresource != "status":
-            errors.append(field.forbidden("status.certificate", "updates may not set certificate content"))
+            certificate.forbidden("updates may not set certificate content")
         elif had:
-            errors.append(field.forbidden("status.certificate", "updates may not modify existing certificate content"))
-        if certificate and (why := check_certificates(certificate)):
-            errors.append(field.invalid("status.certificate", "<certificate data>", why))
-    return errors
+            certificate.forbidden("updates may not modify existing certificate content")
+        if certificate and (why := check_certificates(certificate.value)):
+            certificate.showing("<certificate data>").invalid(why)
+
+
+def _forbidden_change(
+    new: Sequence[JsonObject], before: Sequence[JsonObject], type_: str, subresource: str
+) -> str | None:
+    """Return what a subresource does with the conditions of a type but may not, if there is such a change."""
+    if len(new) < len(before):
+        return "remove"
+    if type_ == FAILED or subresource == "approval" or new == before:
+        return None
+    return "add" if len(new) > len(before) else "modify"
 
 
 def conditions_of(obj: JsonObject, type_: str = "") -> list[JsonObject]:

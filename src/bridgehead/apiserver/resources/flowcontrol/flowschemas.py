@@ -5,11 +5,8 @@ Pure: no I/O, no clock, no randomness. Source: Kubernetes `ValidateFlowSchema`.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
-from bridgehead.apiserver.field import FieldError
+from bridgehead.apiserver.field import Field, internal_value
 from bridgehead.apiserver.resource import CLIENT_METADATA, Column, JsonObject, Resource, StatusStrategy
-from bridgehead.apiserver.resources.shared import field
 from bridgehead.apiserver.resources.shared.columns import AGE, NAME, NONE, at, number_column, text_column
 from bridgehead.apiserver.resources.shared.conditions import find_condition
 from bridgehead.objects.names import check_dns1123_label, check_dns1123_subdomain
@@ -21,7 +18,6 @@ _METHODS = ("ByNamespace", "ByUser")
 _VERBS = ("create", "delete", "deletecollection", "get", "list", "patch", "proxy", "update", "watch")
 # The kinds of subjects, and the field of each.
 _SUBJECTS = {"ServiceAccount": "serviceAccount", "User": "user", "Group": "group"}
-_NAMESPACE = "each member of this list must be '*' or a DNS-1123 label; "
 
 
 class FlowSchemaStrategy(StatusStrategy):
@@ -33,150 +29,120 @@ class FlowSchemaStrategy(StatusStrategy):
     def prepare_create(self, obj: JsonObject) -> None:
         obj["status"] = {}
 
-    def validate(self, obj: JsonObject) -> list[FieldError]:
-        name, spec = at(obj, "metadata", "name") or "", obj.get("spec", {})
-        errors = _validate_spec("spec", spec, name)
-        if name in FLOW_SCHEMA_SPECS and spec != FLOW_SCHEMA_SPECS[name]:
-            errors.append(field.invalid("spec", spec, f"spec of '{name}' must equal the fixed value"))
-        return [*errors, *validate_conditions(at(obj, "status", "conditions") or ())]
+    def validate(self, obj: Field) -> None:
+        spec, name = obj.at("spec", {}), at(obj.value, "metadata", "name") or ""
+        _validate_spec(spec, name)
+        if name in FLOW_SCHEMA_SPECS and spec.value != FLOW_SCHEMA_SPECS[name]:
+            spec.invalid(f"spec of '{name}' must equal the fixed value")
+        validate_conditions(obj.at("status").at("conditions"))
 
 
-def validate_conditions(conditions: Sequence[JsonObject]) -> list[FieldError]:
+def validate_conditions(conditions: Field) -> None:
     """Validate the conditions in the status of a FlowSchema or a PriorityLevelConfiguration."""
-    errors = []
-    seen: set[str] = set()
-    for index, condition in enumerate(conditions):
-        path, type_ = f"status.conditions[{index}].type", condition.get("type", "")
-        if type_ in seen:
-            errors.append(field.duplicate(path, type_))
-        seen.add(type_)
-        if not type_:
-            errors.append(field.required(path, "must not be empty"))
-    return errors
+    types: set[str] = set()
+    for condition in conditions.each():
+        type_ = condition.at("type", "")
+        type_.must_not_repeat(types)
+        type_.must_be_set("must not be empty")
 
 
-def _validate_spec(path: str, spec: JsonObject, name: str) -> list[FieldError]:
-    item, precedence = f"{path}.matchingPrecedence", spec.get("matchingPrecedence", 0)
-    errors = []
-    if precedence <= 0:
-        errors.append(field.invalid(item, precedence, "must be a positive value"))
-    if precedence > _MAX_PRECEDENCE:
-        errors.append(field.invalid(item, precedence, f"must not be greater than {_MAX_PRECEDENCE}"))
-    if precedence == 1 and name != "exempt":
-        detail = "only the schema named 'exempt' may have matchingPrecedence 1"
-        errors.append(field.invalid(item, precedence, detail))
-    method = spec.get("distinguisherMethod")
-    if method is not None and method.get("type") not in _METHODS:
-        shown = field.internal_value(method, {"type": ""})
-        errors.append(field.not_supported(f"{path}.distinguisherMethod.type", shown, _METHODS))
-    level, item = at(spec, "priorityLevelConfiguration", "name") or "", f"{path}.priorityLevelConfiguration.name"
-    if level:
-        errors.extend(field.invalid_for(item, level, check_dns1123_subdomain(level)))
-    else:
-        errors.append(field.required(item, "must reference a priority level"))
-    for index, rule in enumerate(spec.get("rules", ())):
-        errors.extend(_validate_rule(f"{path}.rules[{index}]", rule))
-    return errors
+def _validate_spec(spec: Field, name: str) -> None:
+    precedence, method = spec.at("matchingPrecedence", 0), spec.at("distinguisherMethod")
+    precedence.must_be_at_least(1, "must be a positive value")
+    precedence.must_be_at_most(_MAX_PRECEDENCE, f"must not be greater than {_MAX_PRECEDENCE}")
+    if precedence.value == 1 and name != "exempt":
+        precedence.invalid("only the schema named 'exempt' may have matchingPrecedence 1")
+    if method.value is not None and method.get("type") not in _METHODS:
+        method.at("type").showing(internal_value(method.value, {"type": ""})).not_supported(_METHODS)
+    level = spec.at("priorityLevelConfiguration").at("name")
+    level.must_be_set_and_pass(check_dns1123_subdomain, "must reference a priority level")
+    for rule in spec.at("rules").each():
+        _validate_rule(rule)
 
 
-def _validate_rule(path: str, rule: JsonObject) -> list[FieldError]:
-    subjects, resources, urls = (rule.get(name, ()) for name in ("subjects", "resourceRules", "nonResourceRules"))
-    errors = []
-    if not subjects:
-        errors.append(field.required(f"{path}.subjects", "subjects must contain at least one value"))
-    for index, subject in enumerate(subjects):
-        errors.extend(_validate_subject(f"{path}.subjects[{index}]", subject))
+def _validate_rule(rule: Field) -> None:
+    subjects, resources, urls = (rule.at(name) for name in ("subjects", "resourceRules", "nonResourceRules"))
+    subjects.must_be_set("subjects must contain at least one value")
+    for subject in subjects.each():
+        _validate_subject(subject)
     if not resources and not urls:
-        detail = "at least one of resourceRules and nonResourceRules has to be non-empty"
-        errors.append(field.required(path, detail))
-    for index, one in enumerate(resources):
-        errors.extend(_validate_resource_rule(f"{path}.resourceRules[{index}]", one))
-    for index, one in enumerate(urls):
-        errors.extend(_validate_url_rule(f"{path}.nonResourceRules[{index}]", one))
-    return errors
+        rule.required("at least one of resourceRules and nonResourceRules has to be non-empty")
+    for resource_rule in resources.each():
+        _validate_resource_rule(resource_rule)
+    for url_rule in urls.each():
+        _validate_url_rule(url_rule)
 
 
-def _validate_subject(path: str, subject: JsonObject) -> list[FieldError]:
-    kind = subject.get("kind", "")
-    if kind not in _SUBJECTS:
-        return [field.not_supported(f"{path}.kind", kind, sorted(_SUBJECTS))]
-    name = _SUBJECTS[kind]
-    item, one = f"{path}.{name}", subject.get(name)
-    if one is None:
-        errors = [field.required(item, f"{name} is required when subject kind is '{kind}'")]
+def _validate_subject(subject: Field) -> None:
+    kind = subject.at("kind", "")
+    if not kind.must_be_one_of(sorted(_SUBJECTS)):
+        return
+    name = _SUBJECTS[kind.value]
+    given = subject.at(name)
+    if given.value is None:
+        given.required(f"{name} is required when subject kind is '{kind.value}'")
     else:
-        errors = [] if one.get("name") else [field.required(f"{item}.name")]
-        if kind == "ServiceAccount":
-            errors.extend(_validate_account(item, one))
-    errors.extend(
-        field.forbidden(f"{path}.{other}", f"{other} is forbidden when subject kind is not '{other_kind}'")
-        for other_kind, other in _SUBJECTS.items()
-        if other != name and other in subject
-    )
-    return errors
+        given.at("name").must_be_set()
+        if kind.value == "ServiceAccount":
+            _validate_account(given)
+    for other_kind, other in _SUBJECTS.items():
+        if other != name and other in subject.value:
+            subject.at(other).forbidden(f"{other} is forbidden when subject kind is not '{other_kind}'")
 
 
-def _validate_account(path: str, account: JsonObject) -> list[FieldError]:
-    errors = []
-    name, namespace = account.get("name", ""), account.get("namespace", "")
-    if name and name != "*":
-        errors.extend(field.invalid_for(f"{path}.name", name, check_dns1123_subdomain(name)))
-    if namespace:
-        errors.extend(field.invalid_for(f"{path}.namespace", namespace, check_dns1123_label(namespace)))
-    else:
-        errors.append(field.required(f"{path}.namespace", "must specify namespace for service account"))
-    return errors
+def _validate_account(account: Field) -> None:
+    name = account.at("name")
+    if name and name.value != "*":
+        name.must_pass(check_dns1123_subdomain)
+    why = "must specify namespace for service account"
+    account.at("namespace").must_be_set_and_pass(check_dns1123_label, why)
 
 
-def _validate_verbs(path: str, verbs: Sequence[str]) -> list[FieldError]:
-    if not verbs:
-        return [field.required(f"{path}.verbs", "verbs must contain at least one value")]
-    if "*" in verbs:
-        return _validate_wildcard(f"{path}.verbs", verbs, "verbs")
-    if any(verb not in _VERBS for verb in verbs):
-        return [field.not_supported(f"{path}.verbs", verbs, _VERBS)]
-    return []
+def _validate_verbs(verbs: Field) -> None:
+    if not verbs.must_be_set("verbs must contain at least one value"):
+        return
+    if "*" in verbs.value:
+        _validate_wildcard(verbs, "verbs")
+    elif not set(verbs.value) <= set(_VERBS):
+        verbs.not_supported(_VERBS)
 
 
-def _validate_wildcard(path: str, values: Sequence[str], what: str) -> list[FieldError]:
-    if "*" in values and len(values) > 1:
-        return [field.invalid(path, values, f"if '*' is present, must not specify other {what}")]
-    return []
+def _validate_wildcard(values: Field, what: str) -> None:
+    """Validate that a list with `*` has no other items. `what` names such items."""
+    if values and "*" in values.value and len(values.value) > 1:
+        values.invalid(f"if '*' is present, must not specify other {what}")
 
 
-def _validate_resource_rule(path: str, rule: JsonObject) -> list[FieldError]:
-    errors = _validate_verbs(path, rule.get("verbs", ()))
+def _validate_resource_rule(rule: Field) -> None:
+    _validate_verbs(rule.at("verbs"))
     for name, one, many in (("apiGroups", "api group", "api groups"), ("resources", "resource", "resources")):
-        values = rule.get(name, ())
-        if not values:
-            errors.append(field.required(f"{path}.{name}", f"resource rules must supply at least one {one}"))
-        errors.extend(_validate_wildcard(f"{path}.{name}", values, many))
-    namespaces, item = rule.get("namespaces", ()), f"{path}.namespaces"
+        values = rule.at(name)
+        values.must_be_set(f"resource rules must supply at least one {one}")
+        _validate_wildcard(values, many)
+    namespaces = rule.at("namespaces", ())
     if not namespaces and not rule.get("clusterScope"):
-        detail = "resource rules that are not cluster scoped must supply at least one namespace"
-        errors.append(field.required(item, detail))
-    elif "*" in namespaces:
-        errors.extend(_validate_wildcard(item, namespaces, "namespaces"))
+        namespaces.required("resource rules that are not cluster scoped must supply at least one namespace")
+    elif "*" in namespaces.value:
+        _validate_wildcard(namespaces, "namespaces")
     else:
-        errors.extend(
-            field.invalid(f"{item}[{index}]", namespace, _NAMESPACE + reason)
-            for index, namespace in enumerate(namespaces)
-            for reason in check_dns1123_label(namespace)
-        )
-    return errors
+        for namespace in namespaces.each():
+            namespace.must_pass(_check_namespace)
 
 
-def _validate_url_rule(path: str, rule: JsonObject) -> list[FieldError]:
-    errors = _validate_verbs(path, rule.get("verbs", ()))
-    urls, item = rule.get("nonResourceURLs", ()), f"{path}.nonResourceURLs"
-    if not urls:
-        errors.append(field.required(item, "nonResourceURLs must contain at least one value"))
-    elif "*" in urls:
-        errors.extend(_validate_wildcard(item, urls, "non-resource URLs"))
+def _validate_url_rule(rule: Field) -> None:
+    urls = rule.at("nonResourceURLs")
+    _validate_verbs(rule.at("verbs"))
+    if not urls.must_be_set("nonResourceURLs must contain at least one value"):
+        return
+    if "*" in urls.value:
+        _validate_wildcard(urls, "non-resource URLs")
     else:
-        for index, url in enumerate(urls):
-            errors.extend(field.invalid_for(f"{item}[{index}]", url, _check_url(url)))
-    return errors
+        for url in urls.each():
+            url.must_pass(_check_url)
+
+
+def _check_namespace(name: str) -> list[str]:
+    return [f"each member of this list must be '*' or a DNS-1123 label; {why}" for why in check_dns1123_label(name)]
 
 
 def _check_url(url: str) -> list[str]:

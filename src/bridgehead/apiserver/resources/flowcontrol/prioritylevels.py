@@ -7,9 +7,8 @@ from __future__ import annotations
 
 import math
 
-from bridgehead.apiserver.field import FieldError
+from bridgehead.apiserver.field import Field
 from bridgehead.apiserver.resource import CLIENT_METADATA, Column, JsonObject, Resource, StatusStrategy
-from bridgehead.apiserver.resources.shared import field
 from bridgehead.apiserver.resources.shared.columns import AGE, NAME, NONE, at, text_column
 from bridgehead.objects.names import check_dns1123_subdomain
 
@@ -20,7 +19,6 @@ _TYPES, _RESPONSES = ("Exempt", "Limited"), ("Queue", "Reject")
 _DEFAULT_SHARES = 30
 _QUEUING = {"queues": 64, "handSize": 8, "queueLengthLimit": 50}
 _MAX_QUEUES, _MAX_HASH_BITS = 10_000_000, 60
-_PERCENT = "must be between 0 and 100, inclusive"
 
 
 class PriorityLevelStrategy(StatusStrategy):
@@ -40,97 +38,75 @@ class PriorityLevelStrategy(StatusStrategy):
     def prepare_create(self, obj: JsonObject) -> None:
         obj["status"] = {}
 
-    def validate(self, obj: JsonObject) -> list[FieldError]:
-        name, spec = at(obj, "metadata", "name") or "", obj.get("spec", {})
-        errors = _validate_spec("spec", spec, name)
+    def validate(self, obj: Field) -> None:
+        spec, name = obj.at("spec", {}), at(obj.value, "metadata", "name") or ""
+        _validate_spec(spec, name)
         fixed = PRIORITY_LEVEL_SPECS.get(name)
         if fixed is not None and name == "exempt":
-            if {**spec, "exempt": None} != {**fixed, "exempt": None}:
-                detail = "spec of 'exempt' except the 'spec.exempt' field must equal the fixed value"
-                errors.append(field.invalid("spec", spec, detail))
-        elif fixed is not None and spec != fixed:
-            errors.append(field.invalid("spec", spec, f"spec of '{name}' must equal the fixed value"))
-        return [*errors, *validate_conditions(at(obj, "status", "conditions") or ())]
+            if {**spec.value, "exempt": None} != {**fixed, "exempt": None}:
+                spec.invalid("spec of 'exempt' except the 'spec.exempt' field must equal the fixed value")
+        elif fixed is not None and spec.value != fixed:
+            spec.invalid(f"spec of '{name}' must equal the fixed value")
+        validate_conditions(obj.at("status").at("conditions"))
 
 
-def _validate_spec(path: str, spec: JsonObject, name: str) -> list[FieldError]:
-    type_ = spec.get("type", "")
-    errors = []
-    if (name == "exempt") != (type_ == "Exempt"):
-        errors.append(field.invalid(f"{path}.type", type_, "type must be 'Exempt' if and only if name is 'exempt'"))
-    match type_:
+def _validate_spec(spec: Field, name: str) -> None:
+    type_, exempt, limited = spec.at("type", ""), spec.at("exempt"), spec.at("limited")
+    if (name == "exempt") != (type_.value == "Exempt"):
+        type_.invalid("type must be 'Exempt' if and only if name is 'exempt'")
+    match type_.value:
         case "Exempt":
-            if "limited" in spec:
-                errors.append(field.forbidden(f"{path}.limited", "must be nil if the type is not Limited"))
-            if "exempt" in spec:
-                errors.extend(_validate_shares(f"{path}.exempt", spec["exempt"]))
+            if limited.value is not None:
+                limited.forbidden("must be nil if the type is not Limited")
+            _validate_shares(exempt)
         case "Limited":
-            if "exempt" in spec:
-                errors.append(field.forbidden(f"{path}.exempt", "must be nil if the type is Limited"))
-            if "limited" in spec:
-                errors.extend(_validate_limited(f"{path}.limited", spec["limited"]))
+            if exempt.value is not None:
+                exempt.forbidden("must be nil if the type is Limited")
+            if limited.value is None:
+                limited.required("must not be empty when type is Limited")
             else:
-                errors.append(field.required(f"{path}.limited", "must not be empty when type is Limited"))
+                _validate_limited(limited)
         case _:
-            errors.append(field.not_supported(f"{path}.type", type_, _TYPES))
-    return errors
+            type_.not_supported(_TYPES)
 
 
-def _validate_shares(path: str, level: JsonObject) -> list[FieldError]:
-    errors = []
-    shares, lendable = level.get("nominalConcurrencyShares", 0), level.get("lendablePercent", 0)
-    if shares < 0:
-        errors.append(field.invalid(f"{path}.nominalConcurrencyShares", shares, "must be a non-negative integer"))
-    if not 0 <= lendable <= 100:
-        errors.append(field.invalid(f"{path}.lendablePercent", lendable, _PERCENT))
-    return errors
+def _validate_shares(level: Field) -> None:
+    level.at("nominalConcurrencyShares").must_be_at_least(0, "must be a non-negative integer")
+    level.at("lendablePercent").must_be_within(0, 100)
 
 
-def _validate_limited(path: str, limited: JsonObject) -> list[FieldError]:
-    errors = _validate_shares(path, limited)
-    borrowing = limited.get("borrowingLimitPercent", 0)
-    if borrowing < 0:
-        detail = "if specified, must be a non-negative integer"
-        errors.append(field.invalid(f"{path}.borrowingLimitPercent", borrowing, detail))
-    response, item = limited.get("limitResponse", {}), f"{path}.limitResponse"
-    type_, queuing = response.get("type", ""), response.get("queuing")
-    match type_:
+def _validate_limited(limited: Field) -> None:
+    _validate_shares(limited)
+    limited.at("borrowingLimitPercent").must_be_at_least(0, "if specified, must be a non-negative integer")
+    response = limited.at("limitResponse")
+    type_, queuing = response.at("type", ""), response.at("queuing")
+    match type_.value:
         case "Reject":
-            if queuing is not None:
-                detail = "must be nil if limited.limitResponse.type is not Limited"
-                errors.append(field.forbidden(f"{item}.queuing", detail))
+            if queuing.value is not None:
+                queuing.forbidden("must be nil if limited.limitResponse.type is not Limited")
         case "Queue":
-            if queuing is None:
-                detail = "must not be empty if limited.limitResponse.type is Limited"
-                errors.append(field.required(f"{item}.queuing", detail))
+            if queuing.value is None:
+                queuing.required("must not be empty if limited.limitResponse.type is Limited")
             else:
-                errors.extend(_validate_queuing(f"{item}.queuing", queuing))
+                _validate_queuing(queuing)
         case _:
-            errors.append(field.not_supported(f"{item}.type", type_, _RESPONSES))
-    return errors
+            type_.not_supported(_RESPONSES)
 
 
-def _validate_queuing(path: str, queuing: JsonObject) -> list[FieldError]:
-    queues, hand, length = (queuing.get(name, 0) for name in _QUEUING)
-    errors = []
-    if length <= 0:
-        errors.append(field.invalid(f"{path}.queueLengthLimit", length, "must be positive"))
-    if queues <= 0:
-        errors.append(field.invalid(f"{path}.queues", queues, "must be positive"))
-    elif queues > _MAX_QUEUES:
-        errors.append(field.invalid(f"{path}.queues", queues, f"must not be greater than {_MAX_QUEUES}"))
-    item = f"{path}.handSize"
-    if hand <= 0:
-        errors.append(field.invalid(item, hand, "must be positive"))
-    elif hand > queues:
-        errors.append(field.invalid(item, hand, f"should not be greater than queues ({queues})"))
-    elif _entropy_bits(queues, hand) > _MAX_HASH_BITS:
-        detail = (
-            f"required entropy bits of deckSize {queues} and handSize {hand} should not be greater than "
+def _validate_queuing(queuing: Field) -> None:
+    queues, hand, length = (queuing.at(name, 0) for name in _QUEUING)
+    length.must_be_at_least(1, "must be positive")
+    queues.must_be_at_least(1, "must be positive")
+    queues.must_be_at_most(_MAX_QUEUES, f"must not be greater than {_MAX_QUEUES}")
+    if not hand.must_be_at_least(1, "must be positive"):
+        return
+    if hand.value > queues.value:
+        hand.invalid(f"should not be greater than queues ({queues.value})")
+    elif _entropy_bits(queues.value, hand.value) > _MAX_HASH_BITS:
+        hand.invalid(
+            f"required entropy bits of deckSize {queues.value} and handSize {hand.value} should not be greater than "
             f"{_MAX_HASH_BITS}"
         )
-        errors.append(field.invalid(item, hand, detail))
-    return errors
 
 
 def _entropy_bits(deck: int, hand: int) -> int:

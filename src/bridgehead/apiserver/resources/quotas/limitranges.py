@@ -5,13 +5,11 @@ Pure: no I/O, no clock, no randomness. Source: Kubernetes `ValidateLimitRange`, 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from decimal import ROUND_CEILING, Decimal
-from typing import Any
 
-from bridgehead.apiserver.field import Field, FieldError
+from bridgehead.apiserver.field import Field
 from bridgehead.apiserver.resource import Column, JsonObject, Resource, Strategy
-from bridgehead.apiserver.resources.shared import field
 from bridgehead.apiserver.resources.shared.columns import NAME, at
 from bridgehead.apiserver.resources.shared.quantities import amount_of
 from bridgehead.apiserver.resources.shared.resource_names import (
@@ -24,31 +22,14 @@ from bridgehead.objects.names import check_dns1123_subdomain, check_qualified_na
 _TYPES = ("Pod", "Container", "PersistentVolumeClaim")
 # The most of which Kubernetes can count thousandths.
 _MOST_MILLI = (2**63 - 1) // 1000
-_FIELDS = ("max", "min", "default", "defaultRequest", "maxLimitRequestRatio")
+_REQUEST = "defaultRequest"
+_FIELDS = ("max", "min", "default", _REQUEST, "maxLimitRequestRatio")
 # (lower, higher, the field that the error is about, the field whose value is shown, the text): lower <= higher.
 _ORDER = (
     ("min", "max", "min", "min", "min value {} is greater than max value {}"),
-    (
-        "min",
-        "defaultRequest",
-        "defaultRequest",
-        "defaultRequest",
-        "min value {} is greater than default request value {}",
-    ),
-    (
-        "defaultRequest",
-        "max",
-        "defaultRequest",
-        "defaultRequest",
-        "default request value {} is greater than max value {}",
-    ),
-    (
-        "defaultRequest",
-        "default",
-        "defaultRequest",
-        "defaultRequest",
-        "default request value {} is greater than default limit value {}",
-    ),
+    ("min", _REQUEST, _REQUEST, _REQUEST, "min value {} is greater than default request value {}"),
+    (_REQUEST, "max", _REQUEST, _REQUEST, "default request value {} is greater than max value {}"),
+    (_REQUEST, "default", _REQUEST, _REQUEST, "default request value {} is greater than default limit value {}"),
     ("min", "default", "default", "min", "min value {} is greater than default value {}"),
     ("default", "max", "default", "max", "default value {} is greater than max value {}"),
 )
@@ -60,78 +41,69 @@ class LimitRangeStrategy(Strategy):
             if limit.get("type") == "Container":
                 _set_defaults(limit)
 
-    def validate(self, obj: JsonObject) -> list[FieldError]:
-        errors: list[FieldError] = []
-        seen: set[str] = set()
-        for index, limit in enumerate(obj["spec"].get("limits", ())):
-            path, kind = f"spec.limits[{index}]", limit.get("type", "")
-            errors += _validate_type(f"{path}.type", kind)
-            if kind in seen:
-                errors.append(field.duplicate(f"{path}.type", kind))
-            seen.add(kind)
-            errors += _validate_limit(path, limit)
-        return errors
+    def validate(self, obj: Field) -> None:
+        types: set[str] = set()
+        for limit in obj.at("spec").at("limits").each():
+            type_ = limit.at("type", "")
+            _validate_type(type_)
+            type_.must_not_repeat(types)
+            _validate_limit(limit)
 
 
 def _set_defaults(limit: JsonObject) -> None:
-    for target, source in (("default", "max"), ("defaultRequest", "default"), ("defaultRequest", "min")):
+    for target, source in (("default", "max"), (_REQUEST, "default"), (_REQUEST, "min")):
         for name, quantity in limit.get(source, {}).items():
             limit.setdefault(target, {}).setdefault(name, quantity)
 
 
-def _validate_type(path: str, type: str) -> list[FieldError]:
-    if errors := field.invalid_for(path, type, check_qualified_name(type)):
-        return errors
-    if "/" in type or type in _TYPES:
-        return []
-    return [field.invalid(path, type, "must be a standard limit type or fully qualified")]
+def _validate_type(type_: Field) -> None:
+    if type_.must_pass(check_qualified_name) and "/" not in type_.value and type_.value not in _TYPES:
+        type_.invalid("must be a standard limit type or fully qualified")
 
 
-def _validate_limit(path: str, limit: JsonObject) -> list[FieldError]:
-    errors: list[FieldError] = []
+def _validate_limit(limit: Field) -> None:
     limited = limit.get("type", "")
-    check: Callable[[Field], object]
-    check = validate_container_name if limited in ("Pod", "Container") else validate_resource_name
+    validate_name: Callable[[Field], object]
+    validate_name = validate_container_name if limited in ("Pod", "Container") else validate_resource_name
     names: dict[str, None] = {}
     for kind in _FIELDS:
-        if limited == "Pod" and kind in ("default", "defaultRequest"):
-            if limit.get(kind):
-                errors.append(field.forbidden(f"{path}.{kind}", "may not be specified when `type` is 'Pod'"))
+        amounts = limit.at(kind)
+        if limited == "Pod" and kind in ("default", _REQUEST):
+            amounts.must_not_be_set("may not be specified when `type` is 'Pod'")
             continue
-        for name in limit.get(kind, {}):
-            errors += field.errors_below(f"{path}.{kind}[{name}]", check, name)
+        for name, amount in amounts.entries():
+            validate_name(amount.showing(name))
             names[name] = None
     if limited == "PersistentVolumeClaim" and not any("storage" in limit.get(kind, {}) for kind in ("min", "max")):
-        detail = "either minimum or maximum storage value is required, but neither was provided"
-        errors.append(field.required(f"{path}.limits", detail))
+        limit.at("limits").required("either minimum or maximum storage value is required, but neither was provided")
     for name in names:
-        errors += _validate_order(path, name, limit)
-        errors += _validate_ratio(path, name, limit)
-    return errors
+        values = {kind: limit.at(kind).entry(name) for kind in _FIELDS}
+        _validate_order(values, name)
+        _validate_ratio(values)
 
 
-def _validate_order(path: str, name: str, limit: JsonObject) -> list[FieldError]:
-    errors = []
+def _validate_order(values: Mapping[str, Field], resource: str) -> None:
+    """Validate the order of the values for one resource."""
     for lower, higher, about, shown, text in _ORDER:
-        low, high = _amount(limit, lower, name), _amount(limit, higher, name)
+        low, high = _amount(values[lower]), _amount(values[higher])
         if low is not None and high is not None and low > high:
-            detail = text.format(limit[lower][name], limit[higher][name])
-            errors.append(field.invalid(f"{path}.{about}[{name}]", limit[shown][name], detail))
-    default, request = _amount(limit, "default", name), _amount(limit, "defaultRequest", name)
-    if not can_overcommit(name) and default is not None and request is not None and default != request:
-        given = limit["defaultRequest"][name]
-        detail = f"default value {limit['default'][name]} must equal to defaultRequest value {given} in {name}"
-        errors.append(field.invalid(f"{path}.defaultRequest[{name}]", given, detail))
-    return errors
+            detail = text.format(values[lower].value, values[higher].value)
+            values[about].showing(values[shown].value).invalid(detail)
+    default, request = values["default"], values[_REQUEST]
+    amount, requested = _amount(default), _amount(request)
+    if not can_overcommit(resource) and amount is not None and requested is not None and amount != requested:
+        request.invalid(
+            f"default value {default.value} must equal to defaultRequest value {request.value} in {resource}"
+        )
 
 
-def _validate_ratio(path: str, name: str, limit: JsonObject) -> list[FieldError]:
-    ratio, low, high = (_amount(limit, kind, name) for kind in ("maxLimitRequestRatio", "min", "max"))
+def _validate_ratio(values: Mapping[str, Field]) -> None:
+    given = values["maxLimitRequestRatio"]
+    ratio, low, high = _amount(given), _amount(values["min"]), _amount(values["max"])
     if ratio is None:
-        return []
-    path, given, errors = f"{path}.maxLimitRequestRatio[{name}]", limit["maxLimitRequestRatio"][name], []
+        return
     if ratio < 1:
-        errors.append(field.invalid(path, given, f"ratio {given} is less than 1"))
+        given.invalid(f"ratio {given.value} is less than 1")
     if low and high is not None:
         amounts = (ratio, low, high)
         if all(amount < _MOST_MILLI for amount in amounts):
@@ -140,13 +112,11 @@ def _validate_ratio(path: str, name: str, limit: JsonObject) -> list[FieldError]
             ratio, low, high = (amount.to_integral_value(ROUND_CEILING) for amount in amounts)
             share = high / low if low else ratio
         if ratio > share:
-            errors.append(field.invalid(path, given, f"ratio {given} is greater than max/min = {float(share):f}"))
-    return errors
+            given.invalid(f"ratio {given.value} is greater than max/min = {float(share):f}")
 
 
-def _amount(limit: JsonObject, kind: str, name: str) -> Decimal | None:
-    quantity: Any = limit.get(kind, {}).get(name)
-    return None if quantity is None else amount_of(quantity)
+def _amount(quantity: Field) -> Decimal | None:
+    return None if quantity.value is None else amount_of(quantity.value)
 
 
 RESOURCE = Resource(

@@ -9,9 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from bridgehead.apiserver.field import FieldError
+from bridgehead.apiserver.field import IMMUTABLE, Field, internal_value
 from bridgehead.apiserver.resource import Column, JsonObject, Resource, StatusStrategy
-from bridgehead.apiserver.resources.shared import field
 from bridgehead.apiserver.resources.shared.columns import AGE, NAME, at
 from bridgehead.apiserver.resources.shared.resource_amounts import validate_resource_amount
 from bridgehead.apiserver.resources.shared.resource_names import (
@@ -34,100 +33,91 @@ _RESOURCES_OF_SCOPES = {
     "VolumeAttributesClass": _OF_CLAIMS,
 }
 # The fields of a requirement in Kubernetes' internal type, which errors show.
-_REQUIREMENT_FIELDS: Mapping[str, Any] = {
-    "scopeName": "",
-    "operator": "",
-    "values": None,
-}
+_REQUIREMENT_FIELDS: Mapping[str, Any] = {"scopeName": "", "operator": "", "values": None}
 _CONFLICTING = (("BestEffort", "NotBestEffort"), ("Terminating", "NotTerminating"))
 _ONLY_EXISTS = ("BestEffort", "NotBestEffort", "Terminating", "NotTerminating", "CrossNamespacePodAffinity")
+_MUST_EXIST = (
+    "must be 'Exist' when scope is any of ResourceQuotaScopeTerminating, ResourceQuotaScopeNotTerminating, "
+    "ResourceQuotaScopeBestEffort, ResourceQuotaScopeNotBestEffort or "
+    "ResourceQuotaScopeCrossNamespacePodAffinity"
+)
 
 
 class ResourceQuotaStrategy(StatusStrategy):
     def prepare_create(self, obj: JsonObject) -> None:
         obj["status"] = {}
+        obj.setdefault("spec", {})
 
-    def validate(self, obj: JsonObject) -> list[FieldError]:
-        spec, status = obj.setdefault("spec", {}), obj.get("status", {})
-        errors = _validate_amounts("spec.hard", spec.get("hard", {}))
-        errors += _validate_scopes(spec)
-        if "scopeSelector" in spec:
-            errors += _validate_scope_selector(spec)
-        errors += _validate_amounts("status.hard", status.get("hard", {}))
-        return errors + _validate_amounts("status.used", status.get("used", {}))
+    def prepare_update(self, obj: JsonObject, old: JsonObject, subresource: str) -> None:
+        super().prepare_update(obj, old, subresource)
+        obj.setdefault("spec", {})
 
-    def validate_update(self, obj: JsonObject, old: JsonObject, subresource: str) -> list[FieldError]:
-        scopes, before = (one.get("spec", {}).get("scopes", []) for one in (obj, old))
-        return [] if set(scopes) == set(before) else [field.invalid("spec.scopes", scopes, field.IMMUTABLE)]
+    def validate(self, obj: Field) -> None:
+        spec, status = obj.at("spec"), obj.at("status")
+        _validate_amounts(spec.at("hard"))
+        _validate_scopes(spec)
+        _validate_scope_selector(spec)
+        _validate_amounts(status.at("hard"))
+        _validate_amounts(status.at("used"))
 
-
-def _validate_amounts(path: str, amounts: JsonObject) -> list[FieldError]:
-    errors = []
-    for name, quantity in amounts.items():
-        errors.extend(field.errors_below(f"{path}[{name}]", validate_quota_name, name))
-        errors.extend(field.errors_below(f"{path}[{name}]", validate_resource_amount, quantity, name))
-    return errors
+    def validate_update(self, obj: Field, old: JsonObject, subresource: str) -> None:
+        scopes = obj.at("spec").at("scopes", [])
+        if set(scopes.value) != set(old.get("spec", {}).get("scopes", ())):
+            scopes.invalid(IMMUTABLE)
 
 
-def _validate_scopes(spec: JsonObject) -> list[FieldError]:
-    path, scopes, errors = "spec.scopes", spec.get("scopes", []), []
-    for scope in scopes:
+def _validate_amounts(amounts: Field) -> None:
+    for name, quantity in amounts.entries():
+        validate_quota_name(quantity.showing(name))
+        validate_resource_amount(quantity, name)
+
+
+def _validate_scopes(spec: Field) -> None:
+    scopes = spec.at("scopes", [])
+    for scope in scopes.value:
         if scope not in _RESOURCES_OF_SCOPES:
-            errors.append(field.invalid(path, scopes, "unsupported scope"))
-        errors += [field.invalid(path, scopes, _UNSUPPORTED)] * _misfits(scope, spec)
-    return errors + _conflicts(path, scopes, scopes)
+            scopes.invalid("unsupported scope")
+        _validate_fit(scopes, scope, spec)
+    _validate_conflicts(scopes, scopes.value)
 
 
-_UNSUPPORTED = "unsupported scope applied to resource"
+def _validate_scope_selector(spec: Field) -> None:
+    requirements = spec.at("scopeSelector").at("matchExpressions")
+    expressions = requirements.value or ()
+    shown = requirements.showing(
+        {"MatchExpressions": [internal_value(one, _REQUIREMENT_FIELDS) for one in expressions]}
+    )
+    for value in expressions:
+        requirement = requirements.showing(value)  # Kubernetes does not name the index
+        scope, operator = requirement.at("scopeName", ""), requirement.at("operator", "")
+        values = requirement.at("values")
+        if scope.value not in _RESOURCES_OF_SCOPES:
+            scope.invalid("unsupported scope")
+        _validate_fit(shown, scope.value, spec)
+        if scope.value in _ONLY_EXISTS and operator.value != "Exists":
+            operator.invalid(_MUST_EXIST)
+        if operator.value in ("In", "NotIn"):
+            values.must_be_set("must be at least one value when `operator` is 'In' or 'NotIn' for scope selector")
+        elif operator.value not in ("Exists", "DoesNotExist"):
+            operator.invalid("not a valid selector operator")
+        elif values:
+            values.invalid("must be no value when `operator` is 'Exist' or 'DoesNotExist' for scope selector")
+    scopes = [one.get("scopeName", "") for one in expressions]
+    _validate_conflicts(requirements.showing(spec.get("scopes", [])), scopes)
 
 
-def _validate_scope_selector(spec: JsonObject) -> list[FieldError]:
-    path, selector, errors = "spec.scopeSelector.matchExpressions", spec["scopeSelector"], []
-    requirements = selector.get("matchExpressions", [])
-    for requirement in requirements:
-        scope, operator = requirement.get("scopeName", ""), requirement.get("operator", "")
-        values = requirement.get("values", [])
-        if scope not in _RESOURCES_OF_SCOPES:
-            errors.append(field.invalid(f"{path}.scopeName", scope, "unsupported scope"))
-        errors += [field.invalid(path, _shown(selector), _UNSUPPORTED)] * _misfits(scope, spec)
-        if scope in _ONLY_EXISTS and operator != "Exists":
-            detail = (
-                "must be 'Exist' when scope is any of ResourceQuotaScopeTerminating, ResourceQuotaScopeNotTerminating, "
-                "ResourceQuotaScopeBestEffort, ResourceQuotaScopeNotBestEffort or "
-                "ResourceQuotaScopeCrossNamespacePodAffinity"
-            )
-            errors.append(field.invalid(f"{path}.operator", operator, detail))
-        if operator in ("In", "NotIn"):
-            if not values:
-                detail = "must be at least one value when `operator` is 'In' or 'NotIn' for scope selector"
-                errors.append(field.required(f"{path}.values", detail))
-        elif operator in ("Exists", "DoesNotExist"):
-            if values:
-                detail = "must be no value when `operator` is 'Exist' or 'DoesNotExist' for scope selector"
-                errors.append(field.invalid(f"{path}.values", values, detail))
-        else:
-            errors.append(field.invalid(f"{path}.operator", operator, "not a valid selector operator"))
-    return errors + _conflicts(path, [one.get("scopeName", "") for one in requirements], spec.get("scopes", []))
-
-
-def _shown(selector: JsonObject) -> JsonObject:
-    """Return a selector as errors show it."""
-    requirements = selector.get("matchExpressions")
-    shown = requirements and [field.internal_value(one, _REQUIREMENT_FIELDS) for one in requirements]
-    return {"MatchExpressions": shown}
-
-
-def _misfits(scope: str, spec: JsonObject) -> int:
-    """Return the number of limited resources that the scope does not apply to."""
+def _validate_fit(scopes: Field, scope: str, spec: Field) -> None:
+    """Add an error about `scopes` for each limited resource that one of them, `scope`, does not apply to."""
     fitting = _RESOURCES_OF_SCOPES.get(scope)
-    if fitting is None:
-        return 0
-    return sum(is_standard_quota_name(name) and name not in fitting for name in spec.get("hard", {}))
+    for name in spec.get("hard", {}):
+        if fitting is not None and is_standard_quota_name(name) and name not in fitting:
+            scopes.invalid("unsupported scope applied to resource")
 
 
-def _conflicts(path: str, scopes: Sequence[str], shown: Sequence[str]) -> list[FieldError]:
-    pairs = (pair for pair in _CONFLICTING if all(scope in scopes for scope in pair))
-    return [field.invalid(path, shown, "conflicting scopes") for _ in pairs]
+def _validate_conflicts(shown: Field, scopes: Sequence[str]) -> None:
+    for pair in _CONFLICTING:
+        if all(scope in scopes for scope in pair):
+            shown.invalid("conflicting scopes")
 
 
 def _amounts_text(quota: JsonObject, *, of_limits: bool) -> str:

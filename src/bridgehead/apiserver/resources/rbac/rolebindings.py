@@ -8,16 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from bridgehead.apiserver.field import FieldError
+from bridgehead.apiserver.field import Field, internal_value
 from bridgehead.apiserver.resource import Column, JsonObject, Resource, Strategy
-from bridgehead.apiserver.resources.shared import field
 from bridgehead.apiserver.resources.shared.columns import AGE, NAME
 from bridgehead.objects.names import check_dns1123_subdomain, check_path_segment
 
 from .rules import GROUP
 
 _SUBJECTS = ("ServiceAccount", "User", "Group")
-_REFERENCE = (("APIGroup", "apiGroup"), ("Kind", "kind"), ("Name", "name"))
+# The fields of a reference in Kubernetes' internal type, which errors show.
+_REFERENCE = {"apiGroup": "", "kind": "", "name": ""}
 
 
 class BindingStrategy(Strategy):
@@ -35,39 +35,34 @@ class BindingStrategy(Strategy):
             if subject.get("kind") in ("User", "Group") and not subject.get("apiGroup"):
                 subject["apiGroup"] = GROUP
 
-    def validate(self, obj: JsonObject) -> list[FieldError]:
-        reference = obj.get("roleRef", {})
-        errors = field.one_of("roleRef.apiGroup", reference.get("apiGroup", ""), (GROUP,))
-        errors += field.one_of("roleRef.kind", reference.get("kind", ""), self._role_kinds)
-        errors += field.required_valid("roleRef.name", reference.get("name", ""), check_path_segment)
-        for index, subject in enumerate(obj.get("subjects", ())):
-            errors += self._validate_subject(f"subjects[{index}]", subject)
-        return errors
+    def validate(self, obj: Field) -> None:
+        reference = obj.at("roleRef")
+        reference.at("apiGroup", "").must_be_one_of((GROUP,))
+        reference.at("kind", "").must_be_one_of(self._role_kinds)
+        reference.at("name").must_be_set_and_pass(check_path_segment)
+        for subject in obj.at("subjects").each():
+            self._validate_subject(subject)
 
-    def validate_update(self, obj: JsonObject, old: JsonObject, subresource: str) -> list[FieldError]:
-        new, before = ([one["roleRef"].get(key, "") for _, key in _REFERENCE] for one in (obj, old))
-        if new == before:
-            return []
-        value = {name: obj["roleRef"].get(key, "") for name, key in _REFERENCE}
-        return [field.invalid("roleRef", value, "cannot change roleRef")]
+    def validate_update(self, obj: Field, old: JsonObject, subresource: str) -> None:
+        reference = obj.at("roleRef").showing(internal_value(obj.get("roleRef"), _REFERENCE))
+        reference.must_not_change(internal_value(old["roleRef"], _REFERENCE), "cannot change roleRef")
 
-    def _validate_subject(self, path: str, subject: JsonObject) -> list[FieldError]:
-        kind, name, group = (subject.get(key, "") for key in ("kind", "name", "apiGroup"))
-        errors = [] if name else [field.required(f"{path}.name")]
-        match kind:
+    def _validate_subject(self, subject: Field) -> None:
+        kind, name, group = (subject.at(key, "") for key in ("kind", "name", "apiGroup"))
+        name.must_be_set()
+        match kind.value:
             case "ServiceAccount":
                 if name:
-                    errors += field.invalid_for(f"{path}.name", name, check_dns1123_subdomain(name))
-                errors += field.one_of(f"{path}.apiGroup", group, ("",))
-                if not self._is_namespaced and not subject.get("namespace"):
-                    errors.append(field.required(f"{path}.namespace"))
+                    name.must_pass(check_dns1123_subdomain)
+                group.must_be_one_of(("",))
+                if not self._is_namespaced:
+                    subject.at("namespace").must_be_set()
             case "User" | "Group":
                 if not name:
-                    errors.append(field.invalid(f"{path}.name", name, f"{kind.lower()} name cannot be empty"))
-                errors += field.one_of(f"{path}.apiGroup", group, (GROUP,))
+                    name.invalid(f"{kind.value.lower()} name cannot be empty")
+                group.must_be_one_of((GROUP,))
             case _:
-                errors += field.one_of(f"{path}.kind", kind, _SUBJECTS)
-        return errors
+                kind.not_supported(_SUBJECTS)
 
 
 def _role_cell(binding: JsonObject, now: float) -> str:

@@ -73,9 +73,7 @@ def _validate_name(metadata: Field, resource: Resource) -> None:
     if prefix := metadata.at("generateName"):
         # A suffix will follow the prefix, so a trailing hyphen is allowed.
         prefix.must_pass(lambda text: check(text[:-1] + "a" if text.endswith("-") else text))
-    name = metadata.at("name")
-    if name.must_be_set("name or generateName is required"):
-        name.must_pass(check)
+    metadata.at("name").must_be_set_and_pass(check, "name or generateName is required")
 
 
 def validate_labels(labels: Field) -> None:

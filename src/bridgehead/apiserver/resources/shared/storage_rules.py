@@ -5,7 +5,7 @@ Pure: no I/O, no clock, no randomness. Source: Kubernetes `pkg/apis/storage/vali
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from bridgehead.apiserver.field import Field
 from bridgehead.apiserver.resource import JsonObject
@@ -48,8 +48,13 @@ def validate_parameters(parameters: Field, *, allow_empty: bool = True) -> None:
         return
     if "" in values:
         parameters.showing("").invalid("field can not be empty.")
-    if sum(len(key.encode()) + len(value.encode()) for key, value in values.items()) > _MAX_PARAMETER_BYTES:
+    if byte_count(values) > _MAX_PARAMETER_BYTES:
         parameters.too_long(_MAX_PARAMETER_BYTES)
+
+
+def byte_count(texts: Mapping[str, str]) -> int:
+    """Return the bytes of all keys and values."""
+    return sum(len(key.encode()) + len(text.encode()) for key, text in texts.items())
 
 
 def validate_access_modes(modes: Field) -> None:

@@ -5,12 +5,10 @@ Pure: no I/O, no clock, no randomness. Source: Kubernetes `ValidateCSIDriver`, `
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
-from bridgehead.apiserver.field import FieldError
+from bridgehead.apiserver.field import Field
 from bridgehead.apiserver.resource import Column, JsonObject, Resource, Strategy
-from bridgehead.apiserver.resources.shared import field
 from bridgehead.apiserver.resources.shared.columns import AGE, NAME, UNSET, at, boolean_column
 from bridgehead.objects.names import check_dns1123_subdomain
 
@@ -26,8 +24,8 @@ _GROUP_POLICIES = ("File", "None", "ReadWriteOnceWithFSType")
 _LIFECYCLE_MODES = ("Ephemeral", "Persistent")
 _TOKEN_SECONDS = (600, 2**32)
 _LEAST_UPDATE_SECONDS = 10
-# The field's path in errors is Kubernetes' own: `attachedRequired`.
-_IMMUTABLE = {"attachRequired": "spec.attachedRequired", "volumeLifecycleModes": "spec.volumeLifecycleModes"}
+# Fields, and their names in errors, where Kubernetes has `attachedRequired`.
+_IMMUTABLE = {"attachRequired": "attachedRequired", "volumeLifecycleModes": "volumeLifecycleModes"}
 
 
 class CSIDriverStrategy(Strategy):
@@ -40,47 +38,33 @@ class CSIDriverStrategy(Strategy):
         for request in spec.get("tokenRequests", ()):
             request.setdefault("audience", "")
 
-    def validate(self, obj: JsonObject) -> list[FieldError]:
-        spec = obj.get("spec", {})
-        errors = field.one_of("spec.fsGroupPolicy", spec.get("fsGroupPolicy"), _GROUP_POLICIES)
-        errors.extend(_validate_tokens("spec.tokenRequests", spec.get("tokenRequests", ())))
-        for mode in spec.get("volumeLifecycleModes", ()):
-            errors.extend(field.one_of("spec.volumeLifecycleModes", mode, _LIFECYCLE_MODES))
-        seconds = spec.get("nodeAllocatableUpdatePeriodSeconds")
-        if seconds is not None and seconds < _LEAST_UPDATE_SECONDS:
-            detail = f"must be greater than or equal to {_LEAST_UPDATE_SECONDS} seconds"
-            errors.append(field.invalid("spec.nodeAllocatableUpdatePeriodSeconds", seconds, detail))
-        if "serviceAccountTokenInSecrets" in spec and not spec.get("tokenRequests"):
-            detail = "serviceAccountTokenInSecrets is set but no tokenRequests are specified"
-            value = spec["serviceAccountTokenInSecrets"]
-            errors.append(field.invalid("spec.serviceAccountTokenInSecrets", value, detail))
-        return errors
+    def validate(self, obj: Field) -> None:
+        spec = obj.at("spec")
+        requests, in_secrets = spec.at("tokenRequests"), spec.at("serviceAccountTokenInSecrets")
+        spec.at("fsGroupPolicy").must_be_one_of(_GROUP_POLICIES)
+        _validate_tokens(requests)
+        modes = spec.at("volumeLifecycleModes")
+        for mode in modes.value or ():
+            modes.showing(mode).must_be_one_of(_LIFECYCLE_MODES)
+        period, least = spec.at("nodeAllocatableUpdatePeriodSeconds"), _LEAST_UPDATE_SECONDS
+        period.must_be_at_least(least, f"must be greater than or equal to {least} seconds")
+        if in_secrets.value is not None and not requests:
+            in_secrets.invalid("serviceAccountTokenInSecrets is set but no tokenRequests are specified")
 
-    def validate_update(self, obj: JsonObject, old: JsonObject, subresource: str) -> list[FieldError]:
-        return [
-            field.invalid(path, at(obj, "spec", name), field.IMMUTABLE)
-            for name, path in _IMMUTABLE.items()
-            if at(obj, "spec", name) != at(old, "spec", name)
-        ]
+    def validate_update(self, obj: Field, old: JsonObject, subresource: str) -> None:
+        spec = obj.at("spec")
+        for name, shown in _IMMUTABLE.items():
+            spec.at(shown).showing(spec.get(name)).must_not_change(at(old, "spec", name))
 
 
-def _validate_tokens(path: str, requests: Sequence[JsonObject]) -> list[FieldError]:
-    errors = []
+def _validate_tokens(requests: Field) -> None:
     audiences: set[str] = set()
     least, most = _TOKEN_SECONDS
-    for index, request in enumerate(requests):
-        item, audience = f"{path}[{index}]", request.get("audience", "")
-        if audience in audiences:
-            errors.append(field.duplicate(f"{item}.audience", audience))
-        audiences.add(audience)
-        seconds = request.get("expirationSeconds")
-        if seconds is not None and seconds < least:
-            detail = "may not specify a duration less than 10 minutes"
-            errors.append(field.invalid(f"{item}.expirationSeconds", seconds, detail))
-        elif seconds is not None and seconds > most:
-            detail = "may not specify a duration larger than 2^32 seconds"
-            errors.append(field.invalid(f"{item}.expirationSeconds", seconds, detail))
-    return errors
+    for request in requests.each():
+        request.at("audience", "").must_not_repeat(audiences)
+        seconds = request.at("expirationSeconds")
+        seconds.must_be_at_least(least, "may not specify a duration less than 10 minutes")
+        seconds.must_be_at_most(most, "may not specify a duration larger than 2^32 seconds")
 
 
 def _tokens_cell(driver: JsonObject, now: float) -> str:

@@ -5,9 +5,8 @@ Pure: no I/O, no clock, no randomness. Source: Kubernetes `ValidateCSINode`, `Va
 
 from __future__ import annotations
 
-from bridgehead.apiserver.field import FieldError
+from bridgehead.apiserver.field import IMMUTABLE, Field
 from bridgehead.apiserver.resource import Column, JsonObject, Resource, Strategy
-from bridgehead.apiserver.resources.shared import field
 from bridgehead.apiserver.resources.shared.columns import AGE, NAME, at
 from bridgehead.apiserver.resources.shared.storage_rules import validate_driver_name
 from bridgehead.objects.names import check_dns1123_subdomain, check_qualified_name
@@ -20,24 +19,18 @@ class CSINodeStrategy(Strategy):
     def default(self, obj: JsonObject) -> None:
         obj.setdefault("spec", {})
 
-    def validate(self, obj: JsonObject) -> list[FieldError]:
-        errors = []
+    def validate(self, obj: Field) -> None:
         names: set[str] = set()
-        for index, driver in enumerate(at(obj, "spec", "drivers") or ()):
-            path, name = f"spec.drivers[{index}]", driver.get("name", "")
-            errors.extend(_validate_driver(path, driver))
-            if name in names:
-                errors.append(field.duplicate(f"{path}.name", name))
-            names.add(name)
-        return errors
+        for driver in obj.at("spec").at("drivers").each():
+            _validate_driver(driver)
+            driver.at("name", "").must_not_repeat(names)
 
-    def validate_update(self, obj: JsonObject, old: JsonObject, subresource: str) -> list[FieldError]:
+    def validate_update(self, obj: Field, old: JsonObject, subresource: str) -> None:
         before = {driver.get("name"): driver for driver in at(old, "spec", "drivers") or ()}
-        return [
-            field.invalid("CSINodeDriver", driver, field.IMMUTABLE)
-            for driver in at(obj, "spec", "drivers") or ()
-            if driver.get("name") in before and _identity(driver) != _identity(before[driver.get("name")])
-        ]
+        for driver in at(obj.value, "spec", "drivers") or ():
+            name = driver.get("name")
+            if name in before and _identity(driver) != _identity(before[name]):
+                obj.at("CSINodeDriver").showing(driver).invalid(IMMUTABLE)
 
 
 def _identity(driver: JsonObject) -> JsonObject:
@@ -45,26 +38,22 @@ def _identity(driver: JsonObject) -> JsonObject:
     return {name: value for name, value in driver.items() if name != "allocatable"}
 
 
-def _validate_driver(path: str, driver: JsonObject) -> list[FieldError]:
-    errors = field.errors_below(f"{path}.name", validate_driver_name, driver.get("name", ""))
-    node = driver.get("nodeID", "")
-    if not node:
-        errors.append(field.required(f"{path}.nodeID"))
-    if len(node) > _MAX_NODE_ID:
-        errors.append(field.invalid(f"{path}.nodeID", node, f"must be {_MAX_NODE_ID} characters or less"))
-    count = at(driver, "allocatable", "count")
-    if count is not None:
-        errors.extend(field.non_negative(f"{path}.allocatable.count", count))
+def _validate_driver(driver: Field) -> None:
+    validate_driver_name(driver.at("name", ""))
+    node = driver.at("nodeID", "")
+    node.must_be_set()
+    if len(node.value) > _MAX_NODE_ID:
+        node.invalid(f"must be {_MAX_NODE_ID} characters or less")
+    driver.at("allocatable").at("count").must_not_be_negative()
     keys = driver.get("topologyKeys", [])
-    repeated = set(field.repeated(keys))
-    shown = keys[:_MAX_SHOWN_KEYS]  # by each error
-    for index, key in enumerate(keys):
-        if not key:
-            errors.append(field.required(path))
-        if index in repeated:
-            errors.append(field.duplicate(path, key))
-        errors.extend(field.invalid_for(path, shown, check_qualified_name(key)))
-    return errors
+    shown = driver.showing(keys[:_MAX_SHOWN_KEYS])  # by each error
+    seen: set[str] = set()
+    for key in keys:
+        one = driver.showing(key)
+        one.must_be_set()
+        one.must_not_repeat(seen)
+        for reason in check_qualified_name(key):
+            shown.invalid(reason)
 
 
 RESOURCE = Resource(

@@ -5,9 +5,8 @@ Pure: no I/O, no clock, no randomness. Source: Kubernetes `ValidateCSIStorageCap
 
 from __future__ import annotations
 
-from bridgehead.apiserver.field import FieldError
+from bridgehead.apiserver.field import Field
 from bridgehead.apiserver.resource import JsonObject, Resource, Strategy
-from bridgehead.apiserver.resources.shared import field
 from bridgehead.apiserver.resources.shared.columns import NAME, text_column
 from bridgehead.apiserver.resources.shared.metadata_validation import validate_label_selector
 from bridgehead.apiserver.resources.shared.node_labels import warn_of_expressions, warn_of_label
@@ -19,16 +18,14 @@ _IMMUTABLE = ("nodeTopology", "storageClassName")
 
 
 class CSIStorageCapacityStrategy(Strategy):
-    def validate(self, obj: JsonObject) -> list[FieldError]:
-        errors = field.errors_below("nodeTopology", validate_label_selector, obj.get("nodeTopology", {}))
-        name = obj.get("storageClassName", "")
-        errors.extend(field.invalid_for("storageClassName", name, check_dns1123_subdomain(name)))
-        return [*errors, *field.errors_below("capacity", validate_quantity, obj.get("capacity", "0"))]
+    def validate(self, obj: Field) -> None:
+        validate_label_selector(obj.at("nodeTopology"))
+        obj.at("storageClassName", "").must_pass(check_dns1123_subdomain)
+        validate_quantity(obj.at("capacity", "0"))
 
-    def validate_update(self, obj: JsonObject, old: JsonObject, subresource: str) -> list[FieldError]:
-        return [
-            field.invalid(name, obj.get(name), field.IMMUTABLE) for name in _IMMUTABLE if obj.get(name) != old.get(name)
-        ]
+    def validate_update(self, obj: Field, old: JsonObject, subresource: str) -> None:
+        for name in _IMMUTABLE:
+            obj.at(name).must_not_change(old.get(name))
 
     def warnings(self, obj: JsonObject) -> list[str]:
         topology = obj.get("nodeTopology", {})

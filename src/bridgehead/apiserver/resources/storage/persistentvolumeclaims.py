@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import math
 
-from bridgehead.apiserver.field import FieldError
+from bridgehead.apiserver.field import Field
 from bridgehead.apiserver.resource import Column, JsonObject, Resource, StatusStrategy, copied
-from bridgehead.apiserver.resources.shared import field
 from bridgehead.apiserver.resources.shared.claim_validation import validate_claim_spec, warn_of_claim_spec
 from bridgehead.apiserver.resources.shared.columns import AGE, NAME, UNSET, at, text_column
 from bridgehead.apiserver.resources.shared.quantities import amount_of, validate_quantity
@@ -46,29 +45,14 @@ class PersistentVolumeClaimStrategy(StatusStrategy):
         if subresource != "status":
             _set_sources(obj["spec"], old.get("spec", {}))
 
-    def validate(self, obj: JsonObject) -> list[FieldError]:
-        return field.errors_below("spec", validate_claim_spec, obj.get("spec", {}))
+    def validate(self, obj: Field) -> None:
+        validate_claim_spec(obj.at("spec"))
 
-    def validate_update(self, obj: JsonObject, old: JsonObject, subresource: str) -> list[FieldError]:
+    def validate_update(self, obj: Field, old: JsonObject, subresource: str) -> None:
         if subresource == "status":
-            return _validate_status(obj.get("status", {}))
-        spec, before = obj.get("spec", {}), old.get("spec", {})
-        errors = []
-        if _fixed(obj, obj, old) != _fixed(old, obj, old):
-            errors.append(field.forbidden("spec", _IMMUTABLE))
-        size, old_size = (amount_of(at(one, "resources", "requests", "storage") or "0") for one in (spec, before))
-        reached = amount_of(at(old, "status", "capacity", "storage") or "0")
-        if size is not None and old_size is not None and reached is not None and size < old_size and size <= reached:
-            detail = "field can not be less than status.capacity"
-            errors.append(field.forbidden("spec.resources.requests.storage", detail))
-        if spec.get("volumeMode") != before.get("volumeMode"):
-            errors.append(field.invalid("volumeMode", spec.get("volumeMode"), field.IMMUTABLE))
-        if before.get("volumeAttributesClassName") is not None and not spec.get("volumeAttributesClassName"):
-            to = "an empty string" if "volumeAttributesClassName" in spec else "nil"
-            if before["volumeAttributesClassName"] or to == "nil":
-                detail = f"update from non-nil value to {to} is forbidden"
-                errors.append(field.forbidden("spec.volumeAttributesClassName", detail))
-        return errors
+            _validate_status(obj.at("status"))
+        else:
+            _validate_spec_update(obj, old)
 
     def warnings(self, obj: JsonObject) -> list[str]:
         has_annotation = BETA_CLASS_ANNOTATION in obj["metadata"].get("annotations", {})
@@ -95,33 +79,59 @@ def _set_sources(spec: JsonObject, before: JsonObject) -> None:
         spec["dataSource"] = {name: value for name, value in reference.items() if name != "namespace"}
 
 
-def _validate_status(status: JsonObject) -> list[FieldError]:
-    errors = []
-    for name, size in status.get("capacity", {}).items():
-        errors.extend(_validate_size(f"status.capacity[{name}]", size))
+def _validate_spec_update(claim: Field, old: JsonObject) -> None:
+    spec, before = claim.at("spec"), old.get("spec", {})
+    if _fixed(claim.value, claim.value, old) != _fixed(old, claim.value, old):
+        spec.forbidden(_IMMUTABLE)
+    _validate_size_change(spec.at("resources").at("requests").at("storage"), old)
+    claim.at("volumeMode").showing(spec.get("volumeMode")).must_not_change(before.get("volumeMode"))
+    name, old_name = spec.at("volumeAttributesClassName"), before.get("volumeAttributesClassName")
+    if old_name is not None and name.value is None:
+        name.forbidden("update from non-nil value to nil is forbidden")
+    elif old_name and not name:
+        name.forbidden("update from non-nil value to an empty string is forbidden")
+
+
+def _validate_size_change(size: Field, old: JsonObject) -> None:
+    """Validate that a claim that asks for less than before still asks for more than it has."""
+    before, capacity = at(old, "spec", "resources", "requests", "storage"), at(old, "status", "capacity", "storage")
+    asked, asked_before, reached = (amount_of(one or "0") for one in (size.value, before, capacity))
+    if asked is None or asked_before is None or reached is None:
+        return
+    if asked < asked_before and asked <= reached:
+        size.forbidden("field can not be less than status.capacity")
+
+
+def _validate_status(status: Field) -> None:
+    for _, size in status.at("capacity").entries():
+        _validate_size(size)
     for name, progress in status.get("allocatedResourceStatuses", {}).items():
-        path = "status.allocatedResourceStatus"
-        errors.extend(_validate_resource(path, name))
+        resource = status.at("allocatedResourceStatus").showing(name)
+        _validate_resource(resource)
         if progress not in _RESIZE_STATUSES:
-            errors.append(field.not_supported(path, name, _RESIZE_STATUSES))
-    for name, size in status.get("allocatedResources", {}).items():
-        if wrong := _validate_resource("status.allocatedResources", name):
-            errors.extend(wrong)
-            continue
-        path = f"status.allocatedResources[{name}]"
-        errors.extend(_validate_size(path, size) or field.errors_below(path, validate_quantity, size))
-    return errors
+            resource.not_supported(_RESIZE_STATUSES)
+    allocated = status.at("allocatedResources")
+    for name, size in allocated.entries():
+        if _validate_resource(allocated.showing(name)) and _validate_size(size):
+            validate_quantity(size)
 
 
-def _validate_size(path: str, size: str) -> list[FieldError]:
-    whole = math.ceil(amount_of(size) or 0)
-    return [] if whole >= 0 else [field.invalid(path, whole, "must be a valid resource quantity")]
+def _validate_size(size: Field) -> bool:
+    whole = math.ceil(amount_of(size.value) or 0)
+    if whole < 0:
+        size.showing(whole).invalid("must be a valid resource quantity")
+    return whole >= 0
 
 
-def _validate_resource(path: str, name: str) -> list[FieldError]:
-    if errors := field.invalid_for(path, name, check_qualified_name(name)):
-        return errors
-    return [field.not_supported(path, name, ("storage",))] if is_native(name) and name != "storage" else []
+def _validate_resource(resource: Field) -> bool:
+    """Validate the name of a resource of a claim. Return whether it is valid."""
+    name = resource.value
+    if not resource.must_pass(check_qualified_name):
+        return False
+    is_valid = not is_native(name) or name == "storage"
+    if not is_valid:
+        resource.not_supported(("storage",))
+    return is_valid
 
 
 def _fixed(claim: JsonObject, new: JsonObject, old: JsonObject) -> JsonObject:

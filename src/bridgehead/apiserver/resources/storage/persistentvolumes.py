@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import posixpath
 
-from bridgehead.apiserver.field import FieldError
+from bridgehead.apiserver.field import IMMUTABLE, Field
 from bridgehead.apiserver.resource import Column, JsonObject, Resource, StatusStrategy
 from bridgehead.apiserver.resources.pods import validate_node_selector
-from bridgehead.apiserver.resources.shared import field
 from bridgehead.apiserver.resources.shared.columns import AGE, NAME, UNSET, at, text_column
 from bridgehead.apiserver.resources.shared.node_labels import newer_name, warn_of_expressions
 from bridgehead.apiserver.resources.shared.quantities import validate_quantity
@@ -80,25 +79,20 @@ class PersistentVolumeStrategy(StatusStrategy):
         ):
             status.setdefault("lastPhaseTransitionTime", before["lastPhaseTransitionTime"])
 
-    def validate(self, obj: JsonObject) -> list[FieldError]:
-        return validate_volume_spec("spec", obj.get("spec", {}), at(obj, "metadata", "name") or "")
+    def validate(self, obj: Field) -> None:
+        validate_volume_spec(obj.at("spec", {}), at(obj.value, "metadata", "name") or "")
 
-    def validate_update(self, obj: JsonObject, old: JsonObject, subresource: str) -> list[FieldError]:
-        spec, before = obj.get("spec", {}), old.get("spec", {})
-        errors = []
-        if _source(spec, before) != _source(before, before):
-            detail = "spec.persistentvolumesource is immutable after creation"
-            errors.append(field.forbidden("spec.persistentvolumesource", detail))
-        if spec.get("volumeMode") != before.get("volumeMode"):
-            errors.append(field.invalid("volumeMode", spec.get("volumeMode"), field.IMMUTABLE))
+    def validate_update(self, obj: Field, old: JsonObject, subresource: str) -> None:
+        spec, before = obj.at("spec", {}), old.get("spec", {})
+        if _source(spec.value, before) != _source(before, before):
+            spec.at("persistentvolumesource").forbidden("spec.persistentvolumesource is immutable after creation")
+        obj.at("volumeMode").showing(spec.get("volumeMode")).must_not_change(before.get("volumeMode"))
         affinity = before.get("nodeAffinity")
         if affinity is not None and not _is_same_affinity(spec.get("nodeAffinity"), affinity):
-            detail = f"{field.IMMUTABLE}, except for updating from beta label to GA"
-            errors.append(field.invalid("nodeAffinity", spec.get("nodeAffinity"), detail))
-        if "volumeAttributesClassName" in before and "volumeAttributesClassName" not in spec:
-            detail = "update from non-nil value to nil is forbidden"
-            errors.append(field.forbidden("spec.volumeAttributesClassName", detail))
-        return errors
+            detail = f"{IMMUTABLE}, except for updating from beta label to GA"
+            obj.at("nodeAffinity").showing(spec.get("nodeAffinity")).invalid(detail)
+        if "volumeAttributesClassName" in before and "volumeAttributesClassName" not in spec.value:
+            spec.at("volumeAttributesClassName").forbidden("update from non-nil value to nil is forbidden")
 
     def warnings(self, obj: JsonObject) -> list[str]:
         spec = obj.get("spec", {})
@@ -149,114 +143,93 @@ def _source(spec: JsonObject, before: JsonObject) -> JsonObject:
     return source
 
 
-def validate_volume_spec(path: str, spec: JsonObject, name: str = "", *, is_inline: bool = False) -> list[FieldError]:
+def validate_volume_spec(spec: Field, name: str = "", *, is_inline: bool = False) -> None:
     """Validate the spec of a volume `name`, or of one without a name that a VolumeAttachment contains."""
-    errors = field.errors_below(f"{path}.accessModes", validate_access_modes, spec.get("accessModes", ()))
-    errors.extend(_validate_inline(path, spec) if is_inline else _validate_volume(path, spec))
-    errors.extend(_validate_source(path, spec, name))
-    if "volumeAttributesClassName" in spec:
-        if spec["volumeAttributesClassName"]:
-            errors.extend(
-                field.errors_below(
-                    f"{path}.volumeAttributesClassName", validate_class_name, spec.get("volumeAttributesClassName")
-                )
-            )
-        else:
-            errors.append(field.required(f"{path}.volumeAttributesClassName", "an empty string is disallowed"))
-        if "csi" not in spec:
-            errors.append(field.required(f"{path}.csi", "has to be specified when using volumeAttributesClassName"))
-    return errors
+    validate_access_modes(spec.at("accessModes"))
+    if is_inline:
+        _validate_inline(spec)
+    else:
+        _validate_volume(spec)
+    _validate_source(spec, name)
+    class_name = spec.at("volumeAttributesClassName")
+    if class_name.value is not None:
+        if class_name.must_be_set("an empty string is disallowed"):
+            validate_class_name(class_name)
+        if "csi" not in spec.value:
+            spec.at("csi").required("has to be specified when using volumeAttributesClassName")
 
 
-def _validate_volume(path: str, spec: JsonObject) -> list[FieldError]:
-    capacity = spec.get("capacity", {})
-    errors = [] if capacity else [field.required(f"{path}.capacity")]
-    if "storage" not in capacity or len(capacity) > 1:
-        errors.append(field.not_supported(f"{path}.capacity", spec.get("capacity"), ("storage",)))
-    for name, quantity in capacity.items():
-        item = f"{path}.capacity[{name}]"
-        errors.extend(
-            field.errors_below(item, validate_quantity, quantity)
-            or field.errors_below(item, validate_positive_quantity, quantity)
-        )
-    policy = spec.get("persistentVolumeReclaimPolicy", "")
+def _validate_volume(spec: Field) -> None:
+    capacity, policy = spec.at("capacity"), spec.at("persistentVolumeReclaimPolicy")
+    capacity.must_be_set()
+    if list(capacity.value or ()) != ["storage"]:
+        capacity.not_supported(("storage",))
+    for _, quantity in capacity.entries():
+        if validate_quantity(quantity):
+            validate_positive_quantity(quantity)
     if policy:
-        errors.extend(field.one_of(f"{path}.persistentVolumeReclaimPolicy", policy, _RECLAIM_POLICIES))
-    if "nodeAffinity" in spec:
-        item = f"{path}.nodeAffinity.required"
-        if (required := spec["nodeAffinity"].get("required")) is None:
-            errors.append(field.required(item, "must specify required node constraints"))
-        else:
-            errors.extend(field.errors_below(item, validate_node_selector, required))
-    if policy == "Recycle" and posixpath.normpath(at(spec, "hostPath", "path") or ".") == "/":
-        detail = "may not be 'recycle' for a hostPath mount of '/'"
-        errors.append(field.forbidden(f"{path}.persistentVolumeReclaimPolicy", detail))
-    errors.extend(field.errors_below(f"{path}.storageClassName", validate_class_name, spec.get("storageClassName")))
-    if "volumeMode" in spec:
-        errors.extend(field.one_of(f"{path}.volumeMode", spec["volumeMode"], VOLUME_MODES))
-    return errors
+        policy.must_be_one_of(_RECLAIM_POLICIES)
+    affinity = spec.at("nodeAffinity")
+    required = affinity.at("required")
+    if required.value is not None:
+        validate_node_selector(required)
+    elif affinity.value is not None:
+        required.required("must specify required node constraints")
+    if policy.value == "Recycle" and posixpath.normpath(at(spec.value, "hostPath", "path") or ".") == "/":
+        policy.forbidden("may not be 'recycle' for a hostPath mount of '/'")
+    validate_class_name(spec.at("storageClassName"))
+    spec.at("volumeMode").must_be_one_of(VOLUME_MODES)
 
 
-def _validate_inline(path: str, spec: JsonObject) -> list[FieldError]:
+def _validate_inline(spec: Field) -> None:
     context = "in the context of inline volumes"
-    errors = [
-        field.forbidden(f"{path}.{name}", f"may not be specified {context}") for name in _NOT_INLINE if name in spec
-    ]
-    if "csi" not in spec:
-        errors.append(field.required(f"{path}.csi", f"has to be specified {context}"))
+    for name in _NOT_INLINE:
+        if name in spec.value:
+            spec.at(name).forbidden(f"may not be specified {context}")
+    if "csi" not in spec.value:
+        spec.at("csi").required(f"has to be specified {context}")
     if spec.get("persistentVolumeReclaimPolicy", "Retain") not in ("", "Retain"):
-        errors.append(field.forbidden(f"{path}.persistentVolumeReclaimPolicy", f"may only be Retain {context}"))
-    errors.extend(
-        field.forbidden(f"{path}.{name}", f"may not be specified {context}")
-        for name in ("nodeAffinity", "storageClassName")
-        if spec.get(name)
-    )
+        spec.at("persistentVolumeReclaimPolicy").forbidden(f"may only be Retain {context}")
+    for name in ("nodeAffinity", "storageClassName"):
+        spec.at(name).must_not_be_set(f"may not be specified {context}")
     if spec.get("volumeMode", "Filesystem") != "Filesystem":
-        detail = f"may not specify volumeMode other than Filesystem {context}"
-        errors.append(field.forbidden(f"{path}.volumeMode", detail))
-    return errors
+        spec.at("volumeMode").forbidden(f"may not specify volumeMode other than Filesystem {context}")
 
 
-def _validate_source(path: str, spec: JsonObject, volume: str) -> list[FieldError]:
-    given = [name for name in _SOURCES if name in spec]
-    if not given:
-        return [field.required(path, "must specify a volume type")]
-    kind = given[0]
-    item, source = f"{path}.{kind}", spec[kind]
-    errors = [field.forbidden(f"{path}.{name}", "may not specify more than 1 volume type") for name in given[1:]]
+def _validate_source(spec: Field, volume: str) -> None:
+    kind = spec.must_have_one_of(_SOURCES, "volume type")
+    if kind is None:
+        return
+    source = spec.at(kind)
     match kind:
         case "hostPath":
-            errors.extend(_validate_path(item, source))
-            errors.extend(field.one_of(f"{item}.type", source.get("type", ""), _HOST_PATH_TYPES))
+            _validate_path(source.at("path"))
+            source.at("type").must_be_one_of(_HOST_PATH_TYPES)
         case "local":
-            errors.extend(_validate_path(item, source))
-            if not at(spec, "nodeAffinity", "required"):
-                errors.append(field.required(f"{path}.nodeAffinity", "Local volume requires node affinity"))
+            _validate_path(source.at("path"))
+            affinity = spec.at("nodeAffinity")
+            if not affinity.get("required"):
+                affinity.required("Local volume requires node affinity")
         case "nfs":
-            errors.extend(field.required(f"{item}.{name}") for name in ("server", "path") if not source.get(name))
-            if not source.get("path", "").startswith("/"):
-                errors.append(field.invalid(f"{item}.path", source.get("path", ""), "must be an absolute path"))
+            source.at("server").must_be_set()
+            path = source.at("path", "")
+            path.must_be_set()
+            if not path.value.startswith("/"):
+                path.invalid("must be an absolute path")
         case "csi":
-            errors.extend(field.errors_below(f"{item}.driver", validate_driver_name, source.get("driver", "")))
-            if not source.get("volumeHandle"):
-                errors.append(field.required(f"{item}.volumeHandle"))
+            validate_driver_name(source.at("driver", ""))
+            source.at("volumeHandle").must_be_set()
             for secret in _SECRETS:
-                if secret in source:
-                    name, namespace = (source[secret].get(part, "") for part in ("name", "namespace"))
-                    errors.extend(field.required_valid(f"{item}.{secret}.name", name, check_dns1123_subdomain))
-                    errors.extend(field.required_valid(f"{item}.{secret}.namespace", namespace, check_dns1123_label))
+                if secret in source.value:
+                    source.at(secret).at("name").must_be_set_and_pass(check_dns1123_subdomain)
+                    source.at(secret).at("namespace").must_be_set_and_pass(check_dns1123_label)
         case _:
-            errors.extend(field.errors_below(path, validate_other_source, spec, kind, volume))
-    return errors
+            validate_other_source(spec, kind, volume)
 
 
-def _validate_path(path: str, source: JsonObject) -> list[FieldError]:
-    value = source.get("path", "")
-    if not value:
-        return [field.required(f"{path}.path")]
-    if ".." in value.split("/"):
-        return [field.invalid(f"{path}.path", value, "must not contain '..'")]
-    return []
+def _validate_path(path: Field) -> None:
+    if path.must_be_set() and ".." in path.value.split("/"):
+        path.invalid("must not contain '..'")
 
 
 def _claim_cell(volume: JsonObject, now: float) -> str:

@@ -6,11 +6,9 @@ Pure: no I/O, no clock, no randomness. Source: Kubernetes `ValidateStorageClass`
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
 
-from bridgehead.apiserver.field import FieldError
+from bridgehead.apiserver.field import Field
 from bridgehead.apiserver.resource import Column, JsonObject, Resource, Strategy
-from bridgehead.apiserver.resources.shared import field
 from bridgehead.apiserver.resources.shared.columns import AGE, NAME, at, boolean_column, text_column
 from bridgehead.apiserver.resources.shared.node_labels import warn_of_label
 from bridgehead.apiserver.resources.shared.storage_rules import validate_parameters, validate_provisioner
@@ -31,20 +29,19 @@ class StorageClassStrategy(Strategy):
         obj.setdefault("reclaimPolicy", "Delete")
         obj.setdefault("volumeBindingMode", "Immediate")
 
-    def validate(self, obj: JsonObject) -> list[FieldError]:
-        errors = field.errors_below("provisioner", validate_provisioner, obj.get("provisioner", ""))
-        errors.extend(field.errors_below("parameters", validate_parameters, obj.get("parameters", {})))
-        if policy := obj.get("reclaimPolicy"):
-            errors.extend(field.one_of("reclaimPolicy", policy, _RECLAIM_POLICIES))
-        errors.extend(field.one_of("volumeBindingMode", obj.get("volumeBindingMode"), _BINDING_MODES))
-        return [*errors, *_validate_topologies("allowedTopologies", obj.get("allowedTopologies", ()))]
+    def validate(self, obj: Field) -> None:
+        validate_provisioner(obj.at("provisioner"))
+        validate_parameters(obj.at("parameters"))
+        if policy := obj.at("reclaimPolicy"):
+            policy.must_be_one_of(_RECLAIM_POLICIES)
+        obj.at("volumeBindingMode").must_be_one_of(_BINDING_MODES)
+        _validate_topologies(obj.at("allowedTopologies"))
 
-    def validate_update(self, obj: JsonObject, old: JsonObject, subresource: str) -> list[FieldError]:
-        changed = [name for name in _FORBIDDEN if obj.get(name) != old.get(name)]
-        errors = [field.forbidden(name, f"updates to {name} are forbidden.") for name in changed]
-        if obj.get("volumeBindingMode") != old.get("volumeBindingMode"):
-            errors.append(field.invalid("volumeBindingMode", obj.get("volumeBindingMode"), field.IMMUTABLE))
-        return errors
+    def validate_update(self, obj: Field, old: JsonObject, subresource: str) -> None:
+        for name in _FORBIDDEN:
+            if obj.get(name) != old.get(name):
+                obj.at(name).forbidden(f"updates to {name} are forbidden.")
+        obj.at("volumeBindingMode").must_not_change(old.get("volumeBindingMode"))
 
     def warnings(self, obj: JsonObject) -> list[str]:
         return [
@@ -57,30 +54,34 @@ class StorageClassStrategy(Strategy):
         ]
 
 
-def _validate_topologies(path: str, terms: Sequence[JsonObject]) -> list[FieldError]:
-    errors = []
+def _validate_topologies(terms: Field) -> None:
     duplicates = 0
     # Kubernetes also compares with an empty term for each term.
-    seen = Counter({_EMPTY_TERM: len(terms)})
-    for index, term in enumerate(terms):
-        item = f"{path}[{index}].matchLabelExpressions"
+    seen = Counter({_EMPTY_TERM: len(terms.value or ())})
+    for term in terms.each():
+        expressions = term.at("matchLabelExpressions")
         values_of: dict[str, frozenset[str]] = {}
-        for number, expression in enumerate(term.get("matchLabelExpressions", ())):
-            here, key, values = f"{item}[{number}]", expression.get("key", ""), expression.get("values", [])
-            if not values:
-                errors.append(field.required(f"{here}.values"))
-            errors.extend(field.duplicate(f"{here}.values[{i}]", values[i]) for i in field.repeated(values))
-            errors.extend(field.invalid_for(f"{here}.key", key, check_qualified_name(key)))
-            if key in values_of:
-                errors.append(field.duplicate(f"{here}.key", key))
-            values_of[key] = frozenset(values)
+        for expression in expressions.each():
+            key, values = expression.at("key", ""), expression.at("values", ())
+            _validate_topology_values(values)
+            key.must_pass(check_qualified_name)
+            if key.value in values_of:
+                key.duplicate()
+            values_of[key.value] = frozenset(values.value)
         same = frozenset(values_of.items())
         # Each earlier term is an error; there must be an end of them.
         found = min(seen[same], _MAX_DUPLICATES - duplicates)
-        errors.extend([field.duplicate(item, "")] * found)
+        for _ in range(found):
+            expressions.showing("").duplicate()
         duplicates += found
         seen[same] += 1
-    return errors
+
+
+def _validate_topology_values(values: Field) -> None:
+    values.must_be_set()
+    seen: set[str] = set()
+    for value in values.each():
+        value.must_not_repeat(seen)
 
 
 def is_default(storage_class: JsonObject) -> bool:

@@ -7,11 +7,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from bridgehead.apiserver.field import FieldError
+from bridgehead.apiserver.field import Field
 from bridgehead.apiserver.resource import CLIENT_METADATA, JsonObject, Resource, StatusStrategy
-from bridgehead.apiserver.resources.shared import field
-from bridgehead.apiserver.resources.shared.columns import AGE, NAME, at, boolean_column, text_column
-from bridgehead.apiserver.resources.shared.storage_rules import validate_driver_name
+from bridgehead.apiserver.resources.shared.columns import AGE, NAME, boolean_column, text_column
+from bridgehead.apiserver.resources.shared.storage_rules import byte_count, validate_driver_name
 from bridgehead.objects.names import check_dns1123_subdomain
 
 from .persistentvolumes import validate_volume_spec
@@ -28,56 +27,44 @@ class VolumeAttachmentStrategy(StatusStrategy):
     def prepare_create(self, obj: JsonObject) -> None:
         obj["status"] = {"attached": False}
 
-    def validate(self, obj: JsonObject) -> list[FieldError]:
-        spec, status = obj.get("spec", {}), obj.get("status", {})
-        errors = [] if spec.get("attacher") else [field.required("spec.attacher")]
-        errors.extend(_validate_source("spec.source", spec.get("source", {})))
-        node = spec.get("nodeName", "")
-        errors.extend(field.invalid_for("spec.nodeName", node, check_dns1123_subdomain(node)))
-        return [*errors, *_validate_status(status)]
+    def validate(self, obj: Field) -> None:
+        spec = obj.at("spec")
+        spec.at("attacher").must_be_set()
+        _validate_source(spec.at("source"))
+        spec.at("nodeName", "").must_pass(check_dns1123_subdomain)
+        _validate_status(obj.at("status"))
 
-    def validate_create(self, obj: JsonObject) -> list[FieldError]:
-        spec = obj.get("spec", {})
-        errors = field.errors_below("spec.attacher", validate_driver_name, spec.get("attacher", ""))
-        if volume := at(spec, "source", "persistentVolumeName"):
-            path = "spec.source.persistentVolumeName"
-            errors.extend(field.invalid_for(path, volume, check_dns1123_subdomain(volume)))
-        return errors
+    def validate_create(self, obj: Field) -> None:
+        spec = obj.at("spec")
+        validate_driver_name(spec.at("attacher", ""))
+        if volume := spec.at("source").at("persistentVolumeName"):
+            volume.must_pass(check_dns1123_subdomain)
 
-    def validate_update(self, obj: JsonObject, old: JsonObject, subresource: str) -> list[FieldError]:
-        if obj.get("spec") == old.get("spec"):
-            return []
-        return [field.invalid("spec", obj.get("spec"), field.IMMUTABLE)]
+    def validate_update(self, obj: Field, old: JsonObject, subresource: str) -> None:
+        obj.at("spec").must_not_change(old.get("spec"))
 
 
-def _validate_source(path: str, source: JsonObject) -> list[FieldError]:
-    inline, name = source.get("inlineVolumeSpec"), source.get("persistentVolumeName")
-    if inline is None and name is None:
-        return [field.required(path, _EXACTLY_ONE)]
-    if inline is not None and name is not None:
-        return [field.forbidden(path, _EXACTLY_ONE)]
-    if inline is not None:
-        return validate_volume_spec(f"{path}.inlineVolumeSpec", inline, is_inline=True)
-    if not name:
-        return [field.required(f"{path}.persistentVolumeName", "must specify non empty persistentVolumeName")]
-    return []
+def _validate_source(source: Field) -> None:
+    inline, name = source.at("inlineVolumeSpec"), source.at("persistentVolumeName")
+    if inline.value is None and name.value is None:
+        source.required(_EXACTLY_ONE)
+    elif inline.value is None:
+        name.must_be_set("must specify non empty persistentVolumeName")
+    elif name.value is None:
+        validate_volume_spec(inline, is_inline=True)
+    else:
+        source.forbidden(_EXACTLY_ONE)
 
 
-def _validate_status(status: JsonObject) -> list[FieldError]:
-    errors = []
-    metadata = status.get("attachmentMetadata", {})
-    if sum(len(key.encode()) + len(value.encode()) for key, value in metadata.items()) > _MAX_METADATA_BYTES:
-        errors.append(field.too_long("status.attachmentMetadata", _MAX_METADATA_BYTES))
+def _validate_status(status: Field) -> None:
+    metadata = status.at("attachmentMetadata")
+    if byte_count(metadata.value or {}) > _MAX_METADATA_BYTES:
+        metadata.too_long(_MAX_METADATA_BYTES)
     for name in ("attachError", "detachError"):
-        error = status.get(name, {})
-        if len(error.get("message", "").encode()) > _MAX_MESSAGE_BYTES:
-            # Kubernetes names the other limit.
-            errors.append(field.too_long(f"status.{name}.message", _MAX_METADATA_BYTES))
-        if (code := error.get("errorCode", 0)) < 0:
-            errors.append(
-                field.invalid(f"status.{name}.errorCode", code, "must be between 0 and 2147483647, inclusive")
-            )
-    return errors
+        message, code = status.at(name).at("message", ""), status.at(name).at("errorCode")
+        if len(message.value.encode()) > _MAX_MESSAGE_BYTES:
+            message.too_long(_MAX_METADATA_BYTES)  # Kubernetes names the other limit
+        code.must_be_within(0, 2**31 - 1)
 
 
 RESOURCE = Resource(

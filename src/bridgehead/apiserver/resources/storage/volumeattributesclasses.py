@@ -5,9 +5,8 @@ Pure: no I/O, no clock, no randomness. Source: Kubernetes `ValidateVolumeAttribu
 
 from __future__ import annotations
 
-from bridgehead.apiserver.field import FieldError
+from bridgehead.apiserver.field import Field
 from bridgehead.apiserver.resource import JsonObject, Resource, Strategy
-from bridgehead.apiserver.resources.shared import field
 from bridgehead.apiserver.resources.shared.columns import AGE, NAME, text_column
 from bridgehead.apiserver.resources.shared.storage_rules import validate_parameters, validate_provisioner
 from bridgehead.objects.names import check_dns1123_subdomain
@@ -16,16 +15,14 @@ _IMMUTABLE = ("driverName", "parameters")
 
 
 class VolumeAttributesClassStrategy(Strategy):
-    def validate(self, obj: JsonObject) -> list[FieldError]:
-        errors = field.errors_below("driverName", validate_provisioner, obj.get("driverName", ""))
-        return [
-            *errors,
-            *field.errors_below("parameters", validate_parameters, obj.get("parameters", {}), allow_empty=False),
-        ]
+    def validate(self, obj: Field) -> None:
+        validate_provisioner(obj.at("driverName"))
+        validate_parameters(obj.at("parameters"), allow_empty=False)
 
-    def validate_update(self, obj: JsonObject, old: JsonObject, subresource: str) -> list[FieldError]:
-        changed = [name for name in _IMMUTABLE if obj.get(name) != old.get(name)]
-        return [field.forbidden(name, f"updates to {name} are forbidden.") for name in changed]
+    def validate_update(self, obj: Field, old: JsonObject, subresource: str) -> None:
+        for name in _IMMUTABLE:
+            if obj.get(name) != old.get(name):
+                obj.at(name).forbidden(f"updates to {name} are forbidden.")
 
 
 RESOURCE = Resource(

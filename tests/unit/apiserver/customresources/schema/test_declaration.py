@@ -6,28 +6,20 @@ from typing import Any
 
 import pytest
 
-from bridgehead.apiserver.bodies.definitions import LazyDefinitions
-from bridgehead.apiserver.bodies.schema import Schema
 from bridgehead.apiserver.customresources.schema import (
     BadFieldPath,
     Structural,
     format_warnings,
     resolve,
-    validate_schema,
 )
 from bridgehead.apiserver.customresources.schema.structure import MAX_DEPTH
 from bridgehead.apiserver.resource import JsonObject
 
-from .objects import INTEGER, PRESERVED, STRING, keyed, listing, mapping, struct
+from .objects import INTEGER, PRESERVED, STRING, keyed, listing, mapping, schema_texts, struct
 
-META = Schema(LazyDefinitions()).of_kind("", "v1", "Pod").child("metadata")
 EMBEDDED = {"x-kubernetes-embedded-resource": True}
 EITHER = {"anyOf": [{"type": "integer"}, {"type": "string"}]}
 SET = {"x-kubernetes-list-type": "set"}
-
-
-def errors_of(schema: JsonObject, **options: Any) -> list[str]:
-    return [f"{error.field}: {error.message}" for error in validate_schema("s", schema, META, **options)]
 
 
 # The schema of the field x, and the errors of the whole schema; `@` stands for the field's path.
@@ -337,7 +329,7 @@ FIELDS: dict[str, tuple[JsonObject, list[str]]] = {
 def test_fields(case: str) -> None:
     schema, wanted = FIELDS[case]
     at = "s.properties[x]"
-    found = errors_of(struct(x=schema))
+    found = schema_texts(struct(x=schema))
     expected = [text.replace("@.default in", " in").replace("@", at) for text in wanted]
     assert found == expected
     if not wanted:
@@ -388,17 +380,17 @@ ROOTS: dict[str, tuple[JsonObject, list[str]]] = {
 @pytest.mark.parametrize("case", ROOTS)
 def test_roots(case: str) -> None:
     schema, wanted = ROOTS[case]
-    assert errors_of(schema) == wanted
+    assert schema_texts(schema) == wanted
 
 
 def test_the_root_may_not_restrict_the_status_otherwise() -> None:
-    assert errors_of(struct(spec=STRING) | {"description": "d", "required": ["spec"]}, has_status=True) == []
-    (error,) = errors_of(struct(spec=STRING) | {"not": {"required": ["status"]}}, has_status=True)
+    assert schema_texts(struct(spec=STRING) | {"description": "d", "required": ["spec"]}, has_status=True) == []
+    (error,) = schema_texts(struct(spec=STRING) | {"not": {"required": ["status"]}}, has_status=True)
     assert error.startswith('s: Invalid value: {"type":"object"')
     assert "only [Description Type Format Title " in error
     allowed = "fields are allowed at the root of the schema if the status subresource is enabled"
     assert error.endswith(f"XPreserveUnknownFields XValidations] {allowed}")
-    errors = errors_of({"type": "array", "items": STRING}, has_status=True)
+    errors = schema_texts({"type": "array", "items": STRING}, has_status=True)
     assert errors[0] == (
         's.type: Invalid value: "array": only "object" is allowed as the type at the root of the schema if the status '
         "subresource is enabled"
@@ -438,7 +430,7 @@ def nested(levels: int, wrap: Any) -> JsonObject:
     ],
 )
 def test_depth_is_bounded(wrap: Any) -> None:
-    assert errors_of(struct(a=nested(10_000, wrap))) == ['s: Invalid value: "": must not have more than 100 levels']
+    assert schema_texts(struct(a=nested(10_000, wrap))) == ['s: Invalid value: "": must not have more than 100 levels']
 
 
 def test_what_is_accepted_fits_the_stack() -> None:
@@ -446,20 +438,20 @@ def test_what_is_accepted_fits_the_stack() -> None:
         return {"type": "object", "properties": {"a": below}, "default": {}}
 
     schema = struct(a=nested(MAX_DEPTH - 2, wrap))
-    assert errors_of(schema) == []
+    assert schema_texts(schema) == []
     structural = Structural.parse(schema)
     obj: JsonObject = {}
     structural.default(obj)
     structural.validate(obj)
     assert structural.prune(obj) == []
     choices = nested(MAX_DEPTH // 2 - 1, lambda below: struct(a=below) | {"anyOf": [{}]})
-    assert errors_of(choices) == []
+    assert schema_texts(choices) == []
     Structural.parse(choices).validate({"a": {"a": {}}})
 
 
 def test_a_wide_schema() -> None:
     schema = struct(**{f"field{number}": STRING | {"default": "x"} for number in range(5_000)})
-    assert errors_of(schema) == []
+    assert schema_texts(schema) == []
     obj: JsonObject = {}
     structural = Structural.parse(schema)
     structural.default(obj)

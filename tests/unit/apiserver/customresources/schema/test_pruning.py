@@ -8,16 +8,13 @@ from typing import Any
 
 import pytest
 
-from bridgehead.apiserver.bodies.definitions import LazyDefinitions
-from bridgehead.apiserver.bodies.schema import Schema
 from bridgehead.apiserver.bodies.shapes import conform
 from bridgehead.apiserver.customresources.schema import Structural, stored
 from bridgehead.apiserver.errors import SchemaMismatch
 
-from .objects import INTEGER, PRESERVED, STRING, listing, mapping, struct
+from .objects import INTEGER, META, PRESERVED, STRING, listing, mapping, struct
 
 EMBEDDED = {"x-kubernetes-embedded-resource": True}
-META = Schema(LazyDefinitions()).of_kind("", "v1", "Pod").child("metadata")
 NULLABLE = STRING | {"nullable": True}
 
 # schema of the root's fields, object, object without unknown fields, their paths

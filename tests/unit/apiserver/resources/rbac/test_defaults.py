@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from bridgehead.apiserver.resource import copied
+from bridgehead.apiserver.resource import copied, errors_of
 from bridgehead.apiserver.resources import rbac
 from bridgehead.apiserver.resources.rbac.defaults import default_objects
 from bridgehead.apiserver.resources.rbac.reconciliation import is_protected, needs_recreation, reconciled
@@ -29,7 +29,7 @@ def test_default_objects_are_valid_and_complete(key):
     strategy.default(obj)
     # They are stored as they are here, without defaults and validation.
     assert obj == DEFAULTS[key]
-    assert strategy.validate(obj) + validate_metadata(obj, RESOURCES[key[0]]) == []
+    assert errors_of(strategy.validate, obj) + validate_metadata(obj, RESOURCES[key[0]]) == []
     for rule in obj.get("rules", ()):
         assert all(values == sorted(set(values)) for values in rule.values())
 
