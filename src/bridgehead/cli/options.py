@@ -1,0 +1,142 @@
+"""The options of a command, each written once: the fields of a dataclass, whose defaults are rows made by `option`.
+
+    @dataclass(frozen=True, kw_only=True)
+    class Options:
+        max_pods: int = option(110, PODS, "Maximum number of pods.", min=0)
+
+    @taking(Options)
+    def command(options: Options) -> None: ...
+
+A row has the default, and the group and the text of `--help`; the field's name and type are the option's. Everything
+else follows: the command line, help, completion, /flagz, and for `bridgehead proxy` the field of the configuration.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Annotated, Any, TypeVar, get_args, get_type_hints
+
+import typer
+
+from .parsing import path
+
+T = TypeVar("T")
+
+_ROW = "row"
+# The default of an option that has to be given.
+REQUIRED: Any = dataclasses.MISSING
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """A value that an option may not have, None for any, and what to do instead."""
+
+    value: object
+    advice: str
+
+    def concerns(self, value: object) -> bool:
+        return value == self.value if self.value is not None else value not in ("", None)
+
+
+@dataclass(frozen=True)
+class Option:
+    """A row: the properties of an option beside its name, type and default.
+
+    `names`: all names, of a flag also the negative one after a slash. Without: `--` and the field's name.
+    `min`, `max`: the range of a number, both included. `parse`: reads the value; a path needs none.
+    """
+
+    group: str | None = None  # of `--help`
+    help: str | None = None
+    names: tuple[str, ...] = ()
+    is_hidden: bool = False
+    metavar: str | None = None
+    envvar: str | None = None
+    min: float | None = None
+    max: float | None = None
+    parse: Callable[[str], object] | None = None
+    # For a command with a configuration: the field that the option overrides, `section.name`.
+    field: str = ""
+    is_list: bool = False  # the field is a list, the option its entries with commas between them
+    is_positive: bool = False  # a duration of 0 is refused, although 0 in the file is the default
+    refusal: Refusal | None = None
+    without_effect: str = ""  # the reason, for a warning
+
+
+def option(default: Any, group: str | None, help: str, *names: str, **more: Any) -> Any:
+    """Return the row of an option that `--help` shows. `more`: further fields of `Option`."""
+    return _field(default, Option(group, help, names, **more))
+
+
+def hidden(default: Any, **more: Any) -> Any:
+    """Return the row of an option that `--help` omits. `more`: further fields of `Option`."""
+    return _field(default, Option(is_hidden=True, **more))
+
+
+def verbosity_row(help: str = "Verbosity: 0 for operators, 1 for developers.", **more: Any) -> Any:
+    """Return the row of `-v`. `more`: further fields of `Option`."""
+    return _field(0, Option(help=help, names=("-v", "--v"), **more))
+
+
+def _field(default: Any, row: Option) -> Any:
+    return dataclasses.field(default=default, metadata={_ROW: row})
+
+
+@lru_cache
+def rows_of(options: type) -> Mapping[str, Option]:
+    """Return the rows of a dataclass by the names of its fields, in their order."""
+    return {field.name: field.metadata[_ROW] for field in dataclasses.fields(options)}
+
+
+def spelled(name: str) -> str:
+    """Return the option of a field as the user types it."""
+    return f"--{name.replace('_', '-')}"
+
+
+def taking(options: type[T]) -> Callable[[Callable[[T], None]], Callable[..., None]]:
+    """Return a decorator for the function of a command that takes a value of the dataclass `options`.
+
+    The result is a function for typer, which has the fields of the dataclass as its parameters.
+    """
+    types = get_type_hints(options)
+    parameters = [
+        inspect.Parameter(
+            field.name,
+            inspect.Parameter.KEYWORD_ONLY,
+            default=inspect.Parameter.empty if field.default is REQUIRED else field.default,
+            annotation=Annotated[types[field.name], _for_typer(field.name, types[field.name], field.metadata[_ROW])],
+        )
+        for field in dataclasses.fields(options)  # type: ignore[arg-type]
+    ]
+
+    def decorate(run: Callable[[T], None]) -> Callable[..., None]:
+        def command(**values: Any) -> None:
+            run(options(**values))
+
+        command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+        return command
+
+    return decorate
+
+
+def _for_typer(name: str, kind: Any, row: Option) -> Any:
+    kinds = get_args(kind) or (kind,)  # those of a union or a list
+    is_path = any(each is Path or Path in get_args(each) for each in kinds)
+    # typer gives a flag without names a negative one, which Kubernetes' programs have not.
+    names = row.names or ((spelled(name),) if bool in kinds else ())
+    return typer.Option(
+        *names,
+        rich_help_panel=row.group,
+        help=row.help,
+        hidden=row.is_hidden,
+        metavar=row.metavar,
+        envvar=row.envvar,
+        min=row.min,
+        max=row.max,
+        parser=row.parse or (path if is_path else None),
+    )
