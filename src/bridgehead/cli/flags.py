@@ -139,13 +139,8 @@ def _set_metavar(param: Any) -> None:
         param.metavar = _METAVARS[name]
 
 
-def flags_of(context: typer.Context) -> dict[str, str]:
-    """Return the options of a command line by name, defaults included, for the page /flagz."""
-    return as_flags(context.params)
-
-
 def as_flags(params: Mapping[str, object]) -> dict[str, str]:
-    """Return the parameters of a command as its options by name."""
+    """Return the parameters of a command as its options by name, for the page /flagz."""
     return {_flag_name(name): _flag_text(value) for name, value in params.items()}
 
 

@@ -60,6 +60,7 @@ class Option:
     min: float | None = None
     max: float | None = None
     parse: Callable[[str], object] | None = None
+    is_argument: bool = False  # is known by its place, not by a name
     # For a command with a configuration: the field that the option overrides, `section.name`.
     field: str = ""
     is_list: bool = False  # the field is a list, the option its entries with commas between them
@@ -76,6 +77,11 @@ def option(default: Any, group: str | None, help: str, *names: str, **more: Any)
 def hidden(default: Any, **more: Any) -> Any:
     """Return the row of an option that `--help` omits. `more`: further fields of `Option`."""
     return _field(default, Option(is_hidden=True, **more))
+
+
+def argument(default: Any, help: str, **more: Any) -> Any:
+    """Return the row of an argument, in place of an option. `more`: further fields of `Option`."""
+    return _field(default, Option(help=help, is_argument=True, **more))
 
 
 def verbosity_row(help: str = "Verbosity: 0 for operators, 1 for developers.", **more: Any) -> Any:
@@ -127,16 +133,18 @@ def taking(options: type[T]) -> Callable[[Callable[[T], None]], Callable[..., No
 def _for_typer(name: str, kind: Any, row: Option) -> Any:
     kinds = get_args(kind) or (kind,)  # those of a union or a list
     is_path = any(each is Path or Path in get_args(each) for each in kinds)
-    # typer gives a flag without names a negative one, which Kubernetes' programs have not.
+    settings: dict[str, Any] = {
+        "rich_help_panel": row.group,
+        "help": row.help,
+        "hidden": row.is_hidden,
+        "metavar": row.metavar,
+        "envvar": row.envvar,
+        "min": row.min,
+        "max": row.max,
+        "parser": row.parse or (path if is_path else None),
+    }
+    if row.is_argument:
+        return typer.Argument(**settings)
+    # Without names, typer would give a flag a negative one, `--no-NAME`.
     names = row.names or ((spelled(name),) if bool in kinds else ())
-    return typer.Option(
-        *names,
-        rich_help_panel=row.group,
-        help=row.help,
-        hidden=row.is_hidden,
-        metavar=row.metavar,
-        envvar=row.envvar,
-        min=row.min,
-        max=row.max,
-        parser=row.parse or (path if is_path else None),
-    )
+    return typer.Option(*names, **settings)
