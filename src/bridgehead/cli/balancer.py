@@ -123,9 +123,8 @@ def command(options: Options) -> None:
         fail("balancer", error, 2)
     if options.cleanup:
         with reporting_failures("balancer", ConfigError, ClientError):
-            lines = asyncio.run(
-                _clean_up(load_config(options.kubeconfig or None), options.own_namespace, options.lb_class)
-            )
+            config = load_config(options.kubeconfig or None)
+            lines = asyncio.run(_clean_up(config, options.own_namespace, options.lb_class))
         sys.stdout.write("".join(f"{line}\n" for line in lines) or "nothing to remove\n")
         return
     settings = ControllerSettings(

@@ -33,6 +33,7 @@ from bridgehead.objects.times import parse_duration
 from bridgehead.pages import Page, Routes, metrics_page, serve
 
 from .failures import fail, reporting_failures
+from .groups import OPTIONS
 from .logs_setup import configure
 from .options import option, taking, verbosity_row
 from .parsing import host_port
@@ -44,35 +45,35 @@ LEASE = ("kube-system", "kube-controller-manager")
 @dataclass(frozen=True, kw_only=True)
 class Options:
     kubeconfig: Path | None = option(
-        None, None, "Kubeconfig file. Default: the pod's service account.", envvar="KUBECONFIG"
+        None, OPTIONS, "Kubeconfig file. Default: the pod's service account.", envvar="KUBECONFIG"
     )
     controllers: str = option(
-        "*", None, "Controllers to run, separated by commas: `*` for all, `-NAME` to exclude one."
+        "*", OPTIONS, "Controllers to run, separated by commas: `*` for all, `-NAME` to exclude one."
     )
     max_endpoints_per_slice: int = option(
-        DEFAULT_MAX_ENDPOINTS, None, "Maximum number of endpoints in an EndpointSlice.", min=1, max=1000
+        DEFAULT_MAX_ENDPOINTS, OPTIONS, "Maximum number of endpoints in an EndpointSlice.", min=1, max=1000
     )
     node_monitor_grace_period: float = option(
-        40.0, None, "Seconds without a heartbeat after which a node is not ready.", min=1
+        40.0, OPTIONS, "Seconds without a heartbeat after which a node is not ready.", min=1
     )
     root_ca_file: Path | None = option(
-        None, None, "Certificate to publish as ConfigMap kube-root-ca.crt in each namespace."
+        None, OPTIONS, "Certificate to publish as ConfigMap kube-root-ca.crt in each namespace."
     )
     service_account_private_key_file: Path | None = option(
-        None, None, "RSA or ECDSA key that signs tokens in Secrets (PEM). Default: they get none."
+        None, OPTIONS, "RSA or ECDSA key that signs tokens in Secrets (PEM). Default: they get none."
     )
     cluster_signing_cert_file: Path | None = option(
-        None, None, "CA that signs approved CertificateSigningRequests (PEM)."
+        None, OPTIONS, "CA that signs approved CertificateSigningRequests (PEM)."
     )
-    cluster_signing_key_file: Path | None = option(None, None, "Key of this CA (PEM).")
+    cluster_signing_key_file: Path | None = option(None, OPTIONS, "Key of this CA (PEM).")
     cluster_signing_duration: str = option(
-        "8760h", None, "Longest lifetime of a signed certificate, as a duration such as 8760h."
+        "8760h", OPTIONS, "Longest lifetime of a signed certificate, as a duration such as 8760h."
     )
     metrics: str = option(
-        "", None, f'Address of /metrics and /healthz, [HOST]:PORT; port {METRICS_PORT} by default. "": none.'
+        "", OPTIONS, f'Address of /metrics and /healthz, [HOST]:PORT; port {METRICS_PORT} by default. "": none.'
     )
     leader_elect: bool = option(
-        True, None, "Run only while holding the leader's Lease.", "--leader-elect/--no-leader-elect"
+        True, OPTIONS, "Run only while holding the leader's Lease.", "--leader-elect/--no-leader-elect"
     )
     verbosity: int = verbosity_row()
 

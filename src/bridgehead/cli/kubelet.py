@@ -96,14 +96,8 @@ def command(options: Options) -> None:
         pod_cidrs = tuple(str(ip_network(text)) for text in _one_of_each_family("--pod-cidr", options.pod_cidr))
         ips = tuple(str(ip_address(text)) for text in _one_of_each_family("--node-ip", options.node_ip))
         name_servers = tuple(str(ip_address(text)) for text in filter(None, options.cluster_dns.split(",")))
-        if (
-            0
-            < sum(
-                file is not None
-                for file in (options.tls_cert_file, options.tls_private_key_file, options.client_ca_file)
-            )
-            < 3
-        ):
+        serving = (options.tls_cert_file, options.tls_private_key_file, options.client_ca_file)
+        if any(serving) and not all(serving):
             raise ValueError("--tls-cert-file, --tls-private-key-file and --client-ca-file go together")
         offer = parse_offer(options.tls_min_version, options.tls_cipher_suites)
         if options.image_gc_low_threshold >= options.image_gc_high_threshold:
@@ -133,9 +127,9 @@ def command(options: Options) -> None:
         files = None
         if options.tls_cert_file and options.tls_private_key_file and options.client_ca_file:
             files = TlsFiles(options.tls_cert_file, options.tls_private_key_file, options.client_ca_file, offer)
-        puller = (
-            PullerClient(options.content_dir, local_only=options.local_registries_only) if options.content_dir else None
-        )
+        puller = None
+        if options.content_dir:
+            puller = PullerClient(options.content_dir, local_only=options.local_registries_only)
         run_kubelet(settings, options.kubeconfig, options.runtime_socket, files, puller)
 
 

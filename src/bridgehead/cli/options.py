@@ -23,6 +23,7 @@ from typing import Annotated, Any, TypeVar, get_args, get_type_hints
 
 import typer
 
+from .groups import ARGUMENTS, OPTIONS
 from .parsing import path
 
 T = TypeVar("T")
@@ -45,13 +46,13 @@ class Refusal:
 
 @dataclass(frozen=True)
 class Option:
-    """A row: the properties of an option beside its name, type and default.
+    """The properties of an option beside its name, type and default.
 
     `names`: all names, of a flag also the negative one after a slash. Without: `--` and the field's name.
     `min`, `max`: the range of a number, both included. `parse`: reads the value; a path needs none.
     """
 
-    group: str | None = None  # of `--help`
+    group: str = OPTIONS  # of `--help`
     help: str | None = None
     names: tuple[str, ...] = ()
     is_hidden: bool = False
@@ -69,28 +70,29 @@ class Option:
     without_effect: str = ""  # the reason, for a warning
 
 
-def option(default: Any, group: str | None, help: str, *names: str, **more: Any) -> Any:
+def option(default: Any, group: str, help: str, *names: str, **more: Any) -> Any:
     """Return the row of an option that `--help` shows. `more`: further fields of `Option`."""
-    return _field(default, Option(group, help, names, **more))
+    return row(default, Option(group, help, names, **more))
 
 
 def hidden(default: Any, **more: Any) -> Any:
     """Return the row of an option that `--help` omits. `more`: further fields of `Option`."""
-    return _field(default, Option(is_hidden=True, **more))
+    return row(default, Option(is_hidden=True, **more))
 
 
 def argument(default: Any, help: str, **more: Any) -> Any:
     """Return the row of an argument, in place of an option. `more`: further fields of `Option`."""
-    return _field(default, Option(help=help, is_argument=True, **more))
+    return row(default, Option(ARGUMENTS, help, is_argument=True, **more))
 
 
 def verbosity_row(help: str = "Verbosity: 0 for operators, 1 for developers.", **more: Any) -> Any:
     """Return the row of `-v`. `more`: further fields of `Option`."""
-    return _field(0, Option(help=help, names=("-v", "--v"), **more))
+    return row(0, Option(help=help, names=("-v", "--v"), **more))
 
 
-def _field(default: Any, row: Option) -> Any:
-    return dataclasses.field(default=default, metadata={_ROW: row})
+def row(default: Any, properties: Option) -> Any:
+    """Return the field of a dataclass that is an option; the others of this module's functions are shorter."""
+    return dataclasses.field(default=default, metadata={_ROW: properties})
 
 
 @lru_cache
@@ -115,7 +117,7 @@ def taking(options: type[T]) -> Callable[[Callable[[T], None]], Callable[..., No
             field.name,
             inspect.Parameter.KEYWORD_ONLY,
             default=inspect.Parameter.empty if field.default is REQUIRED else field.default,
-            annotation=Annotated[types[field.name], _for_typer(field.name, types[field.name], field.metadata[_ROW])],
+            annotation=Annotated[types[field.name], for_typer(field.name, types[field.name], field.metadata[_ROW])],
         )
         for field in dataclasses.fields(options)  # type: ignore[arg-type]
     ]
@@ -130,21 +132,22 @@ def taking(options: type[T]) -> Callable[[Callable[[T], None]], Callable[..., No
     return decorate
 
 
-def _for_typer(name: str, kind: Any, row: Option) -> Any:
+def for_typer(name: str, kind: Any, properties: Option) -> Any:
+    """Return what typer calls an option or an argument, for the annotation of a parameter of this name and type."""
     kinds = get_args(kind) or (kind,)  # those of a union or a list
     is_path = any(each is Path or Path in get_args(each) for each in kinds)
     settings: dict[str, Any] = {
-        "rich_help_panel": row.group,
-        "help": row.help,
-        "hidden": row.is_hidden,
-        "metavar": row.metavar,
-        "envvar": row.envvar,
-        "min": row.min,
-        "max": row.max,
-        "parser": row.parse or (path if is_path else None),
+        "rich_help_panel": properties.group,
+        "help": properties.help,
+        "hidden": properties.is_hidden,
+        "metavar": properties.metavar,
+        "envvar": properties.envvar,
+        "min": properties.min,
+        "max": properties.max,
+        "parser": properties.parse or (path if is_path else None),
     }
-    if row.is_argument:
+    if properties.is_argument:
         return typer.Argument(**settings)
     # Without names, typer would give a flag a negative one, `--no-NAME`.
-    names = row.names or ((spelled(name),) if bool in kinds else ())
+    names = properties.names or ((spelled(name),) if bool in kinds else ())
     return typer.Option(*names, **settings)
