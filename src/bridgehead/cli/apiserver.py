@@ -14,7 +14,7 @@ from bridgehead.heap import no_collection
 from .failures import reporting_failures
 from .flags import as_flags
 from .groups import ADMISSION, AGGREGATION, AUDITING, AUTHENTICATION, KUBELETS, SERVING, STORAGE
-from .options import REQUIRED, option, taking, verbosity_row
+from .options import REQUIRED, option, verbosity_row
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -115,7 +115,6 @@ class Options:
     verbosity: int = verbosity_row()
 
 
-@taking(Options)
 def command(options: Options) -> None:
     with no_collection():
         from bridgehead.apiserver.access.request_headers import RequestHeaders

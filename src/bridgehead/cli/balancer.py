@@ -33,7 +33,7 @@ from bridgehead.pages import serve
 from .failures import fail, reporting_failures
 from .groups import ACCESS, ADDRESSES, ONCE, WHAT
 from .logs_setup import configure
-from .options import argument, option, taking, verbosity_row
+from .options import argument, option, verbosity_row
 from .parsing import host_port
 
 log = logging.getLogger("bridgehead.balancer")
@@ -107,7 +107,6 @@ class Options:
     verbosity: int = verbosity_row()
 
 
-@taking(Options)
 def command(options: Options) -> None:
     configure(options.verbosity)
     if options.action is Action.STATUS:

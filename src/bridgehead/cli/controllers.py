@@ -35,7 +35,7 @@ from bridgehead.pages import Page, Routes, metrics_page, serve
 from .failures import fail, reporting_failures
 from .groups import OPTIONS
 from .logs_setup import configure
-from .options import option, taking, verbosity_row
+from .options import option, verbosity_row
 from .parsing import host_port
 
 METRICS_PORT = 10257  # kube-controller-manager's
@@ -78,7 +78,6 @@ class Options:
     verbosity: int = verbosity_row()
 
 
-@taking(Options)
 def command(options: Options) -> None:
     configure(options.verbosity)
     try:

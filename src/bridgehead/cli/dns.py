@@ -20,7 +20,7 @@ from typing import Any
 from bridgehead.cli import logs_setup
 from bridgehead.cli.failures import reporting_failures
 from bridgehead.cli.groups import ACCESS, ADDRESSES, ONCE, TUNING, WHAT
-from bridgehead.cli.options import option, taking, verbosity_row
+from bridgehead.cli.options import option, verbosity_row
 from bridgehead.client import ApiClient, ClientConfig, load_config
 from bridgehead.client.errors import ConfigError
 from bridgehead.dns.config import CacheSettings, DnsConfig, Server, check, parse_address, parse_node_local
@@ -94,7 +94,6 @@ class Options:
     print_zone: bool = option(False, ONCE, "Print the zone as a zone file and exit.", "--dump")
 
 
-@taking(Options)
 def command(options: Options) -> None:
     logs_setup.configure(options.verbosity)
     with reporting_failures("dns", DnsError, ConfigError):

@@ -15,7 +15,7 @@ from bridgehead.cli.failures import fail, reporting_failures
 from bridgehead.cli.flags import as_flags
 from bridgehead.cli.groups import ACCESS, KUBELET_SERVER, NODE, PODS
 from bridgehead.cli.logs_setup import configure
-from bridgehead.cli.options import REQUIRED, option, taking, verbosity_row
+from bridgehead.cli.options import REQUIRED, option, verbosity_row
 from bridgehead.client.errors import ConfigError
 from bridgehead.images.service.client import PullerClient
 from bridgehead.kubelet.errors import KubeletError
@@ -88,7 +88,6 @@ class Options:
     verbosity: int = verbosity_row()
 
 
-@taking(Options)
 def command(options: Options) -> None:
     configure(options.verbosity)
     try:

@@ -4,7 +4,6 @@
     class Options:
         max_pods: int = option(110, PODS, "Maximum number of pods.", min=0)
 
-    @taking(Options)
     def command(options: Options) -> None: ...
 
 A row has the default, and the group and the text of `--help`; the field's name and type are the option's. Everything
@@ -19,7 +18,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Annotated, Any, TypeVar, get_args, get_type_hints
+from typing import Any, TypeVar, get_args, get_type_hints
 
 import typer
 
@@ -35,7 +34,7 @@ REQUIRED: Any = dataclasses.MISSING
 
 @dataclass(frozen=True)
 class Refusal:
-    """A value that an option may not have, None for any, and what to do instead."""
+    """A value that an option may not have, None for any value, and what to do instead."""
 
     value: object
     advice: str
@@ -44,7 +43,7 @@ class Refusal:
         return value == self.value if self.value is not None else value not in ("", None)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Option:
     """The properties of an option beside its name, type and default.
 
@@ -91,7 +90,7 @@ def verbosity_row(help: str = "Verbosity: 0 for operators, 1 for developers.", *
 
 
 def row(default: Any, properties: Option) -> Any:
-    """Return the field of a dataclass that is an option; the others of this module's functions are shorter."""
+    """Return the field of a dataclass for an option with these properties."""
     return dataclasses.field(default=default, metadata={_ROW: properties})
 
 
@@ -106,36 +105,29 @@ def spelled(name: str) -> str:
     return f"--{name.replace('_', '-')}"
 
 
-def taking(options: type[T]) -> Callable[[Callable[[T], None]], Callable[..., None]]:
-    """Return a decorator for the function of a command that takes a value of the dataclass `options`.
+def function_for_typer(options: type[T], run: Callable[[T], None]) -> Callable[..., None]:
+    """Return a function whose parameters are the fields of a dataclass; it runs `run` with a value of the dataclass."""
 
-    The result is a function for typer, which has the fields of the dataclass as its parameters.
-    """
+    def function(**values: Any) -> None:
+        run(options(**values))
+
     types = get_type_hints(options)
     parameters = [
         inspect.Parameter(
             field.name,
             inspect.Parameter.KEYWORD_ONLY,
-            default=inspect.Parameter.empty if field.default is REQUIRED else field.default,
-            annotation=Annotated[types[field.name], for_typer(field.name, types[field.name], field.metadata[_ROW])],
+            default=for_typer(field.name, types[field.name], field.metadata[_ROW], field.default),
+            annotation=types[field.name],
         )
         for field in dataclasses.fields(options)  # type: ignore[arg-type]
     ]
-
-    def decorate(run: Callable[[T], None]) -> Callable[..., None]:
-        def command(**values: Any) -> None:
-            run(options(**values))
-
-        command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
-        return command
-
-    return decorate
+    function.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    return function
 
 
-def for_typer(name: str, kind: Any, properties: Option) -> Any:
-    """Return what typer calls an option or an argument, for the annotation of a parameter of this name and type."""
+def for_typer(name: str, kind: Any, properties: Option, default: Any = REQUIRED) -> Any:
+    """Return the properties as typer takes them: as the default of a parameter, or without one as its annotation."""
     kinds = get_args(kind) or (kind,)  # those of a union or a list
-    is_path = any(each is Path or Path in get_args(each) for each in kinds)
     settings: dict[str, Any] = {
         "rich_help_panel": properties.group,
         "help": properties.help,
@@ -144,10 +136,11 @@ def for_typer(name: str, kind: Any, properties: Option) -> Any:
         "envvar": properties.envvar,
         "min": properties.min,
         "max": properties.max,
-        "parser": properties.parse or (path if is_path else None),
+        "parser": properties.parse or (path if Path in kinds else None),
     }
+    first = ... if default is REQUIRED else default
     if properties.is_argument:
-        return typer.Argument(**settings)
+        return typer.Argument(first, **settings)
     # Without names, typer would give a flag a negative one, `--no-NAME`.
     names = properties.names or ((spelled(name),) if bool in kinds else ())
-    return typer.Option(*names, **settings)
+    return typer.Option(first, *names, **settings)

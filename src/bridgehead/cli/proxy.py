@@ -22,7 +22,6 @@ from typing import Any
 from bridgehead.cli import logs_setup
 from bridgehead.cli.failures import reporting_failures
 from bridgehead.cli.flags import as_flags
-from bridgehead.cli.options import taking
 from bridgehead.cli.proxy_options import Options, refuse, unused, with_options, without_disabled
 from bridgehead.client import ClientConfig, load_config, load_kubeconfig
 from bridgehead.client.errors import ConfigError
@@ -38,7 +37,6 @@ log = logging.getLogger("bridgehead.proxy")
 CONTEXT = {"token_normalize_func": lambda token: token.replace("_", "-")}
 
 
-@taking(Options)
 def command(options: Options) -> None:
     if options.version:
         from bridgehead import __version__

@@ -14,7 +14,7 @@ from functools import partial
 from bridgehead.cli import logs_setup
 from bridgehead.cli.failures import reporting_failures
 from bridgehead.cli.groups import OPTIONS
-from bridgehead.cli.options import REQUIRED, hidden, option, taking, verbosity_row
+from bridgehead.cli.options import REQUIRED, hidden, option, verbosity_row
 from bridgehead.kubelet.runtimes.images.resolver import ImageDirectories
 from bridgehead.kubelet.runtimes.service.serve import ServerFailure, serve
 from bridgehead.kubelet.runtimes.spawn.container_init import run_job
@@ -35,7 +35,6 @@ class Options:
     verbosity: int = verbosity_row()
 
 
-@taking(Options)
 def command(options: Options) -> None:
     from bridgehead.cli import main
 

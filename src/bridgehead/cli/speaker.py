@@ -22,7 +22,7 @@ from bridgehead.balancer.errors import BalancerError
 from bridgehead.cli import logs_setup
 from bridgehead.cli.failures import reporting_failures
 from bridgehead.cli.groups import ACCESS, ADDRESSES, TUNING, WHAT
-from bridgehead.cli.options import option, taking, verbosity_row
+from bridgehead.cli.options import option, verbosity_row
 from bridgehead.cli.parsing import level
 
 if TYPE_CHECKING:
@@ -105,7 +105,6 @@ class Options:
     verbosity: int = verbosity_row("Verbosity: 1 logs details.", metavar="LEVEL", parse=level, group=TUNING)
 
 
-@taking(Options)
 def command(options: Options) -> None:
     logs_setup.configure(options.verbosity)
     detector = Detector()  # a process that was forked before this module was imported, so that it stays small

@@ -36,7 +36,7 @@ from . import logs_setup
 from .groups import OPTIONS
 from .lab_options import DEFAULT_NAME, name_row, options_of, own_command, reporting_errors, state_dir_row
 from .logs import follow
-from .options import option, taking
+from .options import option
 
 # Modules that this process uses only after it has forked the lab's first process, where parts need what these import:
 # the API client and cryptography. Loaded before the fork, they are loaded once.
@@ -90,7 +90,6 @@ class Options:
     state_dir: Path | None = state_dir_row()
 
 
-@taking(Options)
 def command(options: Options) -> None:
     with reporting_errors():
         began = time.monotonic()
