@@ -174,7 +174,7 @@ def parse_config(document: object, mode: str = "") -> ProxyConfig:
             mode == "iptables" and own.flag("localhostNodePorts", default=True) and _has_loopback(node_port_addresses)
         ),
         masquerade_all=masquerading.flag("masqueradeAll"),
-        masquerade_bit=masquerading.number("masqueradeBit", 14, 0, 31),
+        masquerade_bit=masquerading.number("masqueradeBit", default.masquerade_bit, 0, 31),
         sync_period=own.seconds("syncPeriod", 0.0, below_zero=POSITIVE) or default.sync_period,
         min_sync_period=own.seconds("minSyncPeriod", 0.0),
         healthz=root.bind_address("healthzBindAddress", (everywhere, 10256)),
