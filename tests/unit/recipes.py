@@ -1,6 +1,7 @@
 """The examples in docs/recipes/, run by the tests of the packages that they extend."""
 
 import re
+import sys
 import textwrap
 from pathlib import Path
 from types import ModuleType
@@ -16,5 +17,6 @@ def code_of(recipe: str) -> str:
 def example_of(recipe: str) -> ModuleType:
     """Return the recipe's Python code as a module."""
     module = ModuleType("example")
+    sys.modules["example"] = module  # where dataclasses look up the types of their fields
     exec(code_of(recipe), module.__dict__)
     return module

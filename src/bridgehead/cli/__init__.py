@@ -1,6 +1,7 @@
 """The `bridgehead` command: one module for each subcommand, imported only when that subcommand runs.
 
-Each module has a function `command` whose signature typer turns into options.
+Each module has a function `command`. Its options are its parameters or, if there are many, the rows of the module's
+class `Options` (`options.py`).
 """
 
 from __future__ import annotations
@@ -131,12 +132,17 @@ def load(name: str) -> Any:
     import typer
 
     from .flags import Command
+    from .options import function_for_typer
 
     app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
     module = importlib.import_module(f"bridgehead.cli.{name}")
     settings = {"help_option_names": ["-h", "--help"], "max_content_width": 100, **getattr(module, "CONTEXT", {})}
-    app.command(name, cls=Command, help=module.__doc__, context_settings=settings)(module.command)
-    return typer.main.get_command(app)
+    function = function_for_typer(module.Options, module.command) if hasattr(module, "Options") else module.command
+    app.command(name, cls=Command, help=module.__doc__, context_settings=settings)(function)
+    command: Any = typer.main.get_command(app)
+    for each in (function, command.callback):
+        vars(each).pop("__signature__", None)  # typer has read it; it is as large as everything made of it
+    return command
 
 
 def _help() -> str:

@@ -14,12 +14,12 @@ import signal
 import socket
 import ssl
 import sys
+from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import uvloop
-from typer import Argument, Option
 
 from bridgehead.balancer.controller.controller import ControllerSettings
 from bridgehead.balancer.controller.stepping import SteppingController
@@ -33,7 +33,8 @@ from bridgehead.pages import serve
 from .failures import fail, reporting_failures
 from .groups import ACCESS, ADDRESSES, ONCE, WHAT
 from .logs_setup import configure
-from .parsing import host_port, path
+from .options import argument, option, verbosity_row
+from .parsing import host_port
 
 log = logging.getLogger("bridgehead.balancer")
 
@@ -47,125 +48,91 @@ class Action(StrEnum):
     STATUS = "status"
 
 
-def command(
-    action: Annotated[
-        Action, Argument(metavar="[run|status]", help="Run the controller, or show what is announced and exit.")
-    ] = Action.RUN,
-    kubeconfig: Annotated[
-        str,
-        Option(
-            envvar="KUBECONFIG",
-            rich_help_panel=ACCESS,
-            help="Kubeconfig file. Default: the pod's service account; for `status` the lab's.",
-        ),
-    ] = "",
-    name: Annotated[
-        str | None,
-        Option("--name", envvar="BRIDGEHEAD_NAME", rich_help_panel=ACCESS, help="Name of the lab, for `status`."),
-    ] = None,
-    state_dir: Annotated[
-        Path | None,
-        Option("--state-dir", rich_help_panel=ACCESS, parser=path, help="Directory of the lab's state, for `status`."),
-    ] = None,
-    namespace: Annotated[
-        str,
-        Option(envvar="METALLB_NAMESPACE", rich_help_panel=ACCESS, help="Namespace of MetalLB's objects."),
-    ] = "metallb-system",
-    own_namespace: Annotated[
-        str,
-        Option(rich_help_panel=ACCESS, help="Namespace of the speakers' Secret and of the leader's Lease."),
-    ] = "bridgehead-system",
-    leader_elect: Annotated[
-        bool,
-        Option(
-            rich_help_panel=ACCESS,
-            help="Run only while holding the leader's Lease, for several replicas.",
-        ),
-    ] = False,
-    lb_class: Annotated[
-        str,
-        Option(
-            rich_help_panel=WHAT,
-            help="Serve only Services with this spec.loadBalancerClass. Default: those without a class.",
-        ),
-    ] = "",
-    ignore_exclude_lb: Annotated[
-        bool,
-        Option(
-            "--ignore-exclude-lb",
-            rich_help_panel=WHAT,
-            help="The speakers have this option, too. Default: a Service that only nodes with the label"
-            " node.kubernetes.io/exclude-from-external-load-balancers could announce is reported.",
-        ),
-    ] = False,
-    metrics: Annotated[
-        str,
-        Option(
-            rich_help_panel=ADDRESSES,
-            help=f"Address of the pages /metrics, /healthz, /readyz and /livez, [HOST]:PORT; port {METRICS_PORT} by"
-            " default; empty: none. Without TLS, /metrics answers this machine's programs only.",
-        ),
-    ] = f":{METRICS_PORT}",
-    secure_metrics: Annotated[
-        str,
-        Option(
-            rich_help_panel=ADDRESSES,
-            help="Address of the same pages with TLS, for clients with a token that may get /metrics, [HOST]:PORT; port"
-            f" {SECURE_PORT} by default; empty: none.",
-        ),
-    ] = f":{SECURE_PORT}",
-    tls_cert_file: Annotated[
-        Path | None,
-        Option(
-            rich_help_panel=ADDRESSES, parser=path, help="Certificate of --secure-metrics (PEM). Default: a new one."
-        ),
-    ] = None,
-    tls_private_key_file: Annotated[
-        Path | None,
-        Option(rich_help_panel=ADDRESSES, parser=path, help="Private key of --tls-cert-file (PEM)."),
-    ] = None,
-    webhook: Annotated[
-        str,
-        Option(
-            envvar="BRIDGEHEAD_WEBHOOK_ADDRESS",
-            rich_help_panel=ADDRESSES,
-            help="Address of this process for the API server, IP[:PORT], at which a webhook checks changes of the"
-            f" balancer's objects; port {WEBHOOK_PORT} by default; empty: no webhook.",
-        ),
-    ] = "",
-    cleanup: Annotated[
-        bool,
-        Option(
-            "--cleanup",
-            rich_help_panel=ONCE,
-            help="Remove what balancers and speakers that no longer run have left in the cluster, and exit: webhooks,"
-            " addresses, finalizers, statuses, the Secret and the Lease. For an administrator's kubeconfig.",
-        ),
-    ] = False,
-    verbosity: Annotated[int, Option("-v", "--v", help="Verbosity: 0 for operators, 1 for developers.")] = 0,
-) -> None:
-    configure(verbosity)
-    if action is Action.STATUS:
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    action: Action = argument(
+        Action.RUN, "Run the controller, or show what is announced and exit.", metavar="[run|status]"
+    )
+    kubeconfig: str = option(
+        "", ACCESS, "Kubeconfig file. Default: the pod's service account; for `status` the lab's.", envvar="KUBECONFIG"
+    )
+    name: str | None = option(None, ACCESS, "Name of the lab, for `status`.", envvar="BRIDGEHEAD_NAME")
+    state_dir: Path | None = option(None, ACCESS, "Directory of the lab's state, for `status`.")
+    namespace: str = option("metallb-system", ACCESS, "Namespace of MetalLB's objects.", envvar="METALLB_NAMESPACE")
+    own_namespace: str = option(
+        "bridgehead-system", ACCESS, "Namespace of the speakers' Secret and of the leader's Lease."
+    )
+    leader_elect: bool = option(
+        False,
+        ACCESS,
+        "Run only while holding the leader's Lease, for several replicas.",
+        "--leader-elect/--no-leader-elect",
+    )
+    lb_class: str = option(
+        "", WHAT, "Serve only Services with this spec.loadBalancerClass. Default: those without a class."
+    )
+    ignore_exclude_lb: bool = option(
+        False,
+        WHAT,
+        "The speakers have this option, too. Default: a Service that only nodes with the label"
+        " node.kubernetes.io/exclude-from-external-load-balancers could announce is reported.",
+    )
+    metrics: str = option(
+        f":{METRICS_PORT}",
+        ADDRESSES,
+        f"Address of the pages /metrics, /healthz, /readyz and /livez, [HOST]:PORT; port {METRICS_PORT} by"
+        " default; empty: none. Without TLS, /metrics answers this machine's programs only.",
+    )
+    secure_metrics: str = option(
+        f":{SECURE_PORT}",
+        ADDRESSES,
+        "Address of the same pages with TLS, for clients with a token that may get /metrics, [HOST]:PORT; port"
+        f" {SECURE_PORT} by default; empty: none.",
+    )
+    tls_cert_file: Path | None = option(None, ADDRESSES, "Certificate of --secure-metrics (PEM). Default: a new one.")
+    tls_private_key_file: Path | None = option(None, ADDRESSES, "Private key of --tls-cert-file (PEM).")
+    webhook: str = option(
+        "",
+        ADDRESSES,
+        "Address of this process for the API server, IP[:PORT], at which a webhook checks changes of the"
+        f" balancer's objects; port {WEBHOOK_PORT} by default; empty: no webhook.",
+        envvar="BRIDGEHEAD_WEBHOOK_ADDRESS",
+    )
+    cleanup: bool = option(
+        False,
+        ONCE,
+        "Remove what balancers and speakers that no longer run have left in the cluster, and exit: webhooks,"
+        " addresses, finalizers, statuses, the Secret and the Lease. For an administrator's kubeconfig.",
+    )
+    verbosity: int = verbosity_row()
+
+
+def command(options: Options) -> None:
+    configure(options.verbosity)
+    if options.action is Action.STATUS:
         from .balancer_status import show_status
 
-        show_status(Path(kubeconfig) if kubeconfig else None, name, state_dir)
+        show_status(Path(options.kubeconfig) if options.kubeconfig else None, options.name, options.state_dir)
         return
     try:
-        pages = host_port(metrics, METRICS_PORT) if metrics else None
-        secure = host_port(secure_metrics, SECURE_PORT) if secure_metrics else None
-        reviews = host_port(webhook, WEBHOOK_PORT) if webhook else None
+        pages = host_port(options.metrics, METRICS_PORT) if options.metrics else None
+        secure = host_port(options.secure_metrics, SECURE_PORT) if options.secure_metrics else None
+        reviews = host_port(options.webhook, WEBHOOK_PORT) if options.webhook else None
     except ValueError as error:
         fail("balancer", error, 2)
-    if cleanup:
+    if options.cleanup:
         with reporting_failures("balancer", ConfigError, ClientError):
-            lines = asyncio.run(_clean_up(load_config(kubeconfig or None), own_namespace, lb_class))
+            config = load_config(options.kubeconfig or None)
+            lines = asyncio.run(_clean_up(config, options.own_namespace, options.lb_class))
         sys.stdout.write("".join(f"{line}\n" for line in lines) or "nothing to remove\n")
         return
-    settings = ControllerSettings(namespace, own_namespace, lb_class, reviews, ignore_exclude_lb)
+    settings = ControllerSettings(
+        options.namespace, options.own_namespace, options.lb_class, reviews, options.ignore_exclude_lb
+    )
     with reporting_failures("balancer", ConfigError, OSError):
-        config = load_config(kubeconfig or None)
-        context = server_context(tls_cert_file, tls_private_key_file) if secure is not None else None
-        lost = uvloop.run(_run(config, settings, pages, secure, context, leader_elect))
+        config = load_config(options.kubeconfig or None)
+        context = server_context(options.tls_cert_file, options.tls_private_key_file) if secure is not None else None
+        lost = uvloop.run(_run(config, settings, pages, secure, context, options.leader_elect))
     if lost:
         fail("balancer", "lost the leader's lease; start again to stand for election")
 

@@ -16,10 +16,9 @@ import asyncio
 import os
 import signal
 import socket
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
 
-import typer
 import uvloop
 
 from bridgehead import heartbeat
@@ -34,80 +33,83 @@ from bridgehead.objects.times import parse_duration
 from bridgehead.pages import Page, Routes, metrics_page, serve
 
 from .failures import fail, reporting_failures
+from .groups import OPTIONS
 from .logs_setup import configure
-from .parsing import host_port, path
+from .options import option, verbosity_row
+from .parsing import host_port
 
 METRICS_PORT = 10257  # kube-controller-manager's
 LEASE = ("kube-system", "kube-controller-manager")
 
 
-def command(
-    kubeconfig: Annotated[
-        Path | None,
-        typer.Option(parser=path, envvar="KUBECONFIG", help="Kubeconfig file. Default: the pod's service account."),
-    ] = None,
-    controllers: Annotated[
-        str, typer.Option(help="Controllers to run, separated by commas: `*` for all, `-NAME` to exclude one.")
-    ] = "*",
-    max_endpoints_per_slice: Annotated[
-        int, typer.Option(min=1, max=1000, help="Maximum number of endpoints in an EndpointSlice.")
-    ] = DEFAULT_MAX_ENDPOINTS,
-    node_monitor_grace_period: Annotated[
-        float, typer.Option(min=1, help="Seconds without a heartbeat after which a node is not ready.")
-    ] = 40.0,
-    root_ca_file: Annotated[
-        Path | None,
-        typer.Option(parser=path, help="Certificate to publish as ConfigMap kube-root-ca.crt in each namespace."),
-    ] = None,
-    service_account_private_key_file: Annotated[
-        Path | None,
-        typer.Option(parser=path, help="RSA or ECDSA key that signs tokens in Secrets (PEM). Default: they get none."),
-    ] = None,
-    cluster_signing_cert_file: Annotated[
-        Path | None, typer.Option(parser=path, help="CA that signs approved CertificateSigningRequests (PEM).")
-    ] = None,
-    cluster_signing_key_file: Annotated[Path | None, typer.Option(parser=path, help="Key of this CA (PEM).")] = None,
-    cluster_signing_duration: Annotated[
-        str, typer.Option(help="Longest lifetime of a signed certificate, as a duration such as 8760h.")
-    ] = "8760h",
-    metrics: Annotated[
-        str,
-        typer.Option(help=f'Address of /metrics and /healthz, [HOST]:PORT; port {METRICS_PORT} by default. "": none.'),
-    ] = "",
-    leader_elect: Annotated[bool, typer.Option(help="Run only while holding the leader's Lease.")] = True,
-    verbosity: Annotated[int, typer.Option("-v", "--v", help="Verbosity: 0 for operators, 1 for developers.")] = 0,
-) -> None:
-    configure(verbosity)
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    kubeconfig: Path | None = option(
+        None, OPTIONS, "Kubeconfig file. Default: the pod's service account.", envvar="KUBECONFIG"
+    )
+    controllers: str = option(
+        "*", OPTIONS, "Controllers to run, separated by commas: `*` for all, `-NAME` to exclude one."
+    )
+    max_endpoints_per_slice: int = option(
+        DEFAULT_MAX_ENDPOINTS, OPTIONS, "Maximum number of endpoints in an EndpointSlice.", min=1, max=1000
+    )
+    node_monitor_grace_period: float = option(
+        40.0, OPTIONS, "Seconds without a heartbeat after which a node is not ready.", min=1
+    )
+    root_ca_file: Path | None = option(
+        None, OPTIONS, "Certificate to publish as ConfigMap kube-root-ca.crt in each namespace."
+    )
+    service_account_private_key_file: Path | None = option(
+        None, OPTIONS, "RSA or ECDSA key that signs tokens in Secrets (PEM). Default: they get none."
+    )
+    cluster_signing_cert_file: Path | None = option(
+        None, OPTIONS, "CA that signs approved CertificateSigningRequests (PEM)."
+    )
+    cluster_signing_key_file: Path | None = option(None, OPTIONS, "Key of this CA (PEM).")
+    cluster_signing_duration: str = option(
+        "8760h", OPTIONS, "Longest lifetime of a signed certificate, as a duration such as 8760h."
+    )
+    metrics: str = option(
+        "", OPTIONS, f'Address of /metrics and /healthz, [HOST]:PORT; port {METRICS_PORT} by default. "": none.'
+    )
+    leader_elect: bool = option(
+        True, OPTIONS, "Run only while holding the leader's Lease.", "--leader-elect/--no-leader-elect"
+    )
+    verbosity: int = verbosity_row()
+
+
+def command(options: Options) -> None:
+    configure(options.verbosity)
     try:
-        names = select_controllers(controllers)
+        names = select_controllers(options.controllers)
     except ValueError as error:
         fail("controllers", f"--controllers: {error}", 2)
     try:
-        signing_seconds = parse_duration(cluster_signing_duration)
+        signing_seconds = parse_duration(options.cluster_signing_duration)
     except ValueError as error:
         fail("controllers", f"--cluster-signing-duration: {error}", 2)
     try:
-        pages = host_port(metrics, METRICS_PORT) if metrics else None
+        pages = host_port(options.metrics, METRICS_PORT) if options.metrics else None
     except ValueError as error:
         fail("controllers", f"--metrics: {error}", 2)
     try:
-        root_ca = root_ca_file.read_text(encoding="ascii") if root_ca_file else ""
+        root_ca = options.root_ca_file.read_text(encoding="ascii") if options.root_ca_file else ""
     except OSError as error:
-        fail("controllers", f"--root-ca-file: {root_ca_file}: {error.strerror}")
+        fail("controllers", f"--root-ca-file: {options.root_ca_file}: {error.strerror}")
     except UnicodeDecodeError:
-        fail("controllers", f"--root-ca-file: {root_ca_file}: not a certificate (PEM)")
+        fail("controllers", f"--root-ca-file: {options.root_ca_file}: not a certificate (PEM)")
     settings = Settings(
-        max_endpoints_per_slice,
-        node_monitor_grace_period,
+        options.max_endpoints_per_slice,
+        options.node_monitor_grace_period,
         root_ca,
-        service_account_private_key_file,
-        cluster_signing_cert_file,
-        cluster_signing_key_file,
+        options.service_account_private_key_file,
+        options.cluster_signing_cert_file,
+        options.cluster_signing_key_file,
         signing_seconds,
     )
     with reporting_failures("controllers", ConfigError, OSError):
-        config = load_config(kubeconfig)
-        lost = uvloop.run(_run(config, names, settings, leader_elect, pages))
+        config = load_config(options.kubeconfig)
+        lost = uvloop.run(_run(config, names, settings, options.leader_elect, pages))
     if lost:
         fail("controllers", "lost the leader's lease; start again to stand for election")
 

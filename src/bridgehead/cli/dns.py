@@ -13,16 +13,14 @@ import resource
 import signal
 import sys
 from collections.abc import Callable, Coroutine
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated, Any
-
-from typer import Option
+from typing import Any
 
 from bridgehead.cli import logs_setup
 from bridgehead.cli.failures import reporting_failures
 from bridgehead.cli.groups import ACCESS, ADDRESSES, ONCE, TUNING, WHAT
-from bridgehead.cli.parsing import path
+from bridgehead.cli.options import option, verbosity_row
 from bridgehead.client import ApiClient, ClientConfig, load_config
 from bridgehead.client.errors import ConfigError
 from bridgehead.dns.config import CacheSettings, DnsConfig, Server, check, parse_address, parse_node_local
@@ -37,158 +35,101 @@ from bridgehead.dns.upstreams import parse_server
 log = logging.getLogger("bridgehead.dns")
 
 
-def command(
-    # --- What to serve
-    config: Annotated[
-        Path | None, Option(parser=path, rich_help_panel=WHAT, help="Corefile; options override its settings.")
-    ] = None,
-    cluster_domain: Annotated[
-        str | None, Option(rich_help_panel=WHAT, help="Domain of the cluster.  [default: cluster.local]")
-    ] = None,
-    pods: Annotated[
-        str | None,
-        Option(
-            rich_help_panel=WHAT,
-            help="Names like 10-244-1-2.default.pod.cluster.local: disabled, insecure (any address) or verified"
-            " (addresses of pods).  [default: insecure]",
-        ),
-    ] = None,
-    ttl: Annotated[
-        int | None, Option(rich_help_panel=WHAT, help="TTL of the cluster's records, in seconds.  [default: 5]")
-    ] = None,
-    autopath: Annotated[
-        bool,
-        Option(
-            "--autopath", rich_help_panel=WHAT, help="Resolve the search list of a pod in one query. Watches all pods."
-        ),
-    ] = False,
-    upstream: Annotated[
-        list[str] | None,
-        Option(
-            rich_help_panel=WHAT,
-            help="Upstream resolver for external names, ADDRESS[:PORT] or tls://ADDRESS[%NAME][:PORT]; may be repeated."
-            " Default: the name servers of --resolv-conf.",
-        ),
-    ] = None,
-    no_upstream: Annotated[
-        bool, Option("--no-upstream", rich_help_panel=WHAT, help="Refuse queries for external names.")
-    ] = False,
-    resolv_conf: Annotated[
-        str | None,
-        Option(rich_help_panel=WHAT, help="File with the default upstream resolvers.  [default: /etc/resolv.conf]"),
-    ] = None,
-    stub_domain: Annotated[
-        list[str] | None,
-        Option(
-            rich_help_panel=WHAT,
-            help="Domain with upstream resolvers of its own, DOMAIN=ADDRESS[,ADDRESS...]; may be repeated.",
-        ),
-    ] = None,
-    # --- Cluster access
-    kubeconfig: Annotated[
-        str, Option(rich_help_panel=ACCESS, help="Kubeconfig file. Default: the pod's service account.")
-    ] = "",
-    # --- Addresses
-    listen: Annotated[
-        list[str] | None,
-        Option(
-            rich_help_panel=ADDRESSES,
-            help="Address for queries by UDP and TCP; may be repeated.  [default: port 53 of every address]",
-        ),
-    ] = None,
-    node_local: Annotated[
-        list[str] | None,
-        Option(
-            rich_help_panel=ADDRESSES,
-            help="Address of the cluster DNS to serve on this node, port 53, before the service proxy; may be repeated."
-            " Needs CAP_NET_ADMIN in the node's network namespace.",
-        ),
-    ] = None,
-    health: Annotated[
-        str | None,
-        Option(rich_help_panel=ADDRESSES, help="Address of the page /health; empty: none.  [default: :8080]"),
-    ] = None,
-    ready: Annotated[
-        str | None, Option(rich_help_panel=ADDRESSES, help="Address of the page /ready; empty: none.  [default: :8181]")
-    ] = None,
-    metrics: Annotated[
-        str | None,
-        Option(
-            rich_help_panel=ADDRESSES,
-            help="Address of the page /metrics; empty: none. Process n of --processes adds n to the port, from 0."
-            "  [default: :9153]",
-        ),
-    ] = None,
-    # --- Tuning
-    processes: Annotated[
-        int, Option(rich_help_panel=TUNING, help="Number of processes that answer at the same addresses.")
-    ] = 1,
-    cache: Annotated[
-        int | None,
-        Option(min=0, rich_help_panel=TUNING, help="Number of upstreams' answers to cache.  [default: 10000]"),
-    ] = None,
-    cache_seconds: Annotated[
-        int | None,
-        Option(min=0, rich_help_panel=TUNING, help="Longest time in seconds to cache an answer.  [default: 3600]"),
-    ] = None,
-    serve_stale: Annotated[
-        int | None,
-        Option(
-            min=0,
-            rich_help_panel=TUNING,
-            help="Seconds to use expired answers while no upstream replies.  [default: 0]",
-        ),
-    ] = None,
-    lameduck: Annotated[
-        float | None,
-        Option(
-            rich_help_panel=TUNING,
-            help="Seconds to answer queries after SIGTERM, while /ready already fails.  [default: 0]",
-        ),
-    ] = None,
-    log_queries: Annotated[
-        bool, Option("--log-queries", rich_help_panel=TUNING, help="Log a line for each query.")
-    ] = False,
-    verbosity: Annotated[
-        int,
-        Option(
-            "-v",
-            "--v",
-            help="Verbosity: 1 logs details, such as names of `hosts` that are in none of its zones.",
-        ),
-    ] = 0,
-    # --- Instead of running
-    print_zone: Annotated[
-        bool, Option("--dump", rich_help_panel=ONCE, help="Print the zone as a zone file and exit.")
-    ] = False,
-) -> None:
-    logs_setup.configure(verbosity)
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    config: Path | None = option(None, WHAT, "Corefile; options override its settings.")
+    cluster_domain: str | None = option(None, WHAT, "Domain of the cluster.  [default: cluster.local]")
+    pods: str | None = option(
+        None,
+        WHAT,
+        "Names like 10-244-1-2.default.pod.cluster.local: disabled, insecure (any address) or verified"
+        " (addresses of pods).  [default: insecure]",
+    )
+    ttl: int | None = option(None, WHAT, "TTL of the cluster's records, in seconds.  [default: 5]")
+    autopath: bool = option(False, WHAT, "Resolve the search list of a pod in one query. Watches all pods.")
+    upstream: list[str] = option(
+        (),
+        WHAT,
+        "Upstream resolver for external names, ADDRESS[:PORT] or tls://ADDRESS[%NAME][:PORT]; may be repeated."
+        " Default: the name servers of --resolv-conf.",
+    )
+    no_upstream: bool = option(False, WHAT, "Refuse queries for external names.")
+    resolv_conf: str | None = option(
+        None, WHAT, "File with the default upstream resolvers.  [default: /etc/resolv.conf]"
+    )
+    stub_domain: list[str] = option(
+        (), WHAT, "Domain with upstream resolvers of its own, DOMAIN=ADDRESS[,ADDRESS...]; may be repeated."
+    )
+    kubeconfig: str = option("", ACCESS, "Kubeconfig file. Default: the pod's service account.")
+    listen: list[str] = option(
+        (), ADDRESSES, "Address for queries by UDP and TCP; may be repeated.  [default: port 53 of every address]"
+    )
+    node_local: list[str] = option(
+        (),
+        ADDRESSES,
+        "Address of the cluster DNS to serve on this node, port 53, before the service proxy; may be repeated."
+        " Needs CAP_NET_ADMIN in the node's network namespace.",
+    )
+    health: str | None = option(None, ADDRESSES, "Address of the page /health; empty: none.  [default: :8080]")
+    ready: str | None = option(None, ADDRESSES, "Address of the page /ready; empty: none.  [default: :8181]")
+    metrics: str | None = option(
+        None,
+        ADDRESSES,
+        "Address of the page /metrics; empty: none. Process n of --processes adds n to the port, from 0."
+        "  [default: :9153]",
+    )
+    processes: int = option(1, TUNING, "Number of processes that answer at the same addresses.")
+    cache: int | None = option(None, TUNING, "Number of upstreams' answers to cache.  [default: 10000]", min=0)
+    cache_seconds: int | None = option(
+        None, TUNING, "Longest time in seconds to cache an answer.  [default: 3600]", min=0
+    )
+    serve_stale: int | None = option(
+        None, TUNING, "Seconds to use expired answers while no upstream replies.  [default: 0]", min=0
+    )
+    lameduck: float | None = option(
+        None, TUNING, "Seconds to answer queries after SIGTERM, while /ready already fails.  [default: 0]"
+    )
+    log_queries: bool = option(False, TUNING, "Log a line for each query.")
+    verbosity: int = verbosity_row("Verbosity: 1 logs details, such as names of `hosts` that are in none of its zones.")
+    print_zone: bool = option(False, ONCE, "Print the zone as a zone file and exit.", "--dump")
+
+
+def command(options: Options) -> None:
+    logs_setup.configure(options.verbosity)
     with reporting_failures("dns", DnsError, ConfigError):
-        zone = {"domain": cluster_domain and as_domain(cluster_domain), "pods": pods, "ttl": ttl}
+        zone = {
+            "domain": options.cluster_domain and as_domain(options.cluster_domain),
+            "pods": options.pods,
+            "ttl": options.ttl,
+        }
         pages: dict[str, Any] = {
             name: parse_address(f"--{name}", text, port) if text else None
-            for name, text, port in (("health", health, 8080), ("ready", ready, 8181), ("metrics", metrics, 9153))
+            for name, text, port in (
+                ("health", options.health, 8080),
+                ("ready", options.ready, 8181),
+                ("metrics", options.metrics, 9153),
+            )
             if text is not None
         }
         given: dict[str, Any] = {
-            "listen": tuple(parse_address("--listen", text, 53) for text in listen or ()) or None,
-            "node_local": parse_node_local(node_local or ()) or None,
-            "upstreams": () if no_upstream else tuple(parse_server(text) for text in upstream or ()) or None,
-            "resolv_conf": resolv_conf,
-            "stub_domains": tuple(_stub_domain(text) for text in stub_domain or ()) or None,
-            "autopath": autopath or None,
-            "log_queries": log_queries or None,
-            "lameduck_seconds": lameduck,
-            "processes": processes,
+            "listen": tuple(parse_address("--listen", text, 53) for text in options.listen) or None,
+            "node_local": parse_node_local(options.node_local) or None,
+            "upstreams": _upstreams(options),
+            "resolv_conf": options.resolv_conf,
+            "stub_domains": tuple(_stub_domain(text) for text in options.stub_domain) or None,
+            "autopath": options.autopath or None,
+            "log_queries": options.log_queries or None,
+            "lameduck_seconds": options.lameduck,
+            "processes": options.processes,
         }
 
         @only_when_changed
         def read(inputs: Inputs) -> DnsConfig:
-            base = _read_config(config, DnsConfig(node_local=given["node_local"] or ()), inputs)
+            base = _read_config(options.config, DnsConfig(node_local=given["node_local"] or ()), inputs)
             merged = replace(
                 base,
                 zone=replace(base.zone, **_given(zone)),
-                cache=_cache(base.cache, cache, cache_seconds, serve_stale),
+                cache=_cache(base.cache, options.cache, options.cache_seconds, options.serve_stale),
                 **_given(given),
                 **pages,
             )
@@ -196,13 +137,13 @@ def command(
             return merged
 
         settings = read()
-        client_config = load_config(kubeconfig or None)
-        if print_zone:
+        client_config = load_config(options.kubeconfig or None)
+        if options.print_zone:
             asyncio.run(_print_zone(settings, client_config))
             return
 
-        reread = read if config is not None else None
-        if processes == 1:
+        reread = read if options.config is not None else None
+        if options.processes == 1:
             asyncio.run(_work(client_config, settings, 0, reread))
             return
         check_addresses(settings)
@@ -214,7 +155,7 @@ def command(
         def hold(pipe: int) -> None:
             asyncio.run(_hold(held, pipe))
 
-        raise SystemExit(supervise(processes, work, hold if held else None))
+        raise SystemExit(supervise(options.processes, work, hold if held else None))
 
 
 def _given(options: dict[str, Any]) -> dict[str, Any]:
@@ -244,6 +185,13 @@ def _read_config(path: Path | None, base: DnsConfig, inputs: Inputs) -> DnsConfi
     for remark in reading.remarks:
         log.debug("%s: %s", path, remark)
     return reading.config
+
+
+def _upstreams(options: Options) -> tuple[Server, ...] | None:
+    """Return the upstream resolvers that were given, () for none at all; None: the Corefile's, or the default ones."""
+    if options.no_upstream:
+        return ()
+    return tuple(parse_server(text) for text in options.upstream) or None
 
 
 def _stub_domain(text: str) -> tuple[str, tuple[Server, ...]]:

@@ -18,6 +18,7 @@ from typer.core import TyperCommand
 
 from bridgehead.suggestions import did_you_mean
 
+from .groups import ARGUMENTS, OPTIONS
 from .parsing import parse_flag
 
 # Stand-ins for characters at which click would break a line, replaced again in the finished text.
@@ -100,12 +101,12 @@ class Command(TyperCommand):
             _set_metavar(param)
             record = param.get_help_record(ctx)
             if record is not None:
-                default = "Arguments" if param.param_type_name == "argument" else "Options"
+                default = ARGUMENTS if param.param_type_name == "argument" else OPTIONS
                 option, text = record
                 panel = getattr(param, "rich_help_panel", None) or default
                 sections.setdefault(panel, []).append((option, _keep_together(text)))
         # Options without a group come last, as --help itself does.
-        for title, records in sorted(sections.items(), key=lambda section: section[0] == "Options"):
+        for title, records in sorted(sections.items(), key=lambda section: section[0] == OPTIONS):
             with formatter.section(title):
                 formatter.write_dl(records, col_max=_OPTIONS_WIDTH)
 
@@ -139,13 +140,8 @@ def _set_metavar(param: Any) -> None:
         param.metavar = _METAVARS[name]
 
 
-def flags_of(context: typer.Context) -> dict[str, str]:
-    """Return the options of a command line by name, defaults included, for the page /flagz."""
-    return as_flags(context.params)
-
-
 def as_flags(params: Mapping[str, object]) -> dict[str, str]:
-    """Return the parameters of a command as its options by name."""
+    """Return the parameters of a command as its options by name, for the page /flagz."""
     return {_flag_name(name): _flag_text(value) for name, value in params.items()}
 
 

@@ -21,3 +21,6 @@ AUDITING: Final = "Audit log"
 NODE: Final = "Node"
 PODS: Final = "Pods"
 KUBELET_SERVER: Final = "Server of logs and exec"
+
+ARGUMENTS: Final = "Arguments"
+OPTIONS: Final = "Options"  # of no other group; comes last

@@ -6,18 +6,16 @@ in the node's network namespace.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from ipaddress import ip_address, ip_network
 from pathlib import Path
-from typing import Annotated
-
-import typer
 
 # Everything is imported here, so that the kubelets of a lab share it with the process that forks them.
 from bridgehead.cli.failures import fail, reporting_failures
-from bridgehead.cli.flags import flags_of
+from bridgehead.cli.flags import as_flags
 from bridgehead.cli.groups import ACCESS, KUBELET_SERVER, NODE, PODS
 from bridgehead.cli.logs_setup import configure
-from bridgehead.cli.parsing import path
+from bridgehead.cli.options import REQUIRED, option, verbosity_row
 from bridgehead.client.errors import ConfigError
 from bridgehead.images.service.client import PullerClient
 from bridgehead.kubelet.errors import KubeletError
@@ -29,174 +27,109 @@ from bridgehead.objects.node_labels import find_restricted
 from bridgehead.tls_offers import parse_offer
 
 
-def command(
-    context: typer.Context,
-    node_name: Annotated[str, typer.Option(rich_help_panel=NODE, help="Name of this node's Node object.")],
-    kubeconfig: Annotated[
-        Path, typer.Option(rich_help_panel=ACCESS, parser=path, help="Kubeconfig file, with the node's credentials.")
-    ],
-    runtime_socket: Annotated[
-        Path, typer.Option(rich_help_panel=NODE, parser=path, help="Unix socket of the node's runtime.")
-    ],
-    pod_cidr: Annotated[
-        str,
-        typer.Option(
-            rich_help_panel=NODE, help="Range of pod addresses, one for each IP family: 10.244.1.0/24,fd00::/64."
-        ),
-    ],
-    node_ip: Annotated[
-        str,
-        typer.Option(rich_help_panel=NODE, help="Address of this node, one for each IP family, separated by a comma."),
-    ],
-    content_dir: Annotated[
-        Path | None,
-        typer.Option(
-            rich_help_panel=NODE,
-            parser=path,
-            help="Content store of pulled images, with the socket of the process that pulls. Default: pull nothing.",
-        ),
-    ] = None,
-    local_registries_only: Annotated[
-        bool,
-        typer.Option(
-            "--local-registries-only",
-            rich_help_panel=NODE,
-            help="Do not even ask the process that pulls for images of registries that are not on its own machine.",
-        ),
-    ] = False,
-    root_dir: Annotated[
-        Path, typer.Option(rich_help_panel=NODE, parser=path, help="Directory for volumes and logs.")
-    ] = Path("/var/lib/kubelet"),
-    cluster_dns: Annotated[
-        str, typer.Option(rich_help_panel=PODS, help="Name servers of pods, separated by commas; '' for none.")
-    ] = ("10.96.0.10"),
-    cluster_domain: Annotated[
-        str, typer.Option(rich_help_panel=PODS, help="Domain of the cluster's Services.")
-    ] = "cluster.local",
-    pod_manifest_path: Annotated[
-        Path | None,
-        typer.Option(
-            rich_help_panel=PODS, parser=path, help="Directory of manifests of static pods. Default: no static pods."
-        ),
-    ] = None,
-    resolv_conf: Annotated[
-        str,
-        typer.Option(
-            rich_help_panel=PODS,
-            help="The node's resolver configuration; '': none, pods get no name servers and no search domains.",
-        ),
-    ] = "/etc/resolv.conf",
-    node_labels: Annotated[str, typer.Option(rich_help_panel=NODE, help="Further labels of the Node: k=v,k2=v2.")] = "",
-    max_pods: Annotated[int, typer.Option(rich_help_panel=PODS, min=0, help="Maximum number of pods.")] = 110,
-    pod_max_pids: Annotated[
-        int,
-        typer.Option(
-            rich_help_panel=PODS, min=-1, help="Maximum number of processes and threads of a container. -1: unlimited."
-        ),
-    ] = DEFAULT_MAX_PIDS,
-    image_gc_high_threshold: Annotated[
-        int,
-        typer.Option(
-            rich_help_panel=NODE,
-            min=0,
-            max=100,
-            help="Percent of the disk above which unused images are removed. 100: never.",
-        ),
-    ] = 85,
-    image_gc_low_threshold: Annotated[
-        int,
-        typer.Option(
-            rich_help_panel=NODE, min=0, max=100, help="Percent of the disk down to which unused images are removed."
-        ),
-    ] = 80,
-    minimum_image_ttl_duration: Annotated[
-        float,
-        typer.Option(rich_help_panel=NODE, min=0, help="Time in seconds for which an unused image stays at least."),
-    ] = 120.0,
-    termination_barrier: Annotated[
-        float,
-        typer.Option(
-            rich_help_panel=PODS,
-            min=0,
-            help="Maximum time in seconds, within the grace period, that a deleted pod keeps serving until no node's"
-            " proxy sends it new connections. 0: stop the pod at once, as Kubernetes does.",
-        ),
-    ] = 5.0,
-    port: Annotated[
-        int, typer.Option(rich_help_panel=KUBELET_SERVER, min=0, max=65535, help="Port of logs and exec.")
-    ] = 10250,
-    tls_cert_file: Annotated[
-        Path | None,
-        typer.Option(
-            rich_help_panel=KUBELET_SERVER,
-            parser=path,
-            help="Serving certificate. Without it, kubectl logs and exec do not work.",
-        ),
-    ] = None,
-    tls_cipher_suites: Annotated[
-        str,
-        typer.Option(
-            rich_help_panel=KUBELET_SERVER,
-            help="Cipher suites of TLS 1.2, separated by commas, under Go's names."
-            " Default: ECDHE with AES-GCM or ChaCha20-Poly1305.",
-        ),
-    ] = "",
-    tls_min_version: Annotated[
-        str,
-        typer.Option(
-            rich_help_panel=KUBELET_SERVER, help="Oldest version of TLS: VersionTLS12 (default) or VersionTLS13."
-        ),
-    ] = "",
-    tls_private_key_file: Annotated[
-        Path | None,
-        typer.Option(rich_help_panel=KUBELET_SERVER, parser=path, help="Private key of the serving certificate."),
-    ] = None,
-    client_ca_file: Annotated[
-        Path | None,
-        typer.Option(
-            rich_help_panel=KUBELET_SERVER, parser=path, help="CA of the clients that may request logs and exec."
-        ),
-    ] = None,
-    verbosity: Annotated[int, typer.Option("-v", "--v", help="Verbosity: 0 for operators, 1 for developers.")] = 0,
-) -> None:
-    configure(verbosity)
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    node_name: str = option(REQUIRED, NODE, "Name of this node's Node object.")
+    kubeconfig: Path = option(REQUIRED, ACCESS, "Kubeconfig file, with the node's credentials.")
+    runtime_socket: Path = option(REQUIRED, NODE, "Unix socket of the node's runtime.")
+    pod_cidr: str = option(REQUIRED, NODE, "Range of pod addresses, one for each IP family: 10.244.1.0/24,fd00::/64.")
+    node_ip: str = option(REQUIRED, NODE, "Address of this node, one for each IP family, separated by a comma.")
+    content_dir: Path | None = option(
+        None, NODE, "Content store of pulled images, with the socket of the process that pulls. Default: pull nothing."
+    )
+    local_registries_only: bool = option(
+        False, NODE, "Do not even ask the process that pulls for images of registries that are not on its own machine."
+    )
+    root_dir: Path = option(Path("/var/lib/kubelet"), NODE, "Directory for volumes and logs.")
+    cluster_dns: str = option("10.96.0.10", PODS, "Name servers of pods, separated by commas; '' for none.")
+    cluster_domain: str = option("cluster.local", PODS, "Domain of the cluster's Services.")
+    pod_manifest_path: Path | None = option(
+        None, PODS, "Directory of manifests of static pods. Default: no static pods."
+    )
+    resolv_conf: str = option(
+        "/etc/resolv.conf",
+        PODS,
+        "The node's resolver configuration; '': none, pods get no name servers and no search domains.",
+    )
+    node_labels: str = option("", NODE, "Further labels of the Node: k=v,k2=v2.")
+    max_pods: int = option(110, PODS, "Maximum number of pods.", min=0)
+    pod_max_pids: int = option(
+        DEFAULT_MAX_PIDS, PODS, "Maximum number of processes and threads of a container. -1: unlimited.", min=-1
+    )
+    image_gc_high_threshold: int = option(
+        85, NODE, "Percent of the disk above which unused images are removed. 100: never.", min=0, max=100
+    )
+    image_gc_low_threshold: int = option(
+        80, NODE, "Percent of the disk down to which unused images are removed.", min=0, max=100
+    )
+    minimum_image_ttl_duration: float = option(
+        120.0, NODE, "Time in seconds for which an unused image stays at least.", min=0
+    )
+    termination_barrier: float = option(
+        5.0,
+        PODS,
+        "Maximum time in seconds, within the grace period, that a deleted pod keeps serving until no node's"
+        " proxy sends it new connections. 0: stop the pod at once, as Kubernetes does.",
+        min=0,
+    )
+    port: int = option(10250, KUBELET_SERVER, "Port of logs and exec.", min=0, max=65535)
+    tls_cert_file: Path | None = option(
+        None, KUBELET_SERVER, "Serving certificate. Without it, kubectl logs and exec do not work."
+    )
+    tls_cipher_suites: str = option(
+        "",
+        KUBELET_SERVER,
+        "Cipher suites of TLS 1.2, separated by commas, under Go's names."
+        " Default: ECDHE with AES-GCM or ChaCha20-Poly1305.",
+    )
+    tls_min_version: str = option("", KUBELET_SERVER, "Oldest version of TLS: VersionTLS12 (default) or VersionTLS13.")
+    tls_private_key_file: Path | None = option(None, KUBELET_SERVER, "Private key of the serving certificate.")
+    client_ca_file: Path | None = option(None, KUBELET_SERVER, "CA of the clients that may request logs and exec.")
+    verbosity: int = verbosity_row()
+
+
+def command(options: Options) -> None:
+    configure(options.verbosity)
     try:
-        labels = _parse_labels(node_labels)
-        pod_cidrs = tuple(str(ip_network(text)) for text in _one_of_each_family("--pod-cidr", pod_cidr))
-        ips = tuple(str(ip_address(text)) for text in _one_of_each_family("--node-ip", node_ip))
-        name_servers = tuple(str(ip_address(text)) for text in filter(None, cluster_dns.split(",")))
-        if 0 < sum(file is not None for file in (tls_cert_file, tls_private_key_file, client_ca_file)) < 3:
+        labels = _parse_labels(options.node_labels)
+        pod_cidrs = tuple(str(ip_network(text)) for text in _one_of_each_family("--pod-cidr", options.pod_cidr))
+        ips = tuple(str(ip_address(text)) for text in _one_of_each_family("--node-ip", options.node_ip))
+        name_servers = tuple(str(ip_address(text)) for text in filter(None, options.cluster_dns.split(",")))
+        serving = (options.tls_cert_file, options.tls_private_key_file, options.client_ca_file)
+        if any(serving) and not all(serving):
             raise ValueError("--tls-cert-file, --tls-private-key-file and --client-ca-file go together")
-        offer = parse_offer(tls_min_version, tls_cipher_suites)
-        if image_gc_low_threshold >= image_gc_high_threshold:
+        offer = parse_offer(options.tls_min_version, options.tls_cipher_suites)
+        if options.image_gc_low_threshold >= options.image_gc_high_threshold:
             raise ValueError("--image-gc-low-threshold has to be less than --image-gc-high-threshold")
     except ValueError as error:
         fail("kubelet", error, 2)
     with reporting_failures("kubelet", OSError, ConfigError, KubeletError, RuntimeFailure):
         settings = NodeSettings(
-            name=node_name,
+            name=options.node_name,
             ips=ips,
             pod_cidrs=pod_cidrs,
-            root=root_dir.resolve(),  # below this path, symbolic links are not followed where pods can write
+            root=options.root_dir.resolve(),  # below this path, symbolic links are not followed where pods can write
             cluster_dns=name_servers,
-            cluster_domain=cluster_domain,
-            resolver=_read_resolver(resolv_conf),
+            cluster_domain=options.cluster_domain,
+            resolver=_read_resolver(options.resolv_conf),
             labels=labels,
-            max_pods=max_pods,
-            pod_max_pids=pod_max_pids if pod_max_pids > 0 else None,
-            termination_barrier=termination_barrier,
-            port=port,
-            static_pods=pod_manifest_path,
-            image_gc_high_threshold=image_gc_high_threshold,
-            image_gc_low_threshold=image_gc_low_threshold,
-            image_minimum_gc_age=minimum_image_ttl_duration,
-            flags=flags_of(context),
+            max_pods=options.max_pods,
+            pod_max_pids=options.pod_max_pids if options.pod_max_pids > 0 else None,
+            termination_barrier=options.termination_barrier,
+            port=options.port,
+            static_pods=options.pod_manifest_path,
+            image_gc_high_threshold=options.image_gc_high_threshold,
+            image_gc_low_threshold=options.image_gc_low_threshold,
+            image_minimum_gc_age=options.minimum_image_ttl_duration,
+            flags=as_flags(vars(options)),
         )
         files = None
-        if tls_cert_file and tls_private_key_file and client_ca_file:
-            files = TlsFiles(tls_cert_file, tls_private_key_file, client_ca_file, offer)
-        puller = PullerClient(content_dir, local_only=local_registries_only) if content_dir else None
-        run_kubelet(settings, kubeconfig, runtime_socket, files, puller)
+        if options.tls_cert_file and options.tls_private_key_file and options.client_ca_file:
+            files = TlsFiles(options.tls_cert_file, options.tls_private_key_file, options.client_ca_file, offer)
+        puller = None
+        if options.content_dir:
+            puller = PullerClient(options.content_dir, local_only=options.local_registries_only)
+        run_kubelet(settings, options.kubeconfig, options.runtime_socket, files, puller)
 
 
 def _one_of_each_family(option: str, text: str) -> list[str]:

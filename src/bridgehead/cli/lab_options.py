@@ -9,7 +9,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -18,26 +18,37 @@ from bridgehead.lab.errors import LabError
 from bridgehead.lab.plan import LabFiles
 from bridgehead.lab.registry import DEFAULT_NAME
 
-from .parsing import path
+from .options import Option, for_typer, row
 
-Name = Annotated[
-    str | None,
-    typer.Option(
-        "--name",
-        envvar="BRIDGEHEAD_NAME",
-        help=f"Name of the lab; several labs can run at the same time. Default: {DEFAULT_NAME}.",
-    ),
-]
-StateDir = Annotated[
-    Path | None,
-    typer.Option(
-        "--state-dir",
-        parser=path,
-        help="Directory of the lab's state, closed to other users. Default: ~/.local/state/bridgehead/NAME.",
-    ),
+_NAME = Option(
+    help=f"Name of the lab; several labs can run at the same time. Default: {DEFAULT_NAME}.", envvar="BRIDGEHEAD_NAME"
+)
+_STATE_DIR = Option(
+    help="Directory of the lab's state, closed to other users. Default: ~/.local/state/bridgehead/NAME."
+)
+# Types of the two options in the signature of a command that has few others.
+Name = Annotated[str | None, for_typer("name", str, _NAME)]
+StateDir = Annotated[Path | None, for_typer("state_dir", Path, _STATE_DIR)]
+
+__all__ = [
+    "DEFAULT_NAME",
+    "Name",
+    "StateDir",
+    "find_lab",
+    "name_row",
+    "options_of",
+    "own_command",
+    "reporting_errors",
+    "state_dir_row",
 ]
 
-__all__ = ["DEFAULT_NAME", "Name", "StateDir", "find_lab", "options_of", "own_command", "reporting_errors"]
+
+def name_row() -> Any:
+    return row(None, _NAME)
+
+
+def state_dir_row() -> Any:
+    return row(None, _STATE_DIR)
 
 
 def find_lab(name: str | None, state_dir: Path | None) -> LabFiles:

@@ -1,12 +1,13 @@
-"""Mapping of the options of `bridgehead proxy` to fields of a KubeProxyConfiguration, and options that are rejected.
+"""The options of `bridgehead proxy`, and what they do to its KubeProxyConfiguration.
 
-Keys are the names of the parameters of the command. Pure: no I/O, no clock, no randomness.
+Pure: no I/O, no clock, no randomness.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 from bridgehead.objects.addresses import join_host_port
@@ -16,107 +17,297 @@ from bridgehead.proxy.config import DEFAULT_MODE, DEFAULTS, ProxyConfig, setting
 from bridgehead.proxy.config_reader import POSITIVE, invalid
 from bridgehead.proxy.errors import ConfigInvalid
 
-from .parsing import parse_flag
+from .groups import ACCESS, ADDRESSES, ONCE, TUNING, WHAT
+from .options import Option, Refusal, hidden, option, rows_of, spelled, verbosity_row
+from .parsing import level, parse_flag
 
-# Option -> field of the configuration.
-FIELDS = {
-    "kubeconfig": "clientConnection.kubeconfig",
-    "kube_api_qps": "clientConnection.qps",
-    "kube_api_burst": "clientConnection.burst",
-    "node_name": "hostnameOverride",
-    "proxy_mode": "mode",
-    "bind_address": "bindAddress",
-    "bind_address_hard_fail": "bindAddressHardFail",
-    "healthz_bind_address": "healthzBindAddress",
-    "metrics_bind_address": "metricsBindAddress",
-    "cluster_cidr": "clusterCIDR",
-    "detect_local_mode": "detectLocalMode",
-    "pod_bridge_interface": "detectLocal.bridgeInterface",
-    "pod_interface_name_prefix": "detectLocal.interfaceNamePrefix",
-    "iptables_localhost_nodeports": "iptables.localhostNodePorts",
-    "ipvs_scheduler": "ipvs.scheduler",
-    "ipvs_strict_arp": "ipvs.strictARP",
-    "ipvs_tcp_timeout": "ipvs.tcpTimeout",
-    "ipvs_tcpfin_timeout": "ipvs.tcpFinTimeout",
-    "ipvs_udp_timeout": "ipvs.udpTimeout",
-    "conntrack_max_per_core": "conntrack.maxPerCore",
-    "conntrack_min": "conntrack.min",
-    "conntrack_tcp_timeout_established": "conntrack.tcpEstablishedTimeout",
-    "conntrack_tcp_timeout_close_wait": "conntrack.tcpCloseWaitTimeout",
-    "conntrack_tcp_be_liberal": "conntrack.tcpBeLiberal",
-    "conntrack_udp_timeout": "conntrack.udpTimeout",
-    "conntrack_udp_timeout_stream": "conntrack.udpStreamTimeout",
-    "oom_score_adj": "oomScoreAdj",
-    "config_sync_period": "configSyncPeriod",
-    "show_hidden_metrics_for_version": "showHiddenMetricsForVersion",
-    "profiling": "enableProfiling",
-    "logging_format": "logging.format",
-}
-# Options whose value is a comma-separated list.
-LISTS = {"nodeport_addresses": "nodePortAddresses", "ipvs_exclude_cidrs": "ipvs.excludeCIDRs"}
-# Options of the mode in use. As in kube-proxy, those named after iptables are for all modes but ipvs.
-PERIODS = {"sync_period": "syncPeriod", "min_sync_period": "minSyncPeriod"}
-# The same for masquerading, which mode ipvs does by the section of mode iptables.
-MASQUERADING = {"masquerade_all": "masqueradeAll", "iptables_masquerade_bit": "masqueradeBit"}
-# Options whose value 0 is an error, although 0 in the file is the default.
-POSITIVE_PERIODS = ("config_sync_period", "iptables_sync_period", "ipvs_sync_period")
-# Deprecated options that set only the port of an address. 0: do not serve.
-PORTS = {"healthz_port": "healthz_bind_address", "metrics_port": "metrics_bind_address"}
+# Sections in the field of an option that is for the mode in use. As in kube-proxy, periods of options named after
+# iptables are for all modes but ipvs, and masquerading in mode ipvs is configured by the section of mode iptables.
+_MODE_IN_USE = "<mode but ipvs>"
+_MASQUERADING = "<masquerading mode>"
+
 _TO_STDERR = "logs go to standard error; redirect standard error instead"
-# Option -> (the value that is rejected, None for any; advice for the error).
-REFUSED: dict[str, tuple[object, str]] = {
-    "profiling": (True, "there is no profiler; remove the option"),
-    "logtostderr": (False, _TO_STDERR),
-    "log_dir": (None, _TO_STDERR),
-    "log_file": (None, _TO_STDERR),
-    "log_text_split_stream": (True, _TO_STDERR),
-    "log_json_split_stream": (True, _TO_STDERR),
-}
-# Option without effect -> the reason, for a warning at the start.
-UNUSED = {
-    "feature_gates": "features of kube-proxy behind gates are always on or missing (see the README of the proxy)",
-    "vmodule": "-v 1 logs everything of every module",
-}
 
 
-def with_options(document: Mapping[str, Any], given: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the configuration with the given options in place of its fields."""
-    mode = settings_of(given["proxy_mode"] or document.get("mode") or DEFAULT_MODE)
-    prefix, masquerading = ("ipvs", "iptables") if mode == "ipvs" else ("iptables", mode)
-    fields = {
-        **FIELDS,
-        **LISTS,
-        **{f"{prefix}_{option}": f"{mode}.{field}" for option, field in PERIODS.items()},
-        **{option: f"{masquerading}.{field}" for option, field in MASQUERADING.items()},
-    }
-    for option, field in fields.items():
-        value = given[option]
-        if option in LISTS:
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """The options, a row for each; those with a `field` override that field of the configuration.
+
+    Options of kube-proxy without a text are accepted or refused; the proxy's README explains the effect of each here.
+    """
+
+    config: Path | None = option(None, WHAT, "KubeProxyConfiguration file; options override it.")
+    proxy_mode: str = option(
+        "", WHAT, "Proxy mode: nftables, iptables, ipvs or userspace.  [default: nftables]", field="mode"
+    )
+    cluster_cidr: str = option(
+        "", WHAT, "Range of pod addresses, one for each IP family: 10.244.0.0/16,fd00::/48.", field="clusterCIDR"
+    )
+    service_cidr: str = option("", WHAT, "Range of cluster IPs. Default: the cluster's ServiceCIDR objects.")
+    detect_local_mode: str = option(
+        "",
+        WHAT,
+        "Detection of traffic from local pods: ClusterCIDR, NodeCIDR, BridgeInterface or InterfaceNamePrefix.",
+        field="detectLocalMode",
+    )
+    pod_bridge_interface: str = option(
+        "", WHAT, "Bridge of the pods, for --detect-local-mode BridgeInterface.", field="detectLocal.bridgeInterface"
+    )
+    pod_interface_name_prefix: str = option(
+        "",
+        WHAT,
+        "Name prefix of pod interfaces, for --detect-local-mode InterfaceNamePrefix.",
+        field="detectLocal.interfaceNamePrefix",
+    )
+    masquerade_all: bool | None = option(
+        None, WHAT, "Masquerade every connection to a cluster IP (source NAT).", field=f"{_MASQUERADING}.masqueradeAll"
+    )
+    host_ports: bool = option(
+        False,
+        WHAT,
+        "Map the host ports of this node's pods, where no CNI plug-in (portmap) does. Needs the right to watch pods.",
+    )
+
+    kubeconfig: str = option(
+        "", ACCESS, "Kubeconfig file. Default: the pod's service account.", field="clientConnection.kubeconfig"
+    )
+    master: str = option("", ACCESS, "URL of the API server; overrides the kubeconfig's.")
+    node_name: str = option(
+        "",
+        ACCESS,
+        "Name of this node's Node object. Default: the host name.",
+        "--node-name",
+        "--hostname-override",
+        field="hostnameOverride",
+    )
+    kube_api_qps: float | None = hidden(None, field="clientConnection.qps")
+    kube_api_burst: int | None = hidden(None, field="clientConnection.burst")
+    kube_api_content_type: str = hidden("")
+
+    bind_address: str = option(
+        "", ADDRESSES, "Primary IP address of this node. Default: from its Node object.", field="bindAddress"
+    )
+    nodeport_addresses: str = option(
+        "",
+        ADDRESSES,
+        'Ranges of node addresses that serve node ports; "primary": the primary addresses only.',
+        field="nodePortAddresses",
+        is_list=True,
+    )
+    healthz_bind_address: str = option(
+        "",
+        ADDRESSES,
+        "Address and port of /healthz; --healthz-port=0 disables it.  [default: 0.0.0.0:10256]",
+        field="healthzBindAddress",
+    )
+    metrics_bind_address: str = option(
+        "",
+        ADDRESSES,
+        "Address and port of /metrics; --metrics-port=0 disables it.  [default: 127.0.0.1:10249]",
+        field="metricsBindAddress",
+    )
+    healthz_port: int | None = hidden(None, min=0, max=65535)
+    metrics_port: int | None = hidden(None, min=0, max=65535)
+    bind_address_hard_fail: bool | None = option(
+        None,
+        ADDRESSES,
+        "Exit when the port of /healthz or /metrics is in use. Default: log an error and retry.",
+        field="bindAddressHardFail",
+    )
+    iptables_localhost_nodeports: bool | None = option(
+        None,
+        ADDRESSES,
+        "Serve node ports on 127.0.0.1, too (iptables mode).",
+        "--iptables-localhost-nodeports/--no-iptables-localhost-nodeports",
+        field="iptables.localhostNodePorts",
+    )
+    ipvs_exclude_cidrs: str = option(
+        "",
+        ADDRESSES,
+        "Ranges whose IPVS virtual servers belong to other programs.",
+        field="ipvs.excludeCIDRs",
+        is_list=True,
+    )
+
+    config_sync_period: str = hidden("", field="configSyncPeriod", is_positive=True)
+    iptables_masquerade_bit: int | None = option(
+        None,
+        TUNING,
+        "Bit of the packet mark that requests masquerading.  [default: 14]",
+        "--iptables-masquerade-bit",
+        "--masquerade-bit",
+        field=f"{_MASQUERADING}.masqueradeBit",
+    )
+    iptables_sync_period: str = option(
+        "",
+        TUNING,
+        "Interval between comparisons of all rules with the kernel's.  [default: 30s]",
+        "--iptables-sync-period",
+        "--sync-period",
+        field=f"{_MODE_IN_USE}.syncPeriod",
+        is_positive=True,
+    )
+    iptables_min_sync_period: str = option(
+        "",
+        TUNING,
+        "Minimum interval between two syncs.",
+        "--iptables-min-sync-period",
+        "--min-sync-period",
+        field=f"{_MODE_IN_USE}.minSyncPeriod",
+    )
+    ipvs_sync_period: str = hidden("", field="ipvs.syncPeriod", is_positive=True)
+    ipvs_min_sync_period: str = hidden("", field="ipvs.minSyncPeriod")
+    ipvs_scheduler: str = option(
+        "",
+        TUNING,
+        "IPVS scheduler: rr, wrr, lc, wlc, dh, sh, sed, nq, mh, lblc or lblcr.  [default: rr]",
+        field="ipvs.scheduler",
+    )
+    ipvs_strict_arp: bool | None = option(
+        None, TUNING, "Set the sysctls arp_ignore=1 and arp_announce=2.", field="ipvs.strictARP"
+    )
+    ipvs_tcp_timeout: str = option(
+        "", TUNING, "IPVS timeout of idle TCP connections, for example 15m.", field="ipvs.tcpTimeout"
+    )
+    ipvs_tcpfin_timeout: str = option(
+        "", TUNING, "IPVS timeout of TCP connections after a FIN.", field="ipvs.tcpFinTimeout"
+    )
+    ipvs_udp_timeout: str = option("", TUNING, "IPVS timeout of UDP flows.", field="ipvs.udpTimeout")
+    conntrack_max_per_core: int | None = option(
+        None,
+        TUNING,
+        "Maximum of tracked connections for each CPU core. 0: keep the kernel's value.",
+        field="conntrack.maxPerCore",
+    )
+    conntrack_min: int | None = option(
+        None,
+        TUNING,
+        "Lower bound of the maximum of tracked connections, whatever --conntrack-max-per-core yields.",
+        field="conntrack.min",
+    )
+    conntrack_tcp_timeout_established: str = option(
+        "",
+        TUNING,
+        "Conntrack timeout of idle established TCP connections. 0: keep the kernel's value.  [default: 24h]",
+        field="conntrack.tcpEstablishedTimeout",
+    )
+    conntrack_tcp_timeout_close_wait: str = option(
+        "",
+        TUNING,
+        "Conntrack timeout of half-closed TCP connections. 0: keep the kernel's value.  [default: 1h]",
+        field="conntrack.tcpCloseWaitTimeout",
+    )
+    conntrack_tcp_be_liberal: bool | None = option(
+        None, TUNING, "Set the sysctl nf_conntrack_tcp_be_liberal=1.", field="conntrack.tcpBeLiberal"
+    )
+    conntrack_udp_timeout: str = option(
+        "",
+        TUNING,
+        "Conntrack timeout of unanswered UDP flows. 0: keep the kernel's value.",
+        field="conntrack.udpTimeout",
+    )
+    conntrack_udp_timeout_stream: str = option(
+        "",
+        TUNING,
+        "Conntrack timeout of answered UDP flows. 0: keep the kernel's value.",
+        field="conntrack.udpStreamTimeout",
+    )
+    oom_score_adj: int | None = option(
+        None, TUNING, "oom_score_adj of this process, from -1000 to 1000.  [default: -999]", field="oomScoreAdj"
+    )
+
+    boot_id_file: str = hidden("")
+    machine_id_file: str = hidden("")
+    feature_gates: str = hidden(
+        "", without_effect="features of kube-proxy behind gates are always on or missing (see the README of the proxy)"
+    )
+    show_hidden_metrics_for_version: str = hidden("", field="showHiddenMetricsForVersion")
+    profiling: bool | None = hidden(
+        None, field="enableProfiling", refusal=Refusal(True, "there is no profiler; remove the option")
+    )
+    logging_format: str = hidden("", field="logging.format")
+    logtostderr: bool | None = hidden(None, refusal=Refusal(False, _TO_STDERR))
+    alsologtostderr: bool | None = hidden(None)
+    stderrthreshold: str = hidden("")
+    legacy_stderr_threshold_behavior: bool | None = hidden(None)
+    log_dir: str = hidden("", refusal=Refusal(None, _TO_STDERR))
+    log_file: str = hidden("", refusal=Refusal(None, _TO_STDERR))
+    log_file_max_size: str = hidden("")
+    log_flush_frequency: str = hidden("")
+    log_text_split_stream: bool | None = hidden(None, refusal=Refusal(True, _TO_STDERR))
+    log_text_info_buffer_size: str = hidden("")
+    log_json_split_stream: bool | None = hidden(None, refusal=Refusal(True, _TO_STDERR))
+    log_json_info_buffer_size: str = hidden("")
+    log_backtrace_at: str = hidden("")
+    one_output: bool | None = hidden(None)
+    skip_headers: bool | None = hidden(None)
+    skip_log_headers: bool | None = hidden(None)
+    add_dir_header: bool | None = hidden(None)
+    vmodule: str = hidden("", without_effect="-v 1 logs everything of every module")
+
+    write_config_to: Path | None = option(
+        None, ONCE, "Write the resulting KubeProxyConfiguration to this file and exit."
+    )
+    init_only: bool = option(False, ONCE, "Set the sysctls that need root and exit.")
+    cleanup: bool = option(False, ONCE, "Remove this proxy's rules from the kernel and exit.")
+    dry_run: bool = option(False, ONCE, "Print the ruleset instead of applying it, and exit.")
+    version: bool = option(False, ONCE, "Print the version and exit.")
+    verbosity: int = verbosity_row("Verbosity: 1 logs every sync.", parse=level, metavar="LEVEL")
+
+
+def with_options(document: Mapping[str, Any], options: Options) -> Mapping[str, Any]:
+    """Return the configuration with the given options in place of its fields. Raises ConfigInvalid."""
+    mode = settings_of(options.proxy_mode or document.get("mode") or DEFAULT_MODE)
+    for name, row in rows_of(Options).items():
+        field, value = _field_of(row, mode), getattr(options, name)
+        if not field or value in ("", None):
+            continue
+        if row.is_positive and _is_zero(value):
+            raise invalid(spelled(name), value, POSITIVE)
+        if row.is_list:
             value = [part.strip() for part in value.split(",") if part.strip()]
-        if option in POSITIVE_PERIODS and value and _is_zero(value):
-            raise invalid(_spelled(option), value, POSITIVE)
-        if value not in ("", None, []) and not (option.startswith("ipvs_") and mode != "ipvs"):
+        if value != []:
             document = with_field(document, field, value)
-    for option, address in PORTS.items():
-        field, port = FIELDS[address], given[option]
-        default = str(DEFAULTS[field])
-        if given[address] and canonical_address(given[address]) is not None:
-            if given["write_config_to"] is not None and given["config"] is None:
-                raise invalid(field, given[address], "must be IP:port")  # kube-proxy adds no port then
-            port = port or default.rpartition(":")[2]
-            document = with_field(document, field, join_host_port(given[address], int(port)))
-        elif port and not given[address]:
-            host = str(document.get(field) or default).rpartition(":")[0]
-            document = with_field(document, field, f"{host}:{port}")
+    is_alone = options.write_config_to is not None and options.config is None  # kube-proxy adds no port then
+    for field, address, port in (
+        ("healthzBindAddress", options.healthz_bind_address, options.healthz_port),
+        ("metricsBindAddress", options.metrics_bind_address, options.metrics_port),
+    ):
+        document = _with_port(document, field, address, port, is_alone=is_alone)
     return document
 
 
-def without_disabled(settings: ProxyConfig, given: Mapping[str, Any]) -> ProxyConfig:
+def _field_of(row: Option, mode: str) -> str:
+    """Return the field of the configuration that an option overrides in a mode; "": none."""
+    section, _, name = row.field.rpartition(".")
+    if section == _MASQUERADING:
+        return f"{'iptables' if mode == 'ipvs' else mode}.{name}"
+    if section == _MODE_IN_USE:
+        return f"{mode}.{name}" if mode != "ipvs" else ""
+    return row.field if section != "ipvs" or mode == "ipvs" else ""
+
+
+def _with_port(
+    document: Mapping[str, Any], field: str, address: str, port: int | None, *, is_alone: bool
+) -> Mapping[str, Any]:
+    """Return the configuration with the port of a deprecated option in a bind address that has none. 0 is no port."""
+    default = str(DEFAULTS[field])
+    if address and canonical_address(address) is not None:
+        if is_alone:
+            raise invalid(field, address, "must be IP:port")
+        return with_field(document, field, join_host_port(address, int(port or default.rpartition(":")[2])))
+    if port and not address:
+        host = str(document.get(field) or default).rpartition(":")[0]
+        return with_field(document, field, f"{host}:{port}")
+    return document
+
+
+def without_disabled(settings: ProxyConfig, options: Options) -> ProxyConfig:
     """Return the settings without the servers whose port is given as 0."""
     return replace(
         settings,
-        healthz=None if given["healthz_port"] == 0 else settings.healthz,
-        metrics=None if given["metrics_port"] == 0 else settings.metrics,
+        healthz=None if options.healthz_port == 0 else settings.healthz,
+        metrics=None if options.metrics_port == 0 else settings.metrics,
     )
 
 
@@ -127,27 +318,23 @@ def _is_zero(duration: str) -> bool:
         return False
 
 
-def refuse(given: Mapping[str, Any]) -> None:
+def refuse(options: Options) -> None:
     """Raise ConfigInvalid for an option that requests a missing feature."""
-    for option, (wanted, what_to_do) in REFUSED.items():
-        value = given[option]
-        if value == wanted if wanted is not None else value not in ("", None):
+    for name, row in rows_of(Options).items():
+        value = getattr(options, name)
+        if row.refusal is not None and row.refusal.concerns(value):
             text = f"={str(value).lower()}" if isinstance(value, bool) else ""
-            raise ConfigInvalid(f"{_spelled(option)}{text}: {what_to_do}")
-    for pair in filter(None, given["feature_gates"].split(",")):
-        name, equals, value = pair.partition("=")
+            raise ConfigInvalid(f"{spelled(name)}{text}: {row.refusal.advice}")
+    for pair in filter(None, options.feature_gates.split(",")):
+        gate, equals, value = pair.partition("=")
         if not equals:
             raise invalid("--feature-gates", pair, "malformed pair, expect string=bool")
         if parse_flag(value.strip()) is None:
-            raise invalid("--feature-gates", pair, f"{name.strip()} is neither true nor false")
+            raise invalid("--feature-gates", pair, f"{gate.strip()} is neither true nor false")
 
 
-def unused(given: Mapping[str, Any]) -> Iterator[str]:
+def unused(options: Options) -> Iterator[str]:
     """Yield warnings about options without effect."""
-    for option, why in UNUSED.items():
-        if given[option]:
-            yield f"{_spelled(option)} is not used: {why}"
-
-
-def _spelled(option: str) -> str:
-    return f"--{option.replace('_', '-')}"
+    for name, row in rows_of(Options).items():
+        if row.without_effect and getattr(options, name):
+            yield f"{spelled(name)} is not used: {row.without_effect}"

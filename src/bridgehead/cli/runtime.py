@@ -8,13 +8,13 @@ the image directory (NAME/rootfs/, NAME/image.json), the content store of pulled
 from __future__ import annotations
 
 import socket as sockets
+from dataclasses import dataclass
 from functools import partial
-from typing import Annotated
-
-import typer
 
 from bridgehead.cli import logs_setup
 from bridgehead.cli.failures import reporting_failures
+from bridgehead.cli.groups import OPTIONS
+from bridgehead.cli.options import REQUIRED, hidden, option, verbosity_row
 from bridgehead.kubelet.runtimes.images.resolver import ImageDirectories
 from bridgehead.kubelet.runtimes.service.serve import ServerFailure, serve
 from bridgehead.kubelet.runtimes.spawn.container_init import run_job
@@ -22,35 +22,34 @@ from bridgehead.kubelet.runtimes.spawn.forking import prepare_to_fork
 from bridgehead.kubelet.runtimes.spawn.zygote import fork_zygote
 
 
-def command(
-    socket: Annotated[str, typer.Option(help="Unix socket for the kubelet.")],
-    root: Annotated[str, typer.Option(help="Directory of the runtime's temporary files.")],
-    image_dir: Annotated[
-        str, typer.Option(help="Local image store: NAME/rootfs/ and NAME/image.json.")
-    ] = "/var/lib/bridgehead/images",
-    content_dir: Annotated[str, typer.Option(help="Content store of pulled images; '' for none.")] = "",
-    zygote_fd: Annotated[
-        int | None, typer.Option(hidden=True, help="Socket to a zygote that the caller has forked for it.")
-    ] = None,
-    lack_of_cgroup: Annotated[
-        str, typer.Option(hidden=True, help="Why the caller could prepare no cgroup, for the node's Event.")
-    ] = "",
-    verbosity: Annotated[int, typer.Option("-v", "--v", help="Verbosity: 0 for operators, 1 for developers.")] = 0,
-) -> None:
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    socket: str = option(REQUIRED, OPTIONS, "Unix socket for the kubelet.")
+    root: str = option(REQUIRED, OPTIONS, "Directory of the runtime's temporary files.")
+    image_dir: str = option(
+        "/var/lib/bridgehead/images", OPTIONS, "Local image store: NAME/rootfs/ and NAME/image.json."
+    )
+    content_dir: str = option("", OPTIONS, "Content store of pulled images; '' for none.")
+    zygote_fd: int | None = hidden(None, help="Socket to a zygote that the caller has forked for it.")
+    lack_of_cgroup: str = hidden("", help="Why the caller could prepare no cgroup, for the node's Event.")
+    verbosity: int = verbosity_row()
+
+
+def command(options: Options) -> None:
     from bridgehead.cli import main
 
-    if zygote_fd is None:
+    if options.zygote_fd is None:
         # Before anything else, so that the zygote inherits only what is loaded now.
         prepare_to_fork()
         zygote_socket = fork_zygote(partial(run_job, main))
     else:
-        zygote_socket = sockets.socket(fileno=zygote_fd)
-    logs_setup.configure(verbosity)
+        zygote_socket = sockets.socket(fileno=options.zygote_fd)
+    logs_setup.configure(options.verbosity)
     with reporting_failures("runtime", ServerFailure):
         serve(
-            socket_path=socket,
-            root_dir=root,
-            images=ImageDirectories(image_dir, content_dir),
+            socket_path=options.socket,
+            root_dir=options.root,
+            images=ImageDirectories(options.image_dir, options.content_dir),
             zygote_socket=zygote_socket,
-            lack_of_cgroup=lack_of_cgroup,
+            lack_of_cgroup=options.lack_of_cgroup,
         )

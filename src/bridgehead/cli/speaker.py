@@ -13,17 +13,17 @@ import signal
 import socket
 import ssl
 from collections.abc import Callable, Coroutine
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
-
-from typer import Option
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from bridgehead.balancer.detection.detector import Detector
 from bridgehead.balancer.errors import BalancerError
 from bridgehead.cli import logs_setup
 from bridgehead.cli.failures import reporting_failures
 from bridgehead.cli.groups import ACCESS, ADDRESSES, TUNING, WHAT
-from bridgehead.cli.parsing import level, path
+from bridgehead.cli.options import option, verbosity_row
+from bridgehead.cli.parsing import level
 
 if TYPE_CHECKING:
     from bridgehead.balancer.speaker.agent import SpeakerOptions
@@ -49,107 +49,64 @@ class Pages(NamedTuple):
     probe_port: int
 
 
-def command(
-    kubeconfig: Annotated[
-        str, Option(rich_help_panel=ACCESS, help="Kubeconfig file. Default: the pod's service account.")
-    ] = "",
-    node_name: Annotated[
-        str,
-        Option(
-            envvar="METALLB_NODE_NAME",
-            rich_help_panel=ACCESS,
-            help="Name of this node's Node object. Default: the host name.",
-        ),
-    ] = "",
-    namespace: Annotated[
-        str,
-        Option(
-            envvar="METALLB_NAMESPACE",
-            rich_help_panel=ACCESS,
-            help="Namespace of the configuration objects.",
-        ),
-    ] = "metallb-system",
-    own_namespace: Annotated[
-        str, Option(rich_help_panel=ACCESS, help="Namespace of the Secret with the key of the heartbeats.")
-    ] = "bridgehead-system",
-    interfaces: Annotated[
-        str,
-        Option(
-            rich_help_panel=WHAT,
-            help="Network interfaces that layer 2 uses, separated by commas. Default: all that lead to a network.",
-        ),
-    ] = "",
-    lb_class: Annotated[
-        str,
-        Option(
-            rich_help_panel=WHAT,
-            help="Announce only Services with this spec.loadBalancerClass. Default: those without a class.",
-        ),
-    ] = "",
-    ignore_exclude_lb: Annotated[
-        bool,
-        Option(
-            "--ignore-exclude-lb",
-            rich_help_panel=WHAT,
-            help="Ignore the label node.kubernetes.io/exclude-from-external-load-balancers of nodes.",
-        ),
-    ] = False,
-    detection_port: Annotated[
-        int,
-        Option(
-            "--detection-port",
-            "--ml-bindport",
-            min=0,
-            max=65535,
-            rich_help_panel=ADDRESSES,
-            help="UDP port of the heartbeats between speakers. 0: none; all nodes count as alive.",
-        ),
-    ] = 7946,
-    host: Annotated[
-        str, Option(rich_help_panel=ADDRESSES, help="Address of /metrics, /healthz, /readyz and /status.")
-    ] = "0.0.0.0",
-    port: Annotated[
-        int,
-        Option(
-            min=0,
-            max=65535,
-            rich_help_panel=ADDRESSES,
-            help="Port of these pages; 0 disables them. Without TLS, /metrics answers this machine's programs only.",
-        ),
-    ] = 7472,
-    secure_port: Annotated[
-        int,
-        Option(
-            min=0,
-            max=65535,
-            rich_help_panel=ADDRESSES,
-            help="Port of the same pages with TLS, for clients with a token that may get /metrics; 0 disables it.",
-        ),
-    ] = 9120,
-    probe_port: Annotated[
-        int,
-        Option(
-            min=0,
-            max=65535,
-            rich_help_panel=ADDRESSES,
-            help="Port of these pages at 127.0.0.1, for probes: also while another balancer runs, whose speakers need"
-            " the ports above; 0: none.",
-        ),
-    ] = 0,
-    tls_cert_file: Annotated[
-        Path | None,
-        Option(rich_help_panel=ADDRESSES, parser=path, help="Certificate of --secure-port (PEM). Default: a new one."),
-    ] = None,
-    tls_private_key_file: Annotated[
-        Path | None,
-        Option(rich_help_panel=ADDRESSES, parser=path, help="Private key of --tls-cert-file (PEM)."),
-    ] = None,
-    verbosity: Annotated[
-        int,
-        Option("-v", "--v", parser=level, metavar="LEVEL", rich_help_panel=TUNING, help="Verbosity: 1 logs details."),
-    ] = 0,
-) -> None:
-    logs_setup.configure(verbosity)
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    kubeconfig: str = option("", ACCESS, "Kubeconfig file. Default: the pod's service account.")
+    node_name: str = option(
+        "", ACCESS, "Name of this node's Node object. Default: the host name.", envvar="METALLB_NODE_NAME"
+    )
+    namespace: str = option(
+        "metallb-system", ACCESS, "Namespace of the configuration objects.", envvar="METALLB_NAMESPACE"
+    )
+    own_namespace: str = option("bridgehead-system", ACCESS, "Namespace of the Secret with the key of the heartbeats.")
+    interfaces: str = option(
+        "", WHAT, "Network interfaces that layer 2 uses, separated by commas. Default: all that lead to a network."
+    )
+    lb_class: str = option(
+        "", WHAT, "Announce only Services with this spec.loadBalancerClass. Default: those without a class."
+    )
+    ignore_exclude_lb: bool = option(
+        False, WHAT, "Ignore the label node.kubernetes.io/exclude-from-external-load-balancers of nodes."
+    )
+    detection_port: int = option(
+        7946,
+        ADDRESSES,
+        "UDP port of the heartbeats between speakers. 0: none; all nodes count as alive.",
+        "--detection-port",
+        "--ml-bindport",
+        min=0,
+        max=65535,
+    )
+    host: str = option("0.0.0.0", ADDRESSES, "Address of /metrics, /healthz, /readyz and /status.")
+    port: int = option(
+        7472,
+        ADDRESSES,
+        "Port of these pages; 0 disables them. Without TLS, /metrics answers this machine's programs only.",
+        min=0,
+        max=65535,
+    )
+    secure_port: int = option(
+        9120,
+        ADDRESSES,
+        "Port of the same pages with TLS, for clients with a token that may get /metrics; 0 disables it.",
+        min=0,
+        max=65535,
+    )
+    probe_port: int = option(
+        0,
+        ADDRESSES,
+        "Port of these pages at 127.0.0.1, for probes: also while another balancer runs, whose speakers need"
+        " the ports above; 0: none.",
+        min=0,
+        max=65535,
+    )
+    tls_cert_file: Path | None = option(None, ADDRESSES, "Certificate of --secure-port (PEM). Default: a new one.")
+    tls_private_key_file: Path | None = option(None, ADDRESSES, "Private key of --tls-cert-file (PEM).")
+    verbosity: int = verbosity_row("Verbosity: 1 logs details.", metavar="LEVEL", parse=level, group=TUNING)
+
+
+def command(options: Options) -> None:
+    logs_setup.configure(options.verbosity)
     detector = Detector()  # a process that was forked before this module was imported, so that it stays small
     from bridgehead.balancer.page_access import server_context
     from bridgehead.balancer.speaker.agent import SpeakerOptions
@@ -158,20 +115,22 @@ def command(
 
     with reporting_failures("speaker", BalancerError, ConfigError):
         try:
-            config = load_config(kubeconfig or None)
-            options = SpeakerOptions(
-                node_name or socket.gethostname().strip().lower(),
-                namespace,
-                detection_port,
-                own_namespace,
-                lb_class=lb_class,
-                ignore_exclude=ignore_exclude_lb,
+            config = load_config(options.kubeconfig or None)
+            speaker_options = SpeakerOptions(
+                options.node_name or socket.gethostname().strip().lower(),
+                options.namespace,
+                options.detection_port,
+                options.own_namespace,
+                lb_class=options.lb_class,
+                ignore_exclude=options.ignore_exclude_lb,
             )
-            used = tuple(filter(None, interfaces.split(",")))
+            used = tuple(filter(None, options.interfaces.split(",")))
             with reporting_failures("speaker", OSError):  # as ssl.SSLError is, too
-                context = server_context(tls_cert_file, tls_private_key_file) if secure_port else None
-            pages = Pages(host, port, secure_port, context, probe_port)
-            asyncio.run(_run(config, detector, options, used, pages))
+                context = (
+                    server_context(options.tls_cert_file, options.tls_private_key_file) if options.secure_port else None
+                )
+            pages = Pages(options.host, options.port, options.secure_port, context, options.probe_port)
+            asyncio.run(_run(config, detector, speaker_options, used, pages))
         finally:
             detector.close()
 

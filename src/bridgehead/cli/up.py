@@ -15,8 +15,9 @@ import signal
 import sys
 import time
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from functools import partial
-from typing import Annotated
+from pathlib import Path
 
 import msgspec
 import typer
@@ -32,75 +33,72 @@ from bridgehead.lab.packages import POD_TOOLS, describe_missing_tools
 from bridgehead.lab.plan import LabConfig, LabFiles
 
 from . import logs_setup
-from .lab_options import DEFAULT_NAME, Name, StateDir, options_of, own_command, reporting_errors
+from .groups import OPTIONS
+from .lab_options import DEFAULT_NAME, name_row, options_of, own_command, reporting_errors, state_dir_row
 from .logs import follow
+from .options import option
 
 # Modules that this process uses only after it has forked the lab's first process, where parts need what these import:
 # the API client and cryptography. Loaded before the fork, they are loaded once.
 _LOADED_FOR_ALL = ("bridgehead.lab.certificates", "bridgehead.lab.system")
 
 
-def command(
-    name: Name = None,
-    nodes: Annotated[
-        int | None, typer.Option(min=1, max=MAX_NODES, help="Number of nodes. Default: as in the previous run, else 3.")
-    ] = None,
-    detach: Annotated[bool, typer.Option("--detach", "-d", help="Return when the cluster is ready.")] = False,
-    ephemeral: Annotated[bool, typer.Option("--ephemeral", help="Delete the state at `bridgehead down`.")] = False,
-    port: Annotated[
-        int | None,
-        typer.Option(
-            min=1, max=65535, help="Port of the API server on 127.0.0.1. Default: the first free port from 6443."
-        ),
-    ] = None,
-    ip_family: Annotated[
-        IpFamily | None,
-        typer.Option(
-            help="IP families of pods and Services. Default: as in the previous run, else dual if the kernel has IPv6."
-        ),
-    ] = None,
-    node_dns: Annotated[
-        bool | None,
-        typer.Option(
-            "--node-dns/--no-node-dns",
-            help="Run a DNS server on each node, beside the cluster's two. Default: as in the previous run, else only"
-            " where the kernel is older than 5.7 and loses simultaneous queries.",
-        ),
-    ] = None,
-    balancer: Annotated[
-        bool | None,
-        typer.Option(
-            "--balancer/--no-balancer",
-            help="Give Services of type LoadBalancer addresses on the cluster's network. Default: as in the previous"
-            " run, else yes.",
-        ),
-    ] = None,
-    host_access: Annotated[
-        bool | None,
-        typer.Option(
-            "--host-access/--no-host-access",
-            help="Let hostPath volumes reach this machine's files. Default: as in the previous run, else no.",
-        ),
-    ] = None,
-    offline: Annotated[
-        bool | None,
-        typer.Option(
-            "--offline/--online",
-            envvar="BRIDGEHEAD_OFFLINE",
-            help="Pull images only from registries on this machine's loopback; tutorials' images are then played by"
-            " stand-ins. Default: as in the previous run, else online.",
-        ),
-    ] = None,
-    state_dir: StateDir = None,
-) -> None:
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    name: str | None = name_row()
+    nodes: int | None = option(
+        None, OPTIONS, "Number of nodes. Default: as in the previous run, else 3.", min=1, max=MAX_NODES
+    )
+    detach: bool = option(False, OPTIONS, "Return when the cluster is ready.", "--detach", "-d")
+    ephemeral: bool = option(False, OPTIONS, "Delete the state at `bridgehead down`.")
+    port: int | None = option(
+        None, OPTIONS, "Port of the API server on 127.0.0.1. Default: the first free port from 6443.", min=1, max=65535
+    )
+    ip_family: IpFamily | None = option(
+        None,
+        OPTIONS,
+        "IP families of pods and Services. Default: as in the previous run, else dual if the kernel has IPv6.",
+    )
+    node_dns: bool | None = option(
+        None,
+        OPTIONS,
+        "Run a DNS server on each node, beside the cluster's two. Default: as in the previous run, else only"
+        " where the kernel is older than 5.7 and loses simultaneous queries.",
+        "--node-dns/--no-node-dns",
+    )
+    balancer: bool | None = option(
+        None,
+        OPTIONS,
+        "Give Services of type LoadBalancer addresses on the cluster's network. Default: as in the previous"
+        " run, else yes.",
+        "--balancer/--no-balancer",
+    )
+    host_access: bool | None = option(
+        None,
+        OPTIONS,
+        "Let hostPath volumes reach this machine's files. Default: as in the previous run, else no.",
+        "--host-access/--no-host-access",
+    )
+    offline: bool | None = option(
+        None,
+        OPTIONS,
+        "Pull images only from registries on this machine's loopback; tutorials' images are then played by"
+        " stand-ins. Default: as in the previous run, else online.",
+        "--offline/--online",
+        envvar="BRIDGEHEAD_OFFLINE",
+    )
+    state_dir: Path | None = state_dir_row()
+
+
+def command(options: Options) -> None:
     with reporting_errors():
         began = time.monotonic()
         for number in (signal.SIGTERM, signal.SIGHUP):
             if signal.getsignal(number) is not signal.SIG_IGN:  # `nohup` ignores SIGHUP
                 signal.signal(number, signal.default_int_handler)
-        name = name or DEFAULT_NAME
-        files = registry.find_files(name, state_dir)
-        again = options_of(name, state_dir)
+        name = options.name or DEFAULT_NAME
+        files = registry.find_files(name, options.state_dir)
+        again = options_of(name, options.state_dir)
         # Nobody else may write to the lab's files, whatever the shell's umask allows.
         os.umask(os.umask(0o077) | 0o022)
         check_owner(files.root)
@@ -112,9 +110,7 @@ def command(
         try:
             try:
                 _claim(files)
-                config, id_map = _start(
-                    name, nodes, ephemeral, port, ip_family, node_dns, balancer, host_access, offline, files, lock
-                )
+                config, id_map = _start(name, options, files, lock)
             finally:
                 if not files.config.exists():
                     registry.remove_unused(files)
@@ -129,8 +125,8 @@ def command(
                 raise typer.Exit(130) from None
             raise
         lacks = [describe_missing_tools(_missing_tools()), describe_missing_ids(id_map)]
-        screen = _closing_screen(config, again, time.monotonic() - began, detach, lacks)
-        if detach:
+        screen = _closing_screen(config, again, time.monotonic() - began, options.detach, lacks)
+        if options.detach:
             sys.stdout.write(screen)
             sys.stdout.flush()
         else:
@@ -144,19 +140,7 @@ def _claim(files: LabFiles) -> None:
         registry.await_orphan(files)
 
 
-def _start(
-    name: str,
-    nodes: int | None,
-    ephemeral: bool,
-    port: int | None,
-    ip_family: IpFamily | None,
-    node_dns: bool | None,
-    balancer: bool | None,
-    host_access: bool | None,
-    offline: bool | None,
-    files: LabFiles,
-    lock: int,
-) -> tuple[LabConfig, IdMap | None]:
+def _start(name: str, options: Options, files: LabFiles, lock: int) -> tuple[LabConfig, IdMap | None]:
     """Check the machine and start the lab's first process. The caller must have no other threads.
 
     Returns the lab's configuration, and the map of its user namespace, None without one.
@@ -174,23 +158,23 @@ def _start(
         registry.empty(files)
         before = None
     host.check_space(files.root)
-    has_host_access = host.choose_host_access(host_access, before)
+    has_host_access = host.choose_host_access(options.host_access, before)
     id_map, id_base = None, None
     if not (has_host_access and os.geteuid() == 0):
         id_map, id_base = user_namespace.choose_id_map(str(files.root), before.id_base if before else None)
     owner = id_map.root if id_map and id_base is not None else None
-    family = host.choose_ip_family(ip_family, before, lack_of_ipv6)
-    with host.open_api_socket(port, before.port if before else None) as api_socket:
+    family = host.choose_ip_family(options.ip_family, before, lack_of_ipv6)
+    with host.open_api_socket(options.port, before.port if before else None) as api_socket:
         config = LabConfig(
             name=before.name if before else name,
-            nodes=nodes or (before.nodes if before else 3),
+            nodes=options.nodes or (before.nodes if before else 3),
             port=api_socket.getsockname()[1],
-            ephemeral=ephemeral,
+            ephemeral=options.ephemeral,
             ip_family=family,
-            node_dns=host.choose_node_dns(node_dns, before, os.uname().release),
-            balancer=balancer if balancer is not None else (before is None or before.balancer),
+            node_dns=host.choose_node_dns(options.node_dns, before, os.uname().release),
+            balancer=options.balancer if options.balancer is not None else (before is None or before.balancer),
             host_access=has_host_access,
-            offline=offline if offline is not None else (before is not None and before.offline),
+            offline=options.offline if options.offline is not None else (before is not None and before.offline),
             has_hosts=any(files.registries.glob("*/hosts.toml")),
             id_base=id_base,
         )

@@ -9,6 +9,6 @@ The path of a change through the modules:
                -> nftables/ iptables/ ipvs/ userspace/; commands (nft, iptables, ...), errors
     afterwards guard (repairs rules that other programs changed), conntrack/ (removes flows to backends that are gone)
     report     operating/: metrics, health, healthCheckNodePort, Events, progress
-    configure  config, config_reader; sysctls
+    configure  config, config_rows, config_reader; sysctls
     process    process
 """

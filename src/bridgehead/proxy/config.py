@@ -21,6 +21,7 @@ from bridgehead.suggestions import did_you_mean
 
 from .address_texts import family_of
 from .config_reader import MAX_INT32, POSITIVE, Section, invalid, parse_cidrs
+from .config_rows import defaults_of, flag, number, read, seconds, setting
 from .errors import ConfigInvalid
 
 DEFAULT_MODE = "nftables"
@@ -28,6 +29,44 @@ API_VERSION, KIND = "kubeproxy.config.k8s.io/v1alpha1", "KubeProxyConfiguration"
 MODES = ("iptables", "ipvs", "nftables", "userspace")
 IPVS_SCHEDULERS = ("rr", "wrr", "lc", "wlc", "dh", "sh", "sed", "nq", "mh", "lblc", "lblcr")
 DETECT_LOCAL_MODES = ("ClusterCIDR", "NodeCIDR", "BridgeInterface", "InterfaceNamePrefix")
+
+
+def _scheduler(section: Section, name: str) -> str:
+    scheduler = section.text(name, "rr")
+    if scheduler not in IPVS_SCHEDULERS:
+        known = f"{', '.join(IPVS_SCHEDULERS)} are{did_you_mean(scheduler, IPVS_SCHEDULERS)}"
+        raise ConfigInvalid(f"ipvs.scheduler: {scheduler!r} is no scheduler; {known}")
+    return scheduler
+
+
+@dataclass(frozen=True)
+class IpvsOptions:
+    """The section `ipvs` without its periods. Timeouts are whole seconds; 0 keeps the kernel's value."""
+
+    scheduler: str = setting("scheduler", "", "rr", _scheduler)
+    # Virtual servers of other programs at these addresses are not removed.
+    exclude_cidrs: tuple[str, ...] = setting("excludeCIDRs", [], (), Section.cidrs)
+    strict_arp: bool = flag("strictARP")
+    tcp_timeout: int = seconds("tcpTimeout", "0s")
+    tcp_fin_timeout: int = seconds("tcpFinTimeout", "0s")
+    udp_timeout: int = seconds("udpTimeout", "0s")
+
+
+@dataclass(frozen=True)
+class ConntrackOptions:
+    """The section `conntrack`. Timeouts are whole seconds; 0 keeps the kernel's value."""
+
+    max_per_core: int = number("maxPerCore", 32768, 0, MAX_INT32)
+    min: int = number("min", 131072, 0, MAX_INT32)
+    tcp_established_timeout: int = seconds("tcpEstablishedTimeout", "24h0m0s")
+    tcp_close_wait_timeout: int = seconds("tcpCloseWaitTimeout", "1h0m0s")
+    tcp_be_liberal: bool = flag("tcpBeLiberal")
+    udp_timeout: int = seconds("udpTimeout", "0s")
+    udp_stream_timeout: int = seconds("udpStreamTimeout", "0s")
+
+
+_PERIODS = {"minSyncPeriod": "0s", "syncPeriod": "30s"}
+_MASQUERADING = {"masqueradeAll": False, "masqueradeBit": 14}
 
 # The configuration without a file; `--write-config-to` writes it.
 DEFAULTS: Mapping[str, Any] = {
@@ -38,39 +77,16 @@ DEFAULTS: Mapping[str, Any] = {
     "clientConnection": {"burst": 10, "kubeconfig": "", "qps": 5},
     "clusterCIDR": "",
     "configSyncPeriod": "15m0s",
-    "conntrack": {
-        "maxPerCore": 32768,
-        "min": 131072,
-        "tcpBeLiberal": False,
-        "tcpCloseWaitTimeout": "1h0m0s",
-        "tcpEstablishedTimeout": "24h0m0s",
-        "udpStreamTimeout": "0s",
-        "udpTimeout": "0s",
-    },
+    "conntrack": defaults_of(ConntrackOptions),
     "detectLocal": {"bridgeInterface": "", "interfaceNamePrefix": ""},
     "detectLocalMode": "ClusterCIDR",
     "healthzBindAddress": "0.0.0.0:10256",
     "hostnameOverride": "",
-    "iptables": {
-        "localhostNodePorts": True,
-        "masqueradeAll": False,
-        "masqueradeBit": 14,
-        "minSyncPeriod": "0s",
-        "syncPeriod": "30s",
-    },
-    "ipvs": {
-        "excludeCIDRs": [],
-        "minSyncPeriod": "0s",
-        "scheduler": "",
-        "strictARP": False,
-        "syncPeriod": "30s",
-        "tcpFinTimeout": "0s",
-        "tcpTimeout": "0s",
-        "udpTimeout": "0s",
-    },
+    "iptables": {"localhostNodePorts": True, **_MASQUERADING, **_PERIODS},
+    "ipvs": dict(sorted({**defaults_of(IpvsOptions), **_PERIODS}.items())),
     "metricsBindAddress": "127.0.0.1:10249",
     "mode": "",
-    "nftables": {"masqueradeAll": False, "masqueradeBit": 14, "minSyncPeriod": "0s", "syncPeriod": "30s"},
+    "nftables": {**_MASQUERADING, **_PERIODS},
     "nodePortAddresses": [],
     "oomScoreAdj": -999,
 }
@@ -81,31 +97,6 @@ _WITHOUT_EFFECT = ("configSyncPeriod", "windowsRunAsService", "winkernel")
 # The kernel's timeout of unanswered UDP flows (nf_conntrack_udp_timeout). kube-proxy's userspace mode had 250 ms, which
 # loses every later answer.
 UDP_IDLE_SECONDS = 30.0
-
-
-@dataclass(frozen=True)
-class IpvsOptions:
-    """The section `ipvs` without its periods. Timeouts are whole seconds; 0 keeps the kernel's value."""
-
-    scheduler: str = "rr"
-    exclude_cidrs: tuple[str, ...] = ()  # foreign virtual servers at these addresses are not removed
-    strict_arp: bool = False
-    tcp_timeout: int = 0
-    tcp_fin_timeout: int = 0
-    udp_timeout: int = 0
-
-
-@dataclass(frozen=True)
-class ConntrackOptions:
-    """The section `conntrack`. Timeouts are whole seconds; 0 keeps the kernel's value."""
-
-    max_per_core: int = 32768
-    min: int = 131072
-    tcp_established_timeout: int = 86400
-    tcp_close_wait_timeout: int = 3600
-    tcp_be_liberal: bool = False
-    udp_timeout: int = 0
-    udp_stream_timeout: int = 0
 
 
 @dataclass(frozen=True)
@@ -183,14 +174,14 @@ def parse_config(document: object, mode: str = "") -> ProxyConfig:
             mode == "iptables" and own.flag("localhostNodePorts", default=True) and _has_loopback(node_port_addresses)
         ),
         masquerade_all=masquerading.flag("masqueradeAll"),
-        masquerade_bit=masquerading.number("masqueradeBit", 14, 0, 31),
+        masquerade_bit=masquerading.number("masqueradeBit", default.masquerade_bit, 0, 31),
         sync_period=own.seconds("syncPeriod", 0.0, below_zero=POSITIVE) or default.sync_period,
         min_sync_period=own.seconds("minSyncPeriod", 0.0),
         healthz=root.bind_address("healthzBindAddress", (everywhere, 10256)),
         metrics=root.bind_address("metricsBindAddress", (loopback, 10249)),
         udp_idle_seconds=root.seconds("udpIdleTimeout", 0.0) or default.udp_idle_seconds,
-        ipvs=_ipvs_options(own) if mode == "ipvs" else default.ipvs,
-        conntrack=_conntrack_options(root.section("conntrack")),
+        ipvs=read(IpvsOptions, own) if mode == "ipvs" else default.ipvs,
+        conntrack=read(ConntrackOptions, root.section("conntrack")),
         oom_score_adj=root.number("oomScoreAdj", default.oom_score_adj, -1000, 1000),
         verbosity=logging.number("verbosity", 0, 0, MAX_INT32),
     )
@@ -282,34 +273,6 @@ def _check_hidden_metrics(root: Section) -> None:
     if text and text != previous:
         why = f"must be omitted or have the value '{previous}'. Only the previous minor version is allowed"
         raise invalid("showHiddenMetricsForVersion", text, f"--show-hidden-metrics-for-version {why}")
-
-
-def _ipvs_options(section: Section) -> IpvsOptions:
-    scheduler = section.text("scheduler", "rr")
-    if scheduler not in IPVS_SCHEDULERS:
-        known = f"{', '.join(IPVS_SCHEDULERS)} are{did_you_mean(scheduler, IPVS_SCHEDULERS)}"
-        raise ConfigInvalid(f"ipvs.scheduler: {scheduler!r} is no scheduler; {known}")
-    return IpvsOptions(
-        scheduler=scheduler,
-        exclude_cidrs=section.cidrs("excludeCIDRs"),
-        strict_arp=section.flag("strictARP"),
-        tcp_timeout=int(section.seconds("tcpTimeout", 0.0)),
-        tcp_fin_timeout=int(section.seconds("tcpFinTimeout", 0.0)),
-        udp_timeout=int(section.seconds("udpTimeout", 0.0)),
-    )
-
-
-def _conntrack_options(section: Section) -> ConntrackOptions:
-    default = ConntrackOptions()
-    return ConntrackOptions(
-        max_per_core=section.number("maxPerCore", default.max_per_core, 0, MAX_INT32),
-        min=section.number("min", default.min, 0, MAX_INT32),
-        tcp_established_timeout=int(section.seconds("tcpEstablishedTimeout", default.tcp_established_timeout)),
-        tcp_close_wait_timeout=int(section.seconds("tcpCloseWaitTimeout", default.tcp_close_wait_timeout)),
-        tcp_be_liberal=section.flag("tcpBeLiberal"),
-        udp_timeout=int(section.seconds("udpTimeout", 0.0)),
-        udp_stream_timeout=int(section.seconds("udpStreamTimeout", 0.0)),
-    )
 
 
 def _node_port_addresses(root: Section, mode: str) -> tuple[str, ...]:
