@@ -6,7 +6,7 @@ Pure: no I/O, no clock, no randomness. Source: `k8s.io/apimachinery/pkg/util/val
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -107,6 +107,15 @@ class Field(msgspec.Struct, eq=False, gc=False):
         values = self.value or ()
         return Field(values[index] if index < len(values) else None, index, self)
 
+    def repeated(self, key: Callable[[Any], Hashable]) -> Iterator[Field]:
+        """Yield the items of a list whose key occurs earlier, too. `key` returns that of an item's value."""
+        seen: set[Hashable] = set()
+        for item in self.each():
+            of_item = key(item.value)
+            if of_item in seen:
+                yield item
+            seen.add(of_item)
+
     def those_set(self, *names: str) -> Sequence[Field]:
         """Return the fields `names` that are set in an object."""
         value = self.value or {}
@@ -152,6 +161,9 @@ class Field(msgspec.Struct, eq=False, gc=False):
         before = len(self.errors)
         validate(self, *arguments)
         return len(self.errors) == before
+
+    def must_be_set_to_one_of(self, values: Sequence[str]) -> bool:
+        return self.must_be_set() and self.must_be_one_of(values)
 
     def must_be_one_of(self, values: Sequence[str]) -> bool:
         obeys = self.value is None or self.value in values
@@ -203,6 +215,13 @@ class Field(msgspec.Struct, eq=False, gc=False):
         obeys = self.value is None or len(self.value) <= limit
         if not obeys:
             self.too_many(limit)
+        return obeys
+
+    def must_have_at_most_bytes(self, limit: int) -> bool:
+        """Add an error about a text that is longer in UTF-8."""
+        obeys = self.value is None or len(self.value.encode()) <= limit
+        if not obeys:
+            self.too_long(limit)
         return obeys
 
     # --- Errors ------------------------------------------------------------------------------------------

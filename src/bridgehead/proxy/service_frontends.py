@@ -14,7 +14,7 @@ import ipaddress
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from bridgehead.objects.core import Service, ServicePort
+from bridgehead.objects.core import DEFAULT_AFFINITY_SECONDS, Service, ServicePort
 from bridgehead.objects.endpoint_slices import EndpointSlice
 from bridgehead.objects.load_balancers import by_assigned_address, cluster_addresses, describe_holder, holder_of
 from bridgehead.objects.meta import ObjectKey
@@ -231,8 +231,9 @@ def _affinity_seconds(service: Service) -> int | None:
     if service.spec.session_affinity != "ClientIP":
         return None
     config = service.spec.session_affinity_config
-    seconds = config.client_ip.timeout_seconds if config is not None and config.client_ip is not None else 10800
-    return min(max(seconds, 1), 86400)
+    if config is None or config.client_ip is None:
+        return DEFAULT_AFFINITY_SECONDS
+    return min(max(config.client_ip.timeout_seconds, 1), 86400)
 
 
 def _addresses(field: str, texts: Iterable[str], node: NodeFacts, problems: list[Problem]) -> tuple[str, ...]:

@@ -13,10 +13,9 @@ from typing import Any
 import msgspec
 
 from bridgehead.apiserver.errors import invalid
-from bridgehead.apiserver.field import FieldError
+from bridgehead.apiserver.field import Field, FieldError
 from bridgehead.apiserver.resource import JsonObject
 from bridgehead.apiserver.resources.services import added_addresses
-from bridgehead.apiserver.resources.shared import field
 from bridgehead.apiserver.resources.shared.addresses import parse_ip
 from bridgehead.storage import Key, Store
 
@@ -76,20 +75,19 @@ class NodeAddresses(Plugin):
 
 def check_node_addresses(store: Store, service: JsonObject, old: JsonObject) -> list[FieldError]:
     """Return an error for each new address in the status of `service` that a node, a pod or the API server has."""
-    added = [one for one in added_addresses(service, old) if one.is_vip]
+    root = Field(service)
+    added = [ip for ip, is_vip in added_addresses(root, old) if is_vip]
     if not added:
         return []
     owned, pods = _owners(store)
-    errors = []
-    for one in added:
-        address = parse_ip(one.text)
+    for ip in added:
+        address = parse_ip(ip.value)
         if address is None:
             continue
         owner = owned.get(address) or next((f"a pod of {node}" for cidr, node in pods if address in cidr), None)
         if owner is not None:
-            detail = f"may not be the address of {owner}, which the Service would take over"
-            errors.append(field.invalid(one.path, one.text, detail))
-    return errors
+            ip.invalid(f"may not be the address of {owner}, which the Service would take over")
+    return root.errors
 
 
 def _owners(store: Store) -> tuple[dict[Any, str], list[tuple[Any, str]]]:

@@ -69,6 +69,7 @@ from .security_contexts import (
     Sysctl,
 )
 from .services import (
+    DEFAULT_AFFINITY_SECONDS,
     PROXY_NAME_LABEL,
     ClientIPConfig,
     LoadBalancerIngress,
@@ -99,6 +100,7 @@ from .volumes import (
 )
 
 __all__ = [
+    "DEFAULT_AFFINITY_SECONDS",
     "PROXY_NAME_LABEL",
     "REGION_LABEL",
     "ZONE_LABEL",

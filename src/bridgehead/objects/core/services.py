@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from bridgehead.objects.meta import Condition, Object, Part
 
+DEFAULT_AFFINITY_SECONDS = 3 * 60 * 60
+
 
 class ServicePort(Part, frozen=True, kw_only=True):
     port: int
@@ -18,7 +20,7 @@ class ServicePort(Part, frozen=True, kw_only=True):
 
 
 class ClientIPConfig(Part, frozen=True, kw_only=True):
-    timeout_seconds: int = 10800
+    timeout_seconds: int = DEFAULT_AFFINITY_SECONDS
 
 
 class SessionAffinityConfig(Part, frozen=True, kw_only=True):

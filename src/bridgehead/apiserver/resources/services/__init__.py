@@ -1,13 +1,14 @@
 """Service (core/v1).
 
     services              the entry in the table, and the order in which a write applies the rules:
-    service_transitions   defaults, values that an update keeps, values that a change of type drops
+    service_defaults      defaults, values that an update keeps, values that a change of type drops
     service_families      IP families (dual stack)
     service_allocation    ClusterIPs and node ports, and the claims that make them exclusive
     service_ranges        the ranges of the cluster, and the IPAddress objects of addresses
     service_ingress       addresses of load balancers
     service_validation    the finished Service, and what an update may not change
     service_warnings      Warning headers
+    service_types         what a Service of each type needs, for all of these
 
 Other packages import from here.
 """

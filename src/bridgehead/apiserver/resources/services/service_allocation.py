@@ -16,12 +16,11 @@ from random import Random
 from typing import Protocol
 
 from bridgehead.apiserver.errors import ApiStatus, internal_error
-from bridgehead.apiserver.field import FieldError
+from bridgehead.apiserver.field import Field
 from bridgehead.apiserver.resource import JsonObject
-from bridgehead.apiserver.resources.shared import field
 from bridgehead.apiserver.resources.shared.addresses import IPV4, IPV6, parse_ip
 
-from .service_transitions import is_headless, needs_cluster_ip, needs_health_check_port, needs_node_ports
+from .service_types import is_headless, needs_cluster_ip, needs_health_check_port, needs_node_ports
 
 IsClaimed = Callable[[str], bool]
 
@@ -141,22 +140,22 @@ class Ranges(Protocol):
 
 
 def allocate_addresses(
-    spec: JsonObject,
+    spec: Field,
     old: JsonObject | None,
     ranges: Ranges,
     is_claimed: IsClaimed,
     random: Random,
-) -> list[FieldError]:
+) -> None:
     """Complete `clusterIP` and `clusterIPs`, one for each of `ipFamilies`. `is_claimed` covers other Services only.
 
-    Returns the first error, as Kubernetes. Raises a 500 for a full range.
+    Adds only the first error, as Kubernetes. Raises a 500 for a full range.
     """
-    if not needs_cluster_ip(spec) or is_headless(spec) or (old is not None and is_headless(old)):
-        return []
+    if not needs_cluster_ip(spec.value) or is_headless(spec.value) or (old is not None and is_headless(old)):
+        return
     addresses: list[str] = list(spec.get("clusterIPs", ()))
     held = old.get("clusterIPs", ()) if old is not None and needs_cluster_ip(old) else ()
     if old is not None and held and addresses[:1] != held[:1]:
-        return []  # the first address may not change; validation reports it
+        return  # the first address may not change; validation reports it
     families = spec.get("ipFamilies", ())
     for index, family in enumerate(families):
         if family not in ranges.families:
@@ -168,33 +167,34 @@ def allocate_addresses(
                 # Addresses that are still to be chosen are shown as empty texts.
                 shown = addresses + [""] * (len(families) - len(addresses))
                 detail = f"failed to allocate IP {addresses[index]}: {reason}"
-                return [field.invalid("spec.clusterIPs", shown, detail)]
+                spec.at("clusterIPs").showing(shown).invalid(detail)
+                return
             continue
         chosen = ranges.choose(family, is_claimed, random)
         if chosen is None:
             raise internal_error("failed to allocate a serviceIP: range is full")
         addresses.append(chosen)
     if addresses:
-        spec["clusterIPs"] = addresses
-        spec["clusterIP"] = addresses[0]
-    return []
+        spec.value |= {"clusterIPs": addresses, "clusterIP": addresses[0]}
 
 
 def allocate_ports(
-    spec: JsonObject, old: JsonObject | None, ports: PortRange, is_claimed: IsClaimed, random: Random
-) -> list[FieldError]:
+    spec: Field, old: JsonObject | None, ports: PortRange, is_claimed: IsClaimed, random: Random
+) -> None:
     """Complete the `nodePort`s and `healthCheckNodePort`. `is_claimed` covers the Service's own present ports, too.
 
-    Returns the first error, as Kubernetes. Raises a 500 for a full range, a health check port that is not available,
+    Adds only the first error, as Kubernetes. Raises a 500 for a full range, a health check port that is not available,
     and a node port that an update gives to two ports.
     """
-    allocation = _PortAllocation(spec, ports, is_claimed, random)
-    errors: list[FieldError] = []
-    if needs_node_ports(spec):
-        errors = _allocate_new(spec, allocation) if old is None else _allocate_changed(spec, old, allocation)
-    if not errors and needs_health_check_port(spec) and (old is None or not needs_health_check_port(old)):
-        _allocate_health_check_port(spec, allocation)
-    return errors
+    allocation = _PortAllocation(spec.value, ports, is_claimed, random)
+    if needs_node_ports(spec.value):
+        if old is None:
+            _allocate_new(spec, allocation)
+        else:
+            _allocate_changed(spec, old, allocation)
+    needed_health_check_port = old is not None and needs_health_check_port(old)
+    if not spec.errors and needs_health_check_port(spec.value) and not needed_health_check_port:
+        _allocate_health_check_port(spec.value, allocation)
 
 
 class _PortAllocation:
@@ -217,6 +217,13 @@ class _PortAllocation:
             self._taken.add(claim)
         return reason
 
+    def take(self, port: Field, wanted: int) -> bool:
+        """Take the node port that is wanted for a port, or add an error. Return whether it was available."""
+        reason = self.reason_against(wanted)
+        if reason:
+            port.at("nodePort").showing(wanted).invalid(reason)
+        return not reason
+
     def choose(self, what: str) -> int:
         """Take a free port. Raises a 500."""
 
@@ -230,7 +237,7 @@ class _PortAllocation:
         return chosen
 
 
-def _allocate_new(spec: JsonObject, allocation: _PortAllocation) -> list[FieldError]:
+def _allocate_new(spec: Field, allocation: _PortAllocation) -> None:
     """Allocate the node ports of a new Service (`initNodePorts` in Kubernetes).
 
     A port number with several protocols, as DNS has, gets the same node port for all.
@@ -240,52 +247,46 @@ def _allocate_new(spec: JsonObject, allocation: _PortAllocation) -> list[FieldEr
     for port in spec.get("ports", ()):
         if port.get("nodePort", 0):
             asked.setdefault(port.get("port", 0), port["nodePort"])
-    for index, port in enumerate(spec.get("ports", ())):
+    for port in spec.at("ports").each():
         number, wanted = port.get("port", 0), port.get("nodePort", 0)
-        if not wanted and not _chooses_node_ports(spec):
+        if not wanted and not _chooses_node_ports(spec.value):
             continue
         allocated = node_port_of.get(number, 0)
         if not allocated:
             wanted = asked.get(number, 0)
             if not wanted:
                 wanted = allocation.choose("nodePort")
-            elif reason := allocation.reason_against(wanted):
-                return [_refused_node_port(index, wanted, reason)]
-            port["nodePort"] = node_port_of[number] = wanted
+            elif not allocation.take(port, wanted):
+                return
+            port.value["nodePort"] = node_port_of[number] = wanted
         elif not wanted:
-            port["nodePort"] = allocated
-        elif wanted != allocated and (reason := allocation.reason_against(wanted)):
-            return [_refused_node_port(index, wanted, reason)]
-    return []
+            port.value["nodePort"] = allocated
+        elif wanted != allocated and not allocation.take(port, wanted):
+            return
 
 
-def _allocate_changed(spec: JsonObject, old: JsonObject, allocation: _PortAllocation) -> list[FieldError]:
+def _allocate_changed(spec: Field, old: JsonObject, allocation: _PortAllocation) -> None:
     """Allocate the node ports that an update adds (`updateNodePorts` in Kubernetes)."""
     known = {port.get("nodePort", 0) for port in old.get("ports", ())}
     seen: set[tuple[str, int]] = set()
-    for index, port in enumerate(spec.get("ports", ())):
+    for port in spec.at("ports").each():
         wanted = port.get("nodePort", 0)
-        if not wanted and not _chooses_node_ports(spec):
+        if not wanted and not _chooses_node_ports(spec.value):
             continue
         if not wanted:
-            wanted = port["nodePort"] = allocation.choose("nodePort")
+            wanted = port.value["nodePort"] = allocation.choose("nodePort")
         elif wanted not in known:
-            if reason := allocation.reason_against(wanted):
-                return [_refused_node_port(index, wanted, reason)]
+            if not allocation.take(port, wanted):
+                return
             known.add(wanted)
         one = (port.get("protocol", ""), wanted)
         if one in seen:
             raise ApiStatus(500, "", f"duplicate nodePort: {{{one[0]} {one[1]}}}")
         seen.add(one)
-    return []
 
 
 def _chooses_node_ports(spec: JsonObject) -> bool:
     return spec.get("type") == "NodePort" or bool(spec.get("allocateLoadBalancerNodePorts", True))
-
-
-def _refused_node_port(index: int, port: int, reason: str) -> FieldError:
-    return field.invalid(f"spec.ports[{index}].nodePort", port, reason)
 
 
 def _allocate_health_check_port(spec: JsonObject, allocation: _PortAllocation) -> None:

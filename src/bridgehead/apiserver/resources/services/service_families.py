@@ -8,47 +8,37 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from bridgehead.apiserver.field import FieldError
+from bridgehead.apiserver.field import Field
 from bridgehead.apiserver.resource import JsonObject
-from bridgehead.apiserver.resources.shared import field
 from bridgehead.apiserver.resources.shared.addresses import IPV4, IPV6, family_of
 
-from .service_transitions import HEADLESS
-
-_POLICY = "spec.ipFamilyPolicy"
+from .service_types import HEADLESS
 
 
-def set_families(spec: JsonObject, old: JsonObject | None, families: Sequence[str]) -> list[FieldError]:
-    """Set policy and families of `spec` for a cluster with `families`, the primary one first; return errors.
+def set_families(spec: Field, old: JsonObject | None, families: Sequence[str]) -> None:
+    """Set policy and families of `spec` for a cluster with `families`, the primary one first, or add errors.
 
-    The caller must have checked `spec` with `validate_cluster_ips`.
+    The caller must have checked `spec` with `validate_cluster_ips`, which found no error.
     """
-    if spec.get("type") == "ExternalName" or _is_settled(spec, old):
-        return []
-    is_open = spec.get("clusterIP") == HEADLESS and not spec.get("selector")
-    spec.setdefault("ipFamilyPolicy", _default_policy(old, is_open))
-    errors = [*_release_second(spec, old), *_check_single_stack(spec), *_infer_from_cluster_ips(spec, families)]
-    if errors:
-        return errors
-    if is_open:
-        # Without a selector the client provides the endpoints, also of families that the cluster does not have.
-        chosen = spec.setdefault("ipFamilies", [families[0]])
-        if spec["ipFamilyPolicy"] != "SingleStack" and len(chosen) == 1:
-            chosen.append(_other(chosen[0]))
-        return []
-    if spec["ipFamilyPolicy"] == "RequireDualStack" and len(families) < 2:
-        errors.append(
-            field.invalid(_POLICY, "RequireDualStack", "this cluster is not configured for dual-stack services")
-        )
-    for index, family in enumerate(spec.get("ipFamilies", ())):
-        if family not in families:
-            errors.append(field.invalid(f"spec.ipFamilies[{index}]", family, "not configured on this cluster"))
-    if errors:
-        return errors
-    chosen = spec.setdefault("ipFamilies", [families[0]])
-    if spec["ipFamilyPolicy"] != "SingleStack" and len(chosen) == 1 and len(families) == 2:
+    wanted = spec.value
+    if wanted.get("type") == "ExternalName" or _is_settled(wanted, old):
+        return
+    is_open = wanted.get("clusterIP") == HEADLESS and not wanted.get("selector")
+    wanted.setdefault("ipFamilyPolicy", _default_policy(old, is_open))
+    if old is not None:
+        _release_second(spec, old)
+    _check_single_stack(spec)
+    _infer_from_cluster_ips(spec, families)
+    if spec.errors:
+        return
+    # Without a selector the client provides the endpoints, also of families that the cluster does not have.
+    if not is_open:
+        _check_configured(spec, families)
+    if spec.errors:
+        return
+    chosen = wanted.setdefault("ipFamilies", [families[0]])
+    if wanted["ipFamilyPolicy"] != "SingleStack" and len(chosen) == 1 and (is_open or len(families) == 2):
         chosen.append(_other(chosen[0]))
-    return []
 
 
 def _is_settled(spec: JsonObject, old: JsonObject | None) -> bool:
@@ -66,50 +56,47 @@ def _default_policy(old: JsonObject | None, is_open: bool) -> str:
     return "RequireDualStack" if is_open else "SingleStack"
 
 
-def _release_second(spec: JsonObject, old: JsonObject | None) -> list[FieldError]:
+def _release_second(spec: Field, old: JsonObject) -> None:
     """Drop the second address in an update to SingleStack. Other updates must drop it explicitly."""
-    if old is None:
-        return []
-    errors = []
+    policy = spec.at("ipFamilyPolicy")
     for name, what in (("clusterIPs", "cluster IP"), ("ipFamilies", "IP family")):
         now, before = spec.get(name, []), old.get(name, [])
-        if spec["ipFamilyPolicy"] == "SingleStack":
+        if policy.value == "SingleStack":
             if now == before and len(now) > 1:
-                spec[name] = now[:1]
+                spec.value[name] = now[:1]
         elif now and len(now) < len(before):
-            detail = f"must be 'SingleStack' to release the secondary {what}"
-            errors.append(field.invalid(_POLICY, spec["ipFamilyPolicy"], detail))
-    return errors
+            policy.invalid(f"must be 'SingleStack' to release the secondary {what}")
 
 
-def _check_single_stack(spec: JsonObject) -> list[FieldError]:
-    if spec["ipFamilyPolicy"] != "SingleStack":
-        return []
-    return [
-        field.invalid(
-            _POLICY,
-            "SingleStack",
-            f"must be 'RequireDualStack' or 'PreferDualStack' when multiple {what} are specified",
-        )
-        for name, what in (("clusterIPs", "cluster IPs"), ("ipFamilies", "IP families"))
-        if len(spec.get(name, ())) == 2
-    ]
+def _check_single_stack(spec: Field) -> None:
+    policy = spec.at("ipFamilyPolicy")
+    if policy.value != "SingleStack":
+        return
+    for name, what in (("clusterIPs", "cluster IPs"), ("ipFamilies", "IP families")):
+        if len(spec.get(name, ())) == 2:
+            policy.invalid(f"must be 'RequireDualStack' or 'PreferDualStack' when multiple {what} are specified")
 
 
-def _infer_from_cluster_ips(spec: JsonObject, families: Sequence[str]) -> list[FieldError]:
-    errors = []
-    addresses = spec.get("clusterIPs", [])
+def _infer_from_cluster_ips(spec: Field, families: Sequence[str]) -> None:
     known = len(spec.get("ipFamilies", ()))
-    for index, address in enumerate(addresses[known:], start=known):
-        if address == HEADLESS:
+    addresses = spec.at("clusterIPs")
+    for address in list(addresses.each())[known:]:
+        if address.value == HEADLESS:
             break
-        family = family_of(address)
+        family = family_of(address.value)
         if family in families:
-            spec.setdefault("ipFamilies", []).append(family)
+            spec.value.setdefault("ipFamilies", []).append(family)
         else:
-            path = f"spec.clusterIPs[{index}]"
-            errors.append(field.invalid(path, addresses, f"{family} is not configured on this cluster"))
-    return errors
+            address.showing(addresses.value).invalid(f"{family} is not configured on this cluster")
+
+
+def _check_configured(spec: Field, families: Sequence[str]) -> None:
+    policy = spec.at("ipFamilyPolicy")
+    if policy.value == "RequireDualStack" and len(families) < 2:
+        policy.invalid("this cluster is not configured for dual-stack services")
+    for family in spec.at("ipFamilies").each():
+        if family.value not in families:
+            family.invalid("not configured on this cluster")
 
 
 def _other(family: str) -> str:

@@ -5,43 +5,37 @@ Pure: no I/O, no clock, no randomness. Source: Kubernetes `ValidateService`, `Va
 
 from __future__ import annotations
 
-from bridgehead.apiserver.field import FieldError
+from bridgehead.apiserver.field import Field
 from bridgehead.apiserver.resource import JsonObject
-from bridgehead.apiserver.resources.shared import field
 from bridgehead.apiserver.resources.shared.addresses import check_cidr, validate_new_cidr
 
 _ANNOTATION = "service.beta.kubernetes.io/load-balancer-source-ranges"
 _ONLY_LOAD_BALANCER = "may only be used when `type` is 'LoadBalancer'"
 
 
-def validate_source_ranges(service: JsonObject) -> list[FieldError]:
+def validate_source_ranges(service: Field) -> None:
     """Validate the ranges of a Service, also if they were stored before."""
-    path, ranges = _source_ranges(service)
-    errors = []
-    if path and service.get("spec", {}).get("type") != "LoadBalancer":
-        errors.append(field.forbidden(path, _ONLY_LOAD_BALANCER))
-    for item_path, text in ranges:
-        errors.extend(field.invalid_for(item_path, text, check_cidr(text.strip())))
-    return errors
+    origin, ranges = _source_ranges(service)
+    if origin.value is not None and service.at("spec").get("type") != "LoadBalancer":
+        origin.forbidden(_ONLY_LOAD_BALANCER)
+    for cidr in ranges:
+        cidr.must_pass(lambda text: check_cidr(text.strip()))
 
 
-def validate_new_source_ranges(service: JsonObject, old: JsonObject) -> list[FieldError]:
+def validate_new_source_ranges(service: Field, old: JsonObject) -> None:
     """Validate more strictly the ranges that `old` does not have. `old` is {} for a create."""
-    stored = {text.strip() for _, text in _source_ranges(old)[1]}
-    return [
-        error
-        for path, text in _source_ranges(service)[1]
-        for error in field.errors_below(path, validate_new_cidr, text, stored)
-    ]
+    stored = {cidr.value.strip() for cidr in _source_ranges(Field(old))[1]}
+    for cidr in _source_ranges(service)[1]:
+        validate_new_cidr(cidr, stored)
 
 
-def _source_ranges(service: JsonObject) -> tuple[str, list[tuple[str, str]]]:
-    """Return the path of the ranges ("" without any), and each range with its path."""
-    path = "spec.LoadBalancerSourceRanges"
-    if ranges := service.get("spec", {}).get("loadBalancerSourceRanges"):
-        return path, [(f"{path}[{index}]", text) for index, text in enumerate(ranges)]
-    annotation = service.get("metadata", {}).get("annotations", {}).get(_ANNOTATION)
-    if annotation is None:
-        return "", []
-    path = f"metadata.annotations[{_ANNOTATION}]"
-    return path, [(path, text) for text in annotation.split(",") if annotation.strip()]
+def _source_ranges(service: Field) -> tuple[Field, list[Field]]:
+    """Return the field or the annotation that has the ranges, and the ranges."""
+    spec = service.at("spec")
+    if texts := spec.get("loadBalancerSourceRanges"):
+        ranges = spec.at("LoadBalancerSourceRanges", texts)  # as errors of Kubernetes spell it
+        return ranges, list(ranges.each())
+    annotation = service.at("metadata").at("annotations").entry(_ANNOTATION)
+    if annotation.value is None or not annotation.value.strip():
+        return annotation, []
+    return annotation, [annotation.showing(text) for text in annotation.value.split(",")]

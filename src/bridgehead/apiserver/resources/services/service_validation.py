@@ -6,11 +6,8 @@ Source: Kubernetes `ValidateService`, `ValidateServiceUpdate` and the Service AP
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
-from bridgehead.apiserver.field import FieldError
+from bridgehead.apiserver.field import IMMUTABLE, Field, internal_value, repeated
 from bridgehead.apiserver.resource import JsonObject
-from bridgehead.apiserver.resources.shared import field
 from bridgehead.apiserver.resources.shared.addresses import (
     IPV4,
     IPV6,
@@ -29,7 +26,7 @@ from bridgehead.objects.names import (
 )
 
 from .service_source_ranges import validate_source_ranges
-from .service_transitions import HEADLESS, is_headless, is_reachable_from_outside, needs_health_check_port
+from .service_types import HEADLESS, is_headless, is_reachable_from_outside, needs_health_check_port
 
 _TYPES = ("ClusterIP", "ExternalName", "LoadBalancer", "NodePort")
 _FAMILIES = (IPV4, IPV6)
@@ -39,7 +36,7 @@ _TRAFFIC_POLICIES = ("Cluster", "Local")
 _TRAFFIC_DISTRIBUTIONS = ("PreferClose", "PreferSameNode", "PreferSameZone")
 _IP_MODES = ("Proxy", "VIP")
 _AFFINITIES = ("ClientIP", "None")
-_AFFINITY_SECONDS = (1, 86400)
+_MAX_AFFINITY_SECONDS = 86400
 # The fields of Kubernetes' internal ServicePort.
 _PORT = {"name": "", "protocol": "", "appProtocol": None, "port": 0, "targetPort": 0, "nodePort": 0}
 _KUBELET_PORT = 10250
@@ -47,318 +44,239 @@ _ONLY_LOAD_BALANCER = "may only be used when `type` is 'LoadBalancer'"
 _UNCHANGEABLE = "may not change once set"
 
 
-def validate_service(service: JsonObject) -> list[FieldError]:
+def validate_service(service: Field) -> None:
     """Validate a completed Service."""
-    spec = service.get("spec", {})
-    return [
-        *_require_ports(spec),
-        *_validate_for_type(spec),
-        *_validate_ports(spec),
-        *field.errors_below("spec.selector", validate_labels, spec.get("selector", {})),
-        *_validate_session_affinity(spec),
-        *validate_cluster_ips(spec, None),
-        *_validate_external_ips(spec),
-        *field.one_of("spec.type", spec.get("type", ""), _TYPES),
-        *_validate_port_pairs(spec),
-        *_validate_load_balancer(service),
-        *_validate_traffic_policies(spec),
-        *_validate_status(service),
-    ]
+    spec = service.at("spec", {})
+    ports = spec.at("ports")
+    if not is_headless(spec.value) and spec.get("type") != "ExternalName":
+        ports.must_be_set()
+    _validate_for_type(spec)
+    _validate_ports(ports)
+    validate_labels(spec.at("selector"))
+    _validate_session_affinity(spec)
+    validate_cluster_ips(spec, None)
+    for address in spec.at("externalIPs").each():
+        address.must_pass(check_endpoint_ip)
+    spec.at("type", "").must_be_one_of(_TYPES)
+    _validate_port_pairs(spec)
+    _validate_load_balancer(service)
+    _validate_traffic_policies(spec)
+    _validate_status(service)
 
 
-def validate_service_update(spec: JsonObject, old: JsonObject) -> list[FieldError]:
-    """Validate the change from `old` to `spec`."""
-    errors = []
-    if "ExternalName" not in (spec.get("type"), old.get("type")):
-        errors.extend(_validate_cluster_ips_update(spec, old))
-        if not is_headless(spec) and not is_headless(old):
-            errors.extend(_validate_families_update(spec, old))
-    if spec.get("type") == old.get("type") == "LoadBalancer":
-        load_balancer_class = spec.get("loadBalancerClass")
-        if load_balancer_class != old.get("loadBalancerClass"):
-            errors.append(field.invalid("spec.loadBalancerClass", load_balancer_class, _UNCHANGEABLE))
-    if (
-        needs_health_check_port(spec)
-        and needs_health_check_port(old)
-        and spec.get("healthCheckNodePort") != old.get("healthCheckNodePort")
-    ):
-        errors.append(field.forbidden("spec.healthCheckNodePort", field.IMMUTABLE))
-    return errors
+def validate_service_update(spec: Field, old: JsonObject) -> None:
+    """Validate the change of a Service's spec from `old`."""
+    types = spec.get("type"), old.get("type")
+    if "ExternalName" not in types:
+        were_headless = is_headless(spec.value), is_headless(old)
+        if not all(were_headless):
+            _validate_cluster_ips_update(spec, old)
+        if not any(were_headless):
+            _validate_families_update(spec, old)
+    if types == ("LoadBalancer", "LoadBalancer"):
+        spec.at("loadBalancerClass").must_not_change(old.get("loadBalancerClass"), _UNCHANGEABLE)
+    if needs_health_check_port(spec.value) and needs_health_check_port(old):
+        port = spec.at("healthCheckNodePort")
+        if port.value != old.get("healthCheckNodePort"):
+            port.forbidden(IMMUTABLE)
 
 
 # --- Type ------------------------------------------------------------------------------------------------
 
 
-def _require_ports(spec: JsonObject) -> list[FieldError]:
-    if spec.get("ports") or is_headless(spec) or spec.get("type") == "ExternalName":
-        return []
-    return [field.required("spec.ports")]
-
-
-def _validate_for_type(spec: JsonObject) -> list[FieldError]:
-    errors = []
-    if spec.get("type") == "LoadBalancer":
-        detail = f"may not expose port {_KUBELET_PORT} externally since it is used by kubelet"
-        errors = [
-            field.invalid(f"spec.ports[{index}]", _KUBELET_PORT, detail)
-            for index, port in enumerate(spec.get("ports", ()))
-            if port.get("port") == _KUBELET_PORT
-        ]
-    match spec.get("type"):
-        case "LoadBalancer" | "NodePort" as type_ if is_headless(spec):
-            detail = f"may not be set to 'None' for {type_} services"
-            errors.append(field.invalid("spec.clusterIPs[0]", HEADLESS, detail))
-        case "ExternalName":
-            errors.extend(
-                field.forbidden(f"spec.{name}", "may not be set for ExternalName services")
-                for name in ("clusterIPs", "ipFamilies", "ipFamilyPolicy")
-                if spec.get(name)
-            )
-            errors.extend(_validate_external_name(str(spec.get("externalName", ""))))
-    return errors
-
-
-def _validate_external_name(name: str) -> list[FieldError]:
-    name = name.removesuffix(".")  # fully qualified
-    if not name:
-        return [field.required("spec.externalName")]
-    return field.invalid_for("spec.externalName", name, check_dns1123_subdomain(name))
+def _validate_for_type(spec: Field) -> None:
+    kind = spec.get("type")
+    if kind == "LoadBalancer":
+        for port in spec.at("ports").each():
+            if port.get("port") == _KUBELET_PORT:
+                detail = f"may not expose port {_KUBELET_PORT} externally since it is used by kubelet"
+                port.showing(_KUBELET_PORT).invalid(detail)
+    if kind in ("LoadBalancer", "NodePort") and is_headless(spec.value):
+        spec.at("clusterIPs").item(0).invalid(f"may not be set to 'None' for {kind} services")
+    elif kind == "ExternalName":
+        for name in ("clusterIPs", "ipFamilies", "ipFamilyPolicy"):
+            spec.at(name).must_not_be_set("may not be set for ExternalName services")
+        # A fully qualified name ends with a dot.
+        host = spec.get("externalName", "").removesuffix(".")
+        spec.at("externalName").showing(host).must_be_set_and_pass(check_dns1123_subdomain)
 
 
 # --- Ports -----------------------------------------------------------------------------------------------
 
 
-def _validate_ports(spec: JsonObject) -> list[FieldError]:
-    ports = spec.get("ports", ())
-    errors = []
+def _validate_ports(ports: Field) -> None:
     names: set[str] = set()
-    for index, port in enumerate(ports):
-        errors.extend(_validate_port(f"spec.ports[{index}]", port, len(ports) > 1, names))
-    return errors
+    needs_name = len(ports.value or ()) > 1
+    for port in ports.each():
+        if name := port.at("name"):
+            name.must_pass(check_dns1123_label)
+            name.must_not_repeat(names)
+        elif needs_name:
+            name.required()
+        port.at("port", 0).must_pass(check_port_number)
+        port.at("protocol", "").must_be_one_of(PROTOCOLS)
+        validate_port_number_or_name(port.at("targetPort", 0))
+        port.at("appProtocol").must_pass(check_qualified_name)
 
 
-def _validate_port_pairs(spec: JsonObject) -> list[FieldError]:
+def _validate_port_pairs(spec: Field) -> None:
     """Validate that no two ports have one protocol and one number, or one protocol and one node port."""
-    ports = spec.get("ports", ())
-    errors = []
+    ports = list(spec.at("ports").each())
+    with_node_port = [port for port in ports if port.get("nodePort")]
     if spec.get("type") == "ClusterIP":
-        errors = [
-            field.forbidden(f"spec.ports[{index}].nodePort", "may not be used when `type` is 'ClusterIP'")
-            for index, port in enumerate(ports)
-            if port.get("nodePort", 0)
-        ]
-    with_node_port = [(index, port) for index, port in enumerate(ports) if port.get("nodePort", 0)]
-    pairs = [(port.get("protocol", ""), port["nodePort"]) for _, port in with_node_port]
-    for position in field.repeated(pairs):
-        index, port = with_node_port[position]
-        errors.append(field.duplicate(f"spec.ports[{index}].nodePort", port["nodePort"]))
-    for index in field.repeated((port.get("protocol", ""), port.get("port", 0)) for port in ports):
-        shown = {name: ports[index][name] for name in ("port", "protocol") if name in ports[index]}
-        errors.append(field.duplicate(f"spec.ports[{index}]", field.internal_value(shown, _PORT)))
-    return errors
-
-
-def _validate_port(path: str, port: JsonObject, needs_name: bool, names: set[str]) -> list[FieldError]:
-    """Validate a port; `names` are those of the ports before, and get its own."""
-    errors = []
-    if name := port.get("name", ""):
-        errors.extend(field.invalid_for(f"{path}.name", name, check_dns1123_label(name)))
-        if name in names:
-            errors.append(field.duplicate(f"{path}.name", name))
-        names.add(name)
-    elif needs_name:
-        errors.append(field.required(f"{path}.name"))
-    number = port.get("port", 0)
-    errors.extend(field.invalid_for(f"{path}.port", number, check_port_number(number)))
-    errors.extend(field.one_of(f"{path}.protocol", port.get("protocol", ""), PROTOCOLS))
-    errors.extend(field.errors_below(f"{path}.targetPort", validate_port_number_or_name, port.get("targetPort", 0)))
-    if (app_protocol := port.get("appProtocol")) is not None:
-        errors.extend(field.invalid_for(f"{path}.appProtocol", app_protocol, check_qualified_name(app_protocol)))
-    return errors
+        for port in with_node_port:
+            port.at("nodePort").forbidden("may not be used when `type` is 'ClusterIP'")
+    for index in repeated((port.get("protocol", ""), port.get("nodePort")) for port in with_node_port):
+        with_node_port[index].at("nodePort").duplicate()
+    pairs = [{"protocol": port.get("protocol", ""), "port": port.get("port", 0)} for port in ports]
+    for index in repeated(tuple(pair.values()) for pair in pairs):
+        ports[index].showing(internal_value(pairs[index], _PORT)).duplicate()
 
 
 # --- Session affinity ------------------------------------------------------------------------------------
 
 
-def _validate_session_affinity(spec: JsonObject) -> list[FieldError]:
+def _validate_session_affinity(spec: Field) -> None:
     """Validate the affinity. Defaults have completed the configuration for ClientIP, and removed it for None."""
-    affinity = spec.get("sessionAffinity", "")
-    if affinity != "ClientIP":
-        return field.one_of("spec.sessionAffinity", affinity, _AFFINITIES)
-    seconds, (least, most) = spec["sessionAffinityConfig"]["clientIP"]["timeoutSeconds"], _AFFINITY_SECONDS
-    if least <= seconds <= most:
-        return []
-    detail = f"must be greater than 0 and less than {most}"
-    return [field.invalid("spec.sessionAffinityConfig.clientIP.timeoutSeconds", seconds, detail)]
+    affinity = spec.at("sessionAffinity", "")
+    if affinity.must_be_one_of(_AFFINITIES) and affinity.value == "ClientIP":
+        seconds = spec.at("sessionAffinityConfig").at("clientIP").at("timeoutSeconds")
+        if not 0 < seconds.value <= _MAX_AFFINITY_SECONDS:
+            seconds.invalid(f"must be greater than 0 and less than {_MAX_AFFINITY_SECONDS}")
 
 
 # --- Addresses and families ------------------------------------------------------------------------------
 
 
-def validate_cluster_ips(spec: JsonObject, old: JsonObject | None) -> list[FieldError]:
+def validate_cluster_ips(spec: Field, old: JsonObject | None) -> None:
     """Validate `clusterIP`, `clusterIPs`, `ipFamilies` and `ipFamilyPolicy` against each other.
 
     Unchanged addresses are not checked again: they may have been stored before a rule existed.
     """
     if spec.get("type") == "ExternalName":
-        return []  # _validate_for_type forbids these fields
-    if _ADDRESS_FIELDS.isdisjoint(spec):
-        return []  # as most clients leave them out
-    path, one, many = "spec.clusterIPs", spec.get("clusterIP", ""), spec.get("clusterIPs", [])
-    errors = []
-    if one and not many:
-        errors.append(field.required(path))
-    elif one and many[0] != one:
-        errors.append(field.invalid(path, many, "first value must match `clusterIP`"))
-    elif many and not one:
-        errors.append(field.invalid(path, many, "must be empty when `clusterIP` is not specified"))
-    errors.extend(_validate_families(spec))
-    malformed = _validate_address_list(path, many) if old is None or old.get("clusterIPs") != many else []
-    errors.extend(malformed)
-    if len(many) > 2:
-        errors.append(field.invalid(path, many, "may only hold up to 2 values"))
-    if malformed:
-        return errors
-    if len(many) > 1 and len({family_of(address) for address in many}) == 1:
-        errors.append(field.invalid(path, many, "may specify no more than one IP for each IP family"))
-    if not is_headless(spec):
-        for index, (address, family) in enumerate(zip(many, spec.get("ipFamilies", ()), strict=False)):
-            if family in _FAMILIES and family_of(address) != family:
-                detail = f"expected an {family} value as indicated by `ipFamilies[{index}]`"
-                errors.append(field.invalid(f"{path}[{index}]", address, detail))
-    return errors
+        return  # _validate_for_type forbids these fields
+    if _ADDRESS_FIELDS.isdisjoint(spec.value):
+        return  # as most clients leave them out
+    first, addresses = spec.get("clusterIP"), spec.at("clusterIPs", [])
+    if first and not addresses:
+        addresses.required()
+    elif first and addresses.value[0] != first:
+        addresses.invalid("first value must match `clusterIP`")
+    elif addresses and not first:
+        addresses.invalid("must be empty when `clusterIP` is not specified")
+    _validate_families(spec)
+    is_kept = old is not None and old.get("clusterIPs") == addresses.value
+    are_well_formed = is_kept or _validate_address_list(addresses)
+    if len(addresses.value) > 2:
+        addresses.invalid("may only hold up to 2 values")
+    if are_well_formed:
+        _validate_address_families(spec, addresses)
 
 
-def _validate_families(spec: JsonObject) -> list[FieldError]:
-    errors = []
+def _validate_families(spec: Field) -> None:
     seen: set[str] = set()
-    for index, family in enumerate(spec.get("ipFamilies", ())):
-        errors.extend(field.one_of(f"spec.ipFamilies[{index}]", family, _FAMILIES))
-        if family in seen:
-            errors.append(field.duplicate(f"spec.ipFamilies[{index}]", family))
-        seen.add(family)
-    if "ipFamilyPolicy" in spec:
-        errors.extend(field.one_of("spec.ipFamilyPolicy", spec["ipFamilyPolicy"], _FAMILY_POLICIES))
-    return errors
+    for family in spec.at("ipFamilies").each():
+        family.must_be_one_of(_FAMILIES)
+        family.must_not_repeat(seen)
+    spec.at("ipFamilyPolicy").must_be_one_of(_FAMILY_POLICIES)
 
 
-def _validate_address_list(path: str, addresses: list[str]) -> list[FieldError]:
-    errors = []
-    for index, address in enumerate(addresses):
-        if index == 0 and address == HEADLESS:
-            if len(addresses) > 1:
-                errors.append(field.invalid(path, addresses, "'None' must be the first and only value"))
-            continue
-        errors.extend(field.invalid_for(f"{path}[{index}]", address, check_ip(address)))
-    return errors
+def _validate_address_list(addresses: Field) -> bool:
+    """Validate the form of addresses. Return whether it is valid."""
+    if addresses.value == [HEADLESS]:
+        return True
+    is_valid = True
+    for index, address in enumerate(addresses.each()):
+        if index == 0 and address.value == HEADLESS:
+            addresses.invalid("'None' must be the first and only value")
+            is_valid = False
+        elif not address.must_pass(check_ip):
+            is_valid = False
+    return is_valid
 
 
-def _validate_external_ips(spec: JsonObject) -> list[FieldError]:
-    errors = []
-    for index, address in enumerate(spec.get("externalIPs", ())):
-        errors.extend(field.invalid_for(f"spec.externalIPs[{index}]", address, check_endpoint_ip(address)))
-    return errors
+def _validate_address_families(spec: Field, addresses: Field) -> None:
+    if len(addresses.value) > 1 and len({family_of(address) for address in addresses.value}) == 1:
+        addresses.invalid("may specify no more than one IP for each IP family")
+    if is_headless(spec.value):
+        return
+    for index, (address, family) in enumerate(zip(addresses.each(), spec.get("ipFamilies", ()), strict=False)):
+        if family in _FAMILIES and family_of(address.value) != family:
+            address.invalid(f"expected an {family} value as indicated by `ipFamilies[{index}]`")
 
 
-def _validate_cluster_ips_update(spec: JsonObject, old: JsonObject) -> list[FieldError]:
-    if is_headless(spec) and is_headless(old):
-        return []
-    now, before = spec.get("clusterIPs", []), old.get("clusterIPs", [])
-    path = "spec.clusterIPs"
-    if len(now) == len(before):
-        return [
-            field.invalid(f"{path}[{index}]", now, _UNCHANGEABLE)
-            for index, (new_ip, old_ip) in enumerate(zip(now, before, strict=True))
-            if new_ip != old_ip
-        ]
-    return _validate_growth(spec, f"{path}[0]", "clusterIP", now, before)
+def _validate_cluster_ips_update(spec: Field, old: JsonObject) -> None:
+    addresses, before = spec.at("clusterIPs", []), old.get("clusterIPs", [])
+    if len(addresses.value) != len(before):
+        _validate_growth(spec, addresses, "clusterIP", before)
+        return
+    for address, old_address in zip(addresses.each(), before, strict=True):
+        if address.value != old_address:
+            address.showing(addresses.value).invalid(_UNCHANGEABLE)
 
 
-def _validate_families_update(spec: JsonObject, old: JsonObject) -> list[FieldError]:
-    now, before = spec.get("ipFamilies", []), old.get("ipFamilies", [])
-    path = "spec.ipFamilies[0]"
-    if len(now) == len(before):
-        changed = [new for new, old_family in zip(now, before, strict=True) if new != old_family]
-        return [field.invalid(path, now, _UNCHANGEABLE) for _ in changed]
-    return _validate_growth(spec, path, "ipFamily", now, before)
+def _validate_families_update(spec: Field, old: JsonObject) -> None:
+    families, before = spec.at("ipFamilies", []), old.get("ipFamilies", [])
+    if len(families.value) != len(before):
+        _validate_growth(spec, families, "ipFamily", before)
+        return
+    for family, old_family in zip(families.value, before, strict=True):
+        if family != old_family:
+            families.item(0).showing(families.value).invalid(_UNCHANGEABLE)  # always the first one, as in Kubernetes
 
 
-def _validate_growth(
-    spec: JsonObject, primary: str, what: str, now: Sequence[str], before: Sequence[str]
-) -> list[FieldError]:
+def _validate_growth(spec: Field, values: Field, what: str, before: list[str]) -> None:
     """Validate a list of changed length: the first element stays, the second may go only with SingleStack."""
-    errors = []
-    if not now:
-        errors.append(field.invalid(primary, now, f"primary {what} can not be unset"))
-    elif before and now[0] != before[0]:
-        errors.append(field.invalid(primary, spec.get("clusterIPs"), _UNCHANGEABLE))  # also for ipFamilies
-    if len(before) > len(now) == 1 and spec.get("ipFamilyPolicy") != "SingleStack":
-        detail = f"must be set to 'SingleStack' when releasing the secondary {what}"
-        errors.append(field.invalid("spec.ipFamilyPolicy", spec.get("ipFamilyPolicy"), detail))
-    return errors
+    primary, policy = values.item(0), spec.at("ipFamilyPolicy")
+    if not values:
+        primary.showing(values.value).invalid(f"primary {what} can not be unset")
+    elif before and primary.value != before[0]:
+        primary.showing(spec.get("clusterIPs")).invalid(_UNCHANGEABLE)  # also for ipFamilies
+    if len(before) > len(values.value) == 1 and policy.value != "SingleStack":
+        policy.invalid(f"must be set to 'SingleStack' when releasing the secondary {what}")
 
 
 # --- Load balancers and traffic policies -----------------------------------------------------------------
 
 
-def _validate_load_balancer(service: JsonObject) -> list[FieldError]:
-    spec = service.get("spec", {})
-    is_load_balancer = spec.get("type") == "LoadBalancer"
-    errors = validate_source_ranges(service)
-    errors.extend(
-        field.forbidden(f"spec.{name}", _ONLY_LOAD_BALANCER)
-        for name in ("allocateLoadBalancerNodePorts", "loadBalancerClass")
-        if name in spec and not is_load_balancer
-    )
-    if is_load_balancer and "loadBalancerClass" in spec:
-        name = spec["loadBalancerClass"]
-        errors.extend(field.invalid_for("spec.loadBalancerClass", name, check_qualified_name(name)))
-    return errors
+def _validate_load_balancer(service: Field) -> None:
+    validate_source_ranges(service)
+    spec = service.at("spec", {})
+    if spec.get("type") == "LoadBalancer":
+        spec.at("loadBalancerClass").must_pass(check_qualified_name)
+        return
+    for name in ("allocateLoadBalancerNodePorts", "loadBalancerClass"):
+        if name in spec.value:
+            spec.at(name).forbidden(_ONLY_LOAD_BALANCER)
 
 
-def _validate_traffic_policies(spec: JsonObject) -> list[FieldError]:
-    errors = []
-    external = spec.get("externalTrafficPolicy", "")
-    if is_reachable_from_outside(spec):
-        errors.extend(field.one_of("spec.externalTrafficPolicy", external, _TRAFFIC_POLICIES))
+def _validate_traffic_policies(spec: Field) -> None:
+    external, port = spec.at("externalTrafficPolicy", ""), spec.at("healthCheckNodePort")
+    if is_reachable_from_outside(spec.value):
+        external.must_be_one_of(_TRAFFIC_POLICIES)
     elif external:
-        detail = "may only be set for externally-accessible services"
-        errors.append(field.invalid("spec.externalTrafficPolicy", external, detail))
-    path, port = "spec.healthCheckNodePort", spec.get("healthCheckNodePort", 0)
-    if not needs_health_check_port(spec):
-        if port:
-            detail = "may only be set when `type` is 'LoadBalancer' and `externalTrafficPolicy` is 'Local'"
-            errors.append(field.invalid(path, port, detail))
-    elif not port:
-        errors.append(field.required(path))
-    else:
-        errors.extend(field.invalid_for(path, port, check_port_number(port)))
-    if "internalTrafficPolicy" in spec:
-        path = "spec.internalTrafficPolicy"
-        errors.extend(field.one_of(path, spec["internalTrafficPolicy"], _TRAFFIC_POLICIES))
-    if "trafficDistribution" in spec:
-        path = "spec.trafficDistribution"
-        errors.extend(field.one_of(path, spec["trafficDistribution"], _TRAFFIC_DISTRIBUTIONS))
-    return errors
+        external.invalid("may only be set for externally-accessible services")
+    if needs_health_check_port(spec.value):
+        port.must_be_set_and_pass(check_port_number)
+    elif port:
+        port.invalid("may only be set when `type` is 'LoadBalancer' and `externalTrafficPolicy` is 'Local'")
+    spec.at("internalTrafficPolicy").must_be_one_of(_TRAFFIC_POLICIES)
+    spec.at("trafficDistribution").must_be_one_of(_TRAFFIC_DISTRIBUTIONS)
 
 
-def _validate_status(service: JsonObject) -> list[FieldError]:
-    path = "status.loadBalancer.ingress"
-    ingress = service.get("status", {}).get("loadBalancer", {}).get("ingress", ())
-    if ingress and service.get("spec", {}).get("type") != "LoadBalancer":
-        return [field.forbidden(path, "may only be used when `spec.type` is 'LoadBalancer'")]
-    errors = []
-    for index, one in enumerate(ingress):
-        address, hostname = one.get("ip", ""), one.get("hostname", "")
-        if address:
-            errors.extend(field.invalid_for(f"{path}[{index}].ip", address, check_ip(address)))
-        if "ipMode" in one and not address:
-            errors.append(field.forbidden(f"{path}[{index}].ipMode", "may not be specified when `ip` is not set"))
-        elif "ipMode" in one:
-            errors.extend(field.one_of(f"{path}[{index}].ipMode", one["ipMode"], _IP_MODES))
+def _validate_status(service: Field) -> None:
+    addresses = service.at("status").at("loadBalancer").at("ingress")
+    if addresses and service.at("spec").get("type") != "LoadBalancer":
+        addresses.forbidden("may only be used when `spec.type` is 'LoadBalancer'")
+        return
+    for address in addresses.each():
+        ip, mode, hostname = address.at("ip"), address.at("ipMode"), address.at("hostname")
+        if ip:
+            ip.must_pass(check_ip)
+            mode.must_be_one_of(_IP_MODES)
+        elif mode.value is not None:
+            mode.forbidden("may not be specified when `ip` is not set")
         if hostname:
-            item = f"{path}[{index}].hostname"
-            errors.extend(field.invalid_for(item, hostname, check_dns1123_subdomain(hostname)))
-            if parse_ip(hostname) is not None:
-                errors.append(field.invalid(item, hostname, "must be a DNS name, not an IP address"))
-    return errors
+            hostname.must_pass(check_dns1123_subdomain)
+            if parse_ip(hostname.value) is not None:
+                hostname.invalid("must be a DNS name, not an IP address")

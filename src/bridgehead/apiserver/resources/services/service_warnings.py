@@ -8,7 +8,7 @@ from __future__ import annotations
 from bridgehead.apiserver.resource import JsonObject
 from bridgehead.apiserver.resources.shared.addresses import is_cidr, warn_of_cidr, warn_of_ip
 
-from .service_transitions import is_headless
+from .service_types import is_headless
 
 _HINTS, _MODE = "service.kubernetes.io/topology-aware-hints", "service.kubernetes.io/topology-mode"
 

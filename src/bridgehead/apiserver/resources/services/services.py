@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from random import Random
 
-from bridgehead.apiserver.field import FieldError
+from bridgehead.apiserver.field import Field, FieldError
 from bridgehead.apiserver.resource import Column, Companion, JsonObject, Resource, Strategy, copied
 from bridgehead.apiserver.resources.shared.columns import (
     AGE,
@@ -20,11 +20,11 @@ from bridgehead.apiserver.resources.shared.columns import (
 from bridgehead.objects.names import check_dns1123_label
 
 from .service_allocation import PortRange, addresses_of, allocate_addresses, allocate_ports, claims_of
+from .service_defaults import drop_for_type, keep_allocated, link_cluster_ips, set_defaults
 from .service_families import set_families
-from .service_ingress import check_load_balancer_ip, check_status_addresses
+from .service_ingress import validate_load_balancer_ip, validate_status_addresses
 from .service_ranges import ServiceRanges, address_companions
 from .service_source_ranges import validate_new_source_ranges
-from .service_transitions import drop_for_type, keep_allocated, link_cluster_ips, set_defaults
 from .service_validation import validate_cluster_ips, validate_service, validate_service_update
 from .service_warnings import warn_of_service
 
@@ -92,19 +92,21 @@ class ServiceStrategy(Strategy):
             obj["status"] = {**obj["status"], "loadBalancer": {}}
 
     def allocate(self, obj: JsonObject, old: JsonObject | None, is_claimed: Callable[[str], bool]) -> list[FieldError]:
-        spec = obj["spec"]
+        spec = Field(obj).at("spec")
         old_spec = None if old is None else old.get("spec", {})
         held = frozenset() if old_spec is None else claims_of(old_spec)
 
         def is_foreign(claim: str) -> bool:
             return claim not in held and is_claimed(claim)
 
-        return (
-            validate_cluster_ips(spec, old_spec)
-            or set_families(spec, old_spec, self.ranges.families)
-            or allocate_addresses(spec, old_spec, self.ranges, is_foreign, self._random)
-            or allocate_ports(spec, old_spec, self._ports, is_claimed, self._random)
-        )
+        validate_cluster_ips(spec, old_spec)
+        if not spec.errors:
+            set_families(spec, old_spec, self.ranges.families)
+        if not spec.errors:
+            allocate_addresses(spec, old_spec, self.ranges, is_foreign, self._random)
+        if not spec.errors:
+            allocate_ports(spec, old_spec, self._ports, is_claimed, self._random)
+        return spec.errors
 
     def claims(self, obj: JsonObject) -> frozenset[str]:
         return claims_of(obj.get("spec", {}))
@@ -112,18 +114,20 @@ class ServiceStrategy(Strategy):
     def companions(self, obj: JsonObject) -> Sequence[Companion]:
         return address_companions(obj, addresses_of(obj.get("spec", {})))
 
-    def validate(self, obj: JsonObject) -> list[FieldError]:
-        return validate_service(obj)
+    def validate(self, obj: Field) -> None:
+        validate_service(obj)
 
-    def validate_create(self, obj: JsonObject) -> list[FieldError]:
-        errors = check_load_balancer_ip(obj["spec"], None) + check_status_addresses(obj, None, self.ranges.all)
-        return errors + validate_new_source_ranges(obj, {})
+    def validate_create(self, obj: Field) -> None:
+        validate_load_balancer_ip(obj.at("spec"), {})
+        validate_status_addresses(obj, {}, self.ranges.all)
+        validate_new_source_ranges(obj, {})
 
-    def validate_update(self, obj: JsonObject, old: JsonObject, subresource: str) -> list[FieldError]:
-        spec, old_spec = obj.get("spec", {}), old.get("spec", {})
-        errors = validate_service_update(spec, old_spec) + check_load_balancer_ip(spec, old_spec)
-        errors += check_status_addresses(obj, old, self.ranges.all)
-        return errors + validate_new_source_ranges(obj, old)
+    def validate_update(self, obj: Field, old: JsonObject, subresource: str) -> None:
+        spec, old_spec = obj.at("spec", {}), old.get("spec", {})
+        validate_service_update(spec, old_spec)
+        validate_load_balancer_ip(spec, old_spec)
+        validate_status_addresses(obj, old, self.ranges.all)
+        validate_new_source_ranges(obj, old)
 
     def warnings(self, obj: JsonObject) -> list[str]:
         return warn_of_service(obj)

@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bridgehead.apiserver.errors import ApiStatus
+from bridgehead.apiserver.field import Field
 from bridgehead.apiserver.resources.services import service_resource
 from bridgehead.apiserver.resources.services.service_allocation import (
     AddressRange,
@@ -776,7 +777,7 @@ def test_an_update_without_changes_changes_nothing(services):
 
 def test_many_node_ports_take_work_in_proportion():
     def calls(number):
-        spec = {"type": "NodePort", "ports": [{"port": port} for port in range(1, number + 1)]}
+        spec = Field({"type": "NodePort", "ports": [{"port": port} for port in range(1, number + 1)]})
         ports = PortRange(30000, 32767)
         return count_calls(lambda: allocate_ports(spec, None, ports, lambda claim: False, Random(1)))
 

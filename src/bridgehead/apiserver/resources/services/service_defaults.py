@@ -1,9 +1,8 @@
 """Defaults of a Service, and changes of its dependent fields in updates.
 
-A Service is a union with the discriminator `type`. If a client leaves out values that the server chose, the Service
-keeps them. If a client changes the type and does not touch fields of the old type, these fields are dropped. Fields
-that the new type does not allow stay, and `service_validation` refuses them. Called by `services.ServiceStrategy`.
-Pure: no I/O, no clock, no randomness.
+If a client leaves out values that the server chose, the Service keeps them. If a client changes the type and does not
+touch fields of the old type, these fields are dropped. Fields that the new type does not allow stay, and
+`service_validation` refuses them. Called by `services.ServiceStrategy`. Pure: no I/O, no clock, no randomness.
 Source: Kubernetes `SetDefaults_Service`, `pkg/registry/core/service`.
 """
 
@@ -12,9 +11,10 @@ from __future__ import annotations
 from typing import Any
 
 from bridgehead.apiserver.resource import JsonObject
+from bridgehead.objects.core import DEFAULT_AFFINITY_SECONDS
 
-HEADLESS = "None"
-_AFFINITY_SECONDS = 10800  # three hours
+from .service_types import is_reachable_from_outside, needs_cluster_ip, needs_health_check_port, needs_node_ports
+
 # Fields that the API omits when they are empty.
 _EMPTY_IS_ABSENT = (
     "clusterIP",
@@ -31,27 +31,6 @@ _EMPTY_IS_ABSENT = (
 )
 
 
-def needs_cluster_ip(spec: JsonObject) -> bool:
-    return bool(spec.get("type") != "ExternalName")
-
-
-def needs_node_ports(spec: JsonObject) -> bool:
-    return spec.get("type") in ("NodePort", "LoadBalancer")
-
-
-def needs_health_check_port(spec: JsonObject) -> bool:
-    return spec.get("type") == "LoadBalancer" and spec.get("externalTrafficPolicy") == "Local"
-
-
-def is_reachable_from_outside(spec: JsonObject) -> bool:
-    """Whether `externalTrafficPolicy` applies."""
-    return needs_node_ports(spec) or (spec.get("type") == "ClusterIP" and bool(spec.get("externalIPs")))
-
-
-def is_headless(spec: JsonObject) -> bool:
-    return bool(spec.get("clusterIPs") == [HEADLESS])
-
-
 def set_defaults(service: JsonObject) -> None:
     """Set the defaults that do not depend on an allocation."""
     spec: JsonObject = service.setdefault("spec", {})
@@ -64,7 +43,7 @@ def set_defaults(service: JsonObject) -> None:
         spec.pop("sessionAffinityConfig", None)
     elif spec["sessionAffinity"] == "ClientIP":
         client_ip = spec.setdefault("sessionAffinityConfig", {}).setdefault("clientIP", {})
-        client_ip.setdefault("timeoutSeconds", _AFFINITY_SECONDS)
+        client_ip.setdefault("timeoutSeconds", DEFAULT_AFFINITY_SECONDS)
     for port in spec.get("ports", ()):
         _set_port_defaults(port)
     if spec["type"] in ("ClusterIP", "NodePort", "LoadBalancer"):
