@@ -5,9 +5,8 @@ Pure: no I/O, no clock, no randomness. Source: Kubernetes `ValidateEndpoints`.
 
 from __future__ import annotations
 
-from bridgehead.apiserver.field import FieldError
+from bridgehead.apiserver.field import Field
 from bridgehead.apiserver.resource import Column, JsonObject, Resource, Strategy
-from bridgehead.apiserver.resources.shared import field
 from bridgehead.apiserver.resources.shared.addresses import check_endpoint_ip, warn_of_ip
 from bridgehead.apiserver.resources.shared.columns import AGE, NAME, NONE, shorten
 from bridgehead.apiserver.resources.shared.ports import validate_endpoint_port
@@ -39,11 +38,9 @@ class EndpointsStrategy(Strategy):
             for port in subset.get("ports", ()):
                 port["protocol"] = port.get("protocol") or "TCP"
 
-    def validate(self, obj: JsonObject) -> list[FieldError]:
-        errors = []
-        for index, subset in enumerate(obj.get("subsets", ())):
-            errors.extend(_validate_subset(f"subsets[{index}]", subset))
-        return errors
+    def validate(self, obj: Field) -> None:
+        for subset in obj.at("subsets").each():
+            _validate_subset(subset)
 
     def warnings(self, obj: JsonObject) -> list[str]:
         if obj.get("metadata", {}).get("labels", {}).get(_MANAGED_BY) == _CONTROLLER:
@@ -57,31 +54,23 @@ class EndpointsStrategy(Strategy):
         ]
 
 
-def _validate_subset(path: str, subset: JsonObject) -> list[FieldError]:
-    errors = []
-    if not subset.get("addresses") and not subset.get("notReadyAddresses"):
-        errors.append(field.required(path, "must specify `addresses` or `notReadyAddresses`"))
-    for name in ("addresses", "notReadyAddresses"):
-        for index, address in enumerate(subset.get(name, ())):
-            errors.extend(_validate_address(f"{path}.{name}[{index}]", address))
-    ports = subset.get("ports", ())
-    for index, port in enumerate(ports):
-        errors.extend(
-            field.errors_below(f"{path}.ports[{index}]", validate_endpoint_port, port, needs_name=len(ports) > 1)
-        )
+def _validate_subset(subset: Field) -> None:
+    ready, not_ready, ports = subset.at("addresses"), subset.at("notReadyAddresses"), subset.at("ports", ())
+    if not ready and not not_ready:
+        subset.required("must specify `addresses` or `notReadyAddresses`")
+    for address in (*ready.each(), *not_ready.each()):
+        _validate_address(address)
+    for port in ports.each():
+        validate_endpoint_port(port, needs_name=len(ports.value) > 1)
         if port.get("port") is None:
-            errors.append(field.required(f"{path}.ports[{index}].port"))
-    return errors
+            port.at("port").required()
 
 
-def _validate_address(path: str, address: JsonObject) -> list[FieldError]:
-    ip = address.get("ip", "")
-    errors = field.invalid_for(f"{path}.ip", ip, check_endpoint_ip(ip))
-    if hostname := address.get("hostname"):
-        errors.extend(field.invalid_for(f"{path}.hostname", hostname, check_dns1123_label(hostname)))
-    if (node := address.get("nodeName")) is not None:
-        errors.extend(field.invalid_for(f"{path}.nodeName", node, check_dns1123_subdomain(node)))
-    return errors
+def _validate_address(address: Field) -> None:
+    address.at("ip", "").must_pass(check_endpoint_ip)
+    if hostname := address.at("hostname"):
+        hostname.must_pass(check_dns1123_label)
+    address.at("nodeName").must_pass(check_dns1123_subdomain)
 
 
 RESOURCE = Resource(

@@ -5,11 +5,11 @@ Pure: no I/O, no clock, no randomness. Source: Kubernetes `pkg/apis/discovery/va
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 
-from bridgehead.apiserver.field import FieldError
+from bridgehead.apiserver.field import Field
 from bridgehead.apiserver.resource import Column, JsonObject, Resource, Strategy
-from bridgehead.apiserver.resources.shared import field
 from bridgehead.apiserver.resources.shared.addresses import (
     IPV4,
     IPV6,
@@ -63,20 +63,20 @@ class EndpointSliceStrategy(Strategy):
     def update_warnings(self, obj: JsonObject, old: JsonObject) -> list[str]:
         return _warn_of_addresses(obj)
 
-    def validate(self, obj: JsonObject) -> list[FieldError]:
-        type_ = obj.get("addressType", "")
-        errors = field.one_of("addressType", type_, _ADDRESS_TYPES) if type_ else [field.required("addressType")]
-        endpoints = obj.get("endpoints", ())
-        if len(endpoints) > _MAX_ENDPOINTS:
-            return [*errors, field.too_many("endpoints", len(endpoints), _MAX_ENDPOINTS)]
-        for index, endpoint in enumerate(endpoints):
-            errors.extend(_validate_endpoint(f"endpoints[{index}]", endpoint, type_))
-        return [*errors, *_validate_ports(obj.get("ports", ()))]
+    def validate(self, obj: Field) -> None:
+        address_type, endpoints, ports = obj.at("addressType", ""), obj.at("endpoints"), obj.at("ports")
+        if address_type.must_be_set():
+            address_type.must_be_one_of(_ADDRESS_TYPES)
+        if not endpoints.must_have_at_most(_MAX_ENDPOINTS):
+            return
+        check = partial(_check_address, address_type.value)
+        for endpoint in endpoints.each():
+            _validate_endpoint(endpoint, check)
+        if ports.must_have_at_most(_MAX_PORTS):
+            _validate_ports(ports)
 
-    def validate_update(self, obj: JsonObject, old: JsonObject, subresource: str) -> list[FieldError]:
-        if obj.get("addressType") == old.get("addressType"):
-            return []
-        return [field.invalid("addressType", obj.get("addressType"), field.IMMUTABLE)]
+    def validate_update(self, obj: Field, old: JsonObject, subresource: str) -> None:
+        obj.at("addressType").must_not_change(old.get("addressType"))
 
 
 def _drop_topology(obj: JsonObject) -> None:
@@ -98,28 +98,22 @@ def _warn_of_addresses(obj: JsonObject) -> list[str]:
     ]
 
 
-def _validate_endpoint(path: str, endpoint: JsonObject, address_type: str) -> list[FieldError]:
-    addresses = endpoint.get("addresses", ())
-    errors = []
-    if not addresses:
-        errors.append(field.required(f"{path}.addresses", "must contain at least 1 address"))
-    elif len(addresses) > _MAX_ADDRESSES:
-        errors.append(field.too_many(f"{path}.addresses", len(addresses), _MAX_ADDRESSES))
-    for index, address in enumerate(addresses):
-        if reasons := _check_address(address, address_type):
-            errors.extend(field.invalid_for(f"{path}.addresses[{index}]", address, reasons))
-        if index and address in addresses[:index]:
-            errors.append(field.duplicate(f"{path}.addresses[{index}]", address))
-    if (node := endpoint.get("nodeName")) is not None and (reasons := check_dns1123_subdomain(node)):
-        errors.extend(field.invalid_for(f"{path}.nodeName", node, reasons))
-    if (hostname := endpoint.get("hostname")) is not None:
-        errors.extend(field.invalid_for(f"{path}.hostname", hostname, check_dns1123_label(hostname)))
-    if hints := endpoint.get("hints"):
-        errors.extend(_validate_hints(f"{path}.hints", hints))
-    return errors
+def _validate_endpoint(endpoint: Field, check_address: Callable[[str], Sequence[str]]) -> None:
+    addresses = endpoint.at("addresses")
+    if addresses.must_be_set("must contain at least 1 address"):
+        addresses.must_have_at_most(_MAX_ADDRESSES)
+    seen: set[str] = set()
+    for address in addresses.each():
+        address.must_pass(check_address)
+        address.must_not_repeat(seen)
+    endpoint.at("nodeName").must_pass(check_dns1123_subdomain)
+    endpoint.at("hostname").must_pass(check_dns1123_label)
+    if hints := endpoint.at("hints"):
+        for kind in ("forZones", "forNodes"):
+            _validate_hints(hints.at(kind))
 
 
-def _check_address(address: str, address_type: str) -> Sequence[str]:
+def _check_address(address_type: str, address: str) -> Sequence[str]:
     if address_type == IPV4 and is_ordinary_ipv4(address):
         return ()
     if address_type == "FQDN":
@@ -135,35 +129,21 @@ def _check_address(address: str, address_type: str) -> Sequence[str]:
     return check_endpoint_ip(address)
 
 
-def _validate_hints(path: str, hints: JsonObject) -> list[FieldError]:
-    errors = []
-    for kind in ("forZones", "forNodes"):
-        wanted = hints.get(kind, ())
-        if len(wanted) > _MAX_HINTS:
-            errors.append(field.too_many(f"{path}.{kind}", len(wanted), _MAX_HINTS))
-            continue
-        seen: set[str] = set()
-        for index, hint in enumerate(wanted):
-            item, name = f"{path}.{kind}[{index}].name", hint.get("name", "")
-            if name in seen:
-                errors.append(field.duplicate(item, name))
-            seen.add(name)
-            errors.extend(field.invalid_for(item, name, check_label_value(name)))
-    return errors
+def _validate_hints(hints: Field) -> None:
+    if not hints.must_have_at_most(_MAX_HINTS):
+        return
+    seen: set[str] = set()
+    for hint in hints.each():
+        name = hint.at("name", "")
+        name.must_not_repeat(seen)
+        name.must_pass(check_label_value)
 
 
-def _validate_ports(ports: Sequence[JsonObject]) -> list[FieldError]:
-    if len(ports) > _MAX_PORTS:
-        return [field.too_many("ports", len(ports), _MAX_PORTS)]
-    errors = []
+def _validate_ports(ports: Field) -> None:
     names: set[str] = set()
-    for index, port in enumerate(ports):
-        path, name = f"ports[{index}]", port.get("name", "")
-        if name in names:
-            errors.append(field.duplicate(f"{path}.name", name))
-        names.add(name)
-        errors.extend(field.errors_below(path, validate_endpoint_port, port, needs_name=False))
-    return errors
+    for port in ports.each():
+        port.at("name", "").must_not_repeat(names)
+        validate_endpoint_port(port, needs_name=False)
 
 
 RESOURCE = Resource(

@@ -5,9 +5,8 @@ Pure: no I/O, no clock, no randomness. Source: Kubernetes `ValidateIngressClass`
 
 from __future__ import annotations
 
-from bridgehead.apiserver.field import FieldError
+from bridgehead.apiserver.field import Field
 from bridgehead.apiserver.resource import Column, JsonObject, Resource, Strategy
-from bridgehead.apiserver.resources.shared import field
 from bridgehead.apiserver.resources.shared.columns import AGE, NAME, NONE, at, text_column
 from bridgehead.apiserver.resources.shared.domain_paths import validate_domain_path
 from bridgehead.objects.names import check_dns1123_label, check_dns1123_subdomain
@@ -26,44 +25,33 @@ class IngressClassStrategy(Strategy):
         if parameters is not None:
             parameters.setdefault("scope", "Cluster")
 
-    def validate(self, obj: JsonObject) -> list[FieldError]:
-        spec = obj.get("spec", {})
-        errors = _validate_controller("spec.controller", spec.get("controller", ""))
-        if "parameters" in spec:
-            errors.extend(_validate_parameters("spec.parameters", spec["parameters"]))
-        return errors
+    def validate(self, obj: Field) -> None:
+        spec = obj.at("spec")
+        controller, parameters = spec.at("controller", ""), spec.at("parameters")
+        if len(controller.value.encode()) > _MAX_CONTROLLER_BYTES:
+            controller.too_long(_MAX_CONTROLLER_BYTES)
+        validate_domain_path(controller)
+        if parameters.value is not None:
+            _validate_parameters(parameters)
 
-    def validate_update(self, obj: JsonObject, old: JsonObject, subresource: str) -> list[FieldError]:
-        controller = at(obj, "spec", "controller") or ""
-        if controller == (at(old, "spec", "controller") or ""):
-            return []
-        return [field.invalid("spec.controller", controller, field.IMMUTABLE)]
+    def validate_update(self, obj: Field, old: JsonObject, subresource: str) -> None:
+        obj.at("spec").at("controller", "").must_not_change(at(old, "spec", "controller") or "")
 
 
 def is_default(ingress_class: JsonObject) -> bool:
     return (at(ingress_class, "metadata", "annotations") or {}).get(_DEFAULT_ANNOTATION) == "true"
 
 
-def _validate_controller(path: str, controller: str) -> list[FieldError]:
-    errors = []
-    if len(controller.encode()) > _MAX_CONTROLLER_BYTES:
-        errors.append(field.too_long(path, _MAX_CONTROLLER_BYTES))
-    return [*errors, *field.errors_below(path, validate_domain_path, controller)]
-
-
-def _validate_parameters(path: str, parameters: JsonObject) -> list[FieldError]:
-    errors = validate_local_reference(path, parameters)
-    scope, namespace = parameters.get("scope", ""), parameters.get("namespace")
-    if scope not in _SCOPES:
-        errors.append(field.not_supported(f"{path}.scope", scope, _SCOPES))
-    elif scope == "Namespace":
-        if namespace is None:
-            errors.append(field.required(f"{path}.namespace", "`parameters.scope` is set to 'Namespace'"))
-        else:
-            errors.extend(field.invalid_for(f"{path}.namespace", namespace, check_dns1123_label(namespace)))
-    elif namespace is not None:
-        errors.append(field.forbidden(f"{path}.namespace", "`parameters.scope` is set to 'Cluster'"))
-    return errors
+def _validate_parameters(parameters: Field) -> None:
+    validate_local_reference(parameters)
+    scope, namespace = parameters.at("scope", ""), parameters.at("namespace")
+    scope.must_be_one_of(_SCOPES)
+    if scope.value == "Cluster" and namespace.value is not None:
+        namespace.forbidden("`parameters.scope` is set to 'Cluster'")
+    elif scope.value == "Namespace" and namespace.value is None:
+        namespace.required("`parameters.scope` is set to 'Namespace'")
+    elif scope.value == "Namespace":
+        namespace.must_pass(check_dns1123_label)
 
 
 def _parameters_cell(ingress_class: JsonObject, now: float) -> str:

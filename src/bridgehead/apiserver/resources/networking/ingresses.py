@@ -7,10 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from bridgehead.apiserver.field import FieldError
+from bridgehead.apiserver.field import Field
 from bridgehead.apiserver.resource import Column, JsonObject, Resource, StatusStrategy
-from bridgehead.apiserver.resources.shared import field
-from bridgehead.apiserver.resources.shared.addresses import check_ip, parse_ip
+from bridgehead.apiserver.resources.shared.addresses import check_dns_name, check_ip, parse_ip
 from bridgehead.apiserver.resources.shared.columns import AGE, NAME, NONE, at, text_column
 from bridgehead.objects.names import (
     check_dns1123_label,
@@ -37,16 +36,20 @@ class IngressStrategy(StatusStrategy):
     def prepare_create(self, obj: JsonObject) -> None:
         obj["status"] = {"loadBalancer": {}}
 
-    def validate(self, obj: JsonObject) -> list[FieldError]:
-        return [*_validate_spec("spec", obj.get("spec", {})), *_validate_status(obj.get("status", {}))]
+    def validate(self, obj: Field) -> None:
+        _validate_spec(obj.at("spec"))
+        for address in obj.at("status").at("loadBalancer").at("ingress").each():
+            if ip := address.at("ip"):
+                ip.must_pass(check_ip)
+            if hostname := address.at("hostname"):
+                hostname.must_pass(check_dns_name)
 
-    def validate_create(self, obj: JsonObject) -> list[FieldError]:
-        annotation = obj["metadata"].get("annotations", {}).get(CLASS_ANNOTATION)
-        wanted = at(obj, "spec", "ingressClassName")
-        if annotation is None or wanted is None or annotation == wanted:
-            return []
-        detail = "must match `ingressClassName` when both are specified"
-        return [field.invalid(f"annotations.{CLASS_ANNOTATION}", annotation, detail)]
+    def validate_create(self, obj: Field) -> None:
+        annotation = obj.at("metadata").get("annotations", {}).get(CLASS_ANNOTATION)
+        wanted = obj.at("spec").get("ingressClassName")
+        if annotation is not None and wanted is not None and annotation != wanted:
+            shown = Field(annotation, f"annotations.{CLASS_ANNOTATION}", obj)  # the path in Kubernetes' error texts
+            shown.invalid("must match `ingressClassName` when both are specified")
 
     def warnings(self, obj: JsonObject) -> list[str]:
         annotated = CLASS_ANNOTATION in obj["metadata"].get("annotations", {})
@@ -55,129 +58,88 @@ class IngressStrategy(StatusStrategy):
         return [f"annotation \"{CLASS_ANNOTATION}\" is deprecated, please use 'spec.ingressClassName' instead"]
 
 
-def _validate_spec(path: str, spec: JsonObject) -> list[FieldError]:
-    errors = []
-    rules, backend = spec.get("rules", ()), spec.get("defaultBackend")
-    if not rules and backend is None:
-        errors.append(field.invalid(path, rules or None, "either `defaultBackend` or `rules` must be specified"))
-    if backend is not None:
-        errors.extend(_validate_backend(f"{path}.defaultBackend", backend))
-    for index, rule in enumerate(rules):
-        errors.extend(_validate_rule(f"{path}.rules[{index}]", rule))
-    for index, tls in enumerate(spec.get("tls", ())):
-        errors.extend(_validate_tls(f"{path}.tls[{index}]", tls))
-    if "ingressClassName" in spec:
-        name = spec["ingressClassName"]
-        errors.extend(field.invalid_for(f"{path}.ingressClassName", name, check_dns1123_subdomain(name)))
-    return errors
+def _validate_spec(spec: Field) -> None:
+    rules, backend = spec.at("rules"), spec.at("defaultBackend")
+    if not rules and backend.value is None:
+        spec.showing(None).invalid("either `defaultBackend` or `rules` must be specified")
+    if backend.value is not None:
+        _validate_backend(backend)
+    for rule in rules.each():
+        _validate_rule(rule)
+    for tls in spec.at("tls").each():
+        for host in tls.at("hosts").each():
+            host.must_pass(_check_host)
+        if secret := tls.at("secretName"):
+            secret.must_pass(check_dns1123_subdomain)
+    spec.at("ingressClassName").must_pass(check_dns1123_subdomain)
 
 
 def _check_host(host: str) -> list[str]:
     return check_wildcard_dns1123_subdomain(host) if "*" in host else check_dns1123_subdomain(host)
 
 
-def _validate_rule(path: str, rule: JsonObject) -> list[FieldError]:
-    errors = []
-    if host := rule.get("host"):
-        if parse_ip(host) is not None:
-            errors.append(field.invalid(f"{path}.host", host, "must be a DNS name, not an IP address"))
-        errors.extend(field.invalid_for(f"{path}.host", host, _check_host(host)))
-    if "http" in rule:
-        paths = rule["http"].get("paths", ())
-        if not paths:
-            errors.append(field.required(f"{path}.http.paths"))
-        for index, one in enumerate(paths):
-            errors.extend(_validate_path(f"{path}.http.paths[{index}]", one))
-    return errors
+def _validate_rule(rule: Field) -> None:
+    if host := rule.at("host"):
+        if parse_ip(host.value) is not None:
+            host.invalid("must be a DNS name, not an IP address")
+        host.must_pass(_check_host)
+    if "http" in rule.value:
+        paths = rule.at("http").at("paths")
+        paths.must_be_set()
+        for path in paths.each():
+            _validate_path(path)
 
 
-def _validate_path(path: str, one: JsonObject) -> list[FieldError]:
-    if "pathType" not in one:
-        return [field.required(f"{path}.pathType", "pathType must be specified")]
-    kind, value, item = one["pathType"], one.get("path", ""), f"{path}.path"
-    errors = []
-    match kind:
-        case "Exact" | "Prefix":
-            if not value.startswith("/"):
-                errors.append(field.invalid(item, value, "must be an absolute path"))
-            errors.extend(
-                field.invalid(item, value, f"must not contain '{sequence}'")
-                for sequence in _FORBIDDEN_SEQUENCES
-                if sequence in value
-            )
-            errors.extend(
-                field.invalid(item, value, f"cannot end with '{suffix}'")
-                for suffix in _FORBIDDEN_SUFFIXES
-                if value.endswith(suffix)
-            )
-        case "ImplementationSpecific":
-            if value and not value.startswith("/"):
-                errors.append(field.invalid(item, value, "must be an absolute path"))
-        case _:
-            errors.append(field.not_supported(f"{path}.pathType", kind, _PATH_TYPES))
-    return [*errors, *_validate_backend(f"{path}.backend", one.get("backend", {}))]
+def _validate_path(path: Field) -> None:
+    kind, text = path.at("pathType"), path.at("path", "")
+    if kind.value is None:
+        kind.required("pathType must be specified")
+        return
+    is_pattern = kind.value in ("Exact", "Prefix")
+    if kind.must_be_one_of(_PATH_TYPES) and (text or is_pattern) and not text.value.startswith("/"):
+        text.invalid("must be an absolute path")
+    if is_pattern:
+        for sequence in _FORBIDDEN_SEQUENCES:
+            if sequence in text.value:
+                text.invalid(f"must not contain '{sequence}'")
+        for suffix in _FORBIDDEN_SUFFIXES:
+            if text.value.endswith(suffix):
+                text.invalid(f"cannot end with '{suffix}'")
+    _validate_backend(path.at("backend"))
 
 
-def _validate_backend(path: str, backend: JsonObject) -> list[FieldError]:
-    resource, service = backend.get("resource"), backend.get("service")
-    if resource is not None and service is not None:
-        return [field.invalid(path, "", "cannot set both resource and service backends")]
-    if resource is not None:
-        return validate_local_reference(f"{path}.resource", resource)
-    if service is None:
-        return [field.invalid(path, "", "resource or service backend is required")]
-    name, port = service.get("name", ""), service.get("port", {})
-    errors = (
-        field.invalid_for(f"{path}.service.name", name, check_dns1123_label(name))
-        if name
-        else [field.required(f"{path}.service.name")]
-    )
-    port_name, number = port.get("name", ""), port.get("number", 0)
-    if port_name and number:
-        errors.append(field.invalid(path, "", "cannot set both port name & port number"))
-    elif port_name:
-        errors.extend(field.invalid_for(f"{path}.service.port.name", port_name, check_port_name(port_name)))
-    elif number:
-        errors.extend(field.invalid_for(f"{path}.service.port.number", number, check_port_number(number)))
+def _validate_backend(backend: Field) -> None:
+    resource, service = backend.at("resource"), backend.at("service")
+    if resource.value is not None and service.value is not None:
+        backend.showing("").invalid("cannot set both resource and service backends")
+    elif resource.value is not None:
+        validate_local_reference(resource)
+    elif service.value is not None:
+        service.at("name").must_be_set_and_pass(check_dns1123_label)
+        _validate_backend_port(backend, service.at("port"))
     else:
-        errors.append(field.required(path, "port name or number is required"))
-    return errors
+        backend.showing("").invalid("resource or service backend is required")
 
 
-def validate_local_reference(path: str, reference: JsonObject) -> list[FieldError]:
+def _validate_backend_port(backend: Field, port: Field) -> None:
+    name, number = port.at("name"), port.at("number")
+    if name and number:
+        backend.showing("").invalid("cannot set both port name & port number")
+    elif name:
+        name.must_pass(check_port_name)
+    elif number:
+        number.must_pass(check_port_number)
+    else:
+        backend.required("port name or number is required")
+
+
+def validate_local_reference(reference: Field) -> None:
     """Validate a TypedLocalObjectReference."""
-    errors = []
-    if "apiGroup" in reference:
-        group = reference["apiGroup"]
-        errors.extend(field.invalid_for(f"{path}.apiGroup", group, check_dns1123_subdomain(group)))
+    reference.at("apiGroup").must_pass(check_dns1123_subdomain)
     for name in ("kind", "name"):
-        if value := reference.get(name):
-            errors.extend(field.invalid_for(f"{path}.{name}", value, check_path_segment(value)))
-        else:
-            errors.append(field.required(f"{path}.{name}", f"{name} is required"))
-    return errors
-
-
-def _validate_tls(path: str, tls: JsonObject) -> list[FieldError]:
-    errors = []
-    for index, host in enumerate(tls.get("hosts", ())):
-        errors.extend(field.invalid_for(f"{path}.hosts[{index}]", host, _check_host(host)))
-    if secret := tls.get("secretName"):
-        errors.extend(field.invalid_for(f"{path}.secretName", secret, check_dns1123_subdomain(secret)))
-    return errors
-
-
-def _validate_status(status: JsonObject) -> list[FieldError]:
-    errors = []
-    for index, one in enumerate(at(status, "loadBalancer", "ingress") or ()):
-        path = f"status.loadBalancer.ingress[{index}]"
-        if address := one.get("ip"):
-            errors.extend(field.invalid_for(f"{path}.ip", address, check_ip(address)))
-        if host := one.get("hostname"):
-            errors.extend(field.invalid_for(f"{path}.hostname", host, check_dns1123_subdomain(host)))
-            if parse_ip(host) is not None:
-                errors.append(field.invalid(f"{path}.hostname", host, "must be a DNS name, not an IP address"))
-    return errors
+        value = reference.at(name)
+        if value.must_be_set(f"{name} is required"):
+            value.must_pass(check_path_segment)
 
 
 def _hosts_cell(ingress: JsonObject, now: float) -> str:

@@ -7,14 +7,11 @@ Pure: no I/O, no clock, no randomness. Source: Kubernetes `ValidateIPAddress`, `
 
 from __future__ import annotations
 
-from bridgehead.apiserver.field import FieldError
+from bridgehead.apiserver.field import Field
 from bridgehead.apiserver.resource import Column, JsonObject, Resource, Strategy
-from bridgehead.apiserver.resources.shared import field
 from bridgehead.apiserver.resources.shared.addresses import check_ip, parse_ip
 from bridgehead.apiserver.resources.shared.columns import NAME, NONE, at
 from bridgehead.objects.names import check_dns1123_subdomain, check_path_segment
-
-_PATH = "spec.parentRef"
 
 
 class IPAddressStrategy(Strategy):
@@ -26,28 +23,20 @@ class IPAddressStrategy(Strategy):
         name = at(obj, "metadata", "name") or ""
         return frozenset({f"clusterip/{parse_ip(name) or name}"})
 
-    def validate_create(self, obj: JsonObject) -> list[FieldError]:
-        return _validate_parent(obj.get("spec", {}).get("parentRef"))
+    def validate_create(self, obj: Field) -> None:
+        parent = obj.at("spec").at("parentRef")
+        if parent.value is None:
+            parent.required()
+            return
+        if group := parent.at("group"):
+            group.must_pass(check_dns1123_subdomain)
+        for name in ("resource", "name"):
+            parent.at(name).must_be_set_and_pass(check_path_segment)
+        if namespace := parent.at("namespace"):
+            namespace.must_pass(check_path_segment)
 
-    def validate_update(self, obj: JsonObject, old: JsonObject, subresource: str) -> list[FieldError]:
-        parent = at(obj, "spec", "parentRef")
-        if parent == at(old, "spec", "parentRef"):
-            return []
-        return [field.invalid(_PATH, parent, field.IMMUTABLE)]
-
-
-def _validate_parent(parent: JsonObject | None) -> list[FieldError]:
-    if parent is None:
-        return [field.required(_PATH)]
-    errors = []
-    if group := parent.get("group"):
-        errors.extend(field.invalid_for(f"{_PATH}.group", group, check_dns1123_subdomain(group)))
-    for name in ("resource", "name", "namespace"):
-        if value := parent.get(name):
-            errors.extend(field.invalid_for(f"{_PATH}.{name}", value, check_path_segment(value)))
-        elif name != "namespace":
-            errors.append(field.required(f"{_PATH}.{name}"))
-    return errors
+    def validate_update(self, obj: Field, old: JsonObject, subresource: str) -> None:
+        obj.at("spec").at("parentRef").must_not_change(at(old, "spec", "parentRef"))
 
 
 def _check_address(name: str) -> list[str]:

@@ -8,9 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from ipaddress import IPv4Network, IPv6Network, ip_network
 
-from bridgehead.apiserver.field import FieldError
+from bridgehead.apiserver.field import Field
 from bridgehead.apiserver.resource import Column, JsonObject, Resource, Strategy
-from bridgehead.apiserver.resources.shared import field
 from bridgehead.apiserver.resources.shared.addresses import check_cidr, is_cidr, validate_new_cidr, warn_of_cidr
 from bridgehead.apiserver.resources.shared.columns import AGE, NAME, at, format_label_selector
 from bridgehead.apiserver.resources.shared.metadata_validation import validate_label_selector
@@ -34,103 +33,88 @@ class NetworkPolicyStrategy(Strategy):
         if not spec.get("policyTypes"):
             spec["policyTypes"] = ["Ingress", "Egress"] if spec.get("egress") else ["Ingress"]
 
-    def validate(self, obj: JsonObject) -> list[FieldError]:
-        spec = obj.get("spec", {})
-        errors = field.errors_below("spec.podSelector", validate_label_selector, spec.get("podSelector", {}))
+    def validate(self, obj: Field) -> None:
+        spec = obj.at("spec")
+        types = spec.at("policyTypes", ())
+        validate_label_selector(spec.at("podSelector"))
         for direction, peers in _DIRECTIONS:
-            for index, rule in enumerate(spec.get(direction, ())):
-                path = f"spec.{direction}[{index}]"
-                for i, port in enumerate(rule.get("ports", ())):
-                    errors.extend(_validate_port(f"{path}.ports[{i}]", port))
-                for i, peer in enumerate(rule.get(peers, ())):
-                    errors.extend(_validate_peer(f"{path}.{peers}[{i}]", peer))
-        types = spec.get("policyTypes", [])
-        if len(types) > len(_POLICY_TYPES):
-            return [*errors, field.invalid("spec.policyTypes", types, "may not specify more than two policyTypes")]
-        for index, one in enumerate(types):
-            errors.extend(field.one_of(f"spec.policyTypes[{index}]", one, _POLICY_TYPES))
-        return errors
+            for rule in spec.at(direction).each():
+                for port in rule.at("ports").each():
+                    _validate_port(port)
+                for peer in rule.at(peers).each():
+                    _validate_peer(peer)
+        if len(types.value) > len(_POLICY_TYPES):
+            types.invalid("may not specify more than two policyTypes")
+            return
+        for one in types.each():
+            one.must_be_one_of(_POLICY_TYPES)
 
-    def validate_create(self, obj: JsonObject) -> list[FieldError]:
-        return _validate_new_blocks(obj, {})
+    def validate_create(self, obj: Field) -> None:
+        _validate_new_cidrs(obj, {})
 
-    def validate_update(self, obj: JsonObject, old: JsonObject, subresource: str) -> list[FieldError]:
-        return _validate_new_blocks(obj, old)
+    def validate_update(self, obj: Field, old: JsonObject, subresource: str) -> None:
+        _validate_new_cidrs(obj, old)
 
     def warnings(self, obj: JsonObject) -> list[str]:
-        return [text for path, cidr in _blocks(obj.get("spec", {})) for text in warn_of_cidr(path, cidr)]
+        return [text for cidr in _cidrs(Field(obj)) for text in warn_of_cidr(cidr.path, cidr.value)]
 
 
-def _validate_port(path: str, port: JsonObject) -> list[FieldError]:
-    errors = field.one_of(f"{path}.protocol", port.get("protocol", "TCP"), _PROTOCOLS)
-    number, end = port.get("port"), port.get("endPort")
-    item = f"{path}.endPort"
-    if isinstance(number, int):
-        errors.extend(field.invalid_for(f"{path}.port", number, check_port_number(number)))
-        if end is not None:
-            if end < number:
-                errors.append(field.invalid(item, end, "must be greater than or equal to `port`"))
-            errors.extend(field.invalid_for(item, end, check_port_number(end)))
-    elif number is not None:
-        if end is not None:
-            errors.append(field.invalid(item, end, "may not be specified when `port` is non-numeric"))
-        errors.extend(field.invalid_for(f"{path}.port", number, check_port_name(number)))
-    elif end is not None:
-        errors.append(field.invalid(item, end, "may not be specified when `port` is not specified"))
-    return errors
+def _validate_port(port: Field) -> None:
+    port.at("protocol").must_be_one_of(_PROTOCOLS)
+    number, end = port.at("port"), port.at("endPort")
+    if isinstance(number.value, int):
+        number.must_pass(check_port_number)
+        if end.value is not None and end.value < number.value:
+            end.invalid("must be greater than or equal to `port`")
+        end.must_pass(check_port_number)
+        return
+    if end.value is not None:
+        end.invalid(f"may not be specified when `port` is {'not specified' if number.value is None else 'non-numeric'}")
+    number.must_pass(check_port_name)
 
 
-def _validate_peer(path: str, peer: JsonObject) -> list[FieldError]:
-    errors = []
-    for name in ("podSelector", "namespaceSelector"):
-        if name in peer:
-            errors.extend(field.errors_below(f"{path}.{name}", validate_label_selector, peer[name]))
-    if "ipBlock" in peer:
-        errors.extend(_validate_block(f"{path}.ipBlock", peer["ipBlock"]))
-        if "podSelector" in peer or "namespaceSelector" in peer:
-            errors.append(field.forbidden(path, "may not specify both ipBlock and another peer"))
-    elif not ("podSelector" in peer or "namespaceSelector" in peer):
-        errors.append(field.required(path, "must specify a peer"))
-    return errors
+def _validate_peer(peer: Field) -> None:
+    selectors = [name for name in ("podSelector", "namespaceSelector") if name in peer.value]
+    for name in selectors:
+        validate_label_selector(peer.at(name))
+    if "ipBlock" in peer.value:
+        _validate_block(peer.at("ipBlock"))
+        if selectors:
+            peer.forbidden("may not specify both ipBlock and another peer")
+    elif not selectors:
+        peer.required("must specify a peer")
 
 
-def _validate_block(path: str, block: JsonObject) -> list[FieldError]:
-    cidr = block.get("cidr", "")
-    if not cidr:
-        return [field.required(f"{path}.cidr")]
-    if reasons := check_cidr(cidr):
-        return field.invalid_for(f"{path}.cidr", cidr, reasons)
-    errors = []
-    for index, text in enumerate(block.get("except", ())):
-        item = f"{path}.except[{index}]"
-        errors.extend(field.invalid_for(item, text, check_cidr(text)))
-        if is_cidr(text) and not _is_strict_subset(ip_network(text, strict=False), ip_network(cidr, strict=False)):
-            errors.append(field.invalid(item, text, "must be a strict subset of `cidr`"))
-    return errors
+def _validate_block(block: Field) -> None:
+    cidr = block.at("cidr")
+    if not cidr.must_be_set_and_pass(check_cidr):
+        return
+    outer = ip_network(cidr.value, strict=False)
+    for exception in block.at("except").each():
+        exception.must_pass(check_cidr)
+        if is_cidr(exception.value) and not _is_strict_subset(ip_network(exception.value, strict=False), outer):
+            exception.invalid("must be a strict subset of `cidr`")
 
 
-def _validate_new_blocks(policy: JsonObject, old: JsonObject) -> list[FieldError]:
-    stored = {cidr for _, cidr in _blocks(old.get("spec", {}))}
-    return [
-        error
-        for path, cidr in _blocks(policy.get("spec", {}))
-        for error in field.errors_below(path, validate_new_cidr, cidr, stored)
-    ]
+def _validate_new_cidrs(policy: Field, old: JsonObject) -> None:
+    stored = {cidr.value for cidr in _cidrs(Field(old))}
+    for cidr in _cidrs(policy):
+        validate_new_cidr(cidr, stored)
 
 
 def _is_strict_subset(inner: IPv4Network | IPv6Network, outer: IPv4Network | IPv6Network) -> bool:
     return inner.prefixlen > outer.prefixlen and inner.network_address in outer
 
 
-def _blocks(spec: JsonObject) -> Iterator[tuple[str, str]]:
-    """Yield the paths and texts of all valid ranges."""
+def _cidrs(policy: Field) -> Iterator[Field]:
+    """Yield all valid ranges."""
     for direction, peers in _DIRECTIONS:
-        for index, rule in enumerate(spec.get(direction, ())):
-            for i, peer in enumerate(rule.get(peers, ())):
-                path, block = f"spec.{direction}[{index}].{peers}[{i}].ipBlock", peer.get("ipBlock", {})
-                texts = [(f"{path}.cidr", block.get("cidr", ""))]
-                texts += [(f"{path}.except[{number}]", text) for number, text in enumerate(block.get("except", ()))]
-                yield from ((where, text) for where, text in texts if is_cidr(text))
+        for rule in policy.at("spec").at(direction).each():
+            for peer in rule.at(peers).each():
+                block = peer.at("ipBlock")
+                for cidr in (block.at("cidr", ""), *block.at("except").each()):
+                    if is_cidr(cidr.value):
+                        yield cidr
 
 
 RESOURCE = Resource(

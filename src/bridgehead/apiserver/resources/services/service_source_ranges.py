@@ -33,7 +33,7 @@ def _source_ranges(service: Field) -> tuple[Field, list[Field]]:
     """Return the field or the annotation that has the ranges, and the ranges."""
     spec = service.at("spec")
     if texts := spec.get("loadBalancerSourceRanges"):
-        ranges = spec.at("LoadBalancerSourceRanges", texts)  # as errors of Kubernetes spell it
+        ranges = Field(texts, "LoadBalancerSourceRanges", spec)  # as errors of Kubernetes spell it
         return ranges, list(ranges.each())
     annotation = service.at("metadata").at("annotations").entry(_ANNOTATION)
     if annotation.value is None or not annotation.value.strip():

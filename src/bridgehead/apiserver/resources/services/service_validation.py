@@ -11,10 +11,10 @@ from bridgehead.apiserver.resource import JsonObject
 from bridgehead.apiserver.resources.shared.addresses import (
     IPV4,
     IPV6,
+    check_dns_name,
     check_endpoint_ip,
     check_ip,
     family_of,
-    parse_ip,
 )
 from bridgehead.apiserver.resources.shared.metadata_validation import validate_labels
 from bridgehead.apiserver.resources.shared.ports import PROTOCOLS, validate_port_number_or_name
@@ -277,6 +277,4 @@ def _validate_status(service: Field) -> None:
         elif mode.value is not None:
             mode.forbidden("may not be specified when `ip` is not set")
         if hostname:
-            hostname.must_pass(check_dns1123_subdomain)
-            if parse_ip(hostname.value) is not None:
-                hostname.invalid("must be a DNS name, not an IP address")
+            hostname.must_pass(check_dns_name)

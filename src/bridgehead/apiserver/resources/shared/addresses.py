@@ -12,6 +12,7 @@ from functools import lru_cache
 from ipaddress import IPv4Address, IPv6Address, IPv6Network, ip_address, ip_interface, ip_network
 
 from bridgehead.apiserver.field import Field
+from bridgehead.objects.names import check_dns1123_subdomain
 
 IPV4, IPV6 = "IPv4", "IPv6"
 _LINK_LOCAL_MULTICAST = (ip_network("224.0.0.0/24"), IPv6Network("ff02::/16"))
@@ -66,6 +67,12 @@ def check_ip(text: str) -> list[str]:
     if isinstance(address, IPv6Address) and address.ipv4_mapped is not None:
         return ["must not be an IPv4-mapped IPv6 address"]
     return []
+
+
+def check_dns_name(text: str) -> list[str]:
+    """Check a host name of a load balancer."""
+    reasons = check_dns1123_subdomain(text)
+    return reasons if parse_ip(text) is None else [*reasons, "must be a DNS name, not an IP address"]
 
 
 def check_not_special(text: str) -> list[str]:
