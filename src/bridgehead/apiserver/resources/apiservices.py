@@ -7,9 +7,8 @@ from __future__ import annotations
 
 import base64
 
-from bridgehead.apiserver.field import FieldError
+from bridgehead.apiserver.field import Field
 from bridgehead.apiserver.resource import CLIENT_METADATA, Column, JsonObject, Resource, Strategy
-from bridgehead.apiserver.resources.shared import field
 from bridgehead.apiserver.resources.shared.columns import AGE, NAME, at
 from bridgehead.apiserver.resources.shared.conditions import find_condition
 from bridgehead.objects.names import check_dns1035_label, check_dns1123_subdomain, check_path_segment
@@ -47,58 +46,45 @@ class APIServiceStrategy(Strategy):
         kept = "spec" if subresource == "status" else "status"
         obj[kept] = old.get(kept, {})
 
-    def validate(self, obj: JsonObject) -> list[FieldError]:
-        spec = obj.get("spec", {})
-        group, version = spec.get("group", ""), spec.get("version", "")
-        errors = _validate_name(obj["metadata"].get("name", ""), group, version)
-        if not group and version != "v1":
-            detail = "only v1 may have an empty group and it better be legacy kube"
-            errors.append(field.required("spec.group", detail))
+    def validate(self, obj: Field) -> None:
+        name, spec = obj.at("metadata").at("name", ""), obj.at("spec")
+        group, version = spec.at("group", ""), spec.at("version", "")
+        wanted = f"{version.value}.{group.value}"
+        # Others refuse a name that is missing or that is no segment of a path.
+        if name.value not in ("", wanted) and not check_path_segment(name.value):
+            name.invalid(f'must be `spec.version+"."+spec.group`: "{wanted}"')
         if group:
-            errors += field.invalid_for("spec.group", group, check_dns1123_subdomain(group))
-        errors += field.invalid_for("spec.version", version, check_dns1035_label(version))
-        for name, most in (("groupPriorityMinimum", _MAX_GROUP_PRIORITY), ("versionPriority", _MAX_VERSION_PRIORITY)):
-            value = spec.get(name, 0)
-            if not 0 < value <= most:
-                errors.append(field.invalid(f"spec.{name}", value, f"must be positive and less than {most}"))
-        return errors + _validate_connection(spec) + _validate_status(obj.get("status", {}))
+            group.must_pass(check_dns1123_subdomain)
+        elif version.value != "v1":
+            group.required("only v1 may have an empty group and it better be legacy kube")
+        version.must_pass(check_dns1035_label)
+        for priority, most in (
+            (spec.at("groupPriorityMinimum", 0), _MAX_GROUP_PRIORITY),
+            (spec.at("versionPriority", 0), _MAX_VERSION_PRIORITY),
+        ):
+            if not 0 < priority.value <= most:
+                priority.invalid(f"must be positive and less than {most}")
+        _validate_connection(spec)
+        for condition in obj.at("status").at("conditions").each():
+            condition.at("status", "").must_be_one_of(_STATUSES)
 
 
-def _validate_name(name: str, group: str, version: str) -> list[FieldError]:
-    required = f"{version}.{group}"
-    if name in ("", required) or check_path_segment(name):
-        return []  # others refuse a name that is missing or that is no segment of a path
-    return [field.invalid("metadata.name", name, f'must be `spec.version+"."+spec.group`: "{required}"')]
-
-
-def _validate_connection(spec: JsonObject) -> list[FieldError]:
-    service, bundle = spec.get("service"), spec.get("caBundle", "")
-    is_insecure = spec.get("insecureSkipTLSVerify", False)
-    errors: list[FieldError] = []
-    if service is None:
+def _validate_connection(spec: Field) -> None:
+    service, bundle, is_insecure = spec.at("service"), spec.at("caBundle"), spec.at("insecureSkipTLSVerify")
+    if service.value is None:
         if bundle:
-            size = f"{len(base64.b64decode(bundle))} bytes"
-            errors.append(field.invalid("spec.caBundle", size, "local APIServices may not have a caBundle"))
+            size = f"{len(base64.b64decode(bundle.value))} bytes"
+            bundle.showing(size).invalid("local APIServices may not have a caBundle")
         if is_insecure:
-            detail = "local APIServices may not have insecureSkipTLSVerify"
-            errors.append(field.invalid("spec.insecureSkipTLSVerify", is_insecure, detail))
-        return errors
-    errors += [field.required(f"spec.service.{name}") for name in ("namespace", "name") if not service.get(name)]
-    if not 0 < service.get("port", DEFAULT_PORT) <= 65535:
-        detail = "port is not valid: must be between 1 and 65535, inclusive"
-        errors.append(field.invalid("spec.service.port", service["port"], detail))
+            is_insecure.invalid("local APIServices may not have insecureSkipTLSVerify")
+        return
+    for name in ("namespace", "name"):
+        service.at(name).must_be_set()
+    port = service.at("port", DEFAULT_PORT)
+    if not 0 < port.value <= 65535:
+        port.invalid("port is not valid: must be between 1 and 65535, inclusive")
     if is_insecure and bundle:
-        detail = "may not be true if caBundle is present"
-        errors.append(field.invalid("spec.insecureSkipTLSVerify", is_insecure, detail))
-    return errors
-
-
-def _validate_status(status: JsonObject) -> list[FieldError]:
-    return [
-        error
-        for index, condition in enumerate(status.get("conditions", ()))
-        for error in field.one_of(f"status.conditions[{index}].status", condition.get("status", ""), _STATUSES)
-    ]
+        is_insecure.invalid("may not be true if caBundle is present")
 
 
 def _service_cell(api_service: JsonObject, now: float) -> str:

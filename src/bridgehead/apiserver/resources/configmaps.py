@@ -5,9 +5,8 @@ Pure: no I/O, no clock, no randomness. Source: Kubernetes `ValidateConfigMap`.
 
 from __future__ import annotations
 
-from bridgehead.apiserver.field import FieldError
+from bridgehead.apiserver.field import Field
 from bridgehead.apiserver.resource import Column, JsonObject, Resource, Strategy
-from bridgehead.apiserver.resources.shared import field
 from bridgehead.apiserver.resources.shared.columns import AGE, NAME
 from bridgehead.apiserver.resources.shared.config_data import MAX_DATA_BYTES, decoded_size, validate_frozen
 from bridgehead.apiserver.resources.shared.keys import check_config_key
@@ -15,22 +14,22 @@ from bridgehead.objects.names import check_dns1123_subdomain
 
 
 class ConfigMapStrategy(Strategy):
-    def validate(self, obj: JsonObject) -> list[FieldError]:
-        data, binary = obj.get("data", {}), obj.get("binaryData", {})
-        errors = []
-        for key in data:
-            errors.extend(field.invalid_for(f"data[{key}]", key, check_config_key(key)))
-            if key in binary:
-                errors.append(field.invalid(f"data[{key}]", key, "duplicate of key present in binaryData"))
-        for key in binary:
-            errors.extend(field.invalid_for(f"binaryData[{key}]", key, check_config_key(key)))
-        size = sum(len(value.encode()) for value in data.values()) + sum(map(decoded_size, binary.values()))
+    def validate(self, obj: Field) -> None:
+        data, binary = obj.at("data"), obj.at("binaryData")
+        for key in data.value or ():
+            entry = data.entry(key).showing(key)
+            entry.must_pass(check_config_key)
+            if key in (binary.value or ()):
+                entry.invalid("duplicate of key present in binaryData")
+        for key in binary.value or ():
+            binary.entry(key).showing(key).must_pass(check_config_key)
+        size = sum(len(text.encode()) for text in obj.get("data", {}).values())
+        size += sum(map(decoded_size, obj.get("binaryData", {}).values()))
         if size > MAX_DATA_BYTES:
-            errors.append(field.too_long("[]", MAX_DATA_BYTES))
-        return errors
+            obj.at("[]").too_long(MAX_DATA_BYTES)
 
-    def validate_update(self, obj: JsonObject, old: JsonObject, subresource: str) -> list[FieldError]:
-        return field.errors_below("", validate_frozen, obj, old, ("data", "binaryData"))
+    def validate_update(self, obj: Field, old: JsonObject, subresource: str) -> None:
+        validate_frozen(obj, old, ("data", "binaryData"))
 
 
 RESOURCE = Resource(

@@ -5,9 +5,8 @@ Pure: no I/O, no clock, no randomness.
 
 from __future__ import annotations
 
-from bridgehead.apiserver.field import FieldError
+from bridgehead.apiserver.field import Field
 from bridgehead.apiserver.resource import JsonObject, Resource, Strategy
-from bridgehead.apiserver.resources.shared import field
 from bridgehead.apiserver.resources.shared.columns import AGE, NAME, text_column
 from bridgehead.objects.names import check_dns1123_subdomain
 
@@ -16,13 +15,11 @@ class LeaseStrategy(Strategy):
     def default(self, obj: JsonObject) -> None:
         obj.setdefault("spec", {})
 
-    def validate(self, obj: JsonObject) -> list[FieldError]:
-        spec = obj.get("spec", {})
-        errors = field.non_negative("spec.leaseTransitions", spec.get("leaseTransitions", 0))
-        seconds = spec.get("leaseDurationSeconds", 1)
-        if seconds <= 0:
-            errors.append(field.invalid("spec.leaseDurationSeconds", seconds, "must be greater than 0"))
-        return errors
+    def validate(self, obj: Field) -> None:
+        transitions, seconds = obj.at("spec").at("leaseTransitions"), obj.at("spec").at("leaseDurationSeconds")
+        transitions.must_not_be_negative()
+        if seconds.value is not None and seconds.value <= 0:
+            seconds.invalid("must be greater than 0")
 
     def prepare_create(self, obj: JsonObject) -> None:
         _drop_election(obj, {})

@@ -5,9 +5,8 @@ Pure: no I/O, no clock, no randomness.
 
 from __future__ import annotations
 
-from bridgehead.apiserver.field import FieldError
+from bridgehead.apiserver.field import Field
 from bridgehead.apiserver.resource import JsonObject, Resource, Strategy
-from bridgehead.apiserver.resources.shared import field
 from bridgehead.apiserver.resources.shared.columns import AGE, NAME, selectable, text_column
 from bridgehead.apiserver.resources.shared.metadata_validation import validate_finalizer
 from bridgehead.objects.names import check_dns1123_label
@@ -36,19 +35,19 @@ class NamespaceStrategy(Strategy):
         if subresource != "status":
             obj["status"] = old.get("status", {"phase": "Active"})
 
-    def validate(self, obj: JsonObject) -> list[FieldError]:
-        finalizers = obj.get("spec", {}).get("finalizers", ())
-        return [
-            error for name in finalizers for error in field.errors_below("spec.finalizers", validate_finalizer, name)
-        ]
+    def validate(self, obj: Field) -> None:
+        finalizers = obj.at("spec").at("finalizers")
+        for name in finalizers.value or ():
+            validate_finalizer(finalizers.showing(name))
 
-    def validate_update(self, obj: JsonObject, old: JsonObject, subresource: str) -> list[FieldError]:
+    def validate_update(self, obj: Field, old: JsonObject, subresource: str) -> None:
         if subresource != "status":
-            return []
-        is_deleted = bool(obj["metadata"].get("deletionTimestamp"))
-        wanted, phase = "Terminating" if is_deleted else "Active", obj["status"]["phase"]
-        detail = f"may only be '{wanted}' if `deletionTimestamp` is {'not ' if is_deleted else ''}empty"
-        return [] if phase == wanted else [field.invalid("status.Phase", phase, detail)]
+            return
+        is_deleted = bool(obj.at("metadata").get("deletionTimestamp"))
+        wanted, phase = "Terminating" if is_deleted else "Active", obj.at("status").get("phase")
+        if phase != wanted:
+            shown = Field(phase, "status.Phase", obj)  # the path in Kubernetes' error texts
+            shown.invalid(f"may only be '{wanted}' if `deletionTimestamp` is {'not ' if is_deleted else ''}empty")
 
 
 RESOURCE = Resource(

@@ -6,11 +6,10 @@ Pure: no I/O, no clock, no randomness.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator
 
-from bridgehead.apiserver.field import FieldError
+from bridgehead.apiserver.field import Field, internal_value, repeated
 from bridgehead.apiserver.resource import Column, JsonObject, Resource, StatusStrategy
-from bridgehead.apiserver.resources.shared import field
 from bridgehead.apiserver.resources.shared.addresses import (
     check_cidr,
     family_of,
@@ -87,113 +86,94 @@ class NodeStrategy(StatusStrategy):
         if name not in old.get(kind, {}):
             obj.get(kind, {}).pop(name, None)
 
-    def validate(self, obj: JsonObject) -> list[FieldError]:
-        errors = _validate_taints(at(obj, "spec", "taints") or ())
-        errors.extend(_validate_cidrs(at(obj, "spec", "podCIDRs") or []))
+    def validate(self, obj: Field) -> None:
+        spec, status = obj.at("spec"), obj.at("status")
+        # the path in Kubernetes' error texts
+        _validate_taints(Field(spec.get("taints"), "metadata.taints", obj))
+        _validate_cidrs(spec.at("podCIDRs", []))
         for kind in ("capacity", "allocatable"):
-            for name, quantity in (at(obj, "status", kind) or {}).items():
-                errors.extend(field.errors_below(f"status.{kind}.{name}", validate_quantity, quantity))
-        return errors + _validate_features(at(obj, "status", "declaredFeatures") or ())
+            quantities = status.at(kind)
+            for name in quantities.value or ():
+                validate_quantity(quantities.at(name))
+        _validate_features(status.at("declaredFeatures"))
 
-    def validate_create(self, obj: JsonObject) -> list[FieldError]:
-        return _validate_new_cidrs(obj, ()) + _validate_swap(obj)
+    def validate_create(self, obj: Field) -> None:
+        _validate_new_cidrs(obj, ())
+        swap = at(obj.value, "status", "nodeInfo", "swap", "capacity")
+        if swap is not None and swap <= 0:
+            # the path in Kubernetes' error texts
+            Field(swap, "metadata.nodeSwapStatus.capacity", obj).invalid("must be greater than zero")
 
-    def validate_update(self, obj: JsonObject, old: JsonObject, subresource: str) -> list[FieldError]:
-        errors = _validate_new_cidrs(obj, at(old, "spec", "podCIDRs") or ())
-        cidrs = at(old, "spec", "podCIDRs")
-        if cidrs and cidrs != at(obj, "spec", "podCIDRs"):
-            detail = 'node updates may not change podCIDR except from "" to valid'
-            errors.append(field.forbidden("spec.podCIDRs", detail))
-        provider = at(old, "spec", "providerID")
-        if provider and provider != at(obj, "spec", "providerID"):
-            detail = 'node updates may not change providerID except from "" to valid'
-            errors.append(field.forbidden("spec.providerID", detail))
-        addresses = at(obj, "status", "addresses") or []
-        for index in field.repeated(tuple(sorted(address.items())) for address in addresses):
-            shown = field.internal_value(addresses[index], _ADDRESS)
-            errors.append(field.duplicate(f"status.addresses[{index}]", shown))
-        return errors
+    def validate_update(self, obj: Field, old: JsonObject, subresource: str) -> None:
+        before = old.get("spec", {})
+        _validate_new_cidrs(obj, before.get("podCIDRs", ()))
+        for name, shown in (("podCIDRs", "podCIDR"), ("providerID", "providerID")):
+            value = obj.at("spec").at(name)
+            if before.get(name) and value.value != before[name]:
+                value.forbidden(f'node updates may not change {shown} except from "" to valid')
+        addresses = list(obj.at("status").at("addresses").each())
+        for index in repeated(tuple(sorted(address.value.items())) for address in addresses):
+            addresses[index].showing(internal_value(addresses[index].value, _ADDRESS)).duplicate()
 
     def warnings(self, obj: JsonObject) -> list[str]:
-        texts = [text for path, cidr in _valid_cidrs(obj) for text in warn_of_cidr(path, cidr)]
+        texts = [text for cidr in _valid_cidrs(Field(obj)) for text in warn_of_cidr(cidr.path, cidr.value)]
         if at(obj, "spec", "externalID"):
             texts.append("spec.externalID: this field is deprecated, and is unused by Kubernetes")
         return texts
 
 
-def _validate_new_cidrs(obj: JsonObject, stored: Sequence[str]) -> list[FieldError]:
-    return [
-        error for path, cidr in _valid_cidrs(obj) for error in field.errors_below(path, validate_new_cidr, cidr, stored)
-    ]
+def _validate_new_cidrs(node: Field, stored: Collection[str]) -> None:
+    for cidr in _valid_cidrs(node):
+        validate_new_cidr(cidr, stored)
 
 
-def _validate_taints(taints: Sequence[JsonObject]) -> list[FieldError]:
-    errors = []
+def _valid_cidrs(node: Field) -> Iterator[Field]:
+    return (cidr for cidr in node.at("spec").at("podCIDRs").each() if is_cidr(cidr.value))
+
+
+def _validate_taints(taints: Field) -> None:
     seen: set[tuple[str, str]] = set()
-    for index, taint in enumerate(taints):
-        path = f"metadata.taints[{index}]"  # the path in Kubernetes' error texts
-        key, value, effect = taint.get("key", ""), taint.get("value", ""), taint.get("effect", "")
-        errors.extend(field.invalid_for(f"{path}.key", key, check_qualified_name(key)))
-        errors.extend(field.invalid_for(f"{path}.value", value, check_label_value(value)))
-        errors.extend(
-            field.one_of(f"{path}.effect", effect, _EFFECTS) if effect else [field.required(f"{path}.effect")]
-        )
-        if (key, effect) in seen:
-            shown = field.internal_value(taint, _TAINT)
-            errors.append(field.duplicate(path, shown, "taints must be unique by key and effect pair"))
-            continue
-        seen.add((key, effect))
-    return errors
+    for taint in taints.each():
+        key, effect = taint.at("key", ""), taint.at("effect", "")
+        key.must_pass(check_qualified_name)
+        taint.at("value").must_pass(check_label_value)
+        effect.must_be_set_to_one_of(_EFFECTS)
+        if (key.value, effect.value) in seen:
+            shown = taint.showing(internal_value(taint.value, _TAINT))
+            shown.duplicate("taints must be unique by key and effect pair")
+        seen.add((key.value, effect.value))
 
 
-def _validate_cidrs(cidrs: list[str]) -> list[FieldError]:
-    path = "spec.podCIDRs"
-    errors = [
-        error
-        for index, cidr in enumerate(cidrs)
-        for error in field.invalid_for(f"{path}[{index}]", cidr, check_cidr(cidr))
-    ]
-    if len(cidrs) < 2:
-        return errors
-    malformed = next((cidr for cidr in cidrs if not is_cidr(cidr)), None)
+def _validate_cidrs(cidrs: Field) -> None:
+    for cidr in cidrs.each():
+        cidr.must_pass(check_cidr)
+    if len(cidrs.value) < 2:
+        return
+    malformed = next((cidr for cidr in cidrs.value if not is_cidr(cidr)), None)
     if malformed is not None:
         why = f'failed to parse cidr value:"{malformed}" with error:invalid CIDR address: {malformed}'
-        errors.append(field.internal(path, f"invalid PodCIDRs. failed to check with dual stack with error:{why}"))
-    if malformed is not None or len(cidrs) > 2 or len({family_of(cidr.partition("/")[0]) for cidr in cidrs}) < 2:
-        errors.append(field.invalid(path, cidrs, "may specify no more than one CIDR for each IP family"))
-    for index, cidr in enumerate(cidrs):
-        if cidr in cidrs[:index]:
-            errors.append(field.duplicate(f"{path}[{index}]", cidr))
-    return errors
+        cidrs.internal(f"invalid PodCIDRs. failed to check with dual stack with error:{why}")
+    families = {family_of(cidr.partition("/")[0]) for cidr in cidrs.value}
+    if malformed is not None or len(cidrs.value) > 2 or len(families) < 2:
+        cidrs.invalid("may specify no more than one CIDR for each IP family")
+    seen: set[str] = set()
+    for cidr in cidrs.each():
+        cidr.must_not_repeat(seen)
 
 
-def _validate_swap(node: JsonObject) -> list[FieldError]:
-    capacity = at(node, "status", "nodeInfo", "swap", "capacity")
-    if capacity is None or capacity > 0:
-        return []
-    # the path in Kubernetes' error texts
-    return [field.invalid("metadata.nodeSwapStatus.capacity", capacity, "must be greater than zero")]
-
-
-def _validate_features(features: Sequence[str]) -> list[FieldError]:
-    errors = []
-    for index, name in enumerate(features):
-        path, before = f"status.declaredFeatures[{index}]", features[index - 1] if index else ""
+def _validate_features(features: Field) -> None:
+    before = ""
+    for feature in features.each():
+        name: str = feature.value
         if name == before:
-            errors.append(field.duplicate(path, name))
+            feature.duplicate()
         elif name < before:
-            errors.append(field.invalid(path, name, "list must be sorted alphabetically"))
-        if len(name) > _MAX_FEATURE or not _is_feature(name):
-            why = f"must be no more than {_MAX_FEATURE} characters" if len(name) > _MAX_FEATURE else _NOT_A_FEATURE
-            errors.append(field.invalid(path, name, f'invalid feature name "{name}": {why}'))
-    return errors
-
-
-def _valid_cidrs(node: JsonObject) -> Iterator[tuple[str, str]]:
-    """Yield the paths and texts of all valid ranges."""
-    for index, cidr in enumerate(at(node, "spec", "podCIDRs") or ()):
-        if is_cidr(cidr):
-            yield f"spec.podCIDRs[{index}]", cidr
+            feature.invalid("list must be sorted alphabetically")
+        if len(name) > _MAX_FEATURE:
+            feature.invalid(f'invalid feature name "{name}": must be no more than {_MAX_FEATURE} characters')
+        elif not _is_feature(name):
+            feature.invalid(f'invalid feature name "{name}": {_NOT_A_FEATURE}')
+        before = name
 
 
 RESOURCE = Resource(

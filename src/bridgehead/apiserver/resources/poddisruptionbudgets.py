@@ -9,9 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from bridgehead.apiserver.field import FieldError
+from bridgehead.apiserver.field import Field, internal_value
 from bridgehead.apiserver.resource import Column, JsonObject, Resource, StatusStrategy
-from bridgehead.apiserver.resources.shared import field
 from bridgehead.apiserver.resources.shared.columns import AGE, NAME, at, number_column
 from bridgehead.apiserver.resources.shared.conditions import validate_conditions
 from bridgehead.apiserver.resources.shared.int_or_percent import validate_share
@@ -41,32 +40,25 @@ class PodDisruptionBudgetStrategy(StatusStrategy):
         super().prepare_update(obj, old, subresource)
         obj["status"] = dict.fromkeys(_COUNTS, 0) | obj.get("status", {})
 
-    def validate(self, obj: JsonObject) -> list[FieldError]:
-        spec = obj.get("spec", {})
-        errors = []
-        if "minAvailable" in spec and "maxUnavailable" in spec:
-            errors.append(
-                field.invalid(
-                    "spec", field.internal_value(spec, _FIELDS), "minAvailable and maxUnavailable cannot be both set"
-                )
-            )
-        for name in ("minAvailable", "maxUnavailable"):
-            if name in spec:
-                errors.extend(field.errors_below(f"spec.{name}", validate_share, spec[name]))
-        errors.extend(field.errors_below("spec.selector", validate_label_selector, spec.get("selector", {})))
-        if "unhealthyPodEvictionPolicy" in spec:
-            policy = spec["unhealthyPodEvictionPolicy"]
-            errors.extend(field.one_of("spec.unhealthyPodEvictionPolicy", policy, _EVICTION_POLICIES))
-        return errors
+    def validate(self, obj: Field) -> None:
+        spec = obj.at("spec")
+        amounts = spec.at("minAvailable"), spec.at("maxUnavailable")
+        if all(amount.value is not None for amount in amounts):
+            shown = spec.showing(internal_value(spec.value, _FIELDS))
+            shown.invalid("minAvailable and maxUnavailable cannot be both set")
+        for amount in amounts:
+            if amount.value is not None:
+                validate_share(amount)
+        validate_label_selector(spec.at("selector"))
+        spec.at("unhealthyPodEvictionPolicy").must_be_one_of(_EVICTION_POLICIES)
 
-    def validate_update(self, obj: JsonObject, old: JsonObject, subresource: str) -> list[FieldError]:
+    def validate_update(self, obj: Field, old: JsonObject, subresource: str) -> None:
         if subresource != "status":
-            return []
-        status = obj.get("status", {})
-        errors = field.errors_below("status.conditions", validate_conditions, status.get("conditions", ()))
+            return
+        status = obj.at("status")
+        validate_conditions(status.at("conditions"))
         for name in _COUNTS:
-            errors.extend(field.non_negative(f"status.{name}", status.get(name, 0)))
-        return errors
+            status.at(name).must_not_be_negative()
 
 
 def _amount_column(name: str, spec_field: str) -> Column:

@@ -5,9 +5,8 @@ Pure: no I/O, no clock, no randomness. Source: Kubernetes `ValidatePriorityClass
 
 from __future__ import annotations
 
-from bridgehead.apiserver.field import FieldError
+from bridgehead.apiserver.field import Field
 from bridgehead.apiserver.resource import Column, JsonObject, Resource, Strategy
-from bridgehead.apiserver.resources.shared import field
 from bridgehead.apiserver.resources.shared.columns import AGE, NAME, number_column, text_column
 from bridgehead.objects.critical_pods import SYSTEM_CLASSES
 from bridgehead.objects.names import check_dns1123_subdomain
@@ -22,28 +21,21 @@ class PriorityClassStrategy(Strategy):
         obj["preemptionPolicy"] = obj.get("preemptionPolicy") or "PreemptLowerPriority"
         obj.setdefault("value", 0)
 
-    def validate(self, obj: JsonObject) -> list[FieldError]:
-        name, value = obj["metadata"].get("name", ""), obj.get("value", 0)
-        errors = []
-        if name.startswith(_SYSTEM_PREFIX):
-            if why := _refuse_system_class(name, value, is_default=bool(obj.get("globalDefault"))):
-                detail = (
-                    f"priority class names with '{_SYSTEM_PREFIX}' prefix are reserved for system use only. error: "
-                )
-                errors.append(field.forbidden("metadata.name", detail + why))
-        elif value > _HIGHEST_OF_USERS:
-            detail = f"maximum allowed value of a user defined priority is {_HIGHEST_OF_USERS}"
-            errors.append(field.forbidden("value", detail))
-        return [*errors, *field.one_of("preemptionPolicy", obj.get("preemptionPolicy"), _POLICIES)]
+    def validate(self, obj: Field) -> None:
+        name, value = obj.at("metadata").at("name", ""), obj.at("value", 0)
+        if name.value.startswith(_SYSTEM_PREFIX):
+            if why := _refuse_system_class(name.value, value.value, is_default=bool(obj.get("globalDefault"))):
+                reserved = f"priority class names with '{_SYSTEM_PREFIX}' prefix are reserved for system use only"
+                name.forbidden(f"{reserved}. error: {why}")
+        elif value.value > _HIGHEST_OF_USERS:
+            value.forbidden(f"maximum allowed value of a user defined priority is {_HIGHEST_OF_USERS}")
+        obj.at("preemptionPolicy").must_be_one_of(_POLICIES)
 
-    def validate_update(self, obj: JsonObject, old: JsonObject, subresource: str) -> list[FieldError]:
-        errors = []
-        if obj.get("value") != old.get("value"):
-            errors.append(field.forbidden("value", "may not be changed in an update."))
-        policy = obj.get("preemptionPolicy")
-        if policy != old.get("preemptionPolicy"):
-            errors.append(field.invalid("preemptionPolicy", policy, field.IMMUTABLE))
-        return errors
+    def validate_update(self, obj: Field, old: JsonObject, subresource: str) -> None:
+        value = obj.at("value")
+        if value.value != old.get("value"):
+            value.forbidden("may not be changed in an update.")
+        obj.at("preemptionPolicy").must_not_change(old.get("preemptionPolicy"))
 
 
 def _refuse_system_class(name: str, value: int, *, is_default: bool) -> str:

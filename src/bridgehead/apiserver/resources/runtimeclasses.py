@@ -5,10 +5,9 @@ Pure: no I/O, no clock, no randomness. Source: Kubernetes `ValidateRuntimeClass`
 
 from __future__ import annotations
 
-from bridgehead.apiserver.field import FieldError
+from bridgehead.apiserver.field import Field, internal_value
 from bridgehead.apiserver.resource import JsonObject, Resource, Strategy
 from bridgehead.apiserver.resources.pods import TOLERATION_FIELDS, validate_overhead, validate_tolerations
-from bridgehead.apiserver.resources.shared import field
 from bridgehead.apiserver.resources.shared.columns import AGE, NAME, at, text_column
 from bridgehead.apiserver.resources.shared.metadata_validation import validate_labels
 from bridgehead.apiserver.resources.shared.node_labels import warn_of_label
@@ -16,28 +15,18 @@ from bridgehead.objects.names import check_dns1123_label, check_dns1123_subdomai
 
 
 class RuntimeClassStrategy(Strategy):
-    def validate(self, obj: JsonObject) -> list[FieldError]:
-        handler = obj.get("handler", "")
-        errors = field.invalid_for("handler", handler, check_dns1123_label(handler))
-        errors.extend(field.errors_below("overhead", validate_overhead, at(obj, "overhead", "podFixed") or {}))
-        scheduling = obj.get("scheduling", {})
-        errors.extend(
-            field.errors_below("scheduling.nodeSelector", validate_labels, scheduling.get("nodeSelector", {}))
-        )
-        tolerations = scheduling.get("tolerations", [])
-        errors.extend(field.errors_below("scheduling.tolerations", validate_tolerations, tolerations))
-        errors.extend(
-            field.duplicate(
-                f"scheduling.tolerations[{index}]", field.internal_value(tolerations[index], TOLERATION_FIELDS)
-            )
-            for index in field.repeated(map(_key, tolerations))
-        )
-        return errors
+    def validate(self, obj: Field) -> None:
+        overhead, scheduling = obj.at("overhead"), obj.at("scheduling")
+        tolerations = scheduling.at("tolerations")
+        obj.at("handler", "").must_pass(check_dns1123_label)
+        validate_overhead(overhead.showing(overhead.get("podFixed", {})))
+        validate_labels(scheduling.at("nodeSelector"))
+        validate_tolerations(tolerations)
+        for toleration in tolerations.repeated(_key):
+            toleration.showing(internal_value(toleration.value, TOLERATION_FIELDS)).duplicate()
 
-    def validate_update(self, obj: JsonObject, old: JsonObject, subresource: str) -> list[FieldError]:
-        if obj.get("handler") == old.get("handler"):
-            return []
-        return [field.invalid("handler", obj.get("handler"), field.IMMUTABLE)]
+    def validate_update(self, obj: Field, old: JsonObject, subresource: str) -> None:
+        obj.at("handler").must_not_change(old.get("handler"))
 
     def warnings(self, obj: JsonObject) -> list[str]:
         labels = at(obj, "scheduling", "nodeSelector") or {}

@@ -9,10 +9,9 @@ import base64
 from collections.abc import Mapping
 
 from bridgehead.apiserver import go_json
-from bridgehead.apiserver.field import FieldError
+from bridgehead.apiserver.field import Field
 from bridgehead.apiserver.go_values import json_kind
 from bridgehead.apiserver.resource import Column, JsonObject, Resource, Strategy
-from bridgehead.apiserver.resources.shared import field
 from bridgehead.apiserver.resources.shared.columns import AGE, NAME, selectable, text_column
 from bridgehead.apiserver.resources.shared.config_data import MAX_DATA_BYTES, decoded, decoded_size, validate_frozen
 from bridgehead.apiserver.resources.shared.keys import check_config_key
@@ -39,20 +38,20 @@ class SecretStrategy(Strategy):
             obj.setdefault("data", {})[key] = base64.b64encode(text.encode()).decode()
         obj["type"] = obj.get("type") or "Opaque"
 
-    def validate(self, obj: JsonObject) -> list[FieldError]:
-        data = obj.get("data", {})
-        errors = []
-        for key in data:
-            errors.extend(field.invalid_for(f"data[{key}]", key, check_config_key(key)))
-        if sum(map(decoded_size, data.values())) > MAX_DATA_BYTES:
-            errors.append(field.too_long("data", MAX_DATA_BYTES))
-        return [*errors, *_validate_secret_type(obj)]
+    def validate(self, obj: Field) -> None:
+        data = obj.at("data", {})
+        for key, entry in data.entries():
+            entry.showing(key).must_pass(check_config_key)
+        if sum(map(decoded_size, data.value.values())) > MAX_DATA_BYTES:
+            data.too_long(MAX_DATA_BYTES)
+        if obj.get("type") == "kubernetes.io/service-account-token":
+            obj.at("metadata").at("annotations").entry(_ACCOUNT_ANNOTATION).must_be_set()
+        else:
+            _validate_data(data, obj.get("type", ""))
 
-    def validate_update(self, obj: JsonObject, old: JsonObject, subresource: str) -> list[FieldError]:
-        errors = field.errors_below("", validate_frozen, obj, old, ("data",))
-        if obj.get("type") != old.get("type"):
-            errors.append(field.invalid("type", obj.get("type"), field.IMMUTABLE))
-        return errors
+    def validate_update(self, obj: Field, old: JsonObject, subresource: str) -> None:
+        validate_frozen(obj, old, ("data",))
+        obj.at("type").must_not_change(old.get("type"))
 
     def warnings(self, obj: JsonObject) -> list[str]:
         if obj.get("type") != _TLS:
@@ -62,37 +61,28 @@ class SecretStrategy(Strategy):
         return [why] if why else []
 
 
-def _validate_secret_type(obj: JsonObject) -> list[FieldError]:
-    type_, data = obj.get("type", ""), obj.get("data", {})
-    if type_ == "kubernetes.io/service-account-token":
-        annotations = obj.get("metadata", {}).get("annotations", {})
-        return (
-            []
-            if annotations.get(_ACCOUNT_ANNOTATION)
-            else [field.required(f"metadata.annotations[{_ACCOUNT_ANNOTATION}]")]
-        )
-    groups = _NEEDED_KEYS.get(type_, ())
-    errors: list[FieldError] = []
+def _validate_data(data: Field, type: str) -> None:
+    """Validate the data of a Secret of a type."""
+    groups = _NEEDED_KEYS.get(type, ())
     # The key of an SSH client must not be empty either.
-    present = {key for key in data if data[key] or type_ != "kubernetes.io/ssh-auth"}
+    present = {key for key, value in data.value.items() if value or type != "kubernetes.io/ssh-auth"}
     if groups and not any(present.issuperset(group) for group in groups):
-        missing = [key for group in groups for key in group if key not in present]
-        errors.extend(field.required(f"data[{key}]") for key in missing)
+        for key in (key for group in groups for key in group if key not in present):
+            data.entry(key).required()
     for key in _JSON_KEYS:
-        if key in data and any(key in group for group in groups):
-            errors.extend(_validate_json(f"data[{key}]", decoded(data[key])))
-    return errors
+        if key in data.value and any(key in group for group in groups):
+            _validate_json(data.entry(key))
 
 
-def _validate_json(path: str, content: bytes) -> list[FieldError]:
+def _validate_json(entry: Field) -> None:
+    redacted = entry.showing("<secret contents redacted>")
     try:
-        value = go_json.decode(content)
+        value = go_json.decode(decoded(entry.value))
     except go_json.GoSyntaxError as error:
-        return [field.invalid(path, "<secret contents redacted>", str(error))]
-    if isinstance(value, dict | None):
-        return []
-    detail = f"json: cannot unmarshal {json_kind(value)} into Go value of type map[string]interface {{}}"
-    return [field.invalid(path, "<secret contents redacted>", detail)]
+        redacted.invalid(str(error))
+        return
+    if not isinstance(value, dict | None):
+        redacted.invalid(f"json: cannot unmarshal {json_kind(value)} into Go value of type map[string]interface {{}}")
 
 
 RESOURCE = Resource(

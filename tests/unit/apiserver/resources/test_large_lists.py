@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from bridgehead.apiserver.field import Field
+from bridgehead.apiserver.resource import errors_of
 from bridgehead.apiserver.resources.devices.device_rules import validate_binding_conditions
 from bridgehead.apiserver.resources.pods.claims_validation import claim_names, validate_claim_references
 from bridgehead.apiserver.resources.pods.pod_warnings import warn_of_pod
@@ -79,5 +80,6 @@ def test_device_conditions_beyond_the_limit_are_not_compared():
 def test_equal_tolerations_are_found_among_many():
     strategy = RuntimeClassStrategy()
     tolerations = [{"key": f"k{index}", "operator": "Exists"} for index in range(MANY)]
-    errors = strategy.validate({"handler": "a", "scheduling": {"tolerations": [*tolerations, tolerations[0]]}})
+    runtime_class = {"handler": "a", "scheduling": {"tolerations": [*tolerations, tolerations[0]]}}
+    errors = errors_of(strategy.validate, runtime_class)
     assert [error.field for error in errors] == [f"scheduling.tolerations[{MANY}]"]

@@ -5,9 +5,8 @@ Pure: no I/O, no clock, no randomness. Source: Kubernetes `ValidateEvent`.
 
 from __future__ import annotations
 
-from bridgehead.apiserver.field import FieldError
+from bridgehead.apiserver.field import Field
 from bridgehead.apiserver.resource import Column, JsonObject, Resource, Strategy
-from bridgehead.apiserver.resources.shared import field
 from bridgehead.apiserver.resources.shared.columns import NAME, at, selectable, since, text_column
 from bridgehead.objects.names import check_path_segment, check_qualified_name
 
@@ -48,7 +47,8 @@ def _source_name(event: JsonObject) -> str:
 
 # The namespaces for events about cluster-scoped objects.
 _CLUSTER_NAMESPACES = ("default", "kube-system")
-_LIMITS = {"action": 128, "reason": 128, "reportingInstance": 128}
+_LIMITED = ("action", "reason", "reportingInstance")
+_MAX_WORD = 128
 _MAX_MESSAGE = 1024
 
 
@@ -58,33 +58,29 @@ class EventStrategy(Strategy):
         for name in ("reportingComponent", "reportingInstance"):
             obj.setdefault(name, "")
 
-    def validate(self, obj: JsonObject) -> list[FieldError]:
-        namespace = at(obj, "metadata", "namespace") or ""
-        involved = at(obj, "involvedObject", "namespace") or ""
-        errors = []
+    def validate(self, obj: Field) -> None:
+        namespace = obj.at("metadata").get("namespace") or ""
+        involved = obj.at("involvedObject").at("namespace", "")
+        is_new_style = bool(obj.get("eventTime"))
         # Events of the newer API may be in another namespace than the object that they are about.
-        is_elsewhere = involved != namespace and not obj.get("eventTime")
+        is_elsewhere = involved.value != namespace and not is_new_style
         if (involved and is_elsewhere) or (not involved and namespace not in ("", *_CLUSTER_NAMESPACES)):
-            errors.append(field.invalid("involvedObject.namespace", involved, "does not match event.namespace"))
-        if obj.get("eventTime"):
-            errors.extend(_validate_new_style(obj))
-        return errors
+            involved.invalid("does not match event.namespace")
+        if is_new_style:
+            _validate_new_style(obj)
 
 
-def _validate_new_style(event: JsonObject) -> list[FieldError]:
+def _validate_new_style(event: Field) -> None:
     """Validate an event with `eventTime`, which is of the newer API with stricter rules."""
-    component = event.get("reportingComponent", "")
-    errors = [] if component else [field.required("reportingController")]
-    errors.extend(field.invalid_for("reportingController", component, check_qualified_name(component)))
-    for name, limit in _LIMITS.items():
-        value = event.get(name, "")
-        if not value:
-            errors.append(field.required(name))
-        elif len(value) > limit:
-            errors.append(field.invalid(name, "", f"can have at most {limit} characters"))
+    controller = Field(event.get("reportingComponent", ""), "reportingController", event)
+    controller.must_be_set()
+    controller.must_pass(check_qualified_name)
+    for name in _LIMITED:
+        word = event.at(name)
+        if word.must_be_set() and len(word.value) > _MAX_WORD:
+            word.showing("").invalid(f"can have at most {_MAX_WORD} characters")
     if len(event.get("message", "").encode()) > _MAX_MESSAGE:
-        errors.append(field.invalid("message", "", f"can have at most {_MAX_MESSAGE} characters"))
-    return errors
+        event.at("message").showing("").invalid(f"can have at most {_MAX_MESSAGE} characters")
 
 
 RESOURCE = Resource(

@@ -6,9 +6,8 @@ Source: Kubernetes `pkg/apis/events/v1/conversion.go`, `ValidateEventCreate`, `V
 
 from __future__ import annotations
 
-from bridgehead.apiserver.field import FieldError
+from bridgehead.apiserver.field import IMMUTABLE, Field
 from bridgehead.apiserver.resource import JsonObject, Resource, StoredForm, Strategy
-from bridgehead.apiserver.resources.shared import field
 from bridgehead.objects.names import check_dns1123_subdomain
 
 from .core_events import RESOURCE as CORE_EVENTS
@@ -41,7 +40,7 @@ _UNSET = {
     "source": "deprecatedSource",
 }
 # Fields that only the series may change, by the name that errors have.
-_IMMUTABLE = {
+_IMMUTABLE_FIELDS = {
     "involvedObject": "regarding",
     "reason": "reason",
     "message": "note",
@@ -66,35 +65,30 @@ def from_stored(event: JsonObject) -> JsonObject:
 
 
 class EventStrategy(Strategy):
-    def validate_create(self, obj: JsonObject) -> list[FieldError]:
-        errors = _validate_series(obj)
-        if not obj.get("eventTime"):
-            errors.append(field.required("eventTime"))
+    def validate_create(self, obj: Field) -> None:
+        _validate_series(obj.at("series"))
+        obj.at("eventTime").must_be_set()
         if obj.get("type") not in _TYPES:
-            errors.append(field.invalid("type", "", f"has invalid value: {obj.get('type', '')}"))
-        errors.extend(field.invalid(name, "", "needs to be unset") for name, ours in _UNSET.items() if obj.get(ours))
-        return errors
+            obj.at("type").showing("").invalid(f"has invalid value: {obj.get('type', '')}")
+        for name, ours in _UNSET.items():
+            if obj.get(ours):
+                Field("", name, obj).invalid("needs to be unset")
 
-    def validate_update(self, obj: JsonObject, old: JsonObject, subresource: str) -> list[FieldError]:
-        errors = [] if obj.get("series") == old.get("series") else _validate_series(obj)
-        errors.extend(
-            field.invalid(name, obj.get(ours), field.IMMUTABLE)
-            for name, ours in _IMMUTABLE.items()
-            if (obj.get(ours) or None) != (old.get(ours) or None)
-        )
-        return errors
+    def validate_update(self, obj: Field, old: JsonObject, subresource: str) -> None:
+        if obj.get("series") != old.get("series"):
+            _validate_series(obj.at("series"))
+        for name, ours in _IMMUTABLE_FIELDS.items():
+            value = Field(obj.get(ours), name, obj)
+            if (value.value or None) != (old.get(ours) or None):
+                value.invalid(IMMUTABLE)
 
 
-def _validate_series(event: JsonObject) -> list[FieldError]:
-    series = event.get("series")
-    if series is None:
-        return []
-    errors = []
+def _validate_series(series: Field) -> None:
+    if series.value is None:
+        return
     if series.get("count", 0) < 2:
-        errors.append(field.invalid("series.count", "", "should be at least 2"))
-    if not series.get("lastObservedTime"):
-        errors.append(field.required("series.lastObservedTime"))
-    return errors
+        series.at("count").showing("").invalid("should be at least 2")
+    series.at("lastObservedTime").must_be_set()
 
 
 RESOURCE = Resource(
