@@ -11,21 +11,15 @@ webhookconfigurations   MutatingWebhookConfiguration, ValidatingWebhookConfigura
 Other packages import from here.
 """
 
-from .match_conditions import validate_match_conditions
-from .policies import MUTATING_ADMISSION_POLICIES, PATCHES, VALIDATING_ADMISSION_POLICIES
+from .policies import MUTATING_ADMISSION_POLICIES, VALIDATING_ADMISSION_POLICIES
 from .policy_bindings import MUTATING_ADMISSION_POLICY_BINDINGS, VALIDATING_ADMISSION_POLICY_BINDINGS
-from .rules import default_rules, validate_rule_with_operations
 from .webhookconfigurations import MUTATING_WEBHOOK_CONFIGURATIONS, VALIDATING_WEBHOOK_CONFIGURATIONS
 
 __all__ = [
     "MUTATING_ADMISSION_POLICIES",
     "MUTATING_ADMISSION_POLICY_BINDINGS",
     "MUTATING_WEBHOOK_CONFIGURATIONS",
-    "PATCHES",
     "VALIDATING_ADMISSION_POLICIES",
     "VALIDATING_ADMISSION_POLICY_BINDINGS",
     "VALIDATING_WEBHOOK_CONFIGURATIONS",
-    "default_rules",
-    "validate_match_conditions",
-    "validate_rule_with_operations",
 ]

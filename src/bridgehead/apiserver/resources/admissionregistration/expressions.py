@@ -8,8 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from bridgehead.apiserver.field import FieldError
-from bridgehead.apiserver.resources.shared import field
+from bridgehead.apiserver.field import Field
 
 if TYPE_CHECKING:
     from bridgehead.apiserver.cel.types import Type
@@ -23,27 +22,28 @@ class Expressions:
         self._can_patch = can_patch
         self._variables: dict[str, Type] | None = {} if has_variables else None
 
-    def add_variable(self, path: str, name: str, expression: str) -> list[FieldError]:
-        """Compile a variable, which later expressions can use."""
-        problem, is_internal, found = self._compile(expression, ())
+    def add_variable(self, name: str, expression: Field) -> None:
+        """Compile a variable, which later expressions can use, or add an error."""
+        found = self._compile(expression, expression.value, ())
         if found is not None and self._variables is not None:
             self._variables[name] = found
-        return _errors(path, expression, problem, is_internal=is_internal)
 
-    def check(
-        self, path: str, expression: str, results: tuple[str, ...], *, has_authorizer: bool = True, shown: str = ""
-    ) -> list[FieldError]:
-        """Return an error unless the expression compiles to a value of one of the types `results`.
+    def validate(
+        self, expression: Field, results: tuple[str, ...], *, text: str = "", has_authorizer: bool = True
+    ) -> None:
+        """Add an error unless the expression compiles to a value of one of the types `results`.
 
-        `results` are names of types, `Object` or `list(JSONPatch)`. Errors show the expression, or `shown` instead.
+        `results` are names of types, `Object` or `list(JSONPatch)`. `text` is compiled instead of the field's value.
         """
-        problem, is_internal, _ = self._compile(expression, results, has_authorizer=has_authorizer)
-        return _errors(path, shown or expression, problem, is_internal=is_internal)
+        self._compile(expression, text or expression.value, results, has_authorizer=has_authorizer)
 
     def _compile(
-        self, expression: str, results: tuple[str, ...], *, has_authorizer: bool = True
-    ) -> tuple[str, bool, Type | None]:
-        """Return why the expression does not compile, or "", whether the error is internal, and the value's type."""
+        self, expression: Field, text: str, results: tuple[str, ...], *, has_authorizer: bool = True
+    ) -> Type | None:
+        """Return the type of an expression's value, or add an error."""
+        if not text.strip():
+            expression.required("expression is not specified")
+            return None
         from bridgehead.apiserver.cel import CompileError, ProgramError
         from bridgehead.apiserver.cel.admission import admission_environment
 
@@ -54,17 +54,12 @@ class Expressions:
             variables=self._variables,
         )
         try:
-            program = environment.compile(expression, result=_types(results) or None)
+            return environment.compile(text, result=_types(results) or None).result
+        except ProgramError as error:
+            expression.internal(str(error))  # as in Kubernetes: constants that cannot be converted
         except CompileError as error:
-            return str(error), isinstance(error, ProgramError), None
-        return "", False, program.result
-
-
-def _errors(path: str, shown: str, problem: str, *, is_internal: bool) -> list[FieldError]:
-    """Return the errors of an expression. As in Kubernetes, constants that cannot be converted are internal errors."""
-    if not problem:
-        return []
-    return [field.internal(path, problem) if is_internal else field.invalid(path, shown, problem)]
+            expression.invalid(str(error))
+        return None
 
 
 def _types(names: tuple[str, ...]) -> tuple[Type, ...]:
@@ -75,6 +70,6 @@ def _types(names: tuple[str, ...]) -> tuple[Type, ...]:
     return tuple(special[name] if name in special else parse_type(name) for name in names)
 
 
-def check_match_condition(path: str, expression: str, *, has_params: bool = False) -> list[FieldError]:
-    """Return an error unless a match condition compiles."""
-    return Expressions(has_params=has_params).check(path, expression, ("bool",))
+def validate_match_condition(expression: Field, *, has_params: bool = False) -> None:
+    """Add an error unless a match condition compiles."""
+    Expressions(has_params=has_params).validate(expression, ("bool",))

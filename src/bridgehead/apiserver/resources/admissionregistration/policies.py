@@ -7,12 +7,10 @@ Source: Kubernetes `pkg/apis/admissionregistration/v1/defaults.go`, `pkg/apis/ad
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 
-from bridgehead.apiserver.field import FieldError
+from bridgehead.apiserver.field import Field
 from bridgehead.apiserver.resource import CLIENT_METADATA, Column, JsonObject, Resource, StatusStrategy, Strategy
-from bridgehead.apiserver.resources.shared import field
-from bridgehead.apiserver.resources.shared.columns import AGE, NAME, at
+from bridgehead.apiserver.resources.shared.columns import AGE, NAME
 from bridgehead.apiserver.resources.shared.conditions import validate_conditions
 from bridgehead.objects.names import check_dns1123_subdomain, check_qualified_name
 
@@ -37,13 +35,14 @@ class ValidatingPolicyStrategy(StatusStrategy):
     def prepare_create(self, obj: JsonObject) -> None:
         obj["status"] = {}
 
-    def validate_create(self, obj: JsonObject) -> list[FieldError]:
-        return _validate_validating(obj)
+    def validate_create(self, obj: Field) -> None:
+        _validate_validating(obj)
 
-    def validate_update(self, obj: JsonObject, old: JsonObject, subresource: str) -> list[FieldError]:
+    def validate_update(self, obj: Field, old: JsonObject, subresource: str) -> None:
         if subresource:
-            return _validate_status("status", obj.get("status", {}))
-        return [] if obj["spec"] == old.get("spec") else _validate_validating(obj)
+            _validate_status(obj.at("status"))
+        elif obj.get("spec") != old.get("spec"):
+            _validate_validating(obj)
 
 
 class MutatingPolicyStrategy(Strategy):
@@ -52,151 +51,114 @@ class MutatingPolicyStrategy(Strategy):
         spec.setdefault("failurePolicy", "Fail")
         default_match_resources(spec.get("matchConstraints"))
 
-    def validate_create(self, obj: JsonObject) -> list[FieldError]:
-        return _validate_mutating(obj["spec"])
+    def validate_create(self, obj: Field) -> None:
+        _validate_mutating(obj.at("spec"))
 
-    def validate_update(self, obj: JsonObject, old: JsonObject, subresource: str) -> list[FieldError]:
-        return [] if obj["spec"] == old.get("spec") else _validate_mutating(obj["spec"])
+    def validate_update(self, obj: Field, old: JsonObject, subresource: str) -> None:
+        if obj.get("spec") != old.get("spec"):
+            _validate_mutating(obj.at("spec"))
+
+
+def _expressions(spec: Field, *, can_patch: bool = False) -> Expressions:
+    has_params, has_variables = "paramKind" in spec.value, bool(spec.get("variables"))
+    return Expressions(has_params=has_params, has_variables=has_variables, can_patch=can_patch)
 
 
 # --- Validating -------------------------------------------------------------------------------------------------------
 
 
-def _validate_validating(obj: JsonObject) -> list[FieldError]:
-    spec, name = obj["spec"], obj["metadata"].get("name", "")
-    expressions = Expressions(has_params="paramKind" in spec, has_variables=bool(spec.get("variables")))
-
-    def check() -> list[FieldError]:
-        errors = validate_variables("spec.variables", spec.get("variables", ()), expressions)
-        validations, annotations = spec.get("validations", ()), spec.get("auditAnnotations", ())
-        if not validations and not annotations:
-            paths = ("spec.validations", "spec.auditAnnotations")
-            return errors + [field.required(path, _NOTHING_TO_DO) for path in paths]
-        for index, validation in enumerate(validations):
-            errors += _validate_validation(f"spec.validations[{index}]", validation, expressions)
-        return errors + _validate_annotations("spec.auditAnnotations", annotations, name, expressions)
-
-    return validate_spec(spec, check)
+def _validate_validating(obj: Field) -> None:
+    spec, policy = obj.at("spec"), obj.at("metadata").get("name", "")
+    validations, annotations = spec.at("validations"), spec.at("auditAnnotations")
+    expressions = _expressions(spec)
+    validate_spec(spec)
+    validate_variables(spec.at("variables"), expressions)
+    if not validations and not annotations:
+        validations.required(_NOTHING_TO_DO)
+        annotations.required(_NOTHING_TO_DO)
+        return
+    for validation in validations.each():
+        _validate_validation(validation, expressions)
+    _validate_annotations(annotations, policy, expressions)
 
 
-def _validate_validation(path: str, validation: JsonObject, expressions: Expressions) -> list[FieldError]:
-    errors: list[FieldError] = []
-    expression = validation.get("expression", "")
-    if not expression.strip():
-        errors.append(field.required(f"{path}.expression", "expression is not specified"))
-    else:
-        errors += expressions.check(f"{path}.expression", expression, ("bool",))
-    message_expression, item = validation.get("messageExpression", ""), f"{path}.messageExpression"
-    if message_expression.strip():
-        errors += expressions.check(item, message_expression, ("string",), has_authorizer=False)
+def _validate_validation(validation: Field, expressions: Expressions) -> None:
+    message, message_expression = validation.at("message", ""), validation.at("messageExpression", "")
+    expressions.validate(validation.at("expression", ""), ("bool",))
+    if message_expression.value.strip():
+        expressions.validate(message_expression, ("string",), has_authorizer=False)
     elif message_expression:
-        errors.append(field.invalid(item, message_expression, "must be non-empty if specified"))
-    message = validation.get("message", "")
-    if message and not message.strip():
-        errors.append(field.invalid(f"{path}.message", message, "message must be non-empty if specified"))
-    elif _NEWLINE.search(message.strip()):
-        errors.append(field.invalid(f"{path}.message", message, "message must not contain line breaks"))
-    if "reason" in validation:
-        errors += field.one_of(f"{path}.reason", validation["reason"], _REASONS)
-    return errors
+        message_expression.invalid("must be non-empty if specified")
+    if message and not message.value.strip():
+        message.invalid("message must be non-empty if specified")
+    elif _NEWLINE.search(message.value.strip()):
+        message.invalid("message must not contain line breaks")
+    validation.at("reason").must_be_one_of(_REASONS)
 
 
-def _validate_annotations(
-    path: str, annotations: list[JsonObject], policy: str, expressions: Expressions
-) -> list[FieldError]:
-    errors: list[FieldError] = []
-    if len(annotations) > _MOST_AUDIT_ANNOTATIONS:
-        detail = f"must not have more than {_MOST_AUDIT_ANNOTATIONS} auditAnnotations"
-        errors.append(field.invalid(path, annotations, detail))
+def _validate_annotations(annotations: Field, policy: str, expressions: Expressions) -> None:
+    if len(annotations.value or ()) > _MOST_AUDIT_ANNOTATIONS:
+        annotations.invalid(f"must not have more than {_MOST_AUDIT_ANNOTATIONS} auditAnnotations")
     keys: set[str] = set()
-    for index, annotation in enumerate(annotations):
-        item, key = f"{path}[{index}]", annotation.get("key", "")
+    for annotation in annotations.each():
+        key, value = annotation.at("key", ""), annotation.at("valueExpression", "")
         if policy:
-            qualified = f"{policy}/{key}"
-            errors += field.invalid_for(f"{item}.key", qualified, check_qualified_name(qualified))
+            key.showing(f"{policy}/{key.value}").must_pass(check_qualified_name)
         else:
-            errors.append(field.invalid(f"{item}.key", key, "requires metadata.name be non-empty"))
-        value = annotation.get("valueExpression", "")
-        trimmed = value.strip()
+            key.invalid("requires metadata.name be non-empty")
+        trimmed = value.value.strip()
         if not trimmed:
-            errors.append(field.required(f"{item}.valueExpression", "valueExpression is not specified"))
+            value.required("valueExpression is not specified")
         elif len(trimmed.encode()) > _MOST_ANNOTATION_BYTES:
-            detail = f"must not exceed {_MOST_ANNOTATION_BYTES} bytes in length"
-            errors.append(field.required(f"{item}.valueExpression", detail))
+            value.required(f"must not exceed {_MOST_ANNOTATION_BYTES} bytes in length")
         else:
-            errors += expressions.check(f"{item}.valueExpression", trimmed, ("string", "null"), shown=value)
-        if key in keys:
-            errors.append(field.duplicate(f"{item}.key", key))
-        keys.add(key)
-    return errors
+            expressions.validate(value, ("string", "null"), text=trimmed)
+        key.must_not_repeat(keys)
 
 
-def _validate_status(path: str, status: JsonObject) -> list[FieldError]:
-    warnings: Sequence[JsonObject] = at(status, "typeChecking", "expressionWarnings") or ()
-    errors: list[FieldError] = []
-    for index, warning in enumerate(warnings):
-        item = f"{path}.typeChecking.expressionWarnings[{index}]"
-        if not warning.get("warning"):
-            errors.append(field.required(f"{item}.warning"))
+def _validate_status(status: Field) -> None:
+    for warning in status.at("typeChecking").at("expressionWarnings").each():
+        warning.at("warning").must_be_set()
         if not warning.get("fieldRef", "").strip():
-            errors.append(field.required(f"{item}.fieldRef"))
-    return errors + field.errors_below(f"{path}.conditions", validate_conditions, status.get("conditions", ()))
+            warning.at("fieldRef").required()
+    validate_conditions(status.at("conditions"))
 
 
 # --- Mutating ---------------------------------------------------------------------------------------------------------
 
 
-def _validate_mutating(spec: JsonObject) -> list[FieldError]:
-    expressions = Expressions(has_params="paramKind" in spec, has_variables=bool(spec.get("variables")), can_patch=True)
-
-    def check() -> list[FieldError]:
-        errors = _refuse_deletes(spec)
-        errors += validate_variables("spec.variables", spec.get("variables", ()), expressions)
-        mutations = spec.get("mutations", ())
-        if not mutations:
-            errors.append(field.required("spec.mutations", "mutations must contain at least one item"))
-        for index, mutation in enumerate(mutations):
-            errors += _validate_mutation(f"spec.mutations[{index}]", mutation, expressions)
-        policy = spec.get("reinvocationPolicy")
-        if not policy:
-            return [*errors, field.required("spec.reinvocationPolicy")]
-        return errors + field.one_of("spec.reinvocationPolicy", policy, ("IfNeeded", "Never"))
-
-    return validate_spec(spec, check)
+def _validate_mutating(spec: Field) -> None:
+    mutations, expressions = spec.at("mutations"), _expressions(spec, can_patch=True)
+    validate_spec(spec)
+    _refuse_deletes(spec.at("matchConstraints"))
+    validate_variables(spec.at("variables"), expressions)
+    mutations.must_be_set("mutations must contain at least one item")
+    for mutation in mutations.each():
+        _validate_mutation(mutation, expressions)
+    spec.at("reinvocationPolicy").must_be_set_to_one_of(("IfNeeded", "Never"))
 
 
-def _refuse_deletes(spec: JsonObject) -> list[FieldError]:
-    """Return errors for the operation DELETE, whose object can't change."""
-    errors = []
-    for number, rule in enumerate(spec.get("matchConstraints", {}).get("resourceRules", ())):
-        for index, operation in enumerate(rule.get("operations", ())):
-            if operation == "DELETE":
-                path = f"spec.matchConstraints.resourceRules[{number}].operations[{index}]"
-                errors.append(field.not_supported(path, operation, ("*", "CONNECT", "CREATE", "UPDATE")))
-    return errors
+def _refuse_deletes(constraints: Field) -> None:
+    """Refuse the operation DELETE, whose object can't change."""
+    for rule in constraints.at("resourceRules").each():
+        for operation in rule.at("operations").each():
+            if operation.value == "DELETE":
+                operation.not_supported(("*", "CONNECT", "CREATE", "UPDATE"))
 
 
-def _validate_mutation(path: str, mutation: JsonObject, expressions: Expressions) -> list[FieldError]:
-    kind = mutation.get("patchType", "")
-    if not kind:
-        return [field.required(f"{path}.patchType")]
-    if kind not in PATCHES:
-        return [field.not_supported(f"{path}.patchType", kind, tuple(PATCHES))]
-    errors: list[FieldError] = []
-    for other, (name, result) in PATCHES.items():
-        item = f"{path}.{name}"
-        if other != kind:
-            if name in mutation:
-                errors.append(field.invalid(item, mutation[name], f"must be empty when patchType is {kind}"))
-            continue
-        expression = mutation.get(name, {}).get("expression", "")
-        if name not in mutation:
-            errors.append(field.required(item, f"must be specified when patchType is {kind}"))
-        elif not expression.strip():
-            errors.append(field.required(f"{item}.expression", "expression is not specified"))
+def _validate_mutation(mutation: Field, expressions: Expressions) -> None:
+    kind = mutation.at("patchType")
+    if not kind.must_be_set_to_one_of(tuple(PATCHES)):
+        return
+    for patch_type, (name, result) in PATCHES.items():
+        patch = mutation.at(name)
+        if patch_type != kind.value:
+            if patch.value is not None:
+                patch.invalid(f"must be empty when patchType is {kind.value}")
+        elif patch.value is None:
+            patch.required(f"must be specified when patchType is {kind.value}")
         else:
-            errors += expressions.check(f"{item}.expression", expression, (result,))
-    return errors
+            expressions.validate(patch.at("expression", ""), (result,))
 
 
 # --- The table --------------------------------------------------------------------------------------------------------

@@ -6,11 +6,8 @@ Source: Kubernetes `pkg/apis/admissionregistration/v1/defaults.go`, `pkg/apis/ad
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
-from bridgehead.apiserver.field import FieldError
+from bridgehead.apiserver.field import Field
 from bridgehead.apiserver.resource import Column, JsonObject, Resource, Strategy
-from bridgehead.apiserver.resources.shared import field
 from bridgehead.apiserver.resources.shared.columns import AGE, NAME
 from bridgehead.objects.names import check_dns1123_subdomain
 
@@ -28,33 +25,26 @@ class PolicyBindingStrategy(Strategy):
         default_match_resources(spec.get("matchResources"))
         default_param_ref(spec.get("paramRef"))
 
-    def validate(self, obj: JsonObject) -> list[FieldError]:
-        spec = obj["spec"]
-        errors = field.required_valid("spec.policyName", spec.get("policyName", ""), check_dns1123_subdomain)
-        errors += validate_param_ref("spec.paramRef", spec.get("paramRef"))
-        errors += validate_match_resources("spec.matchResources", spec.get("matchResources"))
+    def validate(self, obj: Field) -> None:
+        spec = obj.at("spec")
+        spec.at("policyName").must_be_set_and_pass(check_dns1123_subdomain)
+        validate_param_ref(spec.at("paramRef"))
+        validate_match_resources(spec.at("matchResources"))
         if self._is_validating:
-            errors += _validate_actions("spec.validationActions", spec.get("validationActions", ()))
-        return errors
+            _validate_actions(spec.at("validationActions", []))
 
 
-def _validate_actions(path: str, actions: Sequence[str]) -> list[FieldError]:
-    errors: list[FieldError] = []
+def _validate_actions(actions: Field) -> None:
     seen: set[str] = set()
-    for index, action in enumerate(actions):
-        errors += field.one_of(f"{path}[{index}]", action, _ACTIONS)
-        if action in seen:
-            errors.append(field.duplicate(f"{path}[{index}]", action))
-        seen.add(action)
+    for action in actions.each():
+        action.must_be_one_of(_ACTIONS)
+        action.must_not_repeat(seen)
     if {"Deny", "Warn"} <= seen:
-        why = (
+        actions.invalid(
             "must not contain both Deny and Warn "
             "(repeating the same validation failure information in the API response and headers serves no purpose)"
         )
-        errors.append(field.invalid(path, list(actions), why))
-    if not seen:
-        errors.append(field.required(path, "at least one validation action is required"))
-    return errors
+    actions.must_be_set("at least one validation action is required")
 
 
 def _param_ref(obj: JsonObject, now: float) -> str:

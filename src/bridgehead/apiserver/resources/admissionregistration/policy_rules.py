@@ -7,16 +7,14 @@ Source: Kubernetes `pkg/apis/admissionregistration/v1/defaults.go`, `pkg/apis/ad
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
 from functools import partial
 
-from bridgehead.apiserver.field import FieldError
+from bridgehead.apiserver.field import Field
 from bridgehead.apiserver.resource import JsonObject
-from bridgehead.apiserver.resources.shared import field
 from bridgehead.apiserver.resources.shared.metadata_validation import validate_label_selector
 from bridgehead.objects.names import check_dns1035_label, check_dns1123_subdomain, check_path_segment
 
-from .expressions import Expressions, check_match_condition
+from .expressions import Expressions, validate_match_condition
 from .match_conditions import validate_match_conditions
 from .rules import default_rules, validate_rule_with_operations
 
@@ -45,114 +43,79 @@ def default_param_ref(ref: JsonObject | None) -> None:
         ref.setdefault("parameterNotFoundAction", "Deny")
 
 
-def validate_constraints(path: str, match: JsonObject | None) -> list[FieldError]:
-    """Validate a policy's `matchConstraints`, which need a rule."""
-    if match is None:
-        return [field.required(path)]
-    errors = validate_match_resources(path, match)
-    if not match.get("resourceRules"):
-        errors.append(field.required(f"{path}.resourceRules"))
-    return errors
+def validate_spec(spec: Field) -> None:
+    """Validate the fields that both kinds of policies have, but their variables."""
+    spec.at("failurePolicy").must_be_one_of(FAILURE_POLICIES)
+    kind, constraints = spec.at("paramKind"), spec.at("matchConstraints")
+    if kind.value is not None:
+        _validate_param_kind(kind)
+    if constraints.value is None:
+        constraints.required()
+    else:
+        validate_match_resources(constraints)
+        constraints.at("resourceRules").must_be_set()
+    validate_condition = partial(validate_match_condition, has_params=kind.value is not None)
+    validate_match_conditions(spec.at("matchConditions"), validate_condition)
 
 
-def validate_match_resources(path: str, match: JsonObject | None) -> list[FieldError]:
-    if match is None:
-        return []
-    errors = field.one_of(f"{path}.matchPolicy", match.get("matchPolicy"), _MATCH_POLICIES)
+def validate_match_resources(match: Field) -> None:
+    match.at("matchPolicy").must_be_one_of(_MATCH_POLICIES)
     for name in ("namespaceSelector", "objectSelector"):
-        errors += field.errors_below(f"{path}.{name}", validate_label_selector, match.get(name, {}))
+        validate_label_selector(match.at(name))
     for name in ("resourceRules", "excludeResourceRules"):
-        for index, rule in enumerate(match.get(name, ())):
-            errors += _validate_named_rule(f"{path}.{name}[{index}]", rule)
-    return errors
+        for rule in match.at(name).each():
+            seen: set[str] = set()
+            for resource_name in rule.at("resourceNames").each():
+                resource_name.must_pass(check_path_segment)
+                resource_name.must_not_repeat(seen)
+            validate_rule_with_operations(rule)
 
 
-def _validate_named_rule(path: str, rule: JsonObject) -> list[FieldError]:
-    errors: list[FieldError] = []
-    seen: set[str] = set()
-    for index, name in enumerate(rule.get("resourceNames", ())):
-        item = f"{path}.resourceNames[{index}]"
-        errors += field.invalid_for(item, name, check_path_segment(name))
-        if name in seen:
-            errors.append(field.duplicate(item, name))
-        seen.add(name)
-    return errors + validate_rule_with_operations(path, rule)
+def _validate_param_kind(param_kind: Field) -> None:
+    _validate_api_version(param_kind.at("apiVersion"))
+    kind = param_kind.at("kind")
+    if kind.must_be_set() and (reasons := check_dns1035_label(kind.value.lower())):
+        kind.invalid("may have mixed case, but should otherwise match: " + ",".join(reasons))
 
 
-def validate_param_kind(path: str, kind: JsonObject) -> list[FieldError]:
-    errors: list[FieldError] = []
-    api_version, name = kind.get("apiVersion", ""), kind.get("kind", "")
-    item = f"{path}.apiVersion"
-    if not api_version:
-        errors.append(field.required(item))
-    elif api_version.count("/") > 1:
-        errors.append(field.invalid(item, api_version, f"unexpected GroupVersion string: {api_version}"))
-    else:
-        group, _, version = api_version.rpartition("/")
-        if group and (reasons := check_dns1123_subdomain(group)):
-            errors.append(field.invalid(item, group, ",".join(reasons)))
-        if not version:
-            errors.append(field.invalid(item, api_version, "version must be specified"))
-        elif reasons := check_dns1035_label(version):
-            errors.append(field.invalid(item, version, ",".join(reasons)))
-    if not name:
-        errors.append(field.required(f"{path}.kind"))
-    elif reasons := check_dns1035_label(name.lower()):
-        detail = "may have mixed case, but should otherwise match: " + ",".join(reasons)
-        errors.append(field.invalid(f"{path}.kind", name, detail))
-    return errors
+def _validate_api_version(api_version: Field) -> None:
+    if not api_version.must_be_set():
+        return
+    if api_version.value.count("/") > 1:
+        api_version.invalid(f"unexpected GroupVersion string: {api_version.value}")
+        return
+    group, _, version = api_version.value.rpartition("/")
+    if group and (reasons := check_dns1123_subdomain(group)):
+        api_version.showing(group).invalid(",".join(reasons))
+    if not version:
+        api_version.invalid("version must be specified")
+    elif reasons := check_dns1035_label(version):
+        api_version.showing(version).invalid(",".join(reasons))
 
 
-def validate_param_ref(path: str, ref: JsonObject | None) -> list[FieldError]:
-    if ref is None:
-        return []
-    errors: list[FieldError] = []
-    name, selector = ref.get("name", ""), ref.get("selector")
+def validate_param_ref(ref: Field) -> None:
+    if ref.value is None:
+        return
+    name, selector = ref.at("name"), ref.at("selector")
+    is_ambiguous = bool(name) and selector.value is not None
     if name:
-        errors += field.invalid_for(f"{path}.name", name, check_path_segment(name))
-        if selector is not None:
-            errors.append(field.forbidden(f"{path}.name", "name and selector are mutually exclusive"))
-    if selector is not None:
-        errors += field.errors_below(f"{path}.selector", validate_label_selector, selector)
-        if name:
-            errors.append(field.forbidden(f"{path}.selector", "name and selector are mutually exclusive"))
-    if not name and selector is None:
-        errors.append(field.required(path, "one of name or selector must be specified"))
-    action = ref.get("parameterNotFoundAction")
-    if not action:
-        errors.append(field.required(f"{path}.parameterNotFoundAction"))
-    else:
-        errors += field.one_of(f"{path}.parameterNotFoundAction", action, _NOT_FOUND_ACTIONS)
-    return errors
+        name.must_pass(check_path_segment)
+    if is_ambiguous:
+        name.forbidden("name and selector are mutually exclusive")
+    validate_label_selector(selector)
+    if is_ambiguous:
+        selector.forbidden("name and selector are mutually exclusive")
+    if not name and selector.value is None:
+        ref.required("one of name or selector must be specified")
+    ref.at("parameterNotFoundAction").must_be_set_to_one_of(_NOT_FOUND_ACTIONS)
 
 
-def validate_conditions(path: str, spec: JsonObject) -> list[FieldError]:
-    """Validate a policy's `matchConditions`."""
-    check = partial(check_match_condition, has_params="paramKind" in spec)
-    return validate_match_conditions(path, spec.get("matchConditions", ()), check)
-
-
-def validate_variables(path: str, variables: Sequence[JsonObject], expressions: Expressions) -> list[FieldError]:
+def validate_variables(variables: Field, expressions: Expressions) -> None:
     """Validate a policy's variables and add them to `expressions`."""
-    errors: list[FieldError] = []
-    for index, variable in enumerate(variables):
-        item, name, expression = f"{path}[{index}]", variable.get("name", ""), variable.get("expression", "")
-        if not name.strip():
-            errors.append(field.required(f"{item}.name", "name is not specified"))
-        elif _IDENTIFIER.fullmatch(name) is None or name in _RESERVED:
-            errors.append(field.invalid(f"{item}.name", name, "name is not a valid CEL identifier"))
-        if not expression.strip():
-            errors.append(field.required(f"{item}.expression", "expression is not specified"))
-        else:
-            errors += expressions.add_variable(f"{item}.expression", name, expression)
-    return errors
-
-
-def validate_spec(spec: JsonObject, check: Callable[[], list[FieldError]]) -> list[FieldError]:
-    """Validate what both kinds of policies have; `check` validates the rest."""
-    errors = field.one_of("spec.failurePolicy", spec.get("failurePolicy"), FAILURE_POLICIES)
-    if "paramKind" in spec:
-        errors += validate_param_kind("spec.paramKind", spec["paramKind"])
-    errors += validate_constraints("spec.matchConstraints", spec.get("matchConstraints"))
-    errors += validate_conditions("spec.matchConditions", spec)
-    return errors + check()
+    for variable in variables.each():
+        name = variable.at("name", "")
+        if not name.value.strip():
+            name.required("name is not specified")
+        elif _IDENTIFIER.fullmatch(name.value) is None or name.value in _RESERVED:
+            name.invalid("name is not a valid CEL identifier")
+        expressions.add_variable(name.value, variable.at("expression", ""))

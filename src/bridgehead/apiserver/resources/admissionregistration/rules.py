@@ -7,9 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from bridgehead.apiserver.field import FieldError
+from bridgehead.apiserver.field import Field
 from bridgehead.apiserver.resource import JsonObject
-from bridgehead.apiserver.resources.shared import field
 
 _OPERATIONS = ("*", "CONNECT", "CREATE", "DELETE", "UPDATE")
 _SCOPES = ("*", "Cluster", "Namespaced")
@@ -21,58 +20,46 @@ def default_rules(rules: Sequence[JsonObject]) -> None:
         rule.setdefault("scope", "*")
 
 
-def validate_rule_with_operations(path: str, rule: JsonObject) -> list[FieldError]:
-    operations, item = rule.get("operations") or [], f"{path}.operations"
-    errors = _validate_list(item, operations, "operations")
-    errors += [
-        field.not_supported(f"{item}[{index}]", operation, _OPERATIONS)
-        for index, operation in enumerate(operations)
-        if operation not in _OPERATIONS
-    ]
-    errors += _validate_list(f"{path}.apiGroups", rule.get("apiGroups") or [], "API groups")
-    versions, item = rule.get("apiVersions") or [], f"{path}.apiVersions"
-    errors += _validate_list(item, versions, "API versions")
-    errors += [field.required(f"{item}[{index}]") for index, version in enumerate(versions) if not version]
-    errors += _validate_resources(f"{path}.resources", rule.get("resources") or [])
-    if "scope" in rule:
-        errors += field.one_of(f"{path}.scope", rule["scope"], _SCOPES)
-    return errors
+def validate_rule_with_operations(rule: Field) -> None:
+    operations, versions = rule.at("operations"), rule.at("apiVersions")
+    _validate_wildcard(operations, "operations")
+    for operation in operations.each():
+        operation.must_be_one_of(_OPERATIONS)
+    _validate_wildcard(rule.at("apiGroups"), "API groups")
+    _validate_wildcard(versions, "API versions")
+    for version in versions.each():
+        version.must_be_set()
+    _validate_resources(rule.at("resources"))
+    rule.at("scope").must_be_one_of(_SCOPES)
 
 
-def _validate_list(path: str, values: Sequence[str], what: str) -> list[FieldError]:
-    if not values:
-        return [field.required(path)]
-    if len(values) > 1 and "*" in values:
-        return [field.invalid(path, values, f"if '*' is present, must not specify other {what}")]
-    return []
+def _validate_wildcard(values: Field, what: str) -> None:
+    if values.must_be_set() and len(values.value) > 1 and "*" in values.value:
+        values.invalid(f"if '*' is present, must not specify other {what}")
 
 
-def _validate_resources(path: str, resources: Sequence[str]) -> list[FieldError]:
-    errors = [] if resources else [field.required(path)]
+def _validate_resources(resources: Field) -> None:
+    if not resources.must_be_set():
+        return
     all_subresources_of: set[str] = set()
     of_all_resources: set[str] = set()
     has_plain = False
-    for index, given in enumerate(resources):
-        if not given:
-            errors.append(field.required(f"{path}[{index}]"))
+    for given in resources.each():
+        if not given.must_be_set():
             continue
-        resource, slash, subresource = given.partition("/")
+        resource, slash, subresource = given.value.partition("/")
         if not slash:
-            has_plain = given != "*"
+            has_plain = given.value != "*"
             continue
         if resource in all_subresources_of:
-            why = f"if '{resource}/*' is present, must not specify {given}"
-            errors.append(field.invalid(f"{path}[{index}]", given, why))
+            given.invalid(f"if '{resource}/*' is present, must not specify {given.value}")
         if subresource in of_all_resources:
-            why = f"if '*/{subresource}' is present, must not specify {given}"
-            errors.append(field.invalid(f"{path}[{index}]", given, why))
+            given.invalid(f"if '*/{subresource}' is present, must not specify {given.value}")
         if subresource == "*":
             all_subresources_of.add(resource)
         if resource == "*":
             of_all_resources.add(subresource)
-    if len(resources) > 1 and "*/*" in resources:
-        errors.append(field.invalid(path, resources, "if '*/*' is present, must not specify other resources"))
-    if "*" in resources and has_plain:
-        why = "if '*' is present, must not specify other resources without subresources"
-        errors.append(field.invalid(path, resources, why))
-    return errors
+    if len(resources.value) > 1 and "*/*" in resources.value:
+        resources.invalid("if '*/*' is present, must not specify other resources")
+    if "*" in resources.value and has_plain:
+        resources.invalid("if '*' is present, must not specify other resources without subresources")

@@ -9,15 +9,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from bridgehead.apiserver.field import FieldError
+from bridgehead.apiserver.field import Field
 from bridgehead.apiserver.resource import Column, JsonObject, Resource, Strategy
-from bridgehead.apiserver.resources.shared import field
 from bridgehead.apiserver.resources.shared.columns import AGE, NAME
 from bridgehead.apiserver.resources.shared.metadata_validation import validate_label_selector
 from bridgehead.apiserver.resources.shared.webhook_validation import validate_client_config
 from bridgehead.objects.names import check_dns1035_label, check_dns1123_subdomain
 
-from .expressions import check_match_condition
+from .expressions import validate_match_condition
 from .match_conditions import validate_match_conditions
 from .rules import default_rules, validate_rule_with_operations
 
@@ -56,11 +55,11 @@ class WebhookConfigurationStrategy(Strategy):
             if service is not None:
                 service.setdefault("port", _DEFAULT_PORT)
 
-    def validate_create(self, obj: JsonObject) -> list[FieldError]:
-        return _validate(obj.get("webhooks", ()), _Rules())
+    def validate_create(self, obj: Field) -> None:
+        _validate(obj.at("webhooks"), _Rules())
 
-    def validate_update(self, obj: JsonObject, old: JsonObject, subresource: str) -> list[FieldError]:
-        new, before = obj.get("webhooks", ()), old.get("webhooks", ())
+    def validate_update(self, obj: Field, old: JsonObject, subresource: str) -> None:
+        webhooks, before = obj.at("webhooks", ()), old.get("webhooks", ())
         names = [one.get("name") for one in before]
         rules = _Rules(
             allows_side_effects=any(one.get("sideEffects") not in _NO_SIDE_EFFECTS for one in before),
@@ -68,9 +67,9 @@ class WebhookConfigurationStrategy(Strategy):
                 not one.get("admissionReviewVersions") or _knows(one["admissionReviewVersions"]) for one in before
             ),
             has_unique_names=len(set(names)) == len(names),
-            checks_conditions=_conditions(new) != _conditions(before),
+            checks_conditions=_conditions(webhooks.value) != _conditions(before),
         )
-        return _validate(new, rules)
+        _validate(webhooks, rules)
 
 
 def _conditions(webhooks: Sequence[JsonObject]) -> list[list[JsonObject]]:
@@ -81,74 +80,60 @@ def _knows(versions: Sequence[str]) -> bool:
     return any(version in _REVIEW_VERSIONS for version in versions)
 
 
-def _validate(webhooks: Sequence[JsonObject], rules: _Rules) -> list[FieldError]:
-    errors: list[FieldError] = []
+def _validate(webhooks: Field, rules: _Rules) -> None:
     names: set[str] = set()
-    for index, webhook in enumerate(webhooks):
-        path, name = f"webhooks[{index}]", webhook.get("name", "")
-        errors += _validate_webhook(path, webhook, rules)
-        versions = webhook.get("admissionReviewVersions") or []
-        errors += _validate_versions(f"{path}.admissionReviewVersions", versions, rules)
-        if name in names and rules.has_unique_names:
-            errors.append(field.duplicate(f"{path}.name", name))
-        elif name:
-            names.add(name)
-    return errors
+    for webhook in webhooks.each():
+        _validate_webhook(webhook, rules)
+        _validate_versions(webhook.at("admissionReviewVersions"), rules)
+        name = webhook.at("name")
+        if name and rules.has_unique_names:
+            name.must_not_repeat(names)
 
 
-def _validate_webhook(path: str, webhook: JsonObject, rules: _Rules) -> list[FieldError]:
-    errors = validate_qualified_domain(f"{path}.name", webhook.get("name", ""))
-    for index, rule in enumerate(webhook.get("rules", ())):
-        errors += validate_rule_with_operations(f"{path}.rules[{index}]", rule)
-    errors += field.one_of(f"{path}.failurePolicy", webhook.get("failurePolicy"), ("Fail", "Ignore"))
-    errors += field.one_of(f"{path}.matchPolicy", webhook.get("matchPolicy"), ("Equivalent", "Exact"))
+def _validate_webhook(webhook: Field, rules: _Rules) -> None:
+    _validate_qualified_domain(webhook.at("name"))
+    for rule in webhook.at("rules").each():
+        validate_rule_with_operations(rule)
+    webhook.at("failurePolicy").must_be_one_of(("Fail", "Ignore"))
+    webhook.at("matchPolicy").must_be_one_of(("Equivalent", "Exact"))
+    side_effects, seconds = webhook.at("sideEffects"), webhook.at("timeoutSeconds", _DEFAULT_SECONDS)
     allowed = _SIDE_EFFECTS if rules.allows_side_effects else _NO_SIDE_EFFECTS
-    side_effects = webhook.get("sideEffects")
-    if side_effects is None:
-        errors.append(field.required(f"{path}.sideEffects", f"must specify one of {', '.join(allowed)}"))
-    else:
-        errors += field.one_of(f"{path}.sideEffects", side_effects, allowed)
-    seconds = webhook.get("timeoutSeconds", _DEFAULT_SECONDS)
-    if not 1 <= seconds <= _MAX_SECONDS:
-        why = "the timeout value must be between 1 and 30 seconds"
-        errors.append(field.invalid(f"{path}.timeoutSeconds", seconds, why))
+    if side_effects.value is None:
+        side_effects.required(f"must specify one of {', '.join(allowed)}")
+    side_effects.must_be_one_of(allowed)
+    if not 1 <= seconds.value <= _MAX_SECONDS:
+        seconds.invalid("the timeout value must be between 1 and 30 seconds")
     for name in ("namespaceSelector", "objectSelector"):
-        errors += field.errors_below(f"{path}.{name}", validate_label_selector, webhook.get(name, {}))
-    if "reinvocationPolicy" in webhook:
-        errors += field.one_of(f"{path}.reinvocationPolicy", webhook["reinvocationPolicy"], ("IfNeeded", "Never"))
-    errors += field.errors_below(f"{path}.clientConfig", validate_client_config, webhook.get("clientConfig", {}))
+        validate_label_selector(webhook.at(name))
+    webhook.at("reinvocationPolicy").must_be_one_of(("IfNeeded", "Never"))
+    validate_client_config(webhook.at("clientConfig"))
     if rules.checks_conditions:
-        conditions = webhook.get("matchConditions", ())
-        errors += validate_match_conditions(f"{path}.matchConditions", conditions, check_match_condition)
-    return errors
+        validate_match_conditions(webhook.at("matchConditions"), validate_match_condition)
 
 
-def validate_qualified_domain(path: str, name: str) -> list[FieldError]:
+def _validate_qualified_domain(name: Field) -> None:
     """Validate the name of a webhook, a domain such as `pods.example.com`."""
-    if not name:
-        return [field.required(path)]
-    if reasons := check_dns1123_subdomain(name):
-        return [field.invalid(path, name, ",".join(reasons))]
-    if name.count(".") < 2:
-        return [field.invalid(path, name, "should be a domain with at least three segments separated by dots")]
-    return []
+    if not name.must_be_set():
+        return
+    if reasons := check_dns1123_subdomain(name.value):
+        name.invalid(",".join(reasons))
+    elif name.value.count(".") < 2:
+        name.invalid("should be a domain with at least three segments separated by dots")
 
 
-def _validate_versions(path: str, versions: Sequence[str], rules: _Rules) -> list[FieldError]:
+def _validate_versions(versions: Field, rules: _Rules) -> None:
     known = ", ".join(_REVIEW_VERSIONS)
-    if not versions:
-        return [field.required(path, f"must specify one of {known}")]
-    errors: list[FieldError] = []
+    if not versions.must_be_set(f"must specify one of {known}"):
+        return
     seen: set[str] = set()
-    for index, version in enumerate(versions):
-        if version in seen:
-            errors.append(field.invalid(f"{path}[{index}]", version, "duplicate version"))
-            continue
-        seen.add(version)
-        errors += field.invalid_for(f"{path}[{index}]", version, check_dns1035_label(version))
-    if rules.knows_versions and not _knows(versions):
-        errors.append(field.invalid(path, versions, f"must include at least one of {known}"))
-    return errors
+    for version in versions.each():
+        if version.value in seen:
+            version.invalid("duplicate version")
+        else:
+            version.must_pass(check_dns1035_label)
+        seen.add(version.value)
+    if rules.knows_versions and not _knows(versions.value):
+        versions.invalid(f"must include at least one of {known}")
 
 
 def _resource(kind: str, *, is_mutating: bool) -> Resource:
