@@ -73,8 +73,9 @@ def test_equal_topologies_have_a_limited_number_of_errors():
 
 def test_device_conditions_beyond_the_limit_are_not_compared():
     many = ["a"] * MANY
-    errors = validate_binding_conditions("d", {"bindingConditions": many, "bindingFailureConditions": many})
-    assert [error.reason for error in errors] == ["FieldValueTooMany"] * 2
+    device = Field({"bindingConditions": many, "bindingFailureConditions": many})
+    validate_binding_conditions(device)
+    assert [error.reason for error in device.errors] == ["FieldValueTooMany"] * 2
 
 
 def test_equal_tolerations_are_found_among_many():

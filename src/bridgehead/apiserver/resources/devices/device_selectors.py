@@ -7,27 +7,25 @@ from __future__ import annotations
 
 from functools import lru_cache
 
-from bridgehead.apiserver.field import FieldError
-from bridgehead.apiserver.resources.shared import field
+from bridgehead.apiserver.field import Field
 
 _MAX_EXPRESSION = 10 * 1024
 # Selectors whose outcome is remembered: claims of one template have equal ones.
 _REMEMBERED = 256
 
 
-def validate_selector(path: str, expression: str) -> list[FieldError]:
-    """Return an error unless the expression compiles to a selector of limited cost."""
-    if len(expression.encode()) > _MAX_EXPRESSION:
-        return [field.too_long(path, _MAX_EXPRESSION)]
-    reason, problem = _compile(expression)
+def validate_selector(expression: Field) -> None:
+    """Add an error unless the expression compiles to a selector of limited cost."""
+    if not expression.must_have_at_most_bytes(_MAX_EXPRESSION):
+        return
+    reason, problem = _compile(expression.value)
     match reason:
         case "Invalid":
-            return [field.invalid(path, expression, problem)]
+            expression.invalid(problem)
         case "Internal":
-            return [field.internal(path, problem)]
+            expression.internal(problem)
         case "Forbidden":
-            return [field.forbidden(path, problem)]
-    return []
+            expression.forbidden(problem)
 
 
 @lru_cache(_REMEMBERED)

@@ -7,9 +7,7 @@ from __future__ import annotations
 
 import re
 
-from bridgehead.apiserver.field import FieldError
-from bridgehead.apiserver.resource import JsonObject
-from bridgehead.apiserver.resources.shared import field
+from bridgehead.apiserver.field import Field
 from bridgehead.apiserver.resources.shared.addresses import check_interface_address
 from bridgehead.apiserver.resources.shared.conditions import validate_conditions
 
@@ -27,33 +25,25 @@ _NOT_NORMAL = (
 )
 
 
-def validate_share_id(path: str, uid: str | None) -> list[FieldError]:
-    if uid is None or (_is_uuid(uid) and uid == uid.lower()):
-        return []
-    if _is_uuid(uid):
-        return [field.invalid(path, uid, _NOT_NORMAL)]
-    is_other = len(uid) == 36 or len(uid) in _OTHER_LENGTHS
-    why = "invalid UUID format" if is_other else f"invalid UUID length: {len(uid)}"
-    return [field.invalid(path, uid, f"error validating uid: {why}")]
+def validate_share_id(uid: Field) -> None:
+    if uid.value is None or (_is_uuid(uid.value) and uid.value == uid.value.lower()):
+        return
+    if _is_uuid(uid.value):
+        uid.invalid(_NOT_NORMAL)
+        return
+    length = len(uid.value)
+    is_other = length == 36 or length in _OTHER_LENGTHS
+    uid.invalid(f"error validating uid: invalid UUID {'format' if is_other else f'length: {length}'}")
 
 
-def validate_device_state(path: str, device: JsonObject) -> list[FieldError]:
-    errors: list[FieldError] = []
-    if conditions := device.get("conditions"):
-        if len(conditions) > _MAX_CONDITIONS:
-            errors.append(field.too_many(f"{path}.conditions", len(conditions), _MAX_CONDITIONS))
-        errors.extend(field.errors_below(f"{path}.conditions", validate_conditions, conditions))
-    if "data" in device:
-        errors.extend(validate_raw_object(f"{path}.data", device["data"]))
-    network = device.get("networkData") or {}
-    errors.extend(
-        field.too_long(f"{path}.networkData.{name}", limit)
-        for name, limit in _MAX_LENGTHS.items()
-        if len(network.get(name, "").encode()) > limit
+def validate_device_state(device: Field) -> None:
+    conditions, network = device.at("conditions"), device.at("networkData")
+    conditions.must_have_at_most(_MAX_CONDITIONS)
+    validate_conditions(conditions)
+    if "data" in device.value:
+        validate_raw_object(device.at("data"))
+    for name, limit in _MAX_LENGTHS.items():
+        network.at(name).must_have_at_most_bytes(limit)
+    validate_items(
+        network.at("ips"), _MAX_ADDRESSES, lambda address: address.must_pass(check_interface_address), key=str
     )
-    addresses, item = network.get("ips", ()), f"{path}.networkData.ips"
-    return errors + validate_items(item, addresses, _MAX_ADDRESSES, _validate_address, str)
-
-
-def _validate_address(path: str, address: str) -> list[FieldError]:
-    return field.invalid_for(path, address, check_interface_address(address))

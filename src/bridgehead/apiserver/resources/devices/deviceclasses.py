@@ -7,9 +7,8 @@ from __future__ import annotations
 
 from functools import partial
 
-from bridgehead.apiserver.field import FieldError
+from bridgehead.apiserver.field import Field
 from bridgehead.apiserver.resource import JsonObject, Resource, Strategy
-from bridgehead.apiserver.resources.shared import field
 from bridgehead.apiserver.resources.shared.columns import AGE, NAME, at
 from bridgehead.objects.names import check_dns1123_subdomain, check_qualified_name
 
@@ -24,25 +23,21 @@ class DeviceClassStrategy(Strategy):
     def default(self, obj: JsonObject) -> None:
         obj.setdefault("spec", {})
 
-    def validate_create(self, obj: JsonObject) -> list[FieldError]:
-        return _validate(obj, is_stored=False)
+    def validate_create(self, obj: Field) -> None:
+        _validate(obj.at("spec"), is_stored=False)
 
-    def validate_update(self, obj: JsonObject, old: JsonObject, subresource: str) -> list[FieldError]:
-        return _validate(obj, is_stored=at(obj, "spec", "config") == at(old, "spec", "config"))
+    def validate_update(self, obj: Field, old: JsonObject, subresource: str) -> None:
+        spec = obj.at("spec")
+        _validate(spec, is_stored=spec.get("config") == at(old, "spec", "config"))
 
 
-def _validate(obj: JsonObject, *, is_stored: bool) -> list[FieldError]:
+def _validate(spec: Field, *, is_stored: bool) -> None:
     """Validate a class. Configurations that are stored already may be of any size."""
-    spec = obj.get("spec", {})
-    check = partial(validate_configuration, is_stored=is_stored)
-    errors = [
-        *validate_selectors("spec.selectors", spec.get("selectors", ())),
-        *validate_items("spec.config", spec.get("config", ()), MAX_CONFIGS, check),
-    ]
-    name = spec.get("extendedResourceName")
-    if name is not None and not _is_extended_resource(name):
-        errors.append(field.invalid("spec.extendedResourceName", name, "must be a valid extended resource name"))
-    return errors
+    validate_selectors(spec.at("selectors"))
+    validate_items(spec.at("config"), MAX_CONFIGS, partial(validate_configuration, is_stored=is_stored))
+    name = spec.at("extendedResourceName")
+    if name.value is not None and not _is_extended_resource(name.value):
+        name.invalid("must be a valid extended resource name")
 
 
 def _is_extended_resource(name: str) -> bool:

@@ -5,8 +5,7 @@ Pure: no I/O, no clock, no randomness. Source: Kubernetes `pkg/apis/resource/val
 
 from __future__ import annotations
 
-from bridgehead.apiserver.field import FieldError
-from bridgehead.apiserver.resources.shared import field
+from bridgehead.apiserver.field import Field
 from bridgehead.objects.names import check_dns1123_subdomain
 
 MAX_QUALIFIED_NAME = 63 + 1 + 32
@@ -19,36 +18,42 @@ _NOT_AN_IDENTIFIER = (
 _NO_DOMAIN = "a fully qualified name must be a domain and a name separated by a slash"
 
 
-def validate_driver(path: str, name: str) -> list[FieldError]:
-    errors = [] if name else [field.required(path)]
-    if len(name) > _MAX_DRIVER:
-        errors.append(field.too_long(path, _MAX_DRIVER))
-    return [*errors, *field.invalid_for(path, name, check_dns1123_subdomain(name.lower()))]
+def validate_driver(driver: Field) -> None:
+    driver.must_be_set()
+    if len(driver.value) > _MAX_DRIVER:
+        driver.too_long(_MAX_DRIVER)
+    driver.must_pass(lambda name: check_dns1123_subdomain(name.lower()))
 
 
-def validate_qualified(path: str, name: str) -> list[FieldError]:
+def validate_qualified(name: Field) -> None:
     """Validate the name of an attribute or a capacity. As in Kubernetes, one with several slashes passes."""
-    domain, slash, identifier = name.rpartition("/")
+    domain, slash, identifier = name.value.rpartition("/")
     if not slash:
-        return _validate_identifier(path, name)
+        _validate_identifier(name)
+        return
     if "/" in domain:
-        return []
-    errors = validate_driver(path, domain) if domain else [field.invalid(path, "", "the domain must not be empty")]
-    if not identifier:
-        return [*errors, field.invalid(path, "", "the name must not be empty")]
-    return errors + _validate_identifier(path, identifier)
+        return
+    if domain:
+        validate_driver(name.showing(domain))
+    else:
+        name.showing("").invalid("the domain must not be empty")
+    if identifier:
+        _validate_identifier(name.showing(identifier))
+    else:
+        name.showing("").invalid("the name must not be empty")
 
 
-def validate_full_name(path: str, name: str) -> list[FieldError]:
+def validate_full_name(name: Field) -> None:
     """Validate the name of an attribute that must have a domain."""
-    return validate_qualified(path, name) + ([] if "/" in name else [field.invalid(path, name, _NO_DOMAIN)])
+    validate_qualified(name)
+    if "/" not in name.value:
+        name.invalid(_NO_DOMAIN)
 
 
-def _validate_identifier(path: str, name: str) -> list[FieldError]:
-    errors = [field.too_long(path, _MAX_IDENTIFIER)] if len(name.encode()) > _MAX_IDENTIFIER else []
-    if not (name.isascii() and name.isidentifier()):
-        errors.append(field.invalid(path, name, _NOT_AN_IDENTIFIER))
-    return errors
+def _validate_identifier(name: Field) -> None:
+    name.must_have_at_most_bytes(_MAX_IDENTIFIER)
+    if not (name.value.isascii() and name.value.isidentifier()):
+        name.invalid(_NOT_AN_IDENTIFIER)
 
 
 def shorten_key(key: str, limit: int) -> str:

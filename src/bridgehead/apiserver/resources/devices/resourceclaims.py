@@ -5,14 +5,14 @@ Pure: no I/O, no clock, no randomness. Source: Kubernetes `ValidateResourceClaim
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Collection, Hashable
+from functools import partial
 
-from bridgehead.apiserver.field import FieldError
+from bridgehead.apiserver.field import Field
 from bridgehead.apiserver.resource import CLIENT_METADATA, Column, JsonObject, Resource, StatusStrategy
 from bridgehead.apiserver.resources.pods import validate_node_selector
-from bridgehead.apiserver.resources.shared import field
 from bridgehead.apiserver.resources.shared.columns import AGE, NAME, at
-from bridgehead.objects.names import check_dns1123_subdomain
+from bridgehead.objects.names import check_dns1123_label, check_dns1123_subdomain
 
 from .device_rules import (
     Names,
@@ -22,14 +22,14 @@ from .device_rules import (
     validate_claim_spec,
     validate_configuration,
     validate_items,
-    validate_label_name,
     validate_pool,
     validate_request_reference,
+    validate_request_references,
 )
 from .device_states import validate_device_state, validate_share_id
 from .qualified_names import validate_driver
 
-_MAX_CONSUMERS, _MAX_RESULTS, _MAX_CONFIGS, _MAX_REQUESTS = 256, 32, 64, 32
+_MAX_CONSUMERS, _MAX_RESULTS, _MAX_CONFIGS = 256, 32, 64
 _CONFIG_SOURCES = ("FromClaim", "FromClass")
 
 
@@ -50,15 +50,14 @@ class ResourceClaimStrategy(StatusStrategy):
         if subresource == "status":
             _forget_deallocated(obj["status"], old.get("status", {}))
 
-    def validate_create(self, obj: JsonObject) -> list[FieldError]:
-        return validate_claim_spec("spec", obj.get("spec", {}))
+    def validate_create(self, obj: Field) -> None:
+        validate_claim_spec(obj.at("spec"))
 
-    def validate_update(self, obj: JsonObject, old: JsonObject, subresource: str) -> list[FieldError]:
+    def validate_update(self, obj: Field, old: JsonObject, subresource: str) -> None:
         if subresource == "status":
-            return _validate_status("status", obj, old)
-        if obj.get("spec") == old.get("spec"):
-            return []
-        return [field.invalid("spec", obj.get("spec"), field.IMMUTABLE)]
+            _validate_status(obj, old.get("status", {}))
+        else:
+            obj.at("spec").must_not_change(old.get("spec"))
 
 
 def changed_drivers(status: JsonObject, before: JsonObject) -> set[str]:
@@ -93,38 +92,35 @@ def _forget_deallocated(status: JsonObject, before: JsonObject) -> None:
             del status["devices"]
 
 
-def _validate_status(path: str, claim: JsonObject, old: JsonObject) -> list[FieldError]:
-    status, before = claim.get("status", {}), old.get("status", {})
-    consumers, allocation = status.get("reservedFor", []), status.get("allocation")
-    names = request_names(at(claim, "spec", "devices") or {})
-    errors = validate_items(
-        f"{path}.reservedFor", consumers, _MAX_CONSUMERS, _validate_consumer, lambda one: one.get("uid", "")
-    )
-    allocated = {_device(result) for result in at(allocation, "devices", "results") or ()}
+def _validate_status(claim: Field, before: JsonObject) -> None:
+    status, names = claim.at("status"), request_names(at(claim.value, "spec", "devices") or {})
+    consumers, allocation = status.at("reservedFor", []), status.at("allocation")
+    validate_items(consumers, _MAX_CONSUMERS, _validate_consumer, lambda consumer: consumer.get("uid", ""))
+    allocated = {_device(result) for result in at(allocation.value, "devices", "results") or ()}
+    validate_items(status.at("devices"), None, partial(_validate_device, allocated=allocated), _device)
+    is_deleted = claim.at("metadata").get("deletionTimestamp")
+    if consumers and allocation.value is None:
+        consumers.forbidden("may not be specified when `allocated` is not set")
+    elif is_deleted and any(consumer not in before.get("reservedFor", ()) for consumer in consumers.value):
+        consumers.forbidden("new entries may not be added while `deallocationRequested` or `deletionTimestamp` are set")
+    if allocation.value is not None and "allocation" in before:
+        allocation.must_not_change(before["allocation"])
+    elif allocation.value is not None:
+        _validate_allocation(allocation, names)
 
-    def validate_device(item: str, device: JsonObject) -> list[FieldError]:
-        found = validate_driver(f"{item}.driver", device.get("driver", ""))
-        found.extend(validate_pool(f"{item}.pool", device.get("pool", "")))
-        found.extend(validate_label_name(f"{item}.device", device.get("device", "")))
-        found.extend(validate_share_id(f"{item}.shareID", device.get("shareID")))
-        if _device(device) not in allocated:
-            found.append(
-                field.invalid(item, "/".join(map(str, _key(device))), "must be an allocated device in the claim")
-            )
-        return found + validate_device_state(item, device)
 
-    errors.extend(validate_items(f"{path}.devices", status.get("devices", ()), -1, validate_device, _device))
-    if consumers and allocation is None:
-        errors.append(field.forbidden(f"{path}.reservedFor", "may not be specified when `allocated` is not set"))
-    elif at(claim, "metadata", "deletionTimestamp") and any(c not in before.get("reservedFor", ()) for c in consumers):
-        detail = "new entries may not be added while `deallocationRequested` or `deletionTimestamp` are set"
-        errors.append(field.forbidden(f"{path}.reservedFor", detail))
-    if allocation is not None and "allocation" in before:
-        if allocation != before["allocation"]:
-            errors.append(field.invalid(f"{path}.allocation", allocation, field.IMMUTABLE))
-    elif allocation is not None:
-        errors.extend(_validate_allocation(f"{path}.allocation", allocation, names))
-    return errors
+def _validate_device(device: Field, allocated: Collection[Hashable]) -> None:
+    _validate_device_id(device)
+    validate_share_id(device.at("shareID"))
+    if _device(device.value) not in allocated:
+        device.showing("/".join(_key(device.value))).invalid("must be an allocated device in the claim")
+    validate_device_state(device)
+
+
+def _validate_device_id(device: Field) -> None:
+    validate_driver(device.at("driver", ""))
+    validate_pool(device.at("pool"))
+    device.at("device", "").must_pass(check_dns1123_label)
 
 
 def _key(device: JsonObject) -> tuple[str, str, str]:
@@ -135,41 +131,28 @@ def _device(device: JsonObject) -> Hashable:
     return (*_key(device), device.get("shareID", ""))
 
 
-def _validate_consumer(path: str, consumer: JsonObject) -> list[FieldError]:
-    return [field.required(f"{path}.{name}") for name in ("resource", "name", "uid") if not consumer.get(name)]
+def _validate_consumer(consumer: Field) -> None:
+    for name in ("resource", "name", "uid"):
+        consumer.at(name).must_be_set()
 
 
-def _validate_allocation(path: str, allocation: JsonObject, names: Names) -> list[FieldError]:
-    def validate_result(item: str, result: JsonObject) -> list[FieldError]:
-        errors = validate_request_reference(f"{item}.request", result.get("request", ""), names)
-        errors.extend(validate_driver(f"{item}.driver", result.get("driver", "")))
-        errors.extend(validate_pool(f"{item}.pool", result.get("pool", "")))
-        errors.extend(validate_label_name(f"{item}.device", result.get("device", "")))
-        errors.extend(validate_binding_conditions(item, result))
-        return errors + validate_share_id(f"{item}.shareID", result.get("shareID"))
+def _validate_allocation(allocation: Field, names: Names) -> None:
+    def validate_result(result: Field) -> None:
+        validate_request_reference(result.at("request", ""), names)
+        _validate_device_id(result)
+        validate_binding_conditions(result)
+        validate_share_id(result.at("shareID"))
 
-    def validate_config(item: str, config: JsonObject) -> list[FieldError]:
-        source = config.get("source", "")
-        errors = (
-            field.one_of(f"{item}.source", source, _CONFIG_SOURCES) if source else [field.required(f"{item}.source")]
-        )
-        errors.extend(
-            validate_items(
-                f"{item}.requests",
-                config.get("requests", ()),
-                _MAX_REQUESTS,
-                lambda where, name: validate_request_reference(where, name, names),
-                str,
-            )
-        )
-        return [*errors, *validate_configuration(item, config)]
+    def validate_config(config: Field) -> None:
+        config.at("source").must_be_set_to_one_of(_CONFIG_SOURCES)
+        validate_request_references(config, names)
+        validate_configuration(config)
 
-    devices = allocation.get("devices", {})
-    errors = validate_items(f"{path}.devices.results", devices.get("results", ()), _MAX_RESULTS, validate_result)
-    errors.extend(validate_items(f"{path}.devices.config", devices.get("config", ()), _MAX_CONFIGS, validate_config))
-    if "nodeSelector" in allocation:
-        errors.extend(field.errors_below(f"{path}.nodeSelector", validate_node_selector, allocation["nodeSelector"]))
-    return errors
+    devices, selector = allocation.at("devices"), allocation.at("nodeSelector")
+    validate_items(devices.at("results"), _MAX_RESULTS, validate_result)
+    validate_items(devices.at("config"), _MAX_CONFIGS, validate_config)
+    if selector.value is not None:
+        validate_node_selector(selector)
 
 
 def _state_cell(claim: JsonObject, now: float) -> str:

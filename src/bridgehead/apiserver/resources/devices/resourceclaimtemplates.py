@@ -5,9 +5,8 @@ Pure: no I/O, no clock, no randomness. Source: Kubernetes `ValidateResourceClaim
 
 from __future__ import annotations
 
-from bridgehead.apiserver.field import FieldError
+from bridgehead.apiserver.field import Field
 from bridgehead.apiserver.resource import JsonObject, Resource, Strategy
-from bridgehead.apiserver.resources.shared import field
 from bridgehead.apiserver.resources.shared.columns import AGE, NAME
 from bridgehead.apiserver.resources.shared.metadata_validation import validate_annotations, validate_labels
 from bridgehead.objects.names import check_dns1123_subdomain
@@ -25,19 +24,14 @@ class ResourceClaimTemplateStrategy(Strategy):
         spec.setdefault("metadata", {})
         set_claim_defaults(spec.setdefault("spec", {}))
 
-    def validate_create(self, obj: JsonObject) -> list[FieldError]:
-        spec = obj.get("spec", {})
-        metadata = spec.get("metadata", {})
-        return [
-            *field.errors_below("spec.metadata.labels", validate_labels, metadata.get("labels", {})),
-            *field.errors_below("spec.metadata.annotations", validate_annotations, metadata.get("annotations", {})),
-            *validate_claim_spec("spec.spec", spec.get("spec", {})),
-        ]
+    def validate_create(self, obj: Field) -> None:
+        spec = obj.at("spec")
+        validate_labels(spec.at("metadata").at("labels"))
+        validate_annotations(spec.at("metadata").at("annotations"))
+        validate_claim_spec(spec.at("spec"))
 
-    def validate_update(self, obj: JsonObject, old: JsonObject, subresource: str) -> list[FieldError]:
-        if obj.get("spec") == old.get("spec"):
-            return []
-        return [field.invalid("spec", obj.get("spec"), field.IMMUTABLE)]
+    def validate_update(self, obj: Field, old: JsonObject, subresource: str) -> None:
+        obj.at("spec").must_not_change(old.get("spec"))
 
 
 RESOURCE = Resource(

@@ -6,21 +6,23 @@ Pure: no I/O, no clock, no randomness. Source: Kubernetes `ValidateResourceSlice
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Iterator, Sequence
 
-from bridgehead.apiserver.field import FieldError
+from bridgehead.apiserver.field import Field
 from bridgehead.apiserver.resource import JsonObject, Resource, Strategy
 from bridgehead.apiserver.resources.pods import validate_node_selector
-from bridgehead.apiserver.resources.shared import field
 from bridgehead.apiserver.resources.shared.columns import AGE, NAME, at, selectable, text_column
-from bridgehead.objects.names import check_dns1123_subdomain, check_label_value, check_qualified_name
+from bridgehead.objects.names import (
+    check_dns1123_label,
+    check_dns1123_subdomain,
+    check_label_value,
+    check_qualified_name,
+)
 
 from .device_rules import (
     name_of,
     validate_binding_conditions,
     validate_items,
-    validate_label_name,
     validate_pool,
 )
 from .qualified_names import MAX_QUALIFIED_NAME, shorten_key, validate_driver, validate_qualified
@@ -30,8 +32,8 @@ _MAX_DEVICES, _MAX_TAINTED_DEVICES, _MAX_ATTRIBUTES, _MAX_COUNTER_SETS, _MAX_COU
 _MAX_CONSUMPTIONS, _MAX_TAINTS = 2, 16
 _MAX_VALUE, _MAX_LABEL = 64, 63
 _TAINT_EFFECTS = ("NoExecute", "NoSchedule", "None")
-_LISTS = {"bools", "ints", "strings", "versions"}
-_VALUES = ("bool", "int", "string", "version", "bools", "ints", "strings", "versions")
+_LISTS = ("bools", "ints", "strings", "versions")
+_VALUES = ("bool", "int", "string", "version", *_LISTS)
 _NUMBER, _PRE_RELEASE = r"(0|[1-9]\d*)", r"(0|[1-9]\d*|\d*[a-zA-Z-][0-9a-zA-Z-]*)"
 _SEMANTIC_VERSION = re.compile(
     rf"{_NUMBER}\.{_NUMBER}\.{_NUMBER}(-{_PRE_RELEASE}(\.{_PRE_RELEASE})*)?(\+[0-9a-zA-Z-]+(\.[0-9a-zA-Z-]+)*)?"
@@ -58,16 +60,15 @@ class ResourceSliceStrategy(Strategy):
     def prepare_update(self, obj: JsonObject, old: JsonObject, subresource: str) -> None:
         _drop_lists(obj, old)
 
-    def validate_create(self, obj: JsonObject) -> list[FieldError]:
-        return _validate_spec("spec", obj.get("spec", {}), {})
+    def validate_create(self, obj: Field) -> None:
+        _validate_spec(obj.at("spec"), {})
 
-    def validate_update(self, obj: JsonObject, old: JsonObject, subresource: str) -> list[FieldError]:
-        paths = (("pool", "name"), ("driver",), ("nodeName",))
-        return _validate_spec("spec", obj.get("spec", {}), old.get("spec", {})) + [
-            field.invalid(".".join(("spec", *path)), at(obj, "spec", *path), field.IMMUTABLE)
-            for path in paths
-            if at(obj, "spec", *path) != at(old, "spec", *path)
-        ]
+    def validate_update(self, obj: Field, old: JsonObject, subresource: str) -> None:
+        spec, before = obj.at("spec"), old.get("spec", {})
+        _validate_spec(spec, before)
+        spec.at("pool").at("name").must_not_change(at(before, "pool", "name"))
+        for name in ("driver", "nodeName"):
+            spec.at(name).must_not_change(before.get(name))
 
 
 def _attributes(obj: JsonObject) -> Iterator[JsonObject]:
@@ -80,181 +81,151 @@ def _drop_lists(obj: JsonObject, old: JsonObject) -> None:
     having = [one for one in _attributes(obj) if not one.keys().isdisjoint(_LISTS)]
     if having and all(one.keys().isdisjoint(_LISTS) for one in _attributes(old)):
         for attribute in having:
-            for name in _LISTS & attribute.keys():
+            for name in attribute.keys() & _LISTS:
                 del attribute[name]
 
 
-def _validate_spec(path: str, spec: JsonObject, before: JsonObject) -> list[FieldError]:
-    pool, devices = spec.get("pool", {}), spec.get("devices", ())
-    errors = validate_driver(f"{path}.driver", spec.get("driver", ""))
-    errors.extend(validate_pool(f"{path}.pool.name", pool.get("name", "")))
-    count, generation = pool.get("resourceSliceCount", 0), pool.get("generation", 0)
-    if count <= 0:
-        errors.append(field.invalid(f"{path}.pool.resourceSliceCount", count, "must be greater than zero"))
-    if generation < 0:
-        detail = "must be greater than or equal to zero"
-        errors.append(field.invalid(f"{path}.pool.generation", generation, detail))
-    errors.extend(_validate_nodes(path, spec))
-    if "sharedCounters" in spec and "devices" in spec:
-        errors.append(field.invalid(path, "", "only one of `sharedCounters` or `devices` is allowed"))
-    per_device = spec.get("perDeviceNodeSelection", False)
-    has_more = any(device.get("taints") or device.get("consumesCounters") for device in devices)
-    limit = _MAX_TAINTED_DEVICES if has_more else _MAX_DEVICES
+def _validate_spec(spec: Field, before: JsonObject) -> None:
+    pool, devices = spec.at("pool"), spec.at("devices")
+    count, generation = pool.at("resourceSliceCount", 0), pool.at("generation", 0)
+    validate_driver(spec.at("driver", ""))
+    validate_pool(pool.at("name"))
+    if count.value <= 0:
+        count.invalid("must be greater than zero")
+    if generation.value < 0:
+        generation.invalid("must be greater than or equal to zero")
+    _validate_nodes(spec)
+    if "sharedCounters" in spec.value and "devices" in spec.value:
+        spec.showing("").invalid("only one of `sharedCounters` or `devices` is allowed")
+    has_more = any(device.get("taints") or device.get("consumesCounters") for device in spec.get("devices", ()))
     old = {name_of(device): device for device in before.get("devices", ())}
-    errors.extend(
-        validate_items(
-            f"{path}.devices",
-            devices,
-            limit,
-            lambda item, device: _validate_device(item, device, old.get(name_of(device)), per_device=per_device),
-            name_of,
-        )
-    )
-    counters = spec.get("sharedCounters", ())
-    errors.extend(validate_items(f"{path}.sharedCounters", counters, _MAX_COUNTER_SETS, _validate_counter_set, name_of))
-    return errors
+
+    def validate_device(device: Field) -> None:
+        _validate_device(device, old.get(name_of(device.value), {}))
+        _validate_device_nodes(device, per_device=spec.get("perDeviceNodeSelection", False))
+        validate_binding_conditions(device)
+
+    validate_items(devices, _MAX_TAINTED_DEVICES if has_more else _MAX_DEVICES, validate_device, name_of)
+    validate_items(spec.at("sharedCounters"), _MAX_COUNTER_SETS, _validate_counter_set, name_of)
 
 
-def _validate_nodes(path: str, spec: JsonObject) -> list[FieldError]:
-    errors = []
-    chosen = [f"`{name}`" for name in _NODE_FIELDS if spec.get(name) or (name == "nodeSelector" and name in spec)]
-    if "nodeName" in spec:
-        errors.extend(_validate_node_name(path, spec["nodeName"], "must be either unset or set to a non-empty string"))
-    if "nodeSelector" in spec:
-        errors.extend(field.errors_below(f"{path}.nodeSelector", validate_node_selector, spec["nodeSelector"]))
-        terms = spec["nodeSelector"].get("nodeSelectorTerms", [])
-        if len(terms) != 1:
-            item = f"{path}.nodeSelector.nodeSelectorTerms"
-            errors.append(field.invalid(item, terms, "must have exactly one node selector term"))
-    errors.extend(
-        field.invalid(f"{path}.{name}", False, "must be either unset or set to true")
-        for name in ("allNodes", "perDeviceNodeSelection")
-        if name in spec and not spec[name]
-    )
+def _validate_nodes(spec: Field) -> None:
+    chosen = [f"`{name}`" for name in _NODE_FIELDS if spec.get(name) or (name == "nodeSelector" and name in spec.value)]
+    _validate_node_name(spec.at("nodeName"), "must be either unset or set to a non-empty string")
+    selector = spec.at("nodeSelector")
+    if selector.value is not None:
+        validate_node_selector(selector)
+        terms = selector.at("nodeSelectorTerms", [])
+        if len(terms.value) != 1:
+            terms.invalid("must have exactly one node selector term")
+    for name in ("allNodes", "perDeviceNodeSelection"):
+        _validate_flag(spec.at(name))
     if not chosen:
-        errors.append(field.required(path, _ONE_NODE_FIELD))
+        spec.required(_ONE_NODE_FIELD)
     elif len(chosen) > 1:
-        detail = f"{_ONE_NODE_FIELD}, but multiple fields are set"
-        errors.append(field.invalid(path, f"{{{', '.join(chosen)}}}", detail))
-    return errors
+        spec.showing(f"{{{', '.join(chosen)}}}").invalid(f"{_ONE_NODE_FIELD}, but multiple fields are set")
 
 
-def _validate_node_name(path: str, name: str, when_empty: str) -> list[FieldError]:
-    if not name:
-        return [field.invalid(f"{path}.nodeName", name, when_empty)]
-    return field.invalid_for(f"{path}.nodeName", name, check_dns1123_subdomain(name))
+def _validate_node_name(name: Field, when_empty: str) -> None:
+    if name.value == "":
+        name.invalid(when_empty)
+    else:
+        name.must_pass(check_dns1123_subdomain)
 
 
-def _validate_device(path: str, device: JsonObject, old: JsonObject | None, *, per_device: bool) -> list[FieldError]:
-    attributes, capacity = device.get("attributes", {}), device.get("capacity", {})
-    errors = validate_label_name(f"{path}.name", name_of(device))
-    total = len(attributes) + len(capacity)
+def _validate_flag(flag: Field) -> None:
+    if flag.value is False:
+        flag.invalid("must be either unset or set to true")
+
+
+def _validate_device(device: Field, old: JsonObject) -> None:
+    attributes, capacities = device.at("attributes", {}), device.at("capacity", {})
+    device.at("name", "").must_pass(check_dns1123_label)
+    total = len(attributes.value) + len(capacities.value)
     if total > _MAX_ATTRIBUTES:
         detail = f"the total number of attributes and capacities must not exceed {_MAX_ATTRIBUTES}"
-        errors.append(field.invalid(path, total, detail))
-    for name, attribute in attributes.items():
-        item = f"{path}.attributes[{shorten_key(name, MAX_QUALIFIED_NAME)}]"
-        errors.extend(validate_qualified(item, name))
-        errors.extend(_validate_attribute(item, attribute))
-    for name, one in capacity.items():
-        item = f"{path}.capacity[{shorten_key(name, MAX_QUALIFIED_NAME)}]"
-        errors.extend(validate_qualified(item, name))
-        if "requestPolicy" not in one:
-            continue
-        if device.get("allowMultipleAllocations"):
-            errors.extend(validate_request_policy(f"{item}.requestPolicy", one.get("value", "0"), one["requestPolicy"]))
-        else:
-            errors.append(field.forbidden(f"{item}.requestPolicy", "allowMultipleAllocations must be true"))
-    taints = device.get("taints", ())
-    if taints and (old is None or taints != old.get("taints", ())):
-        errors.extend(validate_items(f"{path}.taints", taints, _MAX_TAINTS, _validate_taint))
-    errors.extend(
-        validate_items(
-            f"{path}.consumesCounters",
-            device.get("consumesCounters", ()),
-            _MAX_CONSUMPTIONS,
-            _validate_consumption,
-            lambda one: one.get("counterSet", ""),
-        )
-    )
-    errors.extend(_validate_device_nodes(path, device, per_device=per_device))
-    return errors + validate_binding_conditions(path, device)
+        device.showing(total).invalid(detail)
+    for name, attribute in _entries(attributes, MAX_QUALIFIED_NAME):
+        validate_qualified(name)
+        _validate_attribute(attribute)
+    for name, capacity in _entries(capacities, MAX_QUALIFIED_NAME):
+        validate_qualified(name)
+        policy = capacity.at("requestPolicy")
+        if policy.value is not None and device.get("allowMultipleAllocations"):
+            validate_request_policy(policy, capacity.get("value", "0"))
+        elif policy.value is not None:
+            policy.forbidden("allowMultipleAllocations must be true")
+    taints = device.at("taints")
+    if taints.value != old.get("taints"):
+        validate_items(taints, _MAX_TAINTS, _validate_taint)
+    consumed = device.at("consumesCounters")
+    validate_items(consumed, _MAX_CONSUMPTIONS, _validate_consumption, lambda one: one.get("counterSet", ""))
 
 
-def _validate_device_nodes(path: str, device: JsonObject, *, per_device: bool) -> list[FieldError]:
-    given = [name for name in ("nodeName", "nodeSelector", "allNodes") if name in device]
+def _entries(entries: Field, limit: int) -> Iterator[tuple[Field, Field]]:
+    """Yield the keys and the values of a map. Keys in paths have at most `limit` characters."""
+    for key, value in (entries.value or {}).items():
+        entry = Field(value, f"[{shorten_key(key, limit)}]", entries)
+        yield entry.showing(key), entry
+
+
+def _validate_device_nodes(device: Field, *, per_device: bool) -> None:
+    given = [name for name in ("nodeName", "nodeSelector", "allNodes") if name in device.value]
     if not per_device:
-        return [field.invalid(path, None, _NO_NODE_FIELD_OF_DEVICE)] if given else []
-    errors = []
-    if "nodeName" in device:
-        errors.extend(_validate_node_name(path, device["nodeName"], "must not be empty"))
-    if "nodeSelector" in device:
-        errors.extend(field.errors_below(f"{path}.nodeSelector", validate_node_selector, device["nodeSelector"]))
-    if "allNodes" in device and not device["allNodes"]:
-        errors.append(field.invalid(f"{path}.allNodes", False, "must be either unset or set to true"))
-    chosen = [f"`{name}`" for name in given if device[name] or name == "nodeSelector"]
+        if given:
+            device.showing(None).invalid(_NO_NODE_FIELD_OF_DEVICE)
+        return
+    _validate_node_name(device.at("nodeName"), "must not be empty")
+    selector = device.at("nodeSelector")
+    if selector.value is not None:
+        validate_node_selector(selector)
+    _validate_flag(device.at("allNodes"))
+    chosen = [f"`{name}`" for name in given if device.get(name) or name == "nodeSelector"]
     if not chosen:
-        errors.append(field.required(path, _ONE_NODE_FIELD_OF_DEVICE))
+        device.required(_ONE_NODE_FIELD_OF_DEVICE)
     elif len(chosen) > 1:
-        errors.append(field.invalid(path, f"{{{', '.join(chosen)}}}", _ONE_NODE_FIELD_OF_DEVICE))
-    return errors
+        device.showing(f"{{{', '.join(chosen)}}}").invalid(_ONE_NODE_FIELD_OF_DEVICE)
 
 
-def _validate_attribute(path: str, attribute: JsonObject) -> list[FieldError]:
-    errors: list[FieldError] = []
-    given: dict[str, Any] = {name: attribute[name] for name in _VALUES if name in attribute}
-    texts = [("string", given["string"])] if "string" in given else []
-    versions = [("version", given["version"])] if "version" in given else []
-    errors.extend(
-        field.invalid(f"{path}.{name}", [], "must not be empty if specified")
-        for name in ("bools", "ints", "strings", "versions")
-        if name in given and not given[name]
-    )
-    texts += [(f"strings[{index}]", text) for index, text in enumerate(given.get("strings", ()))]
-    versions += [(f"versions[{index}]", text) for index, text in enumerate(given.get("versions", ()))]
-    for name, text in versions:
-        if not _SEMANTIC_VERSION.fullmatch(text):
-            detail = "must be a string compatible with semver.org spec 2.0.0"
-            errors.append(field.invalid(f"{path}.{name}", text, detail))
-    errors.extend(
-        field.too_long(f"{path}.{name}", _MAX_VALUE)
-        for name, text in (*texts, *versions)
-        if len(text.encode()) > _MAX_VALUE
-    )
+def _validate_attribute(attribute: Field) -> None:
+    given = {name: attribute.value[name] for name in _VALUES if name in attribute.value}
+    for name in _LISTS:
+        if given.get(name) == []:
+            attribute.at(name).invalid("must not be empty if specified")
+    strings = [attribute.at("string"), *attribute.at("strings").each()]
+    versions = [attribute.at("version"), *attribute.at("versions").each()]
+    for version in versions:
+        version.must_pass(_check_version)
+    for text in (*strings, *versions):
+        text.must_have_at_most_bytes(_MAX_VALUE)
     if len(given) != 1:
-        errors.append(field.invalid(path, given or "", "exactly one value must be specified"))
-    return errors
+        attribute.showing(given or "").invalid("exactly one value must be specified")
 
 
-def _validate_taint(path: str, taint: JsonObject) -> list[FieldError]:
-    key, value, effect = (str(taint.get(name, "")) for name in ("key", "value", "effect"))
-    errors = field.invalid_for(f"{path}.key", key, check_qualified_name(key))
-    if value:
-        errors.extend(field.invalid_for(f"{path}.value", value, check_label_value(value)))
-    if not effect:
-        return [*errors, field.required(f"{path}.effect")]
-    return [*errors, *field.one_of(f"{path}.effect", effect, _TAINT_EFFECTS)]
+def _check_version(text: str) -> Sequence[str]:
+    return () if _SEMANTIC_VERSION.fullmatch(text) else ("must be a string compatible with semver.org spec 2.0.0",)
 
 
-def _validate_counters(path: str, counters: Mapping[str, JsonObject]) -> list[FieldError]:
-    if not counters:
-        return [field.required(path)]
-    if len(counters) > _MAX_COUNTERS:
-        return [field.too_many(path, len(counters), _MAX_COUNTERS)]
-    names = ((f"{path}[{shorten_key(name, _MAX_LABEL)}]", name) for name in counters)
-    return [error for item, name in names for error in validate_label_name(item, name)]
+def _validate_taint(taint: Field) -> None:
+    taint.at("key", "").must_pass(check_qualified_name)
+    taint.at("value").must_pass(check_label_value)
+    taint.at("effect").must_be_set_to_one_of(_TAINT_EFFECTS)
 
 
-def _validate_counter_set(path: str, one: JsonObject) -> list[FieldError]:
-    name = name_of(one)
-    errors = validate_label_name(f"{path}.name", name) if name else [field.required(f"{path}.name")]
-    return [*errors, *_validate_counters(f"{path}.counters", one.get("counters", {}))]
+def _validate_counter_set(counter_set: Field) -> None:
+    counter_set.at("name").must_be_set_and_pass(check_dns1123_label)
+    _validate_counters(counter_set.at("counters"))
 
 
-def _validate_consumption(path: str, one: JsonObject) -> list[FieldError]:
-    name, item = one.get("counterSet", ""), f"{path}.counterSet"
-    errors = validate_label_name(item, name) if name else [field.required(item)]
-    return [*errors, *_validate_counters(f"{path}.counters", one.get("counters", {}))]
+def _validate_consumption(consumption: Field) -> None:
+    consumption.at("counterSet").must_be_set_and_pass(check_dns1123_label)
+    _validate_counters(consumption.at("counters"))
+
+
+def _validate_counters(counters: Field) -> None:
+    if counters.must_be_set() and counters.must_have_at_most(_MAX_COUNTERS):
+        for name, _ in _entries(counters, _MAX_LABEL):
+            name.must_pass(check_dns1123_label)
 
 
 RESOURCE = Resource(

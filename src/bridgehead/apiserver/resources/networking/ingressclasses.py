@@ -28,8 +28,7 @@ class IngressClassStrategy(Strategy):
     def validate(self, obj: Field) -> None:
         spec = obj.at("spec")
         controller, parameters = spec.at("controller", ""), spec.at("parameters")
-        if len(controller.value.encode()) > _MAX_CONTROLLER_BYTES:
-            controller.too_long(_MAX_CONTROLLER_BYTES)
+        controller.must_have_at_most_bytes(_MAX_CONTROLLER_BYTES)
         validate_domain_path(controller)
         if parameters.value is not None:
             _validate_parameters(parameters)

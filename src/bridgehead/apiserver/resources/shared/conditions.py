@@ -45,6 +45,5 @@ def _validate_condition(condition: Field) -> None:
     condition.at("lastTransitionTime").must_be_set("must be set")
     if reason.must_be_set("must be set") and not _is_reason(reason.value):
         reason.invalid(_NOT_A_REASON)
-    for text, limit in ((reason, _MAX_REASON), (condition.at("message"), _MAX_MESSAGE)):
-        if text and len(text.value.encode()) > limit:
-            text.too_long(limit)
+    reason.must_have_at_most_bytes(_MAX_REASON)
+    condition.at("message").must_have_at_most_bytes(_MAX_MESSAGE)
