@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterator
 
-from bridgehead.apiserver.field import Field, internal_value, repeated
+from bridgehead.apiserver.field import Field, internal_value
 from bridgehead.apiserver.resource import Column, JsonObject, Resource, StatusStrategy
 from bridgehead.apiserver.resources.shared.addresses import (
     check_cidr,
@@ -111,9 +111,8 @@ class NodeStrategy(StatusStrategy):
             value = obj.at("spec").at(name)
             if before.get(name) and value.value != before[name]:
                 value.forbidden(f'node updates may not change {shown} except from "" to valid')
-        addresses = list(obj.at("status").at("addresses").each())
-        for index in repeated(tuple(sorted(address.value.items())) for address in addresses):
-            addresses[index].showing(internal_value(addresses[index].value, _ADDRESS)).duplicate()
+        for address in obj.at("status").at("addresses").repeated(lambda address: tuple(sorted(address.items()))):
+            address.showing(internal_value(address.value, _ADDRESS)).duplicate()
 
     def warnings(self, obj: JsonObject) -> list[str]:
         texts = [text for cidr in _valid_cidrs(Field(obj)) for text in warn_of_cidr(cidr.path, cidr.value)]
@@ -156,9 +155,8 @@ def _validate_cidrs(cidrs: Field) -> None:
     families = {family_of(cidr.partition("/")[0]) for cidr in cidrs.value}
     if malformed is not None or len(cidrs.value) > 2 or len(families) < 2:
         cidrs.invalid("may specify no more than one CIDR for each IP family")
-    seen: set[str] = set()
-    for cidr in cidrs.each():
-        cidr.must_not_repeat(seen)
+    for cidr in cidrs.repeated(str):
+        cidr.duplicate()
 
 
 def _validate_features(features: Field) -> None:

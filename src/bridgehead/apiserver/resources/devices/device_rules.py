@@ -52,9 +52,8 @@ def validate_items(
     for item in items.each():
         validate(item)
     if key is not None:
-        seen: set[Any] = set()
-        for item in items.each():
-            item.showing(key(item.value)).must_not_repeat(seen)
+        for item in items.repeated(key):
+            item.showing(key(item.value)).duplicate()
 
 
 def name_of(item: JsonObject) -> str:
@@ -118,13 +117,12 @@ def validate_binding_conditions(device: Field) -> None:
 
 def _compare_conditions(wanted: Field, failures: Field) -> None:
     """Validate that no type is in both lists, or twice in one."""
+    for type_ in wanted.repeated(str):
+        type_.duplicate()
     seen: set[str] = set()
-    for type_ in wanted.each():
-        type_.must_not_repeat(seen)
-    seen_failures: set[str] = set()
     for type_ in failures.each():
-        type_.must_not_repeat(seen_failures)
-        if type_.value in seen:
+        type_.must_not_repeat(seen)
+        if type_.value in wanted.value:
             type_.invalid("bindingFailureConditions must not overlap with bindingConditions")
 
 

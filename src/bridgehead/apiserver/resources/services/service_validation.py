@@ -6,7 +6,7 @@ Source: Kubernetes `ValidateService`, `ValidateServiceUpdate` and the Service AP
 
 from __future__ import annotations
 
-from bridgehead.apiserver.field import IMMUTABLE, Field, internal_value, repeated
+from bridgehead.apiserver.field import IMMUTABLE, Field, internal_value
 from bridgehead.apiserver.resource import JsonObject
 from bridgehead.apiserver.resources.shared.addresses import (
     IPV4,
@@ -121,16 +121,16 @@ def _validate_ports(ports: Field) -> None:
 
 def _validate_port_pairs(spec: Field) -> None:
     """Validate that no two ports have one protocol and one number, or one protocol and one node port."""
-    ports = list(spec.at("ports").each())
-    with_node_port = [port for port in ports if port.get("nodePort")]
+    ports = spec.at("ports")
     if spec.get("type") == "ClusterIP":
-        for port in with_node_port:
-            port.at("nodePort").forbidden("may not be used when `type` is 'ClusterIP'")
-    for index in repeated((port.get("protocol", ""), port.get("nodePort")) for port in with_node_port):
-        with_node_port[index].at("nodePort").duplicate()
-    pairs = [{"protocol": port.get("protocol", ""), "port": port.get("port", 0)} for port in ports]
-    for index in repeated(tuple(pair.values()) for pair in pairs):
-        ports[index].showing(internal_value(pairs[index], _PORT)).duplicate()
+        for port in ports.each():
+            port.at("nodePort").must_not_be_set("may not be used when `type` is 'ClusterIP'")
+    for port in ports.repeated(lambda port: (port.get("protocol", ""), port.get("nodePort", 0))):
+        if node_port := port.at("nodePort"):
+            node_port.duplicate()
+    for port in ports.repeated(lambda port: (port.get("protocol", ""), port.get("port", 0))):
+        shown = {name: port.value[name] for name in ("protocol", "port") if name in port.value}
+        port.showing(internal_value(shown, _PORT)).duplicate()
 
 
 # --- Session affinity ------------------------------------------------------------------------------------
@@ -166,7 +166,7 @@ def validate_cluster_ips(spec: Field, old: JsonObject | None) -> None:
         addresses.invalid("must be empty when `clusterIP` is not specified")
     _validate_families(spec)
     is_kept = old is not None and old.get("clusterIPs") == addresses.value
-    are_well_formed = is_kept or _validate_address_list(addresses)
+    are_well_formed = is_kept or addresses.must_obey(_validate_address_list)
     if len(addresses.value) > 2:
         addresses.invalid("may only hold up to 2 values")
     if are_well_formed:
@@ -181,18 +181,12 @@ def _validate_families(spec: Field) -> None:
     spec.at("ipFamilyPolicy").must_be_one_of(_FAMILY_POLICIES)
 
 
-def _validate_address_list(addresses: Field) -> bool:
-    """Validate the form of addresses. Return whether it is valid."""
-    if addresses.value == [HEADLESS]:
-        return True
-    is_valid = True
+def _validate_address_list(addresses: Field) -> None:
     for index, address in enumerate(addresses.each()):
-        if index == 0 and address.value == HEADLESS:
+        if index > 0 or address.value != HEADLESS:
+            address.must_pass(check_ip)
+        elif len(addresses.value) > 1:
             addresses.invalid("'None' must be the first and only value")
-            is_valid = False
-        elif not address.must_pass(check_ip):
-            is_valid = False
-    return is_valid
 
 
 def _validate_address_families(spec: Field, addresses: Field) -> None:
