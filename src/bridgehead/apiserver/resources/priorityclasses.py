@@ -29,7 +29,7 @@ class PriorityClassStrategy(Strategy):
                 name.forbidden(f"{reserved}. error: {why}")
         elif value.value > _HIGHEST_OF_USERS:
             value.forbidden(f"maximum allowed value of a user defined priority is {_HIGHEST_OF_USERS}")
-        obj.at("preemptionPolicy").must_be_one_of(_POLICIES)
+        obj.at("preemptionPolicy", "").must_be_one_of(_POLICIES)
 
     def validate_update(self, obj: Field, old: JsonObject, subresource: str) -> None:
         value = obj.at("value")

@@ -27,9 +27,12 @@ class PolicyBindingStrategy(Strategy):
 
     def validate(self, obj: Field) -> None:
         spec = obj.at("spec")
+        param_ref, match = spec.at("paramRef"), spec.at("matchResources")
         spec.at("policyName").must_be_set_and_pass(check_dns1123_subdomain)
-        validate_param_ref(spec.at("paramRef"))
-        validate_match_resources(spec.at("matchResources"))
+        if param_ref.value is not None:
+            validate_param_ref(param_ref)
+        if match.value is not None:
+            validate_match_resources(match)
         if self._is_validating:
             _validate_actions(spec.at("validationActions", []))
 

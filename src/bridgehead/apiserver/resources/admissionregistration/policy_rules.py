@@ -45,7 +45,7 @@ def default_param_ref(ref: JsonObject | None) -> None:
 
 def validate_spec(spec: Field) -> None:
     """Validate the fields that both kinds of policies have, but their variables."""
-    spec.at("failurePolicy").must_be_one_of(FAILURE_POLICIES)
+    spec.at("failurePolicy", "").must_be_one_of(FAILURE_POLICIES)
     kind, constraints = spec.at("paramKind"), spec.at("matchConstraints")
     if kind.value is not None:
         _validate_param_kind(kind)
@@ -59,7 +59,7 @@ def validate_spec(spec: Field) -> None:
 
 
 def validate_match_resources(match: Field) -> None:
-    match.at("matchPolicy").must_be_one_of(_MATCH_POLICIES)
+    match.at("matchPolicy", "").must_be_one_of(_MATCH_POLICIES)
     for name in ("namespaceSelector", "objectSelector"):
         validate_label_selector(match.at(name))
     for name in ("resourceRules", "excludeResourceRules"):
@@ -94,8 +94,6 @@ def _validate_api_version(api_version: Field) -> None:
 
 
 def validate_param_ref(ref: Field) -> None:
-    if ref.value is None:
-        return
     name, selector = ref.at("name"), ref.at("selector")
     is_ambiguous = bool(name) and selector.value is not None
     if name:

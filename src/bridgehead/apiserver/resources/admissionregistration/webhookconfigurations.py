@@ -94,8 +94,8 @@ def _validate_webhook(webhook: Field, rules: _Rules) -> None:
     _validate_qualified_domain(webhook.at("name"))
     for rule in webhook.at("rules").each():
         validate_rule_with_operations(rule)
-    webhook.at("failurePolicy").must_be_one_of(("Fail", "Ignore"))
-    webhook.at("matchPolicy").must_be_one_of(("Equivalent", "Exact"))
+    webhook.at("failurePolicy", "").must_be_one_of(("Fail", "Ignore"))
+    webhook.at("matchPolicy", "").must_be_one_of(("Equivalent", "Exact"))
     side_effects, seconds = webhook.at("sideEffects"), webhook.at("timeoutSeconds", _DEFAULT_SECONDS)
     allowed = _SIDE_EFFECTS if rules.allows_side_effects else _NO_SIDE_EFFECTS
     if side_effects.value is None:
