@@ -19,7 +19,7 @@ from .match_conditions import validate_match_conditions
 from .rules import default_rules, validate_rule_with_operations
 
 _MATCH_POLICIES = ("Equivalent", "Exact")
-FAILURE_POLICIES = ("Fail", "Ignore")
+_FAILURE_POLICIES = ("Fail", "Ignore")
 _NOT_FOUND_ACTIONS = ("Deny", "Allow")
 _IDENTIFIER = re.compile(r"[_a-zA-Z][_a-zA-Z0-9]*")
 _RESERVED = frozenset(
@@ -45,7 +45,7 @@ def default_param_ref(ref: JsonObject | None) -> None:
 
 def validate_spec(spec: Field) -> None:
     """Validate the fields that both kinds of policies have, but their variables."""
-    spec.at("failurePolicy", "").must_be_one_of(FAILURE_POLICIES)
+    spec.at("failurePolicy", "").must_be_one_of(_FAILURE_POLICIES)
     kind, constraints = spec.at("paramKind"), spec.at("matchConstraints")
     if kind.value is not None:
         _validate_param_kind(kind)
