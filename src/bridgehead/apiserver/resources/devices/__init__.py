@@ -2,8 +2,8 @@
 
 `device_rules` has their common rules, `qualified_names` those of names of attributes and capacities, `request_policies`
 those for parts of a capacity, `device_states` those of devices in the status of a claim. The scheduler of this project
-allocates no devices: these objects are for other people's drivers and schedulers. CEL expressions are stored without
-being compiled.
+allocates no devices: these objects are for other people's drivers and schedulers. CEL expressions are compiled
+to check them, but not evaluated.
 
 Other packages import from here.
 """

@@ -19,27 +19,22 @@ def validate_request_policy(policy: Field, capacity: str) -> None:
     values, limits, default = policy.at("validValues"), policy.at("validRange"), policy.at("default")
     if values and limits.value is not None:
         policy.forbidden(_TWO_POLICIES)
+    elif default.value is None and (values or limits.value is not None):
+        default.required(f"required when {'validValues' if values else 'validRange'} is defined")
     elif values:
-        if default.value is None:
-            default.required("required when validValues is defined")
-        else:
-            _validate_values(values, capacity, default.value)
+        _validate_values(values, capacity, default.value)
     elif limits.value is not None:
-        if default.value is None:
-            default.required("required when validRange is defined")
-        else:
-            _validate_range(limits, capacity, default.value)
+        _validate_range(limits, capacity, default.value)
 
 
 def _validate_values(values: Field, capacity: str, default: str) -> None:
     numbers = [parse_quantity(value) for value in values.value]
-    for value, before, number in zip(list(values.each())[1:], numbers, numbers[1:], strict=False):
-        if before > number:
+    for index, value in enumerate(values.each()):
+        if index and numbers[index - 1] > numbers[index]:
             _invalid(value, value.value, "values must be sorted in ascending order")
 
     def validate(value: Field) -> None:
-        if parse_quantity(value.value) > parse_quantity(capacity):
-            _invalid(value, value.value, f"option is larger than capacity value: {canonical_quantity(capacity)}")
+        _refuse_above(value, value.value, capacity, "option is larger than capacity value")
 
     validate_items(values, _MAX_VALUES, validate, lambda value: str(whole_value(value)))
     if len(numbers) > _MAX_VALUES or parse_quantity(default) not in numbers:
@@ -47,26 +42,18 @@ def _validate_values(values: Field, capacity: str, default: str) -> None:
 
 
 def _validate_range(limits: Field, capacity: str, default: str) -> None:
-    least, most, step = limits.at("min"), limits.at("max"), limits.at("step")
+    least, most = limits.at("min"), limits.at("max")
     if least.value is None:
         least.required("required when validRange is defined")
         return
-    # Each row: the field, the value that is shown, whether it must be the smaller one, the other one, the error.
-    rows = [
-        (least, least.value, True, capacity, "min is larger than capacity value"),
-        (least, default, False, least.value, "default is less than min"),
-    ]
+    _refuse_above(least, least.value, capacity, "min is larger than capacity value")
+    if parse_quantity(default) < parse_quantity(least.value):
+        _invalid(least, default, f"default is less than min: {canonical_quantity(least.value)}")
     if most.value is not None:
-        rows += [
-            (most, least.value, True, most.value, "min is larger than max"),
-            (most, most.value, True, capacity, "max is larger than capacity value"),
-            (most, default, True, most.value, "default is more than max"),
-        ]
-    for limit, value, is_smaller, other, detail in rows:
-        difference = parse_quantity(value) - parse_quantity(other)
-        if difference > 0 if is_smaller else difference < 0:
-            _invalid(limit, value, f"{detail}: {canonical_quantity(other)}")
-    if step.value is not None:
+        _refuse_above(most, least.value, most.value, "min is larger than max")
+        _refuse_above(most, most.value, capacity, "max is larger than capacity value")
+        _refuse_above(most, default, most.value, "default is more than max")
+    if "step" in limits.value:
         _validate_step(limits, capacity, default)
 
 
@@ -82,6 +69,12 @@ def _validate_step(limits: Field, capacity: str, default: str) -> None:
     for value in (default, limits.get("max")):
         if value is not None and size and (whole_value(value) - start) % size:
             _invalid(step, value, f"value is not a multiple of a given step {steps}")
+
+
+def _refuse_above(quantity: Field, shown: str, limit: str, detail: str) -> None:
+    """Add an error about `quantity` if `shown` is larger than a limit."""
+    if parse_quantity(shown) > parse_quantity(limit):
+        _invalid(quantity, shown, f"{detail}: {canonical_quantity(limit)}")
 
 
 def _invalid(quantity: Field, shown: str, detail: str) -> None:
