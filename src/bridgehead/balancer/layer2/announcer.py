@@ -11,7 +11,7 @@ import contextlib
 import logging
 import re
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -20,7 +20,7 @@ from bridgehead.objects.meta import ObjectKey
 
 from ..interface_names import link_names
 from ..ranges import IpAddress
-from ..speaker.announcer import Held, Observer
+from ..speaker.announcer import EventReport, Held, Observer, UpdateResult
 from ..speaker.handovers import Handovers
 from ..view import ClusterView, Publication
 from .claims import PROBE_SECONDS, Claims
@@ -94,7 +94,7 @@ class Layer2Announcer:
 
     def update(
         self, view: ClusterView, publications: Mapping[ObjectKey, Publication], changed: Collection[ObjectKey]
-    ) -> None:
+    ) -> UpdateResult:
         old, self._view = self._view, view
         services: set[ObjectKey] = set()
         for address in self._holders.update(view, publications, changed):
@@ -107,11 +107,8 @@ class Layer2Announcer:
         if view.members - old.members or (old.is_isolated and not view.is_isolated):
             # A node that was cut off, or that joined, may have answered for an address, or may have missed who does.
             self._announce_all()
-        if self._is_running:
-            self._report_unreachable(changed)
-        if services:
-            self._observer.on_held_changed(services)
         self._wake.set()
+        return UpdateResult(services, list(self._unreachable(changed)) if self._is_running else ())
 
     def _apply(self, address: IpAddress, holder: Holder | None) -> None:
         own, this = self._own.get(address), self._view.this_node
@@ -136,15 +133,15 @@ class Layer2Announcer:
         elif own is not None:
             self._release(address)
 
-    def _report_unreachable(self, services: Iterable[ObjectKey]) -> None:
-        """Record Events about addresses that this node holds but has no interface for."""
+    def _unreachable(self, services: Iterable[ObjectKey]) -> Iterator[EventReport]:
+        """Yield Events about addresses that this node holds but has no interface for."""
         for service in services:
             for address in self._holders.addresses(service):
                 own = self._own.get(address)
                 if own is not None and not self._responder.interfaces_of(address):
                     why = self._why_unreachable(own.holder)
                     message = f'failed to announce "{address}" with protocol "layer2": {why}'
-                    self._observer.record(service, reason="announceFailed", message=message)
+                    yield EventReport(service, "Warning", "announceFailed", message)
 
     def _why_unreachable(self, holder: Holder) -> str:
         wanted = ", ".join(sorted(holder.interfaces or self._interfaces)) or "any"
@@ -287,7 +284,7 @@ class Layer2Announcer:
             message = f"another machine, {mac.hex(':')}, answers for {address} on {link.name}"
             log.warning("%s", message)
             for service in self._holders.services(address):
-                self._observer.record(service, reason="DuplicateAddress", message=message)
+                self._observer.record(EventReport(service, "Warning", "DuplicateAddress", message))
         if verdict.is_defended:
             self._responder.announce(address)
             asyncio.get_running_loop().call_later(PROBE_SECONDS, self._responder.probe, address)

@@ -20,7 +20,7 @@ from bridgehead.objects.core import Node, Service
 from bridgehead.objects.endpoint_slices import EndpointSlice, index_by_service
 from bridgehead.objects.kinds import ENDPOINT_SLICES, NODES, SERVICES
 from bridgehead.objects.load_balancers import assigned_addresses, external_addresses
-from bridgehead.objects.meta import ObjectKey
+from bridgehead.objects.meta import ObjectKey, ObjectReference
 
 from ..configuration import Compiled, compile_for_start
 from ..configuration_watch import ConfigurationWatch
@@ -29,7 +29,7 @@ from ..errors import ConfigurationInvalid
 from ..heartbeat_key import OWN_NAMESPACE
 from ..model import Configuration
 from ..view import ClusterView, NodeView, Publication
-from .announcer import Announcer, Follower, HandsOver, Held, Observer, Starts
+from .announcer import Announcer, EventReport, Follower, HandsOver, Held, Observer, Starts
 from .members import MemberChange, Members, MemberWatch
 from .publications import node_view, publication_of
 from .takeovers import Takeovers
@@ -268,9 +268,12 @@ class SpeakerAgent:
         changed = {key for key in dirty if self._publish(key)}
         before = self._held_count
         self._update_view()
+        self._held_dirty.update(changed)
         for follower in self._followers:
-            follower.update(self._view, self._publications, changed)
-        self.on_held_changed(changed)
+            result = follower.update(self._view, self._publications, changed)
+            self._held_dirty.update(result.services)
+            for event in result.events:
+                self.record(event)
         self._report_held()
         self.takeovers.record(self._held_count - before)
         if len(changed) >= _MANY_CHANGES and self._trimming is None:
@@ -353,7 +356,7 @@ class SpeakerAgent:
                 self._held[key] = new
             for protocol in _protocols(new) - _protocols(old):
                 message = f'announcing from node "{self._options.node_name}" with protocol "{protocol}"'
-                self.record(key, type="Normal", reason="nodeAssigned", message=sys.intern(message))
+                self.record(EventReport(key, "Normal", "nodeAssigned", sys.intern(message)))
             if old != new:
                 for handler in self.on_held:
                     handler(key, new)
@@ -361,10 +364,17 @@ class SpeakerAgent:
     def on_links_changed(self, names: Collection[str]) -> None:
         self.members.set_links(names)
 
-    def record(self, service: ObjectKey, *, type: str = "Warning", reason: str, message: str) -> None:
-        found = self._services.get(service)
-        if found is not None:
-            self.recorder.record(reference_to(found), type=type, reason=reason, message=message)
+    def record(self, event: EventReport) -> None:
+        reference = self._reference_to(event.about)
+        if reference is not None:
+            self.recorder.record(reference, type=event.type, reason=event.reason, message=event.message)
+
+    def _reference_to(self, about: ObjectKey | str) -> ObjectReference | None:
+        """Return the reference to a Service, or to the Eip of a name; None once it is gone."""
+        if isinstance(about, str):
+            return self.configuration.eip_reference(about)
+        service = self._services.get(about)
+        return reference_to(service) if service is not None else None
 
 
 def _protocols(held: Iterable[Held]) -> set[str]:

@@ -19,7 +19,6 @@ from bridgehead.pages import Routes
 from ..bgp.announcer import BgpAnnouncer, EventType
 from ..bgp.reports import session_metrics, status_section
 from ..bgp.searches import ConnectionSearches
-from ..configuration.inputs import about
 from ..configuration_state import COMPONENT_LABEL, NODE_LABEL, SPEAKER_CONDITION, ConfigurationStateReporter
 from ..detection.detector import Detector
 from ..layer2.announcer import Layer2Announcer
@@ -62,17 +61,14 @@ class Speaker:
         def make_followers(observer: Observer) -> list[Follower]:
             handovers = Handovers()
             keepalived = shutil.which("keepalived", path=_PROGRAM_PATH)
-            vrrp: VrrpAnnouncer | MissingVrrp = MissingVrrp(observer)
+            vrrp: VrrpAnnouncer | MissingVrrp = MissingVrrp()
             if keepalived is not None:
                 vrrp = VrrpAnnouncer(observer, keepalived, workspace, detector.send, handovers)
                 self._vrrp_section = vrrp.section
             self.layer2 = Layer2Announcer(observer, handovers, interfaces=interfaces, serves_vrrp=keepalived is None)
-            self.bgp = BgpAnnouncer(
-                observer, detector, functools.partial(read_password, client), self._record_about_peer
-            )
-            reporter = OpenElbReporter(observer, self._record_about_eip)
+            self.bgp = BgpAnnouncer(detector, functools.partial(read_password, client), self._record_about_peer)
             # Rules for open connections are there before an announcement, and `handovers` has the view of the others.
-            return [handovers, self.layer2, ConnectionSearches(), self.bgp, vrrp, reporter]
+            return [handovers, self.layer2, ConnectionSearches(), self.bgp, vrrp, OpenElbReporter()]
 
         self.agent = SpeakerAgent(client, detector, options, make_followers)
         self.metrics = SpeakerMetrics(self.agent)
@@ -143,11 +139,6 @@ class Speaker:
     def _is_openelb(self, peer: str) -> bool:
         reference = self.agent.configuration.peer_reference(peer)
         return reference is not None and reference.api_version == BGP_PEERS.api_version
-
-    def _record_about_eip(self, name: str, type: EventType, reason: str, message: str) -> None:
-        eip = self.agent.configuration.eips.get(ObjectKey("", name))
-        if eip is not None:
-            self.agent.recorder.record(about(eip), type=type, reason=reason, message=message)
 
     def _record_about_peer(self, name: str, type: EventType, reason: str, message: str) -> None:
         peer = self.agent.configuration.peer_reference(name)
