@@ -19,7 +19,7 @@ from bridgehead.network.uapi.if_ether import ETH_P_ARP, ETH_P_IPV6
 
 from ..ranges import IpAddress
 from . import arp, ndp
-from .answers import Answer, answer
+from .answers import Answer, DropReason, answer
 from .interfaces import is_announced_on
 
 log = logging.getLogger(__name__)
@@ -47,6 +47,7 @@ class Responder:
         self.received: Counter[bytes] = Counter()  # requests, by packed address
         self.answered: Counter[bytes] = Counter()
         self.announced: Counter[bytes] = Counter()
+        self.dropped = dict.fromkeys(DropReason, 0)  # frames, by why they were not answered
 
     @property
     def links(self) -> Mapping[int, Link]:
@@ -162,19 +163,18 @@ class Responder:
         number, protocol = key
         link, sock = self._links[number], self._sockets[key]
         own = {other.mac for other in self._links.values()}
-
-        def is_held(packed: bytes) -> bool:
-            interfaces = self._interfaces.get(packed)
-            return interfaces is not None and is_announced_on(interfaces, link)
-
         count = 0
         for frame in sock.receive(_FRAMES_AT_ONCE):
             count += 1
-            found = answer(frame, protocol, link.mac, is_held)
+            found = answer(frame, protocol, link, self._interfaces)
             if isinstance(found, Answer):
                 self.received[found.address] += 1
                 self.answered[found.address] += sock.send(found.frame)
-            elif found is not None and found.mac not in own:
+            elif isinstance(found, DropReason):
+                self.dropped[found] += 1
+            elif found.mac in own:
+                self.dropped[DropReason.OWN_FRAME] += 1
+            else:
                 self._on_claim(ipaddress.ip_address(found.address), found.mac, link)
         self._limit(key, count)
 

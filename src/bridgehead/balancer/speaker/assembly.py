@@ -30,7 +30,7 @@ from .agent import SpeakerAgent, SpeakerOptions
 from .announcer import Follower, Observer
 from .exclusion_watch import ExclusionWatch
 from .handovers import Handovers
-from .metrics import SpeakerMetrics
+from .metrics import SpeakerMetrics, layer2_metrics
 from .openelb_reporter import OpenElbReporter
 from .openelb_statuses import OpenElbStatuses
 from .pages import speaker_routes
@@ -72,7 +72,7 @@ class Speaker:
 
         self.agent = SpeakerAgent(client, detector, options, make_followers)
         self.metrics = SpeakerMetrics(self.agent)
-        self.metrics.add_layer2(self.layer2.responder)
+        self.metrics.add(lambda: layer2_metrics(self.layer2.responder))
         self.metrics.add(lambda: session_metrics(self.bgp.peer_states()))
         if self._vrrp_section is not None:
             self.agent.sections["vrrp"] = self._vrrp_section

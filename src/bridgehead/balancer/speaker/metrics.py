@@ -29,17 +29,6 @@ class SpeakerMetrics:
         """Add metrics that `collect` makes for each request of the page."""
         self.registry.register(_Collector(collect))
 
-    def add_layer2(self, responder: Responder) -> None:
-        """Add the counters of layer 2."""
-        counters = (
-            ("requests_received", "Number of layer2 requests received for owned IPs", responder.received),
-            ("responses_sent", "Number of layer2 responses sent for owned IPs in response to requests",
-             responder.answered),
-            ("gratuitous_sent", "Number of gratuitous layer2 packets sent for owned IPs as a result of failovers",
-             responder.announced),
-        )  # fmt: skip
-        self.add(lambda: (_by_address(f"metallb_layer2_{name}", text, counter) for name, text, counter in counters))
-
     def _speaker(self) -> Iterator[Metric]:
         announced = GaugeMetricFamily(
             "metallb_speaker_announced",
@@ -89,6 +78,25 @@ class _Collector:
 
     def collect(self) -> Iterable[Metric]:
         return self._collect()
+
+
+def layer2_metrics(responder: Responder) -> Iterator[Metric]:
+    """Yield the counters of layer 2."""
+    counters = (
+        ("requests_received", "Number of layer2 requests received for owned IPs", responder.received),
+        ("responses_sent", "Number of layer2 responses sent for owned IPs in response to requests",
+         responder.answered),
+        ("gratuitous_sent", "Number of gratuitous layer2 packets sent for owned IPs as a result of failovers",
+         responder.announced),
+    )  # fmt: skip
+    for name, text, counter in counters:
+        yield _by_address(f"metallb_layer2_{name}", text, counter)
+    dropped = CounterMetricFamily(
+        "bridgehead_layer2_dropped_frames", "Number of layer2 frames received and not answered", labels=("reason",)
+    )
+    for reason, count in responder.dropped.items():
+        dropped.add_metric((reason.value,), count)
+    yield dropped
 
 
 def _by_address(name: str, text: str, counter: Counter[bytes]) -> Metric:
