@@ -26,8 +26,8 @@ from bridgehead.cli.groups import ACCESS, ADDRESSES, TUNING, WHAT
 from bridgehead.cli.parsing import level, path
 
 if TYPE_CHECKING:
-    from bridgehead.balancer.speaker.agent import SpeakerOptions
     from bridgehead.balancer.speaker.assembly import Speaker
+    from bridgehead.balancer.speaker.reconciler import SpeakerOptions
     from bridgehead.client import ClientConfig
     from bridgehead.pages import Handler, Page
 
@@ -152,7 +152,7 @@ def command(
     logs_setup.configure(verbosity)
     detector = Detector()  # a process that was forked before this module was imported, so that it stays small
     from bridgehead.balancer.page_access import server_context
-    from bridgehead.balancer.speaker.agent import SpeakerOptions
+    from bridgehead.balancer.speaker.reconciler import SpeakerOptions
     from bridgehead.client import load_config
     from bridgehead.client.errors import ConfigError
 
@@ -188,7 +188,7 @@ async def _run(
     While another balancer runs, nothing is announced, and the ports that its speakers need are free.
     """
     from bridgehead.balancer.speaker.assembly import Speaker
-    from bridgehead.balancer.speaker.turns import Turns
+    from bridgehead.balancer.speaker.stepping_back import Turns
     from bridgehead.balancer.workspace import Workspace
     from bridgehead.client import ApiClient, running
 
@@ -278,7 +278,7 @@ async def _announce(
     leaving, ended = asyncio.ensure_future(leave), asyncio.ensure_future(interrupted)
     await asyncio.wait((work, leaving, ended), return_when=asyncio.FIRST_COMPLETED)
     if not work.done() and not ended.done():
-        await speaker.agent.leave()
+        await speaker.reconciler.leave()
     for task in (leaving, ended, work):
         task.cancel()
     await asyncio.wait((leaving, ended))

@@ -15,10 +15,10 @@ from typing import NamedTuple
 
 from bridgehead.objects.meta import ObjectKey
 
-from ..candidates import eligible_nodes, is_selected, leaving_nodes, placement
+from ..announcing_nodes import eligible_nodes, is_selected, leaving_nodes, placement
 from ..model import BgpAdvertisement, NodeSelection
 from ..ranges import IpAddress
-from ..sharing import shared
+from ..shared_sets import shared
 from ..view import ClusterView, Publication
 
 Prefix = ipaddress.IPv4Network | ipaddress.IPv6Network

@@ -24,7 +24,7 @@ _MOST_NODES: Final = 16  # in which each packet that is searched for makes 15 co
 
 
 class ConnectionSearches:
-    """The rules of this node. The agent updates them before the announcer that changes routes."""
+    """The rules of this node. The reconciler updates them before the announcer that changes routes."""
 
     def __init__(self) -> None:
         self._moves = Moves()

@@ -1,4 +1,4 @@
-"""Answers to ARP and neighbour discovery packets, the packets that claim addresses of this node, and dropped ones.
+"""Answers to ARP and neighbour discovery packets, conflicting packets, and reasons to drop packets.
 
 Pure: no I/O, no clock, no randomness.
 """
@@ -25,7 +25,7 @@ class Answer(NamedTuple):
     frame: bytes
 
 
-class Claim(NamedTuple):
+class Conflict(NamedTuple):
     """Another machine that sends as the owner of the packed address."""
 
     address: bytes
@@ -44,15 +44,15 @@ class DropReason(StrEnum):
     OTHER_INTERFACE = "other_interface"  # a request for an address that this node announces on other interfaces only
 
 
-def answer(frame: bytes, protocol: int, link: Link, held: Held) -> Answer | Claim | DropReason:
-    """Return the answer to a frame of a protocol (ETH_P_*) on a link, the claim that it contains, or why it is dropped.
+def answer(frame: bytes, protocol: int, link: Link, held: Held) -> Answer | Conflict | DropReason:
+    """Return the answer to a frame of a protocol (ETH_P_*) on a link, the conflict that it shows, or why it is dropped.
 
     A request counts if it was broadcast, or sent to this interface.
     """
     return _answer_arp(frame, link, held) if protocol == ETH_P_ARP else _answer_ndp(frame, link, held)
 
 
-def _answer_arp(frame: bytes, link: Link, held: Held) -> Answer | Claim | DropReason:
+def _answer_arp(frame: bytes, link: Link, held: Held) -> Answer | Conflict | DropReason:
     packet = arp.decode(frame)
     if packet is None:
         return DropReason.MALFORMED
@@ -61,7 +61,7 @@ def _answer_arp(frame: bytes, link: Link, held: Held) -> Answer | Claim | DropRe
     if packet.destination not in (arp.BROADCAST, link.mac):
         return DropReason.ETHERNET_DESTINATION
     if _is_held(packet.sender, link, held):
-        return Claim(packet.sender, packet.sender_mac)
+        return Conflict(packet.sender, packet.sender_mac)
     if not packet.is_request:
         return DropReason.ARP_REPLY
     if _is_held(packet.target, link, held):
@@ -69,7 +69,7 @@ def _answer_arp(frame: bytes, link: Link, held: Held) -> Answer | Claim | DropRe
     return DropReason.OTHER_INTERFACE if packet.target in held else DropReason.ADDRESS_NOT_HELD
 
 
-def _answer_ndp(frame: bytes, link: Link, held: Held) -> Answer | Claim | DropReason:
+def _answer_ndp(frame: bytes, link: Link, held: Held) -> Answer | Conflict | DropReason:
     packet = ndp.decode(frame)
     if packet is None:
         return DropReason.MALFORMED
@@ -80,7 +80,7 @@ def _answer_ndp(frame: bytes, link: Link, held: Held) -> Answer | Claim | DropRe
         return DropReason.ETHERNET_DESTINATION
     is_held = _is_held(packet.target, link, held)
     if not packet.is_solicitation:
-        return Claim(packet.target, packet.sender_mac) if is_held else DropReason.NEIGHBOUR_ADVERTISEMENT
+        return Conflict(packet.target, packet.sender_mac) if is_held else DropReason.NEIGHBOUR_ADVERTISEMENT
     if is_held:
         return Answer(packet.target, ndp.advertisement(packet, link.mac))
     return DropReason.OTHER_INTERFACE if packet.target in held else DropReason.ADDRESS_NOT_HELD

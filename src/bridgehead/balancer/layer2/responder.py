@@ -27,17 +27,17 @@ log = logging.getLogger(__name__)
 _FRAMES_AT_ONCE: Final = 64  # of one socket, before the rest of the process gets its turn
 _FLOOD_FRAMES_PER_SECOND: Final = 20_000  # of one socket; a thousand addresses that move make some thousand frames
 
-OnClaim = Callable[[IpAddress, bytes, Link], None]
+OnConflict = Callable[[IpAddress, bytes, Link], None]
 
 
 class Responder:
     """Answers on the event loop in which `set_links` is called. Owners call `close`.
 
-    `on_claim` gets each packet by which another machine claims an address, with its MAC address.
+    `on_conflict` gets each packet by which another machine claims an address, with its MAC address.
     """
 
-    def __init__(self, on_claim: OnClaim) -> None:
-        self._on_claim = on_claim
+    def __init__(self, on_conflict: OnConflict) -> None:
+        self._on_conflict = on_conflict
         self._loop: asyncio.AbstractEventLoop | None = None
         self._links: dict[int, Link] = {}
         self._sockets: dict[tuple[int, int], PacketSocket] = {}  # by link and protocol
@@ -145,7 +145,7 @@ class Responder:
             self.announced[address.packed] += 1
 
     def probe(self, address: IpAddress) -> None:
-        """Ask whether another machine has an address; its answer is a claim."""
+        """Ask whether another machine has an address; its answer is a conflict."""
         for link in self._links_of(self._interfaces.get(address.packed, frozenset())):
             if isinstance(address, ipaddress.IPv4Address):
                 self._send(link, ETH_P_ARP, arp.probe(address, link.mac))
@@ -175,7 +175,7 @@ class Responder:
             elif found.mac in own:
                 self.dropped[DropReason.OWN_FRAME] += 1
             else:
-                self._on_claim(ipaddress.ip_address(found.address), found.mac, link)
+                self._on_conflict(ipaddress.ip_address(found.address), found.mac, link)
         self._limit(key, count)
 
     def _limit(self, key: tuple[int, int], count: int) -> None:

@@ -1,4 +1,4 @@
-"""Interface between the speaker's agent and its ways to announce addresses (`layer2/`, `bgp/`, `vrrp/`).
+"""Interface between the speaker's reconciler and its ways to announce addresses (`layer2/`, `bgp/`, `vrrp/`).
 
 Pure: no I/O, no clock, no randomness.
 """
@@ -48,9 +48,9 @@ class UpdateResult(NamedTuple):
 
 
 class Observer(Protocol):
-    """The part of the agent that announcers call, from the event loop, after events of the network.
+    """The part of the reconciler that announcers call, from the event loop, after events of the network.
 
-    They never call it while the agent updates them: `update` returns what changed.
+    They never call it while the reconciler updates them: `update` returns what changed.
     """
 
     def on_held_changed(self, services: Iterable[ObjectKey]) -> None:
@@ -66,7 +66,7 @@ class Observer(Protocol):
 class Follower(Protocol):
     """A part of the speaker that follows the state of the cluster.
 
-    The agent calls `update` from the event loop, with what changed; it must not block.
+    The reconciler calls `update` from the event loop, with what changed; it must not block.
     """
 
     def update(

@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterator, Mapping
 
 from bridgehead.objects.meta import ObjectKey
 
-from ..candidates import announcing_nodes
+from ..announcing_nodes import announcing_nodes
 from ..model import Pool
 from ..ranges import IpAddress
 from ..view import ClusterView, Publication

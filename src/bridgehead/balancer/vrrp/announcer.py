@@ -6,6 +6,8 @@ import asyncio
 import contextlib
 import ipaddress
 import logging
+import os
+import pwd
 import socket
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
@@ -16,22 +18,21 @@ from bridgehead.network.addresses import Addresses
 from bridgehead.network.paths import address_on
 from bridgehead.objects.meta import ObjectKey
 
-from ..candidates import leaving_nodes
+from ..announcing_nodes import leaving_nodes
 from ..detection.engine import Message
 from ..detection.leftovers import request_removal
 from ..interface_names import find_link
 from ..ranges import IpAddress
 from ..speaker.announcer import EventReport, Held, Observer, UpdateResult
 from ..speaker.handovers import Handovers
-from ..users import existing_user_name
 from ..view import ClusterView, Publication
 from ..workspace import Workspace
 from .advertisement import send_resignation
-from .changes import NOTICE_SECONDS, Changes
+from .change_order import NOTICE_SECONDS, Changes
+from .groups import Group, GroupPlan
 from .keepalived import ADVERTISEMENT_SECONDS, Instance, identity_address, is_identity, render_configuration
 from .keepalived_process import KeepalivedProcess
 from .masters import Masters
-from .plan import Group, VrrpPlan
 
 log = logging.getLogger("bridgehead.balancer.vrrp")
 
@@ -68,7 +69,7 @@ class VrrpAnnouncer:
         self._handovers = handovers
         self._program = program
         self._workspace = workspace
-        self._plan = VrrpPlan()
+        self._plan = GroupPlan()
         self._view: ClusterView | None = None
         self._groups: dict[str, Group] = {}  # that keepalived should have
         self._configured: dict[str, Group] = {}  # that it has
@@ -229,7 +230,7 @@ class VrrpAnnouncer:
             asyncio.get_running_loop().call_later(NOTICE_SECONDS, self._has_changed.set)
         instances = list(self._instances())
         self._send(request_removal(str(self._workspace.root or ""), _addresses_of(instances)))
-        return render_configuration(instances, fifo, existing_user_name(), is_alone=is_alone)
+        return render_configuration(instances, fifo, _existing_user_name(), is_alone=is_alone)
 
     def _set_configured(self, groups: dict[str, Group]) -> None:
         """Record the groups that keepalived has from now on, and report the Services of which `held` differs.
@@ -321,6 +322,14 @@ class VrrpAnnouncer:
             log.error("cannot remove addresses of an earlier keepalived: %s", error)
 
 
+def _existing_user_name() -> str:
+    """Return this user's name, or that of another user of this machine if this one has none, as in containers."""
+    try:
+        return pwd.getpwuid(os.getuid()).pw_name
+    except KeyError:
+        return pwd.getpwall()[0].pw_name
+
+
 def _addresses_of(instances: Iterable[Instance]) -> Iterator[tuple[int, str]]:
     """Yield what keepalived may add: the indices of links, and addresses without prefix lengths."""
     for instance in instances:
@@ -334,7 +343,7 @@ class MissingVrrp:
     """Takes the place of VrrpAnnouncer without keepalived: reports that layer 2 announces the addresses instead."""
 
     def __init__(self) -> None:
-        self._plan = VrrpPlan()
+        self._plan = GroupPlan()
 
     def update(
         self, view: ClusterView, publications: Mapping[ObjectKey, Publication], changed: Collection[ObjectKey]

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Mapping
 
 from bridgehead.balancer.layer2 import announcer as module
 from bridgehead.balancer.layer2.announcer import Layer2Announcer
-from bridgehead.balancer.layer2.holders import Holders
+from bridgehead.balancer.layer2.election import Election
 from bridgehead.balancer.ranges import IpAddress
 from bridgehead.balancer.speaker.announcer import EventReport, UpdateResult
 from bridgehead.balancer.speaker.handovers import Handovers
@@ -14,13 +14,13 @@ from bridgehead.balancer.view import ClusterView, NodeView
 from bridgehead.network.link_states import Link
 from bridgehead.objects.meta import ObjectKey
 
-from .test_holders import POOL, address, publication, view
+from .test_election import POOL, address, publication, view
 
 
 class NoSockets:
     """A Responder without sockets."""
 
-    def __init__(self, on_claim: object) -> None:
+    def __init__(self, on_conflict: object) -> None:
         self.links: Mapping[int, Link] = {}
 
     def set_links(self, links: Mapping[int, Link]) -> bool:
@@ -121,7 +121,7 @@ def test_an_update_returns_the_services_of_a_lost_address_and_events_about_those
 def holder(number: int, cluster: ClusterView) -> str:
     """Return the holder of an address."""
     web = publication(number)
-    holders = Holders()
+    holders = Election()
     holders.update(cluster, {web.key: web}, [web.key])
     found = holders.get(address(number))
     return found.node if found is not None else ""

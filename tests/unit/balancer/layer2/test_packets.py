@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bridgehead.balancer.layer2 import arp, ndp
-from bridgehead.balancer.layer2.answers import Answer, Claim, DropReason, answer
+from bridgehead.balancer.layer2.answers import Answer, Conflict, DropReason, answer
 from bridgehead.network.link_states import Link
 from bridgehead.network.uapi.if_ether import ETH_P_ARP, ETH_P_IPV6
 
@@ -42,7 +42,7 @@ def arp_request(
     )
 
 
-def ask(frame: bytes, protocol: int) -> Answer | Claim | DropReason:
+def ask(frame: bytes, protocol: int) -> Answer | Conflict | DropReason:
     return answer(frame, protocol, ETH0, HELD)
 
 
@@ -69,7 +69,7 @@ def test_requests_for_held_addresses_are_answered(frame):
 
 def test_gratuitous_arp_is_a_claim_for_other_holders():
     for frame in arp.gratuitous(VIP4, FOREIGN):
-        assert ask(frame, ETH_P_ARP) == Claim(VIP4.packed, FOREIGN)
+        assert ask(frame, ETH_P_ARP) == Conflict(VIP4.packed, FOREIGN)
     request, reply = (arp.decode(frame) for frame in arp.gratuitous(VIP4, OWN))
     assert request is not None
     assert reply is not None
@@ -110,7 +110,7 @@ def test_duplicate_address_detection_of_another_machine_is_answered_to_all():
 
 
 def test_an_unsolicited_advertisement_is_a_claim():
-    assert ask(ndp.unsolicited(VIP6, FOREIGN), ETH_P_IPV6) == Claim(VIP6.packed, FOREIGN)
+    assert ask(ndp.unsolicited(VIP6, FOREIGN), ETH_P_IPV6) == Conflict(VIP6.packed, FOREIGN)
 
 
 DROPPED = [

@@ -8,7 +8,7 @@ from prometheus_client.exposition import generate_latest
 from prometheus_client.registry import CollectorRegistry
 
 from bridgehead.balancer.bgp.announcer import PeerState
-from bridgehead.balancer.bgp.reports import session_metrics, status_section
+from bridgehead.balancer.bgp.session_reports import session_metrics, status_section
 
 ROUTER = ipaddress.ip_address("10.0.0.1")
 ROUTER6 = ipaddress.ip_address("fd00:10::1")

@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from bridgehead.objects.meta import ObjectKey
 
 from ..ranges import IpAddress
-from .reasons import NotAllocated, PendingReason
-from .requests import Port, Request
+from .address_requests import Port, Request
+from .pending_reasons import NotAllocated, PendingReason
 
 # Key under which Services may share an address: the annotation's value, and the selector of local backends.
 ShareKey = tuple[str, str]

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from bridgehead.balancer.model import Configuration, NodeSelection, Pool, VrrpAdvertisement
 from bridgehead.balancer.ranges import parse_range
 from bridgehead.balancer.view import ClusterView, NodeView, Publication
+from bridgehead.balancer.vrrp.groups import Group, GroupKey, GroupPlan, assign_router_ids, by_rank, priority_of
 from bridgehead.balancer.vrrp.keepalived import (
     Instance,
     identity_address,
@@ -19,7 +20,6 @@ from bridgehead.balancer.vrrp.keepalived import (
     parse_notification,
     render_configuration,
 )
-from bridgehead.balancer.vrrp.plan import Group, GroupKey, VrrpPlan, assign_router_ids, by_rank, priority_of
 from bridgehead.objects.meta import ObjectKey
 from bridgehead.objects.selectors import NOTHING, parse_label_selector
 
@@ -50,7 +50,7 @@ def view(node: str = "node1", **nodes: NodeView) -> ClusterView:
 
 
 def groups(seen: ClusterView, *services: Publication) -> dict[str, Group]:
-    plan = VrrpPlan()
+    plan = GroupPlan()
     plan.update(seen, {found.key: found for found in services}, [found.key for found in services])
     return plan.groups
 
@@ -108,7 +108,7 @@ def test_a_shared_address_is_in_one_group_on_every_node():
 
 
 def test_updates_follow_the_services():
-    plan, seen = VrrpPlan(), view()
+    plan, seen = GroupPlan(), view()
     a, b = service("a", "10.1.0.1"), service("b", "10.1.0.2")
     assert plan.update(seen, {a.key: a, b.key: b}, []) == {a.key, b.key}  # the first: all
     assert plan.update(seen, {a.key: a, b.key: b}, [a.key]) == set()
@@ -137,7 +137,7 @@ def test_router_ids_never_clash_and_depend_on_no_order(keys):
 def test_more_groups_than_router_ids_leave_some_out():
     found = [service(f"s{n}", f"10.1.0.{n % 250}", of=pool(f"eth{n}", name=f"eip{n}")) for n in range(250)]
     found += [service(f"t{n}", f"fd00:b::{n:x}", of=pool(f"lan{n}", name=f"more{n}")) for n in range(10)]
-    plan = VrrpPlan()
+    plan = GroupPlan()
     plan.update(view(), {one.key: one for one in found}, [])
     assert len(plan.groups) == 255
     assert len(plan.refused) == 5
@@ -163,7 +163,7 @@ def test_each_node_has_its_own_priority_and_a_leaving_one_the_lowest():
 
 def test_a_node_that_receives_no_other_one_has_a_lower_priority_than_all_others():
     web = service("a", "10.1.0.1")
-    plan, seen = VrrpPlan(), view()
+    plan, seen = GroupPlan(), view()
     others = [group.priority for node in ("node2", "node3") for group in groups(view(node), web).values()]
     plan.update(replace(seen, is_alone=True), {web.key: web}, [web.key])
     [lowered] = plan.groups.values()

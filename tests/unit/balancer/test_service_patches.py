@@ -9,8 +9,8 @@ import pytest
 
 from bridgehead.balancer.allocation import Allocation, Allocator, Decision, Pending, PendingReason
 from bridgehead.balancer.configuration import compile_configuration
-from bridgehead.balancer.controller.patches import CONDITION, SERVICE_FINALIZER, openelb_patch, status_patch
-from bridgehead.balancer.controller.statuses import eip_status, pool_status
+from bridgehead.balancer.controller.pool_statuses import eip_status, pool_status
+from bridgehead.balancer.controller.service_patches import CONDITION, SERVICE_FINALIZER, openelb_patch, status_patch
 from bridgehead.balancer.ranges import IpAddress, address_of
 from bridgehead.objects.core import Service
 

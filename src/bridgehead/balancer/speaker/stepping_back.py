@@ -1,4 +1,4 @@
-"""Turns of this speaker and of other balancers: the controller publishes when speakers may announce."""
+"""Stepping back for a MetalLB or OpenELB: the controller publishes when speakers may announce."""
 
 from __future__ import annotations
 

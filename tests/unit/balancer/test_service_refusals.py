@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bridgehead.balancer.allocation import Pending, PendingReason
-from bridgehead.balancer.controller.refusals import not_configured, with_problem, wrong_class
+from bridgehead.balancer.controller.service_refusals import not_configured, with_problem, wrong_class
 from bridgehead.objects.core import Service, ServiceSpec
 from bridgehead.objects.meta import ObjectMeta
 

@@ -1,4 +1,4 @@
-"""The agent of a speaker: from the watch and the failure detector to the announcers.
+"""The reconciler of a speaker: from the watch and the failure detector to the announcers.
 
 Informers mark changed Services; one consumer makes their publications anew and gives them, with the present view of the
 cluster, to every announcer. A change of one Service costs the work of one Service.
@@ -30,7 +30,7 @@ from ..heartbeat_key import OWN_NAMESPACE
 from ..model import Configuration
 from ..view import ClusterView, NodeView, Publication
 from .announcer import Announcer, EventReport, Follower, HandsOver, Held, Observer, Starts
-from .members import MemberChange, Members, MemberWatch
+from .member_watch import MemberChange, Members, MemberWatch
 from .publications import node_view, publication_of
 from .takeovers import Takeovers
 from .trimming import trim_service, trim_slice
@@ -61,8 +61,8 @@ class SpeakerOptions:
     ignore_exclude: bool = False
 
 
-class SpeakerAgent:
-    """Drives followers, some of them announcers, which `make_followers` returns for the agent as their observer.
+class SpeakerReconciler:
+    """Drives followers, some of them announcers, which `make_followers` returns for the reconciler as their observer.
 
     They are updated in this order.
 

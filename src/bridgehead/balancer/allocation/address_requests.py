@@ -22,7 +22,7 @@ from bridgehead.objects.meta import ObjectKey
 from bridgehead.objects.selectors import Labels
 
 from ..ranges import IpAddress, parse_address
-from .reasons import NotAllocated, PendingReason, quote_addresses
+from .pending_reasons import NotAllocated, PendingReason, quote_addresses
 
 Version = Literal[4, 6]
 _POOL, _ADDRESSES = "address-pool", "loadBalancerIPs"

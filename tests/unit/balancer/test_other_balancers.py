@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from bridgehead.balancer.others import class_of, find_other, stand_ins
+from bridgehead.balancer.other_balancers import class_of, find_other, stand_ins
 from bridgehead.client.codec import codec_of
 from bridgehead.objects.core import Container, Pod
 from bridgehead.objects.kinds import PODS

@@ -25,7 +25,7 @@ from ..heartbeat_key import SECRET_NAME, STEPPED_BACK_ANNOTATION
 from ..page_access import PageAccess
 from .cleanup import release_objects
 from .controller import COMPONENT, BalancerController, ControllerSettings
-from .presence import Presence
+from .other_balancer_watch import OtherBalancerWatch
 
 log = logging.getLogger(__name__)
 
@@ -38,7 +38,7 @@ class SteppingController:
     def __init__(self, client: ApiClient, settings: ControllerSettings) -> None:
         self._client = client
         self._settings = settings
-        self._presence = Presence(client, settings.lb_class)
+        self._presence = OtherBalancerWatch(client, settings.lb_class)
         self._recorder = EventRecorder(client, COMPONENT)
         self._controller = self._make()
         self._secret = Informer(client, SECRETS, settings.own_namespace, field_selector=f"metadata.name={SECRET_NAME}")

@@ -1,4 +1,4 @@
-"""Which node holds which address. All speakers come to the same answer from the same view, without an election.
+"""Election of the node that holds an address: all speakers come to the same result from the same view.
 
 The candidates are the live nodes that may announce the Service. Of those with the highest sum of preferences, the node
 with the lowest `sha256(node#address)` holds the address, where `address` is the first one of the Service. So addresses
@@ -15,10 +15,10 @@ from typing import NamedTuple
 
 from bridgehead.objects.meta import ObjectKey
 
-from ..candidates import eligible_nodes, is_selected, leaving_nodes, placement
+from ..announcing_nodes import eligible_nodes, is_selected, leaving_nodes, placement
 from ..model import Layer2Advertisement, NodeSelection, Pool
 from ..ranges import IpAddress
-from ..sharing import shared
+from ..shared_sets import shared
 from ..view import ClusterView, Publication
 
 
@@ -36,8 +36,8 @@ class _Candidates(NamedTuple):
     advertisements: tuple[Layer2Advertisement, ...]
 
 
-class Holders:
-    """The holders of all addresses, kept up to date. `serves_vrrp`: layer 2 serves addresses of VRRP advertisements."""
+class Election:
+    """The elected holders, kept up to date. `serves_vrrp`: layer 2 serves addresses of VRRP advertisements."""
 
     def __init__(self, *, serves_vrrp: bool = False) -> None:
         self._serves_vrrp = serves_vrrp

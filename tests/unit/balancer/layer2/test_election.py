@@ -1,4 +1,4 @@
-"""Holders of addresses: one at a time, spread, with minimal movement."""
+"""Election of addresses: one at a time, spread, with minimal movement."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridgehead.balancer.layer2.holders import Holders
+from bridgehead.balancer.layer2.election import Election
 from bridgehead.balancer.model import Layer2Advertisement, NodeSelection, Pool, VrrpAdvertisement
 from bridgehead.balancer.ranges import IpAddress, parse_range
 from bridgehead.balancer.view import ClusterView, NodeView, Publication
@@ -48,7 +48,7 @@ def address(number: int) -> IpAddress:
 
 def decide(cluster: ClusterView, *publications: Publication, **options: bool) -> list[str]:
     """Return who holds the addresses of the first Service."""
-    holders = Holders(**options)
+    holders = Election(**options)
     by_key = {p.key: p for p in publications}
     holders.update(cluster, by_key, by_key)
     found = [holders.get(a) for a, _ in publications[0].addresses]
@@ -106,7 +106,7 @@ def test_advertisements_select_nodes_services_and_interfaces():
     assert decide(view(), plain) == ["node2"]
     assert {decide(view(), publication(n, addresses=((address(n), pool),), labels={"tier": "web"}))[0]
             for n in range(20)} == {"node2", "node3"}  # fmt: skip
-    holders = Holders()
+    holders = Election()
     holders.update(view(), {plain.key: plain}, [plain.key])
     holder = holders.get(address(1))
     assert holder is not None
@@ -116,7 +116,7 @@ def test_advertisements_select_nodes_services_and_interfaces():
 def test_an_advertisement_without_interfaces_means_all():
     pool = replace(POOL, layer2=(Layer2Advertisement("a", interfaces=("eth1",)), Layer2Advertisement("b")))
     only = publication(1, addresses=((address(1), pool),))
-    holders = Holders()
+    holders = Election()
     holders.update(view(), {only.key: only}, [only.key])
     holder = holders.get(address(1))
     assert holder is not None
@@ -175,7 +175,7 @@ def test_services_that_share_an_address_are_announced_by_one_node_for_all():
 
 def test_addresses_are_spread_and_a_dead_node_moves_only_its_own():
     services = {p.key: p for p in (publication(number) for number in range(1000))}
-    holders = Holders()
+    holders = Election()
     assert len(holders.update(view(), services, services)) == 1000
     before = {address(n): holders.get(address(n)) for n in range(1000)}
     count = Counter(holder.node for holder in before.values() if holder)
@@ -190,7 +190,7 @@ def test_addresses_are_spread_and_a_dead_node_moves_only_its_own():
 
 def test_only_what_changed_is_decided_again():
     services = {p.key: p for p in (publication(number) for number in range(10))}
-    holders = Holders()
+    holders = Election()
     cluster = view()
     holders.update(cluster, services, services)
     gone = services.pop(ObjectKey("default", "web0003"))
@@ -217,7 +217,7 @@ def test_the_answer_does_not_depend_on_the_history(steps):
         view(),
         {p.key: p for p in (publication(n // 2 * 2, key=ObjectKey("d", f"s{n}")) for n in range(8))},
     )
-    holders = Holders()
+    holders = Election()
     holders.update(cluster, services, services)
     for what, number, nodes in steps:
         changed = []
@@ -234,7 +234,7 @@ def test_the_answer_does_not_depend_on_the_history(steps):
                 changed = [key]
                 services.pop(key, None)
         holders.update(cluster, services, changed)
-        fresh = Holders()
+        fresh = Election()
         fresh.update(cluster, services, services)
         # The reason is that of the moment of the decision.
         found, expected = ([decided.get(address(n)) for n in range(8)] for decided in (holders, fresh))
@@ -243,7 +243,7 @@ def test_the_answer_does_not_depend_on_the_history(steps):
 
 def test_the_previous_node_of_an_address_is_known():
     """The node that forwards the connections that are open while the address moves."""
-    holders, one = Holders(), publication(10)
+    holders, one = Election(), publication(10)
     holders.update(view(), {one.key: one}, [one.key])
     first = holders.get(address(10))
     assert first is not None
@@ -261,7 +261,7 @@ def test_the_previous_node_of_an_address_is_known():
     assert holders.get(address(10)) == first
     assert holders.previous_node(address(10)) == second.node
     # A node that is alone has nobody whose connections it could pass on.
-    alone = Holders()
+    alone = Election()
     alone.update(replace(view(members=["node1"])), {one.key: one}, [one.key])
     assert alone.previous_node(address(10)) == ""
 

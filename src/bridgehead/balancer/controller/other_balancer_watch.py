@@ -12,14 +12,14 @@ from bridgehead.client import ApiClient, Informer
 from bridgehead.objects.core import Pod
 from bridgehead.objects.kinds import PODS
 
-from ..others import LABEL_SELECTORS, find_other, stand_ins
+from ..other_balancers import LABEL_SELECTORS, find_other, stand_ins
 
 log = logging.getLogger(__name__)
 
 _FIRST_SECONDS: Final = 5.0  # in which the pods delay the controller; it may lack the right to see them
 
 
-class Presence:
+class OtherBalancerWatch:
     """Knows the pods while `run` runs. `other`: a pod of a real MetalLB or OpenELB of this loadBalancerClass."""
 
     def __init__(self, client: ApiClient, lb_class: str) -> None:

@@ -26,14 +26,14 @@ from bridgehead.objects.load_balancers import (
 from bridgehead.objects.meta import ObjectKey, find_condition, version_number
 
 from ..allocation import Allocator, Decision, Note, adopt, converge
+from ..allocation.address_requests import cluster_versions
 from ..allocation.convergence import current_addresses
-from ..allocation.requests import cluster_versions
 from ..model import Configuration, Pool
 from .announceability import ASSIGNED_INDEX, Announceability
 from .external_ips import note_clash, note_unannounced
 from .metrics import ControllerMetrics
-from .patches import CONDITION, SERVICE_FINALIZER, openelb_patch, status_patch
-from .refusals import not_configured, with_problem, wrong_class
+from .service_patches import CONDITION, SERVICE_FINALIZER, openelb_patch, status_patch
+from .service_refusals import not_configured, with_problem, wrong_class
 
 log = logging.getLogger(__name__)
 

@@ -13,7 +13,7 @@ from bridgehead.objects.kinds import ENDPOINT_SLICES
 from bridgehead.objects.meta import ObjectKey, ObjectReference
 
 from ..admission.registration import ADOPTED_SERVICES, unanswered
-from .presence import Presence
+from .other_balancer_watch import OtherBalancerWatch
 
 log = logging.getLogger(__name__)
 
@@ -24,7 +24,9 @@ class UnansweredWatch:
     """Writes a line into the log and an Event for each configuration whose webhooks have had no ready endpoint for a
     while. `has_webhook`: this controller has one, which answers those that it may adopt."""
 
-    def __init__(self, client: ApiClient, recorder: EventRecorder, presence: Presence, *, has_webhook: bool) -> None:
+    def __init__(
+        self, client: ApiClient, recorder: EventRecorder, presence: OtherBalancerWatch, *, has_webhook: bool
+    ) -> None:
         self._recorder = recorder
         self._presence = presence
         self._advice = (

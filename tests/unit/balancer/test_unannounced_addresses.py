@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from bridgehead.balancer.controller.unannounced import why_unannounced
+from bridgehead.balancer.controller.unannounced_addresses import why_unannounced
 from bridgehead.balancer.model import (
     BgpAdvertisement,
     Configuration,

@@ -1,9 +1,9 @@
-"""Claims of other machines on addresses that this node holds: which are reported, and which are answered.
+"""Conflicts: other machines claim addresses that this node holds. Which are reported, and which are answered.
 
 A claim is answered at once and reported when it is repeated: nodes that find each other again after a split of the
 network claim each other's addresses for a moment.
 
-Pure: no I/O, no clock, no randomness.
+Pure: no I/O, no clock, no randomness. Source: RFC 5227 (2.4).
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ class _Address:
     reported: dict[bytes, float] = field(default_factory=dict)
 
 
-class Claims:
-    """The claims on the addresses held. The caller's clock, in seconds."""
+class Conflicts:
+    """The conflicts about the addresses held. The caller's clock, in seconds."""
 
     def __init__(self) -> None:
         self._addresses: dict[IpAddress, _Address] = {}

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from ..allocation import Pending, PendingReason
-from ..candidates import announcing_nodes, eligible_nodes, is_selected
+from ..announcing_nodes import announcing_nodes, eligible_nodes, is_selected
 from ..model import BgpAdvertisement, Layer2Advertisement, Pool, VrrpAdvertisement
 from ..view import ClusterView, Publication
 

@@ -1,4 +1,4 @@
-"""The members, as the failure detector reports them, for the agent.
+"""The members, as the failure detector reports them, for the reconciler.
 
 Peers are the cluster's Nodes with their first InternalIP. The key of heartbeats is in a Secret that all speakers read;
 without it no node is a member, and no address is announced.
@@ -47,7 +47,7 @@ class MemberChange:
 class Members:
     """The members, this node included if the others receive it. `is_known`: the detector has come to a conclusion.
 
-    `is_isolated` and `is_alone`: see `View` in detection/membership.py.
+    `is_isolated` and `is_alone`: see `Conclusion` in detection/membership.py.
     """
 
     alive: frozenset[str] = frozenset()

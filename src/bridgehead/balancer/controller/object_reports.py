@@ -16,8 +16,8 @@ from ..allocation import Allocator
 from ..configuration import Compiled, Rejection
 from ..configuration_watch import ConfigurationWatch
 from ..errors import ConfigurationInvalid
-from .patches import EIP_FINALIZER
-from .statuses import eip_status, idle_eip_status, idle_pool_status, pool_status
+from .pool_statuses import eip_status, idle_eip_status, idle_pool_status, pool_status
+from .service_patches import EIP_FINALIZER
 
 log = logging.getLogger(__name__)
 

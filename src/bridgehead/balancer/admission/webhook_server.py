@@ -14,8 +14,8 @@ from bridgehead.go_answers import answer_as_go
 from bridgehead.tls_certificates import load_certificate
 from bridgehead.tls_offers import DEFAULT_OFFER
 
-from .identity import Identity
 from .reviews import BadReview, Convert, Json, Judge, answer_admission, answer_conversion
+from .server_identity import Identity
 
 log = logging.getLogger(__name__)
 

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridgehead.balancer.detection.packets import LONGEST_AGE, Age, Heartbeat, decode, encode, node_id
+from bridgehead.balancer.detection.heartbeat_packets import LONGEST_AGE, Age, Heartbeat, decode, encode, node_id
+from bridgehead.balancer.detection.neighbours import FULL_MESH_NODES, neighbours
 from bridgehead.balancer.detection.process import ObservationClock
-from bridgehead.balancer.detection.topology import FULL_MESH_NODES, neighbours
 
 KEY = bytes(range(32))
 PACKET = Heartbeat(

@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from bridgehead.objects.meta import ObjectKey
 
-from ..candidates import eligible_nodes, leaving_nodes, placement
+from ..announcing_nodes import eligible_nodes, leaving_nodes, placement
 from ..model import NodeSelection, VrrpAdvertisement
 from ..ranges import IpAddress
 from ..view import ClusterView, Publication
@@ -59,19 +59,21 @@ class Group:
     addresses: tuple[IpAddress, ...]
 
 
-class _Claim(NamedTuple):
+class _Assignment(NamedTuple):
+    """An address, and the group to which an advertisement assigns it."""
+
     address: IpAddress
     key: GroupKey
     selection: NodeSelection
 
 
-class VrrpPlan:
+class GroupPlan:
     """The groups, kept up to date. Work is done for the Services that changed, and once for each group."""
 
     def __init__(self) -> None:
         self._view: ClusterView | None = None
-        self._claims: dict[ObjectKey, frozenset[_Claim]] = {}
-        self._claimed: dict[IpAddress, dict[ObjectKey, _Claim]] = {}
+        self._assignments: dict[ObjectKey, frozenset[_Assignment]] = {}
+        self._by_address: dict[IpAddress, dict[ObjectKey, _Assignment]] = {}
         self.groups: dict[str, Group] = {}  # of this node, by name
         self.expected: dict[IpAddress, Expected] = {}  # the masters of all groups' addresses
         self.refused: frozenset[IpAddress] = frozenset()  # there are more groups than virtual routers
@@ -87,73 +89,73 @@ class VrrpPlan:
             and self._view.is_alone == view.is_alone
         )
         if not is_alike:
-            changed = publications.keys() | self._claims.keys()
+            changed = publications.keys() | self._assignments.keys()
         has_same_members = self._view is not None and self._view.members == view.members
         self._view = view
         regrouped = set()
         for key in changed:
             publication = publications.get(key)
-            claims = frozenset(_claims(view, publication)) if publication is not None else frozenset()
-            if claims != self._claims.get(key, frozenset()):
+            assignments = frozenset(_assignments(view, publication)) if publication is not None else frozenset()
+            if assignments != self._assignments.get(key, frozenset()):
                 regrouped.add(key)
-                self._replace(key, claims)
+                self._replace(key, assignments)
         if regrouped or not is_alike or not has_same_members:
             self._group(view)
         return regrouped
 
     def services(self, address: IpAddress) -> Collection[ObjectKey]:
         """Return the Services with an address."""
-        return self._claimed.get(address, {}).keys()
+        return self._by_address.get(address, {}).keys()
 
     def addresses(self, service: ObjectKey) -> Collection[IpAddress]:
         """Return the addresses of a Service that VRRP announces, from whatever node."""
-        return {claim.address for claim in self._claims.get(service, ())}
+        return {assignment.address for assignment in self._assignments.get(service, ())}
 
-    def _replace(self, key: ObjectKey, claims: frozenset[_Claim]) -> None:
-        for claim in self._claims.pop(key, frozenset()):
-            others = self._claimed.get(claim.address, {})
+    def _replace(self, key: ObjectKey, assignments: frozenset[_Assignment]) -> None:
+        for assignment in self._assignments.pop(key, frozenset()):
+            others = self._by_address.get(assignment.address, {})
             others.pop(key, None)
             if not others:
-                self._claimed.pop(claim.address, None)
-        if claims:
-            self._claims[key] = claims
-            for claim in sorted(claims, key=lambda claim: claim.key, reverse=True):
-                self._claimed.setdefault(claim.address, {})[key] = claim
+                self._by_address.pop(assignment.address, None)
+        if assignments:
+            self._assignments[key] = assignments
+            for assignment in sorted(assignments, key=lambda assignment: assignment.key, reverse=True):
+                self._by_address.setdefault(assignment.address, {})[key] = assignment
 
     def _group(self, view: ClusterView) -> None:
         """Form the groups. An address that several Services share is in one group, on all nodes in the same."""
-        members: dict[GroupKey, list[IpAddress]] = {}
+        grouped: dict[GroupKey, list[IpAddress]] = {}
         selections: dict[GroupKey, NodeSelection] = {}
-        for address, claims in self._claimed.items():
-            claim = min(claims.values(), key=lambda claim: claim.key)
-            members.setdefault(claim.key, []).append(address)
-            selections[claim.key] = claim.selection
-        router_ids = assign_router_ids(members)
+        for address, assignments in self._by_address.items():
+            assignment = min(assignments.values(), key=lambda assignment: assignment.key)
+            grouped.setdefault(assignment.key, []).append(address)
+            selections[assignment.key] = assignment.selection
+        router_ids = assign_router_ids(grouped)
         # A node that receives no other one cannot know whether it only lost the direction from them to itself: what it
         # sends must not keep them from taking over.
         leaving = leaving_nodes(view) | ({view.this_node} if view.is_alone else set())
         eligible = {selection: eligible_nodes(view, selection) for selection in set(selections.values())}
         self.refused = frozenset(
-            address for key, addresses in members.items() if key not in router_ids for address in addresses
+            address for key, addresses in grouped.items() if key not in router_ids for address in addresses
         )
         self.groups, self.expected = {}, {}
         for key, router_id in router_ids.items():
             order = by_rank(key, _nodes_of(key, eligible[selections[key]]))
             master = expected(order, view.members, leaving, view.this_node)
-            self.expected.update(dict.fromkeys(members[key], master))
+            self.expected.update(dict.fromkeys(grouped[key], master))
             if view.this_node in order:
                 rank = order.index(view.this_node)
                 priority = priority_of(rank, is_leaving=view.this_node in leaving)
-                addresses = tuple(sorted(members[key], key=lambda address: (address.version, int(address))))
+                addresses = tuple(sorted(grouped[key], key=lambda address: (address.version, int(address))))
                 self.groups[key.name] = Group(key, router_id, rank, priority, addresses)
 
 
-def _claims(view: ClusterView, publication: Publication) -> Iterator[_Claim]:
+def _assignments(view: ClusterView, publication: Publication) -> Iterator[_Assignment]:
     for address, pool in publication.addresses:
         for advertisement in pool.vrrp:
             key = _group_key(view, publication, advertisement)
             if key is not None:
-                yield _Claim(address, key, advertisement.nodes)
+                yield _Assignment(address, key, advertisement.nodes)
                 break
 
 
