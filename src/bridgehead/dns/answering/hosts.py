@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from bridgehead.dns.config import Hosts
 from bridgehead.dns.messages import replies, wire
-from bridgehead.dns.messages.names import is_in_any, reverse_name
+from bridgehead.dns.messages.domain_names import is_in_any, reverse_name
 from bridgehead.dns.messages.records import RecordSets, address_sets
 
 _MOST_ANSWERS = 1000  # that are kept

@@ -1,6 +1,6 @@
 """Keeps the zone equal to Services, EndpointSlices, Namespaces and, if configured, Pods.
 
-Informers mark changed Services; one consumer compiles their answers again. `engine.py` runs it. While the API server
+Informers mark changed Services; one consumer compiles their answers again. `instance.py` runs it. While the API server
 cannot be reached, the zone stays as it is.
 """
 
@@ -35,7 +35,7 @@ log = logging.getLogger(__name__)
 _SERVICES_PER_STEP = 50  # compiled before queries are answered again
 
 
-class DnsAgent:
+class ZoneSync:
     """Keeps one zone up to date. `name_server` is the Service by which clients reach this server.
 
     If that does not exist, these are the Services with an endpoint at one of `own_addresses`, or these addresses.

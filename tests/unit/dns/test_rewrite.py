@@ -8,9 +8,9 @@ import dnslib
 import pytest
 
 from bridgehead.dns.answering import HostTable, Responder, Rewriter, TransferRequest, Unresolved
-from bridgehead.dns.answering.rewriting import renamed_untrusted
+from bridgehead.dns.answering.rewrite import renamed_untrusted
 from bridgehead.dns.config import AnswerRule, Hosts, RewriteRule
-from bridgehead.dns.corefile.local_names import make_rule
+from bridgehead.dns.corefile.directives.rewrite import make_rule
 from bridgehead.dns.messages import wire
 from bridgehead.dns.messages.foreign import adopt_reply_untrusted
 from bridgehead.dns.messages.replies import assemble

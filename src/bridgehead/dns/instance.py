@@ -1,31 +1,39 @@
-"""One configuration at work: the zone, the agent that keeps it up to date, the responder and the resolver.
+"""One configuration at work: the zone, the sync that keeps it up to date, the responder and the resolver.
 
-`process.py` makes an engine, and another when the configuration changes. The zone, which takes time to fill, passes
+`process.py` makes an instance, and another when the configuration changes. The zone, which takes time to fill, passes
 from one to the next where the change does not concern it.
 """
 
 from __future__ import annotations
 
 import asyncio
+import ipaddress
 import logging
+import re
 import time
+from collections.abc import Iterable
 from dataclasses import replace
+from itertools import islice
+from pathlib import Path
 
 from bridgehead.client import ApiClient
 
-from .agent import DnsAgent
 from .answering import HostTable, Resolver, Responder, Rewriter, Templates
-from .config import DnsConfig, Server, ZoneSettings
-from .own_addresses import own_addresses
+from .config import Address, DnsConfig, Server, ZoneSettings
+from .messages.records import canonical_address
 from .serving import DnsMetrics
 from .upstreams import Cache, Forwarder, plan_forwarders, plan_search
 from .zone import Zone
+from .zone_sync import ZoneSync
 
 log = logging.getLogger(__name__)
 
+_IPV4, _IPV6 = Path("/proc/net/fib_trie"), Path("/proc/net/if_inet6")
+_MOST_OWN_ADDRESSES = 8  # a node can have the address of every Service (kube-ipvs0)
+
 
 class Cluster:
-    """A zone, and the agent that keeps it up to date while `run` runs."""
+    """A zone, and the sync that keeps it up to date while `run` runs."""
 
     def __init__(
         self,
@@ -38,26 +46,26 @@ class Cluster:
     ) -> None:
         self.zone = Zone(settings, serial=int(time.time()))
         self.follow_pods = follow_pods
-        self._agent = DnsAgent(client, self.zone, metrics, own_addresses=own_addresses, follow_pods=follow_pods)
+        self._sync = ZoneSync(client, self.zone, metrics, own_addresses=own_addresses, follow_pods=follow_pods)
 
     async def run(self) -> None:
         """Follow the cluster until cancelled."""
         start = time.monotonic()
         async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(self._agent.run())
-            await self._agent.wait_synced()
+            tasks.create_task(self._sync.run())
+            await self._sync.wait_synced()
             log.info("ready after %.2f s", time.monotonic() - start)
 
     async def wait_ready(self) -> None:
         """Wait until the zone is complete."""
-        await self._agent.wait_synced()
+        await self._sync.wait_synced()
 
     def namespace_of(self, address: str) -> str | None:
         """Return the namespace of the pod with this address; None for addresses of nodes and unknown ones."""
-        return self._agent.namespace_of(address)
+        return self._sync.namespace_of(address)
 
 
-class Engine:
+class Instance:
     """One configuration at work. Uses the `previous` cluster if the settings of its zone are equal.
 
     Raises ConfigInvalid.
@@ -101,7 +109,7 @@ class Engine:
         return server.port == 53 and server.host in self.cluster.zone.server_addresses
 
     def close(self) -> None:
-        """Stop: another engine answers from now on. Queries that wait for upstreams are still answered."""
+        """Stop: another instance answers from now on. Queries that wait for upstreams are still answered."""
         for forwarder in self.forwarders:
             forwarder.close()
 
@@ -109,3 +117,41 @@ class Engine:
         """Wait until the zone is complete, and answer from it."""
         await self.cluster.wait_ready()
         self.responder.set_ready()
+
+
+def own_addresses(listen: Iterable[Address], ipv4: Path = _IPV4, ipv6: Path = _IPV6) -> tuple[str, ...]:
+    """Return the addresses at which clients reach this server, by which it finds its own Service.
+
+    They are those that are listened on, or the machine's for the empty host, without loopback addresses.
+    """
+    hosts = dict.fromkeys(host for host, _ in listen)
+    found = [host for host in hosts if host]
+    if "" in hosts or "0.0.0.0" in hosts or "::" in hosts:
+        found += [*_local_ipv4(ipv4), *_local_ipv6(ipv6)]
+    known = (canonical_address(text) for text in found)  # a host name is none
+    addresses = (ipaddress.ip_address(text) for text in dict.fromkeys(known) if text is not None)
+    usable = (one for one in addresses if not (one.is_loopback or one.is_unspecified or one.is_link_local))
+    return tuple(str(one) for one in islice(usable, _MOST_OWN_ADDRESSES))
+
+
+def _local_ipv4(path: Path) -> Iterable[str]:
+    """Yield local addresses from the kernel's routing table."""
+    address = ""
+    for line in _lines(path):
+        if "|-- " in line:
+            address = line.partition("|-- ")[2].strip()
+        elif "/32 host LOCAL" in line:
+            yield address
+
+
+def _local_ipv6(path: Path) -> Iterable[str]:
+    """Yield addresses of interfaces, which the kernel writes as 32 digits."""
+    for line in _lines(path):
+        yield ":".join(re.findall("....", line.split()[0]))
+
+
+def _lines(path: Path) -> list[str]:
+    try:
+        return path.read_text().splitlines()
+    except OSError:  # a kernel without this family
+        return []

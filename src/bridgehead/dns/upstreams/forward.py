@@ -22,8 +22,8 @@ from bridgehead.dns.messages import foreign, wire
 from bridgehead.dns.messages.foreign import UpstreamAnswer
 from bridgehead.dns.messages.replies import opt_record
 
-from .connections import Connections
-from .health import Health
+from .connection_pool import Connections
+from .health_checks import Health
 
 log = logging.getLogger(__name__)
 

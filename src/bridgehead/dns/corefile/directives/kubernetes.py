@@ -6,9 +6,9 @@ Pure: no I/O, no clock, no randomness.
 from __future__ import annotations
 
 from bridgehead.dns.config import POD_MODES
-from bridgehead.dns.messages.names import as_zones, is_in_any, is_within
+from bridgehead.dns.messages.domain_names import as_zones, is_in_any, is_within
 
-from .draft import (
+from ..draft import (
     Draft,
     ServerBlock,
     Spec,
@@ -20,10 +20,10 @@ from .draft import (
     one_of,
     read_line,
 )
-from .text import Directive
+from ..text import Directive
 
 
-def read_kubernetes(draft: Draft, block: ServerBlock, directive: Directive) -> None:
+def _read(draft: Draft, block: ServerBlock, directive: Directive) -> None:
     """Read the cluster's domain, the options, and which reverse zones do not fall through."""
     if draft.has_cluster:
         raise directive.invalid("a second `kubernetes`")
@@ -62,7 +62,7 @@ def _ttl(draft: Draft, block: ServerBlock, option: Directive) -> None:
 
 
 def _fallthrough(draft: Draft, block: ServerBlock, option: Directive) -> None:
-    """Read which names of the cluster fall through. For reverse zones `read_kubernetes` reads it."""
+    """Read which names of the cluster fall through. For reverse zones `_read` reads it."""
     domain = draft.config.zone.domain
     zones = fallthrough_zones(option)
     if is_in_any(domain, zones):
@@ -77,3 +77,5 @@ OPTIONS: Table[ServerBlock] = {
     "endpoint_pod_names": Spec("endpoint_pod_names", "endpoints are named after their pods", _endpoint_pod_names),
     "fallthrough": Spec("fallthrough [ZONE...]", "zones whose unknown names are asked of upstreams", _fallthrough),
 }
+
+KUBERNETES = Spec("kubernetes [ZONE...]", "the cluster's domain, and reverse zones", _read, has_options=True)

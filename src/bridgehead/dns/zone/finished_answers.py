@@ -2,9 +2,9 @@
 
 Pure: no I/O, no clock, no randomness.
 
-`agent.py` changes the table Service by Service; a change costs as much as the Service has records. `answering/` looks
-up: one look-up for a name with records, or for the address family that a name does not have. Every name that exists
-has at least the key of its A question in the table, so existence is one look-up, too.
+`zone_sync.py` changes the table Service by Service; a change costs as much as the Service has records. `answering/`
+looks up: one look-up for a name with records, or for the address family that a name does not have. Every name that
+exists has at least the key of its A question in the table, so existence is one look-up, too.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import NamedTuple, TypeVar
 
 from bridgehead.dns.config import ZoneSettings
 from bridgehead.dns.messages import replies, wire
-from bridgehead.dns.messages.names import address_of_reverse, dashed, reverse_name
+from bridgehead.dns.messages.domain_names import address_of_reverse, dashed, reverse_name
 from bridgehead.dns.messages.records import RecordSets, Soa, Srv, address_sets
 from bridgehead.objects.meta import ObjectKey
 

@@ -1,6 +1,6 @@
 """TCP and TLS connections to upstreams (RFC 7766, 7858), kept open for reuse.
 
-`forwarder.py` calls this for answers that UDP truncates, and for upstreams that are asked by TCP or TLS only. A
+`forward.py` calls this for answers that UDP truncates, and for upstreams that are asked by TCP or TLS only. A
 connection carries one query at a time, so there are as many connections as concurrent queries.
 """
 
