@@ -24,6 +24,7 @@ from bridgehead.cli import logs_setup
 from bridgehead.cli.failures import reporting_failures
 from bridgehead.cli.groups import ACCESS, ADDRESSES, TUNING, WHAT
 from bridgehead.cli.parsing import level, path
+from bridgehead.racing import race
 
 if TYPE_CHECKING:
     from bridgehead.balancer.speaker.assembly import Speaker
@@ -201,18 +202,18 @@ async def _run(
     async with ApiClient(config, user_agent="metallb-speaker/bridgehead") as client:
         turns = Turns(client, options.own_namespace)
         async with running(turns, probes):
-            await _first(turns.wait_known(), ending.wait(), interrupted.wait())
+            await race(turns.wait_known(), ending.wait(), interrupted.wait())
             while not ending.is_set() and not interrupted.is_set():
                 if turns.other:
                     probes.handler = answer_at_rest
                     log.warning("the pod %s is another balancer: nothing is announced while it runs", turns.other)
-                    await _first(turns.wait(may_announce=True), ending.wait(), interrupted.wait())
+                    await race(turns.wait(may_announce=True), ending.wait(), interrupted.wait())
                     continue
                 with Workspace() as workspace:
                     speaker = Speaker(client, detector or Detector(), options, workspace, interfaces)
                     detector = None  # ends with the speaker
                     probes.handler = speaker_handler(speaker)
-                    leave = _first(ending.wait(), turns.wait(may_announce=False))
+                    leave = race(ending.wait(), turns.wait(may_announce=False))
                     await _announce(speaker, pages, leave, interrupted.wait())
 
 
@@ -254,17 +255,6 @@ class Probes:
                     await server.serve_forever()
 
             await _try_again(serve, "probes", self._port)
-
-
-async def _first(*works: Coroutine[Any, Any, Any]) -> None:
-    """Return when one of the works has ended; the others are cancelled."""
-    tasks = [asyncio.ensure_future(work) for work in works]
-    try:
-        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-    finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.wait(tasks)
 
 
 async def _announce(

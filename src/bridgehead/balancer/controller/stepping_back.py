@@ -19,6 +19,7 @@ from bridgehead.objects.core import Pod, Secret
 from bridgehead.objects.kinds import SECRETS
 from bridgehead.objects.meta import ObjectKey
 from bridgehead.pages import Negotiated, Page, Routes, route
+from bridgehead.racing import race
 
 from ..admission.returning import give_back
 from ..heartbeat_key import SECRET_NAME, STEPPED_BACK_ANNOTATION
@@ -87,7 +88,7 @@ class SteppingController:
             self._is_back, self._has_started = other is not None, True
             self._outdated.set()
             if other is None:
-                await self._serve()
+                await race(self._controller.run(), self._presence.wait_other())
                 self._controller = self._make()
             else:
                 self._report(other)
@@ -97,19 +98,6 @@ class SteppingController:
                 log.info("%s", message)
                 self._recorder.record(reference_to(other), reason="BalancerResumed", message=message)
                 await self._controller.prepare()
-
-    async def _serve(self) -> None:
-        """Give out addresses until another balancer runs."""
-        serving = asyncio.create_task(self._controller.run(), name="controller")
-        stepping = asyncio.create_task(self._presence.wait_other(), name="other balancers")
-        try:
-            await asyncio.wait((serving, stepping), return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            for task in (serving, stepping):
-                task.cancel()
-            await asyncio.wait((serving, stepping))
-        if not serving.cancelled():
-            serving.result()
 
     async def _release(self) -> None:
         """Remove what keeps objects from being deleted, conditions that would be out of date, and webhooks.
