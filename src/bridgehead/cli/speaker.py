@@ -28,7 +28,7 @@ from bridgehead.racing import race
 
 if TYPE_CHECKING:
     from bridgehead.balancer.speaker.assembly import Speaker
-    from bridgehead.balancer.speaker.reconciler import SpeakerOptions
+    from bridgehead.balancer.speaker.speaker_reconciler import SpeakerOptions
     from bridgehead.client import ClientConfig
     from bridgehead.pages import Handler, Page
 
@@ -153,7 +153,7 @@ def command(
     logs_setup.configure(verbosity)
     detector = Detector()  # a process that was forked before this module was imported, so that it stays small
     from bridgehead.balancer.page_access import server_context
-    from bridgehead.balancer.speaker.reconciler import SpeakerOptions
+    from bridgehead.balancer.speaker.speaker_reconciler import SpeakerOptions
     from bridgehead.client import load_config
     from bridgehead.client.errors import ConfigError
 

@@ -20,7 +20,7 @@ from bridgehead.client import ApiClient
 
 from .answering import HostTable, Resolver, Responder, Rewriter, Templates
 from .config import Address, DnsConfig, Server, ZoneSettings
-from .messages.records import canonical_address
+from .messages.record_sets import canonical_address
 from .serving import DnsMetrics
 from .upstreams import Cache, Forwarder, plan_forwarders, plan_search
 from .zone import Zone

@@ -17,7 +17,7 @@ from bridgehead.objects.endpoint_slices import Endpoint, EndpointSlice, index_by
 from bridgehead.objects.kinds import ENDPOINT_SLICES, NAMESPACES, PODS, SERVICES
 from bridgehead.objects.meta import ObjectKey
 
-from .messages.records import RecordSets
+from .messages.record_sets import RecordSets
 from .serving import DnsMetrics
 from .zone import (
     ServiceRecords,

@@ -19,10 +19,10 @@ from ..model import BfdProfile, Peer
 from ..ranges import IpAddress
 from ..speaker.announcer import Held, UpdateResult
 from ..view import ClusterView, Publication
+from .announced_routes import RoutePlan
 from .bfd_sessions import BfdDetector, BfdSessions, PathEvent
 from .exabgp import HOLD_SECONDS, SessionSettings, router_id_of
 from .exabgp_process import ExaBgp
-from .routes import RoutePlan
 from .session import CONNECT_SECONDS, Misconfigured, NotConfigurable, PeerSession, is_awaited
 
 log = logging.getLogger("bridgehead.balancer.bgp")

@@ -34,8 +34,8 @@ from .openelb_reporter import OpenElbReporter
 from .openelb_statuses import OpenElbStatuses
 from .pages import speaker_routes
 from .passwords import read_password
-from .reconciler import SpeakerOptions, SpeakerReconciler
 from .service_statuses import BGP, LAYER2, ServiceStatuses
+from .speaker_reconciler import SpeakerOptions, SpeakerReconciler
 
 # Debian has keepalived where not every user's PATH leads.
 _PROGRAM_PATH = os.pathsep.join((os.environ.get("PATH", os.defpath), "/usr/local/sbin", "/usr/sbin", "/sbin"))

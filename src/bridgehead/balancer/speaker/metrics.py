@@ -12,7 +12,7 @@ from bridgehead.client.metrics import CLIENT_METRICS
 from bridgehead.exposition.build import new_registry
 
 from ..layer2.responder import Responder
-from .reconciler import SpeakerReconciler
+from .speaker_reconciler import SpeakerReconciler
 
 Collect = Callable[[], Iterable[Metric]]
 

@@ -10,7 +10,7 @@ from bridgehead.pages import Page, Routes, metrics_page
 
 from .announcer import Held
 from .metrics import SpeakerMetrics
-from .reconciler import SpeakerReconciler
+from .speaker_reconciler import SpeakerReconciler
 
 
 def speaker_routes(reconciler: SpeakerReconciler, metrics: SpeakerMetrics) -> Routes:

@@ -1,10 +1,10 @@
 """Announcement of addresses by VRRP, by a keepalived that the speaker configures.
 
-    view, publications --groups.py--> groups --keepalived.py--> configuration --keepalived_process.py--> keepalived
+    publications --address_groups.py--> groups --keepalived.py--> configuration --keepalived_process.py--> keepalived
 
 | module | what is in it |
 | --- | --- |
-| `groups.py` | groups of addresses, their virtual router ids and priorities |
+| `address_groups.py` | groups of addresses, their virtual router ids and priorities |
 | `masters.py` | which node should be the master of an address, and which one was before |
 | `change_order.py` | which changes of groups wait until the next master is there |
 | `keepalived.py` | keepalived's configuration, and its notifications, as text |

@@ -27,9 +27,9 @@ from ..speaker.announcer import EventReport, Held, Observer, UpdateResult
 from ..speaker.handovers import Handovers
 from ..view import ClusterView, Publication
 from ..workspace import Workspace
+from .address_groups import Group, GroupPlan
 from .advertisement import send_resignation
 from .change_order import NOTICE_SECONDS, Changes
-from .groups import Group, GroupPlan
 from .keepalived import ADVERTISEMENT_SECONDS, Instance, identity_address, is_identity, render_configuration
 from .keepalived_process import KeepalivedProcess
 from .masters import Masters

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
 
-from .groups import Group
+from .address_groups import Group
 
 NOTICE_SECONDS = 0.3  # in which the next master learns that it will be, also on a busy machine
 

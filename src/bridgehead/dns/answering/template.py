@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping
 from bridgehead.dns.config import Template
 from bridgehead.dns.messages import replies, wire
 from bridgehead.dns.messages.domain_names import as_domain, is_name, is_within
-from bridgehead.dns.messages.records import Data, address_sets
+from bridgehead.dns.messages.record_sets import Data, address_sets
 from bridgehead.dns.messages.replies import Answer
 from bridgehead.dns.messages.wire import Query
 

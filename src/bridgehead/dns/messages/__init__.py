@@ -1,7 +1,7 @@
 """DNS messages: names, records, and their encoding.
 
 domain_names  domain names as text
-records       record sets as values
+record_sets   record sets as values
 wire          messages as bytes: numbers, names, queries
 replies       answers encoded once, and assembled for each query
 foreign       replies of upstreams: checked, parsed, turned into answers

@@ -16,7 +16,7 @@ from typing import NamedTuple, TypeVar
 from bridgehead.dns.config import ZoneSettings
 from bridgehead.dns.messages import replies, wire
 from bridgehead.dns.messages.domain_names import address_of_reverse, dashed, reverse_name
-from bridgehead.dns.messages.records import RecordSets, Soa, Srv, address_sets
+from bridgehead.dns.messages.record_sets import RecordSets, Soa, Srv, address_sets
 from bridgehead.objects.meta import ObjectKey
 
 from .specification import ServiceRecords, address_of_pod_label, zone_records

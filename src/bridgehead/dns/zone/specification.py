@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from bridgehead.dns.messages.domain_names import LONGEST_NAME, as_domain, dashed, is_label, is_name
-from bridgehead.dns.messages.records import Data, RecordSets, Soa, Srv, address_sets, canonical_address
+from bridgehead.dns.messages.record_sets import Data, RecordSets, Soa, Srv, address_sets, canonical_address
 from bridgehead.objects.core import Pod, Service
 from bridgehead.objects.endpoint_slices import Endpoint, EndpointSlice
 

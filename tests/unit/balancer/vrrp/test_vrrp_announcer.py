@@ -15,10 +15,10 @@ from bridgehead.balancer.ranges import IpAddress, parse_range
 from bridgehead.balancer.speaker.announcer import EventReport, UpdateResult
 from bridgehead.balancer.speaker.handovers import Handovers
 from bridgehead.balancer.view import ClusterView, NodeView, Publication
+from bridgehead.balancer.vrrp import address_groups
 from bridgehead.balancer.vrrp import announcer as module
-from bridgehead.balancer.vrrp import groups
+from bridgehead.balancer.vrrp.address_groups import GroupKey, by_rank
 from bridgehead.balancer.vrrp.announcer import VrrpAnnouncer
-from bridgehead.balancer.vrrp.groups import GroupKey, by_rank
 from bridgehead.balancer.workspace import Workspace
 from bridgehead.objects.meta import ObjectKey
 
@@ -165,7 +165,7 @@ def announce(announcer: VrrpAnnouncer, *addresses: str, is_local: bool = False) 
 
 
 def test_addresses_beyond_the_virtual_routers_of_a_network_are_reported_once(monkeypatch, announcer):
-    monkeypatch.setattr(groups, "VIRTUAL_ROUTERS", 0)
+    monkeypatch.setattr(address_groups, "VIRTUAL_ROUTERS", 0)
     message = "no virtual router id is free for 10.1.0.1: VRRP has 255 on a network"
     assert announce(announcer, "10.1.0.1") == UpdateResult(
         {WEB}, [EventReport(WEB, "Warning", "announceFailed", message)]

@@ -5,8 +5,8 @@ from __future__ import annotations
 import ipaddress
 from collections.abc import Collection
 
+from bridgehead.balancer.vrrp.address_groups import Group, GroupKey
 from bridgehead.balancer.vrrp.change_order import NOTICE_SECONDS, Changes
-from bridgehead.balancer.vrrp.groups import Group, GroupKey
 
 SOON, LATER = NOTICE_SECONDS / 2, NOTICE_SECONDS * 2
 

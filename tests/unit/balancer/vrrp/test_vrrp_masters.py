@@ -8,7 +8,7 @@ from dataclasses import replace
 from bridgehead.balancer.model import Configuration, Pool, VrrpAdvertisement
 from bridgehead.balancer.ranges import parse_range
 from bridgehead.balancer.view import ClusterView, NodeView, Publication
-from bridgehead.balancer.vrrp.groups import GroupPlan
+from bridgehead.balancer.vrrp.address_groups import GroupPlan
 from bridgehead.balancer.vrrp.masters import Masters
 from bridgehead.objects.meta import ObjectKey
 
