@@ -23,13 +23,13 @@ from typing import Any
 import msgspec
 
 from bridgehead.client import ApiClient, ListResult, WatchEvent
-from bridgehead.dns.agent import DnsAgent
 from bridgehead.dns.answering import Responder, Unresolved
 from bridgehead.dns.config import ZoneSettings
 from bridgehead.dns.messages import wire
 from bridgehead.dns.serving import DnsMetrics, DnsServer
 from bridgehead.dns.supervisor import supervise
 from bridgehead.dns.zone import Zone
+from bridgehead.dns.zone_sync import ZoneSync
 from bridgehead.objects.core import Namespace, Service
 from bridgehead.objects.endpoint_slices import EndpointSlice
 from bridgehead.objects.kinds import Kind
@@ -107,7 +107,7 @@ def _queries() -> dict[str, list[str]]:
 
 
 class _Api:
-    """A client for the agent: lists fixed objects, and watches the changes of the benchmark."""
+    """A client for the sync: lists fixed objects, and watches the changes of the benchmark."""
 
     def __init__(self) -> None:
         self.objects: dict[str, list[Any]] = {"services": [], "endpointslices": [], "namespaces": []}
@@ -165,9 +165,9 @@ def _objects() -> Iterator[dict[str, Any]]:
 async def _measure_inside() -> dict[str, Any]:
     api = _Api()
     begun = time.perf_counter()
-    agent, responder = _parts(api)
-    following = asyncio.create_task(agent.run())
-    await agent.wait_synced()
+    zone_sync, responder = _parts(api)
+    following = asyncio.create_task(zone_sync.run())
+    await zone_sync.wait_synced()
     responder.set_ready()
     ready = time.perf_counter() - begun
     found = {
@@ -233,22 +233,22 @@ def _query(line: str) -> bytes:
     return b"\x12\x34\1\0\0\1\0\0\0\0\0\0" + wire.question_key(wire.encode_name(name), wire.TYPES[kind])
 
 
-def _parts(api: _Api) -> tuple[DnsAgent, Responder]:
+def _parts(api: _Api) -> tuple[ZoneSync, Responder]:
     zone = Zone(ZoneSettings(recursive=False))
     client: ApiClient = api  # type: ignore[assignment]
-    return DnsAgent(client, zone, DnsMetrics()), Responder(zone, is_recursive=False)
+    return ZoneSync(client, zone, DnsMetrics()), Responder(zone, is_recursive=False)
 
 
 async def _serve(port: int, *, shared: bool) -> None:
-    agent, responder = _parts(_Api())
+    zone_sync, responder = _parts(_Api())
 
     async def nobody(question: Unresolved, client: str) -> bytes:
         return responder.refuse(question)
 
     server = DnsServer(responder, nobody)
     async with asyncio.TaskGroup() as tasks:
-        tasks.create_task(agent.run())
-        await agent.wait_synced()
+        tasks.create_task(zone_sync.run())
+        await zone_sync.wait_synced()
         responder.set_ready()
         port = server.bind("127.0.0.1", port, shared=shared)
         print(port, flush=True)

@@ -12,7 +12,7 @@ import signal
 import struct
 import subprocess
 import sys
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
@@ -130,18 +130,7 @@ class _Side:
         self._events: list[tuple[str, str, str, str]] = []
         self._passwords: dict[tuple[str, str], str] = {}
         self._configuration = Configuration()
-        self._announcer = BgpAnnouncer(
-            self, self._detector, self._read_password, lambda *event: self._events.append(event)
-        )
-
-    def on_held_changed(self, services: Iterable[ObjectKey]) -> None:
-        """Part of the agent's interface for announcers."""
-
-    def on_links_changed(self, names: Collection[str]) -> None:
-        """Part of the agent's interface for announcers."""
-
-    def record(self, service: ObjectKey, *, type: str = "Warning", reason: str, message: str) -> None:
-        """Part of the agent's interface for announcers."""
+        self._announcer = BgpAnnouncer(self._detector, self._read_password, lambda *event: self._events.append(event))
 
     async def _read_password(self, namespace: str, name: str) -> str:
         return self._passwords[namespace, name]

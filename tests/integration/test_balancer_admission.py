@@ -11,15 +11,15 @@ from unittest import mock
 
 import pytest
 
-from bridgehead.balancer.admission.identity import make_identity
 from bridgehead.balancer.admission.registrar import Registrar
 from bridgehead.balancer.admission.registration import ADOPTED_SERVICES, NAME
 from bridgehead.balancer.admission.returning import give_back
-from bridgehead.balancer.admission.serving import serving
-from bridgehead.balancer.controller import unanswered
+from bridgehead.balancer.admission.server_identity import make_identity
+from bridgehead.balancer.admission.webhook_server import serving
+from bridgehead.balancer.controller import unanswered_webhooks as module
 from bridgehead.balancer.controller.controller import ControllerSettings
-from bridgehead.balancer.controller.presence import Presence
-from bridgehead.balancer.controller.stepping import SteppingController
+from bridgehead.balancer.controller.other_balancer_watch import OtherBalancerWatch
+from bridgehead.balancer.controller.stepping_back import SteppingController
 from bridgehead.client import ApiClient, EventRecorder
 from bridgehead.client.errors import ApiError, NotFound
 from bridgehead.objects.extensions import DEFINITIONS, WEBHOOK_CONFIGURATIONS
@@ -329,14 +329,17 @@ async def test_a_running_controller_of_the_manifest_keeps_its_webhooks():
 @in_namespace
 async def test_webhooks_that_nobody_answers_are_reported_once():
     """A balancer without --webhook: MetalLB's webhooks let no pool be changed, and nothing reported it."""
-    with mock.patch.object(unanswered, "_PATIENCE_SECONDS", 0.05), mock.patch.object(unanswered, "log") as log:
+    with (
+        mock.patch.object(module, "_PATIENCE_SECONDS", 0.05),
+        mock.patch.object(module, "log") as log,
+    ):
         await report_unanswered(log.warning)
 
 
 async def report_unanswered(warning: mock.Mock) -> None:
     async with world() as (_, client):
         recorder = EventRecorder(client, "metallb-controller")
-        watch = unanswered.UnansweredWatch(client, recorder, Presence(client, ""), has_webhook=False)
+        watch = module.UnansweredWatch(client, recorder, OtherBalancerWatch(client, ""), has_webhook=False)
 
         async def events() -> list[str]:
             found = (await client.list(EVENTS, "default")).items

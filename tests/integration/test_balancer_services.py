@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from bridgehead.balancer.controller.controller import BalancerController, ControllerSettings
-from bridgehead.balancer.controller.patches import CONDITION
-from bridgehead.balancer.controller.presence import Presence
+from bridgehead.balancer.controller.other_balancer_watch import OtherBalancerWatch
+from bridgehead.balancer.controller.service_patches import CONDITION
 from bridgehead.client import ApiClient
 from bridgehead.client.errors import NotFound
 from bridgehead.objects.core import Service
@@ -78,7 +78,7 @@ class World:
 @contextlib.asynccontextmanager
 async def balancer_world() -> AsyncIterator[World]:
     async with api_world() as api, ApiClient(api.config) as client, ApiClient(api.config) as own:
-        controller = BalancerController(own, ControllerSettings(namespace=NAMESPACE), Presence(own, ""))
+        controller = BalancerController(own, ControllerSettings(namespace=NAMESPACE), OtherBalancerWatch(own, ""))
         await controller.prepare()
         async with running(controller.run()):
             yield World(client)
@@ -151,7 +151,7 @@ async def test_addresses_that_services_have_stay_when_a_balancer_takes_over() ->
     async with api_world() as api, ApiClient(api.config) as client, ApiClient(api.config) as own:
         world = World(client)
         settings = ControllerSettings(namespace=NAMESPACE)
-        await BalancerController(own, settings, Presence(own, "")).prepare()
+        await BalancerController(own, settings, OtherBalancerWatch(own, "")).prepare()
         await world.pool("pool", "10.7.0.0/29")
         # Others list the addresses: at another port, at the same one, all of the pool.
         everything = [f"10.7.0.{n}" for n in range(8)]
@@ -169,7 +169,7 @@ async def test_addresses_that_services_have_stay_when_a_balancer_takes_over() ->
             await world.patch(name, {"status": {"loadBalancer": {"ingress": [{"ip": address}]}}}, "status")
 
         for _ in range(2):  # a restart
-            async with running(BalancerController(own, settings, Presence(own, "")).run()):
+            async with running(BalancerController(own, settings, OtherBalancerWatch(own, "")).run()):
                 await world.has_event("single", "ExternalIPClash")
                 await world.service("new")
                 await world.has("new", "10.7.0.0")

@@ -16,17 +16,17 @@ import dnslib
 import pytest
 
 from bridgehead.client import ApiClient
-from bridgehead.dns import agent as agent_module
-from bridgehead.dns.agent import DnsAgent
+from bridgehead.dns import zone_sync as module
 from bridgehead.dns.config import CacheSettings, DnsConfig, Server, ZoneSettings
 from bridgehead.dns.corefile import Inputs, only_when_changed, read_corefile
-from bridgehead.dns.corefile.local_names import make_rule
+from bridgehead.dns.corefile.directives.rewrite import make_rule
 from bridgehead.dns.errors import ConfigInvalid
-from bridgehead.dns.own_addresses import own_addresses
+from bridgehead.dns.instance import own_addresses
 from bridgehead.dns.process import watch_file
 from bridgehead.dns.serving import DnsMetrics, DnsServer, Limits, QueryLog
 from bridgehead.dns.serving import server as server_module
 from bridgehead.dns.zone import Zone, endpoints_by_address
+from bridgehead.dns.zone_sync import ZoneSync
 from bridgehead.objects.kinds import ENDPOINT_SLICES, SERVICES
 from tests.unit.dns.world import build_zone, packet, read_objects, ready
 
@@ -92,14 +92,14 @@ async def test_answers_follow_changes_of_the_cluster():
 
 async def test_a_slice_is_read_once_for_the_names_of_all_its_addresses(monkeypatch):
     read = []
-    monkeypatch.setattr(agent_module, "endpoints_by_address", lambda one: read.append(one) or endpoints_by_address(one))
+    monkeypatch.setattr(module, "endpoints_by_address", lambda one: read.append(one) or endpoints_by_address(one))
     async with api_world() as world, ApiClient(world.config) as client:
         zone = Zone()
-        agent = DnsAgent(client, zone, DnsMetrics())
+        zone_sync = ZoneSync(client, zone, DnsMetrics())
         await client.create(SERVICES, service("db", clusterIP="None"), "default")
         await client.create(ENDPOINT_SLICES, slice_of("db", *(f"10.244.1.{n}" for n in range(100))), "default")
-        async with running(agent.run()):
-            await agent.wait_synced()
+        async with running(zone_sync.run()):
+            await zone_sync.wait_synced()
             assert len(read) == 1
             await client.delete(ENDPOINT_SLICES, "db-x", "default")
             await until(lambda: asyncio.sleep(0, list(zone.find_reverse("10.244.1.7")) == []))
@@ -113,7 +113,7 @@ async def test_the_name_server_has_the_addresses_of_its_service():
     ns = "ns.dns.cluster.local"
     async with api_world() as world, ApiClient(world.config) as client:
         zone = Zone()
-        agent = DnsAgent(client, zone, DnsMetrics(), own_addresses=("10.244.1.2", "10.244.1.3"))
+        zone_sync = ZoneSync(client, zone, DnsMetrics(), own_addresses=("10.244.1.2", "10.244.1.3"))
         responder = ready(zone)
 
         async def addresses() -> list[str]:
@@ -122,8 +122,8 @@ async def test_the_name_server_has_the_addresses_of_its_service():
             assert sorted(str(rr.rdata) for rr in reply.rr) == sorted(str(rr.rdata) for rr in glue)
             return sorted(str(rr.rdata) for rr in reply.rr)
 
-        async with running(agent.run()):
-            await agent.wait_synced()
+        async with running(zone_sync.run()):
+            await zone_sync.wait_synced()
             assert await addresses() == ["10.244.1.2", "10.244.1.3"]
             other = await client.create(SERVICES, service("dns"), "default")
             await client.create(ENDPOINT_SLICES, slice_of("dns", "10.244.1.2"), "default")

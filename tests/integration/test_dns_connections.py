@@ -22,8 +22,8 @@ from bridgehead.dns.config import DnsConfig, ForwardSettings, Server, Tls
 from bridgehead.dns.corefile import Sources, read_corefile
 from bridgehead.dns.errors import BadPacket, ConfigInvalid, UpstreamFailed
 from bridgehead.dns.messages import wire
-from bridgehead.dns.upstreams.connections import Connections
-from bridgehead.dns.upstreams.forwarder import Forwarder, OutgoingQuery
+from bridgehead.dns.upstreams.connection_pool import Connections
+from bridgehead.dns.upstreams.forward import Forwarder, OutgoingQuery
 
 from .api_world import DEADLINE, api_world, until
 from .dns_world import FakeUpstream, always, data_of, dns

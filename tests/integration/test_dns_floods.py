@@ -20,7 +20,7 @@ from bridgehead.dns.answering import Resolver, Responder, Unresolved
 from bridgehead.dns.config import CacheSettings, Server
 from bridgehead.dns.serving import DnsServer, Limits
 from bridgehead.dns.upstreams.cache import Cache
-from bridgehead.dns.upstreams.forwarder import Forwarder
+from bridgehead.dns.upstreams.forward import Forwarder
 from tests.unit.dns.test_responder import headless
 from tests.unit.dns.world import build_zone, packet, read_objects, ready
 

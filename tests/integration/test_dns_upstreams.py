@@ -22,12 +22,12 @@ from bridgehead.dns.config import (
     TemplateRecord,
     TtlLimits,
 )
-from bridgehead.dns.corefile.local_names import make_rule
+from bridgehead.dns.corefile.directives.rewrite import make_rule
 from bridgehead.dns.errors import UpstreamFailed
 from bridgehead.dns.messages import wire
 from bridgehead.dns.messages.foreign import UpstreamAnswer
 from bridgehead.dns.upstreams.cache import Cache
-from bridgehead.dns.upstreams.forwarder import Forwarder, OutgoingQuery
+from bridgehead.dns.upstreams.forward import Forwarder, OutgoingQuery
 from bridgehead.dns.upstreams.routing import Denial, plan_forwarders
 from bridgehead.dns.zone import Zone
 from bridgehead.objects.kinds import SERVICES

@@ -10,9 +10,9 @@ from collections.abc import AsyncIterator
 
 import pytest
 
+from bridgehead.balancer.vrrp.address_groups import OWNER_PRIORITY, Group, GroupKey
 from bridgehead.balancer.vrrp.keepalived import Instance, render_configuration
 from bridgehead.balancer.vrrp.keepalived_process import KeepalivedProcess
-from bridgehead.balancer.vrrp.plan import OWNER_PRIORITY, Group, GroupKey
 from bridgehead.balancer.workspace import Workspace
 
 from .api_world import until

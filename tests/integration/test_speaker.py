@@ -101,6 +101,7 @@ async def test_a_failed_node_loses_its_addresses_and_gets_them_back():
         assert f"metallb_speaker_announced{{{labels}}} 1.0" in sort_labels(metrics)
         for name in ("requests_received", "responses_sent", "gratuitous_sent"):
             assert f'metallb_layer2_{name}_total{{ip="{vip(10)}"}}' in metrics
+        assert 'bridgehead_layer2_dropped_frames_total{reason="own_frame"}' in metrics
         for what in FAULTS:
             with fault(world, what, holder):
                 for address in (vip(10), vip(10, 6)):

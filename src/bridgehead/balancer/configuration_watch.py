@@ -107,6 +107,11 @@ class ConfigurationWatch:
     def eips(self) -> Informer[openelb.Eip]:
         return self._informers["eips"]
 
+    def eip_reference(self, name: str) -> ObjectReference | None:
+        """Return a reference to an Eip; None if it is gone."""
+        eip = self.eips.get(ObjectKey("", name))
+        return about(eip) if eip is not None else None
+
     def peer_reference(self, name: str) -> ObjectReference | None:
         """Return a reference to the object that a peer of the configuration was made from; None if it is gone."""
         for field, namespace in (("peers", self._namespace), ("openelb_peers", "")):

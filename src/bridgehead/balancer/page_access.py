@@ -22,7 +22,7 @@ from bridgehead.pages import Page, Request
 from bridgehead.tls_certificates import load_certificate
 from bridgehead.tls_offers import DEFAULT_OFFER
 
-from .admission.identity import make_identity
+from .admission.server_identity import make_identity
 
 log = logging.getLogger(__name__)
 

@@ -20,7 +20,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from types import TracebackType
 
-from .processes import users_of
+from .process_lookup import users_of
 
 log = logging.getLogger(__name__)
 

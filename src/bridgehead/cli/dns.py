@@ -26,7 +26,7 @@ from bridgehead.client.errors import ConfigError
 from bridgehead.dns.config import CacheSettings, DnsConfig, Server, check, parse_address, parse_node_local
 from bridgehead.dns.corefile import Inputs, only_when_changed, read_corefile
 from bridgehead.dns.errors import ConfigInvalid, DnsError
-from bridgehead.dns.messages.names import as_domain
+from bridgehead.dns.messages.domain_names import as_domain
 from bridgehead.dns.process import check_addresses, dump, run, watch_file
 from bridgehead.dns.serving import Holder, RemoteHolder, hold_for_workers
 from bridgehead.dns.supervisor import supervise

@@ -24,10 +24,11 @@ from bridgehead.cli.failures import reporting_failures
 from bridgehead.cli.groups import ACCESS, ADDRESSES, TUNING, WHAT
 from bridgehead.cli.options import option, verbosity_row
 from bridgehead.cli.parsing import level
+from bridgehead.racing import race
 
 if TYPE_CHECKING:
-    from bridgehead.balancer.speaker.agent import SpeakerOptions
     from bridgehead.balancer.speaker.assembly import Speaker
+    from bridgehead.balancer.speaker.speaker_reconciler import SpeakerOptions
     from bridgehead.client import ClientConfig
     from bridgehead.pages import Handler, Page
 
@@ -109,7 +110,7 @@ def command(options: Options) -> None:
     logs_setup.configure(options.verbosity)
     detector = Detector()  # a process that was forked before this module was imported, so that it stays small
     from bridgehead.balancer.page_access import server_context
-    from bridgehead.balancer.speaker.agent import SpeakerOptions
+    from bridgehead.balancer.speaker.speaker_reconciler import SpeakerOptions
     from bridgehead.client import load_config
     from bridgehead.client.errors import ConfigError
 
@@ -147,7 +148,7 @@ async def _run(
     While another balancer runs, nothing is announced, and the ports that its speakers need are free.
     """
     from bridgehead.balancer.speaker.assembly import Speaker
-    from bridgehead.balancer.speaker.turns import Turns
+    from bridgehead.balancer.speaker.stepping_back import Turns
     from bridgehead.balancer.workspace import Workspace
     from bridgehead.client import ApiClient, running
 
@@ -160,18 +161,18 @@ async def _run(
     async with ApiClient(config, user_agent="metallb-speaker/bridgehead") as client:
         turns = Turns(client, options.own_namespace)
         async with running(turns, probes):
-            await _first(turns.wait_known(), ending.wait(), interrupted.wait())
+            await race(turns.wait_known(), ending.wait(), interrupted.wait())
             while not ending.is_set() and not interrupted.is_set():
                 if turns.other:
                     probes.handler = answer_at_rest
                     log.warning("the pod %s is another balancer: nothing is announced while it runs", turns.other)
-                    await _first(turns.wait(may_announce=True), ending.wait(), interrupted.wait())
+                    await race(turns.wait(may_announce=True), ending.wait(), interrupted.wait())
                     continue
                 with Workspace() as workspace:
                     speaker = Speaker(client, detector or Detector(), options, workspace, interfaces)
                     detector = None  # ends with the speaker
                     probes.handler = speaker_handler(speaker)
-                    leave = _first(ending.wait(), turns.wait(may_announce=False))
+                    leave = race(ending.wait(), turns.wait(may_announce=False))
                     await _announce(speaker, pages, leave, interrupted.wait())
 
 
@@ -215,17 +216,6 @@ class Probes:
             await _try_again(serve, "probes", self._port)
 
 
-async def _first(*works: Coroutine[Any, Any, Any]) -> None:
-    """Return when one of the works has ended; the others are cancelled."""
-    tasks = [asyncio.ensure_future(work) for work in works]
-    try:
-        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-    finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.wait(tasks)
-
-
 async def _announce(
     speaker: Speaker,
     pages: Pages,
@@ -237,7 +227,7 @@ async def _announce(
     leaving, ended = asyncio.ensure_future(leave), asyncio.ensure_future(interrupted)
     await asyncio.wait((work, leaving, ended), return_when=asyncio.FIRST_COMPLETED)
     if not work.done() and not ended.done():
-        await speaker.agent.leave()
+        await speaker.reconciler.leave()
     for task in (leaving, ended, work):
         task.cancel()
     await asyncio.wait((leaving, ended))

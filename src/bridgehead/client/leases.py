@@ -18,6 +18,7 @@ from bridgehead.objects.coordination import Lease, LeaseSpec
 from bridgehead.objects.kinds import LEASES
 from bridgehead.objects.meta import ObjectKey, ObjectMeta, OwnerReference
 from bridgehead.objects.times import format_micro_time
+from bridgehead.racing import race
 
 from .api import ApiClient
 from .errors import AlreadyExists, ClientError, Conflict, NotFound
@@ -101,25 +102,10 @@ class LeaderElector:
         log.info("%s holds the lease %s and leads", self._identity, self._key)
         self.is_leader = True
         try:
-            await self._lead(lead)
+            await race(lead(), self._keep())
         finally:
             self.is_leader = False
             await self._release()
-
-    async def _lead(self, lead: Callable[[], Awaitable[None]]) -> None:
-        async def led() -> None:
-            await lead()
-
-        leading = asyncio.create_task(led())
-        keeping = asyncio.create_task(self._keep())
-        try:
-            await asyncio.wait((leading, keeping), return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            for task in (leading, keeping):
-                task.cancel()
-            await asyncio.wait((leading, keeping))
-        if not leading.cancelled():
-            leading.result()
 
     async def _keep(self) -> None:
         """Renew the lease until renewing has failed for too long."""

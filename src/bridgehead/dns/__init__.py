@@ -1,9 +1,9 @@
 """The cluster DNS: answers for Services and pods by the Kubernetes DNS specification. README.md shows a query's way.
 
 process     one DNS process; `supervisor`: several on one port
-engine      one configuration at work: zone, responder, upstreams
+instance    one configuration at work: zone, responder, upstreams
 corefile/   Corefiles -> settings
-agent       informers -> zone
+zone_sync   informers -> zone
 serving/    sockets, the node's address, metrics, query log
 answering/  a query -> its reply
 upstreams/  queries for external names, and the cache

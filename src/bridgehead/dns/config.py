@@ -15,7 +15,7 @@ from bridgehead.suggestions import did_you_mean
 
 from .errors import ConfigInvalid
 from .messages import wire
-from .messages.names import is_name, is_within
+from .messages.domain_names import is_name, is_within
 
 Address = tuple[str, int]  # host and port
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network

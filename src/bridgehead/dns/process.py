@@ -13,12 +13,12 @@ from bridgehead.client import ApiClient, running
 from bridgehead.objects.addresses import join_host_port
 from bridgehead.pages import Page, Routes, metrics_page, serve
 
-from .agent import DnsAgent
 from .config import Address, DnsConfig
-from .engine import Cluster, Engine
 from .errors import CannotServe, ConfigInvalid
+from .instance import Cluster, Instance
 from .serving import DnsMetrics, DnsServer, Holder, Limits, LocalHolder, LogQuery, QueryLog, open_sockets
 from .zone import Zone, zone_file
+from .zone_sync import ZoneSync
 
 log = logging.getLogger(__name__)
 
@@ -76,11 +76,11 @@ async def run(
                 for address, routes in pages:
                     if address is not None:
                         tasks.create_task(_serve_pages(address, routes, shared=shared))
-                worker.start(worker.engine, tasks)
+                worker.start(worker.instance, tasks)
                 async for changed in changes or _never():
                     worker.reconfigure(changed, tasks)
     finally:
-        worker.engine.close()
+        worker.instance.close()
         for server in worker.servers:
             server.close()
 
@@ -97,31 +97,31 @@ async def _serve_pages(address: Address, routes: Routes, *, shared: bool) -> Non
 async def _limit_after(ending: asyncio.Event, worker: _Worker, limit: asyncio.Timeout, *, least: float) -> None:
     """Let the limit expire `lameduck_seconds` after `ending` is set, `least` seconds at least."""
     await ending.wait()
-    seconds = max(worker.engine.config.lameduck_seconds, least)
+    seconds = max(worker.instance.config.lameduck_seconds, least)
     if seconds:
         log.info("shutting down; queries are answered for %g s more", seconds)
     limit.reschedule(asyncio.get_running_loop().time() + seconds)
 
 
 class _Worker:
-    """The sockets of a process, and the engine that answers there at the moment."""
+    """The sockets of a process, and the instance that answers there at the moment."""
 
     def __init__(self, client: ApiClient, config: DnsConfig) -> None:
         self._client = client
         self._first = config
         self.metrics = DnsMetrics()
-        self.engine = Engine(client, config, self.metrics)
+        self.instance = Instance(client, config, self.metrics)
         self._addresses = list(_listening_addresses(config))
-        self.servers = [self._server(self.engine) for _ in self._addresses]
+        self.servers = [self._server(self.instance) for _ in self._addresses]
         self._zone_is_complete = asyncio.Event()
         self.has_answers = asyncio.Event()  # at all addresses
         self._clusters: dict[Cluster, asyncio.Task[None]] = {}
         self._taking_over: asyncio.Task[None] | None = None
-        self.metrics.watch(lambda: self.engine, self.servers)
+        self.metrics.watch(lambda: self.instance, self.servers)
 
-    def _server(self, engine: Engine) -> DnsServer:
-        limits = Limits(concurrent=engine.config.max_concurrent)
-        return DnsServer(engine.responder, engine.resolver.resolve, limits, log_query=_query_log(engine.config))
+    def _server(self, instance: Instance) -> DnsServer:
+        limits = Limits(concurrent=instance.config.max_concurrent)
+        return DnsServer(instance.responder, instance.resolver.resolve, limits, log_query=_query_log(instance.config))
 
     def unready_reason(self) -> str:
         """Return what /ready shows, "" when ready. An API server that is lost after the first full sync is no reason.
@@ -154,7 +154,7 @@ class _Worker:
         try:
             if isinstance(config, ConfigInvalid):
                 raise config
-            fresh = Engine(self._client, config, self.metrics, self.engine.cluster)
+            fresh = Instance(self._client, config, self.metrics, self.instance.cluster)
         except ConfigInvalid as error:
             self.metrics.failed_reloads.inc()
             log.error("the new configuration is not used: %s", error)
@@ -162,30 +162,29 @@ class _Worker:
         _warn_of_fixed_settings(self._first, config)
         self.start(fresh, tasks)
 
-    def start(self, engine: Engine, tasks: asyncio.TaskGroup) -> None:
-        """Let an engine take over when it is ready. An earlier engine that is not ready yet is dropped."""
+    def start(self, instance: Instance, tasks: asyncio.TaskGroup) -> None:
+        """Let an instance take over when it is ready. An earlier instance that is not ready yet is dropped."""
         if self._taking_over is not None:
             self._taking_over.cancel()
         self._stop_unused_clusters()
-        if engine.cluster not in self._clusters:
-            self._clusters[engine.cluster] = tasks.create_task(engine.cluster.run())
-        self._taking_over = tasks.create_task(self._take_over(engine))
+        if instance.cluster not in self._clusters:
+            self._clusters[instance.cluster] = tasks.create_task(instance.cluster.run())
+        self._taking_over = tasks.create_task(self._take_over(instance))
 
-    async def _take_over(self, engine: Engine) -> None:
-        await engine.become_ready()
+    async def _take_over(self, instance: Instance) -> None:
+        await instance.become_ready()
+        config = instance.config
         for server in self.servers:
-            server.use(
-                engine.responder, engine.resolver.resolve, _query_log(engine.config), engine.config.max_concurrent
-            )
-        if engine is not self.engine:
-            self.engine.close()
+            server.use(instance.responder, instance.resolver.resolve, _query_log(config), config.max_concurrent)
+        if instance is not self.instance:
+            self.instance.close()
             log.info("the new configuration is in use")
-        self.engine = engine
+        self.instance = instance
         self._zone_is_complete.set()
         self._stop_unused_clusters()
 
     def _stop_unused_clusters(self) -> None:
-        for cluster in set(self._clusters) - {self.engine.cluster}:
+        for cluster in set(self._clusters) - {self.instance.cluster}:
             self._clusters.pop(cluster).cancel()
 
 
@@ -258,9 +257,9 @@ async def watch_file(
 async def dump(client: ApiClient, config: DnsConfig) -> str:
     """Return the whole zone as a zone file."""
     zone = Zone(config.zone, serial=int(time.time()))
-    agent = DnsAgent(client, zone, DnsMetrics())
-    async with running(agent):
-        await agent.wait_synced()
+    zone_sync = ZoneSync(client, zone, DnsMetrics())
+    async with running(zone_sync):
+        await zone_sync.wait_synced()
         return zone_file(zone)
 
 

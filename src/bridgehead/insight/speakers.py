@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-from bridgehead.balancer.controller.patches import CONDITION
+from bridgehead.balancer.controller.service_patches import CONDITION
 from bridgehead.balancer.heartbeat_key import OWN_NAMESPACE, SECRET_NAME, STEPPED_BACK_ANNOTATION
 from bridgehead.client import ApiClient
 from bridgehead.client.errors import ClientError, Forbidden, NotFound

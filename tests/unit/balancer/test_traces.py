@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from bridgehead.balancer.controller.patches import CONDITION, EIP_FINALIZER, SERVICE_FINALIZER
+from bridgehead.balancer.controller.service_patches import CONDITION, EIP_FINALIZER, SERVICE_FINALIZER
 from bridgehead.balancer.controller.traces import (
     eip_metadata_patch,
     is_written,

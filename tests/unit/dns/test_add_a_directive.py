@@ -12,7 +12,7 @@ COREFILE = ". {{\n kubernetes cluster.local\n {line}\n}}\n"
 
 
 def test_the_example_of_the_recipe_is_parsed(monkeypatch):
-    entry = example_of("add-a-dns-directive.md").ENTRY
+    entry = {"local": example_of("add-a-dns-directive.md").LOCAL}
     assert not set(entry) & set(DIRECTIVES)
     monkeypatch.setattr(reader, "DIRECTIVES", {**DIRECTIVES, **entry})
     config, _ = read_corefile(COREFILE.format(line="local"), DnsConfig(), Sources())

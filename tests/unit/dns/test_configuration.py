@@ -25,10 +25,20 @@ from bridgehead.dns.config import (
     parse_address,
     parse_node_local,
 )
-from bridgehead.dns.corefile import Sources, directives, forwarding, kubernetes, local_names, operation, read_corefile
-from bridgehead.dns.corefile.directives import DIRECTIVES
+from bridgehead.dns.corefile import Sources, directives, read_corefile
+from bridgehead.dns.corefile.directives import (
+    DIRECTIVES,
+    cache,
+    forward,
+    health,
+    hosts,
+    kubernetes,
+    log,
+    template,
+    transfer,
+)
 from bridgehead.dns.errors import ConfigInvalid
-from bridgehead.dns.messages.names import as_zones
+from bridgehead.dns.messages.domain_names import as_zones
 from bridgehead.dns.upstreams import parse_resolv_conf, parse_search, parse_server
 
 KUBEADM = """
@@ -999,9 +1009,9 @@ def test_invalid_node_local_addresses_are_refused(text):
 
 
 TABLES = (
-    DIRECTIVES, kubernetes.OPTIONS, forwarding.FORWARD_OPTIONS, forwarding.CACHE_OPTIONS, local_names.HOSTS_OPTIONS,
-    local_names.TEMPLATE_OPTIONS, operation.HEALTH_OPTIONS, operation.LOG_OPTIONS, operation.TRANSFER_OPTIONS,
-)  # fmt: skip
+    DIRECTIVES,
+    *(module.OPTIONS for module in (cache, forward, health, hosts, kubernetes, log, template, transfer)),
+)
 
 
 def test_every_directive_has_its_syntax_in_the_table():
@@ -1012,7 +1022,7 @@ def test_every_directive_has_its_syntax_in_the_table():
 
 
 def test_the_readme_names_every_directive_and_option():
-    page = Path(directives.__file__).parents[1] / "README.md"
+    page = Path(directives.__file__).parents[2] / "README.md"
     section = page.read_text("utf-8").partition("## A Corefile")[2].partition("\n## ")[0]
     named = set(re.findall(r"[a-z_]+", " ".join(re.findall(r"`([^`]+)`", section))))
     assert {name for table in TABLES for name in table} - named == set()

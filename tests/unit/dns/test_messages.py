@@ -7,8 +7,8 @@ import pytest
 
 from bridgehead.dns.errors import BadPacket
 from bridgehead.dns.messages import foreign, wire
+from bridgehead.dns.messages.domain_names import address_of_reverse, reverse_name
 from bridgehead.dns.messages.foreign import PlainRecord
-from bridgehead.dns.messages.names import address_of_reverse, reverse_name
 from bridgehead.dns.messages.replies import Answer, assemble, head
 from bridgehead.dns.zone import endpoint_names, index_by_address
 from tests.unit.dns.world import lines, packet, read_objects

@@ -13,7 +13,7 @@ from bridgehead.dns.messages import wire
 from bridgehead.dns.messages.foreign import adopt_reply_untrusted
 from bridgehead.dns.serving import DnsMetrics, DnsServer
 from bridgehead.dns.upstreams.cache import Cache
-from bridgehead.dns.upstreams.forwarder import Forwarder
+from bridgehead.dns.upstreams.forward import Forwarder
 from bridgehead.exposition.formats import render
 from tests.unit.dns.world import build_zone, read_objects, ready
 
@@ -88,8 +88,8 @@ def shown() -> dict[str, float]:
     metrics.failed_reloads.inc()
     metrics.programming_seconds.observe(0.5)
     resolver = SimpleNamespace(panics=1)
-    engine = SimpleNamespace(config=config, responder=responder, resolver=resolver, cache=cache, forwarders=forwarders)
-    metrics.watch(lambda: engine, servers)
+    running = SimpleNamespace(config=config, responder=responder, resolver=resolver, cache=cache, forwarders=forwarders)
+    metrics.watch(lambda: running, servers)
     lines = [
         line.rpartition(" ") for line in render(metrics.registry)[0].decode().splitlines() if not line.startswith("#")
     ]

@@ -498,7 +498,7 @@ def test_extra_records_are_complete(monkeypatch):
     zone.set_service(web, None)
     assert not is_there()
     assert asked == [web, web], "a Service that is gone has nothing more"
-    monkeypatch.setattr("bridgehead.dns.zone.table._MAX_EXTRA", 1)
+    monkeypatch.setattr("bridgehead.dns.zone.finished_answers._MAX_EXTRA", 1)
     for name in ("db", "portless", "db"):
         ask(responder, f"{name}.{SVC}", "SRV")
     assert asked[2:] == [db, ObjectKey("default", "portless"), db], "of few is remembered what they had"

@@ -10,10 +10,10 @@ import dnslib
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridgehead.dns.answering import Rewriter, Unresolved, rewriting
+from bridgehead.dns.answering import Rewriter, Unresolved, rewrite
 from bridgehead.dns.answering import responder as responder_module
 from bridgehead.dns.config import AnswerRule
-from bridgehead.dns.corefile.local_names import make_rule
+from bridgehead.dns.corefile.directives.rewrite import make_rule
 from bridgehead.dns.errors import BadPacket
 from bridgehead.dns.messages import foreign, replies, wire
 from bridgehead.dns.serving import query_log
@@ -91,7 +91,7 @@ FEEDS = {
     foreign.map_value_name_untrusted: lambda data: [
         foreign.map_value_name_untrusted(kind, data, lambda name: name) for kind in (2, 6, 15, 16, 33, 35)
     ],
-    rewriting.renamed_untrusted: lambda data: rewriting.renamed_untrusted(
+    rewrite.renamed_untrusted: lambda data: rewrite.renamed_untrusted(
         replies.Answer(data[2:12].ljust(10, b"\0"), data[12:], 0), REWRITING
     ),
     replies.format_error_untrusted: lambda data: replies.format_error_untrusted(data),
@@ -114,7 +114,7 @@ def _adopt(data: bytes) -> None:
 def test_all_functions_for_untrusted_bytes_are_tested():
     there = {
         function
-        for module in (wire, replies, foreign, responder_module, query_log, rewriting)
+        for module in (wire, replies, foreign, responder_module, query_log, rewrite)
         for name, function in inspect.getmembers(module, inspect.isfunction)
         if name.endswith("_untrusted")
     }

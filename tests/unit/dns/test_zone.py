@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from bridgehead.dns.config import ZoneSettings
 from bridgehead.dns.zone import ServiceRecords, Zone, service_records, zone_file
-from bridgehead.dns.zone import table as zone_module
+from bridgehead.dns.zone import finished_answers as zone_module
 from bridgehead.objects.core import Service
 from bridgehead.objects.endpoint_slices import EndpointSlice
 from bridgehead.objects.meta import ObjectKey

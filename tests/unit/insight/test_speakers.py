@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from bridgehead.balancer.controller.patches import CONDITION
+from bridgehead.balancer.controller.service_patches import CONDITION
 from bridgehead.insight.speakers import (
     SpeakerReport,
     address_rows,

@@ -1,9 +1,9 @@
 """Allocation of addresses to Services: bookkeeping of pools, addresses in use and requests, without I/O."""
 
+from .address_requests import Request, read_request
 from .allocator import Allocation, Allocator
 from .convergence import Decision, Note, Pending, adopt, converge
-from .reasons import NotAllocated, PendingReason
-from .requests import Request, read_request
+from .pending_reasons import NotAllocated, PendingReason
 
 __all__ = [
     "Allocation",

@@ -15,12 +15,12 @@ from bridgehead.objects.meta import ObjectKey
 
 from ..model import Pool
 from ..ranges import IpAddress
+from .address_requests import Port, Request, Version
+from .address_usage import AddressUsage, ShareKey
 from .eligibility import by_priority, is_allowed, is_bound
 from .explanations import describe_pools, describe_ranges, full, not_compatible
-from .reasons import NotAllocated, PendingReason, quote_addresses
-from .requests import Port, Request, Version
+from .pending_reasons import NotAllocated, PendingReason, quote_addresses
 from .space import PoolSpace
-from .usage import AddressUsage, ShareKey
 
 
 @dataclass(frozen=True)

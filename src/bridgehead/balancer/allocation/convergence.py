@@ -13,9 +13,9 @@ from bridgehead.objects.core import Service
 from bridgehead.objects.selectors import Labels
 
 from ..ranges import IpAddress
+from .address_requests import Request, deprecated_annotations, read_request, wishless_request
 from .allocator import Allocation, Allocator
-from .reasons import NotAllocated, PendingReason, quote_addresses
-from .requests import Request, deprecated_annotations, read_request, wishless_request
+from .pending_reasons import NotAllocated, PendingReason, quote_addresses
 
 
 @dataclass(frozen=True)

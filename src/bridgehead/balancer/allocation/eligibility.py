@@ -6,7 +6,7 @@ Pure: no I/O, no clock, no randomness. Source: MetalLB, internal/allocator; Open
 from __future__ import annotations
 
 from ..model import Pool
-from .requests import Request
+from .address_requests import Request
 from .space import PoolSpace
 
 

@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from ..model import Pool
+from .address_requests import Request, Version
 from .eligibility import is_allowed
-from .reasons import NotAllocated, PendingReason
-from .requests import Request, Version
+from .pending_reasons import NotAllocated, PendingReason
 from .space import PoolSpace
 
 _FAMILIES: dict[tuple[Version, ...], str] = {(4,): "ipv4", (6,): "ipv6"}

@@ -9,9 +9,9 @@ from collections.abc import Iterable
 
 from ..model import Pool
 from ..ranges import AddressRange, IpAddress, address_of
-from .free import FreeAddresses, is_buggy, subtract, usable_size
-from .requests import Request, Version
-from .usage import AddressUsage
+from .address_requests import Request, Version
+from .address_usage import AddressUsage
+from .free_addresses import FreeAddresses, is_buggy, subtract, usable_size
 
 
 class PoolSpace:

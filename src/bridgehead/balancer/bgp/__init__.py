@@ -1,10 +1,10 @@
 """Announcement of addresses as BGP routes: one session for each peer, all of them in one ExaBGP process.
 
-    view, publications --routes.py--> routes of each peer --session.py--> requests --exabgp_process.py--> ExaBGP
+    view, publications --announced_routes.py--> routes of a peer --session.py--> requests --exabgp_process.py--> ExaBGP
 
 | module | what is in it |
 | --- | --- |
-| `routes.py` | the routes of this node for each peer |
+| `announced_routes.py` | the routes of this node for each peer |
 | `exabgp.py` | settings of sessions and routes as text, for the ExaBGP process |
 | `exabgp_messages.py` | messages between the speaker and its ExaBGP process |
 | `exabgp_process.py` | the ExaBGP process, as the speaker sees it |

@@ -17,12 +17,12 @@ from bridgehead.objects.meta import ObjectKey
 
 from ..model import BfdProfile, Peer
 from ..ranges import IpAddress
-from ..speaker.announcer import Held, Observer
+from ..speaker.announcer import Held, UpdateResult
 from ..view import ClusterView, Publication
+from .announced_routes import RoutePlan
 from .bfd_sessions import BfdDetector, BfdSessions, PathEvent
 from .exabgp import HOLD_SECONDS, SessionSettings, router_id_of
 from .exabgp_process import ExaBgp
-from .routes import RoutePlan
 from .session import CONNECT_SECONDS, Misconfigured, NotConfigurable, PeerSession, is_awaited
 
 log = logging.getLogger("bridgehead.balancer.bgp")
@@ -63,14 +63,7 @@ class BgpAnnouncer:
 
     protocol = "bgp"
 
-    def __init__(
-        self,
-        observer: Observer,
-        detector: BfdDetector,
-        read_password: ReadPassword,
-        report: ReportEvent,
-    ) -> None:
-        self._observer = observer
+    def __init__(self, detector: BfdDetector, read_password: ReadPassword, report: ReportEvent) -> None:
         self._read_password = read_password
         self._report = report
         self._exabgp = ExaBgp()
@@ -89,7 +82,7 @@ class BgpAnnouncer:
 
     def update(
         self, view: ClusterView, publications: Mapping[ObjectKey, Publication], changed: Collection[ObjectKey]
-    ) -> None:
+    ) -> UpdateResult:
         self._this_node = view.this_node
         if self._started_at is None:
             self._started_at = time.monotonic()
@@ -108,8 +101,7 @@ class BgpAnnouncer:
                 self._since.setdefault(key, time.time())
             else:
                 self._since.pop(key, None)
-        if change.services:
-            self._observer.on_held_changed(change.services)
+        return UpdateResult(change.services)
 
     async def run(self) -> None:
         running: dict[str, tuple[tuple[Peer, BfdProfile | None], asyncio.Task[None]]] = {}

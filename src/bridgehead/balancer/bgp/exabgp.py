@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from ..ranges import IpAddress
-    from .routes import Prefix
+    from .announced_routes import Prefix
 
 HOLD_SECONDS = 90  # MetalLB's default
 GRACEFUL_RESTART_SECONDS = 120  # FRR's default

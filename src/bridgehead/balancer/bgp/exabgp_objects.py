@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from .exabgp import GRACEFUL_RESTART_SECONDS, Attributes, SessionSettings
 
 if TYPE_CHECKING:
-    from .routes import Prefix
+    from .announced_routes import Prefix
 
 _FAMILIES = {4: 1, 6: 2}  # address family numbers (IANA)
 _UNICAST = 1

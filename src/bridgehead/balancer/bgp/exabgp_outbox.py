@@ -11,7 +11,7 @@ from .exabgp_objects import family_of, make_updates
 from .exabgp_timers import Timers
 
 if TYPE_CHECKING:
-    from .routes import Prefix
+    from .announced_routes import Prefix
 
 _STEPS_AT_ONCE = 25  # of sending, then the other sessions have their turn
 

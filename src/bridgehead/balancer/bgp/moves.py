@@ -15,9 +15,9 @@ from typing import Final, NamedTuple
 
 from bridgehead.objects.meta import ObjectKey
 
-from ..candidates import announcing_nodes, is_selected
+from ..announcing_nodes import announcing_nodes, is_selected
 from ..ranges import IpAddress
-from ..sharing import shared
+from ..shared_sets import shared
 from ..view import ClusterView, Publication
 
 # For open connections to end: what load balancers of clouds give them by default (AWS: deregistration delay).

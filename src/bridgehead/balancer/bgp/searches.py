@@ -16,6 +16,7 @@ from bridgehead.objects.meta import ObjectKey
 
 from ..kernel_tables import KernelTables
 from ..ranges import IpAddress
+from ..speaker.announcer import UpdateResult
 from ..view import ClusterView, Publication
 from .moves import Moves
 
@@ -23,7 +24,7 @@ _MOST_NODES: Final = 16  # in which each packet that is searched for makes 15 co
 
 
 class ConnectionSearches:
-    """The rules of this node. The agent updates them before the announcer that changes routes."""
+    """The rules of this node. The reconciler updates them before the announcer that changes routes."""
 
     def __init__(self) -> None:
         self._moves = Moves()
@@ -36,12 +37,13 @@ class ConnectionSearches:
 
     def update(
         self, view: ClusterView, publications: Mapping[ObjectKey, Publication], changed: Collection[ObjectKey]
-    ) -> None:
+    ) -> UpdateResult:
         old, self._view = self._view, view
         if view.members != old.members or view.nodes != old.nodes:
             self._others = list(_nodes_to_ask(view))
         self._moves.update(view, publications, changed, asyncio.get_running_loop().time())
         self._apply()
+        return UpdateResult()
 
     async def run(self) -> None:
         """Change the kernel's rules until cancelled, and remove them at the end."""

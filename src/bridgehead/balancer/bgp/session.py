@@ -21,10 +21,10 @@ from typing import Literal
 from bridgehead.backoff import Backoff
 from bridgehead.objects.addresses import join_host_port
 
+from .announced_routes import Prefix, Route, RoutePlan
 from .exabgp import Attributes, SessionSettings, render_route, render_settings, why_refused
 from .exabgp_messages import Answer, Request, RequestKind
 from .exabgp_process import Channel, ExaBgp
-from .routes import Prefix, Route, RoutePlan
 
 log = logging.getLogger("bridgehead.balancer.bgp")
 

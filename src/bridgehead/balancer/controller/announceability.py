@@ -19,13 +19,13 @@ from bridgehead.objects.load_balancers import assigned_addresses
 from bridgehead.objects.meta import ObjectKey, find_condition
 
 from ..allocation import Pending, PendingReason
-from ..allocation.reasons import UNANNOUNCED_REASONS
+from ..allocation.pending_reasons import UNANNOUNCED_REASONS
 from ..model import Configuration
 from ..speaker.publications import node_view, publication_of
 from ..speaker.trimming import trim_slice
 from ..view import ClusterView, NodeView
-from .patches import CONDITION
-from .unannounced import why_unannounced
+from .service_patches import CONDITION
+from .unannounced_addresses import why_unannounced
 
 PATIENCE_SECONDS: Final = 5.0
 ASSIGNED_INDEX: Final = "assigned"  # Services by the addresses of their status

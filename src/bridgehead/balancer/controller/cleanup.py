@@ -19,7 +19,7 @@ from bridgehead.objects.meta import ObjectKey
 from ..admission.returning import give_back
 from ..definitions.install import FILES, INSTALLED_ANNOTATION
 from ..heartbeat_key import LEASE_NAME, SECRET_NAME
-from ..others import LABEL_SELECTORS, find_other
+from ..other_balancers import LABEL_SELECTORS, find_other
 from . import traces
 
 Json = dict[str, Any]

@@ -27,11 +27,11 @@ from ..heartbeat_key import OWN_NAMESPACE
 from ..page_access import PageAccess
 from .fallback_pools import FallbackPools
 from .metrics import ControllerMetrics
-from .presence import Presence
-from .reports import Reporter
-from .services import ServiceReconciler
+from .object_reports import Reporter
+from .other_balancer_watch import OtherBalancerWatch
+from .service_reconciler import ServiceReconciler
 from .speaker_secret import ensure_secret, watch_secret
-from .unanswered import UnansweredWatch
+from .unanswered_webhooks import UnansweredWatch
 
 log = logging.getLogger(__name__)
 
@@ -58,7 +58,7 @@ class ControllerSettings:
 class BalancerController:
     """Use once: `prepare`, then `run` until cancelled. `presence` knows the stand-ins of other balancers."""
 
-    def __init__(self, client: ApiClient, settings: ControllerSettings, presence: Presence) -> None:
+    def __init__(self, client: ApiClient, settings: ControllerSettings, presence: OtherBalancerWatch) -> None:
         self._presence = presence
         self._client = client
         self._settings = settings

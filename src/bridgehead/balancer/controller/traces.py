@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from bridgehead.objects.load_balancers import EIP_NAME_ANNOTATION, POOL_ANNOTATION
 
-from .patches import CONDITION, EIP_FINALIZER, SERVICE_FINALIZER
+from .service_patches import CONDITION, EIP_FINALIZER, SERVICE_FINALIZER
 
 Json = dict[str, Any]
 

@@ -6,19 +6,19 @@ from typing import Any
 
 from bridgehead.client import ApiClient
 
-from ..admission.identity import make_identity
 from ..admission.judgment import judge_change
 from ..admission.registrar import Registrar
 from ..admission.registration import ADOPTED_SERVICES
-from ..admission.serving import serving
+from ..admission.server_identity import make_identity
+from ..admission.webhook_server import serving
 from ..configuration_watch import ConfigurationWatch
-from .presence import Presence
+from .other_balancer_watch import OtherBalancerWatch
 
 Json = dict[str, Any]
 
 
 async def answer_reviews(
-    client: ApiClient, address: str, port: int, watch: ConfigurationWatch, presence: Presence
+    client: ApiClient, address: str, port: int, watch: ConfigurationWatch, presence: OtherBalancerWatch
 ) -> None:
     """Serve at `address`, where the API server reaches this process, until cancelled. Raises OSError."""
     identity = make_identity([address, *(f"{service.name}.{service.namespace}.svc" for service in ADOPTED_SERVICES)])

@@ -8,8 +8,8 @@ The speaker starts the process before it imports what a speaker needs, and it en
 | `process.py` | the process and its loop |
 | `channel.py` | messages between the speaker and the process |
 | `detector.py` | the speaker's end |
-| `packets.py` | heartbeats on the network: encoding, authentication |
-| `topology.py` | which nodes exchange heartbeats with each other |
+| `heartbeat_packets.py` | heartbeats on the network: encoding, authentication |
+| `neighbours.py` | which nodes exchange heartbeats with each other |
 | `membership.py` | which nodes are alive: the decision, on the caller's clock |
 | `bfd/` | BFD sessions with routers |
 | `leftovers.py` | the engine that removes what a killed speaker's keepalived has left |

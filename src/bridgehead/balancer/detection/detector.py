@@ -15,7 +15,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ..errors import DetectorEnded
-from ..processes import is_stopped
+from ..process_lookup import is_stopped
 from .channel import BEAT_SECONDS
 from .engine import Message
 from .process import SILENCE_SECONDS, start

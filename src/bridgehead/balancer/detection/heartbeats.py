@@ -28,8 +28,8 @@ from typing import Final
 from bridgehead.network.link_states import LinkStates
 
 from .engine import NEVER, Descriptor, Message, Report
-from .membership import Membership, View
-from .packets import MAX_BYTES, Heartbeat, decode, encode
+from .heartbeat_packets import MAX_BYTES, Heartbeat, decode, encode
+from .membership import Conclusion, Membership
 
 NAME: Final = "heartbeats"
 DEFAULT_PORT: Final = 7946  # MetalLB's memberlist
@@ -58,7 +58,7 @@ class Heartbeats:
         self._needed_links: frozenset[str] = frozenset()
         self._is_ready = False
         self._is_speaker_running = True
-        self._last: tuple[View, bool] | None = None
+        self._last: tuple[Conclusion, bool] | None = None
 
     def descriptors(self) -> Collection[Descriptor]:
         return (*self._sockets.values(), self._links)

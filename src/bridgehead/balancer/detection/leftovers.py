@@ -24,7 +24,7 @@ from typing import Final
 
 from bridgehead.network.addresses import Address, Addresses
 
-from ..processes import is_stopped, users_of
+from ..process_lookup import is_stopped, users_of
 from .engine import NEVER, Descriptor, Message
 
 NAME: Final = "leftovers"

@@ -14,8 +14,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple
 
-from .packets import LONGEST_AGE, Age, Heartbeat, node_id
-from .topology import neighbours
+from .heartbeat_packets import LONGEST_AGE, Age, Heartbeat, node_id
+from .neighbours import neighbours
 
 INTERVAL: Final = 0.05  # between two heartbeats to each neighbour
 DEAD_AFTER: Final = 0.3  # without evidence
@@ -39,7 +39,7 @@ class Change(NamedTuple):
     silence: float
 
 
-class View(NamedTuple):
+class Conclusion(NamedTuple):
     """The conclusion. `members`: nodes alive, this one included if the others receive it.
 
     `leaving`: members that end soon, as planned. `is_isolated`: several peers became silent at once and none has been
@@ -202,7 +202,7 @@ class Membership:
         packets += [(name, self.heartbeat(name, now, wants_reply=True)) for name in sorted(self._queries(now))]
         return packets
 
-    def view(self, now: float) -> View | None:
+    def view(self, now: float) -> Conclusion | None:
         """Return the conclusion; None as long as this node has only listened since its start."""
         self._conclude(now)
         members = {peer.name for peer in self._peers.values() if peer.is_alive}
@@ -214,7 +214,7 @@ class Membership:
             members.add(self.this)
             if self.is_leaving:
                 leaving.add(self.this)
-        return View(frozenset(members), frozenset(leaving), self._is_isolated, self._is_alone)
+        return Conclusion(frozenset(members), frozenset(leaving), self._is_isolated, self._is_alone)
 
     def _audible(self, now: float) -> int:
         """Return how many peers this node receives now, whether or not they receive this node."""

@@ -18,7 +18,7 @@ from typing import Any
 
 from bridgehead.network.syscalls import set_process_name
 
-from ..processes import is_stopped
+from ..process_lookup import is_stopped
 from .bfd.engine import BfdEngine
 from .channel import BEAT_SECONDS, Channel, open_channel
 from .engine import NEVER, Descriptor, Engine, Report

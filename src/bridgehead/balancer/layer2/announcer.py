@@ -1,4 +1,4 @@
-"""The layer 2 announcer: takes addresses over, and gives them up, as `holders.py` decides.
+"""The layer 2 announcer: takes addresses over, and gives them up, as `election.py` decides.
 
 An address that moves away as planned is still answered for until its new holder has announced it (`_HANDOVER_SECONDS`
 at most), so that no request remains unanswered in between; this node forwards what still arrives anyway.
@@ -11,7 +11,7 @@ import contextlib
 import logging
 import re
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -20,11 +20,11 @@ from bridgehead.objects.meta import ObjectKey
 
 from ..interface_names import link_names
 from ..ranges import IpAddress
-from ..speaker.announcer import Held, Observer
+from ..speaker.announcer import EventReport, Held, Observer, UpdateResult
 from ..speaker.handovers import Handovers
 from ..view import ClusterView, Publication
-from .claims import PROBE_SECONDS, Claims
-from .holders import Holder, Holders
+from .address_conflicts import PROBE_SECONDS, Conflicts
+from .election import Election, Holder
 from .interfaces import DEFAULT_EXCLUDED, usable_links
 from .responder import Responder
 from .schedule import Schedule
@@ -69,12 +69,12 @@ class Layer2Announcer:
         self._states: LinkStates | None = None
         self._now = now
         self._view = ClusterView("")
-        self._holders = Holders(serves_vrrp=serves_vrrp)
+        self._election = Election(serves_vrrp=serves_vrrp)
         self._own: dict[IpAddress, _Own] = {}
         self._schedule: Schedule[IpAddress] = Schedule()
-        self._claims = Claims()
+        self._conflicts = Conflicts()
         self._handovers = handovers
-        self._responder = Responder(self._on_claim)
+        self._responder = Responder(self._on_conflict)
         self._wake = asyncio.Event()
         self._logged = 0, 0  # a second, and how many changes of it were logged
         self._is_running = self._has_ipvs = False
@@ -94,31 +94,28 @@ class Layer2Announcer:
 
     def update(
         self, view: ClusterView, publications: Mapping[ObjectKey, Publication], changed: Collection[ObjectKey]
-    ) -> None:
+    ) -> UpdateResult:
         old, self._view = self._view, view
         services: set[ObjectKey] = set()
-        for address in self._holders.update(view, publications, changed):
-            services.update(self._holders.services(address))
+        for address in self._election.update(view, publications, changed):
+            services.update(self._election.services(address))
             own = self._own.get(address)
             if own is not None:
                 services.add(own.holder.service)
-            self._apply(address, self._holders.get(address))
+            self._apply(address, self._election.get(address))
         self._handovers.apply()
         if view.members - old.members or (old.is_isolated and not view.is_isolated):
             # A node that was cut off, or that joined, may have answered for an address, or may have missed who does.
             self._announce_all()
-        if self._is_running:
-            self._report_unreachable(changed)
-        if services:
-            self._observer.on_held_changed(services)
         self._wake.set()
+        return UpdateResult(services, list(self._unreachable(changed)) if self._is_running else ())
 
     def _apply(self, address: IpAddress, holder: Holder | None) -> None:
         own, this = self._own.get(address), self._view.this_node
         if holder is not None and holder.node == this:
             self._responder.hold(address, link_names(holder.interfaces))
             if own is None or own.gives_up_at is not None:
-                self._handovers.begin(address, self._holders.previous_node(address), self.protocol)
+                self._handovers.begin(address, self._election.previous_node(address), self.protocol)
                 self._own[address] = _Own(holder, self._now() if own is None else own.since)
                 self._begin([address])
                 self._log("announcing %s of %s (%s)", address, holder.service, holder.reason)
@@ -131,20 +128,20 @@ class Layer2Announcer:
                 own.gives_up_at = time.monotonic() + _HANDOVER_SECONDS
                 self._handovers.lose(address)
                 self._schedule.stop(address)
-                self._claims.release(address)
+                self._conflicts.release(address)
                 self._log("handing %s of %s over to %s", address, own.holder.service, holder.node)
         elif own is not None:
             self._release(address)
 
-    def _report_unreachable(self, services: Iterable[ObjectKey]) -> None:
-        """Record Events about addresses that this node holds but has no interface for."""
+    def _unreachable(self, services: Iterable[ObjectKey]) -> Iterator[EventReport]:
+        """Yield Events about addresses that this node holds but has no interface for."""
         for service in services:
-            for address in self._holders.addresses(service):
+            for address in self._election.addresses(service):
                 own = self._own.get(address)
                 if own is not None and not self._responder.interfaces_of(address):
                     why = self._why_unreachable(own.holder)
                     message = f'failed to announce "{address}" with protocol "layer2": {why}'
-                    self._observer.record(service, reason="announceFailed", message=message)
+                    yield EventReport(service, "Warning", "announceFailed", message)
 
     def _why_unreachable(self, holder: Holder) -> str:
         wanted = ", ".join(sorted(holder.interfaces or self._interfaces)) or "any"
@@ -155,7 +152,7 @@ class Layer2Announcer:
         self._handovers.end(address, self.protocol)
         self._responder.release(address)
         self._schedule.stop(address)
-        self._claims.release(address)
+        self._conflicts.release(address)
         self._log("no longer announcing %s of %s", address, own.holder.service)
 
     def _log(self, text: str, *values: object) -> None:
@@ -174,13 +171,13 @@ class Layer2Announcer:
     def _begin(self, addresses: Iterable[IpAddress]) -> None:
         now = time.monotonic()
         for address in addresses:
-            self._claims.hold(address, now)
+            self._conflicts.hold(address, now)
             self._schedule.begin([address], now)
         self._wake.set()
 
     def held(self, services: Collection[ObjectKey]) -> Collection[Held]:
         """Return the addresses that this node answers for, without those that are being handed over."""
-        addresses = {address for service in services for address in self._holders.addresses(service)}
+        addresses = {address for service in services for address in self._election.addresses(service)}
         found = []
         for address in addresses & self._own.keys():
             own = self._own[address]
@@ -190,7 +187,7 @@ class Layer2Announcer:
             why = own.holder.reason if interfaces else self._why_unreachable(own.holder)
             found += [
                 Held(address, service, self.protocol, own.since, interfaces, why)
-                for service in sorted(self._holders.services(address))
+                for service in sorted(self._election.services(address))
                 if service in services
             ]
         return found
@@ -272,9 +269,9 @@ class Layer2Announcer:
             self._used |= after
             # The first interface that disappears must not end the condition that one of them transmits.
             self._observer.on_links_changed(self._interfaces or self._used)
-            self._observer.on_held_changed({key for address in self._own for key in self._holders.services(address)})
+            self._observer.on_held_changed({key for address in self._own for key in self._election.services(address)})
 
-    def _on_claim(self, address: IpAddress, mac: bytes, link: Link) -> None:
+    def _on_conflict(self, address: IpAddress, mac: bytes, link: Link) -> None:
         own = self._own[address]
         if own.gives_up_at is not None:  # the new holder
             self._release(address)
@@ -282,12 +279,12 @@ class Layer2Announcer:
             return
         if self._view.is_isolated:  # the others have taken the addresses over, and are received again
             return
-        verdict = self._claims.judge(address, mac, time.monotonic())
+        verdict = self._conflicts.judge(address, mac, time.monotonic())
         if verdict.is_reported:
             message = f"another machine, {mac.hex(':')}, answers for {address} on {link.name}"
             log.warning("%s", message)
-            for service in self._holders.services(address):
-                self._observer.record(service, reason="DuplicateAddress", message=message)
+            for service in self._election.services(address):
+                self._observer.record(EventReport(service, "Warning", "DuplicateAddress", message))
         if verdict.is_defended:
             self._responder.announce(address)
             asyncio.get_running_loop().call_later(PROBE_SECONDS, self._responder.probe, address)

@@ -14,9 +14,11 @@ from bridgehead.network.uapi.if_ether import ETH_ALEN, ETH_P_ARP
 
 BROADCAST: Final = b"\xff" * ETH_ALEN
 
-_FRAME: Final = struct.Struct("!6s6sH HHBBH 6s4s6s4s")
+_FRAME: Final = struct.Struct("!6s6s8sH6s4s6s4s")
 _IPV4_PROTOCOL: Final = 0x0800
 _IPV4_BYTES: Final = 4
+# From the type in Ethernet's header to the lengths in that of ARP.
+_IPV4_ON_ETHERNET: Final = struct.pack("!HHHBB", ETH_P_ARP, ARPHRD_ETHER, _IPV4_PROTOCOL, ETH_ALEN, _IPV4_BYTES)
 _NO_MAC: Final = bytes(ETH_ALEN)
 _NO_ADDRESS: Final = bytes(_IPV4_BYTES)
 _SHORTEST_FRAME: Final = 60  # of Ethernet, without the checksum
@@ -37,16 +39,10 @@ def decode(frame: bytes) -> ArpPacket | None:
     """Return the packet; None for what is no ARP request or reply about IPv4 on Ethernet."""
     if len(frame) < _FRAME.size:
         return None
-    (destination, _, kind, hardware, protocol, mac_bytes, address_bytes, operation, *rest) = _FRAME.unpack_from(frame)
-    if (kind, hardware, protocol, mac_bytes, address_bytes) != (
-        ETH_P_ARP,
-        ARPHRD_ETHER,
-        _IPV4_PROTOCOL,
-        ETH_ALEN,
-        _IPV4_BYTES,
-    ) or operation not in (ARPOP_REQUEST, ARPOP_REPLY):
+    destination, _, kind, operation, *addresses = _FRAME.unpack_from(frame)
+    if kind != _IPV4_ON_ETHERNET or operation not in (ARPOP_REQUEST, ARPOP_REPLY):
         return None
-    return ArpPacket(destination, operation == ARPOP_REQUEST, *rest)
+    return ArpPacket(destination, operation == ARPOP_REQUEST, *addresses)
 
 
 def encode(packet: ArpPacket) -> bytes:
@@ -54,11 +50,7 @@ def encode(packet: ArpPacket) -> bytes:
     frame = _FRAME.pack(
         packet.destination,
         packet.sender_mac,
-        ETH_P_ARP,
-        ARPHRD_ETHER,
-        _IPV4_PROTOCOL,
-        ETH_ALEN,
-        _IPV4_BYTES,
+        _IPV4_ON_ETHERNET,
         ARPOP_REQUEST if packet.is_request else ARPOP_REPLY,
         packet.sender_mac,
         packet.sender,

@@ -19,7 +19,7 @@ from bridgehead.network.uapi.if_ether import ETH_P_ARP, ETH_P_IPV6
 
 from ..ranges import IpAddress
 from . import arp, ndp
-from .answers import Answer, answer
+from .answers import Answer, DropReason, answer
 from .interfaces import is_announced_on
 
 log = logging.getLogger(__name__)
@@ -27,17 +27,17 @@ log = logging.getLogger(__name__)
 _FRAMES_AT_ONCE: Final = 64  # of one socket, before the rest of the process gets its turn
 _FLOOD_FRAMES_PER_SECOND: Final = 20_000  # of one socket; a thousand addresses that move make some thousand frames
 
-OnClaim = Callable[[IpAddress, bytes, Link], None]
+OnConflict = Callable[[IpAddress, bytes, Link], None]
 
 
 class Responder:
     """Answers on the event loop in which `set_links` is called. Owners call `close`.
 
-    `on_claim` gets each packet by which another machine claims an address, with its MAC address.
+    `on_conflict` gets each packet by which another machine claims an address, with its MAC address.
     """
 
-    def __init__(self, on_claim: OnClaim) -> None:
-        self._on_claim = on_claim
+    def __init__(self, on_conflict: OnConflict) -> None:
+        self._on_conflict = on_conflict
         self._loop: asyncio.AbstractEventLoop | None = None
         self._links: dict[int, Link] = {}
         self._sockets: dict[tuple[int, int], PacketSocket] = {}  # by link and protocol
@@ -47,6 +47,7 @@ class Responder:
         self.received: Counter[bytes] = Counter()  # requests, by packed address
         self.answered: Counter[bytes] = Counter()
         self.announced: Counter[bytes] = Counter()
+        self.dropped = dict.fromkeys(DropReason, 0)  # frames, by why they were not answered
 
     @property
     def links(self) -> Mapping[int, Link]:
@@ -144,7 +145,7 @@ class Responder:
             self.announced[address.packed] += 1
 
     def probe(self, address: IpAddress) -> None:
-        """Ask whether another machine has an address; its answer is a claim."""
+        """Ask whether another machine has an address; its answer is a conflict."""
         for link in self._links_of(self._interfaces.get(address.packed, frozenset())):
             if isinstance(address, ipaddress.IPv4Address):
                 self._send(link, ETH_P_ARP, arp.probe(address, link.mac))
@@ -162,20 +163,19 @@ class Responder:
         number, protocol = key
         link, sock = self._links[number], self._sockets[key]
         own = {other.mac for other in self._links.values()}
-
-        def is_held(packed: bytes) -> bool:
-            interfaces = self._interfaces.get(packed)
-            return interfaces is not None and is_announced_on(interfaces, link)
-
         count = 0
         for frame in sock.receive(_FRAMES_AT_ONCE):
             count += 1
-            found = answer(frame, protocol, link.mac, is_held)
+            found = answer(frame, protocol, link, self._interfaces)
             if isinstance(found, Answer):
                 self.received[found.address] += 1
                 self.answered[found.address] += sock.send(found.frame)
-            elif found is not None and found.mac not in own:
-                self._on_claim(ipaddress.ip_address(found.address), found.mac, link)
+            elif isinstance(found, DropReason):
+                self.dropped[found] += 1
+            elif found.mac in own:
+                self.dropped[DropReason.OWN_FRAME] += 1
+            else:
+                self._on_conflict(ipaddress.ip_address(found.address), found.mac, link)
         self._limit(key, count)
 
     def _limit(self, key: tuple[int, int], count: int) -> None:

@@ -1,13 +1,13 @@
-"""Interface between the speaker's agent and its ways to announce addresses (`layer2/`, `bgp/`, `vrrp/`).
+"""Interface between the speaker's reconciler and its ways to announce addresses (`layer2/`, `bgp/`, `vrrp/`).
 
 Pure: no I/O, no clock, no randomness.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
+from typing import NamedTuple, Protocol, runtime_checkable
 
 from bridgehead.objects.meta import ObjectKey
 
@@ -31,8 +31,27 @@ class Held:
     why: str = ""
 
 
+class EventReport(NamedTuple):
+    """An Event to record about a Service, or about an Eip if `about` is a name."""
+
+    about: ObjectKey | str
+    type: str
+    reason: str
+    message: str
+
+
+class UpdateResult(NamedTuple):
+    """Result of an update: Services of which this node announces something else than before, and Events to record."""
+
+    services: Collection[ObjectKey] = ()
+    events: Sequence[EventReport] = ()
+
+
 class Observer(Protocol):
-    """The part of the agent that announcers call, from the event loop."""
+    """The part of the reconciler that announcers call, from the event loop, after events of the network.
+
+    They never call it while the reconciler updates them: `update` returns what changed.
+    """
 
     def on_held_changed(self, services: Iterable[ObjectKey]) -> None:
         """Look at `held` again, because what this node announces of these Services changed."""
@@ -40,20 +59,20 @@ class Observer(Protocol):
     def on_links_changed(self, names: Collection[str]) -> None:
         """Take the names of the interfaces that addresses are announced on."""
 
-    def record(self, service: ObjectKey, *, type: str = "Warning", reason: str, message: str) -> None:
-        """Record an Event about a Service."""
+    def record(self, event: EventReport) -> None:
+        """Record an Event."""
 
 
 class Follower(Protocol):
     """A part of the speaker that follows the state of the cluster.
 
-    The agent calls `update` from the event loop, with what changed; it must not block.
+    The reconciler calls `update` from the event loop, with what changed; it must not block.
     """
 
     def update(
         self, view: ClusterView, publications: Mapping[ObjectKey, Publication], changed: Collection[ObjectKey]
-    ) -> None:
-        """Do what `publications` ask of this node under `view`.
+    ) -> UpdateResult:
+        """Do what `publications` ask of this node under `view`, and return what changed.
 
         `changed`: the Services that changed or went since the last call. Of all others only `view` may have changed,
         which the follower compares with the last one.

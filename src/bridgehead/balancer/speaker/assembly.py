@@ -17,9 +17,8 @@ from bridgehead.objects.openelb import BGP_PEERS
 from bridgehead.pages import Routes
 
 from ..bgp.announcer import BgpAnnouncer, EventType
-from ..bgp.reports import session_metrics, status_section
 from ..bgp.searches import ConnectionSearches
-from ..configuration.inputs import about
+from ..bgp.session_reports import session_metrics, status_section
 from ..configuration_state import COMPONENT_LABEL, NODE_LABEL, SPEAKER_CONDITION, ConfigurationStateReporter
 from ..detection.detector import Detector
 from ..layer2.announcer import Layer2Announcer
@@ -27,16 +26,16 @@ from ..page_access import PageAccess
 from ..short_names import NAME_CHARACTERS, shortened
 from ..vrrp.announcer import MissingVrrp, VrrpAnnouncer
 from ..workspace import Workspace
-from .agent import SpeakerAgent, SpeakerOptions
 from .announcer import Follower, Observer
 from .exclusion_watch import ExclusionWatch
 from .handovers import Handovers
-from .metrics import SpeakerMetrics
+from .metrics import SpeakerMetrics, layer2_metrics
 from .openelb_reporter import OpenElbReporter
 from .openelb_statuses import OpenElbStatuses
 from .pages import speaker_routes
 from .passwords import read_password
 from .service_statuses import BGP, LAYER2, ServiceStatuses
+from .speaker_reconciler import SpeakerOptions, SpeakerReconciler
 
 # Debian has keepalived where not every user's PATH leads.
 _PROGRAM_PATH = os.pathsep.join((os.environ.get("PATH", os.defpath), "/usr/local/sbin", "/usr/sbin", "/sbin"))
@@ -62,31 +61,28 @@ class Speaker:
         def make_followers(observer: Observer) -> list[Follower]:
             handovers = Handovers()
             keepalived = shutil.which("keepalived", path=_PROGRAM_PATH)
-            vrrp: VrrpAnnouncer | MissingVrrp = MissingVrrp(observer)
+            vrrp: VrrpAnnouncer | MissingVrrp = MissingVrrp()
             if keepalived is not None:
                 vrrp = VrrpAnnouncer(observer, keepalived, workspace, detector.send, handovers)
                 self._vrrp_section = vrrp.section
             self.layer2 = Layer2Announcer(observer, handovers, interfaces=interfaces, serves_vrrp=keepalived is None)
-            self.bgp = BgpAnnouncer(
-                observer, detector, functools.partial(read_password, client), self._record_about_peer
-            )
-            reporter = OpenElbReporter(observer, self._record_about_eip)
+            self.bgp = BgpAnnouncer(detector, functools.partial(read_password, client), self._record_about_peer)
             # Rules for open connections are there before an announcement, and `handovers` has the view of the others.
-            return [handovers, self.layer2, ConnectionSearches(), self.bgp, vrrp, reporter]
+            return [handovers, self.layer2, ConnectionSearches(), self.bgp, vrrp, OpenElbReporter()]
 
-        self.agent = SpeakerAgent(client, detector, options, make_followers)
-        self.metrics = SpeakerMetrics(self.agent)
-        self.metrics.add_layer2(self.layer2.responder)
+        self.reconciler = SpeakerReconciler(client, detector, options, make_followers)
+        self.metrics = SpeakerMetrics(self.reconciler)
+        self.metrics.add(lambda: layer2_metrics(self.layer2.responder))
         self.metrics.add(lambda: session_metrics(self.bgp.peer_states()))
         if self._vrrp_section is not None:
-            self.agent.sections["vrrp"] = self._vrrp_section
-        self.agent.sections["bgp"] = lambda: status_section(self.bgp.peer_states())
+            self.reconciler.sections["vrrp"] = self._vrrp_section
+        self.reconciler.sections["bgp"] = lambda: status_section(self.bgp.peer_states())
 
-        where = client, options.node_name, options.namespace, lambda: self.agent.view.members
+        where = client, options.node_name, options.namespace, lambda: self.reconciler.view.members
         self._statuses = (ServiceStatuses(LAYER2, *where), ServiceStatuses(BGP, *where))
         for statuses in self._statuses:
-            self.agent.on_held.append(statuses.set_held)
-            self.agent.on_members.append(statuses.members_changed)
+            self.reconciler.on_held.append(statuses.set_held)
+            self.reconciler.on_members.append(statuses.members_changed)
         self._state = ConfigurationStateReporter(
             client,
             ObjectKey(options.namespace, shortened(f"speaker-{options.node_name}", NAME_CHARACTERS)),
@@ -94,24 +90,24 @@ class Speaker:
             SPEAKER_CONDITION,
             self._owner,
         )
-        self.agent.on_judged = self._report_state
-        self._exclusions = ExclusionWatch(client, options.namespace, self.agent.recorder, self.layer2.set_excluded)
+        self.reconciler.on_judged = self._report_state
+        self._exclusions = ExclusionWatch(client, options.namespace, self.reconciler.recorder, self.layer2.set_excluded)
         self._openelb = OpenElbStatuses(client, options.node_name, self.bgp.peer_states, self._is_openelb)
         self.bgp.on_session_change = self._session_changed
 
     def routes(self) -> Routes:
         """Return the HTTP pages."""
-        return speaker_routes(self.agent, self.metrics)
+        return speaker_routes(self.reconciler, self.metrics)
 
     def page_access(self, secure_port: int) -> PageAccess:
         """Return who may read the pages. `secure_port`: the port with TLS; 0: none."""
         reviews = AccessReviews(self._client)
-        return PageAccess(reviews, lambda: self.agent.configuration.api_addresses, secure_port)
+        return PageAccess(reviews, lambda: self.reconciler.configuration.api_addresses, secure_port)
 
     async def run(self) -> None:
         """Announce until cancelled. Raises DetectorEnded."""
         async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(self.agent.run())
+            tasks.create_task(self.reconciler.run())
             for statuses in self._statuses:
                 tasks.create_task(statuses.run())
             tasks.create_task(self._state.run())
@@ -126,11 +122,11 @@ class Speaker:
         """Report what is wrong with the configuration. As in MetalLB, the Secrets with passwords belong to it."""
         lacking = sorted(self.bgp.misconfigured().items())
         problems = [f"failed to parse peer {peer} password secret: {reason}" for peer, reason in lacking]
-        self._state.report(self.agent.configuration.error or "; ".join(problems))
+        self._state.report(self.reconciler.configuration.error or "; ".join(problems))
 
     def _owner(self) -> dict[str, Any] | None:
         """Return the ownerReference to this node's Node: its ConfigurationState goes with it."""
-        node = self.agent.node
+        node = self.reconciler.node
         if node is None:
             return None
         return {
@@ -141,15 +137,10 @@ class Speaker:
         }
 
     def _is_openelb(self, peer: str) -> bool:
-        reference = self.agent.configuration.peer_reference(peer)
+        reference = self.reconciler.configuration.peer_reference(peer)
         return reference is not None and reference.api_version == BGP_PEERS.api_version
 
-    def _record_about_eip(self, name: str, type: EventType, reason: str, message: str) -> None:
-        eip = self.agent.configuration.eips.get(ObjectKey("", name))
-        if eip is not None:
-            self.agent.recorder.record(about(eip), type=type, reason=reason, message=message)
-
     def _record_about_peer(self, name: str, type: EventType, reason: str, message: str) -> None:
-        peer = self.agent.configuration.peer_reference(name)
+        peer = self.reconciler.configuration.peer_reference(name)
         if peer is not None:
-            self.agent.recorder.record(peer, type=type, reason=reason, message=message)
+            self.reconciler.recorder.record(peer, type=type, reason=reason, message=message)

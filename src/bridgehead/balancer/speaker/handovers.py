@@ -17,6 +17,7 @@ from bridgehead.objects.meta import ObjectKey
 from ..kernel_tables import KernelTables
 from ..ranges import IpAddress
 from ..view import ClusterView, Publication
+from .announcer import UpdateResult
 
 _PASSING_SECONDS: Final = 2.0  # in which a move is over, and only the next holder receives an address's packets
 _LATE_SECONDS: Final = 0.3  # in which clients learn of the next holder, also on a busy machine
@@ -57,7 +58,7 @@ class Handovers:
 
     def update(
         self, view: ClusterView, publications: Mapping[ObjectKey, Publication], changed: Collection[ObjectKey]
-    ) -> None:
+    ) -> UpdateResult:
         """Forget nodes that died, at once; those whose speakers ended as planned, after a while."""
         old, self._view = self._view, view
         for name in view.members & self._absent.keys():
@@ -70,6 +71,7 @@ class Handovers:
             else:
                 self._forget(name)
         self.apply()
+        return UpdateResult()
 
     async def run(self) -> None:
         """Change the kernel's rules until cancelled, and remove them at the end."""

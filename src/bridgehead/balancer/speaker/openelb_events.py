@@ -9,23 +9,14 @@ Pure: no I/O, no clock, no randomness.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
-from typing import NamedTuple
 
 from bridgehead.objects.meta import ObjectKey
 
-from ..candidates import announcing_nodes
+from ..announcing_nodes import announcing_nodes
 from ..model import Pool
 from ..ranges import IpAddress
 from ..view import ClusterView, Publication
-
-
-class Report(NamedTuple):
-    """An Event about a Service, or about an Eip if `about` is a name."""
-
-    about: ObjectKey | str
-    type: str
-    reason: str
-    message: str
+from .announcer import EventReport
 
 
 class OpenElbEvents:
@@ -38,12 +29,12 @@ class OpenElbEvents:
 
     def update(
         self, view: ClusterView, publications: Mapping[ObjectKey, Publication], changed: Collection[ObjectKey]
-    ) -> list[Report]:
+    ) -> list[EventReport]:
         """Take a new state, of which only `changed` Services differ. Return what is new for OpenELB's users."""
         if self._view is None and view.this_node not in view.members:
             return []  # the others may count on this node already, and leave to it what it would pass over here
         old, self._view = self._view, view
-        reports: list[Report] = []
+        reports: list[EventReport] = []
         if old is None or old.configuration is not view.configuration:
             reports += self._configure(view)
         if old is None:
@@ -54,7 +45,7 @@ class OpenElbEvents:
             reports += self._publish(view, key, publications.get(key))
         return reports if view.this_node == min(view.members, default="") else []
 
-    def _configure(self, view: ClusterView) -> Iterator[Report]:
+    def _configure(self, view: ClusterView) -> Iterator[EventReport]:
         old = self._pools
         self._pools = {
             pool.name: (_protocol(pool), interface_of(pool))
@@ -63,12 +54,12 @@ class OpenElbEvents:
         }
         for name, (protocol, _) in sorted(old.items()):
             if self._pools.get(name) != old[name]:
-                yield Report(name, "Normal", "ConfigSpeaker", f"unconfig openelb {protocol} speaker successfully")
+                yield EventReport(name, "Normal", "ConfigSpeaker", f"unconfig openelb {protocol} speaker successfully")
         for name, (protocol, _) in sorted(self._pools.items()):
             if self._pools[name] != old.get(name):
-                yield Report(name, "Normal", "ConfigSpeaker", f"config openelb {protocol} speaker successfully")
+                yield EventReport(name, "Normal", "ConfigSpeaker", f"config openelb {protocol} speaker successfully")
 
-    def _publish(self, view: ClusterView, key: ObjectKey, publication: Publication | None) -> Iterator[Report]:
+    def _publish(self, view: ClusterView, key: ObjectKey, publication: Publication | None) -> Iterator[EventReport]:
         old = self._next_hops.pop(key, {})
         pairs = publication.addresses if publication is not None else ()
         new = {
@@ -80,22 +71,22 @@ class OpenElbEvents:
             self._next_hops[key] = new
         for address in old:
             if address not in new:
-                yield Report(key, "Normal", "DelBalancer", "success to withdraw announcement for service")
+                yield EventReport(key, "Normal", "DelBalancer", "success to withdraw announcement for service")
         for address, nodes in new.items():
             if nodes == old.get(address):
                 continue
             if nodes:
                 message = f"success to add nexthops [{', '.join(sorted(nodes))}]"
-                yield Report(key, "Normal", "SetBalancer", message)
+                yield EventReport(key, "Normal", "SetBalancer", message)
             elif old.get(address):  # a new Service, whose pods start, has nothing to delete
                 message = f"delete balancer with no available nodes for service ip {address}:{key}."
-                yield Report(key, "Warning", "SetBalancer", message)
+                yield EventReport(key, "Warning", "SetBalancer", message)
 
 
-def missing_interface(pool: Pool, node: str) -> Report:
+def missing_interface(pool: Pool, node: str) -> EventReport:
     """Return the Event of a node that lacks the interface of an Eip."""
     message = f"interface {interface_of(pool)}: no such network interface on node {node}"
-    return Report(pool.name, "Warning", "ConfigSpeakerFailed", message)
+    return EventReport(pool.name, "Warning", "ConfigSpeakerFailed", message)
 
 
 def _protocol(pool: Pool) -> str:

@@ -3,48 +3,35 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection, Mapping
-from typing import Any
+from collections.abc import Collection, Mapping
 
 from bridgehead.objects.meta import ObjectKey
 
 from ..interface_names import find_link
 from ..view import ClusterView, Publication
-from .announcer import Observer
-from .openelb_events import OpenElbEvents, Report, interface_of, missing_interface
+from .announcer import UpdateResult
+from .openelb_events import OpenElbEvents, interface_of, missing_interface
 
 
 class OpenElbReporter:
-    """Follows announcements.
+    """Follows announcements."""
 
-    `record_about_eip` gets the name of an Eip, and the type, the reason and the message of an Event about it.
-    """
-
-    def __init__(self, observer: Observer, record_about_eip: Callable[[str, Any, str, str], None]) -> None:
-        self._observer = observer
-        self._record_about_eip = record_about_eip
+    def __init__(self) -> None:
         self._events = OpenElbEvents()
         self._missing: set[str] = set()  # Eips whose interface this node lacks, as reported
 
     def update(
         self, view: ClusterView, publications: Mapping[ObjectKey, Publication], changed: Collection[ObjectKey]
-    ) -> None:
-        for report in self._events.update(view, publications, changed):
-            self._record(report)
+    ) -> UpdateResult:
+        events = self._events.update(view, publications, changed)
         missing = {}
         for pool in view.configuration.pools:
             interface = interface_of(pool) if pool.source == "openelb" else ""
             if interface and not find_link(interface):
                 missing[pool.name] = missing_interface(pool, view.this_node)
-        for name in missing.keys() - self._missing:
-            self._record(missing[name])
+        events += [missing[name] for name in missing.keys() - self._missing]
         self._missing = set(missing)
-
-    def _record(self, report: Report) -> None:
-        if isinstance(report.about, str):
-            self._record_about_eip(report.about, report.type, report.reason, report.message)
-        else:
-            self._observer.record(report.about, type=report.type, reason=report.reason, message=report.message)
+        return UpdateResult(events=events)
 
     async def run(self) -> None:
         await asyncio.get_running_loop().create_future()

@@ -8,12 +8,12 @@ from typing import Any
 
 from bridgehead.pages import Page, Routes, metrics_page
 
-from .agent import SpeakerAgent
 from .announcer import Held
 from .metrics import SpeakerMetrics
+from .speaker_reconciler import SpeakerReconciler
 
 
-def speaker_routes(agent: SpeakerAgent, metrics: SpeakerMetrics) -> Routes:
+def speaker_routes(reconciler: SpeakerReconciler, metrics: SpeakerMetrics) -> Routes:
     """Return the pages. /healthz shows that the event loop runs.
 
     /readyz is 503 until the speaker announces, /started while a rollout should wait for this speaker.
@@ -24,31 +24,31 @@ def speaker_routes(agent: SpeakerAgent, metrics: SpeakerMetrics) -> Routes:
 
     return {
         "/healthz": lambda: Page(200, b"ok"),
-        "/readyz": lambda: page(agent.unready_reason),
-        "/started": lambda: page(agent.unstarted_reason),
+        "/readyz": lambda: page(reconciler.unready_reason),
+        "/started": lambda: page(reconciler.unstarted_reason),
         "/metrics": metrics_page(metrics.registry),
-        "/status": lambda: Page(200, json.dumps(status(agent)).encode(), "application/json"),
+        "/status": lambda: Page(200, json.dumps(status(reconciler)).encode(), "application/json"),
     }
 
 
-def status(agent: SpeakerAgent) -> dict[str, Any]:
+def status(reconciler: SpeakerReconciler) -> dict[str, Any]:
     """Return what the speaker does, fit for JSON. Times are epoch seconds, durations seconds.
 
     `deaths`: how often this node concluded that another one is dead. `changes`: the last nodes that became alive or
     dead, as this node concluded. `takeovers`: the last times that this node took addresses of dead nodes over.
     `sections`: what the announcers add by protocol.
     """
-    members = agent.members
+    members = reconciler.members
     return {
-        "node": agent.view.this_node,
+        "node": reconciler.view.this_node,
         "time": time.time(),
-        "notReady": agent.unready_reason,
-        "configurationError": agent.configuration.error,
-        "members": sorted(agent.view.members),
+        "notReady": reconciler.unready_reason,
+        "configurationError": reconciler.configuration.error,
+        "members": sorted(reconciler.view.members),
         "leaving": sorted(members.members.leaving),
-        "isolated": agent.view.is_isolated,
+        "isolated": reconciler.view.is_isolated,
         "detectorError": members.error,
-        "held": [_held(held) for held in sorted(agent.held, key=lambda held: (held.service, held.address.packed))],
+        "held": [_held(held) for held in sorted(reconciler.held, key=lambda held: (held.service, held.address.packed))],
         "takeovers": [
             {
                 "at": takeover.at,
@@ -57,7 +57,7 @@ def status(agent: SpeakerAgent) -> dict[str, Any]:
                 "addresses": takeover.addresses,
                 "seconds": round(takeover.seconds, 3),
             }
-            for takeover in agent.takeovers.latest
+            for takeover in reconciler.takeovers.latest
         ],
         "deaths": members.deaths,
         "changes": [
@@ -70,7 +70,7 @@ def status(agent: SpeakerAgent) -> dict[str, Any]:
             }
             for change in members.history
         ],
-        "sections": {name: section() for name, section in agent.sections.items()},
+        "sections": {name: section() for name, section in reconciler.sections.items()},
     }
 
 

@@ -16,7 +16,7 @@ from bridgehead.objects.meta import is_condition_true
 
 from ..model import Configuration, Pool
 from ..ranges import IpAddress
-from ..sharing import shared
+from ..shared_sets import shared
 from ..view import NodeView, Publication
 
 EXCLUDED_LABEL: Final = "node.kubernetes.io/exclude-from-external-load-balancers"

@@ -8,7 +8,7 @@ from collections import deque
 from dataclasses import dataclass
 from typing import Final
 
-from .members import MemberChange
+from .member_watch import MemberChange
 
 log = logging.getLogger(__name__)
 

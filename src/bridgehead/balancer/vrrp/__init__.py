@@ -1,12 +1,12 @@
 """Announcement of addresses by VRRP, by a keepalived that the speaker configures.
 
-    view, publications --plan.py--> groups --keepalived.py--> configuration --keepalived_process.py--> keepalived
+    publications --address_groups.py--> groups --keepalived.py--> configuration --keepalived_process.py--> keepalived
 
 | module | what is in it |
 | --- | --- |
-| `plan.py` | groups of addresses, their virtual router ids and priorities |
+| `address_groups.py` | groups of addresses, their virtual router ids and priorities |
 | `masters.py` | which node should be the master of an address, and which one was before |
-| `changes.py` | which changes of groups wait until the next master is there |
+| `change_order.py` | which changes of groups wait until the next master is there |
 | `keepalived.py` | keepalived's configuration, and its notifications, as text |
 | `advertisement.py` | the advertisement of a master that resigns |
 | `keepalived_process.py` | keepalived as a child process, which `keepalived_main.py` starts |

@@ -6,6 +6,8 @@ import asyncio
 import contextlib
 import ipaddress
 import logging
+import os
+import pwd
 import socket
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
@@ -16,22 +18,21 @@ from bridgehead.network.addresses import Addresses
 from bridgehead.network.paths import address_on
 from bridgehead.objects.meta import ObjectKey
 
-from ..candidates import leaving_nodes
+from ..announcing_nodes import leaving_nodes
 from ..detection.engine import Message
 from ..detection.leftovers import request_removal
 from ..interface_names import find_link
 from ..ranges import IpAddress
-from ..speaker.announcer import Held, Observer
+from ..speaker.announcer import EventReport, Held, Observer, UpdateResult
 from ..speaker.handovers import Handovers
-from ..users import existing_user_name
 from ..view import ClusterView, Publication
 from ..workspace import Workspace
+from .address_groups import Group, GroupPlan
 from .advertisement import send_resignation
-from .changes import NOTICE_SECONDS, Changes
+from .change_order import NOTICE_SECONDS, Changes
 from .keepalived import ADVERTISEMENT_SECONDS, Instance, identity_address, is_identity, render_configuration
 from .keepalived_process import KeepalivedProcess
 from .masters import Masters
-from .plan import Group, VrrpPlan
 
 log = logging.getLogger("bridgehead.balancer.vrrp")
 
@@ -68,7 +69,7 @@ class VrrpAnnouncer:
         self._handovers = handovers
         self._program = program
         self._workspace = workspace
-        self._plan = VrrpPlan()
+        self._plan = GroupPlan()
         self._view: ClusterView | None = None
         self._groups: dict[str, Group] = {}  # that keepalived should have
         self._configured: dict[str, Group] = {}  # that it has
@@ -76,7 +77,7 @@ class VrrpAnnouncer:
         # Since when keepalived is the master of a group, epoch seconds; also of a group that it is about to lose.
         self._masters: dict[str, float] = {}
         self._expected = Masters()
-        self._reported: set[IpAddress] = set()  # addresses without a virtual router
+        self._refused: frozenset[IpAddress] = frozenset()  # addresses without a virtual router, as reported
         self._resigning: set[str] = set()  # groups that other nodes should take over, as soon as keepalived is reloaded
         self._is_used = False  # whether keepalived should run
         self._has_changed = asyncio.Event()
@@ -85,10 +86,11 @@ class VrrpAnnouncer:
 
     def update(
         self, view: ClusterView, publications: Mapping[ObjectKey, Publication], changed: Collection[ObjectKey]
-    ) -> None:
+    ) -> UpdateResult:
         if self._view is None:
             if view.this_node not in view.members:
-                return  # a keepalived that began now could take addresses over before it is known from whom
+                # A keepalived that began now could take addresses over before it is known from whom.
+                return UpdateResult()
             self._has_changed.set()
         elif view.is_alone and not self._view.is_alone:
             self._resigning = set(self._masters)
@@ -101,9 +103,7 @@ class VrrpAnnouncer:
             self._is_used, self._groups = is_used, self._plan.groups
             self._has_changed.set()
         self._hand_over(self._expected.update(self._plan.expected))
-        self._report_refused()
-        if regrouped:
-            self._observer.on_held_changed(regrouped)
+        return UpdateResult(regrouped, self._refusals())
 
     async def run(self) -> None:
         backoff = Backoff(_FIRST_RETRY_SECONDS, _LONGEST_RETRY_SECONDS)
@@ -230,7 +230,7 @@ class VrrpAnnouncer:
             asyncio.get_running_loop().call_later(NOTICE_SECONDS, self._has_changed.set)
         instances = list(self._instances())
         self._send(request_removal(str(self._workspace.root or ""), _addresses_of(instances)))
-        return render_configuration(instances, fifo, existing_user_name(), is_alone=is_alone)
+        return render_configuration(instances, fifo, _existing_user_name(), is_alone=is_alone)
 
     def _set_configured(self, groups: dict[str, Group]) -> None:
         """Record the groups that keepalived has from now on, and report the Services of which `held` differs.
@@ -293,13 +293,15 @@ class VrrpAnnouncer:
     def _services_at(self, addresses: Iterable[IpAddress]) -> set[ObjectKey]:
         return {service for address in addresses for service in self._plan.services(address)}
 
-    def _report_refused(self) -> None:
-        refused = self._plan.refused
-        for address in refused - self._reported:
+    def _refusals(self) -> list[EventReport]:
+        """Return Events about the addresses that have no virtual router since the last call."""
+        events = []
+        for address in self._plan.refused - self._refused:
             message = f"no virtual router id is free for {address}: VRRP has 255 on a network"
-            for service in self._plan.services(address):
-                self._observer.record(service, reason="announceFailed", message=message)
-        self._reported = set(refused)
+            services = self._plan.services(address)
+            events += [EventReport(service, "Warning", "announceFailed", message) for service in services]
+        self._refused = self._plan.refused
+        return events
 
     def _remove_leftovers(self) -> None:
         """Remove the addresses that a keepalived has left which was killed.
@@ -320,6 +322,14 @@ class VrrpAnnouncer:
             log.error("cannot remove addresses of an earlier keepalived: %s", error)
 
 
+def _existing_user_name() -> str:
+    """Return this user's name, or that of another user of this machine if this one has none, as in containers."""
+    try:
+        return pwd.getpwuid(os.getuid()).pw_name
+    except KeyError:
+        return pwd.getpwall()[0].pw_name
+
+
 def _addresses_of(instances: Iterable[Instance]) -> Iterator[tuple[int, str]]:
     """Yield what keepalived may add: the indices of links, and addresses without prefix lengths."""
     for instance in instances:
@@ -332,21 +342,22 @@ def _addresses_of(instances: Iterable[Instance]) -> Iterator[tuple[int, str]]:
 class MissingVrrp:
     """Takes the place of VrrpAnnouncer without keepalived: reports that layer 2 announces the addresses instead."""
 
-    def __init__(self, observer: Observer) -> None:
-        self._observer = observer
-        self._plan = VrrpPlan()
+    def __init__(self) -> None:
+        self._plan = GroupPlan()
 
     def update(
         self, view: ClusterView, publications: Mapping[ObjectKey, Publication], changed: Collection[ObjectKey]
-    ) -> None:
+    ) -> UpdateResult:
         regrouped = self._plan.update(view, publications, changed)
         if view.this_node != min(view.members, default=""):  # one Event is enough
-            return
+            return UpdateResult()
+        events = []
         for service in regrouped:
             addresses = ", ".join(sorted(map(str, self._plan.addresses(service))))
             if addresses:
                 message = f"keepalived is not installed on node {view.this_node}: layer 2 announces {addresses} instead"
-                self._observer.record(service, reason="VRRPUnavailable", message=message)
+                events.append(EventReport(service, "Warning", "VRRPUnavailable", message))
+        return UpdateResult(events=events)
 
     async def run(self) -> None:
         await asyncio.get_running_loop().create_future()

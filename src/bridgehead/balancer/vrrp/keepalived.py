@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from ..ranges import IpAddress
-from .plan import OWNER_PRIORITY, Group
+from .address_groups import OWNER_PRIORITY, Group
 
 ADVERTISEMENT_SECONDS = 0.1  # a master that is gone is missed after three to four of these
 _RARE_SECONDS = 1.0

@@ -19,7 +19,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from ..child_process import end, read_line
-from ..processes import is_stopped
+from ..process_lookup import is_stopped
 from ..workspace import Workspace
 from .keepalived import parse_notification
 

@@ -15,8 +15,8 @@ from typing import NamedTuple
 
 from bridgehead.dns.config import Hosts
 from bridgehead.dns.messages import replies, wire
-from bridgehead.dns.messages.names import is_in_any, reverse_name
-from bridgehead.dns.messages.records import RecordSets, address_sets
+from bridgehead.dns.messages.domain_names import is_in_any, reverse_name
+from bridgehead.dns.messages.record_sets import RecordSets, address_sets
 
 _MOST_ANSWERS = 1000  # that are kept
 _OWN_TYPES = tuple(wire.TYPES[kind] for kind in ("A", "AAAA", "PTR"))

@@ -18,7 +18,7 @@ from bridgehead.dns.messages.wire import Query
 from bridgehead.dns.upstreams import Cache, Denial, Forwarder, OutgoingQuery, Target
 
 from .responder import Responder, Unresolved
-from .rewriting import renamed_untrusted
+from .rewrite import renamed_untrusted
 
 log = logging.getLogger(__name__)
 

@@ -20,8 +20,8 @@ from bridgehead.dns.messages.wire import Query
 from bridgehead.dns.zone import NODATA, Zone, is_allowed, transfer
 
 from .hosts import HostTable
-from .rewriting import Rewriter, Rewriting, renamed_untrusted
-from .templates import Templates
+from .rewrite import Rewriter, Rewriting, renamed_untrusted
+from .template import Templates
 
 _PLAIN = b"\1\0\0\1\0\0\0\0\0\0"  # RD, one question, nothing else
 _WITH_OPT = b"\1\0\0\1\0\0\0\0\0\1"

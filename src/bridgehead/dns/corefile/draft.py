@@ -10,12 +10,12 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Generic, NamedTuple, TypeVar
 
-from bridgehead.dns.config import CacheSettings, DnsConfig, Server
-from bridgehead.dns.messages.names import as_zones
+from bridgehead.dns.config import Address, CacheSettings, DnsConfig, Server, parse_address
+from bridgehead.dns.messages.domain_names import as_zones
 from bridgehead.objects.times import parse_duration
 from bridgehead.suggestions import most_similar
 
-from .sources import Sources
+from .referenced_files import Sources
 from .text import Directive
 
 LARGEST_NUMBER = 2**31 - 1  # that of a TTL (RFC 2181, section 8), and more than any other setting needs
@@ -192,6 +192,12 @@ def seconds(directive: Directive) -> float:
         return parse_duration(directive.arguments[0] if directive.arguments else "")
     except ValueError as error:
         raise directive.invalid(str(error)) from error
+
+
+def page_address(directive: Directive, port: int, host: str = "") -> Address:
+    """Return the address of a page; `port` and `host` are the defaults. Raises WrongArguments and ConfigInvalid."""
+    text = one_argument(directive) if directive.arguments else host
+    return parse_address(f"Corefile, line {directive.line}", text, port)
 
 
 def fallthrough_zones(directive: Directive) -> tuple[str, ...]:

@@ -12,15 +12,16 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import NamedTuple
 
-from bridgehead.dns.config import Address, CacheSettings, DnsConfig, parse_address
+from bridgehead.dns.config import Address, DnsConfig, parse_address
 from bridgehead.dns.errors import ConfigInvalid
-from bridgehead.dns.messages import wire
-from bridgehead.dns.messages.names import as_zones, is_in_any
+from bridgehead.dns.messages.domain_names import as_zones
 
 from .directives import DIRECTIVES
+from .directives.cache import set_caches
+from .directives.forward import excepted_domains
 from .draft import Draft, ServerBlock, read_line
 from .node_cache import with_own_answers
-from .sources import Sources
+from .referenced_files import Sources
 from .text import Directive, invalid, parse
 
 
@@ -78,55 +79,11 @@ def _finish(draft: Draft, blocks: Iterable[ServerBlock], ports: Iterable[tuple[i
             denied.setdefault(zone, rcode)
     draft.set(
         stub_domains=tuple(draft.stubs),
-        denied=(*denied.items(), *_excepted(draft)),
+        denied=(*denied.items(), *excepted_domains(draft)),
         owned_reverse_zones=tuple(zone for zone in draft.config.owned_reverse_zones if zone not in (*stubs, *denied)),
     )
-    _set_caches(draft, blocks)
+    set_caches(draft, blocks)
     return Reading(draft.config, tuple(draft.remarks))
-
-
-def _set_caches(draft: Draft, blocks: Iterable[ServerBlock]) -> None:
-    """Set the cache of each server block, and limit the TTLs of records that the block has itself.
-
-    A block without `cache` limits no TTL. The cluster's block has the names of no other, so its cache is the root's,
-    unless there is a block for the root.
-    """
-    for block in sorted(blocks, key=lambda block: block.is_root):
-        settings = draft.caches.get(block)
-        if settings is not None:
-            _limit_own_ttls(draft, block, settings)
-        if block.is_root or (block.is_cluster and settings is not None):
-            draft.set(cache=settings or CacheSettings())
-        elif not block.is_cluster:
-            caches = ((zone, settings or CacheSettings()) for zone in block.zones)
-            draft.set(block_caches=(*draft.config.block_caches, *caches))
-
-
-def _limit_own_ttls(draft: Draft, block: ServerBlock, settings: CacheSettings) -> None:
-    """Limit the TTLs of records that are not cached: those of the cluster, of `hosts` and of templates."""
-    config, limit = draft.config, settings.ttl.apply
-    if block.is_cluster and is_in_any(config.zone.domain, settings.zones):
-        draft.set_zone(ttl=limit(config.zone.ttl))
-    if not all(is_in_any(zone, settings.zones) for zone in block.zones):
-        return
-    hosts = (
-        replace(found, ttl=limit(found.ttl)) if of == block else found
-        for found, of in zip(config.hosts, draft.host_blocks, strict=True)
-    )
-    templates = (
-        replace(found, records=tuple(replace(record, ttl=limit(record.ttl)) for record in found.records))
-        if of == block
-        else found
-        for found, of in zip(config.templates, draft.template_blocks, strict=True)
-    )
-    draft.set(hosts=tuple(hosts), templates=tuple(templates))
-
-
-def _excepted(draft: Draft) -> list[Address]:
-    """Return the domains that `except` leaves without an upstream, for SERVFAIL as from CoreDNS."""
-    answered = [zone for zone, _ in (*draft.stubs, *draft.denied) if zone]
-    answered += [draft.config.zone.domain, *draft.config.owned_reverse_zones]
-    return [(zone, wire.SERVFAIL) for zone in dict.fromkeys(draft.excepted) if not is_in_any(zone, answered)]
 
 
 def _block(server: Directive) -> ServerBlock:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 
 from bridgehead.dns.errors import ConfigInvalid
 
-from .sources import Sources
+from .referenced_files import Sources
 
 _WORD = re.compile(r'\s*(?:(#.*)|"((?:\\.|[^"\\])*)"|(\S+))')
 _VARIABLE = re.compile(r"\{\$([^{}\s]+)\}|\{%([^{}\s]+)%\}")

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from .records import Data, RecordSets, Soa, Srv
+from .record_sets import Data, RecordSets, Soa, Srv
 from .wire import (
     AA,
     AD,

@@ -53,13 +53,13 @@ class DnsMetrics:
             "coredns_reload_failed", "Counter of the number of failed reload attempts.", registry=self.registry
         )
 
-    def watch(self, engine: Callable[[], RunningEngine], servers: Iterable[DnsServer]) -> None:
-        """Add the counters of the servers, and of the engine that `engine` returns, to the page."""
-        self.registry.register(_Collector(engine, tuple(servers)))
+    def watch(self, instance: Callable[[], RunningInstance], servers: Iterable[DnsServer]) -> None:
+        """Add the counters of the servers, and of the instance that `instance` returns, to the page."""
+        self.registry.register(_Collector(instance, tuple(servers)))
 
 
-class RunningEngine(Protocol):
-    """The part of `engine.Engine` that has counters."""
+class RunningInstance(Protocol):
+    """The part of `instance.Instance` that has counters."""
 
     @property
     def config(self) -> DnsConfig: ...
@@ -76,21 +76,21 @@ class RunningEngine(Protocol):
 class _Collector:
     """A collector of prometheus_client."""
 
-    def __init__(self, engine: Callable[[], RunningEngine], servers: tuple[DnsServer, ...]) -> None:
-        self._engine = engine
+    def __init__(self, instance: Callable[[], RunningInstance], servers: tuple[DnsServer, ...]) -> None:
+        self._instance = instance
         self._servers = servers
 
     def collect(self) -> Iterable[Metric]:
-        engine = self._engine()
+        instance = self._instance()
         yield _build_info()
-        yield self._plugins(engine.config)
+        yield self._plugins(instance.config)
         yield CounterMetricFamily(
-            "coredns_panics", "A metrics that counts the number of panics.", engine.resolver.panics
+            "coredns_panics", "A metrics that counts the number of panics.", instance.resolver.panics
         )
         yield from self._messages()
         yield from self._sizes_and_times()
-        yield from _cache(engine.cache)
-        yield from _upstreams(engine.forwarders)
+        yield from _cache(instance.cache)
+        yield from _upstreams(instance.forwarders)
         yield CounterMetricFamily(
             "coredns_forward_max_concurrent_rejects",
             "Counter of the number of queries rejected because the concurrent queries were at maximum.",
@@ -99,10 +99,10 @@ class _Collector:
         yield GaugeMetricFamily(
             "coredns_hosts_entries",
             "The combined number of entries in hosts and Corefile.",
-            sum(len(names) for hosts in engine.config.hosts for _, names in hosts.entries),
+            sum(len(names) for hosts in instance.config.hosts for _, names in hosts.entries),
         )
         yield GaugeMetricFamily(
-            "bridgehead_dns_answers", "Precomputed answers of the cluster's zone.", len(engine.responder.zone)
+            "bridgehead_dns_answers", "Precomputed answers of the cluster's zone.", len(instance.responder.zone)
         )
 
     def _plugins(self, config: DnsConfig) -> Metric:

@@ -1,15 +1,15 @@
 """Queries for external names: the upstream servers and what they answered.
 
-routing      which upstreams are asked for which domain
-forwarder    asks the upstreams of one domain: order, retries, verification of replies
-health       which upstreams are down, and probes until they answer
-connections  TCP and TLS connections to them, kept open for reuse
-servers      addresses of upstreams as text: "tls://9.9.9.9%dns.quad9.net", resolv.conf
-cache        what upstreams answered
+routing          which upstreams are asked for which domain
+forward          asks the upstreams of one domain: order, retries, verification of replies
+health_checks    which upstreams are down, and probes until they answer
+connection_pool  TCP and TLS connections to them, kept open for reuse
+servers          addresses of upstreams as text: "tls://9.9.9.9%dns.quad9.net", resolv.conf
+cache            what upstreams answered
 """
 
 from .cache import Cache
-from .forwarder import Forwarder, OutgoingQuery
+from .forward import Forwarder, OutgoingQuery
 from .routing import Denial, Target, plan_forwarders, plan_search
 from .servers import parse_resolv_conf, parse_search, parse_server
 

@@ -1,4 +1,4 @@
-"""Selection of the upstreams for each domain. This server itself is never an upstream. `engine.py` calls it."""
+"""Selection of the upstreams for each domain. This server itself is never an upstream. `instance.py` calls it."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from typing import NamedTuple
 from bridgehead.dns.config import DnsConfig, ForwardSettings, Server
 from bridgehead.dns.errors import ConfigInvalid
 from bridgehead.dns.messages import wire
-from bridgehead.dns.messages.names import is_name
+from bridgehead.dns.messages.domain_names import is_name
 
-from .forwarder import Forwarder
+from .forward import Forwarder
 from .servers import parse_resolv_conf, parse_search
 
 log = logging.getLogger(__name__)

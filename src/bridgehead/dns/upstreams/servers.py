@@ -7,7 +7,7 @@ import socket
 
 from bridgehead.dns.config import Server, Tls
 from bridgehead.dns.errors import ConfigInvalid
-from bridgehead.dns.messages.names import as_domain
+from bridgehead.dns.messages.domain_names import as_domain
 
 log = logging.getLogger(__name__)
 

@@ -1,11 +1,12 @@
 """The cluster's zone: what names exist, and their finished answers.
 
-specification  Services, EndpointSlices and pods -> names and record sets (the Kubernetes DNS specification)
-table          record sets -> finished answers, by the bytes of their question; `Zone`
-zone_file      the zone as text, for `bridgehead dns --dump`
-transfer       the zone as messages, for AXFR
+specification     Services, EndpointSlices and pods -> names and record sets (the Kubernetes DNS specification)
+finished_answers  record sets -> finished answers, by the bytes of their question; `Zone`
+zone_file         the zone as text, for `bridgehead dns --dump`
+transfer          the zone as messages, for AXFR
 """
 
+from .finished_answers import NODATA, Zone
 from .specification import (
     ServiceRecords,
     endpoint_names,
@@ -15,7 +16,6 @@ from .specification import (
     pod_records,
     service_records,
 )
-from .table import NODATA, Zone
 from .transfer import is_allowed, transfer
 from .zone_file import zone_file
 

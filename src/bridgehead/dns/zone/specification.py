@@ -2,9 +2,9 @@
 
 Pure: no I/O, no clock, no randomness.
 
-`agent.py` calls this for every changed object, and `table.py` compiles the result to finished answers. Names are
-lower-case, absolute, without the last dot. A name with an empty record set exists without records: an empty
-non-terminal, for which the answer is NODATA, not NXDOMAIN.
+`zone_sync.py` calls this for every changed object, and `finished_answers.py` compiles the result. Names are lower-case,
+absolute, without the last dot. A name with an empty record set exists without records: an empty non-terminal, for which
+the answer is NODATA, not NXDOMAIN.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from bridgehead.dns.messages.names import LONGEST_NAME, as_domain, dashed, is_label, is_name
-from bridgehead.dns.messages.records import Data, RecordSets, Soa, Srv, address_sets, canonical_address
+from bridgehead.dns.messages.domain_names import LONGEST_NAME, as_domain, dashed, is_label, is_name
+from bridgehead.dns.messages.record_sets import Data, RecordSets, Soa, Srv, address_sets, canonical_address
 from bridgehead.objects.core import Pod, Service
 from bridgehead.objects.endpoint_slices import Endpoint, EndpointSlice
 

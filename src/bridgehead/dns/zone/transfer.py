@@ -16,7 +16,7 @@ from bridgehead.dns.messages import replies, wire
 from bridgehead.dns.messages.foreign import PlainRecord, plain_records_untrusted
 from bridgehead.dns.messages.wire import Query
 
-from .table import Zone
+from .finished_answers import Zone
 
 MESSAGE_BYTES = 16_000  # within reach of compression pointers; made in a few milliseconds
 

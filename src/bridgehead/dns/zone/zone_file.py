@@ -11,9 +11,9 @@ import ipaddress
 from collections.abc import Iterable, Iterator
 
 from bridgehead.dns.messages import foreign, replies, wire
-from bridgehead.dns.messages.names import is_within
+from bridgehead.dns.messages.domain_names import is_within
 
-from .table import Zone
+from .finished_answers import Zone
 
 
 def zone_file(zone: Zone) -> str:

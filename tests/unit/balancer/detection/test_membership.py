@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridgehead.balancer.detection import topology
+from bridgehead.balancer.detection import neighbours
 from bridgehead.balancer.detection.membership import DEAD_AFTER, ISOLATED_SECONDS
 
 from .virtual_cluster import VirtualCluster
@@ -170,7 +170,7 @@ def test_a_node_that_leaves_is_known_to_leave():
 
 
 def test_a_large_cluster_agrees_by_relays(monkeypatch):
-    monkeypatch.setattr(topology, "FULL_MESH_NODES", 15)
+    monkeypatch.setattr(neighbours, "FULL_MESH_NODES", 15)
     names = [f"node{number:03}" for number in range(18)]  # too many for a full mesh
     cluster = VirtualCluster(*names).start()
     assert cluster.all_members() == [set(names)] * 18

@@ -7,8 +7,8 @@ import itertools
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from bridgehead.balancer.detection.membership import Membership, View
-from bridgehead.balancer.detection.packets import Heartbeat
+from bridgehead.balancer.detection.heartbeat_packets import Heartbeat
+from bridgehead.balancer.detection.membership import Conclusion, Membership
 from bridgehead.balancer.detection.process import ObservationClock
 
 LATENCY = 0.001
@@ -22,7 +22,7 @@ class VirtualNode:
     inbox: list[Heartbeat] = field(default_factory=list)
     is_paused: bool = False
     is_dead: bool = False
-    views: list[tuple[float, View]] = field(default_factory=list)  # with the real time of each change
+    views: list[tuple[float, Conclusion]] = field(default_factory=list)  # with the real time of each change
 
 
 class VirtualCluster:

@@ -6,20 +6,21 @@ from collections.abc import Collection, Iterable, Mapping
 
 from bridgehead.balancer.layer2 import announcer as module
 from bridgehead.balancer.layer2.announcer import Layer2Announcer
-from bridgehead.balancer.layer2.holders import Holders
+from bridgehead.balancer.layer2.election import Election
 from bridgehead.balancer.ranges import IpAddress
+from bridgehead.balancer.speaker.announcer import EventReport, UpdateResult
 from bridgehead.balancer.speaker.handovers import Handovers
 from bridgehead.balancer.view import ClusterView, NodeView
 from bridgehead.network.link_states import Link
 from bridgehead.objects.meta import ObjectKey
 
-from .test_holders import POOL, address, publication, view
+from .test_election import POOL, address, publication, view
 
 
 class NoSockets:
     """A Responder without sockets."""
 
-    def __init__(self, on_claim: object) -> None:
+    def __init__(self, on_conflict: object) -> None:
         self.links: Mapping[int, Link] = {}
 
     def set_links(self, links: Mapping[int, Link]) -> bool:
@@ -27,6 +28,9 @@ class NoSockets:
         return True
 
     def hold(self, address: IpAddress, interfaces: frozenset[str]) -> None:
+        pass
+
+    def release(self, address: IpAddress) -> None:
         pass
 
     def interfaces_of(self, address: IpAddress) -> Collection[str]:
@@ -41,18 +45,18 @@ class OneLink:
 
 
 class Watcher:
-    """An observer that records the Services of which it should look at the addresses again."""
+    """An observer that records the Services of which it should look at the addresses again, call by call."""
 
     def __init__(self) -> None:
-        self.changed: set[ObjectKey] = set()
+        self.changed: list[set[ObjectKey]] = []
 
     def on_held_changed(self, services: Iterable[ObjectKey]) -> None:
-        self.changed.update(services)
+        self.changed.append(set(services))
 
     def on_links_changed(self, names: Collection[str]) -> None:
         pass
 
-    def record(self, service: ObjectKey, *, type: str = "Warning", reason: str, message: str) -> None:
+    def record(self, event: EventReport) -> None:
         raise AssertionError
 
 
@@ -96,17 +100,28 @@ def test_a_new_interface_is_reported_for_all_services_that_share_an_address(monk
     services = {found.key: found for found in (publication(number, addresses=shared) for number in (1, 2))}
     observer = Watcher()
     announcer = Layer2Announcer(observer, Recorder())
-    announcer.update(only, services, services)
-    observer.changed.clear()
+    assert announcer.update(only, services, services) == UpdateResult(set(services))
     announcer._use_links(OneLink())
     assert {held.service: held.detail for held in announcer.held(services)} == dict.fromkeys(services, ("eth0",))
-    assert observer.changed == set(services)
+    assert observer.changed == [set(services)]  # not by the update
+
+
+def test_an_update_returns_the_services_of_a_lost_address_and_events_about_those_without_an_interface(monkeypatch):
+    monkeypatch.setattr(module, "Responder", NoSockets)
+    only, web = view(members=["node1"]), publication(1)
+    announcer = Layer2Announcer(Watcher(), Recorder(), interfaces=("eth7",))
+    announcer._is_running = True
+    message = f'failed to announce "{address(1)}" with protocol "layer2": no usable interface (eth7)'
+    event = EventReport(web.key, "Warning", "announceFailed", message)
+    assert announcer.update(only, {web.key: web}, [web.key]) == UpdateResult({web.key}, [event])
+    assert announcer.update(only, {web.key: web}, ()) == UpdateResult(set(), [])
+    assert announcer.update(only, {}, [web.key]) == UpdateResult({web.key}, [])
 
 
 def holder(number: int, cluster: ClusterView) -> str:
     """Return the holder of an address."""
     web = publication(number)
-    holders = Holders()
+    holders = Election()
     holders.update(cluster, {web.key: web}, [web.key])
     found = holders.get(address(number))
     return found.node if found is not None else ""

@@ -9,13 +9,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bridgehead.balancer.layer2 import arp, ndp
-from bridgehead.balancer.layer2.answers import Answer, Claim, answer
+from bridgehead.balancer.layer2.answers import Answer, Conflict, DropReason, answer
+from bridgehead.network.link_states import Link
 from bridgehead.network.uapi.if_ether import ETH_P_ARP, ETH_P_IPV6
 
 OWN, CLIENT, FOREIGN = (bytes.fromhex(text) for text in ("0200000000aa", "0200000000bb", "0200000000cc"))
 VIP4, CLIENT4 = ipaddress.IPv4Address("10.0.0.10"), ipaddress.IPv4Address("10.0.0.1")
 VIP6, CLIENT6 = ipaddress.IPv6Address("fd00:10::10"), ipaddress.IPv6Address("fd00:10::1")
-HELD = {VIP4.packed, VIP6.packed}
+ELSEWHERE4, ELSEWHERE6 = ipaddress.IPv4Address("10.0.0.12"), ipaddress.IPv6Address("fd00:10::12")
+ETH0 = Link(2, "eth0", OWN, master=0, transmits=True, resolves=True)
+HELD = {
+    VIP4.packed: frozenset({"eth0"}),
+    VIP6.packed: frozenset[str](),
+    ELSEWHERE4.packed: frozenset({"eth1"}),
+    ELSEWHERE6.packed: frozenset({"eth1"}),
+}
 
 
 def arp_request(
@@ -34,8 +42,8 @@ def arp_request(
     )
 
 
-def ask(frame: bytes, protocol: int) -> Answer | Claim | None:
-    return answer(frame, protocol, OWN, HELD.__contains__)
+def ask(frame: bytes, protocol: int) -> Answer | Conflict | DropReason:
+    return answer(frame, protocol, ETH0, HELD)
 
 
 def test_the_bytes_of_a_reply():
@@ -48,25 +56,20 @@ def test_the_bytes_of_a_reply():
 
 
 @pytest.mark.parametrize(
-    ("frame", "is_answered"),
+    "frame",
     [
-        (arp_request(VIP4), True),
-        (arp_request(VIP4, destination=OWN), True),  # a client that checks whether the address still is there
-        (arp_request(VIP4, destination=FOREIGN), False),  # a promiscuous interface passes what is for others
-        (arp_request(ipaddress.IPv4Address("10.0.0.11")), False),
-        (arp_request(VIP4, sender=bytes(4)), True),  # a machine that wants the address probes for it
-        (arp_request(VIP4)[:41], False),
+        arp_request(VIP4),
+        arp_request(VIP4, destination=OWN),  # a client that checks whether the address still is there
+        arp_request(VIP4, sender=bytes(4)),  # a machine that wants the address probes for it
     ],
 )
-def test_requests_for_held_addresses_are_answered(frame, is_answered):
-    assert isinstance(ask(frame, ETH_P_ARP), Answer) is is_answered
+def test_requests_for_held_addresses_are_answered(frame):
+    assert isinstance(ask(frame, ETH_P_ARP), Answer)
 
 
 def test_gratuitous_arp_is_a_claim_for_other_holders():
     for frame in arp.gratuitous(VIP4, FOREIGN):
-        assert ask(frame, ETH_P_ARP) == Claim(VIP4.packed, FOREIGN)
-    for frame in arp.gratuitous(VIP4, OWN):
-        assert ask(frame, ETH_P_ARP) is None
+        assert ask(frame, ETH_P_ARP) == Conflict(VIP4.packed, FOREIGN)
     request, reply = (arp.decode(frame) for frame in arp.gratuitous(VIP4, OWN))
     assert request is not None
     assert reply is not None
@@ -81,11 +84,11 @@ def test_an_arp_probe_claims_nothing():
     assert isinstance(ask(arp.probe(VIP4, FOREIGN), ETH_P_ARP), Answer)
 
 
-def neighbour_solicitation(*, source: ipaddress.IPv6Address = CLIENT6, destination: bytes = b"", hops: int = 255):
+def neighbour_solicitation(target: ipaddress.IPv6Address = VIP6, *, destination: bytes = b"", hops: int = 255) -> bytes:
     """A solicitation as a client sends it, with its own link-layer address."""
-    group = ndp.solicited_node(VIP6)
-    message = bytes([135, 0, 0, 0, 0, 0, 0, 0]) + VIP6.packed + bytes([1, 1]) + CLIENT
-    frame = ndp._frame(destination or ndp.multicast_mac(group), CLIENT, source.packed, group, message)
+    group = ndp.solicited_node(target)
+    message = bytes([135, 0, 0, 0, 0, 0, 0, 0]) + target.packed + bytes([1, 1]) + CLIENT
+    frame = ndp._frame(destination or ndp.multicast_mac(group), CLIENT, CLIENT6.packed, group, message)
     return frame[:21] + bytes([hops]) + frame[22:]
 
 
@@ -97,8 +100,6 @@ def test_solicitations_are_answered_by_solicited_advertisements():
     flags = found.frame[14 + 40 + 4]
     assert flags == 0x60  # solicited, override
     assert isinstance(ask(neighbour_solicitation(destination=OWN), ETH_P_IPV6), Answer)
-    assert ask(neighbour_solicitation(destination=FOREIGN), ETH_P_IPV6) is None
-    assert ask(neighbour_solicitation(hops=254), ETH_P_IPV6) is None
 
 
 def test_duplicate_address_detection_of_another_machine_is_answered_to_all():
@@ -109,9 +110,33 @@ def test_duplicate_address_detection_of_another_machine_is_answered_to_all():
 
 
 def test_an_unsolicited_advertisement_is_a_claim():
-    assert ask(ndp.unsolicited(VIP6, FOREIGN), ETH_P_IPV6) == Claim(VIP6.packed, FOREIGN)
-    assert ask(ndp.unsolicited(VIP6, OWN), ETH_P_IPV6) is None
-    assert ask(ndp.unsolicited(CLIENT6, FOREIGN), ETH_P_IPV6) is None
+    assert ask(ndp.unsolicited(VIP6, FOREIGN), ETH_P_IPV6) == Conflict(VIP6.packed, FOREIGN)
+
+
+DROPPED = [
+    (ETH_P_ARP, arp_request(VIP4)[:41], DropReason.MALFORMED),
+    (ETH_P_ARP, arp.gratuitous(VIP4, OWN)[0], DropReason.OWN_FRAME),
+    (ETH_P_ARP, arp.gratuitous(VIP4, OWN)[1], DropReason.OWN_FRAME),
+    (ETH_P_ARP, arp_request(VIP4, destination=FOREIGN), DropReason.ETHERNET_DESTINATION),
+    (ETH_P_ARP, arp.gratuitous(CLIENT4, FOREIGN)[1], DropReason.ARP_REPLY),
+    (ETH_P_ARP, arp_request(ipaddress.IPv4Address("10.0.0.11")), DropReason.ADDRESS_NOT_HELD),
+    (ETH_P_ARP, arp_request(ELSEWHERE4), DropReason.OTHER_INTERFACE),
+    (ETH_P_IPV6, neighbour_solicitation(hops=254), DropReason.MALFORMED),
+    (ETH_P_IPV6, ndp.unsolicited(VIP6, OWN), DropReason.OWN_FRAME),
+    (ETH_P_IPV6, neighbour_solicitation(destination=FOREIGN), DropReason.ETHERNET_DESTINATION),
+    (ETH_P_IPV6, ndp.unsolicited(CLIENT6, FOREIGN), DropReason.NEIGHBOUR_ADVERTISEMENT),
+    (ETH_P_IPV6, neighbour_solicitation(CLIENT6), DropReason.ADDRESS_NOT_HELD),
+    (ETH_P_IPV6, neighbour_solicitation(ELSEWHERE6), DropReason.OTHER_INTERFACE),
+]
+
+
+@pytest.mark.parametrize(("protocol", "frame", "reason"), DROPPED)
+def test_dropped_frames_have_a_reason(protocol, frame, reason):
+    assert ask(frame, protocol) is reason
+
+
+def test_each_reason_of_a_drop_has_a_frame():
+    assert {reason for _, _, reason in DROPPED} == set(DropReason)
 
 
 def test_groups_and_their_ethernet_addresses():
@@ -128,7 +153,7 @@ VALID = {
 
 @given(st.sampled_from(sorted(VALID)), st.binary(max_size=120))
 def test_garbage_is_ignored(protocol, garbage):
-    assert ask(garbage, protocol) is None or protocol == ETH_P_ARP
+    assert isinstance(ask(garbage, protocol), DropReason) or protocol == ETH_P_ARP
     # An option of the length 0, and options that are cut off, make a message invalid.
     for size in (14, 20, 42, 54, 78):
         ask(VALID[protocol][:size] + garbage, protocol)

@@ -7,7 +7,8 @@ from dataclasses import replace
 
 from bridgehead.balancer.model import BgpAdvertisement, Configuration, Layer2Advertisement, Pool, VrrpAdvertisement
 from bridgehead.balancer.ranges import parse_range
-from bridgehead.balancer.speaker.openelb_events import OpenElbEvents, Report, missing_interface
+from bridgehead.balancer.speaker.announcer import EventReport
+from bridgehead.balancer.speaker.openelb_events import OpenElbEvents, missing_interface
 from bridgehead.balancer.view import ClusterView, NodeView, Publication
 from bridgehead.objects.meta import ObjectKey
 
@@ -34,19 +35,19 @@ def test_next_hops_that_come_change_and_go():
     # The first member is received by the others only a moment after it receives them.
     assert events.update(replace(seen, members=seen.members - {"node1"}), {}, []) == []
     assert events.update(seen, {}, []) == [
-        Report("eip", "Normal", "ConfigSpeaker", "config openelb layer2 speaker successfully")
+        EventReport("eip", "Normal", "ConfigSpeaker", "config openelb layer2 speaker successfully")
     ]
-    added = Report(WEB, "Normal", "SetBalancer", "success to add nexthops [node1, node2, node3]")
+    added = EventReport(WEB, "Normal", "SetBalancer", "success to add nexthops [node1, node2, node3]")
     assert events.update(seen, web("10.1.0.1"), [WEB]) == [added]
     assert events.update(seen, web("10.1.0.1"), [WEB]) == []
     local = {"is_local": True, "endpoint_nodes": frozenset({"node2"}), "ready_nodes": frozenset({"node2"})}
-    moved = Report(WEB, "Normal", "SetBalancer", "success to add nexthops [node2]")
+    moved = EventReport(WEB, "Normal", "SetBalancer", "success to add nexthops [node2]")
     assert events.update(seen, web("10.1.0.1", **local), [WEB]) == [moved]
     # A node that is excluded later is not among the next hops, although no Service has changed.
     without = replace(seen, nodes=NODES | {"node2": NodeView("node2", {}, is_excluded=True)})
     none = "delete balancer with no available nodes for service ip 10.1.0.1:default/web."
-    assert events.update(without, web("10.1.0.1", **local), []) == [Report(WEB, "Warning", "SetBalancer", none)]
-    gone = Report(WEB, "Normal", "DelBalancer", "success to withdraw announcement for service")
+    assert events.update(without, web("10.1.0.1", **local), []) == [EventReport(WEB, "Warning", "SetBalancer", none)]
+    gone = EventReport(WEB, "Normal", "DelBalancer", "success to withdraw announcement for service")
     assert events.update(without, {}, [WEB]) == [gone]
     assert events.update(without, {}, [WEB]) == []
 
@@ -57,10 +58,10 @@ def test_a_new_service_whose_pods_are_not_ready_has_no_warning():
     waiting = web("10.1.0.1", has_endpoints=False)
     assert events.update(seen, waiting, [WEB]) == []
     assert events.update(seen, waiting, [WEB]) == []
-    added = Report(WEB, "Normal", "SetBalancer", "success to add nexthops [node1, node2, node3]")
+    added = EventReport(WEB, "Normal", "SetBalancer", "success to add nexthops [node1, node2, node3]")
     assert events.update(seen, web("10.1.0.1"), [WEB]) == [added]
     none = "delete balancer with no available nodes for service ip 10.1.0.1:default/web."
-    assert events.update(seen, waiting, [WEB]) == [Report(WEB, "Warning", "SetBalancer", none)]
+    assert events.update(seen, waiting, [WEB]) == [EventReport(WEB, "Warning", "SetBalancer", none)]
 
 
 def test_only_the_first_member_records_and_only_about_eips():
@@ -92,4 +93,4 @@ def test_eips_that_are_configured_otherwise():
         "unconfig openelb bgp speaker successfully",
     ]
     message = "interface eth0: no such network interface on node node3"
-    assert missing_interface(LAYER2, "node3") == Report("eip", "Warning", "ConfigSpeakerFailed", message)
+    assert missing_interface(LAYER2, "node3") == EventReport("eip", "Warning", "ConfigSpeakerFailed", message)

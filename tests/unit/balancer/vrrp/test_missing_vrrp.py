@@ -6,6 +6,7 @@ import ipaddress
 
 from bridgehead.balancer.model import Configuration, Pool, VrrpAdvertisement
 from bridgehead.balancer.ranges import parse_range
+from bridgehead.balancer.speaker.announcer import EventReport
 from bridgehead.balancer.view import ClusterView, NodeView, Publication
 from bridgehead.balancer.vrrp.announcer import MissingVrrp
 from bridgehead.objects.meta import ObjectKey
@@ -14,25 +15,14 @@ POOL = Pool("eip", "openelb", (parse_range("10.1.0.0/24"),), vrrp=(VrrpAdvertise
 WEB = ObjectKey("default", "web")
 
 
-class Recorder:
-    def __init__(self) -> None:
-        self.events: list[tuple[ObjectKey, str, str]] = []
-
-    def record(self, service: ObjectKey, *, type: str = "Warning", reason: str, message: str) -> None:
-        self.events.append((service, reason, message))
-
-
 def test_one_node_reports_that_layer_2_announces_instead():
     web = Publication(WEB, "uid", {}, ((ipaddress.ip_address("10.1.0.1"), POOL),), False, frozenset(), True)
     nodes = {name: NodeView(name, {}) for name in ("node1", "node2")}
-    recorders = {}
+    events = {}
     for name in nodes:
-        recorder = recorders[name] = Recorder()
-        missing = MissingVrrp(recorder)
+        missing = MissingVrrp()
         view = ClusterView(name, Configuration(), nodes, frozenset(nodes))
-        for _ in range(2):
-            missing.update(view, {WEB: web}, [WEB])
-        missing.update(view, {}, [WEB])
+        results = [missing.update(view, services, [WEB]) for services in ({WEB: web}, {WEB: web}, {})]
+        events[name] = [event for result in results for event in result.events]
     message = "keepalived is not installed on node node1: layer 2 announces 10.1.0.1 instead"
-    assert recorders["node1"].events == [(WEB, "VRRPUnavailable", message)]
-    assert recorders["node2"].events == []
+    assert events == {"node1": [EventReport(WEB, "Warning", "VRRPUnavailable", message)], "node2": []}

@@ -12,11 +12,13 @@ import pytest
 
 from bridgehead.balancer.model import Configuration, Pool, VrrpAdvertisement
 from bridgehead.balancer.ranges import IpAddress, parse_range
+from bridgehead.balancer.speaker.announcer import EventReport, UpdateResult
 from bridgehead.balancer.speaker.handovers import Handovers
 from bridgehead.balancer.view import ClusterView, NodeView, Publication
+from bridgehead.balancer.vrrp import address_groups
 from bridgehead.balancer.vrrp import announcer as module
+from bridgehead.balancer.vrrp.address_groups import GroupKey, by_rank
 from bridgehead.balancer.vrrp.announcer import VrrpAnnouncer
-from bridgehead.balancer.vrrp.plan import GroupKey, by_rank
 from bridgehead.balancer.workspace import Workspace
 from bridgehead.objects.meta import ObjectKey
 
@@ -37,7 +39,7 @@ class Watcher:
     def on_links_changed(self, names: Collection[str]) -> None:
         raise AssertionError
 
-    def record(self, service: ObjectKey, *, type: str = "Warning", reason: str, message: str) -> None:
+    def record(self, event: EventReport) -> None:
         raise AssertionError
 
 
@@ -154,12 +156,21 @@ def look(*nodes: str, pools: tuple[Pool, ...] = (POOL,), leaving: str = "", this
     return ClusterView(this, Configuration(pools), views, frozenset(nodes))
 
 
-def announce(announcer: VrrpAnnouncer, *addresses: str, is_local: bool = False) -> None:
+def announce(announcer: VrrpAnnouncer, *addresses: str, is_local: bool = False) -> UpdateResult:
     """Let the node announce these addresses of one Service."""
     held = tuple((ipaddress.ip_address(address), POOL) for address in addresses)
     web = Publication(WEB, "uid", {}, held, is_local, frozenset({"node1"}), True)
     view = ClusterView("node1", Configuration((POOL,)), {"node1": NodeView("node1", {})}, frozenset({"node1"}))
-    announcer.update(view, {WEB: web}, [WEB])
+    return announcer.update(view, {WEB: web}, [WEB])
+
+
+def test_addresses_beyond_the_virtual_routers_of_a_network_are_reported_once(monkeypatch, announcer):
+    monkeypatch.setattr(address_groups, "VIRTUAL_ROUTERS", 0)
+    message = "no virtual router id is free for 10.1.0.1: VRRP has 255 on a network"
+    assert announce(announcer, "10.1.0.1") == UpdateResult(
+        {WEB}, [EventReport(WEB, "Warning", "announceFailed", message)]
+    )
+    assert announce(announcer, "10.1.0.1") == UpdateResult(set(), [])
 
 
 async def test_addresses_of_a_keepalived_that_ended_are_not_held(monkeypatch, announcer):

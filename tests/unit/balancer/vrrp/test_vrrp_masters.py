@@ -8,8 +8,8 @@ from dataclasses import replace
 from bridgehead.balancer.model import Configuration, Pool, VrrpAdvertisement
 from bridgehead.balancer.ranges import parse_range
 from bridgehead.balancer.view import ClusterView, NodeView, Publication
+from bridgehead.balancer.vrrp.address_groups import GroupPlan
 from bridgehead.balancer.vrrp.masters import Masters
-from bridgehead.balancer.vrrp.plan import VrrpPlan
 from bridgehead.objects.meta import ObjectKey
 
 POOL = Pool("eip", "openelb", (parse_range("10.1.0.0/24"),), vrrp=(VrrpAdvertisement("eip", "eth0"),))
@@ -24,7 +24,7 @@ class Speaker:
 
     def __init__(self, node: str) -> None:
         self.node = node
-        self.plan = VrrpPlan()
+        self.plan = GroupPlan()
         self.masters = Masters()
 
     def see(self, *, members: frozenset[str] = ALL, leaving: str = "", service: Publication = WEB) -> list[str]:

@@ -1,0 +1,18 @@
+"""The directive `autopath`: the search list of a pod, resolved in one query.
+
+Pure: no I/O, no clock, no randomness.
+"""
+
+from __future__ import annotations
+
+from ..draft import Draft, ServerBlock, Spec, Where, WrongArguments, one_argument
+from ..text import Directive
+
+
+def _read(draft: Draft, block: ServerBlock, directive: Directive) -> None:
+    if one_argument(directive) != "@kubernetes":
+        raise WrongArguments
+    draft.set(autopath=True)
+
+
+AUTOPATH = Spec("autopath @kubernetes", "resolves the search list of a pod in one query", _read, Where.CLUSTER)

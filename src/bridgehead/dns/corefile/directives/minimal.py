@@ -1,0 +1,17 @@
+"""The directive `minimal`: positive replies with answer records only.
+
+Pure: no I/O, no clock, no randomness.
+"""
+
+from __future__ import annotations
+
+from ..draft import Draft, ServerBlock, Spec, no_argument
+from ..text import Directive
+
+
+def _read(draft: Draft, block: ServerBlock, directive: Directive) -> None:
+    no_argument(directive)
+    draft.set(is_minimal=True)
+
+
+MINIMAL = Spec("minimal", "positive replies have answer records only", _read)
