@@ -11,13 +11,13 @@ import time
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from typing import Literal, NamedTuple
 
+from bridgehead.balancer.announcer import Held, UpdateResult
 from bridgehead.network.own_addresses import is_local
 from bridgehead.network.paths import address_on, find_path
 from bridgehead.objects.meta import ObjectKey
 
 from ..model import BfdProfile, Peer
 from ..ranges import IpAddress
-from ..speaker.announcer import Held, UpdateResult
 from ..view import ClusterView, Publication
 from .announced_routes import RoutePlan
 from .bfd_sessions import BfdDetector, BfdSessions, PathEvent

@@ -10,13 +10,13 @@ import asyncio
 from collections.abc import Collection, Iterator, Mapping
 from typing import Final
 
+from bridgehead.balancer.announcer import UpdateResult
 from bridgehead.network.connection_search import SearchTables
 from bridgehead.network.paths import find_path
 from bridgehead.objects.meta import ObjectKey
 
 from ..kernel_tables import KernelTables
 from ..ranges import IpAddress
-from ..speaker.announcer import UpdateResult
 from ..view import ClusterView, Publication
 from .moves import Moves
 

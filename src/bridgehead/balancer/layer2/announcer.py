@@ -15,13 +15,13 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from bridgehead.balancer.announcer import EventReport, Held, Observer, UpdateResult
+from bridgehead.balancer.handovers import Handovers
 from bridgehead.network.link_states import Link, LinkStates
 from bridgehead.objects.meta import ObjectKey
 
 from ..interface_names import link_names
 from ..ranges import IpAddress
-from ..speaker.announcer import EventReport, Held, Observer, UpdateResult
-from ..speaker.handovers import Handovers
 from ..view import ClusterView, Publication
 from .address_conflicts import PROBE_SECONDS, Conflicts
 from .election import Election, Holder

@@ -9,6 +9,8 @@ import shutil
 from collections.abc import Callable
 from typing import Any
 
+from bridgehead.balancer.announcer import Follower, Observer
+from bridgehead.balancer.handovers import Handovers
 from bridgehead.client import ApiClient
 from bridgehead.client.access_reviews import AccessReviews
 from bridgehead.objects.kinds import NODES
@@ -26,9 +28,7 @@ from ..page_access import PageAccess
 from ..short_names import NAME_CHARACTERS, shortened
 from ..vrrp.announcer import MissingVrrp, VrrpAnnouncer
 from ..workspace import Workspace
-from .announcer import Follower, Observer
 from .exclusion_watch import ExclusionWatch
-from .handovers import Handovers
 from .metrics import SpeakerMetrics, layer2_metrics
 from .openelb_reporter import OpenElbReporter
 from .openelb_statuses import OpenElbStatuses

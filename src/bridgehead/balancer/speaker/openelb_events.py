@@ -10,13 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
 
+from bridgehead.balancer.announcer import EventReport
 from bridgehead.objects.meta import ObjectKey
 
 from ..announcing_nodes import announcing_nodes
 from ..model import Pool
 from ..ranges import IpAddress
 from ..view import ClusterView, Publication
-from .announcer import EventReport
 
 
 class OpenElbEvents:

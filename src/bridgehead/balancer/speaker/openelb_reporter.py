@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Collection, Mapping
 
+from bridgehead.balancer.announcer import UpdateResult
 from bridgehead.objects.meta import ObjectKey
 
 from ..interface_names import find_link
 from ..view import ClusterView, Publication
-from .announcer import UpdateResult
 from .openelb_events import OpenElbEvents, interface_of, missing_interface
 
 

@@ -6,9 +6,9 @@ import json
 import time
 from typing import Any
 
+from bridgehead.balancer.announcer import Held
 from bridgehead.pages import Page, Routes, metrics_page
 
-from .announcer import Held
 from .metrics import SpeakerMetrics
 from .speaker_reconciler import SpeakerReconciler
 

@@ -15,6 +15,7 @@ from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from typing import Any, Final, Generic, TypeVar
 
+from bridgehead.balancer.announcer import Held
 from bridgehead.client import ApiClient, Done, Informer, Outcome, WorkQueue
 from bridgehead.client.errors import AlreadyExists, ClientError, Conflict, NotFound
 from bridgehead.objects.kinds import Kind
@@ -22,7 +23,6 @@ from bridgehead.objects.meta import ObjectKey, ObjectMeta
 from bridgehead.objects.metallb import SERVICE_BGP_STATUSES, SERVICE_L2_STATUSES, ServiceBGPStatus, ServiceL2Status
 
 from ..short_names import shortened
-from .announcer import Held
 from .trimming import trim_bgp_status, trim_layer2_status
 
 log = logging.getLogger(__name__)

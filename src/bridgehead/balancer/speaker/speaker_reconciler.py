@@ -14,6 +14,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
+from bridgehead.balancer.announcer import Announcer, EventReport, Follower, HandsOver, Held, Observer, Starts
 from bridgehead.client import ApiClient, EventRecorder, Informer, reference_to
 from bridgehead.heap import trim_heap
 from bridgehead.objects.core import Node, Service
@@ -29,7 +30,6 @@ from ..errors import ConfigurationInvalid
 from ..heartbeat_key import OWN_NAMESPACE
 from ..model import Configuration
 from ..view import ClusterView, NodeView, Publication
-from .announcer import Announcer, EventReport, Follower, HandsOver, Held, Observer, Starts
 from .member_watch import MemberChange, Members, MemberWatch
 from .publications import node_view, publication_of
 from .takeovers import Takeovers

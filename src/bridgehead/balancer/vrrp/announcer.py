@@ -14,6 +14,8 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import Any
 
 from bridgehead.backoff import Backoff
+from bridgehead.balancer.announcer import EventReport, Held, Observer, UpdateResult
+from bridgehead.balancer.handovers import Handovers
 from bridgehead.network.addresses import Addresses
 from bridgehead.network.paths import address_on
 from bridgehead.objects.meta import ObjectKey
@@ -23,8 +25,6 @@ from ..detection.engine import Message
 from ..detection.leftovers import request_removal
 from ..interface_names import find_link
 from ..ranges import IpAddress
-from ..speaker.announcer import EventReport, Held, Observer, UpdateResult
-from ..speaker.handovers import Handovers
 from ..view import ClusterView, Publication
 from ..workspace import Workspace
 from .address_groups import Group, GroupPlan

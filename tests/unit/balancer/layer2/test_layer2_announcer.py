@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 
+from bridgehead.balancer.announcer import EventReport, UpdateResult
+from bridgehead.balancer.handovers import Handovers
 from bridgehead.balancer.layer2 import announcer as module
 from bridgehead.balancer.layer2.announcer import Layer2Announcer
 from bridgehead.balancer.layer2.election import Election
 from bridgehead.balancer.ranges import IpAddress
-from bridgehead.balancer.speaker.announcer import EventReport, UpdateResult
-from bridgehead.balancer.speaker.handovers import Handovers
 from bridgehead.balancer.view import ClusterView, NodeView
 from bridgehead.network.link_states import Link
 from bridgehead.objects.meta import ObjectKey

@@ -5,9 +5,9 @@ from __future__ import annotations
 import ipaddress
 from dataclasses import replace
 
+from bridgehead.balancer.announcer import EventReport
 from bridgehead.balancer.model import BgpAdvertisement, Configuration, Layer2Advertisement, Pool, VrrpAdvertisement
 from bridgehead.balancer.ranges import parse_range
-from bridgehead.balancer.speaker.announcer import EventReport
 from bridgehead.balancer.speaker.openelb_events import OpenElbEvents, missing_interface
 from bridgehead.balancer.view import ClusterView, NodeView, Publication
 from bridgehead.objects.meta import ObjectKey

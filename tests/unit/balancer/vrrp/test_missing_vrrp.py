@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import ipaddress
 
+from bridgehead.balancer.announcer import EventReport
 from bridgehead.balancer.model import Configuration, Pool, VrrpAdvertisement
 from bridgehead.balancer.ranges import parse_range
-from bridgehead.balancer.speaker.announcer import EventReport
 from bridgehead.balancer.view import ClusterView, NodeView, Publication
 from bridgehead.balancer.vrrp.announcer import MissingVrrp
 from bridgehead.objects.meta import ObjectKey

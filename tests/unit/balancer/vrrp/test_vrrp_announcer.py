@@ -10,10 +10,10 @@ from typing import ClassVar
 
 import pytest
 
+from bridgehead.balancer.announcer import EventReport, UpdateResult
+from bridgehead.balancer.handovers import Handovers
 from bridgehead.balancer.model import Configuration, Pool, VrrpAdvertisement
 from bridgehead.balancer.ranges import IpAddress, parse_range
-from bridgehead.balancer.speaker.announcer import EventReport, UpdateResult
-from bridgehead.balancer.speaker.handovers import Handovers
 from bridgehead.balancer.view import ClusterView, NodeView, Publication
 from bridgehead.balancer.vrrp import address_groups
 from bridgehead.balancer.vrrp import announcer as module
@@ -297,7 +297,7 @@ async def test_packets_go_to_the_last_master_before_and_while_this_node_is_one(m
     monkeypatch.setattr(module, "Addresses", _no_addresses)
     monkeypatch.setattr(module, "KeepalivedProcess", RunningKeepalived)
     monkeypatch.setattr(module, "find_link", lambda interface: "")
-    monkeypatch.setattr("bridgehead.balancer.speaker.handovers._LATE_SECONDS", 0)
+    monkeypatch.setattr("bridgehead.balancer.handovers._LATE_SECONDS", 0)
     first, second, _ = nodes = by_rank(GroupKey("eth0", "selected by "), ["node1", "node2", "node3"])
     handovers = Recorder()
     announcer = VrrpAnnouncer(Watcher(), "keepalived", Workspace(), lambda message: None, handovers)

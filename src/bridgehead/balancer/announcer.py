@@ -11,8 +11,8 @@ from typing import NamedTuple, Protocol, runtime_checkable
 
 from bridgehead.objects.meta import ObjectKey
 
-from ..ranges import IpAddress
-from ..view import ClusterView, Publication
+from .ranges import IpAddress
+from .view import ClusterView, Publication
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,13 +11,13 @@ import asyncio
 from collections.abc import Collection, Iterable, Mapping
 from typing import Final, NamedTuple
 
+from bridgehead.balancer.announcer import UpdateResult
 from bridgehead.network.handover import HandoverTables
 from bridgehead.objects.meta import ObjectKey
 
-from ..kernel_tables import KernelTables
-from ..ranges import IpAddress
-from ..view import ClusterView, Publication
-from .announcer import UpdateResult
+from .kernel_tables import KernelTables
+from .ranges import IpAddress
+from .view import ClusterView, Publication
 
 _PASSING_SECONDS: Final = 2.0  # in which a move is over, and only the next holder receives an address's packets
 _LATE_SECONDS: Final = 0.3  # in which clients learn of the next holder, also on a busy machine
