@@ -11,7 +11,7 @@ import pytest
 
 from bridgehead.balancer.handovers import Handovers
 from bridgehead.balancer.ranges import IpAddress
-from bridgehead.balancer.speaker import handovers as module
+from bridgehead.balancer import handovers as module
 from bridgehead.balancer.view import ClusterView, NodeView
 from tests.unit.virtual_time import run_virtual
 
