@@ -6,7 +6,7 @@ Pure: no I/O, no clock, no randomness. Source: `k8s.io/apimachinery/pkg/util/val
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -287,17 +287,6 @@ class Field(msgspec.Struct, eq=False, gc=False):
         error = FieldError(reason, self.path, message)
         self.errors.append(error)
         return error
-
-
-def repeated(keys: Iterable[Hashable]) -> list[int]:
-    """Return the positions of the keys that occur earlier, too."""
-    seen: set[Hashable] = set()
-    found = []
-    for index, key in enumerate(keys):
-        if key in seen:
-            found.append(index)
-        seen.add(key)
-    return found
 
 
 def internal_value(value: Mapping[str, Any], zero: Mapping[str, Any]) -> dict[str, Any]:

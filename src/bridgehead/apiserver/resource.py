@@ -79,7 +79,7 @@ class Strategy:
     `claims`).
     For an update: `default`, `prepare_update`, `allocate`, `validate`, `validate_update`, then the store.
     The managers of fields own what is there after `default`. This hook may be called again for what admission adds.
-    Hooks change the object in place; validators only return errors and warnings.
+    Hooks change the object in place; validators only add errors and warnings to its fields.
     """
 
     def default(self, obj: JsonObject) -> None:
@@ -115,14 +115,14 @@ class Strategy:
     # still gets its status.
     validates_status_writes = True
 
-    def validate(self, obj: Any) -> Any:
-        return []
+    def validate(self, obj: Field) -> None:
+        """Add the errors of an object."""
 
-    def validate_create(self, obj: Any) -> Any:
-        return []
+    def validate_create(self, obj: Field) -> None:
+        """Add the errors that only a new object has."""
 
-    def validate_update(self, obj: Any, old: JsonObject, subresource: str) -> Any:
-        return []
+    def validate_update(self, obj: Field, old: JsonObject, subresource: str) -> None:
+        """Add the errors of the change from `old`."""
 
     @property
     def may_take_long(self) -> bool:
@@ -138,14 +138,10 @@ class Strategy:
         return self.warnings(obj)
 
 
-def errors_of(hook: Callable[..., Any], obj: JsonObject, *arguments: Any) -> list[FieldError]:
-    """Return the errors that a validating hook finds."""
+def errors_of(validate: Callable[..., None], obj: JsonObject, *arguments: Any) -> list[FieldError]:
+    """Return the errors that a validating hook adds."""
     root = Field(obj)
-    method = getattr(hook, "__func__", hook)
-    if method.__annotations__["obj"] == "Field":
-        hook(root, *arguments)
-    else:
-        root.errors.extend(hook(obj, *arguments))
+    validate(root, *arguments)
     return root.errors
 
 

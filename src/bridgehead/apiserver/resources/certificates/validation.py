@@ -55,9 +55,8 @@ def validate_spec(spec: Field) -> None:
     usages.must_be_set()
     for usage in usages.each():
         usage.must_be_one_of(_USAGES)
-    seen: set[str] = set()
-    for usage in usages.each():
-        usage.must_not_repeat(seen)
+    for usage in usages.repeated(str):
+        usage.duplicate()
     signer = spec.at("signerName", "")
     if signer.value == LEGACY_UNKNOWN:
         signer.invalid("the legacy signerName is not allowed via this API version")

@@ -63,7 +63,9 @@ def _validate_topologies(terms: Field) -> None:
         values_of: dict[str, frozenset[str]] = {}
         for expression in expressions.each():
             key, values = expression.at("key", ""), expression.at("values", ())
-            _validate_topology_values(values)
+            values.must_be_set()
+            for value in values.repeated(str):
+                value.duplicate()
             key.must_pass(check_qualified_name)
             if key.value in values_of:
                 key.duplicate()
@@ -75,13 +77,6 @@ def _validate_topologies(terms: Field) -> None:
             expressions.showing("").duplicate()
         duplicates += found
         seen[same] += 1
-
-
-def _validate_topology_values(values: Field) -> None:
-    values.must_be_set()
-    seen: set[str] = set()
-    for value in values.each():
-        value.must_not_repeat(seen)
 
 
 def is_default(storage_class: JsonObject) -> bool:
