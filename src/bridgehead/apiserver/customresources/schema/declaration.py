@@ -63,7 +63,9 @@ def validate_schema(schema: Field, metadata: Shape, *, has_status: bool = False)
         schema.at("nullable").forbidden("nullable cannot be true at the root")
     impossible = unsupported(schema.value)
     is_structural = (
-        not impossible and validate_structural(schema) and validate_defaults(schema, Node(schema.value), metadata)
+        not impossible
+        and validate_structural(schema)
+        and schema.must_obey(validate_defaults, Node(schema.value), metadata)
     )
     walk = _Walk(schema.errors)
     # Rules are compiled only where types are known.

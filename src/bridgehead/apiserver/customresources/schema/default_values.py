@@ -22,15 +22,10 @@ from .values import SchemaCheck, validate_value
 Surround = Callable[[Any], Any]
 
 
-def validate_defaults(schema: Field, root: Node, metadata: Shape) -> bool:
-    """Validate all defaults of a schema, whose tree is `root`. Return whether they are valid.
-
-    `metadata` is the shape of ObjectMeta.
-    """
-    before = len(schema.errors)
+def validate_defaults(schema: Field, root: Node, metadata: Shape) -> None:
+    """Validate all defaults of a schema, whose tree is `root`. `metadata` is the shape of ObjectMeta."""
     if root.has_defaults:
         _validate(schema, root, root, _object_around, metadata, is_object=True, in_metadata=False)
-    return len(schema.errors) == before
 
 
 def _object_around(value: Any) -> Any:
