@@ -74,8 +74,7 @@ def validate_job_spec(spec: Field) -> None:
     if "managedBy" in spec.value:
         manager = spec.at("managedBy")
         validate_domain_path(manager)
-        if len(manager.value.encode()) > _MAX_MANAGER_BYTES:
-            manager.too_long(_MAX_MANAGER_BYTES)
+        manager.must_have_at_most_bytes(_MAX_MANAGER_BYTES)
     _validate_mode(spec)
     has_failure_policy = "podFailurePolicy" in spec.value
     if has_failure_policy:
@@ -147,8 +146,7 @@ def _validate_success_rule(rule: Field, completions: int) -> None:
         rule.required("at least one of succeededCount or succeededIndexes must be specified")
     total = 0
     if indexes.value is not None:
-        if len(indexes.value.encode()) > _MAX_INDEXES_BYTES:
-            indexes.too_long(_MAX_INDEXES_BYTES)
+        indexes.must_have_at_most_bytes(_MAX_INDEXES_BYTES)
         try:
             total = count_indexes(parse_intervals(indexes.value, completions))
         except ValueError as error:

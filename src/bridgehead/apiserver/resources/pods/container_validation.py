@@ -253,9 +253,9 @@ def _validate_mounts(
             point.invalid("must not already exist as a path in volumeDevices")
         # Kubernetes leaves the index out of the paths of the errors below.
         unnumbered = mounts.showing(mount.value)
-        for path in unnumbered.those_set("subPath"):
+        if path := unnumbered.at("subPath"):
             path.must_pass(check_local_path)
-        for path in unnumbered.those_set("subPathExpr"):
+        if path := unnumbered.at("subPathExpr"):
             if mount.get("subPath"):
                 mount.at("subPathExpr").invalid("subPathExpr and subPath are mutually exclusive")
             path.must_pass(check_local_path)

@@ -60,20 +60,18 @@ _CHANGEABLE = (
 )
 _MAX_NAMESERVERS, _MAX_SEARCHES, _MAX_SEARCH_CHARACTERS = 3, 32, 2048
 _HIGHEST = 2**31 - 1
-# Protocol, address and number.
-HostPort = tuple[str, str, int]
 _MAX_HOST_NAME_CHARACTERS = 64  # HOST_NAME_MAX of the kernel
+
+HostPort = tuple[str, str, int]  # protocol, address and number
 
 
 def validate_template(template: Field) -> None:
     """Validate a pod template."""
-    metadata, spec = template.at("metadata"), template.at("spec", {})
-    annotations = metadata.at("annotations", {})
-    # Kubernetes leaves `metadata` out of the paths.
-    validate_labels(template.at("labels").showing(metadata.get("labels")))
-    shown = template.at("annotations").showing(annotations.value)
-    validate_annotations(shown)
-    validate_pod_annotations(shown, spec.value)
+    metadata = template.showing(template.get("metadata"))  # Kubernetes leaves `metadata` out of the paths
+    spec, annotations = template.at("spec", {}), metadata.at("annotations", {})
+    validate_labels(metadata.at("labels"))
+    validate_annotations(annotations)
+    validate_pod_annotations(annotations, spec.value)
     validate_pod_spec(spec)
     validate_profile_annotations(spec, annotations.value)
     spec.at("ephemeralContainers").must_not_be_set("ephemeral containers not allowed in pod template")
@@ -142,7 +140,7 @@ def _validate_containers(spec: Field, pod: OfPod) -> None:
         _validate_pod_container(container, spec, pod, names)
         _validate_init_container(container, pod.grace_seconds)
         # These run one after the other. Kubernetes names the first one, whichever has the conflict.
-        first = Field(container.value, 0, init_containers)
+        first = init_containers.item(0).showing(container.value)
         _validate_host_ports(first.at("ports"), set())
 
 

@@ -152,9 +152,7 @@ def validate_resize_policies(policies: Field, restart_policy: str) -> None:
         name = policies.showing(policy.get("resourceName", ""))
         restart = policies.showing(policy.get("restartPolicy", ""))
         policy.showing(name.value).must_not_repeat(seen)
-        if name.must_be_set():
-            name.must_be_one_of(_RESIZABLE)
-        if restart.must_be_set():
-            restart.must_be_one_of(_POLICIES)
+        name.must_be_set_to_one_of(_RESIZABLE)
+        restart.must_be_set_to_one_of(_POLICIES)
         if restart_policy == "Never" and restart.value != "NotRequired":
             restart.invalid("must be 'NotRequired' when `restartPolicy` is 'Never'")

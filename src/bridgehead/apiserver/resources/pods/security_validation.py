@@ -135,8 +135,7 @@ def validate_app_armor(profile: Field) -> None:
     elif name.must_be_set("must be set when AppArmor type is Localhost"):
         if name.value.strip() != name.value:
             name.invalid("must not be padded with whitespace")
-        if len(name.value.encode()) > _MAX_PROFILE_BYTES:
-            name.too_long(_MAX_PROFILE_BYTES)
+        name.must_have_at_most_bytes(_MAX_PROFILE_BYTES)
 
 
 def validate_host_users(spec: Field) -> None:

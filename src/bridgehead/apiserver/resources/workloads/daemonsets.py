@@ -30,7 +30,7 @@ _TEMPLATE_GENERATION = "deprecated.daemonset.template.generation"
 class DaemonSetStrategy(WorkloadStrategy):
     kind = "daemonset"
     owner = "DaemonSet"
-    needs_selector = False  # but one that is there has to select the template
+    needs_selector = False
     status_counts = (
         *_NO_PODS,
         *("observedGeneration", "updatedNumberScheduled", "numberAvailable", "numberUnavailable", "collisionCount"),

@@ -24,8 +24,6 @@ from bridgehead.apiserver.resources.shared.pod_names import warn_of_pod_names
 from bridgehead.objects.meta import LabelSelector
 from bridgehead.objects.selectors import compile_selector
 
-from .status_rules import validate_collisions, validate_counts
-
 TEMPLATE = "spec.template"
 
 
@@ -34,6 +32,7 @@ class WorkloadStrategy(StatusStrategy):
 
     kind = ""
     owner = "ReplicaSet"
+    # Whether it must have a selector. One that is there has to select the template anyway.
     needs_selector = True
     # Whether the names of its pods begin with its own.
     names_pods = False
@@ -72,9 +71,18 @@ class WorkloadStrategy(StatusStrategy):
             obj.at("spec").at("selector").must_not_change(at(old, "spec", "selector"))
 
     def validate_status(self, obj: Field, old: JsonObject) -> None:
+        """Validate the numbers of pods in a status."""
         status = obj.at("status")
-        validate_counts(status, self.status_counts, self.status_parts, self.ready_replicas)
-        validate_collisions(status, old.get("status", {}))
+        available, collisions = status.at("availableReplicas", 0), status.at("collisionCount", 0)
+        for name in self.status_counts:
+            status.at(name).must_not_be_negative()
+        for part in (status.at(name, 0) for name in self.status_parts):
+            if part.value > status.get("replicas", 0):
+                part.invalid("cannot be greater than status.replicas")
+        if available.value > status.get("readyReplicas", 0):
+            available.invalid(f"cannot be greater than {self.ready_replicas}")
+        if collisions.value < old.get("status", {}).get("collisionCount", 0):
+            collisions.invalid("cannot be decremented")
 
     def warnings(self, obj: JsonObject) -> list[str]:
         name = obj.get("metadata", {}).get("name", "")
