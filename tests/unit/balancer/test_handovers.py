@@ -9,9 +9,9 @@ from collections.abc import AsyncIterator, Collection, Mapping
 
 import pytest
 
+from bridgehead.balancer import handovers as module
 from bridgehead.balancer.handovers import Handovers
 from bridgehead.balancer.ranges import IpAddress
-from bridgehead.balancer import handovers as module
 from bridgehead.balancer.view import ClusterView, NodeView
 from tests.unit.virtual_time import run_virtual
 
