@@ -24,6 +24,7 @@ from . import metadata
 from .deletion import DeleteOptions
 from .ownership import FIELD
 from .registry import Registry
+from .writes import Write
 
 log = logging.getLogger(__name__)
 
@@ -98,13 +99,13 @@ async def _ensure(registry: Registry, resource: Resource, expected: JsonObject) 
                 return
             if existing is not None and not reconciliation.needs_recreation(existing, expected):
                 change = partial(reconciliation.reconciled, expected=expected)
-                await registry.update(resource, namespace, name, change)
+                await registry.update(Write(resource, namespace, name), change)
                 log.info("updated the default %s %s", resource.kind, name)
                 return
             if existing is not None:
-                await registry.delete(resource, namespace, name, DeleteOptions(uid=existing["metadata"]["uid"]))
+                await registry.delete(Write(resource, namespace, name), DeleteOptions(uid=existing["metadata"]["uid"]))
                 log.info("recreated the default %s %s: it referred to another role", resource.kind, name)
-            await registry.create(resource, namespace, msgspec.json.decode(msgspec.json.encode(expected)))
+            await registry.create(Write(resource, namespace), msgspec.json.decode(msgspec.json.encode(expected)))
             return
         except ApiStatus as status:
             if status.code not in (404, 409) or attempt == _ATTEMPTS - 1:

@@ -9,7 +9,6 @@ from bridgehead.apiserver.bodies.schema import Schema
 from bridgehead.apiserver.fieldmanagement.comparing import compare
 from bridgehead.apiserver.fieldmanagement.fieldset import FieldSet
 from bridgehead.apiserver.fieldmanagement.managers import (
-    APPLY,
     SERVER,
     Entries,
     Kind,
@@ -70,11 +69,9 @@ class Ownership:
     def created(
         self, resource: Resource, obj: JsonObject, sent: Entries | None, writer: Writer | None, time: str
     ) -> Entries:
-        """Return the managedFields of a new object. `sent` is what its writer wrote there."""
+        """Return the managedFields of a new object. `sent` is what its writer wrote there; no writer: none."""
         if writer is None:
             return []
-        if writer.operation == APPLY:
-            return sent or []
         return after_create(self.kind(resource), obj, sent, writer, time)
 
     def of_companion(self, resource: Resource, obj: JsonObject, time: str) -> Entries:
@@ -98,8 +95,6 @@ class Ownership:
         """Return the managedFields of a changed object. `entries` are those of `old`; no writer: they stay."""
         if writer is None:
             return entries or []
-        if writer.operation == APPLY:
-            return sent or []
         return after_update(self.kind(resource), old, new, entries, sent, writer, time)
 
 
