@@ -5,9 +5,9 @@ Source: apiserver/pkg/endpoints/handlers/patch.go (applyPatcher), apimachinery/p
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import partial
-from typing import TypeVar
 
 from msgspec.structs import replace
 
@@ -40,8 +40,6 @@ from .scale_views import replicas_path, with_value
 from .stored_forms import check_own_form
 from .writes import create_of, update_of
 
-T = TypeVar("T")
-
 # An attempt fails only when another client creates or deletes the object at the same time.
 _ATTEMPTS = 20
 
@@ -57,41 +55,36 @@ class Applier:
         self, request: Request, resource: Resource, configuration: Configuration, writer: Writer
     ) -> tuple[Record, bool]:
         """Apply a configuration; return the object and whether it is new. Raises a 400, 403, 404, 409 or 422."""
-        applied = self.applied(resource, configuration, writer)
+        applying = self.applying(resource, configuration, writer)
         write = update_of(request, resource, writer)
         for attempt in range(_ATTEMPTS):
             is_last = attempt == _ATTEMPTS - 1
             try:
-                return await self._registry.apply(write, applied), False
+                return await self._registry.apply(write, applying), False
             except ApiStatus as status:
                 if status.code != 404 or write.subresource or is_last:
                     raise
             try:
-                return await self._create(request, resource, applied, writer), True
+                return await self._create(request, resource, applying, writer), True
             except ApiStatus as status:
                 if status.reason != "AlreadyExists" or is_last:
                     raise
         raise AssertionError("unreachable: the last attempt returns or raises")
 
-    def applied(self, resource: Resource, configuration: Configuration, writer: Writer) -> Apply:
+    def applying(self, resource: Resource, configuration: Configuration, writer: Writer) -> Apply:
         """Return the function that applies a configuration. Raises a 400 for one that does not fit the type."""
         wanted, form = configuration.value, resource.stored_form
         if form is not None:
-            own = self._registry.ownership.type_of(resource.group, resource.version, resource.kind)
-            reported(lambda: check_configuration(configuration.value, own))
+            with reported():
+                own = self._registry.ownership.type_of(resource.group, resource.version, resource.kind)
+                check_configuration(configuration.value, own)
             wanted = form.to_stored(wanted)
-        merged = self._merged(resource, wanted, writer, force=configuration.force)
+        return self._applying(resource, wanted, writer, force=configuration.force)
 
-        def applied(live: JsonObject, managers: Entries) -> Applied:
-            result = merged(live, managers)
-            check_own_form(resource, result.obj, live, writer.subresource)
-            return result
-
-        return applied if form is not None else merged
-
-    def applied_scale(self, resource: Resource, configuration: Configuration, writer: Writer) -> Apply:
-        """Return the function that applies a Scale to the object that it scales. Raises `BadConfiguration`."""
-        check_configuration(configuration.value, self._registry.ownership.type_of("autoscaling", "v1", "Scale"))
+    def applying_scale(self, resource: Resource, configuration: Configuration, writer: Writer) -> Apply:
+        """Return the function that applies a Scale to the object that it scales. Raises a 400 as `applying`."""
+        with reported():
+            check_configuration(configuration.value, self._registry.ownership.type_of("autoscaling", "v1", "Scale"))
         spec: JsonObject = configuration.value.get("spec") or {}
         names = configuration.value.get("metadata") or {}
         wanted: JsonObject = {"apiVersion": resource.api_version, "kind": resource.kind}
@@ -99,24 +92,27 @@ class Applier:
             wanted["metadata"] = {"resourceVersion": names["resourceVersion"]}
         if "replicas" in spec:
             wanted = with_value(wanted, replicas_path(resource), spec["replicas"])
-        return self._merged(resource, wanted, writer, force=configuration.force)
+        return self._applying(resource, wanted, writer, force=configuration.force)
 
-    def _merged(self, resource: Resource, wanted: JsonObject, writer: Writer, *, force: bool) -> Apply:
+    def _applying(self, resource: Resource, wanted: JsonObject, writer: Writer, *, force: bool) -> Apply:
         """Return the function that applies `wanted`, which is in the form that is stored."""
         kind, shape = self._registry.ownership.kind(resource), self._registry.shape(resource.stored)
-        clock = self._registry.clock
 
-        def merged(live: JsonObject, managers: Entries) -> Applied:
-            obj, managers = apply(kind, live, managers, wanted, writer, format_time(clock()), force=force)
-            return Applied(conform(obj, shape)[0], managers)
+        def applied(live: JsonObject, managers: Entries) -> Applied:
+            now = format_time(self._registry.clock())
+            with reported():
+                obj, managers = apply(kind, live, managers, wanted, writer, now, force=force)
+                obj, _ = conform(obj, shape)
+            check_own_form(resource, obj, live, writer.subresource)
+            return Applied(obj, managers)
 
-        return lambda live, managers: reported(partial(merged, live, managers))
+        return applied
 
-    async def _create(self, request: Request, resource: Resource, applied: Apply, writer: Writer) -> Record:
+    async def _create(self, request: Request, resource: Resource, applying: Apply, writer: Writer) -> Record:
         """Create the object. Raises a 403 if the user may only patch it."""
         info = request.info
         self._authorizer.check(request.user, replace(info, verb="create"))
-        obj, managers = await run_long(request.body_size, partial(applied, {}, []))
+        obj, managers = await run_long(request.body_size, partial(applying, {}, []))
         meta = obj.setdefault("metadata", {})
         check_name(meta.setdefault("name", info.name), info.name)
         if meta.get("uid"):
@@ -130,10 +126,11 @@ class Applier:
         return await self._registry.create(create_of(request, resource, info.name, writer), obj, managers)
 
 
-def reported(work: Callable[[], T]) -> T:
-    """Call `work`; turn errors of an apply into answers."""
+@contextmanager
+def reported() -> Iterator[None]:
+    """Turn errors of an apply into answers."""
     try:
-        return work()
+        yield
     except BadConfiguration as error:
         raise bad_request(str(error)) from None
     except SchemaMismatch as mismatch:

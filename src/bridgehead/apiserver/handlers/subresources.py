@@ -38,7 +38,7 @@ from bridgehead.apiserver.resource import Change, JsonObject, Resource
 from bridgehead.objects.times import format_time
 from bridgehead.storage import Record
 
-from .apply import Applier, reported
+from .apply import Applier
 from .evictions import Evictions
 from .options import is_dry_run, parse_writer
 from .scale_views import scale_view, spec_path
@@ -101,10 +101,10 @@ class Subresources:
     async def _apply_scale(self, request: Request, resource: Resource) -> Response:
         writer = parse_writer(request, operation=APPLY)
         configuration = await parse_configuration(request, "autoscaling/v1", "Scale")
-        applied = reported(lambda: self._applier.applied_scale(resource, configuration, writer))
+        applying = self._applier.applying_scale(resource, configuration, writer)
 
         def checked(live: JsonObject, managers: Entries) -> Applied:
-            result = applied(live, managers)
+            result = applying(live, managers)
             scale = scale_view(resource).show(result.obj)
             _check_replicas(request.info.name, scale["spec"].get("replicas", 0))
             return result
