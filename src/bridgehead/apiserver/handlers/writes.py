@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bridgehead.apiserver.admission.attributes import CREATE, DELETE, UPDATE, Attributes
 from bridgehead.apiserver.fieldmanagement.managers import Writer
+from bridgehead.apiserver.http.paths import Query
 from bridgehead.apiserver.http.request import Request
 from bridgehead.apiserver.registry.deletion import DeleteOptions
 from bridgehead.apiserver.registry.writes import View, Write
@@ -46,33 +47,23 @@ def update_of(
 def delete_of(request: Request, resource: Resource, options: DeleteOptions, *, dry_run: bool) -> Write:
     """Return the write of a delete. In that of a collection, the name is to be replaced by each object's."""
     info = request.info
-    attributes = Attributes(
-        DELETE,
-        resource,
-        info.subresource,
-        info.namespace,
-        info.name,
-        request.user,
-        dry_run,
-        _delete_options(options, dry_run=dry_run),
-        None,
-        request.warnings,
-        request.annotations,
-    )
+    attributes = attributes_of(request, resource, DELETE, options=_delete_options(options, dry_run=dry_run))
     return Write(resource, info.namespace, info.name, attributes=attributes, dry_run=dry_run)
 
 
 def attributes_of(
-    request: Request, resource: Resource, operation: str, *, name: str = "", kind: Kind | None = None
+    request: Request,
+    resource: Resource,
+    operation: str,
+    *,
+    name: str = "",
+    kind: Kind | None = None,
+    options: JsonObject | None = None,
 ) -> Attributes:
-    """Return the attributes of a write that is not a delete. `name` is for a create, whose path has none."""
-    info, query = request.info, request.query
+    """Return the attributes of a write. `name` is for a create, whose path has none; `options` None: the query's."""
+    info = request.info
     name = info.name or name
-    options: JsonObject = {}
-    if query:
-        options = {field: query[field] for field in ("fieldManager", "fieldValidation") if query.get(field)}
-        if query.get("dryRun"):
-            options["dryRun"] = [query["dryRun"]]
+    options = _query_options(request.query) if options is None else options
     return Attributes(
         operation,
         resource,
@@ -86,8 +77,17 @@ def attributes_of(
         kind,
         request.warnings,
         request.annotations,
-        verb=info.verb,
+        verb="" if operation == DELETE else info.verb,
     )
+
+
+def _query_options(query: Query) -> JsonObject:
+    if not query:
+        return {}
+    options: JsonObject = {field: query[field] for field in ("fieldManager", "fieldValidation") if query.get(field)}
+    if query.get("dryRun"):
+        options["dryRun"] = [query["dryRun"]]
+    return options
 
 
 def _delete_options(options: DeleteOptions, *, dry_run: bool) -> JsonObject:

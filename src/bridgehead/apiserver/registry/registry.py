@@ -218,6 +218,7 @@ class Registry:
         return await self._change(write, partial(self._attempts.draft_applied, write, apply))
 
     async def _change(self, write: Write, draft_of: Callable[..., Draft]) -> Record:
+        """Carry out an update: draft, plug-ins, hooks, plug-ins, commit; all of it again after a lost race."""
         resource, refused = write.resource, set[str]()
         admission = WriteAdmission(self.admission, write)
         for_admission = admission.changes
