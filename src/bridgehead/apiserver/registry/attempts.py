@@ -113,7 +113,7 @@ class Attempts:
         sent = wanted.setdefault("metadata", {}).get(FIELD)
         # The hooks work without the managers of fields, which may be larger than the object.
         before: Entries = old["metadata"].pop(FIELD, None) or []
-        new = self._checked(write, wanted, old, current.revision)
+        new = _checked(write, wanted, old, current.revision)
         after = self._ownership.updated(write.resource, old, new, before, sent, write.writer, self.now())
         draft = Draft(old, wanted, new, before, after)
         return _completed(write, draft) if for_admission else draft
@@ -123,16 +123,9 @@ class Attempts:
         old = decode_stored(write.resource, current.value)
         before: Entries = old["metadata"].pop(FIELD, None) or []
         wanted, after = apply(old, before)
-        new = self._checked(write, wanted, old, current.revision)
+        new = _checked(write, wanted, old, current.revision)
         draft = Draft(old, wanted, new, before, after)
         return _completed(write, draft) if for_admission else draft
-
-    def _checked(self, write: Write, wanted: JsonObject, old: JsonObject, revision: int) -> JsonObject:
-        """Return `Draft.new`. Raises a 400, a 409 or a 500 for names or a version that are not those of `old`."""
-        meta = wanted.setdefault("metadata", {})
-        check_url(write, meta)
-        check_expected_version(write, meta, revision)
-        return _permitted(write, wanted, old)
 
     # --- results
 
@@ -265,6 +258,14 @@ def _completed(write: Write, draft: Draft) -> Draft:
     stored.strategy.default(wanted)
     draft.wanted = with_managers(wanted, draft.after)
     return draft
+
+
+def _checked(write: Write, wanted: JsonObject, old: JsonObject, revision: int) -> JsonObject:
+    """Return `Draft.new`. Raises a 400, a 409 or a 500 for names or a version that are not those of `old`."""
+    meta = wanted.setdefault("metadata", {})
+    check_url(write, meta)
+    check_expected_version(write, meta, revision)
+    return _permitted(write, wanted, old)
 
 
 def _permitted(write: Write, wanted: JsonObject, old: JsonObject) -> JsonObject:
