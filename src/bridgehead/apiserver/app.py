@@ -104,7 +104,7 @@ class Application:
     ) -> None:
         self._authenticator = authenticator
         self._authorizer = authorizer
-        self._resources = dispatch
+        self._resource_dispatch = dispatch
         self._reviews = reviews
         self._pod_streams = pod_streams
         self._proxy = proxy
@@ -348,7 +348,7 @@ class Application:
                 self._drop_proxy_headers(request)
                 with self._metrics.requests.long_running(info):  # an upgraded connection ends before its response
                     return await self._proxy.answer(request)
-            return await self._resources.handle(request)
+            return await self._resource_dispatch.handle(request)
         return await self._non_resource_urls.handle(request)
 
 

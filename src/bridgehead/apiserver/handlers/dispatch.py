@@ -30,6 +30,8 @@ _WRITES = frozenset({"create", "update", "patch"})
 
 
 class Dispatch:
+    """The handlers of all resources, by path and verb."""
+
     def __init__(self, registry: Registry, objects: Objects, subresources: Subresources, rendering: Rendering) -> None:
         self._registry = registry
         self._bind = subresources.bind

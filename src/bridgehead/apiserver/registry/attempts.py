@@ -100,7 +100,7 @@ class Attempts:
         metadata.forget_server_fields(obj)
         resource.strategy.default(obj)
         if managers is None:
-            managers = self._ownership.created(resource, obj, obj["metadata"].get(FIELD), write.writer, self.now())
+            managers = self._ownership.created(write, obj, obj["metadata"].get(FIELD), self.now())
         return {"kind": resource.stored.kind, "apiVersion": resource.stored.api_version} | obj, managers
 
     def draft_changed(self, write: Write, change: Change, current: Record, *, for_admission: bool) -> Draft:
@@ -114,7 +114,7 @@ class Attempts:
         # The hooks work without the managers of fields, which may be larger than the object.
         before: Entries = old["metadata"].pop(FIELD, None) or []
         new = _checked(write, wanted, old, current.revision)
-        after = self._ownership.updated(write.resource, old, new, before, sent, write.writer, self.now())
+        after = self._ownership.updated(write, old, new, before, sent, self.now())
         draft = Draft(old, wanted, new, before, after)
         return _completed(write, draft) if for_admission else draft
 
@@ -160,7 +160,7 @@ class Attempts:
         new = draft.new if admitted is None else _permitted(write, admitted, old)
         if write.attributes is not None:
             new = with_unique_owners(new, write.attributes.warnings, is_admitted=True)
-        warnings = self._prepare_update(resource, new, old, write.subresource, refused)
+        warnings = self._prepare_update(write, new, old, refused)
         is_same = new == old and same_but_times(draft.before, draft.after)
         if draft.after:
             new["metadata"][FIELD] = draft.after
@@ -209,11 +209,9 @@ class Attempts:
         errors += errors_of(strategy.validate, obj) + errors_of(strategy.validate_create, obj)
         return _check(resource, name, prepared + errors if prepared else errors)
 
-    def _prepare_update(
-        self, resource: Resource, new: JsonObject, old: JsonObject, subresource: str, refused: AbstractSet[str]
-    ) -> list[str]:
+    def _prepare_update(self, write: Write, new: JsonObject, old: JsonObject, refused: AbstractSet[str]) -> list[str]:
         """Apply the hooks for an update to `new`, which has its default values; return warnings. Raises a 422."""
-        strategy = resource.strategy
+        resource, subresource, strategy = write.resource, write.subresource, write.resource.strategy
         strategy.prepare_update(new, old, subresource)
         _check(resource, old["metadata"]["name"], strategy.allocate(new, old, self._is_taken(refused)))
         errors = validate_metadata(new, resource)

@@ -14,7 +14,6 @@ import msgspec
 
 from bridgehead.apiserver.bodies.nulls import decode_stored, nulls_of, write_nulls
 from bridgehead.apiserver.errors import ApiStatus
-from bridgehead.apiserver.fieldmanagement.managers import SERVER
 from bridgehead.apiserver.resource import JsonObject, Resource
 from bridgehead.apiserver.resources import rbac
 from bridgehead.objects.times import format_time
@@ -69,7 +68,7 @@ async def _create_all(registry: Registry, missing: list[tuple[Resource, JsonObje
 
 def _new(registry: Registry, resource: Resource, obj: JsonObject, now: str) -> Create:
     meta = obj["metadata"]
-    entries = registry.ownership.created(resource, obj, None, SERVER, now)
+    entries = registry.ownership.created(Write(resource), obj, None, now)
     metadata.identify(obj, now)
     meta[FIELD] = entries
     key = registry.key(resource, meta.get("namespace", ""), meta["name"])
