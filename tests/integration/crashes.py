@@ -170,7 +170,7 @@ class Crashes:
 
 
 def _claims(resource: Resource, obj: JsonObject) -> frozenset[str]:
-    return resource.stored.strategy.claims(obj)
+    return resource.strategy.claims(obj)
 
 
 def _allocation_problems(services: list[JsonObject], addresses: list[JsonObject]) -> Iterator[str]:

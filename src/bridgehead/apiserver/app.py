@@ -36,8 +36,8 @@ from .errors import (
 from .exchange import Exchange
 from .flowcontrol.control import FlowControl, is_long_running
 from .flowcontrol.levels import Overloaded
+from .handlers.dispatch import Dispatch
 from .handlers.non_resource_urls import NonResourceUrls
-from .handlers.objects import Handlers
 from .handlers.rendering import Rendering
 from .handlers.reviews import Reviews
 from .http.compression import compressed
@@ -90,7 +90,7 @@ class Application:
         *,
         authenticator: Authenticator,
         authorizer: Authorizer,
-        handlers: Handlers,
+        dispatch: Dispatch,
         reviews: Reviews,
         pod_streams: PodStreams,
         proxy: ProxySubresource,
@@ -104,7 +104,7 @@ class Application:
     ) -> None:
         self._authenticator = authenticator
         self._authorizer = authorizer
-        self._handlers = handlers
+        self._resource_dispatch = dispatch
         self._reviews = reviews
         self._pod_streams = pod_streams
         self._proxy = proxy
@@ -348,7 +348,7 @@ class Application:
                 self._drop_proxy_headers(request)
                 with self._metrics.requests.long_running(info):  # an upgraded connection ends before its response
                     return await self._proxy.answer(request)
-            return await self._handlers.handle(request)
+            return await self._resource_dispatch.handle(request)
         return await self._non_resource_urls.handle(request)
 
 

@@ -22,6 +22,7 @@ from .registry.default_roles import ensure_default_roles
 from .registry.legacy_tokens import TRACKING, date_of
 from .registry.registry import Registry
 from .registry.service_cidrs import ensure_default
+from .registry.writes import Write
 from .resource import JsonObject, Resource, copied
 from .resources import componentstatuses
 from .resources.flowcontrol import (
@@ -125,12 +126,12 @@ async def _ensure(
         await _create(registry, resource, namespace, obj)
     elif replace:
         wanted = {key: obj[key] for key in (replace, "ports") if key in obj}
-        await registry.update(resource, namespace, name, lambda old: {**old, **wanted})
+        await registry.update(Write(resource, namespace, name), lambda old: {**old, **wanted})
 
 
 async def _create(registry: Registry, resource: Resource, namespace: str, obj: JsonObject) -> None:
     try:
-        await registry.create(resource, namespace, copied(obj))
+        await registry.create(Write(resource, namespace), copied(obj))
     except ApiStatus as status:
         # Another server on the same store may have been first.
         if status.reason != "AlreadyExists":

@@ -37,10 +37,11 @@ from .flowcontrol.control import FlowControl
 from .flowcontrol.metrics import PriorityLevelMetrics
 from .handlers.apply import Applier
 from .handlers.discovery import Discovery
+from .handlers.dispatch import Dispatch
 from .handlers.health import SLIS_PATH, Check, Health
 from .handlers.issuer import CONFIGURATION_PATH, JWKS_PATH, IssuerDiscovery
 from .handlers.non_resource_urls import NonResourceUrls
-from .handlers.objects import Handlers
+from .handlers.objects import Objects
 from .handlers.openapi import OpenApi
 from .handlers.rendering import Rendering
 from .handlers.reviews import Reviews
@@ -268,12 +269,10 @@ def build_api(table: Sequence[Resource], store: Store, settings: ApiSettings) ->
     application = Application(
         authenticator=authenticator,
         authorizer=authorizer,
-        handlers=Handlers(
+        dispatch=Dispatch(
             registry,
+            Objects(registry, applier, authorizer, watches, rendering),
             Subresources(registry, tokens, applier, schema),
-            applier,
-            authorizer,
-            watches,
             rendering,
         ),
         reviews=Reviews(authorizer, authenticator, schema),

@@ -158,7 +158,7 @@ class StoredForm:
     """The conversion of a resource whose objects are stored as those of another one, such as the Events of two groups.
 
     The conversions take and return whole objects; they may share parts with their argument. `fields` are the stored
-    names of the resource's field selectors. The resource's own strategy adds rules to those of `resource`: its
+    names of the resource's field selectors. `own_rules` are what the resource adds to the hooks of `resource`: their
     `validate_create` and `validate_update` get objects in the resource's own form.
     """
 
@@ -166,6 +166,7 @@ class StoredForm:
     to_stored: Callable[[JsonObject], JsonObject]
     from_stored: Callable[[JsonObject], JsonObject]
     fields: Mapping[str, str] = field(default_factory=dict)
+    own_rules: Strategy = field(default_factory=Strategy)
 
 
 class Definition(Protocol):
@@ -256,6 +257,7 @@ class Resource:
     short_names: tuple[str, ...] = ()
     categories: tuple[str, ...] = ()
     subresources: tuple[str, ...] = ()
+    # The hooks of its objects in the form in which they are stored.
     strategy: Strategy = field(default_factory=Strategy)
     # Fields that field selectors may name, beside metadata.name and metadata.namespace.
     selectable: Mapping[str, Callable[[JsonObject], str]] = field(default_factory=dict)
@@ -306,6 +308,12 @@ class Resource:
     def id(self) -> str:
         """The resource's name in the store and the authorizer: `services`, `deployments.apps`."""
         return f"{self.plural}.{self.group}" if self.group else self.plural
+
+    def allows(self, verb: str) -> bool:
+        """Whether clients may make requests with this verb."""
+        if self.is_read_only:
+            return verb in ("get", "list")
+        return self.deletes_collections or verb != "deletecollection"
 
     @property
     def stored(self) -> Resource:

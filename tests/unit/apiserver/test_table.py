@@ -11,6 +11,7 @@ import pytest
 from bridgehead.apiserver.bodies.shapes import ANYTHING, Shape
 from bridgehead.apiserver.fieldmanagement.types import MapType, Types, as_root
 from bridgehead.apiserver.resource import Resource
+from bridgehead.apiserver.resources import build_table
 from bridgehead.apiserver.resources.shared.columns import NAME
 from bridgehead.apiserver.table import ResourceTable, version_order
 from tests.unit.apiserver.world import World, open_world
@@ -144,3 +145,10 @@ def test_versions_are_ordered_by_stability_and_number():
     names = ["foo1", "v1alpha1", "v2", "v1beta2", "v10", "v2alpha1", "v1", "v1beta10", "bar", "v11beta1"]
     expected = ["v10", "v2", "v1", "v11beta1", "v1beta10", "v1beta2", "v2alpha1", "v1alpha1", "bar", "foo1"]
     assert sorted(names, key=version_order) == expected
+
+
+def test_the_hooks_of_a_resource_are_those_of_what_it_stores():
+    resources = build_table(service_cidrs=("10.96.0.0/12",), node_port_range=(30000, 32767))
+    stored_elsewhere = [one for one in resources if one.stored is not one]
+    assert {one.id for one in stored_elsewhere} == {"events.events.k8s.io", "horizontalpodautoscalers.autoscaling"}
+    assert all(one.strategy is one.stored.strategy for one in stored_elsewhere)

@@ -14,6 +14,7 @@ import msgspec
 from bridgehead.apiserver.errors import ApiStatus
 from bridgehead.apiserver.registry.deletion import DeleteOptions
 from bridgehead.apiserver.registry.registry import Registry
+from bridgehead.apiserver.registry.writes import Write
 from bridgehead.apiserver.resource import JsonObject, Resource
 from bridgehead.objects.times import format_time
 from bridgehead.storage import Key, Overflow, StorageError
@@ -62,7 +63,7 @@ async def update_definition(
 ) -> None:
     """Change a definition, unless it is gone. Raises `ApiStatus`."""
     with MissingIgnored():
-        await registry.update(registry.table.by_id(ID), "", name, change, subresource=subresource)
+        await registry.update(Write(registry.table.by_id(ID), "", name, subresource), change)
 
 
 class Removals:
@@ -128,7 +129,7 @@ class Removals:
         try:
             for record in self._store.list(resource.id):
                 with MissingIgnored():
-                    await self._registry.delete(resource, record.key.namespace, record.key.name, DeleteOptions())
+                    await self._registry.delete(Write(resource, record.key.namespace, record.key.name), DeleteOptions())
             while self._store.list(resource.id, limit=1):
                 try:
                     async with asyncio.timeout(_CHECK_SECONDS):

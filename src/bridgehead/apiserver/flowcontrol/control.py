@@ -18,6 +18,7 @@ from bridgehead.apiserver.http.paths import RequestInfo
 from bridgehead.apiserver.http.user import User
 from bridgehead.apiserver.metrics.waits import recorded_wait
 from bridgehead.apiserver.registry.registry import Registry
+from bridgehead.apiserver.registry.writes import Write
 from bridgehead.apiserver.resource import JsonObject, Resource
 from bridgehead.apiserver.resources.flowcontrol import FLOW_SCHEMA_SPECS, PRIORITY_LEVEL_SPECS
 from bridgehead.objects.times import format_time
@@ -171,7 +172,7 @@ class FlowControl:
             return with_condition(old, condition, now) or old
 
         try:
-            await self._registry.update(resource, "", record.key.name, change, writer=_CONSUMER, subresource="status")
+            await self._registry.update(Write(resource, "", record.key.name, "status", _CONSUMER), change)
         except ApiStatus as status:
             if status.code != 404:
                 log.warning("cannot write the condition of FlowSchema %s: %s", record.key.name, status.message)

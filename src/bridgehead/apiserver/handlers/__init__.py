@@ -1,7 +1,10 @@
 """Handlers: answers to authorized requests.
 
+dispatch         choice of the handler by path and verb; calls `objects` and `subresources`
 objects          get, list, watch and writes of the resources in the table
+apply            server-side apply
 options          options of writes
+writes           the `Write` of a request, and its attributes for admission
 rendering        answers in the form that the Accept header asks for
 event_forms      forms of a watch's events
 messages         objects and events in protobuf
@@ -9,6 +12,7 @@ rendered         objects in other forms than the stored one, shared by watches
 tables           rows for `kubectl get`
 stored_forms     conversion of objects that are stored in the form of another resource
 subresources     scale, binding, eviction, finalize
+evictions, disruption_budgets  evictions of pods, and the budgets that refuse them
 token_requests   the subresource token of service accounts
 scale_views      the Scale of an object
 non_resource_urls  pages at other URLs, and which methods they accept; calls the ones below

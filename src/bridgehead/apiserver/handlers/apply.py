@@ -5,17 +5,15 @@ Source: apiserver/pkg/endpoints/handlers/patch.go (applyPatcher), apimachinery/p
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import partial
-from typing import Any, TypeVar
 
 from msgspec.structs import replace
 
 from bridgehead.apiserver.access.authorization import Authorizer
-from bridgehead.apiserver.admission.attributes import CREATE, UPDATE
 from bridgehead.apiserver.bodies.apply_requests import Configuration
 from bridgehead.apiserver.bodies.conforming import conform
-from bridgehead.apiserver.bodies.shapes import Shape
 from bridgehead.apiserver.errors import (
     ApiStatus,
     SchemaMismatch,
@@ -24,25 +22,23 @@ from bridgehead.apiserver.errors import (
     conflict,
     malformed_resource_version,
 )
-from bridgehead.apiserver.fieldmanagement.applying import apply, check_configuration
+from bridgehead.apiserver.fieldmanagement.applying import Applied, apply, check_configuration
 from bridgehead.apiserver.fieldmanagement.errors import BadConfiguration, Conflicts
-from bridgehead.apiserver.fieldmanagement.managers import Writer
+from bridgehead.apiserver.fieldmanagement.managers import Entries, Writer
 from bridgehead.apiserver.fieldmanagement.steps import path_text
 from bridgehead.apiserver.http.paths import parse_uint
 from bridgehead.apiserver.http.request import Request
 from bridgehead.apiserver.http.worker import run_long
-from bridgehead.apiserver.registry.ownership import FIELD
 from bridgehead.apiserver.registry.registry import Registry
 from bridgehead.apiserver.registry.request_checks import check_name
-from bridgehead.apiserver.resource import Change, JsonObject, Resource
+from bridgehead.apiserver.registry.writes import Apply
+from bridgehead.apiserver.resource import JsonObject, Resource
 from bridgehead.objects.times import format_time
 from bridgehead.storage import Record
 
-from .options import attributes_of, is_dry_run
 from .scale_views import replicas_path, with_value
-from .stored_forms import checked_change
-
-T = TypeVar("T")
+from .stored_forms import check_own_form
+from .writes import create_of, update_of
 
 # An attempt fails only when another client creates or deletes the object at the same time.
 _ATTEMPTS = 20
@@ -59,50 +55,36 @@ class Applier:
         self, request: Request, resource: Resource, configuration: Configuration, writer: Writer
     ) -> tuple[Record, bool]:
         """Apply a configuration; return the object and whether it is new. Raises a 400, 403, 404, 409 or 422."""
-        info = request.info
-        change = self.change(resource, configuration, writer)
-        attributes = attributes_of(request, resource, UPDATE)
+        applying = self.applying(resource, configuration, writer)
+        write = update_of(request, resource, writer)
         for attempt in range(_ATTEMPTS):
             is_last = attempt == _ATTEMPTS - 1
             try:
-                record = await self._registry.update(
-                    resource,
-                    info.namespace,
-                    info.name,
-                    change,
-                    attributes=attributes,
-                    writer=writer,
-                    subresource=info.subresource,
-                    dry_run=is_dry_run(request),
-                    size=request.body_size,
-                )
-                return record, False
+                return await self._registry.apply(write, applying), False
             except ApiStatus as status:
-                if status.code != 404 or info.subresource or is_last:
+                if status.code != 404 or write.subresource or is_last:
                     raise
             try:
-                return await self._create(request, resource, change, writer), True
+                return await self._create(request, resource, applying, writer), True
             except ApiStatus as status:
                 if status.reason != "AlreadyExists" or is_last:
                     raise
         raise AssertionError("unreachable: the last attempt returns or raises")
 
-    def change(self, resource: Resource, configuration: Configuration, writer: Writer) -> Change:
-        """Return the change of a stored object that an apply makes; {} stands for an object that does not exist.
-
-        Raises a 400 for a configuration that does not fit the type.
-        """
+    def applying(self, resource: Resource, configuration: Configuration, writer: Writer) -> Apply:
+        """Return the function that applies a configuration. Raises a 400 for one that does not fit the type."""
         wanted, form = configuration.value, resource.stored_form
         if form is not None:
-            own = self._registry.ownership.type_of(resource.group, resource.version, resource.kind)
-            reported(lambda: check_configuration(configuration.value, own))
+            with reported():
+                own = self._registry.ownership.type_of(resource.group, resource.version, resource.kind)
+                check_configuration(configuration.value, own)
             wanted = form.to_stored(wanted)
-        change = self._merging(resource, wanted, writer, force=configuration.force)
-        return checked_change(resource, change, writer.subresource)
+        return self._applying(resource, wanted, writer, force=configuration.force)
 
-    def change_scale(self, resource: Resource, configuration: Configuration, writer: Writer) -> Change:
-        """Return the change of a stored object that the apply of a Scale makes to it. Raises `BadConfiguration`."""
-        check_configuration(configuration.value, self._registry.ownership.type_of("autoscaling", "v1", "Scale"))
+    def applying_scale(self, resource: Resource, configuration: Configuration, writer: Writer) -> Apply:
+        """Return the function that applies a Scale to the object that it scales. Raises a 400 as `applying`."""
+        with reported():
+            check_configuration(configuration.value, self._registry.ownership.type_of("autoscaling", "v1", "Scale"))
         spec: JsonObject = configuration.value.get("spec") or {}
         names = configuration.value.get("metadata") or {}
         wanted: JsonObject = {"apiVersion": resource.api_version, "kind": resource.kind}
@@ -110,26 +92,27 @@ class Applier:
             wanted["metadata"] = {"resourceVersion": names["resourceVersion"]}
         if "replicas" in spec:
             wanted = with_value(wanted, replicas_path(resource), spec["replicas"])
-        return self._merging(resource, wanted, writer, force=configuration.force)
+        return self._applying(resource, wanted, writer, force=configuration.force)
 
-    def _merging(self, resource: Resource, wanted: JsonObject, writer: Writer, *, force: bool) -> Change:
-        """Return the change that applies `wanted`, which is in the form that is stored."""
+    def _applying(self, resource: Resource, wanted: JsonObject, writer: Writer, *, force: bool) -> Apply:
+        """Return the function that applies `wanted`, which is in the form that is stored."""
         kind, shape = self._registry.ownership.kind(resource), self._registry.shape(resource.stored)
-        clock = self._registry.clock
 
-        def change(old: JsonObject) -> JsonObject:
-            live, entries = _split(old)
-            return reported(
-                lambda: _conformed(apply(kind, live, entries, wanted, writer, format_time(clock()), force=force), shape)
-            )
+        def applied(live: JsonObject, managers: Entries) -> Applied:
+            now = format_time(self._registry.clock())
+            with reported():
+                obj, managers = apply(kind, live, managers, wanted, writer, now, force=force)
+                obj, _ = conform(obj, shape)
+            check_own_form(resource, obj, live, writer.subresource)
+            return Applied(obj, managers)
 
-        return change
+        return applied
 
-    async def _create(self, request: Request, resource: Resource, change: Change, writer: Writer) -> Record:
+    async def _create(self, request: Request, resource: Resource, applying: Apply, writer: Writer) -> Record:
         """Create the object. Raises a 403 if the user may only patch it."""
         info = request.info
         self._authorizer.check(request.user, replace(info, verb="create"))
-        obj = await run_long(request.body_size, partial(change, {}))
+        obj, managers = await run_long(request.body_size, partial(applying, {}, []))
         meta = obj.setdefault("metadata", {})
         check_name(meta.setdefault("name", info.name), info.name)
         if meta.get("uid"):
@@ -140,38 +123,14 @@ class Applier:
             parse_uint(meta.pop("resourceVersion", None) or "0")
         except ValueError as error:
             raise malformed_resource_version(str(error)) from None
-        return await self._registry.create(
-            resource,
-            info.namespace,
-            obj,
-            attributes=attributes_of(request, resource, CREATE),
-            writer=writer,
-            dry_run=is_dry_run(request),
-            size=request.body_size,
-        )
+        return await self._registry.create(create_of(request, resource, info.name, writer), obj, managers)
 
 
-def _split(old: JsonObject) -> tuple[JsonObject, list[Any]]:
-    """Return an object without its managedFields, and these."""
-    if not old:
-        return {}, []
-    meta = dict(old["metadata"])
-    entries = meta.pop(FIELD, None) or []
-    return {**old, "metadata": meta}, entries
-
-
-def _conformed(applied: tuple[JsonObject, list[Any]], shape: Shape) -> JsonObject:
-    """Return the object in the form in which it is stored, with its managedFields."""
-    obj, entries = applied
-    new, _ = conform(obj, shape)
-    new["metadata"] = {**new.get("metadata", {}), FIELD: entries}
-    return new
-
-
-def reported(work: Callable[[], T]) -> T:
-    """Call `work`; turn errors of an apply into answers."""
+@contextmanager
+def reported() -> Iterator[None]:
+    """Turn errors of an apply into answers."""
     try:
-        return work()
+        yield
     except BadConfiguration as error:
         raise bad_request(str(error)) from None
     except SchemaMismatch as mismatch:

@@ -240,7 +240,7 @@ def _resource(resource: Resource) -> JsonObject:
         "singularName": resource.singular,
         "namespaced": resource.namespaced,
         "kind": resource.kind,
-        "verbs": _verbs(resource),
+        "verbs": [verb for verb in _VERBS if resource.allows(verb)],
     }
     if resource.short_names:
         entry["shortNames"] = list(resource.short_names)
@@ -256,12 +256,6 @@ def _storage_version_hash(resource: Resource) -> str:
     stored = resource.stored if resource.converter is None else resource.converter.storage
     digest = hashlib.sha256(f"{stored.group}/{stored.version}/{stored.kind}".encode()).digest()
     return base64.b64encode(digest[:8]).decode()
-
-
-def _verbs(resource: Resource) -> list[str]:
-    if resource.is_read_only:
-        return ["get", "list"]
-    return [verb for verb in _VERBS if verb != "deletecollection" or resource.deletes_collections]
 
 
 def _subresource(resource: Resource, name: str) -> JsonObject:

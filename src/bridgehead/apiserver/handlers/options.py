@@ -1,4 +1,4 @@
-"""Options of writes, from the query or from a DeleteOptions body, and the attributes of a write for admission.
+"""Options of writes, from the query or from a DeleteOptions body.
 
 Source: meta/v1 CreateOptions, UpdateOptions, DeleteOptions.
 """
@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from functools import lru_cache
 
-from bridgehead.apiserver.admission.attributes import DELETE, Attributes
 from bridgehead.apiserver.bodies.conforming import conform
 from bridgehead.apiserver.bodies.decoding import decode_value
 from bridgehead.apiserver.bodies.serialization import DELETE_OPTIONS, kind_and_version
@@ -18,7 +17,7 @@ from bridgehead.apiserver.fieldmanagement.managers import APPLY, MAX_NAME_BYTES,
 from bridgehead.apiserver.http.paths import Query, is_true, parse_int
 from bridgehead.apiserver.http.request import Request
 from bridgehead.apiserver.registry.deletion import BACKGROUND, FOREGROUND, ORPHAN, DeleteOptions
-from bridgehead.apiserver.resource import JsonObject, Resource
+from bridgehead.apiserver.resource import JsonObject
 
 # The registry of kinds in which Kubernetes looks up the kind of a delete's options.
 _SCHEME = "k8s.io/apimachinery/pkg/apis/meta/internalversion/scheme/register.go:27"
@@ -40,75 +39,12 @@ def _validate_dry_run(values: Field) -> None:
         values.not_supported(("All",))
 
 
-def attributes_of(
-    request: Request,
-    resource: Resource,
-    operation: str,
-    *,
-    name: str = "",
-    kind: tuple[str, str, str] | None = None,
-) -> Attributes:
-    """Return the attributes of a write that is not a delete. `name` is for a create, whose path has none."""
-    info, query = request.info, request.query
-    name = info.name or name
-    options: JsonObject = {}
-    if query:
-        options = {field: query[field] for field in ("fieldManager", "fieldValidation") if query.get(field)}
-        if query.get("dryRun"):
-            options["dryRun"] = [query["dryRun"]]
-    return Attributes(
-        operation,
-        resource,
-        info.subresource,
-        # A new Namespace has no namespace in its path.
-        info.namespace or (name if resource.id == "namespaces" else ""),
-        name,
-        request.user,
-        "dryRun" in options,
-        options,
-        kind,
-        request.warnings,
-        request.annotations,
-        verb=info.verb,
-    )
+def parse_writer(request: Request, *, operation: str = UPDATE) -> Writer:
+    """Return the manager that a write is made for: the query's, or the program in the User-Agent.
 
-
-def delete_attributes(request: Request, resource: Resource, options: DeleteOptions) -> Attributes:
-    """Return the attributes of a delete."""
-    info = request.info
-    return Attributes(
-        DELETE,
-        resource,
-        info.subresource,
-        info.namespace,
-        info.name,
-        request.user,
-        options.dry_run,
-        _delete_options(options),
-        None,
-        request.warnings,
-        request.annotations,
-    )
-
-
-def _delete_options(options: DeleteOptions) -> JsonObject:
-    obj: JsonObject = {}
-    if options.grace_seconds is not None:
-        obj["gracePeriodSeconds"] = options.grace_seconds
-    given = {"uid": options.uid, "resourceVersion": options.resource_version}
-    preconditions = {name: value for name, value in given.items() if value is not None}
-    if preconditions:
-        obj["preconditions"] = preconditions
-    if options.policy:
-        obj["propagationPolicy"] = options.policy
-    if options.dry_run:
-        obj["dryRun"] = ["All"]
-    return obj
-
-
-def parse_writer(request: Request, *, operation: str = UPDATE, subresource: str = "") -> Writer:
-    """Return the manager that a write is made for: the query's, or the program in the User-Agent. Raises a 422."""
-    query = request.query
+    Raises a 422, also for a `dryRun` that is not All.
+    """
+    query, subresource = request.query, request.info.subresource
     manager = query.get("fieldManager", "")
     is_patch = request.method == "PATCH"
     if not manager and not is_patch and "dryRun" not in query:
@@ -144,22 +80,25 @@ def _validate_manager(manager: Field) -> None:
             manager.invalid(f"invalid character U+{ord(character):04X} (at position {at})")
 
 
-def parse_delete_options(body: bytes, request: Request, shape: Shape) -> DeleteOptions:
-    """Parse the body or, without one, the query. `shape` is that of DeleteOptions. Raises a 400 or a 422."""
+def parse_delete_options(body: bytes, request: Request, shape: Shape) -> tuple[DeleteOptions, bool]:
+    """Return the options in the body or, without one, in the query, and whether they ask for a dry run.
+
+    `shape` is that of DeleteOptions. Raises a 400 or a 422.
+    """
     given = _sent_delete_options(body, request, shape) if body else _queried_delete_options(request.query)
     _check_delete_options(given)
     policy, orphan = given.get("propagationPolicy"), given.get("orphanDependents")
     preconditions = given.get("preconditions", {})
     if policy is None and orphan is not None:
         policy = ORPHAN if orphan else BACKGROUND
-    return DeleteOptions(
+    options = DeleteOptions(
         grace_seconds=given.get("gracePeriodSeconds"),
         uid=preconditions.get("uid"),
         resource_version=preconditions.get("resourceVersion"),
         policy=policy or "",
         is_accepted=policy == FOREGROUND or (policy == BACKGROUND and orphan is not None),
-        dry_run=bool(given.get("dryRun")),
     )
+    return options, bool(given.get("dryRun"))
 
 
 def _check_delete_options(given: JsonObject) -> None:

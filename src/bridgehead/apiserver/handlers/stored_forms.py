@@ -24,10 +24,11 @@ def served_value(resource: Resource, value: bytes) -> bytes:
 
 def stored_object(resource: Resource, obj: JsonObject) -> JsonObject:
     """Return a new object in the form that is stored. Raises a 422 by the rules of the resource's own form."""
-    if resource.stored_form is None:
+    form = resource.stored_form
+    if form is None:
         return obj
-    _check(resource, obj, errors_of(resource.strategy.validate_create, obj))
-    return resource.stored_form.to_stored(obj)
+    _check(resource, obj, errors_of(form.own_rules.validate_create, obj))
+    return form.to_stored(obj)
 
 
 def stored_change(resource: Resource, change: Change, subresource: str) -> Change:
@@ -35,29 +36,26 @@ def stored_change(resource: Resource, change: Change, subresource: str) -> Chang
     form = resource.stored_form
     if form is None:
         return change
-    return checked_change(resource, lambda old: form.to_stored(change(form.from_stored(old))), subresource)
+
+    def stored(old: JsonObject) -> JsonObject:
+        new = form.to_stored(change(form.from_stored(old)))
+        check_own_form(resource, new, old, subresource)
+        return new
+
+    return stored
 
 
-def checked_change(resource: Resource, change: Change, subresource: str) -> Change:
-    """Return a change of the stored form that also follows the rules of the resource's own form.
-
-    {} stands for an object that does not exist.
-    """
+def check_own_form(resource: Resource, new: JsonObject, old: JsonObject, subresource: str) -> None:
+    """Raise a 422 if a stored object breaks the rules of the resource's own form. `old` is {} for a new object."""
     form = resource.stored_form
     if form is None:
-        return change
-
-    def change_and_check(old: JsonObject) -> JsonObject:
-        stored = change(old)
-        new, strategy = form.from_stored(stored), resource.strategy
-        if old:
-            errors = errors_of(strategy.validate_update, new, form.from_stored(old), subresource)
-        else:
-            errors = errors_of(strategy.validate_create, new)
-        _check(resource, new, errors)
-        return stored
-
-    return change_and_check
+        return
+    own, rules = form.from_stored(new), form.own_rules
+    if old:
+        errors = errors_of(rules.validate_update, own, form.from_stored(old), subresource)
+    else:
+        errors = errors_of(rules.validate_create, own)
+    _check(resource, own, errors)
 
 
 def _check(resource: Resource, obj: JsonObject, errors: list[FieldError]) -> None:

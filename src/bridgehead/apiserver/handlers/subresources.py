@@ -6,14 +6,13 @@ Source: Kubernetes API reference; pkg/registry/core/pod/storage, pkg/registry/ap
 from __future__ import annotations
 
 import json
-from collections.abc import Awaitable, Callable
 from typing import Any
 
 import msgspec
 from msgspec.structs import replace
 
 from bridgehead.apiserver.access.tokens import TokenAuthority
-from bridgehead.apiserver.admission.attributes import CREATE, UPDATE
+from bridgehead.apiserver.admission.attributes import CREATE
 from bridgehead.apiserver.bodies.apply_requests import parse_configuration
 from bridgehead.apiserver.bodies.decoding import decode_kind, decode_object
 from bridgehead.apiserver.bodies.patch import APPLY_PATCH
@@ -26,26 +25,25 @@ from bridgehead.apiserver.errors import (
     failed_precondition,
     internal_error,
     invalid,
-    method_not_allowed,
 )
 from bridgehead.apiserver.field import FieldError
-from bridgehead.apiserver.fieldmanagement.managers import APPLY, Writer
-from bridgehead.apiserver.http.paths import RequestInfo
+from bridgehead.apiserver.fieldmanagement.applying import Applied
+from bridgehead.apiserver.fieldmanagement.managers import APPLY, Entries, Writer
 from bridgehead.apiserver.http.request import Request, Response, respond
 from bridgehead.apiserver.registry.attempts import BINDING
 from bridgehead.apiserver.registry.registry import Registry
 from bridgehead.apiserver.registry.request_checks import check_url, with_same_uid
+from bridgehead.apiserver.registry.writes import Write
 from bridgehead.apiserver.resource import Change, JsonObject, Resource
 from bridgehead.objects.times import format_time
 from bridgehead.storage import Record
 
-from .apply import Applier, reported
+from .apply import Applier
 from .evictions import Evictions
-from .options import attributes_of, is_dry_run, parse_writer
+from .options import is_dry_run, parse_writer
 from .scale_views import scale_view, spec_path
 from .token_requests import TokenRequests
-
-Handler = Callable[[Request, Resource], Awaitable[Response]]
+from .writes import attributes_of, update_of
 
 
 class Subresources:
@@ -58,25 +56,9 @@ class Subresources:
         self._binding = schema.of_kind("", "v1", "Binding")
         self._eviction = schema.of_kind("policy", "v1", "Eviction")
         self._evictions = Evictions(registry)
-        self._token_requests = TokenRequests(registry, tokens, schema, self._admit)
-        self._handlers: dict[tuple[str, str], Handler] = {
-            ("scale", "get"): self._get_scale,
-            ("scale", "update"): self._put_scale,
-            ("scale", "patch"): self._put_scale,
-            ("binding", "create"): self.bind,
-            ("eviction", "create"): self._evict,
-            ("token", "create"): self._token_requests.create,
-            ("finalize", "update"): self._finalize,
-        }
+        self.create_token = TokenRequests(registry, tokens, schema, self._admit).create
 
-    def find(self, info: RequestInfo) -> Handler:
-        """Return the handler of a request. Raises a 405."""
-        handler = self._handlers.get((info.subresource, info.verb))
-        if handler is None:
-            raise method_not_allowed()
-        return handler
-
-    async def _get_scale(self, request: Request, resource: Resource) -> Response:
+    async def get_scale(self, request: Request, resource: Resource) -> Response:
         record = self._registry.get(resource, request.info.namespace, request.info.name)
         scale = await self._shown_scale(resource, record)
         if "replicas" not in scale["spec"]:
@@ -87,60 +69,48 @@ class Subresources:
         record = await self._registry.served(resource, record)
         return scale_view(resource).show(msgspec.json.decode(record.value))
 
-    async def _put_scale(self, request: Request, resource: Resource) -> Response:
-        info = request.info
-        if info.verb == "patch" and patch_type(request) == APPLY_PATCH:
+    async def update_scale(self, request: Request, resource: Resource) -> Response:
+        writer = parse_writer(request)
+        wanted = await decode_kind(request, "autoscaling", "v1", "Scale", self._scale)
+        write = _scale_write(request, resource, writer)
+        check_url(write, wanted.setdefault("metadata", {}))
+        return await self._change_scale(write, lambda _: wanted)
+
+    async def patch_scale(self, request: Request, resource: Resource) -> Response:
+        if patch_type(request) == APPLY_PATCH:
             return await self._apply_scale(request, resource)
-        writer = parse_writer(request, subresource="scale")
-        if info.verb == "patch":
-            change_scale = await patch_change(request, await request.body(), "Scale", self._scale)
-            change_scale = with_same_uid("Scale", change_scale)
-        else:
-            wanted = await decode_kind(request, "autoscaling", "v1", "Scale", self._scale)
-            check_url(resource, info.namespace, info.name, wanted.setdefault("metadata", {}))
+        writer = parse_writer(request)
+        change = await patch_change(request, await request.body(), "Scale", self._scale)
+        return await self._change_scale(_scale_write(request, resource, writer), with_same_uid("Scale", change))
 
-            def change_scale(_: JsonObject) -> JsonObject:
-                return wanted
-
-        view = scale_view(resource)
+    async def _change_scale(self, write: Write, change_scale: Change) -> Response:
+        """Change an object as `change_scale` changes its Scale."""
+        resource, view = write.resource, scale_view(write.resource)
 
         def change(old: JsonObject) -> JsonObject:
             shown = view.show(old)
             scale = change_scale(shown)
             if "replicas" not in shown["spec"] and "replicas" not in scale.get("spec", {}):
                 raise bad_request(f"the spec replicas field {json.dumps(spec_path(resource))} cannot be empty")
-            _check_replicas(info.name, scale.get("spec", {}).get("replicas", 0))
+            _check_replicas(write.name, scale.get("spec", {}).get("replicas", 0))
             return {**view.merge(old, scale), "metadata": _expecting(scale, old)}
 
-        record = await self._update_scale(request, resource, change, writer)
+        record = await self._registry.update(write, change)
         return respond(await self._shown_scale(resource, record))
 
     async def _apply_scale(self, request: Request, resource: Resource) -> Response:
-        info = request.info
-        writer = parse_writer(request, operation=APPLY, subresource="scale")
+        writer = parse_writer(request, operation=APPLY)
         configuration = await parse_configuration(request, "autoscaling/v1", "Scale")
-        applied = reported(lambda: self._applier.change_scale(resource, configuration, writer))
+        applying = self._applier.applying_scale(resource, configuration, writer)
 
-        def change(old: JsonObject) -> JsonObject:
-            new = applied(old)
-            _check_replicas(info.name, scale_view(resource).show(new)["spec"].get("replicas", 0))
-            return new
+        def checked(live: JsonObject, managers: Entries) -> Applied:
+            result = applying(live, managers)
+            scale = scale_view(resource).show(result.obj)
+            _check_replicas(request.info.name, scale["spec"].get("replicas", 0))
+            return result
 
-        record = await self._update_scale(request, resource, change, writer)
+        record = await self._registry.apply(_scale_write(request, resource, writer), checked)
         return respond(await self._shown_scale(resource, record))
-
-    async def _update_scale(self, request: Request, resource: Resource, change: Change, writer: Writer) -> Record:
-        info = request.info
-        return await self._registry.update(
-            resource,
-            info.namespace,
-            info.name,
-            change,
-            attributes=attributes_of(request, resource, UPDATE, kind=_SCALE),
-            view=scale_view(resource),
-            writer=writer,
-            dry_run=is_dry_run(request),
-        )
 
     async def _admit(
         self, request: Request, resource: Resource, obj: JsonObject, kind: tuple[str, str, str]
@@ -181,23 +151,21 @@ class Subresources:
                 raise _not_bound(info.name, "has non-empty .spec.schedulingGates")
             return bind(pod, binding, self._registry.clock())
 
-        dry_run = is_dry_run(request)
         # Fields that a binding sets have no manager, as in Kubernetes.
-        await self._registry.update(
-            resource, info.namespace, info.name, change, writer=None, subresource=BINDING, dry_run=dry_run
-        )
+        write = Write(resource, info.namespace, info.name, BINDING, writer=None, dry_run=is_dry_run(request))
+        await self._registry.update(write, change)
         return respond(created(), 201)
 
-    async def _evict(self, request: Request, resource: Resource) -> Response:
+    async def evict(self, request: Request, resource: Resource) -> Response:
         eviction = await decode_kind(request, "policy", "v1", "Eviction", self._eviction, older_version="v1beta1")
         eviction = await self._admit(request, resource, eviction, ("policy", "v1", "Eviction"))
         return await self._evictions.evict(request, resource, eviction)
 
-    async def _finalize(self, request: Request, resource: Resource) -> Response:
-        info = request.info
-        writer = parse_writer(request, subresource="finalize")
+    async def finalize(self, request: Request, resource: Resource) -> Response:
+        writer = parse_writer(request)
         wanted = await decode_object(request, resource, self._registry.shape(resource))
-        check_url(resource, "", info.name, wanted.setdefault("metadata", {}))
+        write = update_of(request, resource, writer)
+        check_url(write, wanted.setdefault("metadata", {}))
         finalizers: list[Any] = wanted.get("spec", {}).get("finalizers", [])
 
         def change(old: JsonObject) -> JsonObject:
@@ -206,17 +174,12 @@ class Subresources:
                 spec["finalizers"] = finalizers
             return {**old, "metadata": _expecting(wanted, old), "spec": spec}
 
-        record: Record = await self._registry.update(
-            resource,
-            info.namespace,
-            info.name,
-            change,
-            attributes=attributes_of(request, resource, UPDATE),
-            writer=writer,
-            subresource="finalize",
-            dry_run=is_dry_run(request),
-        )
+        record: Record = await self._registry.update(write, change)
         return Response(200, record.value)
+
+
+def _scale_write(request: Request, resource: Resource, writer: Writer) -> Write:
+    return update_of(request, resource, writer, view=scale_view(resource), kind=_SCALE)
 
 
 def _check_replicas(name: str, replicas: int) -> None:

@@ -1,7 +1,10 @@
 """Operations on stored objects, independent of HTTP.
 
-registry            create, update, delete: admission, commit, retries
-attempts            one attempt of a write: hooks of the resource, validation
+writes              the value that carries one write
+registry            create, update, apply, delete: the order of a write's steps, commit, retries
+attempts            one attempt of a write: defaults, managers, hooks of the resource, validation
+admitting           admission of one write
+ownership           managedFields of the objects of all resources
 request_checks      names and preconditions of requests
 metadata            the fields of `metadata` that the server sets
 deletion            finalizers, grace periods

@@ -7,50 +7,25 @@ Source: apiserver/pkg/endpoints/handlers/{create,update}.go, apiserver/pkg/regis
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
-from functools import partial
-
-from bridgehead.apiserver.admission.attributes import Attributes
 from bridgehead.apiserver.admission.chain import Chain, Plugin, mutate, validate
 from bridgehead.apiserver.fieldmanagement.managers import Entries
-from bridgehead.apiserver.http.worker import run_long
-from bridgehead.apiserver.resource import JsonObject, Resource
+from bridgehead.apiserver.resource import JsonObject
 
-from .attempts import Attempts, Draft, with_managers
+from .attempts import Changed, Draft, New, with_managers
 from .owner_references import with_unique_owners
 from .ownership import FIELD
 from .request_checks import check_identity, check_url
-
-
-@dataclass(frozen=True, slots=True)
-class View:
-    """The object that a subresource shows instead of the stored one, such as a Scale. Admission gets this object.
-
-    `show` makes it from a stored object; `merge` returns the stored object with the changes that admission made to it.
-    """
-
-    show: Callable[[JsonObject], JsonObject]
-    merge: Callable[[JsonObject, JsonObject], JsonObject]
+from .writes import Write
 
 
 class WriteAdmission:
-    """Admission of one write of a resource. `attributes` None: the server writes, and no plug-in is called."""
+    """Admission of one write. No plug-in is called for a write of the server itself, which has no attributes."""
 
-    __slots__ = ("_attempts", "_attributes", "_mutators", "_resource", "_validators", "_view")
+    __slots__ = ("_attributes", "_mutators", "_validators", "_write")
 
-    def __init__(
-        self,
-        chain: Chain,
-        attempts: Attempts,
-        resource: Resource,
-        attributes: Attributes | None,
-        view: View | None = None,
-    ) -> None:
-        self._attempts = attempts
-        self._resource = resource
-        self._attributes = attributes
-        self._view = view
+    def __init__(self, chain: Chain, write: Write) -> None:
+        attributes = self._attributes = write.attributes
+        self._write = write
         self._validators: list[Plugin] = [] if attributes is None else chain.validators(attributes)
         self._mutators: list[Plugin] = [] if attributes is None else chain.mutators(attributes)
 
@@ -59,60 +34,49 @@ class WriteAdmission:
         """Whether a plug-in may change the object."""
         return any(plugin.changes for plugin in self._mutators)
 
-    async def mutate_new(self, obj: JsonObject, namespace: str, entries: Entries) -> JsonObject:
-        """Let plug-ins change a new object, which they see with its namespace and its managers."""
-        attributes = self._attributes
+    async def mutate_new(self, obj: JsonObject, managers: Entries) -> JsonObject:
+        """Let plug-ins change a new object, which they see with its namespace and its managers. Raises `ApiStatus`."""
+        write, attributes = self._write, self._attributes
         if attributes is None or not self._mutators:
             return obj  # without duplicate owners: it is as its request was decoded
         meta = obj["metadata"]
-        if attributes.resource.namespaced:
-            meta["namespace"] = namespace
-        if entries:
-            meta[FIELD] = entries
+        if write.resource.namespaced:
+            meta["namespace"] = write.namespace
+        if managers:
+            meta[FIELD] = managers
         obj = await mutate(self._mutators, attributes, obj, {})
-        check_url(attributes.resource, namespace, "", obj.setdefault("metadata", {}))
+        check_url(write, obj.setdefault("metadata", {}))
         return with_unique_owners(obj, attributes.warnings, is_admitted=True)
 
-    async def mutate_changed(self, draft: Draft, subresource: str, size: int) -> None:
-        """Let plug-ins change what the request wants; `draft.new` follows. The managers of fields stay.
-
-        `size` is that of the object in bytes.
-        """
-        attributes = self._attributes
-        if attributes is None:
-            return
-        if self._mutators:
-            await self._change(attributes, draft, subresource, size)
-        draft.new = with_unique_owners(draft.new, attributes.warnings, is_admitted=True)
-
-    async def _change(self, attributes: Attributes, draft: Draft, subresource: str, size: int) -> None:
+    async def mutate_changed(self, draft: Draft) -> JsonObject | None:
+        """Return what plug-ins make of what the request wants; None: they do not change it. Raises `ApiStatus`."""
+        attributes, view = self._attributes, self._write.view
+        if attributes is None or not self._mutators:
+            return None
         if not self.changes:
             await mutate(self._mutators, attributes, self._show(draft.wanted), self._show(draft.old))
-            return
-        wanted = await run_long(size, partial(self._attempts.completed, self._resource, draft))
+            return None
         old = with_managers(draft.old, draft.before)
-        admitted = await mutate(self._mutators, attributes, self._show(wanted), self._show(old))
-        check_identity(self._resource, admitted.setdefault("metadata", {}), draft.old)
-        wanted = admitted if self._view is None else self._view.merge(wanted, admitted)
-        wanted.setdefault("metadata", {})
-        again = partial(self._attempts.default_changed, self._resource, wanted, draft.old, subresource)
-        draft.new = await run_long(size, again)
+        admitted = await mutate(self._mutators, attributes, self._show(draft.wanted), self._show(old))
+        check_identity(self._write.resource, admitted.setdefault("metadata", {}), draft.old)
+        return admitted if view is None else view.merge(draft.wanted, admitted)
 
-    async def validate_new(self, obj: JsonObject) -> None:
+    async def validate_new(self, new: New) -> None:
         """Ask plug-ins about an object that is going to be created. Raises `ApiStatus`."""
         if self._attributes is not None and self._validators:
-            await validate(self._validators, self._attributes, obj, {})
+            await validate(self._validators, self._attributes, new.obj, {})
 
-    async def validate_changed(self, new: JsonObject, draft: Draft) -> None:
+    async def validate_changed(self, changed: Changed, draft: Draft) -> None:
         """Ask plug-ins about an object that is going to be stored. Raises `ApiStatus`."""
         if self._attributes is not None and self._validators:
             old = with_managers(draft.old, draft.before)
-            await validate(self._validators, self._attributes, self._show(new), self._show(old))
+            await validate(self._validators, self._attributes, self._show(changed.obj), self._show(old))
 
     def warn(self, texts: list[str]) -> None:
         """Add warnings about the stored object to the request's; those of a view would be about hidden fields."""
-        if self._attributes is not None and self._view is None:
+        if self._attributes is not None and self._write.view is None:
             self._attributes.warnings += texts
 
     def _show(self, obj: JsonObject) -> JsonObject:
-        return obj if self._view is None else self._view.show(obj)
+        view = self._write.view
+        return obj if view is None else view.show(obj)

@@ -23,6 +23,7 @@ from bridgehead.objects.selectors import Selector, compile_selector
 from bridgehead.storage import Change, Key, Overflow, Record, StorageError, TooOld
 
 from .registry import Registry
+from .writes import Write
 
 log = logging.getLogger(__name__)
 
@@ -148,7 +149,7 @@ class AggregatedRoles:
         if resource is None:
             return
         try:
-            await self._registry.update(resource, "", name, change, writer=_WRITER)
+            await self._registry.update(Write(resource, "", name, writer=_WRITER), change)
         except ApiStatus as status:
             if status.code != 404:
                 raise

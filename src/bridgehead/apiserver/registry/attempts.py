@@ -1,6 +1,7 @@
 """One attempt of a write: from the request's change and the stored object to what will be stored.
 
-The methods are synchronous and may run in the worker thread. Admission runs between them (`registry`).
+The methods are synchronous and may run in the worker thread. Two of them make a draft, which admission may change, and
+two make of it what will be stored. `registry` calls them, and admission between them.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from dataclasses import dataclass
 from bridgehead.apiserver.bodies.nulls import decode_stored
 from bridgehead.apiserver.errors import invalid
 from bridgehead.apiserver.field import FieldError
-from bridgehead.apiserver.fieldmanagement.managers import Entries, Writer, same_but_times
+from bridgehead.apiserver.fieldmanagement.managers import Entries, same_but_times
 from bridgehead.apiserver.resource import Change, Companion, JsonObject, Resource, Strategy, copied, errors_of
 from bridgehead.apiserver.resources.shared.generated_names import generate_name
 from bridgehead.apiserver.resources.shared.metadata_validation import validate_metadata, validate_metadata_update
@@ -20,8 +21,11 @@ from bridgehead.objects.times import format_time
 from bridgehead.storage import Companions, Create, Delete, Facts, Key, Record, Store
 
 from . import metadata
+from .deletion import is_finished
+from .owner_references import with_unique_owners
 from .ownership import FIELD, Ownership
 from .request_checks import check_expected_version, check_url
+from .writes import Apply, Write
 
 # The subresources that write only the status.
 STATUS_VIEWS = ("status", "approval")
@@ -35,6 +39,7 @@ class Draft:
 
     `old` is the stored object without managedFields, `wanted` what the request makes of it, `new` is `wanted` with
     default values and without the changes that the request may not make. `before` and `after` are the managedFields.
+    If admission may change `wanted`, it has default values and `after`, too.
     """
 
     old: JsonObject
@@ -46,21 +51,27 @@ class Draft:
 
 @dataclass(slots=True)
 class New:
-    """A new object as it will be stored, and texts for the client that sent it."""
+    """A new object as it will be stored, and texts for the client. `is_named_here`: its name was generated."""
 
     obj: JsonObject
     facts: Facts
+    also: Companions
+    is_named_here: bool
     warnings: list[str]
 
 
 @dataclass(slots=True)
 class Changed:
-    """A changed object as it will be stored, and texts for the client. `is_same`: only times of managers change."""
+    """A changed object as it will be stored, and texts for the client.
+
+    `is_same`: only times of managers change. `is_finished`: its deletion is complete, so that it is removed.
+    """
 
     obj: JsonObject
     facts: Facts
     also: Companions
     is_same: bool
+    is_finished: bool
     warnings: list[str]
 
 
@@ -78,100 +89,87 @@ class Attempts:
     def now(self) -> str:
         return format_time(self._clock())
 
-    def default_new(self, resource: Resource, obj: JsonObject, writer: Writer) -> Entries:
-        """Set default values in a new object; return its managedFields.
+    # --- drafts
+
+    def draft_new(self, write: Write, obj: JsonObject, managers: Entries | None) -> tuple[JsonObject, Entries]:
+        """Return a new object with default values, and its managedFields: those of an apply, or else the writer's.
 
         Managers own what they sent and its defaults, but not what admission and the other hooks add.
         """
+        resource = write.resource
         metadata.forget_server_fields(obj)
-        resource.stored.strategy.default(obj)
-        return self._ownership.created(resource, obj, obj["metadata"].get(FIELD), writer, self.now())
+        resource.strategy.default(obj)
+        if managers is None:
+            managers = self._ownership.created(write, obj, obj["metadata"].get(FIELD), self.now())
+        return {"kind": resource.stored.kind, "apiVersion": resource.stored.api_version} | obj, managers
 
-    def candidate(
-        self,
-        resource: Resource,
-        obj: JsonObject,
-        base: str,
-        entries: Entries,
-        refused: AbstractSet[str],
-        *,
-        is_completed: bool,
-    ) -> New:
-        """Return what one attempt of a create stores. Raises a 422."""
-        # A retry begins with the request's object, without the choices of the previous attempt.
-        candidate = copied(obj) if base or _chooses(resource.stored.strategy) else obj
-        if base:
-            candidate["metadata"]["name"] = generate_name(base)
-        if is_completed:
-            resource.stored.strategy.default(candidate)
-        warnings = self._prepare_create(resource, candidate, refused)
-        if entries:
-            candidate["metadata"][FIELD] = entries
-        warnings += resource.strategy.warnings(candidate)
-        return New(candidate, self.facts(resource, candidate), warnings)
+    def draft_changed(self, write: Write, change: Change, current: Record, *, for_admission: bool) -> Draft:
+        """Apply a change to the stored object. `for_admission`: plug-ins may change the result.
 
-    def draft(
-        self,
-        resource: Resource,
-        namespace: str,
-        name: str,
-        current: Record,
-        change: Change,
-        subresource: str,
-        writer: Writer | None,
-    ) -> Draft:
-        """Apply a change to the stored object. Raises a 400, a 409, or a 500 for a malformed resourceVersion."""
-        old = decode_stored(resource, current.value)
+        Raises a 400, a 409, or a 500 for a malformed resourceVersion.
+        """
+        old = decode_stored(write.resource, current.value)
         wanted = change(old)
-        meta = wanted.setdefault("metadata", {})
-        check_url(resource, namespace, name, meta)
-        check_expected_version(resource, name, meta, current.revision)
-        sent = meta.get(FIELD)
+        sent = wanted.setdefault("metadata", {}).get(FIELD)
         # The hooks work without the managers of fields, which may be larger than the object.
         before: Entries = old["metadata"].pop(FIELD, None) or []
-        new = self.default_changed(resource, wanted, old, subresource)
-        after = self._ownership.updated(resource, old, new, before, sent, writer, self.now())
-        return Draft(old, wanted, new, before, after)
+        new = _checked(write, wanted, old, current.revision)
+        after = self._ownership.updated(write, old, new, before, sent, self.now())
+        draft = Draft(old, wanted, new, before, after)
+        return _completed(write, draft) if for_admission else draft
 
-    def completed(self, resource: Resource, draft: Draft) -> JsonObject:
-        """Return a copy of `draft.wanted` with default values and managers, for admission."""
-        wanted = {**draft.wanted, "apiVersion": resource.stored.api_version, "kind": resource.stored.kind}
-        meta = {key: value for key, value in wanted["metadata"].items() if key != FIELD}
-        if resource.namespaced:
-            meta["namespace"] = draft.old["metadata"]["namespace"]
-        wanted = copied({**wanted, "metadata": meta})
-        resource.stored.strategy.default(wanted)
-        return with_managers(wanted, draft.after)
+    def draft_applied(self, write: Write, apply: Apply, current: Record, *, for_admission: bool) -> Draft:
+        """Apply a configuration to the stored object; otherwise as `draft_changed`."""
+        old = decode_stored(write.resource, current.value)
+        before: Entries = old["metadata"].pop(FIELD, None) or []
+        wanted, after = apply(old, before)
+        new = _checked(write, wanted, old, current.revision)
+        draft = Draft(old, wanted, new, before, after)
+        return _completed(write, draft) if for_admission else draft
 
-    def changed(self, resource: Resource, draft: Draft, subresource: str, refused: AbstractSet[str]) -> Changed:
-        """Apply the resource's hooks to `draft.new`. Raises a 422."""
-        new, old = draft.new, draft.old
-        warnings = self._prepare_update(resource, new, old, subresource, refused)
+    # --- results
+
+    def new(
+        self, write: Write, obj: JsonObject, managers: Entries, refused: AbstractSet[str], *, is_admitted: bool
+    ) -> New:
+        """Apply the resource's hooks to a new object. `is_admitted`: plug-ins may have changed it. Raises a 422.
+
+        `refused` are the claims that other writes took before.
+        """
+        resource = write.resource
+        base = "" if obj["metadata"].get("name") else obj["metadata"].get("generateName", "")
+        # A retry begins with the request's object, without the choices of the previous attempt.
+        candidate = copied(obj) if base or _chooses(resource.strategy) else obj
+        if base:
+            candidate["metadata"]["name"] = generate_name(base)
+        if is_admitted:
+            resource.strategy.default(candidate)
+        warnings = self._prepare_create(resource, candidate, refused)
+        if managers:
+            candidate["metadata"][FIELD] = managers
+        warnings += resource.strategy.warnings(candidate)
+        also = () if write.dry_run else self.companions(resource, candidate, None)
+        return New(candidate, self.facts(resource, candidate), also, bool(base), warnings)
+
+    def changed(self, write: Write, draft: Draft, admitted: JsonObject | None, refused: AbstractSet[str]) -> Changed:
+        """Apply the resource's hooks. `admitted` is what plug-ins made of `draft.wanted`; None: they did not change it.
+
+        Raises a 422.
+        """
+        resource, old = write.resource, draft.old
+        new = draft.new if admitted is None else _permitted(write, admitted, old)
+        if write.attributes is not None:
+            new = with_unique_owners(new, write.attributes.warnings, is_admitted=True)
+        warnings = self._prepare_update(write, new, old, refused)
         is_same = new == old and same_but_times(draft.before, draft.after)
         if draft.after:
             new["metadata"][FIELD] = draft.after
         # Writes of a status or of another part do not warn of the rest, as the strategies of Kubernetes.
-        if not subresource:
+        if not write.subresource:
             warnings += resource.strategy.update_warnings(new, old)
-        return Changed(new, self.facts(resource, new), self.companions(resource, new, old), is_same, warnings)
-
-    def default_changed(self, resource: Resource, new: JsonObject, old: JsonObject, subresource: str) -> JsonObject:
-        """Return a copy of `new` with default values, and without the changes that this request may not make."""
-        if subresource in STATUS_VIEWS:
-            new = _with_status_only(resource, new, old)
-        else:
-            new = dict(new)
-            if "status" in resource.subresources and subresource != BINDING:
-                new.pop("status", None)
-                if "status" in old:
-                    new["status"] = old["status"]
-        new["metadata"] = dict(new["metadata"])
-        metadata.carry_over(new, old)
-        new["apiVersion"], new["kind"] = resource.stored.api_version, resource.stored.kind
-        # Hooks change objects in place, and parts of `new` may be shared with `old`.
-        new = copied(new)
-        resource.stored.strategy.default(new)
-        return new
+        facts, ends = self.facts(resource, new), is_finished(new)
+        also = self.companions(resource, None, new) if ends else self.companions(resource, new, old)
+        return Changed(new, facts, also, is_same, ends, warnings)
 
     def facts(self, resource: Resource, obj: JsonObject) -> Facts:
         meta = obj["metadata"]
@@ -180,11 +178,11 @@ class Attempts:
             fields["metadata.namespace"] = meta["namespace"]
         for field, read in resource.stored.selectable.items():
             fields[field] = read(obj)
-        return Facts(meta.get("labels") or {}, fields, resource.stored.strategy.claims(obj))
+        return Facts(meta.get("labels") or {}, fields, resource.strategy.claims(obj))
 
     def companions(self, resource: Resource, new: JsonObject | None, old: JsonObject | None) -> Companions:
         """Return the writes by which the companions of `old` become those of `new`."""
-        strategy = resource.stored.strategy
+        strategy = resource.strategy
         if type(strategy).companions is Strategy.companions:
             return ()
         wanted = () if new is None else strategy.companions(new)
@@ -203,7 +201,7 @@ class Attempts:
 
     def _prepare_create(self, resource: Resource, obj: JsonObject, refused: AbstractSet[str]) -> list[str]:
         """Apply the hooks for a create to `obj`, which has its default values; return warnings. Raises a 422."""
-        strategy = resource.stored.strategy
+        strategy = resource.strategy
         prepared = strategy.prepare_create(obj)
         name = obj["metadata"].get("name", "")
         _check(resource, name, strategy.allocate(obj, None, self._is_taken(refused)))
@@ -211,11 +209,9 @@ class Attempts:
         errors += errors_of(strategy.validate, obj) + errors_of(strategy.validate_create, obj)
         return _check(resource, name, prepared + errors if prepared else errors)
 
-    def _prepare_update(
-        self, resource: Resource, new: JsonObject, old: JsonObject, subresource: str, refused: AbstractSet[str]
-    ) -> list[str]:
+    def _prepare_update(self, write: Write, new: JsonObject, old: JsonObject, refused: AbstractSet[str]) -> list[str]:
         """Apply the hooks for an update to `new`, which has its default values; return warnings. Raises a 422."""
-        strategy = resource.stored.strategy
+        resource, subresource, strategy = write.resource, write.subresource, write.resource.strategy
         strategy.prepare_update(new, old, subresource)
         _check(resource, old["metadata"]["name"], strategy.allocate(new, old, self._is_taken(refused)))
         errors = validate_metadata(new, resource)
@@ -247,6 +243,46 @@ def _check(resource: Resource, name: str, found: list[FieldError]) -> list[str]:
 def _chooses(strategy: Strategy) -> bool:
     """Whether a create may have to choose again, because another write has taken what it chose."""
     return type(strategy).allocate is not Strategy.allocate or type(strategy).claims is not Strategy.claims
+
+
+def _completed(write: Write, draft: Draft) -> Draft:
+    """Return a draft whose `wanted` is a copy with default values and managers, for admission."""
+    stored = write.resource.stored
+    wanted = {**draft.wanted, "apiVersion": stored.api_version, "kind": stored.kind}
+    meta = {key: value for key, value in wanted["metadata"].items() if key != FIELD}
+    if stored.namespaced:
+        meta["namespace"] = draft.old["metadata"]["namespace"]
+    wanted = copied({**wanted, "metadata": meta})
+    stored.strategy.default(wanted)
+    draft.wanted = with_managers(wanted, draft.after)
+    return draft
+
+
+def _checked(write: Write, wanted: JsonObject, old: JsonObject, revision: int) -> JsonObject:
+    """Return `Draft.new`. Raises a 400, a 409 or a 500 for names or a version that are not those of `old`."""
+    meta = wanted.setdefault("metadata", {})
+    check_url(write, meta)
+    check_expected_version(write, meta, revision)
+    return _permitted(write, wanted, old)
+
+
+def _permitted(write: Write, wanted: JsonObject, old: JsonObject) -> JsonObject:
+    """Return a copy of `wanted` with default values, and without the changes that this write may not make."""
+    resource = write.resource
+    new = dict(wanted)
+    if write.subresource in STATUS_VIEWS:
+        new = _with_status_only(resource, wanted, old)
+    elif "status" in resource.subresources and write.subresource != BINDING:
+        new.pop("status", None)
+        if "status" in old:
+            new["status"] = old["status"]
+    new["metadata"] = dict(new["metadata"])
+    metadata.carry_over(new, old)
+    new["apiVersion"], new["kind"] = resource.stored.api_version, resource.stored.kind
+    # Hooks change objects in place, and parts of `new` may be shared with `old`.
+    permitted: JsonObject = copied(new)
+    resource.strategy.default(permitted)
+    return permitted
 
 
 def _with_status_only(resource: Resource, new: JsonObject, old: JsonObject) -> JsonObject:

@@ -14,7 +14,6 @@ import msgspec
 
 from bridgehead.apiserver.bodies.nulls import decode_stored, nulls_of, write_nulls
 from bridgehead.apiserver.errors import ApiStatus
-from bridgehead.apiserver.fieldmanagement.managers import SERVER
 from bridgehead.apiserver.resource import JsonObject, Resource
 from bridgehead.apiserver.resources import rbac
 from bridgehead.objects.times import format_time
@@ -24,6 +23,7 @@ from . import metadata
 from .deletion import DeleteOptions
 from .ownership import FIELD
 from .registry import Registry
+from .writes import Write
 
 log = logging.getLogger(__name__)
 
@@ -68,7 +68,7 @@ async def _create_all(registry: Registry, missing: list[tuple[Resource, JsonObje
 
 def _new(registry: Registry, resource: Resource, obj: JsonObject, now: str) -> Create:
     meta = obj["metadata"]
-    entries = registry.ownership.created(resource, obj, None, SERVER, now)
+    entries = registry.ownership.created(Write(resource), obj, None, now)
     metadata.identify(obj, now)
     meta[FIELD] = entries
     key = registry.key(resource, meta.get("namespace", ""), meta["name"])
@@ -98,13 +98,13 @@ async def _ensure(registry: Registry, resource: Resource, expected: JsonObject) 
                 return
             if existing is not None and not reconciliation.needs_recreation(existing, expected):
                 change = partial(reconciliation.reconciled, expected=expected)
-                await registry.update(resource, namespace, name, change)
+                await registry.update(Write(resource, namespace, name), change)
                 log.info("updated the default %s %s", resource.kind, name)
                 return
             if existing is not None:
-                await registry.delete(resource, namespace, name, DeleteOptions(uid=existing["metadata"]["uid"]))
+                await registry.delete(Write(resource, namespace, name), DeleteOptions(uid=existing["metadata"]["uid"]))
                 log.info("recreated the default %s %s: it referred to another role", resource.kind, name)
-            await registry.create(resource, namespace, msgspec.json.decode(msgspec.json.encode(expected)))
+            await registry.create(Write(resource, namespace), msgspec.json.decode(msgspec.json.encode(expected)))
             return
         except ApiStatus as status:
             if status.code not in (404, 409) or attempt == _ATTEMPTS - 1:

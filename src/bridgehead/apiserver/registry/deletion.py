@@ -32,7 +32,6 @@ class DeleteOptions:
     resource_version: str | None = None
     policy: str = ""
     is_accepted: bool = False
-    dry_run: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +55,7 @@ def plan_delete(resource: Resource, obj: JsonObject, options: DeleteOptions, now
     grace = min(_grace_seconds(resource, obj, options), int(_LATEST - now))
     deleting_since = metadata.get("deletionTimestamp")
     if deleting_since is None:
-        resource.stored.strategy.prepare_delete(marked, format_time(now))
+        resource.strategy.prepare_delete(marked, format_time(now))
         if grace == 0 and not _has_finalizers(marked):
             return Remove()
         metadata["deletionTimestamp"] = format_time(now + grace)

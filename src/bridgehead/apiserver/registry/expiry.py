@@ -13,6 +13,7 @@ from bridgehead.storage import StorageError
 
 from .deletion import DeleteOptions
 from .registry import Registry
+from .writes import Write
 
 log = logging.getLogger(__name__)
 
@@ -81,7 +82,7 @@ async def expire_once(registry: Registry) -> None:
             try:
                 # With a precondition: the Event may have occurred again by now.
                 options = DeleteOptions(resource_version=str(record.revision))
-                await registry.delete(events, record.key.namespace, record.key.name, options)
+                await registry.delete(Write(events, record.key.namespace, record.key.name), options)
             except ApiStatus as status:
                 if status.code not in (404, 409):
                     log.warning("cannot expire event %s/%s: %s", record.key.namespace, record.key.name, status)

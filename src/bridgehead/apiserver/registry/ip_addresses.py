@@ -18,6 +18,7 @@ from bridgehead.storage import Change, Key, Overflow, Record, StorageError, TooO
 
 from .deletion import DeleteOptions
 from .registry import Registry
+from .writes import Write
 
 log = logging.getLogger(__name__)
 
@@ -73,7 +74,7 @@ class IpAddresses:
         if self._store.get(Key(IP_ADDRESSES, "", address)) is not None:
             return
         try:
-            await self._registry.create(resource, "", copied(address_object(address, owner.namespace, owner.name)))
+            await self._registry.create(Write(resource), copied(address_object(address, owner.namespace, owner.name)))
         except (ApiStatus, StorageError) as error:
             log.warning("cannot restore the IPAddress %s: %s", address, error)
 
@@ -88,7 +89,7 @@ class IpAddresses:
             return
         try:
             options = DeleteOptions(resource_version=str(record.revision))
-            await self._registry.delete(resource, "", record.key.name, options)
+            await self._registry.delete(Write(resource, "", record.key.name), options)
         except (ApiStatus, StorageError) as error:
             log.warning("cannot delete the IPAddress %s: %s", record.key.name, error)
 

@@ -16,6 +16,7 @@ from bridgehead.apiserver.resource import JsonObject
 from bridgehead.storage import StorageError
 
 from .registry import Registry
+from .writes import Write
 
 log = logging.getLogger(__name__)
 
@@ -54,6 +55,6 @@ class LegacyTokenUses:
             return {**old, "metadata": {**metadata, "labels": {**metadata.get("labels", {}), LAST_USED: today}}}
 
         try:
-            await self._registry.update(secrets, namespace, name, label)
+            await self._registry.update(Write(secrets, namespace, name), label)
         except (ApiStatus, StorageError) as error:
             log.warning("cannot record the use of the token in secret %s/%s: %s", namespace, name, error)

@@ -9,11 +9,9 @@ from bridgehead.apiserver.bodies.schema import Schema
 from bridgehead.apiserver.fieldmanagement.comparing import compare
 from bridgehead.apiserver.fieldmanagement.fieldset import FieldSet
 from bridgehead.apiserver.fieldmanagement.managers import (
-    APPLY,
     SERVER,
     Entries,
     Kind,
-    Writer,
     after_create,
     after_update,
     make_entry,
@@ -21,6 +19,8 @@ from bridgehead.apiserver.fieldmanagement.managers import (
 from bridgehead.apiserver.fieldmanagement.managers import reset_paths as reset
 from bridgehead.apiserver.fieldmanagement.types import MapType, Types
 from bridgehead.apiserver.resource import CLIENT_METADATA, JsonObject, Resource
+
+from .writes import Write
 
 FIELD = "managedFields"
 
@@ -67,15 +67,11 @@ class Ownership:
         self._kinds[resource.id, resource.version] = resource, kind
         return kind
 
-    def created(
-        self, resource: Resource, obj: JsonObject, sent: Entries | None, writer: Writer | None, time: str
-    ) -> Entries:
-        """Return the managedFields of a new object. `sent` is what its writer wrote there."""
-        if writer is None:
+    def created(self, write: Write, obj: JsonObject, sent: Entries | None, time: str) -> Entries:
+        """Return the managedFields of a new object. `sent` is what its writer wrote there; no writer: none."""
+        if write.writer is None:
             return []
-        if writer.operation == APPLY:
-            return sent or []
-        return after_create(self.kind(resource), obj, sent, writer, time)
+        return after_create(self.kind(write.resource), obj, sent, write.writer, time)
 
     def of_companion(self, resource: Resource, obj: JsonObject, time: str) -> Entries:
         """Return the managedFields of a companion: all of a resource have the same fields, which the server owns."""
@@ -86,21 +82,12 @@ class Ownership:
         return [make_entry(SERVER, kind, fields, time)]
 
     def updated(
-        self,
-        resource: Resource,
-        old: JsonObject,
-        new: JsonObject,
-        entries: Entries | None,
-        sent: Entries | None,
-        writer: Writer | None,
-        time: str,
+        self, write: Write, old: JsonObject, new: JsonObject, entries: Entries, sent: Entries | None, time: str
     ) -> Entries:
         """Return the managedFields of a changed object. `entries` are those of `old`; no writer: they stay."""
-        if writer is None:
-            return entries or []
-        if writer.operation == APPLY:
-            return sent or []
-        return after_update(self.kind(resource), old, new, entries, sent, writer, time)
+        if write.writer is None:
+            return entries
+        return after_update(self.kind(write.resource), old, new, entries, sent, write.writer, time)
 
 
 def _reset_fields(resource: Resource) -> dict[str, FieldSet]:

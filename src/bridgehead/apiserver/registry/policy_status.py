@@ -20,6 +20,7 @@ from bridgehead.apiserver.resources.admissionregistration import VALIDATING_ADMI
 from bridgehead.storage import Overflow, Record, StorageError, TooOld
 
 from .registry import Registry
+from .writes import Write
 
 if TYPE_CHECKING:
     from bridgehead.apiserver.cel.types import Type
@@ -92,9 +93,8 @@ class PolicyStatus:
             return {**old, "status": {**old.get("status", {}), **status}}
 
         try:
-            await self._registry.update(
-                VALIDATING_ADMISSION_POLICIES, "", record.key.name, change, writer=_WRITER, subresource="status"
-            )
+            write = Write(VALIDATING_ADMISSION_POLICIES, "", record.key.name, "status", _WRITER)
+            await self._registry.update(write, change)
         except (ApiStatus, StorageError) as error:
             # The policy is gone, or is written again: its next change is checked.
             log.debug("cannot write the status of policy %s: %s", record.key.name, error)

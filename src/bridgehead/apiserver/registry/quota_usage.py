@@ -23,6 +23,7 @@ from bridgehead.apiserver.resource import JsonObject
 from bridgehead.storage import Change, Key, Overflow, Record, StorageError, TooOld
 
 from .registry import Registry
+from .writes import Write
 
 log = logging.getLogger(__name__)
 
@@ -174,9 +175,8 @@ class QuotaUsage:
         resource = self._registry.table.by_id(QUOTAS)
         for record in self._store.list(QUOTAS, namespace):
             try:
-                await self._registry.update(
-                    resource, namespace, record.key.name, self._counted_again, writer=_WRITER, subresource="status"
-                )
+                write = Write(resource, namespace, record.key.name, "status", _WRITER)
+                await self._registry.update(write, self._counted_again)
             except ApiStatus as status:
                 if status.code != 404:
                     raise

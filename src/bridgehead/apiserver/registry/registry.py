@@ -13,7 +13,6 @@ from functools import partial
 
 import msgspec
 
-from bridgehead.apiserver.admission.attributes import Attributes
 from bridgehead.apiserver.admission.chain import Chain
 from bridgehead.apiserver.bodies.nulls import nulls_of, write_nulls
 from bridgehead.apiserver.bodies.schema import Schema
@@ -28,18 +27,19 @@ from bridgehead.apiserver.errors import (
     too_large_object,
     unavailable,
 )
-from bridgehead.apiserver.fieldmanagement.managers import SERVER, Writer
+from bridgehead.apiserver.fieldmanagement.managers import Entries
 from bridgehead.apiserver.http.worker import LONG_BYTES, run_long
 from bridgehead.apiserver.resource import Change, JsonObject, Resource
 from bridgehead.apiserver.table import ResourceTable
 from bridgehead.storage import AlreadyExists, ClaimTaken, Conflict, Facts, Key, NotFound, Record, Store, ValueTooLarge
 
 from . import metadata
-from .admitting import View, WriteAdmission
-from .attempts import Attempts, Changed
-from .deletion import DeleteOptions, Keep, is_finished, plan_delete
+from .admitting import WriteAdmission
+from .attempts import Attempts, Changed, Draft, New
+from .deletion import DeleteOptions, Keep, plan_delete
 from .ownership import Ownership
 from .request_checks import check_preconditions, check_url, has_version
+from .writes import Apply, Write
 
 # An attempt fails only when another write succeeds, so the system as a whole makes progress. This bound ends a bug.
 _ATTEMPTS = 200
@@ -62,8 +62,11 @@ class Deleted:
     gone: bool
 
 
-def _max_bytes(resource: Resource) -> int:
-    return _MAX_BYTES if resource.definition is None else _MAX_CUSTOM_BYTES
+def _max_bytes(write: Write) -> int:
+    """Return how large the object may become; 0: as large as the server makes it."""
+    if write.attributes is None:
+        return 0
+    return _MAX_BYTES if write.resource.definition is None else _MAX_CUSTOM_BYTES
 
 
 class Registry:
@@ -117,13 +120,13 @@ class Registry:
             raise not_found(resource, name)
         return record
 
-    async def _latest(self, resource: Resource, namespace: str, name: str) -> Record:
-        """Return an object for a write, so that many writers of one object need not lose races. Raises a 404."""
-        key = self.key(resource, namespace, name)
+    async def _latest(self, write: Write) -> Record:
+        """Return the object of a write, so that many writers of one object need not lose races. Raises a 404."""
+        key = self.key(write.resource, write.namespace, write.name)
         record = self.store.latest(key)
         if record is None:
             await self._settle(key, None)
-            raise not_found(resource, name)
+            raise not_found(write.resource, write.name)
         return record
 
     async def _settle(self, key: Key, record: Record | None) -> None:
@@ -153,105 +156,82 @@ class Registry:
             raise unavailable("the definition of this resource has just changed; try again", retry_after_seconds=1)
         return stored, self.facts(converter.storage, stored)
 
-    async def create(
-        self,
-        resource: Resource,
-        namespace: str,
-        obj: JsonObject,
-        *,
-        attributes: Attributes | None = None,
-        writer: Writer = SERVER,
-        dry_run: bool = False,
-        size: int = 0,
-    ) -> Record:
-        """Store a new object. The registry takes over `obj`. `size` is that of the request's body in bytes.
+    async def create(self, write: Write, obj: JsonObject, managers: Entries | None = None) -> Record:
+        """Store a new object. The registry takes over `obj`.
 
-        `attributes` describe the request to admission; None: the server writes, and admission is not asked.
-        `writer` becomes the manager of the object's fields; the managedFields of an apply are taken as they are.
+        `managers` are the managedFields that an apply has made; None: the writer manages what it sent.
         """
+        resource = write.resource
         if resource.refuses_create:
             raise terminating_resource(resource.refuses_create)
         meta = obj.setdefault("metadata", {})
         is_versioned = has_version(meta)
-        check_url(resource, namespace, "", meta)
-        if resource.strategy.may_take_long:
-            size = max(size, LONG_BYTES)
-        entries = await run_long(size, partial(self._attempts.default_new, resource, obj, writer))
-        obj = {"kind": resource.stored.kind, "apiVersion": resource.stored.api_version} | obj
-        admission = WriteAdmission(self.admission, self._attempts, resource, attributes)
-        obj = await admission.mutate_new(obj, namespace, entries)
-        meta = obj["metadata"]
-        base = meta.get("generateName", "") if not meta.get("name") else ""
-        metadata.initialize(obj, resource, namespace, self._attempts.now())
+        check_url(write, meta)
+        size = max(write.size, LONG_BYTES) if resource.strategy.may_take_long else write.size
+        obj, entries = await run_long(size, partial(self._attempts.draft_new, write, obj, managers))
+        admission = WriteAdmission(self.admission, write)
+        obj = await admission.mutate_new(obj, entries)
+        metadata.initialize(obj, resource, write.namespace, self._attempts.now())
         refused: set[str] = set()
-        max_bytes = 0 if attributes is None else _max_bytes(resource)
-        choose = partial(
-            self._attempts.candidate, resource, obj, base, entries, refused, is_completed=admission.changes
-        )
+        choose = partial(self._attempts.new, write, obj, entries, refused, is_admitted=admission.changes)
         for attempt in range(_ATTEMPTS):
             new = await run_long(size, choose)
-            candidate, facts = new.obj, new.facts
-            await admission.validate_new(candidate)
-            if resource.converter is not None:
-                candidate, facts = await self._to_stored(resource, candidate)
-            key = self.key(resource, namespace, candidate["metadata"]["name"])
-            also = () if dry_run else self._attempts.companions(resource, candidate, None)
-            write_nulls(candidate, nulls_of(resource.stored))
+            await admission.validate_new(new)
             try:
-                if dry_run:
-                    if self.store.get(key) is not None:
-                        raise already_exists(resource, key.name)
-                    record = Record(key, 0, _encode(candidate), facts)
-                elif is_versioned:
-                    raise ApiStatus(500, "", "resourceVersion should not be set on objects to be created")
-                else:
-                    record = await self.store.create(key, candidate, facts, also=also, max_bytes=max_bytes)
-                admission.warn(new.warnings)
-                return record
+                record = await self._store_new(write, new, is_versioned=is_versioned)
             except AlreadyExists:
-                if not base or attempt == _ATTEMPTS - 1:
-                    raise already_exists(resource, key.name) from None
+                if not new.is_named_here or attempt == _ATTEMPTS - 1:
+                    raise already_exists(resource, new.obj["metadata"]["name"]) from None
             except ValueTooLarge:
                 raise too_large_object() from None
             except ClaimTaken as error:
                 refused.add(error.claim)
+            else:
+                admission.warn(new.warnings)
+                return record
         raise unavailable("the addresses and ports of this request are taken as fast as they are chosen; try again")
 
-    async def update(
-        self,
-        resource: Resource,
-        namespace: str,
-        name: str,
-        change: Change,
-        *,
-        attributes: Attributes | None = None,
-        view: View | None = None,
-        writer: Writer | None = SERVER,
-        subresource: str = "",
-        dry_run: bool = False,
-        size: int = 0,
-    ) -> Record:
-        """Change an object. `change` is pure and may run in another thread; `size` is that of the body in bytes.
+    async def _store_new(self, write: Write, new: New, *, is_versioned: bool) -> Record:
+        """Store a new object. Raises `ApiStatus` and the store's errors."""
+        resource, obj, facts = write.resource, new.obj, new.facts
+        if resource.converter is not None:
+            obj, facts = await self._to_stored(resource, obj)
+        key = self.key(resource, write.namespace, obj["metadata"]["name"])
+        write_nulls(obj, nulls_of(resource.stored))
+        if write.dry_run:
+            if self.store.get(key) is not None:
+                raise already_exists(resource, key.name)
+            return Record(key, 0, _encode(obj), facts)
+        if is_versioned:
+            raise ApiStatus(500, "", "resourceVersion should not be set on objects to be created")
+        return await self.store.create(key, obj, facts, also=new.also, max_bytes=_max_bytes(write))
 
-        `attributes` describe the request to admission, which gets the object in `view`; None: the server writes.
-        `writer` becomes the manager of the fields that change; None: their managers stay.
+    async def update(self, write: Write, change: Change) -> Record:
+        """Change an object. `change` is pure and may run in another thread.
+
         Raises a 404, a 409 when `change` gives a resourceVersion that is not the current one, or a 422.
         """
-        refused: set[str] = set()
-        admission = WriteAdmission(self.admission, self._attempts, resource, attributes, view)
-        max_bytes = 0 if attributes is None else _max_bytes(resource)
+        return await self._change(write, partial(self._attempts.draft_changed, write, change))
+
+    async def apply(self, write: Write, apply: Apply) -> Record:
+        """Apply a configuration to an object that exists. Otherwise as `update`."""
+        return await self._change(write, partial(self._attempts.draft_applied, write, apply))
+
+    async def _change(self, write: Write, draft_of: Callable[..., Draft]) -> Record:
+        """Carry out an update: draft, plug-ins, hooks, plug-ins, commit; all of it again after a lost race."""
+        resource, refused = write.resource, set[str]()
+        admission = WriteAdmission(self.admission, write)
+        for_admission = admission.changes
         for _ in range(_ATTEMPTS):
-            current = await self._latest(resource, namespace, name)
+            current = await self._latest(write)
             base = await self.served(resource, current)
-            longest = max(size, len(current.value), LONG_BYTES if resource.strategy.may_take_long else 0)
-            attempt = partial(self._attempts.draft, resource, namespace, name, base, change, subresource, writer)
-            draft = await run_long(longest, attempt)
-            await admission.mutate_changed(draft, subresource, longest)
-            finish = partial(self._attempts.changed, resource, draft, subresource, refused)
-            changed = await run_long(longest, finish)
-            await admission.validate_changed(changed.obj, draft)
+            size = max(write.size, len(current.value), LONG_BYTES if resource.strategy.may_take_long else 0)
+            draft = await run_long(size, partial(draft_of, base, for_admission=for_admission))
+            admitted = await admission.mutate_changed(draft)
+            changed = await run_long(size, partial(self._attempts.changed, write, draft, admitted, refused))
+            await admission.validate_changed(changed, draft)
             try:
-                record = await self._store_changed(resource, current, changed, max_bytes, dry_run=dry_run)
+                record = await self._store_changed(write, current, changed)
             except Conflict:
                 continue
             except ValueTooLarge:
@@ -259,73 +239,69 @@ class Registry:
             except ClaimTaken as error:
                 refused.add(error.claim)
             except NotFound:
-                raise not_found(resource, name) from None
+                raise not_found(resource, write.name) from None
             else:
                 admission.warn(changed.warnings)
                 return record
-        raise conflict(resource, name)
+        raise conflict(resource, write.name)
 
-    async def _store_changed(
-        self, resource: Resource, current: Record, changed: Changed, max_bytes: int, *, dry_run: bool
-    ) -> Record:
-        """Store a changed object; remove it if its deletion is complete. Raises the store's errors."""
-        new, converter, facts = changed.obj, resource.converter, changed.facts
+    async def _store_changed(self, write: Write, current: Record, changed: Changed) -> Record:
+        """Store a changed object; remove it if its deletion is complete. Raises `ApiStatus` and the store's errors."""
+        resource, obj, facts = write.resource, changed.obj, changed.facts
+        converter = resource.converter
         is_current = converter is None or converter.is_in_storage_version(current)
         if changed.is_same and is_current and not self.store.is_stale(current.key):
             await self._settle(current.key, current)
             return current
         if converter is not None:
-            new, facts = await self._to_stored(resource, new)
-        also = self._attempts.companions(resource, None, new) if is_finished(new) else None
-        write_nulls(new, nulls_of(resource.stored))
-        if dry_run:
-            return Record(current.key, current.revision, _encode(new), facts)
-        if also is not None:
-            await self.store.delete(current.key, expected=current.revision, also=also)
-            return Record(current.key, current.revision, _encode(new), facts)
+            obj, facts = await self._to_stored(resource, obj)
+        write_nulls(obj, nulls_of(resource.stored))
+        key, revision = current.key, current.revision
+        if write.dry_run:
+            return Record(key, revision, _encode(obj), facts)
+        if changed.is_finished:
+            await self.store.delete(key, expected=revision, also=changed.also)
+            return Record(key, revision, _encode(obj), facts)
         return await self.store.update(
-            current.key, new, facts, expected=current.revision, also=changed.also, max_bytes=max_bytes
+            key, obj, facts, expected=revision, also=changed.also, max_bytes=_max_bytes(write)
         )
 
-    async def delete(
-        self,
-        resource: Resource,
-        namespace: str,
-        name: str,
-        options: DeleteOptions,
-        *,
-        attributes: Attributes | None = None,
-    ) -> Deleted:
-        """Delete an object. Raises a 404, or a 409 when a precondition does not hold.
-
-        `attributes` describe the request to admission; None: admission is not asked.
-        """
+    async def delete(self, write: Write, options: DeleteOptions) -> Deleted:
+        """Delete an object. Raises a 404, or a 409 when a precondition does not hold."""
+        resource, attributes = write.resource, write.attributes
         for _ in range(_ATTEMPTS):
-            current = await self._latest(resource, namespace, name)
+            current = await self._latest(write)
             obj = _decode(current.value)
-            check_preconditions(resource, name, obj, options)
+            check_preconditions(write, obj, options)
             if attributes is not None:
                 base = await self.served(resource, current)
                 await self.admission.admit(attributes, {}, obj if base is current else _decode(base.value))
             plan = plan_delete(resource, obj, options, self.clock())
             try:
                 if isinstance(plan, Keep):
-                    if plan.obj is None:
-                        await self._settle(current.key, current)
-                        return Deleted(current, gone=False)
-                    storage = resource if resource.converter is None else resource.converter.storage
-                    facts = self.facts(storage, plan.obj)
-                    if options.dry_run:
-                        return Deleted(Record(current.key, current.revision, _encode(plan.obj), facts), gone=False)
-                    updated = await self.store.update(current.key, plan.obj, facts, expected=current.revision)
-                    return Deleted(updated, gone=False)
-                if options.dry_run:
-                    await self._settle(current.key, current)
-                    return Deleted(current, gone=True)
-                also = self._attempts.companions(resource, None, obj)
-                return Deleted(await self.store.delete(current.key, expected=current.revision, also=also), gone=True)
+                    return Deleted(await self._keep(write, current, plan), gone=False)
+                return Deleted(await self._remove(write, current, obj), gone=True)
             except (Conflict, ClaimTaken):
                 continue
             except NotFound:
-                raise not_found(resource, name) from None
-        raise conflict(resource, name)
+                raise not_found(resource, write.name) from None
+        raise conflict(resource, write.name)
+
+    async def _keep(self, write: Write, current: Record, plan: Keep) -> Record:
+        """Store what a delete makes of an object that stays. Raises the store's errors."""
+        if plan.obj is None:
+            await self._settle(current.key, current)
+            return current
+        converter = write.resource.converter
+        facts = self.facts(write.resource if converter is None else converter.storage, plan.obj)
+        if write.dry_run:
+            return Record(current.key, current.revision, _encode(plan.obj), facts)
+        return await self.store.update(current.key, plan.obj, facts, expected=current.revision)
+
+    async def _remove(self, write: Write, current: Record, obj: JsonObject) -> Record:
+        """Remove an object and its companions. Raises the store's errors."""
+        if write.dry_run:
+            await self._settle(current.key, current)
+            return current
+        also = self._attempts.companions(write.resource, None, obj)
+        return await self.store.delete(current.key, expected=current.revision, also=also)

@@ -5,8 +5,6 @@ Pure: no I/O, no clock, no randomness.
 
 from __future__ import annotations
 
-from typing import Any
-
 from bridgehead.apiserver.errors import (
     bad_request,
     conflict,
@@ -20,6 +18,7 @@ from bridgehead.apiserver.http.paths import parse_uint
 from bridgehead.apiserver.resource import Change, JsonObject, Resource
 
 from .deletion import DeleteOptions
+from .writes import Write
 
 
 def check_name(given: str, on_url: str) -> None:
@@ -31,20 +30,24 @@ def check_name(given: str, on_url: str) -> None:
         raise bad_request(f"the name of the object ({given}) does not match the name on the URL ({on_url})")
 
 
-def check_url(resource: Resource, namespace: str, name: str, meta: JsonObject) -> None:
+def check_url(write: Write, meta: JsonObject) -> None:
     """Raise a 400 if the object's namespace or, with a name on the URL, its name are not those of the URL."""
+    _check_namespace(write.resource, write.namespace, meta)
+    if write.name:
+        check_name(meta.get("name", ""), write.name)
+
+
+def _check_namespace(resource: Resource, namespace: str, meta: JsonObject) -> None:
     given = meta.get("namespace")
     if given and given != (namespace if resource.namespaced else ""):
         if resource.namespaced:
             raise bad_request("the namespace of the provided object does not match the namespace sent on the request")
         meta.pop("namespace")
-    if name:
-        check_name(meta.get("name", ""), name)
 
 
 def check_identity(resource: Resource, meta: JsonObject, old: JsonObject) -> None:
     """Raise a 400 or a 422 if admission gave an object another namespace or name than the stored one has."""
-    check_url(resource, old["metadata"].get("namespace", ""), "", meta)
+    _check_namespace(resource, old["metadata"].get("namespace", ""), meta)
     name = old["metadata"]["name"]
     if meta.get("name", name) != name:
         error = Field(meta["name"], "metadata.name").invalid(IMMUTABLE)
@@ -58,16 +61,16 @@ def check_resource_version(resource: Resource, obj: JsonObject, name: str) -> No
         raise invalid(resource.group, resource.plural, name, [error])
 
 
-def replacement(resource: Resource, namespace: str, name: str, new: JsonObject, old: JsonObject) -> JsonObject:
+def replacement(write: Write, new: JsonObject, old: JsonObject) -> JsonObject:
     """Return `new`, which replaces the stored object `old` as a whole.
 
     Raises a 409 if `new` has the uid of another object, and a 422 if it lacks a resourceVersion that it needs.
     """
     wanted, actual = new["metadata"].get("uid"), old["metadata"]["uid"]
     if wanted and wanted != actual:
-        raise failed_precondition(resource, namespace, name, wanted, actual)
-    if not resource.allows_unconditional_update:
-        check_resource_version(resource, new, name)
+        raise failed_precondition(write.resource, write.namespace, write.name, wanted, actual)
+    if not write.resource.allows_unconditional_update:
+        check_resource_version(write.resource, new, write.name)
     return new
 
 
@@ -89,7 +92,7 @@ def with_same_uid(kind: str, change: Change) -> Change:
     return checked
 
 
-def check_expected_version(resource: Resource, name: str, meta: JsonObject, revision: int) -> None:
+def check_expected_version(write: Write, meta: JsonObject, revision: int) -> None:
     """Raise a 409 if an update's object has the resourceVersion of another state, a 500 if it is not a number.
 
     `revision` is that of the stored object.
@@ -102,7 +105,7 @@ def check_expected_version(resource: Resource, name: str, meta: JsonObject, revi
     except ValueError as error:
         raise malformed_resource_version(str(error)) from None
     if expected not in (0, revision):
-        raise conflict(resource, name)
+        raise conflict(write.resource, write.name)
 
 
 def has_version(meta: JsonObject) -> bool:
@@ -113,9 +116,9 @@ def has_version(meta: JsonObject) -> bool:
         return False
 
 
-def check_preconditions(resource: Resource, name: str, obj: JsonObject, options: DeleteOptions) -> None:
+def check_preconditions(write: Write, obj: JsonObject, options: DeleteOptions) -> None:
     """Raise a 409 if the stored object is not the one that shall be deleted."""
-    meta: dict[str, Any] = obj["metadata"]
+    resource, name, meta = write.resource, write.name, obj["metadata"]
     if options.uid is not None and options.uid != meta["uid"]:
         raise failed_delete(resource, name, "UID", options.uid, meta["uid"], "deleted and then recreated")
     if options.resource_version is not None and options.resource_version != meta["resourceVersion"]:

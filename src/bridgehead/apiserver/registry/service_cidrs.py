@@ -25,6 +25,7 @@ from bridgehead.objects.times import format_time, parse_time
 from bridgehead.storage import Key, Overflow, StorageError, TooOld
 
 from .registry import Registry
+from .writes import Write
 
 log = logging.getLogger(__name__)
 
@@ -76,7 +77,7 @@ async def ensure_default(registry: Registry) -> None:
             def extend(old: JsonObject) -> JsonObject:
                 return {**old, "spec": {**old["spec"], "cidrs": wanted}}
 
-            await registry.update(resource, "", DEFAULT_NAME, extend)
+            await registry.update(Write(resource, "", DEFAULT_NAME), extend)
         elif stored[: len(wanted)] != wanted:
             name = "-".join([DEFAULT_NAME, *wanted]).replace("/", "-").replace(".", "-").replace(":", "-")
             if registry.store.get(Key(_CIDRS, "", name)) is None:
@@ -91,7 +92,7 @@ async def _create_cidr(registry: Registry, name: str, cidrs: list[str]) -> None:
         return
     try:
         obj = {"metadata": {"name": name, "finalizers": [FINALIZER]}, "spec": {"cidrs": cidrs}}
-        await registry.create(resource, "", obj)
+        await registry.create(Write(resource), obj)
     except ApiStatus as status:
         if status.reason != "AlreadyExists":  # another server on the same store was first
             raise
@@ -222,7 +223,7 @@ class ServiceCidrs:
         resource = self._registry.find(*_CIDR_PATH)
         if resource is not None:
             try:
-                await self._registry.update(resource, "", name, change, subresource=subresource)
+                await self._registry.update(Write(resource, "", name, subresource), change)
             except ApiStatus as status:
                 if status.code != 404:
                     raise

@@ -12,6 +12,7 @@ import pytest
 from bridgehead.apiserver.admission.attributes import Attributes
 from bridgehead.apiserver.admission.chain import Chain, Plugin
 from bridgehead.apiserver.errors import forbidden
+from bridgehead.apiserver.registry.writes import Write
 from tests.unit.apiserver.world import World, open_world
 
 DEFAULT = "/api/v1/namespaces/default"
@@ -118,7 +119,7 @@ async def test_reads_and_the_server_itself_do_not_pass_the_chain(world, recorder
     assert (await world.call("POST", CONFIG_MAPS, {"metadata": {"name": "a"}})).status == 403
     recorder.calls.clear()
     resource = world.parts.registry.find("", "v1", "configmaps")
-    await world.parts.registry.create(resource, "default", {"metadata": {"name": "a"}})
+    await world.parts.registry.create(Write(resource, "default"), {"metadata": {"name": "a"}})
     assert recorder.calls == []
 
 

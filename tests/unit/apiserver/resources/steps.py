@@ -41,12 +41,13 @@ class Steps:
 
     def __init__(self, resource: Resource) -> None:
         self.resource = resource
+        self._strategy = resource.strategy if resource.stored_form is None else resource.stored_form.own_rules
         self.claimed: set[str] = set()
 
     def create(self, obj: JsonObject) -> JsonObject:
         """Carry out the steps of a create. Raises Refused."""
         obj = copy.deepcopy(obj)
-        strategy = self.resource.strategy
+        strategy = self._strategy
         strategy.default(obj)
         strategy.prepare_create(obj)
         errors = strategy.allocate(obj, None, self.claimed.__contains__)
@@ -62,7 +63,7 @@ class Steps:
     def update(self, old: JsonObject, obj: JsonObject, subresource: str = "") -> JsonObject:
         """Carry out the steps of an update; check that they do not change `old`. Raises Refused."""
         obj, before = copy.deepcopy(obj), copy.deepcopy(old)
-        strategy = self.resource.strategy
+        strategy = self._strategy
         strategy.default(obj)
         strategy.prepare_update(obj, old, subresource)
         errors = strategy.allocate(obj, old, self.claimed.__contains__)

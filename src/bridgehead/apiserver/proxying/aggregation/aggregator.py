@@ -26,6 +26,7 @@ from bridgehead.apiserver.proxying.passing import pass_on
 from bridgehead.apiserver.proxying.routes import Route
 from bridgehead.apiserver.proxying.targets import Target
 from bridgehead.apiserver.registry.registry import Registry
+from bridgehead.apiserver.registry.writes import Write
 from bridgehead.apiserver.resource import JsonObject
 from bridgehead.apiserver.resources import apiservices
 from bridgehead.apiserver.resources.shared.conditions import find_condition
@@ -330,7 +331,7 @@ class Aggregator:
             return {**old, "status": {**status, "conditions": [*others, new]}}
 
         try:
-            await self._registry.update(RESOURCE, "", name, change, subresource="status")
+            await self._registry.update(Write(RESOURCE, "", name, "status"), change)
         except (ApiStatus, StorageError) as error:
             log.info("condition of the APIService %s: %s", name, error)
 

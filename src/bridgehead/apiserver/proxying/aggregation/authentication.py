@@ -13,6 +13,7 @@ from pathlib import Path
 from bridgehead.apiserver.access.request_headers import RequestHeaders
 from bridgehead.apiserver.errors import ApiStatus
 from bridgehead.apiserver.registry.registry import Registry
+from bridgehead.apiserver.registry.writes import Write
 from bridgehead.apiserver.resource import JsonObject
 from bridgehead.storage import Key
 
@@ -48,9 +49,9 @@ async def publish_authentication(registry: Registry, data: dict[str, str]) -> No
 
     if registry.store.get(Key(resource.id, NAMESPACE, NAME)) is None:
         try:
-            await registry.create(resource, NAMESPACE, {"metadata": {"name": NAME}, "data": data})
+            await registry.create(Write(resource, NAMESPACE), {"metadata": {"name": NAME}, "data": data})
             return
         except ApiStatus as status:
             if status.reason != "AlreadyExists":  # another server on the same store was first
                 raise
-    await registry.update(resource, NAMESPACE, NAME, change)
+    await registry.update(Write(resource, NAMESPACE, NAME), change)

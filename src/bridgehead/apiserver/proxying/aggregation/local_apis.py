@@ -15,6 +15,7 @@ from bridgehead.apiserver.errors import ApiStatus
 from bridgehead.apiserver.handlers.discovery import REVIEWS
 from bridgehead.apiserver.registry.deletion import DeleteOptions
 from bridgehead.apiserver.registry.registry import Registry
+from bridgehead.apiserver.registry.writes import Write
 from bridgehead.apiserver.resource import JsonObject, Resource
 from bridgehead.apiserver.resources import apiservices
 from bridgehead.storage import Key, StorageError
@@ -103,15 +104,15 @@ class LocalApis:
         record = self._registry.store.get(Key(RESOURCE.id, "", name))
         try:
             if record is None:
-                await self._registry.create(RESOURCE, "", obj)
+                await self._registry.create(Write(RESOURCE), obj)
             elif record.facts.labels.get(LABEL) is not None and not _agrees(record.value, obj):
-                await self._registry.update(RESOURCE, "", name, lambda old: {**old, "spec": obj["spec"]})
+                await self._registry.update(Write(RESOURCE, "", name), lambda old: {**old, "spec": obj["spec"]})
         except (ApiStatus, StorageError) as error:
             log.warning("cannot register the APIService %s: %s", name, error)
 
     async def _remove(self, name: str) -> None:
         try:
-            await self._registry.delete(RESOURCE, "", name, DeleteOptions())
+            await self._registry.delete(Write(RESOURCE, "", name), DeleteOptions())
         except (ApiStatus, StorageError) as error:
             log.warning("cannot remove the APIService %s: %s", name, error)
 

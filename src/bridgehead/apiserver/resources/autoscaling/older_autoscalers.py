@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from bridgehead.apiserver.resource import JsonObject, StoredForm, Strategy
+from bridgehead.apiserver.resource import JsonObject, StoredForm
 from bridgehead.apiserver.resources.shared.columns import at
 
 from .autoscalers import RESOURCE as STORED
@@ -117,6 +117,4 @@ def _encode(value: Any) -> str:
     return json.dumps(value, separators=(",", ":"))
 
 
-RESOURCE = replace(
-    STORED, version="v1", strategy=Strategy(), stored_form=StoredForm(STORED, to_stored, from_stored), api_versions=()
-)
+RESOURCE = replace(STORED, version="v1", stored_form=StoredForm(STORED, to_stored, from_stored), api_versions=())

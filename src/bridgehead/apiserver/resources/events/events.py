@@ -64,7 +64,9 @@ def from_stored(event: JsonObject) -> JsonObject:
     return {_NAMES.get(name, name): value for name, value in event.items()} | {"apiVersion": _API_VERSION}
 
 
-class EventStrategy(Strategy):
+class EventRules(Strategy):
+    """The rules of events.k8s.io/v1, which core/v1 does not have."""
+
     def validate_create(self, obj: Field) -> None:
         _validate_series(obj.at("series"))
         obj.at("eventTime").must_be_set()
@@ -99,10 +101,10 @@ RESOURCE = Resource(
     singular="event",
     namespaced=True,
     short_names=("ev",),
-    strategy=EventStrategy(),
+    strategy=CORE_EVENTS.strategy,
     columns=CORE_EVENTS.columns,
     selectable={name: CORE_EVENTS.selectable[stored] for name, stored in _STORED_SELECTORS.items()},
     is_created_by_update=True,
-    stored_form=StoredForm(CORE_EVENTS, to_stored, from_stored, _STORED_SELECTORS),
+    stored_form=StoredForm(CORE_EVENTS, to_stored, from_stored, _STORED_SELECTORS, EventRules()),
     check_name=check_dns1123_subdomain,
 )
