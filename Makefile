@@ -90,7 +90,7 @@ clean:
 # The build writes it, and the server needs it. Without it the program is not prepared, whatever the stamp says.
 DEFINITIONS := src/bridgehead/apiserver/bodies/definitions.json
 
-.venv/.prepared: pyproject.toml constraints.txt hatch_build.py $(if $(wildcard $(DEFINITIONS)),,rebuild)
+.venv/.prepared: pyproject.toml constraints.txt hatch_build.py $(dir $(DEFINITIONS))definitions.py $(if $(wildcard $(DEFINITIONS)),,rebuild)
 	@scripts/prepare-venv
 
 # The tools of tests, lint and types, which are three quarters of the packages.
