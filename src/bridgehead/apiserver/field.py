@@ -178,10 +178,10 @@ class Field(msgspec.Struct, eq=False, gc=False):
             self.not_supported(values)
         return obeys
 
-    def must_be_within(self, low: int, high: int) -> bool:
+    def must_be_within(self, low: int, high: int, detail: str = "") -> bool:
         obeys = self.value is None or low <= self.value <= high
         if not obeys:
-            self.invalid(f"must be between {low} and {high}, inclusive")
+            self.invalid(detail or f"must be between {low} and {high}, inclusive")
         return obeys
 
     def must_be_at_least(self, low: int, detail: str = "") -> bool:

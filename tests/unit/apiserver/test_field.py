@@ -33,6 +33,28 @@ def test_fields_of_what_is_absent_are_absent() -> None:
     )
 
 
+def test_fields_are_set_unless_absent_empty_or_zero() -> None:
+    spec = Field({"a": 1, "b": 0, "c": ""}, "spec")
+    assert [field.path for field in spec.those_set("b", "a", "c", "d")] == ["spec.a"]
+    assert list(spec.at("d").those_set("e")) == []
+
+
+def test_items_beyond_the_end_of_a_list_are_absent() -> None:
+    ports = Field(OBJECT).at("spec").at("ports")
+    assert [(ports.item(index).path, ports.item(index).value) for index in (0, 1)] == [
+        ("spec.ports[0]", {"port": 1}),
+        ("spec.ports[1]", None),
+    ]
+
+
+def test_a_value_obeys_what_adds_no_error() -> None:
+    root = Field(OBJECT)
+    root.at("status").required()
+    assert root.at("spec").must_obey(Field.must_be_set)
+    assert not root.at("metadata").must_obey(Field.must_be_set)
+    assert [error.field for error in root.errors] == ["status", "metadata"]
+
+
 def test_errors_of_all_fields_are_in_one_list_and_returned() -> None:
     root = Field(OBJECT)
     ports = root.at("spec").at("ports")

@@ -115,21 +115,20 @@ def _validate_indexed(spec: Field) -> None:
     completions, parallelism, failed = (spec.at(name) for name in ("completions", "parallelism", "maxFailedIndexes"))
     if completions.value is None:
         completions.required(when)
-    _validate_most(parallelism, _MAX_PARALLELISM, f" {when}")
-    if completions.value is not None and failed.value is not None and failed.value > completions.value:
-        failed.invalid("must be less than or equal to completions")
-    _validate_most(failed, _MAX_FAILED)
+    _validate_most(parallelism, _MAX_PARALLELISM, when)
+    if completions.value is not None:
+        failed.must_be_at_most(completions.value, "must be less than or equal to completions")
+    failed.must_be_at_most(_MAX_FAILED)
     if (completions.value or 0) > _MANY_COMPLETIONS and "backoffLimitPerIndex" in spec.value:
         if failed.value is None:
             failed.required(f"must be specified when completions is above {_MANY_COMPLETIONS}")
-        when = f" when completions are above {_MANY_COMPLETIONS} and used with backoff limit per index"
+        when = f"when completions are above {_MANY_COMPLETIONS} and used with backoff limit per index"
         _validate_most(parallelism, _MAX_PARALLELISM_OF_MANY, when)
         _validate_most(failed, _MAX_FAILED_OF_MANY, when)
 
 
-def _validate_most(number: Field, limit: int, when: str = "") -> None:
-    if number.value is not None and number.value > limit:
-        number.invalid(f"must be less than or equal to {limit}{when}")
+def _validate_most(number: Field, limit: int, when: str) -> None:
+    number.must_be_at_most(limit, f"must be less than or equal to {limit} {when}")
 
 
 def _validate_success_policy(policy: Field, completions: int) -> None:
@@ -151,15 +150,14 @@ def _validate_success_rule(rule: Field, completions: int) -> None:
             total = count_indexes(parse_intervals(indexes.value, completions))
         except ValueError as error:
             indexes.invalid(f"error parsing succeededIndexes: {error}")
-    if count.value is None:
-        return
     count.must_not_be_negative()
-    if count.value > completions:
-        count.invalid(f"must be less than or equal to {completions} (the number of specified completions)")
-    if indexes.value is not None and count.value > total:
-        count.invalid(
+    detail = f"must be less than or equal to {completions} (the number of specified completions)"
+    count.must_be_at_most(completions, detail)
+    if indexes.value is not None:
+        detail = (
             f"must be less than or equal to {total} (the number of indexes in the specified succeededIndexes field)"
         )
+        count.must_be_at_most(total, detail)
 
 
 def _validate_failure_policy(policy: Field, spec: JsonObject) -> None:

@@ -81,7 +81,7 @@ def _refuse_end(status: Field, detail: str) -> None:
 
 def _validate_counts(write: _Write) -> None:
     status = write.status
-    ready, uncounted = status.at("ready", 0), status.at("uncountedTerminatedPods")
+    uncounted = status.at("uncountedTerminatedPods")
     for name in _COUNTS:
         status.at(name).must_not_be_negative()
     seen: set[str] = set()
@@ -90,8 +90,8 @@ def _validate_counts(write: _Write) -> None:
             uid.must_not_repeat(seen)
         else:
             uid.invalid("must not be empty")
-    if write.changes("ready") and ready.value > status.get("active", 0):
-        ready.invalid("cannot set more ready pods than active")
+    if write.changes("ready"):
+        status.at("ready").must_be_at_most(status.get("active", 0), "cannot set more ready pods than active")
 
 
 def _validate_conditions(write: _Write) -> None:
@@ -127,18 +127,17 @@ def _validate_finished(write: _Write) -> None:
     if not write.is_finished:
         return
     status, spec = write.status, write.spec
-    active, terminating = status.at("active", 0), status.at("terminating", 0)
     uncounted = status.at("uncountedTerminatedPods")
-    if active.value > 0 and write.changes("Finished", "active"):
-        active.invalid("active>0 is invalid for finished job")
+    if write.changes("Finished", "active"):
+        status.at("active").must_be_at_most(0, "active>0 is invalid for finished job")
     # A job of no pods may end without having been started.
     has_nothing_to_do = spec.get("suspend") and spec.get("completions") == 0
     if "startTime" not in status.value and write.changes("Finished", "startTime") and not has_nothing_to_do:
         status.at("startTime").required("startTime is required for finished job")
     if write.changes("Finished", "uncountedTerminatedPods") and (uncounted.get("succeeded") or uncounted.get("failed")):
         uncounted.invalid("uncountedTerminatedPods needs to be empty for finished job")
-    if terminating.value > 0 and write.changes("Finished", "terminating"):
-        terminating.invalid("terminating>0 is invalid for finished job")
+    if write.changes("Finished", "terminating"):
+        status.at("terminating").must_be_at_most(0, "terminating>0 is invalid for finished job")
 
 
 def _validate_indexes(write: _Write) -> None:
@@ -180,8 +179,7 @@ def _validate_changes(write: _Write) -> None:
     # An indexed job with as many pods as indexes may shrink.
     may_shrink = spec.get("completionMode") == "Indexed" and spec.get("completions") == spec.get("parallelism")
     for name in ("failed",) if may_shrink else ("failed", "succeeded"):
-        if status.get(name, 0) < before.get(name, 0):
-            status.at(name, 0).invalid(f"cannot decrease the {name} counter")
+        status.at(name, 0).must_be_at_least(before.get(name, 0), f"cannot decrease the {name} counter")
     ended, ended_before = (_instant(one, "completionTime") for one in (status.value, before))
     if ended is not None and ended_before is not None and ended != ended_before:
         _refuse_end(status, "completionTime cannot be mutated")

@@ -37,7 +37,7 @@ def _validate_node_affinity(affinity: Field) -> None:
     if _REQUIRED in affinity.value:
         validate_node_selector(affinity.at(_REQUIRED))
     for preference in affinity.at(_PREFERRED).each():
-        _validate_weight(preference.at("weight", 0))
+        _validate_weight(preference)
         # Values that no node can have do no harm here. Clients get warnings of them.
         _validate_node_selector_term(preference.at("preference"), checks_values=False)
 
@@ -82,7 +82,7 @@ def _validate_pod_affinity(affinity: Field) -> None:
     for term in affinity.at(_REQUIRED).each():
         _validate_pod_term(term)
     for preference in affinity.at(_PREFERRED).each():
-        _validate_weight(preference.at("weight", 0))
+        _validate_weight(preference)
         _validate_pod_term(preference.at("podAffinityTerm", {}))
 
 
@@ -97,6 +97,5 @@ def _validate_pod_term(term: Field) -> None:
     key.must_pass(check_qualified_name)
 
 
-def _validate_weight(weight: Field) -> None:
-    if not 1 <= weight.value <= 100:
-        weight.invalid("must be in the range 1-100")
+def _validate_weight(preference: Field) -> None:
+    preference.at("weight", 0).must_be_within(1, 100, "must be in the range 1-100")

@@ -287,8 +287,7 @@ def _validate_deadline_update(deadline: Field, before: int | None) -> None:
         return
     if deadline.value is None:
         deadline.invalid("must not update from a positive integer to nil value")
-    elif deadline.value > before:
-        deadline.invalid("must be less than or equal to previous value")
+    deadline.must_be_at_most(before, "must be less than or equal to previous value")
 
 
 def _without_seconds(toleration: JsonObject) -> JsonObject:

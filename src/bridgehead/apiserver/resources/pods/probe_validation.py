@@ -24,8 +24,7 @@ def validate_probe(probe: Field, kind: str, grace_seconds: int) -> None:
     for name in _NUMBERS:
         probe.at(name).must_not_be_negative()
     own_grace, threshold = probe.at("terminationGracePeriodSeconds"), probe.at("successThreshold", 1)
-    if own_grace.value is not None and own_grace.value <= 0:
-        own_grace.invalid("must be greater than 0")
+    own_grace.must_be_at_least(1, "must be greater than 0")
     if kind == "readinessProbe":
         if own_grace.value is not None:
             own_grace.invalid("must not be set for readinessProbes")
@@ -50,10 +49,8 @@ def validate_handler(handler: Field, grace_seconds: int) -> None:
         case "grpc":
             action.at("port", 0).must_pass(check_port_number)
         case "sleep":
-            seconds = action.get("seconds", 0)
-            if not 0 <= seconds <= grace_seconds:
-                detail = f"must be non-negative and less than terminationGracePeriodSeconds ({grace_seconds})"
-                action.showing(seconds).invalid(detail)
+            detail = f"must be non-negative and less than terminationGracePeriodSeconds ({grace_seconds})"
+            action.showing(action.get("seconds", 0)).must_be_within(0, grace_seconds, detail)
     for name in given[1:]:
         handler.at(name).forbidden("may not specify more than 1 handler type")
 

@@ -20,9 +20,8 @@ _POSITIVE = "must be greater than zero"
 def validate_spread(constraints: Field) -> None:
     last_of = {_kind(constraint): index for index, constraint in enumerate(constraints.value or ())}
     for index, constraint in enumerate(constraints.each()):
-        skew, action = constraint.at("maxSkew", 0), constraint.at("whenUnsatisfiable", "")
-        if skew.value <= 0:
-            skew.invalid(_POSITIVE)
+        action = constraint.at("whenUnsatisfiable", "")
+        constraint.at("maxSkew", 0).must_be_at_least(1, _POSITIVE)
         constraint.at("topologyKey").must_be_set("can not be empty")
         action.must_be_one_of(_UNSATISFIABLE)
         kind = _kind(constraint.value)
@@ -42,7 +41,6 @@ def _kind(constraint: JsonObject) -> str:
 
 
 def _validate_domains(domains: Field, action: str) -> None:
-    if domains.value <= 0:
-        domains.invalid(_POSITIVE)
+    domains.must_be_at_least(1, _POSITIVE)
     if action != "DoNotSchedule":
         domains.invalid(f"can only use minDomains if whenUnsatisfiable=DoNotSchedule, not {action}")

@@ -64,9 +64,7 @@ def _keep_generation(owner: JsonObject, before: JsonObject) -> None:
 
 
 def _validate_generation(owner: Field) -> None:
-    generation = owner.at("observedGeneration", 0)
-    if generation.value < 0:
-        generation.invalid("must be a non-negative integer")
+    owner.at("observedGeneration").must_be_at_least(0, "must be a non-negative integer")
 
 
 # --- Containers ------------------------------------------------------------------------------------------

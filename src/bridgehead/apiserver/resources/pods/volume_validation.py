@@ -49,7 +49,6 @@ _OWN_METADATA = (
 # The names that the errors about a second type have in Kubernetes, if they are not the fields' own.
 _FORBIDDEN_NAMES = {"downwardAPI": "downwarAPI", "cephfs": "cephFS"}
 _CONFLICT = "conflicting duplicate paths"
-_MODE = "must be a number between 0 and 0777 (octal), both inclusive"
 _MIN_TOKEN_SECONDS, _MAX_TOKEN_SECONDS = 600, 2**32
 
 
@@ -137,8 +136,7 @@ def _validate_host_path(source: Field) -> None:
 
 
 def _validate_mode(mode: Field) -> None:
-    if mode.value is not None and not 0 <= mode.value <= 0o777:
-        mode.invalid(_MODE)
+    mode.must_be_within(0, 0o777, "must be a number between 0 and 0777 (octal), both inclusive")
 
 
 def _validate_items(items: Field) -> None:
@@ -194,7 +192,9 @@ def _validate_projections(projected: Field) -> None:
                 projected.showing(path).invalid(_CONFLICT)
         if "serviceAccountToken" in source.value:
             token = source.at("serviceAccountToken")
-            _validate_token_lifetime(token.at("expirationSeconds"))
+            seconds = token.at("expirationSeconds")
+            seconds.must_be_at_least(_MIN_TOKEN_SECONDS, "may not specify a duration less than 10 minutes")
+            seconds.must_be_at_most(_MAX_TOKEN_SECONDS, "may not specify a duration larger than 2^32 seconds")
             _validate_path(projected.at("path").showing(token.get("path", "")))  # so in Kubernetes
         if len(source.value) > 1:
             source.forbidden("may not specify more than 1 volume type per source")
@@ -208,12 +208,3 @@ def _take(files: set[str], items: Sequence[JsonObject]) -> list[str]:
             conflicts.append(path)
         files.add(path)
     return conflicts
-
-
-def _validate_token_lifetime(seconds: Field) -> None:
-    if seconds.value is None:
-        return
-    if seconds.value < _MIN_TOKEN_SECONDS:
-        seconds.invalid("may not specify a duration less than 10 minutes")
-    elif seconds.value > _MAX_TOKEN_SECONDS:
-        seconds.invalid("may not specify a duration larger than 2^32 seconds")

@@ -48,9 +48,8 @@ class DeploymentStrategy(WorkloadStrategy):
     def validate(self, obj: Field) -> None:
         super().validate(obj)
         spec = obj.at("spec")
-        deadline = spec.at("progressDeadlineSeconds")
-        if deadline.value is not None and deadline.value <= spec.get("minReadySeconds", 0):
-            deadline.invalid("must be greater than minReadySeconds")
+        least = spec.get("minReadySeconds", 0) + 1
+        spec.at("progressDeadlineSeconds").must_be_at_least(least, "must be greater than minReadySeconds")
 
     def _validate_strategy(self, spec: Field) -> None:
         _validate_update_strategy(spec.at("strategy", {}))

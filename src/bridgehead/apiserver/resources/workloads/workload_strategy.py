@@ -72,17 +72,14 @@ class WorkloadStrategy(StatusStrategy):
 
     def validate_status(self, obj: Field, old: JsonObject) -> None:
         """Validate the numbers of pods in a status."""
-        status = obj.at("status")
-        available, collisions = status.at("availableReplicas", 0), status.at("collisionCount", 0)
+        status, before = obj.at("status"), old.get("status", {})
         for name in self.status_counts:
             status.at(name).must_not_be_negative()
-        for part in (status.at(name, 0) for name in self.status_parts):
-            if part.value > status.get("replicas", 0):
-                part.invalid("cannot be greater than status.replicas")
-        if available.value > status.get("readyReplicas", 0):
-            available.invalid(f"cannot be greater than {self.ready_replicas}")
-        if collisions.value < old.get("status", {}).get("collisionCount", 0):
-            collisions.invalid("cannot be decremented")
+        replicas, ready = status.get("replicas", 0), status.get("readyReplicas", 0)
+        for name in self.status_parts:
+            status.at(name, 0).must_be_at_most(replicas, "cannot be greater than status.replicas")
+        status.at("availableReplicas", 0).must_be_at_most(ready, f"cannot be greater than {self.ready_replicas}")
+        status.at("collisionCount", 0).must_be_at_least(before.get("collisionCount", 0), "cannot be decremented")
 
     def warnings(self, obj: JsonObject) -> list[str]:
         name = obj.get("metadata", {}).get("name", "")
