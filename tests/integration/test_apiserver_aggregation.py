@@ -19,7 +19,7 @@ import aiohttp
 import pytest
 
 from bridgehead.apiserver.access.request_headers import RequestHeaders
-from bridgehead.apiserver.proxying.aggregation.transport import ProxyCertificate
+from bridgehead.apiserver.proxying.aggregation.server_transport import ProxyCertificate
 
 from .api_world import ApiWorld, running, until
 from .certificates import Authority

@@ -9,8 +9,8 @@ from collections.abc import AsyncIterator
 import pytest
 
 from bridgehead.apiserver.webhookclient.client import MAX_ANSWER_BYTES, WebhookClient
-from bridgehead.apiserver.webhookclient.config import parse_client_config
 from bridgehead.apiserver.webhookclient.errors import CallFailed, NotConfigured
+from bridgehead.apiserver.webhookclient.webhook_location import parse_client_config
 from bridgehead.storage import Facts, Key, MemoryStore
 
 from .api_world import hold_port

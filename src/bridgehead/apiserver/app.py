@@ -16,6 +16,7 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
+from bridgehead.apiserver.handlers.access_reviews import Reviews
 from bridgehead.media_types import JSON
 from bridgehead.storage import StoreBroken
 
@@ -39,7 +40,6 @@ from .flowcontrol.levels import Overloaded
 from .handlers.dispatch import Dispatch
 from .handlers.non_resource_urls import NonResourceUrls
 from .handlers.rendering import Rendering
-from .handlers.reviews import Reviews
 from .http.compression import compressed
 from .http.handshake import deny
 from .http.negotiation import wants_indented

@@ -9,6 +9,10 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from bridgehead.apiserver.customresources.definition_controller import Definitions
+from bridgehead.apiserver.handlers.access_reviews import Reviews
+from bridgehead.apiserver.metrics.storage_metrics import StorageMetrics
+from bridgehead.apiserver.proxying.aggregation.server_transport import ProxyCertificate, Transport
 from bridgehead.heap import Trimmer
 from bridgehead.signing_keys import SigningKey
 from bridgehead.storage import Store
@@ -30,7 +34,6 @@ from .bodies.definitions import OBJECT_META, LazyDefinitions
 from .bodies.protobuf import plain_scalars
 from .bodies.schema import Schema
 from .bodies.shapes import JsonShape, Shape
-from .customresources.controller import Definitions
 from .customresources.kind import definition_resource
 from .fieldmanagement.types import MapType
 from .flowcontrol.control import FlowControl
@@ -44,14 +47,11 @@ from .handlers.non_resource_urls import NonResourceUrls
 from .handlers.objects import Objects
 from .handlers.openapi import OpenApi
 from .handlers.rendering import Rendering
-from .handlers.reviews import Reviews
 from .handlers.subresources import Subresources
 from .http.unsent import UnsentBudget
 from .http.user import User
 from .metrics.page import Metrics
-from .metrics.storage import StorageMetrics
 from .proxying.aggregation.aggregator import Aggregator
-from .proxying.aggregation.transport import ProxyCertificate, Transport
 from .proxying.connections import Connections
 from .proxying.subresource import ProxySubresource
 from .registry.legacy_tokens import LegacyTokenUses

@@ -15,7 +15,7 @@ import pytest
 
 from bridgehead.storage import Facts, Key, StoreBroken, StoreDamaged
 from bridgehead.storage.encryption import ConfiguredEncryption, InvalidConfiguration, follow_encryption, read_encryption
-from bridgehead.storage.encryption.configuration import parse_configuration
+from bridgehead.storage.encryption.encryption_configuration import parse_configuration
 from bridgehead.storage.sealing import Encryption, Unreadable
 from bridgehead.storage.sqlite import SqliteStore
 

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING
 
 from bridgehead.apiserver.http.user import ANONYMOUS, AUTHENTICATED, CredentialNotes, InvalidCredentials, User
 
-from .claims import issuer_of, matching_audiences
 from .credentials import bearer_token
 from .request_headers import RequestHeaders
+from .token_claims import issuer_of, matching_audiences
 from .tokens import TokenAuthority
 
 if TYPE_CHECKING:

@@ -24,7 +24,7 @@ from bridgehead.objects.times import parse_time
 from bridgehead.signing_keys import SigningKey, VerificationKey
 from bridgehead.storage import Key, Store
 
-from .claims import (
+from .token_claims import (
     EXTENDED_SECONDS,
     EXTENSION_SECONDS,
     LEEWAY_SECONDS,

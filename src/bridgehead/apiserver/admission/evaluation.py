@@ -20,7 +20,7 @@ from bridgehead.apiserver.cel import (
     Program,
     Type,
 )
-from bridgehead.apiserver.cel.admission import admission_environment
+from bridgehead.apiserver.cel.admission_environments import admission_environment
 from bridgehead.apiserver.resource import JsonObject
 
 _OBJECTS = frozenset({"object", "oldObject", "params", "variables"})

@@ -16,7 +16,7 @@ from bridgehead.apiserver.errors import invalid
 from bridgehead.apiserver.field import Field, FieldError
 from bridgehead.apiserver.resource import JsonObject
 from bridgehead.apiserver.resources.services import added_addresses
-from bridgehead.apiserver.resources.shared.addresses import parse_ip
+from bridgehead.apiserver.resources.shared.address_rules import parse_ip
 from bridgehead.storage import Key, Store
 
 from .attributes import UPDATE, Attributes

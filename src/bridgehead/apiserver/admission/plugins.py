@@ -2,7 +2,15 @@
 
 from __future__ import annotations
 
-from .certificates import CertificateApproval, CertificateRequests, CertificateSigning, CertificateSubjectRestriction
+from bridgehead.apiserver.admission.policies.policy_plugins import MutatingPolicies, ParameterRights, ValidatingPolicies
+from bridgehead.apiserver.admission.webhooks.webhook_plugins import MutatingWebhooks, ValidatingWebhooks, Webhooks
+
+from .certificate_requests import (
+    CertificateApproval,
+    CertificateRequests,
+    CertificateSigning,
+    CertificateSubjectRestriction,
+)
 from .chain import Chain
 from .classes import (
     DefaultIngressClass,
@@ -12,7 +20,7 @@ from .classes import (
     PriorityClasses,
     RuntimeClass,
 )
-from .devices import DeviceRights
+from .device_claims import DeviceRights
 from .escalation import RoleEscalation
 from .external_ips import DenyServiceExternalIps
 from .lifecycle import NamespaceLifecycle
@@ -22,12 +30,10 @@ from .node_restriction import NodeRestriction
 from .parts import AdmissionParts
 from .pod_topology import PodTopologyLabels
 from .podsecurity.plugin import PodSecurity
-from .policies.plugins import MutatingPolicies, ParameterRights, ValidatingPolicies
 from .resource_quota import ResourceQuota
 from .selection import DENY_SERVICE_EXTERNAL_IPS
 from .service_accounts import ServiceAccounts
 from .volumes import ClaimResize, StorageProtection, VolumePhases
-from .webhooks.plugins import MutatingWebhooks, ValidatingWebhooks, Webhooks
 
 
 def build_chain(parts: AdmissionParts) -> Chain:

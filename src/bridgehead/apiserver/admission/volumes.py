@@ -12,7 +12,7 @@ import msgspec
 from bridgehead.apiserver.errors import forbidden
 from bridgehead.apiserver.resource import JsonObject
 from bridgehead.apiserver.resources.shared.columns import at
-from bridgehead.apiserver.resources.shared.quantities import amount_of
+from bridgehead.apiserver.resources.shared.quantity_rules import amount_of
 from bridgehead.apiserver.resources.storage import class_of
 from bridgehead.objects.times import format_time
 from bridgehead.storage import Key, Store

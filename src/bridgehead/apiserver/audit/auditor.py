@@ -23,8 +23,8 @@ from bridgehead.apiserver.http.request import MAX_BODY, Receive, Response, Scope
 from bridgehead.apiserver.http.user import User
 from bridgehead.media_types import YAML
 
-from .events import Body, Described, Moment, encode_line, event_of, source_ips
-from .policy import (
+from .audit_events import Body, Described, Moment, encode_line, event_of, source_ips
+from .audit_policy import (
     PANIC,
     REQUEST_RECEIVED,
     RESPONSE_COMPLETE,

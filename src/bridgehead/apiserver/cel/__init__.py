@@ -1,9 +1,10 @@
 """CEL, the Common Expression Language, with the libraries, error texts, costs and limits of Kubernetes.
 
     environment                 `Environment.compile` makes a `Program`; `Program.evaluate` runs it within a `Budget`
-    admission, devices          environments of admission policies and match conditions; of selectors of devices
+    admission_environments      environments of admission policies and match conditions
+    device_environment          the environment of selectors of devices
     schema_types                types of variables from schemas
-    lexer, parser, macros       text to `nodes`
+    lexer, parser, macros       text to `syntax_tree`
     checker, unification        types of nodes; names and overloads; `literals` checks constants
     compiling, calls,           nodes to closures; `merging` has `==` and `+` of lists that are sets or have keys
       comprehensions

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from .declarations import Functions, Overload
 from .errors import CompileError, Issue
-from .nodes import (
+from .syntax_tree import (
     Bind,
     Call,
     Comprehension,

@@ -18,19 +18,6 @@ from .calls import compile_overloads
 from .comprehensions import Loop, make_loop
 from .errors import EvaluationError
 from .library.regex import compile_pattern
-from .nodes import (
-    Bind,
-    Call,
-    Comprehension,
-    Ident,
-    ListLiteral,
-    Literal,
-    MapLiteral,
-    Node,
-    OptionalMap,
-    Select,
-    StructLiteral,
-)
 from .steps import (
     Step,
     binding,
@@ -43,6 +30,19 @@ from .steps import (
     path,
     presence,
     variable,
+)
+from .syntax_tree import (
+    Bind,
+    Call,
+    Comprehension,
+    Ident,
+    ListLiteral,
+    Literal,
+    MapLiteral,
+    Node,
+    OptionalMap,
+    Select,
+    StructLiteral,
 )
 from .values import NONE, Frame, Optional, cel_type
 

@@ -17,8 +17,8 @@ from .errors import BudgetExceeded, CompileError, EvaluationError, ProgramError,
 from .estimation import estimate_cost
 from .library import STANDARD
 from .literals import check_literals
-from .nodes import Comprehension, Node
 from .parser import parse
+from .syntax_tree import Comprehension, Node
 from .types import Type
 from .values import Frame
 

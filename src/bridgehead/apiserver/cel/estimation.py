@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from .comprehensions import ROUND_COSTS
 from .costs import ONE, SELF_COMPARISON, SORT_BY_OVERHEAD, UNKNOWN, Operand, Range, exactly
-from .nodes import (
+from .syntax_tree import (
     Bind,
     Call,
     Comprehension,

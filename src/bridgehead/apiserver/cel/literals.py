@@ -12,7 +12,7 @@ from .errors import CompileError, EvaluationError, Issue
 from .library.formatting import check_format
 from .library.regex import compile_pattern
 from .library.times import check_timestamp, parse_duration, parse_timestamp
-from .nodes import Call, ListLiteral, Literal, MapLiteral, Node
+from .syntax_tree import Call, ListLiteral, Literal, MapLiteral, Node
 from .types import Type
 from .values import SECOND
 

@@ -7,7 +7,7 @@ Pure: no I/O, no clock, no randomness. Source: cel-go `parser/macro.go`, `ext/co
 from __future__ import annotations
 
 from .errors import Issue
-from .nodes import (
+from .syntax_tree import (
     Bind,
     Call,
     Comprehension,

@@ -10,7 +10,7 @@ from typing import Any, NoReturn
 from .errors import CompileError, Issue
 from .lexer import RESERVED, Token, tokenize
 from .macros import expand_macro
-from .nodes import Call, Ident, ListLiteral, Literal, MapLiteral, Node, Select, StructLiteral
+from .syntax_tree import Call, Ident, ListLiteral, Literal, MapLiteral, Node, Select, StructLiteral
 from .types import BOOL, DOUBLE, INT, NULL
 
 # The limits of cel-go's parser.

@@ -21,11 +21,11 @@ from bridgehead.apiserver.errors import ApiStatus
 from bridgehead.apiserver.http.worker import run_long
 from bridgehead.apiserver.resource import JsonObject, Resource
 from bridgehead.apiserver.webhookclient.client import WebhookClient
-from bridgehead.apiserver.webhookclient.config import parse_client_config
 from bridgehead.apiserver.webhookclient.errors import CallFailed
+from bridgehead.apiserver.webhookclient.webhook_location import parse_client_config
 from bridgehead.storage import Facts, Record, Store
 
-from .reviews import BadReview, converted_objects, make_review
+from .conversion_reviews import BadReview, converted_objects, make_review
 from .schema import Structural
 from .views import ConvertedWatch, View
 

@@ -77,12 +77,12 @@ class DefinitionStrategy(Strategy):
     # The validation is loaded when the first definition is written.
 
     def validate_create(self, obj: Field) -> None:
-        from .validation import validate_definition
+        from .definition_validation import validate_definition
 
         validate_definition(obj, self._metadata())
 
     def validate_update(self, obj: Field, old: JsonObject, subresource: str) -> None:
-        from .validation import validate_definition_status, validate_definition_update
+        from .definition_validation import validate_definition_status, validate_definition_update
 
         if subresource == "status":
             validate_definition_status(obj)

@@ -19,7 +19,6 @@ from bridgehead.apiserver.resource import CLIENT_METADATA, Converter, JsonObject
 from bridgehead.apiserver.table import version_order
 from bridgehead.objects.names import check_dns1123_subdomain
 
-from .columns import printer_columns
 from .definitions import (
     TERMINATING,
     is_namespaced,
@@ -29,6 +28,7 @@ from .definitions import (
     versions_of,
 )
 from .jsonpath import field_names, value_at
+from .printer_columns import printer_columns
 from .schema import Structural
 from .schema.publishing import definition_2, definition_3, definition_name, list_definition
 from .strategy import CustomResourceStrategy

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+from .applied_configuration import check, field_set
 from .comparing import Comparison, compare
-from .configuration import check, field_set
 from .errors import BadConfiguration, Conflict, Conflicts
 from .fieldset import EMPTY, FieldSet, difference, has, in_order, intersection, paths, union, without
 from .last_applied import KUBECTL, allowed_conflicts, with_last_applied

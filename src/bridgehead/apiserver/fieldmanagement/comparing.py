@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from .fieldset import EMPTY, MEMBER, FieldSet
-from .steps import SELF, field_step, sorting_key
+from .path_steps import SELF, field_step, sorting_key
 from .types import DEDUCED, KEYED, LEAF, MAP, SET, ListType, MapType, Type, deduced
 
 

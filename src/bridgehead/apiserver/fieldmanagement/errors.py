@@ -25,7 +25,7 @@ class Conflict(NamedTuple):
     """One field that another manager owns.
 
     `manager` is the owner as messages name it (`"kubectl-scale" with subresource "scale" using apps/v1`); `path` is the
-    field, as the steps of `steps.py`.
+    field, as the steps of `path_steps.py`.
     """
 
     manager: str

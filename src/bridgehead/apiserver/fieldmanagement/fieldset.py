@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from .steps import SELF, parse_step, sorting_key
+from .path_steps import SELF, parse_step, sorting_key
 
 # Steps to nodes. The values have the same type.
 FieldSet = dict[str, Any]

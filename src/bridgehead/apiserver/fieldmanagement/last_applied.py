@@ -14,8 +14,8 @@ from typing import Any
 
 import msgspec
 
+from .applied_configuration import check, field_set
 from .comparing import compare
-from .configuration import check, field_set
 from .errors import BadConfiguration
 from .fieldset import EMPTY, FieldSet, difference
 from .managers import Kind

@@ -16,7 +16,7 @@ from typing import Any
 
 from .comparing import Comparison, compare
 from .fieldset import EMPTY, FieldSet, contains, difference, in_order, parse_fields, union, without
-from .steps import field_step
+from .path_steps import field_step
 from .types import MapType
 
 Entry = dict[str, Any]

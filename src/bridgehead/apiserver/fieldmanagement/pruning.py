@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from .configuration import field_set
+from .applied_configuration import field_set
 from .fieldset import MEMBER, FieldSet, difference, intersection, union
-from .steps import SELF
+from .path_steps import SELF
 from .types import DEDUCED, LEAF, MAP, ListType, MapType, Type, deduced
 
 

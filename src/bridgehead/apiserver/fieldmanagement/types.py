@@ -14,7 +14,7 @@ from typing import Any
 
 from bridgehead.apiserver.resource import JsonObject
 
-from .steps import field_step, key_step, one_key_step, two_keys_step, value_step
+from .path_steps import field_step, key_step, one_key_step, two_keys_step, value_step
 
 # How values are owned: as one, by field or key, by element key, by element value, or as their JSON type suggests.
 LEAF, MAP, KEYED, SET, DEDUCED = range(5)

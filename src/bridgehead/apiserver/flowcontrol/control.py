@@ -24,10 +24,10 @@ from bridgehead.apiserver.resources.flowcontrol import FLOW_SCHEMA_SPECS, PRIORI
 from bridgehead.objects.times import format_time
 from bridgehead.storage import Overflow, Record, StoreBroken
 
-from .conditions import dangling, with_condition
+from .dangling_condition import dangling, with_condition
 from .levels import Level, Pool
+from .limits import plan_limits
 from .matching import FlowSchema, compile_schema, in_order
-from .seats import plan_limits
 
 log = logging.getLogger(__name__)
 

@@ -13,7 +13,7 @@ import asyncio
 from collections import Counter, deque
 from collections.abc import Iterable
 
-from .seats import Limits
+from .limits import Limits
 
 # A quarter of the time that a request has, as in Kubernetes.
 WAIT_SECONDS = 15.0

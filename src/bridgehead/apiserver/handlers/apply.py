@@ -25,7 +25,7 @@ from bridgehead.apiserver.errors import (
 from bridgehead.apiserver.fieldmanagement.applying import Applied, apply, check_configuration
 from bridgehead.apiserver.fieldmanagement.errors import BadConfiguration, Conflicts
 from bridgehead.apiserver.fieldmanagement.managers import Entries, Writer
-from bridgehead.apiserver.fieldmanagement.steps import path_text
+from bridgehead.apiserver.fieldmanagement.path_steps import path_text
 from bridgehead.apiserver.http.paths import parse_uint
 from bridgehead.apiserver.http.request import Request
 from bridgehead.apiserver.http.worker import run_long

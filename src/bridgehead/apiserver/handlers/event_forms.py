@@ -14,7 +14,7 @@ from bridgehead.apiserver.registry.watching import EventForm
 from bridgehead.apiserver.resource import JsonObject, Resource
 
 from . import tables
-from .rendered import Rendered
+from .rendered_forms import Rendered
 from .stored_forms import served_value
 
 

@@ -21,7 +21,7 @@ from bridgehead.apiserver.resources.shared.conditions import find_condition
 from bridgehead.objects.times import format_time
 
 from . import disruption_budgets as budgets
-from .options import is_dry_run
+from .write_options import is_dry_run
 
 _CONFLICT = 409
 _ATTEMPTS = 20

@@ -40,9 +40,9 @@ from bridgehead.apiserver.resource import JsonObject, Resource
 from bridgehead.storage import Store
 
 from .apply import Applier
-from .options import parse_delete_options, parse_writer
 from .rendering import Rendering
 from .stored_forms import stored_change, stored_object
+from .write_options import parse_delete_options, parse_writer
 from .writes import create_of, delete_of, update_of
 
 

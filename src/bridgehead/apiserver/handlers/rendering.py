@@ -35,8 +35,8 @@ from bridgehead.yaml_dumper import dump_yaml
 
 from . import tables
 from .event_forms import PartialEvents, ServedEvents, TableEvents
-from .messages import Messages, ProtobufEvents
-from .rendered import MAX_BYTES, Rendered
+from .protobuf_messages import Messages, ProtobufEvents
+from .rendered_forms import MAX_BYTES, Rendered
 from .stored_forms import served_value
 
 # Accept headers for JSON, which most clients send.

@@ -40,9 +40,9 @@ from bridgehead.storage import Record
 
 from .apply import Applier
 from .evictions import Evictions
-from .options import is_dry_run, parse_writer
 from .scale_views import scale_view, spec_path
 from .token_requests import TokenRequests
+from .write_options import is_dry_run, parse_writer
 from .writes import attributes_of, update_of
 
 

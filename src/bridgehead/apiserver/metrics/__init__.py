@@ -1,10 +1,10 @@
 """The server's metrics, under Kubernetes' names (source: Kubernetes metrics reference).
 
-    requests.py   requests: how many, how long, open, terminated
-    access.py     authentication, authorization, certificates of clients
-    storage.py    stored objects, watch events, commits
-    waits.py      the time that a request spent on waiting for others
-    page.py       the page /metrics
+    request_metrics.py  requests: how many, how long, open, terminated
+    access.py           authentication, authorization, certificates of clients
+    storage_metrics.py  stored objects, watch events, commits
+    waits.py            the time that a request spent on waiting for others
+    page.py             the page /metrics
 
 Counts are plain numbers: those of the client library have locks, which cost more than the rest of a count.
 """

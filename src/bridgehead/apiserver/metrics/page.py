@@ -8,8 +8,8 @@ from bridgehead.exposition.build import new_registry
 from bridgehead.exposition.formats import Families, render
 
 from .access import AccessMetrics
-from .requests import RequestMetrics
-from .storage import StorageMetrics
+from .request_metrics import RequestMetrics
+from .storage_metrics import StorageMetrics
 
 
 class Metrics:

@@ -22,8 +22,8 @@ from bridgehead.storage import Companions, Create, Delete, Facts, Key, Record, S
 
 from . import metadata
 from .deletion import is_finished
+from .managed_fields import FIELD, Ownership
 from .owner_references import with_unique_owners
-from .ownership import FIELD, Ownership
 from .request_checks import check_expected_version, check_url
 from .writes import Apply, Write
 

@@ -21,7 +21,7 @@ from bridgehead.storage import AlreadyExists, ClaimTaken, Create
 
 from . import metadata
 from .deletion import DeleteOptions
-from .ownership import FIELD
+from .managed_fields import FIELD
 from .registry import Registry
 from .writes import Write
 

@@ -10,7 +10,7 @@ import asyncio
 import logging
 from datetime import UTC, datetime
 
-from bridgehead.apiserver.access.claims import LAST_USED
+from bridgehead.apiserver.access.token_claims import LAST_USED
 from bridgehead.apiserver.errors import ApiStatus
 from bridgehead.apiserver.resource import JsonObject
 from bridgehead.storage import StorageError

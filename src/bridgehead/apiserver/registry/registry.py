@@ -34,11 +34,11 @@ from bridgehead.apiserver.table import ResourceTable
 from bridgehead.storage import AlreadyExists, ClaimTaken, Conflict, Facts, Key, NotFound, Record, Store, ValueTooLarge
 
 from . import metadata
-from .admitting import WriteAdmission
 from .attempts import Attempts, Changed, Draft, New
 from .deletion import DeleteOptions, Keep, plan_delete
-from .ownership import Ownership
+from .managed_fields import Ownership
 from .request_checks import check_preconditions, check_url, has_version
+from .write_admission import WriteAdmission
 from .writes import Apply, Write
 
 # An attempt fails only when another write succeeds, so the system as a whole makes progress. This bound ends a bug.

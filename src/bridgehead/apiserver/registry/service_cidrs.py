@@ -19,7 +19,7 @@ import msgspec
 from bridgehead.apiserver.errors import ApiStatus
 from bridgehead.apiserver.resource import JsonObject
 from bridgehead.apiserver.resources.services import IP_ADDRESSES, ServiceRanges, ServiceStrategy
-from bridgehead.apiserver.resources.shared.addresses import parse_ip
+from bridgehead.apiserver.resources.shared.address_rules import parse_ip
 from bridgehead.apiserver.resources.shared.conditions import find_condition
 from bridgehead.objects.times import format_time, parse_time
 from bridgehead.storage import Key, Overflow, StorageError, TooOld

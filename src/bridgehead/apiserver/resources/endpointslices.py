@@ -10,7 +10,7 @@ from functools import partial
 
 from bridgehead.apiserver.field import Field
 from bridgehead.apiserver.resource import Column, JsonObject, Resource, Strategy
-from bridgehead.apiserver.resources.shared.addresses import (
+from bridgehead.apiserver.resources.shared.address_rules import (
     IPV4,
     IPV6,
     check_endpoint_ip,
@@ -19,7 +19,7 @@ from bridgehead.apiserver.resources.shared.addresses import (
     warn_of_ip,
 )
 from bridgehead.apiserver.resources.shared.columns import AGE, NAME, UNSET, shorten, text_column
-from bridgehead.apiserver.resources.shared.ports import validate_endpoint_port
+from bridgehead.apiserver.resources.shared.port_rules import validate_endpoint_port
 from bridgehead.objects.names import check_dns1123_label, check_dns1123_subdomain, check_label_value
 
 

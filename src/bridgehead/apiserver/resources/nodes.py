@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterator
 
 from bridgehead.apiserver.field import Field, internal_value
 from bridgehead.apiserver.resource import Column, JsonObject, Resource, StatusStrategy
-from bridgehead.apiserver.resources.shared.addresses import (
+from bridgehead.apiserver.resources.shared.address_rules import (
     check_cidr,
     family_of,
     is_cidr,
@@ -19,7 +19,7 @@ from bridgehead.apiserver.resources.shared.addresses import (
 )
 from bridgehead.apiserver.resources.shared.columns import AGE, NAME, NONE, UNKNOWN, at, selectable, text_column
 from bridgehead.apiserver.resources.shared.conditions import find_condition
-from bridgehead.apiserver.resources.shared.quantities import validate_quantity
+from bridgehead.apiserver.resources.shared.quantity_rules import validate_quantity
 from bridgehead.objects.names import check_dns1123_subdomain, check_label_value, check_qualified_name
 
 _EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")

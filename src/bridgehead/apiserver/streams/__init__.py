@@ -1,7 +1,7 @@
 """Logs, exec, attach and port-forward.
 
 pod_streams      finds the pod and its Node
-kubelet          forwards the request to the node's kubelet
+kubelet_streams  forwards the request to the node's kubelet
 kubelet_access   connections to kubelets
 log_options      validation of the query of a log
 """

@@ -1,6 +1,6 @@
 """The subresources of a pod that its kubelet serves: log, exec, attach, portforward.
 
-Finds the pod and its Node in the store, and asks admission for all but logs. `kubelet` forwards the request.
+Finds the pod and its Node in the store, and asks admission for all but logs. `kubelet_streams` forwards the request.
 All but logs take the right to `create` the subresource, also with GET, which WebSockets use.
 Source: Kubernetes pkg/registry/core/pod/rest (subresources.go, authorize.go).
 """
@@ -48,9 +48,9 @@ class PodStreams:
         query = parse_query_list(request.scope["query_string"])
         if info.subresource != "log":
             query = await self._admit(request, query)
-        from . import kubelet  # with its HTTP client, which most servers do not need at their start
+        from . import kubelet_streams  # with its HTTP client, which most servers do not need at their start
 
-        return await kubelet.answer(request, pod, node, query, self._kubelets)
+        return await kubelet_streams.answer(request, pod, node, query, self._kubelets)
 
     async def _admit(self, request: Request, query: QueryList) -> QueryList:
         """Ask admission, and for the right to create; return the query, which admission may change.

@@ -13,11 +13,11 @@ from bridgehead.apiserver.resource import JsonObject
 from bridgehead.apiserver.service_endpoints import NoEndpoint, read_endpoints
 from bridgehead.storage import Store
 
-from .config import ClientConfig
 from .errors import CallFailed, describe_status
+from .webhook_location import ClientConfig
 
 if TYPE_CHECKING:
-    from .transport import Transport
+    from .webhook_transport import Transport
 
 # A webhook may answer with a patch that contains the whole object in base64, or with converted objects of a list.
 MAX_ANSWER_BYTES = 8 * 1024 * 1024
@@ -67,7 +67,7 @@ class WebhookClient:
                 raise CallFailed(f'Post "{url}": {error}') from None
             address = random.choice(found)
         if self._transport is None:
-            from .transport import Transport
+            from .webhook_transport import Transport
 
             self._transport = Transport(MAX_ANSWER_BYTES)
         return await self._transport.post(url, address, config, body)

@@ -23,7 +23,7 @@ from ..shared import Informers
 from .recognition import SIGNERS, parse, refusal
 
 if TYPE_CHECKING:
-    from .policy import Authority
+    from .signing_policy import Authority
 
 
 class CertificateSigningController:
@@ -72,7 +72,7 @@ class CertificateSigningController:
             await self._write(request, {"conditions": [*msgspec.to_builtins(request.status.conditions), failed]})
             return Done()
         if self._authority is None:
-            from .policy import Authority
+            from .signing_policy import Authority
 
             self._authority = Authority(certificate.read_bytes(), key.read_bytes(), self._lifetime)
         signed = self._authority.sign(parsed, spec.usages, spec.expiration_seconds, datetime.now(UTC))

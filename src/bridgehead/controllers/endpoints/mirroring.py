@@ -13,6 +13,7 @@ from typing import Final
 from bridgehead.client import ApiClient, EventRecorder, WorkQueue
 from bridgehead.client.errors import ClientError
 from bridgehead.client.workqueue import Done, Outcome
+from bridgehead.controllers.adoption import controller_reference
 from bridgehead.objects.addresses import ip_family
 from bridgehead.objects.core import EndpointAddress, EndpointPort, Endpoints, Service
 from bridgehead.objects.endpoint_slices import (
@@ -27,7 +28,6 @@ from bridgehead.objects.endpoint_slices import (
 from bridgehead.objects.kinds import ENDPOINT_SLICES, ENDPOINTS, SERVICES
 from bridgehead.objects.meta import ObjectKey
 
-from ..claims import controller_reference
 from ..shared import Informers
 from ..workloads.pod_control import is_namespace_terminating
 from .endpoints_controller import LEADER_ANNOTATION

@@ -14,12 +14,12 @@ import msgspec
 from bridgehead.client import ApiClient, EventRecorder, WorkQueue
 from bridgehead.client.errors import AlreadyExists, ClientError, NotFound
 from bridgehead.client.workqueue import Done, Outcome, Requeue
+from bridgehead.controllers.adoption import controller_reference
 from bridgehead.objects.batch import CronJob, CronJobStatus, Job
 from bridgehead.objects.kinds import CRON_JOBS, JOBS
 from bridgehead.objects.meta import ObjectKey, ObjectReference, is_condition_true
 from bridgehead.objects.times import format_time
 
-from ..claims import controller_reference
 from ..conditions import status_patch
 from ..latest import Latest
 from ..shared import Informers

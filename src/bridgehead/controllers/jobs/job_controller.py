@@ -16,6 +16,7 @@ import msgspec
 from bridgehead.client import ApiClient, EventRecorder, WorkQueue
 from bridgehead.client.errors import ClientError, NotFound
 from bridgehead.client.workqueue import Done, Outcome, Requeue, Retry
+from bridgehead.controllers.adoption import Claimer, adopters
 from bridgehead.objects.batch import Job, JobStatus
 from bridgehead.objects.core import Pod
 from bridgehead.objects.indexes import format_intervals
@@ -24,7 +25,6 @@ from bridgehead.objects.meta import Condition, ObjectKey, is_condition_true
 from bridgehead.objects.selectors import compile_selector
 from bridgehead.objects.times import format_time
 
-from ..claims import Claimer, adopters
 from ..conditions import status_patch, with_condition
 from ..latest import Latest
 from ..shared import Informers

@@ -9,12 +9,11 @@ from typing import Any, Final
 
 import msgspec
 
+from bridgehead.controllers.adoption import controller_reference
 from bridgehead.objects.apps import ControllerRevision, StatefulSet
 from bridgehead.objects.core import Pod
 from bridgehead.objects.kinds import STATEFUL_SETS
 from bridgehead.objects.meta import ObjectMeta, PodTemplate
-
-from ..claims import controller_reference
 
 # On a pod: the name of its revision. On a revision: the hash of its template.
 REVISION_LABEL: Final = "controller-revision-hash"

@@ -9,12 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from bridgehead.controllers.adoption import controller_reference
 from bridgehead.objects.apps import StatefulSet
 from bridgehead.objects.core import Pod
 from bridgehead.objects.kinds import PODS, STATEFUL_SETS
 from bridgehead.objects.meta import ObjectMeta, OwnerReference
-
-from ..claims import controller_reference
 
 
 def wanted_owners(

@@ -15,6 +15,7 @@ from typing import Final
 
 from bridgehead.client import ApiClient, EventRecorder, WorkQueue
 from bridgehead.client.workqueue import Done, Outcome, Requeue, Retry
+from bridgehead.controllers.adoption import Claimer, adopters
 from bridgehead.objects.apps import ControllerRevision, StatefulSet
 from bridgehead.objects.core import Pod
 from bridgehead.objects.kinds import PERSISTENT_VOLUME_CLAIMS, PODS, STATEFUL_SETS
@@ -22,7 +23,6 @@ from bridgehead.objects.meta import ObjectKey
 from bridgehead.objects.selectors import compile_selector
 from bridgehead.objects.storage import PersistentVolumeClaim
 
-from ..claims import Claimer, adopters
 from ..conditions import status_patch
 from ..latest import Latest
 from ..shared import Informers

@@ -10,7 +10,7 @@ from bridgehead.client.errors import Conflict, NotFound
 from bridgehead.objects.kinds import Kind
 from bridgehead.objects.meta import Object
 
-from .usage import without_finalizer
+from .volumes_in_use import without_finalizer
 
 
 async def release(client: ApiClient, kind: Kind[Any], obj: Object, finalizer: str) -> None:

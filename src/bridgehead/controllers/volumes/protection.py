@@ -15,7 +15,7 @@ from bridgehead.objects.storage import PersistentVolume, PersistentVolumeClaim
 
 from ..shared import PODS_BY_CLAIM, Informers, claims_of_pod
 from .finalizers import release
-from .usage import CLAIM_FINALIZER, VOLUME_FINALIZER, is_bound, is_used
+from .volumes_in_use import CLAIM_FINALIZER, VOLUME_FINALIZER, is_bound, is_used
 
 
 class ClaimProtectionController:

@@ -16,13 +16,13 @@ from bridgehead.backoff import KeyedBackoff
 from bridgehead.client import ApiClient, EventRecorder, WorkQueue
 from bridgehead.client.errors import ClientError
 from bridgehead.client.workqueue import Done, Outcome, Requeue, Retry
+from bridgehead.controllers.adoption import Claimer, adopters
 from bridgehead.objects.apps import DaemonSet, DaemonSetStatus
 from bridgehead.objects.core import Node, Pod
 from bridgehead.objects.kinds import DAEMON_SETS, NODES, PODS
 from bridgehead.objects.meta import LabelSelector, ObjectKey, PodTemplate
 from bridgehead.objects.selectors import compile_selector
 
-from ..claims import Claimer, adopters
 from ..conditions import status_patch
 from ..latest import Latest
 from ..shared import Informers

@@ -12,10 +12,9 @@ from typing import Any
 
 import msgspec
 
+from bridgehead.controllers.adoption import controller_reference
 from bridgehead.objects.apps import ControllerRevision, DaemonSet, StatefulSet
 from bridgehead.objects.kinds import Kind
-
-from ..claims import controller_reference
 
 Versioned = DaemonSet | StatefulSet
 

@@ -14,11 +14,10 @@ import msgspec
 
 from bridgehead.client import ApiClient, EventRecorder
 from bridgehead.client.errors import ApiError, ClientError, Conflict, NotFound
+from bridgehead.controllers.adoption import controller_reference
 from bridgehead.objects.core import Pod
 from bridgehead.objects.kinds import PODS, Kind
 from bridgehead.objects.meta import Object, PodTemplate
-
-from ..claims import controller_reference
 
 Owner = TypeVar("Owner", bound=Object)
 

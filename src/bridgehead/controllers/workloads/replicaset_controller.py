@@ -12,6 +12,7 @@ from typing import Any, Final
 from bridgehead.client import ApiClient, EventRecorder, Informer, WorkQueue
 from bridgehead.client.errors import ClientError
 from bridgehead.client.workqueue import Done, Outcome, Requeue, Retry
+from bridgehead.controllers.adoption import Claimer, adopters
 from bridgehead.objects.apps import ReplicaSet, ReplicaSetStatus
 from bridgehead.objects.core import Pod
 from bridgehead.objects.kinds import PODS, REPLICA_SETS, REPLICATION_CONTROLLERS, Kind
@@ -19,7 +20,6 @@ from bridgehead.objects.meta import Condition, ObjectKey
 from bridgehead.objects.selectors import Selector, compile_selector
 from bridgehead.objects.times import format_time
 
-from ..claims import Claimer, adopters
 from ..conditions import REPLICA_FAILURE, status_patch, with_condition, without_condition
 from ..latest import Latest
 from ..shared import Informers

@@ -1,9 +1,9 @@
 """Encryption at rest: EncryptionConfiguration (apiserver.config.k8s.io/v1) and its ciphers.
 
-    files           reads the file, and follows it while the server runs
-    configuration   parses and checks its content
-    providers       the providers of a resource, in their order: the first writes, all read
-    ciphers         aesgcm, aescbc, secretbox, identity; the formats are those of kube-apiserver
+    files                     reads the file, and follows it while the server runs
+    encryption_configuration  parses and checks its content
+    providers                 the providers of a resource, in their order: the first writes, all read
+    ciphers                   aesgcm, aescbc, secretbox, identity; the formats are those of kube-apiserver
 
 Imported only when an encryption configuration is given.
 Source: Kubernetes "Encrypting Confidential Data at Rest", apiserver/pkg/storage/value.
@@ -11,7 +11,7 @@ Source: Kubernetes "Encrypting Confidential Data at Rest", apiserver/pkg/storage
 
 from __future__ import annotations
 
-from .configuration import InvalidConfiguration
+from .encryption_configuration import InvalidConfiguration
 from .files import follow_encryption, read_encryption
 from .providers import ConfiguredEncryption
 

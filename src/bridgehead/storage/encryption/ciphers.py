@@ -23,7 +23,7 @@ from cryptography.hazmat.primitives.padding import PKCS7
 
 from bridgehead.storage.sealing import ENCRYPTED, Unreadable
 
-from .configuration import CipherKey
+from .encryption_configuration import CipherKey
 
 _GCM_NONCE, _BLOCK = 12, 16
 

@@ -12,7 +12,7 @@ from bridgehead.file_changes import FollowedFiles, follow
 from bridgehead.storage.errors import StorageError
 from bridgehead.storage.sealing import EncryptedStore
 
-from .configuration import InvalidConfiguration, parse_configuration
+from .encryption_configuration import InvalidConfiguration, parse_configuration
 from .providers import ConfiguredEncryption
 
 

@@ -12,7 +12,7 @@ from bridgehead.storage.records import Key
 from bridgehead.storage.sealing import Unreadable
 
 from .ciphers import Cipher, Identity, cipher_of
-from .configuration import Rule
+from .encryption_configuration import Rule
 
 
 class Providers:

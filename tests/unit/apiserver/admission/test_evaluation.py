@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from bridgehead.apiserver.access.rbac.policy import Decision
+from bridgehead.apiserver.access.rbac.rbac_policy import Decision
 from bridgehead.apiserver.admission.activation import describe_namespace, request_variables
 from bridgehead.apiserver.admission.attributes import CONNECT, CREATE, Attributes
 from bridgehead.apiserver.admission.evaluation import (
@@ -50,7 +50,7 @@ def test_checks_ask_once_about_the_user_or_an_account():
         "authorizer.serviceAccount('n', 's').group('apps').resource('deployments').check('list').allowed()": False,
     }
     for text, expected in expressions.items():
-        from bridgehead.apiserver.cel.admission import admission_environment
+        from bridgehead.apiserver.cel.admission_environments import admission_environment
 
         environment = admission_environment(has_params=False)
         assert Expression(text, environment).evaluate(given, Budget()) == expected

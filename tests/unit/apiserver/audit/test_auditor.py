@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
+from bridgehead.apiserver.audit.audit_events import EventTooLarge, encode_line
+from bridgehead.apiserver.audit.audit_policy import AuditPolicy
 from bridgehead.apiserver.audit.auditor import Auditor
-from bridgehead.apiserver.audit.events import EventTooLarge, encode_line
-from bridgehead.apiserver.audit.policy import AuditPolicy
 from bridgehead.apiserver.http.paths import parse_request
 from bridgehead.apiserver.http.request import Response
 from bridgehead.apiserver.http.user import User

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from bridgehead.apiserver.cel import Budget, CompileError, CostLimitExceeded, Environment, EvaluationError
-from bridgehead.apiserver.cel.devices import MOST_COST, compile_selector
+from bridgehead.apiserver.cel.device_environment import MOST_COST, compile_selector
 from bridgehead.apiserver.cel.library.quantities import Quantity
 
 from .evaluation import evaluate

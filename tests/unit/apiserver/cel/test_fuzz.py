@@ -7,7 +7,7 @@ from random import Random
 from typing import Any
 
 from bridgehead.apiserver.cel import DYN, Budget, BudgetExceeded, CompileError, Environment, EvaluationError
-from bridgehead.apiserver.cel.admission import admission_environment
+from bridgehead.apiserver.cel.admission_environments import admission_environment
 from bridgehead.apiserver.cel.estimation import estimate_cost
 from bridgehead.apiserver.cel.library import STANDARD
 from bridgehead.apiserver.cel.parser import parse

@@ -7,7 +7,7 @@ import math
 import pytest
 
 from bridgehead.apiserver.cel import DYN, Budget, CompileError, Environment, EvaluationError, ProgramError
-from bridgehead.apiserver.cel.admission import admission_environment, check_type_names
+from bridgehead.apiserver.cel.admission_environments import admission_environment, check_type_names
 from bridgehead.apiserver.cel.types import BYTES, DOUBLE, INT, STRING, UINT, list_of, map_of
 
 from .evaluation import UNTYPED, evaluate

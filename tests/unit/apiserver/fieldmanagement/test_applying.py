@@ -9,13 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from bridgehead.apiserver.fieldmanagement.applied_configuration import field_set
 from bridgehead.apiserver.fieldmanagement.applying import Applied, apply
-from bridgehead.apiserver.fieldmanagement.configuration import field_set
 from bridgehead.apiserver.fieldmanagement.errors import BadConfiguration, Conflicts
 from bridgehead.apiserver.fieldmanagement.fieldset import paths
 from bridgehead.apiserver.fieldmanagement.last_applied import ANNOTATION
 from bridgehead.apiserver.fieldmanagement.managers import Writer, after_create, after_update, same_but_times
-from bridgehead.apiserver.fieldmanagement.steps import path_text
+from bridgehead.apiserver.fieldmanagement.path_steps import path_text
 
 from .kinds import kind_of, small
 

@@ -6,7 +6,7 @@ import pytest
 
 from bridgehead.apiserver.fieldmanagement.comparing import compare
 from bridgehead.apiserver.fieldmanagement.fieldset import paths
-from bridgehead.apiserver.fieldmanagement.steps import path_text
+from bridgehead.apiserver.fieldmanagement.path_steps import path_text
 
 from .kinds import kind_of, small
 

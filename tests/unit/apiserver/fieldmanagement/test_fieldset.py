@@ -19,7 +19,7 @@ from bridgehead.apiserver.fieldmanagement.fieldset import (
     without,
 )
 from bridgehead.apiserver.fieldmanagement.managers import reset_paths
-from bridgehead.apiserver.fieldmanagement.steps import key_step, parse_step, path_text, value_step
+from bridgehead.apiserver.fieldmanagement.path_steps import key_step, parse_step, path_text, value_step
 
 Paths = frozenset[tuple[str, ...]]
 

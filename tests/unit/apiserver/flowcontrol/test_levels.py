@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bridgehead.apiserver.flowcontrol.levels import Level, Overloaded, Pool
-from bridgehead.apiserver.flowcontrol.seats import Limits
+from bridgehead.apiserver.flowcontrol.limits import Limits
 from tests.unit.examples import examples
 
 

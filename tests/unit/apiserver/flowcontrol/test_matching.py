@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from bridgehead.apiserver.flowcontrol.conditions import dangling, with_condition
+from bridgehead.apiserver.flowcontrol.dangling_condition import dangling, with_condition
+from bridgehead.apiserver.flowcontrol.limits import Limits, plan_limits
 from bridgehead.apiserver.flowcontrol.matching import compile_schema, in_order
-from bridgehead.apiserver.flowcontrol.seats import Limits, plan_limits
 from bridgehead.apiserver.http.paths import parse_request
 from bridgehead.apiserver.http.user import ANONYMOUS, User
 from bridgehead.apiserver.resource import Resource, errors_of

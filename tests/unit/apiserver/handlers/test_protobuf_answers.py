@@ -18,8 +18,8 @@ from bridgehead.apiserver.bodies.protobuf.objects import ProtobufObjects
 from bridgehead.apiserver.bodies.schema import Schema
 from bridgehead.apiserver.bodies.shapes import conform
 from bridgehead.apiserver.errors import expired
-from bridgehead.apiserver.handlers import rendered
-from bridgehead.apiserver.handlers.messages import Messages, ProtobufEvents
+from bridgehead.apiserver.handlers import rendered_forms
+from bridgehead.apiserver.handlers.protobuf_messages import Messages, ProtobufEvents
 from bridgehead.apiserver.resources import build_table
 from tests.unit.apiserver.customresources.definitions import DEFINITIONS, NAME, crontab, define, definition, url
 from tests.unit.apiserver.world import Answer, World, open_world
@@ -155,7 +155,7 @@ def test_an_error_in_a_watch_is_a_status():
     """The other events may be of any kind."""
     resource = build_table(service_cidrs=("10.96.0.0/12",), node_port_range=(30000, 32767))[0]
     shape = SCHEMA.of_kind("", "v1", "Namespace")
-    form = ProtobufEvents(Messages(resource, shape, ProtobufObjects(SCHEMA), rendered.Rendered()))
+    form = ProtobufEvents(Messages(resource, shape, ProtobufObjects(SCHEMA), rendered_forms.Rendered()))
     raw = form.status(expired("list again"))
     frame = form.start("ERROR", len(raw)) + raw + form.end
     assert int.from_bytes(frame[:4], "big") == len(frame) - 4
@@ -273,7 +273,7 @@ async def test_both_groups_of_events(world):
 
 
 def test_rendered_objects_are_shared_within_bounds():
-    kept, calls = rendered.Rendered(max_bytes=10), []
+    kept, calls = rendered_forms.Rendered(max_bytes=10), []
 
     def make() -> bytes:
         calls.append(1)

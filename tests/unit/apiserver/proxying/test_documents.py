@@ -7,9 +7,9 @@ from typing import Any, cast
 import pytest
 
 from bridgehead.apiserver.handlers.external import ExternalApi
-from bridgehead.apiserver.proxying.aggregation.documents import fetch_documents
+from bridgehead.apiserver.proxying.aggregation.api_service_status import RemoteApi
 from bridgehead.apiserver.proxying.aggregation.fetching import Fetcher
-from bridgehead.apiserver.proxying.aggregation.services import RemoteApi
+from bridgehead.apiserver.proxying.aggregation.server_documents import fetch_documents
 from bridgehead.apiserver.proxying.targets import Target
 
 API = RemoteApi("v1.a.example.com", "a.example.com", "v1", "default", "a", 443, b"", False, 100, 10, True)

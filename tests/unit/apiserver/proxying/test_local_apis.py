@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from bridgehead.apiserver.access.request_headers import RequestHeaders
-from bridgehead.apiserver.proxying.aggregation.authentication import (
+from bridgehead.apiserver.proxying.aggregation.extension_authentication import (
     authentication_data,
     publish_authentication,
 )

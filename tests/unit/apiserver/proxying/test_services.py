@@ -6,7 +6,7 @@ import base64
 
 import pytest
 
-from bridgehead.apiserver.proxying.aggregation.services import (
+from bridgehead.apiserver.proxying.aggregation.api_service_status import (
     RemoteApi,
     check_service,
     find_targets,

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridgehead.apiserver.resources.shared.addresses import check_ip, check_not_special, is_ordinary_ipv4
+from bridgehead.apiserver.resources.shared.address_rules import check_ip, check_not_special, is_ordinary_ipv4
 
 SPECIAL = ("0.0.0.0", "127.0.0.0", "127.255.255.255", "169.254.0.0", "169.254.255.255", "224.0.0.0", "224.0.0.255")
 NEIGHBOURS = (

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bridgehead.apiserver.registry.metadata import count_generation
-from bridgehead.apiserver.resources.shared.addresses import (
+from bridgehead.apiserver.resources.shared.address_rules import (
     check_canonical_cidr,
     check_cidr,
     check_interface_address,

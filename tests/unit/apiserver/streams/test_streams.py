@@ -6,8 +6,8 @@ import pytest
 
 from bridgehead.apiserver.errors import ApiStatus
 from bridgehead.apiserver.http.paths import parse_query_list
-from bridgehead.apiserver.streams.kubelet import choose_container
 from bridgehead.apiserver.streams.kubelet_access import kubelet_address
+from bridgehead.apiserver.streams.kubelet_streams import choose_container
 
 
 def pod(*names, init=()):

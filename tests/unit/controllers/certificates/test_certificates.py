@@ -14,7 +14,7 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from bridgehead.controllers.certificates import recognition
 from bridgehead.controllers.certificates.cleaning import deletion_time
-from bridgehead.controllers.certificates.policy import BACKDATE, Authority, validity
+from bridgehead.controllers.certificates.signing_policy import BACKDATE, Authority, validity
 from bridgehead.objects.certificates import (
     CertificateSigningRequest,
     CertificateSigningRequestCondition,

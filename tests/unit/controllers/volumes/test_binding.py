@@ -14,7 +14,7 @@ from bridgehead.controllers.volumes.binding_plan import (
     refuse_deletion,
 )
 from bridgehead.controllers.volumes.matching import find_volume, mismatch
-from bridgehead.controllers.volumes.usage import CLAIM_FINALIZER, is_bound, is_used, without_finalizer
+from bridgehead.controllers.volumes.volumes_in_use import CLAIM_FINALIZER, is_bound, is_used, without_finalizer
 from bridgehead.objects.meta import ObjectMeta
 from bridgehead.objects.storage import BETA_CLASS, PROVISIONED_BY, SELECTED_NODE, PersistentVolume, StorageClass
 

@@ -8,7 +8,7 @@ import random
 import pytest
 
 from bridgehead.client.errors import ApiError, ClientError, Forbidden, Unreachable
-from bridgehead.controllers.claims import adopters, sort_claims
+from bridgehead.controllers.adoption import adopters, sort_claims
 from bridgehead.controllers.workloads.daemonset_controller import FIRST_BACKOFF, LONGEST_BACKOFF, FailedPods
 from bridgehead.controllers.workloads.pod_control import is_namespace_terminating, pod_from_template, slow_start
 from bridgehead.objects.apps import ReplicaSet, ReplicaSetSpec

@@ -1,5 +1,5 @@
 """Authorization by the roles and bindings in the store.
 
-policy         roles and bindings by subject; the decision about a request
+rbac_policy    roles and bindings by subject; the decision about a request
 stored_policy  the policy of a store, which follows the store's changes
 """

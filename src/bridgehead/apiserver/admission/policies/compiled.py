@@ -16,7 +16,7 @@ from bridgehead.apiserver.admission.evaluation import (
     Variables,
 )
 from bridgehead.apiserver.cel import BOOL, STRING, Budget, BudgetExceeded, Environment, Type
-from bridgehead.apiserver.cel.admission import APPLY_CONFIGURATION, JSON_PATCHES, admission_environment
+from bridgehead.apiserver.cel.admission_environments import APPLY_CONFIGURATION, JSON_PATCHES, admission_environment
 from bridgehead.apiserver.cel.types import DYN, NULL
 from bridgehead.apiserver.cel.values import cel_type
 from bridgehead.apiserver.resource import JsonObject

@@ -18,9 +18,9 @@ from bridgehead.apiserver.resource import JsonObject, Resource
 from bridgehead.apiserver.table import ResourceTable
 from bridgehead.storage import Key, Store
 
-from .definitions import Binding, Policy
 from .parameters import NotConfigured, collect_params, find_param_resource
-from .sources import Candidate
+from .policy_objects import Binding, Policy
+from .policy_sources import Candidate
 
 
 @dataclass(frozen=True, slots=True)

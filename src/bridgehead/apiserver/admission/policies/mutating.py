@@ -13,8 +13,8 @@ from functools import partial
 from weakref import WeakKeyDictionary
 
 from bridgehead.apiserver.admission.attributes import Attributes, shown_name
+from bridgehead.apiserver.admission.equivalent_forms import Forms
 from bridgehead.apiserver.admission.evaluation import ExpressionFailed, work_size
-from bridgehead.apiserver.admission.forms import Forms
 from bridgehead.apiserver.admission.parts import AdmissionParts
 from bridgehead.apiserver.bodies.conforming import conform
 from bridgehead.apiserver.cel import Budget, BudgetExceeded
@@ -23,10 +23,10 @@ from bridgehead.apiserver.http.worker import LONG_BYTES, in_loop, run_long
 from bridgehead.apiserver.resource import JsonObject, Resource, copied
 
 from .compiled import MutatingRules
-from .definitions import Binding, Policy
 from .invocations import Invocation, Problem, invocations
 from .patches import PatchFailed, apply_configuration, apply_patches
-from .sources import PolicySource
+from .policy_objects import Binding, Policy
+from .policy_sources import PolicySource
 
 log = logging.getLogger(__name__)
 

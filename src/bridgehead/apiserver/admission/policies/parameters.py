@@ -14,7 +14,7 @@ from bridgehead.apiserver.resource import JsonObject, Resource
 from bridgehead.apiserver.table import ResourceTable
 from bridgehead.storage import Key, Record, Store
 
-from .definitions import Binding
+from .policy_objects import Binding
 
 
 class NotConfigured(Exception):

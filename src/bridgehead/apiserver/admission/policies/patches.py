@@ -10,11 +10,11 @@ from collections.abc import Mapping
 from typing import Any
 
 from bridgehead.apiserver.bodies.json_patches import apply_json_patch
-from bridgehead.apiserver.cel.admission import check_type_names
+from bridgehead.apiserver.cel.admission_environments import check_type_names
 from bridgehead.apiserver.cel.library.times import format_duration, format_timestamp
 from bridgehead.apiserver.cel.values import Duration, Timestamp
 from bridgehead.apiserver.errors import PatchRefused
-from bridgehead.apiserver.fieldmanagement.configuration import check
+from bridgehead.apiserver.fieldmanagement.applied_configuration import check
 from bridgehead.apiserver.fieldmanagement.errors import BadConfiguration
 from bridgehead.apiserver.fieldmanagement.merging import merge
 from bridgehead.apiserver.fieldmanagement.types import LEAF, ListType, MapType, Type

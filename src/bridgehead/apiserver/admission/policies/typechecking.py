@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from bridgehead.apiserver.cel import CompileError
-from bridgehead.apiserver.cel.admission import admission_environment
+from bridgehead.apiserver.cel.admission_environments import admission_environment
 from bridgehead.apiserver.cel.schema_types import type_of_schema
 from bridgehead.apiserver.cel.types import DYN, Type
 from bridgehead.apiserver.resource import JsonObject, Resource

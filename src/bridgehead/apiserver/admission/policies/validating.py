@@ -12,17 +12,17 @@ from weakref import WeakKeyDictionary
 import msgspec
 
 from bridgehead.apiserver.admission.attributes import Attributes, shown_name
+from bridgehead.apiserver.admission.equivalent_forms import Forms
 from bridgehead.apiserver.admission.evaluation import work_size
-from bridgehead.apiserver.admission.forms import Forms
 from bridgehead.apiserver.admission.parts import AdmissionParts
 from bridgehead.apiserver.errors import ApiStatus, forbidden
 from bridgehead.apiserver.http.worker import LONG_BYTES, in_loop, run_long
 from bridgehead.apiserver.resource import JsonObject
 
 from .compiled import Denial, Outcome, ValidatingRules
-from .definitions import Binding, Policy
 from .invocations import Invocation, Problem, invocations
-from .sources import PolicySource
+from .policy_objects import Binding, Policy
+from .policy_sources import PolicySource
 
 log = logging.getLogger(__name__)
 

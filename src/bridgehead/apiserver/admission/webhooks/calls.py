@@ -11,21 +11,21 @@ from functools import cached_property
 import msgspec
 
 from bridgehead.apiserver.admission.attributes import Attributes
-from bridgehead.apiserver.admission.forms import Forms
+from bridgehead.apiserver.admission.equivalent_forms import Forms
 from bridgehead.apiserver.admission.matching import matches_namespace, matches_object
 from bridgehead.apiserver.admission.parts import AdmissionParts
 from bridgehead.apiserver.errors import ApiStatus
 from bridgehead.apiserver.metrics.waits import record_wait
 from bridgehead.apiserver.resource import JsonObject
-from bridgehead.apiserver.webhookclient.config import parse_client_config
 from bridgehead.apiserver.webhookclient.errors import CallFailed, NotConfigured
+from bridgehead.apiserver.webhookclient.webhook_location import parse_client_config
 
-from .conditions import matches_conditions
+from .admission_reviews import Answer, InvalidAnswer, build_review, choose_version, read_answer
 from .errors import WebhookFailed, denied, dry_run_unsupported, internal, quoted, request_timed_out
 from .hooks import Hook
+from .match_conditions import matches_conditions
 from .metrics import ADMIT, CALL_FAILED, DENIED, SERVER_FAILED, VALIDATING, WebhookMetrics
-from .reviews import Answer, InvalidAnswer, build_review, choose_version, read_answer
-from .sources import Candidate
+from .webhook_sources import Candidate
 
 log = logging.getLogger(__name__)
 

@@ -14,17 +14,17 @@ from typing import Any
 import msgspec
 
 from bridgehead.apiserver.admission.attributes import Attributes
-from bridgehead.apiserver.admission.forms import Forms
+from bridgehead.apiserver.admission.equivalent_forms import Forms
 from bridgehead.apiserver.bodies.conforming import conform
 from bridgehead.apiserver.bodies.json_patches import apply_json_patch
 from bridgehead.apiserver.errors import PatchRefused, SchemaMismatch
 from bridgehead.apiserver.resource import JsonObject, copied
 
+from .admission_reviews import JSON_PATCH, Answer
 from .calls import Call, Caller
 from .errors import WebhookFailed, internal, quoted
 from .hooks import Hook
-from .reviews import JSON_PATCH, Answer
-from .sources import Candidate, HookSource
+from .webhook_sources import Candidate, HookSource
 
 log = logging.getLogger(__name__)
 

@@ -8,13 +8,13 @@ from __future__ import annotations
 import asyncio
 
 from bridgehead.apiserver.admission.attributes import Attributes
-from bridgehead.apiserver.admission.forms import Forms
+from bridgehead.apiserver.admission.equivalent_forms import Forms
 from bridgehead.apiserver.errors import ApiStatus
 from bridgehead.apiserver.metrics.waits import recorded_wait
 from bridgehead.apiserver.resource import JsonObject
 
 from .calls import Call, Caller
-from .sources import Candidate, HookSource
+from .webhook_sources import Candidate, HookSource
 
 
 class ValidatingDispatcher:

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from bridgehead.apiserver.cel.errors import EvaluationError
-from bridgehead.apiserver.cel.nodes import ListLiteral, MapLiteral, Node
+from bridgehead.apiserver.cel.syntax_tree import ListLiteral, MapLiteral, Node
 from bridgehead.apiserver.cel.types import Type
 from bridgehead.apiserver.cel.values import Duration, Frame, Timestamp, Uint, cel_type
 

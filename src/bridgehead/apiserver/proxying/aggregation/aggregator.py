@@ -35,12 +35,12 @@ from bridgehead.backoff import Backoff
 from bridgehead.objects.times import format_time
 from bridgehead.storage import Change, Overflow, StorageError, TooOld
 
-from .availability import check_endpoints
-from .documents import fetch_documents
+from .api_availability import check_endpoints
+from .api_service_status import Availability, GroupVersion, RemoteApi, check_service, find_targets, parse_remote
 from .fetching import Fetcher
 from .local_apis import LABEL, LocalApis
-from .services import Availability, GroupVersion, RemoteApi, check_service, find_targets, parse_remote
-from .transport import Transport, user_headers
+from .server_documents import fetch_documents
+from .server_transport import Transport, user_headers
 
 log = logging.getLogger(__name__)
 

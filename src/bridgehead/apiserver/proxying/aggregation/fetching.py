@@ -5,8 +5,8 @@ from __future__ import annotations
 from bridgehead.apiserver.proxying.connections import Connections, describe
 from bridgehead.apiserver.proxying.targets import Target
 
-from .services import RemoteApi
-from .transport import AGGREGATOR, Transport, user_headers
+from .api_service_status import RemoteApi
+from .server_transport import AGGREGATOR, Transport, user_headers
 
 _SECONDS = 5.0
 MAX_BYTES = 16 * 1024 * 1024

@@ -45,7 +45,7 @@ class Expressions:
             expression.required("expression is not specified")
             return None
         from bridgehead.apiserver.cel import CompileError, ProgramError
-        from bridgehead.apiserver.cel.admission import admission_environment
+        from bridgehead.apiserver.cel.admission_environments import admission_environment
 
         environment = admission_environment(
             has_params=self._has_params,
@@ -63,7 +63,7 @@ class Expressions:
 
 
 def _types(names: tuple[str, ...]) -> tuple[Type, ...]:
-    from bridgehead.apiserver.cel.admission import APPLY_CONFIGURATION, JSON_PATCHES
+    from bridgehead.apiserver.cel.admission_environments import APPLY_CONFIGURATION, JSON_PATCHES
     from bridgehead.apiserver.cel.types import parse_type
 
     special: Mapping[str, Type] = {"Object": APPLY_CONFIGURATION, "list(JSONPatch)": JSON_PATCHES}

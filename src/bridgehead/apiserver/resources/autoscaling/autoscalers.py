@@ -9,7 +9,7 @@ from __future__ import annotations
 from bridgehead.apiserver.field import Field
 from bridgehead.apiserver.resource import Column, JsonObject, Resource, StatusStrategy
 from bridgehead.apiserver.resources.shared.columns import AGE, NAME, NONE, UNKNOWN, UNSET, at, number_column
-from bridgehead.apiserver.resources.shared.quantities import validate_quantity
+from bridgehead.apiserver.resources.shared.quantity_rules import validate_quantity
 from bridgehead.objects.names import check_dns1123_subdomain
 
 from .metric_validation import SOURCES, validate_api_version, validate_metric, validate_reference

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from bridgehead.apiserver.field import Field
-from bridgehead.apiserver.resources.shared.quantities import amount_of
+from bridgehead.apiserver.resources.shared.quantity_rules import amount_of
 from bridgehead.apiserver.resources.shared.resource_names import validate_container_name
 from bridgehead.objects.names import check_dns1123_label, check_path_segment
 

@@ -18,7 +18,7 @@ from bridgehead.apiserver.resources.shared.columns import (
     text_column,
 )
 
-from .validation import (
+from .request_validation import (
     APPROVED,
     DENIED,
     FAILED,

@@ -32,7 +32,7 @@ def validate_selector(expression: Field) -> None:
 def _compile(expression: str) -> tuple[str, str]:
     """Return the reason for which an expression is refused, or "", and the problem."""
     from bridgehead.apiserver.cel import CompileError, ProgramError
-    from bridgehead.apiserver.cel.devices import MOST_COST, compile_selector
+    from bridgehead.apiserver.cel.device_environment import MOST_COST, compile_selector
 
     try:
         cost = compile_selector(expression).most_cost

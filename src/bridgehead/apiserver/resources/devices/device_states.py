@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 
 from bridgehead.apiserver.field import Field
-from bridgehead.apiserver.resources.shared.addresses import check_interface_address
+from bridgehead.apiserver.resources.shared.address_rules import check_interface_address
 from bridgehead.apiserver.resources.shared.conditions import validate_conditions
 
 from .device_rules import validate_items, validate_raw_object

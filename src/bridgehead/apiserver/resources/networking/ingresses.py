@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from bridgehead.apiserver.field import Field
 from bridgehead.apiserver.resource import Column, JsonObject, Resource, StatusStrategy
-from bridgehead.apiserver.resources.shared.addresses import check_dns_name, check_ip, parse_ip
+from bridgehead.apiserver.resources.shared.address_rules import check_dns_name, check_ip, parse_ip
 from bridgehead.apiserver.resources.shared.columns import AGE, NAME, NONE, at, text_column
 from bridgehead.objects.names import (
     check_dns1123_label,

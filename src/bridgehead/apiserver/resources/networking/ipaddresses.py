@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from bridgehead.apiserver.field import Field
 from bridgehead.apiserver.resource import Column, JsonObject, Resource, Strategy
-from bridgehead.apiserver.resources.shared.addresses import check_ip, parse_ip
+from bridgehead.apiserver.resources.shared.address_rules import check_ip, parse_ip
 from bridgehead.apiserver.resources.shared.columns import NAME, NONE, at
 from bridgehead.objects.names import check_dns1123_subdomain, check_path_segment
 

@@ -10,7 +10,7 @@ from ipaddress import IPv4Network, IPv6Network, ip_network
 
 from bridgehead.apiserver.field import Field
 from bridgehead.apiserver.resource import Column, JsonObject, Resource, Strategy
-from bridgehead.apiserver.resources.shared.addresses import check_cidr, is_cidr, validate_new_cidr, warn_of_cidr
+from bridgehead.apiserver.resources.shared.address_rules import check_cidr, is_cidr, validate_new_cidr, warn_of_cidr
 from bridgehead.apiserver.resources.shared.columns import AGE, NAME, at, format_label_selector
 from bridgehead.apiserver.resources.shared.metadata_validation import validate_label_selector
 from bridgehead.objects.names import check_dns1123_subdomain, check_port_name, check_port_number

@@ -11,7 +11,7 @@ from ipaddress import ip_network
 
 from bridgehead.apiserver.field import IMMUTABLE, Field
 from bridgehead.apiserver.resource import CLIENT_METADATA, Column, JsonObject, Resource, StatusStrategy
-from bridgehead.apiserver.resources.shared.addresses import check_canonical_cidr, is_cidr, warn_of_cidr
+from bridgehead.apiserver.resources.shared.address_rules import check_canonical_cidr, is_cidr, warn_of_cidr
 from bridgehead.apiserver.resources.shared.columns import AGE, NAME, at
 from bridgehead.objects.names import check_dns1123_subdomain
 

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 
 from bridgehead.apiserver.field import Field
 from bridgehead.apiserver.resources.shared.keys import check_config_key, check_env_name, check_local_path
-from bridgehead.apiserver.resources.shared.ports import PROTOCOLS
-from bridgehead.apiserver.resources.shared.quantities import amount_of
+from bridgehead.apiserver.resources.shared.port_rules import PROTOCOLS
+from bridgehead.apiserver.resources.shared.quantity_rules import amount_of
 from bridgehead.objects.names import (
     check_dns1123_label,
     check_dns1123_subdomain,

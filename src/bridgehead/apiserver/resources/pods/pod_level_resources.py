@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from bridgehead.apiserver.field import Field
 from bridgehead.apiserver.resource import JsonObject
-from bridgehead.apiserver.resources.shared.quantities import amount_of, quantity_text
+from bridgehead.apiserver.resources.shared.quantity_rules import amount_of, quantity_text
 from bridgehead.apiserver.resources.shared.resource_names import HUGE_PAGES
 from bridgehead.objects.quantities import format_quantity
 

@@ -6,7 +6,7 @@ Pure: no I/O, no clock, no randomness. Source: Kubernetes "Pod QoS Classes".
 from __future__ import annotations
 
 from bridgehead.apiserver.resource import JsonObject
-from bridgehead.apiserver.resources.shared.quantities import amount_of
+from bridgehead.apiserver.resources.shared.quantity_rules import amount_of
 
 from .pod_defaults import containers_of
 

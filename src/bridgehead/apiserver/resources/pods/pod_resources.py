@@ -10,7 +10,7 @@ from decimal import Decimal
 from typing import NamedTuple
 
 from bridgehead.apiserver.resource import JsonObject
-from bridgehead.apiserver.resources.shared.quantities import amount_of
+from bridgehead.apiserver.resources.shared.quantity_rules import amount_of
 
 
 class Amount(NamedTuple):

@@ -11,7 +11,7 @@ from typing import Any
 
 from bridgehead.apiserver.field import Field, internal_value
 from bridgehead.apiserver.resource import JsonObject
-from bridgehead.apiserver.resources.shared.addresses import check_ip
+from bridgehead.apiserver.resources.shared.address_rules import check_ip
 from bridgehead.apiserver.resources.shared.metadata_validation import (
     validate_annotations,
     validate_labels,

@@ -11,9 +11,9 @@ from heapq import merge
 from itertools import islice
 
 from bridgehead.apiserver.resource import JsonObject
-from bridgehead.apiserver.resources.shared.addresses import warn_of_ip
+from bridgehead.apiserver.resources.shared.address_rules import warn_of_ip
 from bridgehead.apiserver.resources.shared.pod_names import warn_of_pod_name
-from bridgehead.apiserver.resources.shared.quantities import warn_of_fractional_bytes
+from bridgehead.apiserver.resources.shared.quantity_rules import warn_of_fractional_bytes
 
 from .annotation_validation import APP_ARMOR, DEPRECATED_APP_ARMOR, SECCOMP_CONTAINER, SECCOMP_POD
 from .node_label_warnings import warn_of_node_labels

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 
 from bridgehead.apiserver.field import Field
-from bridgehead.apiserver.resources.shared.ports import validate_port_number_or_name
+from bridgehead.apiserver.resources.shared.port_rules import validate_port_number_or_name
 from bridgehead.objects.names import check_port_number
 
 _HANDLERS = ("exec", "httpGet", "tcpSocket", "grpc", "sleep")

@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection
 from typing import Any
 
 from bridgehead.apiserver.field import Field
-from bridgehead.apiserver.resources.shared.quantities import amount_of, quantity_text
+from bridgehead.apiserver.resources.shared.quantity_rules import amount_of, quantity_text
 from bridgehead.apiserver.resources.shared.resource_amounts import validate_resource_amount
 from bridgehead.apiserver.resources.shared.resource_names import (
     COMPUTE,

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 
 from bridgehead.apiserver.field import Field
 from bridgehead.apiserver.resource import JsonObject
-from bridgehead.apiserver.resources.shared.addresses import check_ip, family_of, warn_of_ip
+from bridgehead.apiserver.resources.shared.address_rules import check_ip, family_of, warn_of_ip
 from bridgehead.objects.names import check_dns1123_subdomain, check_qualified_name
 
 from .claims_validation import validate_claim_statuses, validate_extended_claim_status

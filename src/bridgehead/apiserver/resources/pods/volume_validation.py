@@ -13,7 +13,7 @@ from bridgehead.apiserver.resource import JsonObject
 from bridgehead.apiserver.resources.shared.claim_validation import validate_claim_spec
 from bridgehead.apiserver.resources.shared.keys import check_local_path
 from bridgehead.apiserver.resources.shared.metadata_validation import validate_annotations, validate_labels
-from bridgehead.apiserver.resources.shared.quantities import amount_of
+from bridgehead.apiserver.resources.shared.quantity_rules import amount_of
 from bridgehead.objects.names import check_dns1123_label
 
 from .container_validation import (

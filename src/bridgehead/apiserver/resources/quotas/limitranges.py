@@ -11,7 +11,7 @@ from decimal import ROUND_CEILING, Decimal
 from bridgehead.apiserver.field import Field
 from bridgehead.apiserver.resource import Column, JsonObject, Resource, Strategy
 from bridgehead.apiserver.resources.shared.columns import NAME, at
-from bridgehead.apiserver.resources.shared.quantities import amount_of
+from bridgehead.apiserver.resources.shared.quantity_rules import amount_of
 from bridgehead.apiserver.resources.shared.resource_names import (
     can_overcommit,
     validate_container_name,

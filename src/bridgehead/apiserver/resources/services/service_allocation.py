@@ -18,7 +18,7 @@ from typing import Protocol
 from bridgehead.apiserver.errors import ApiStatus, internal_error
 from bridgehead.apiserver.field import Field
 from bridgehead.apiserver.resource import JsonObject
-from bridgehead.apiserver.resources.shared.addresses import IPV4, IPV6, parse_ip
+from bridgehead.apiserver.resources.shared.address_rules import IPV4, IPV6, parse_ip
 
 from .service_types import is_headless, needs_cluster_ip, needs_health_check_port, needs_node_ports
 

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from bridgehead.apiserver.field import Field
 from bridgehead.apiserver.resource import JsonObject
-from bridgehead.apiserver.resources.shared.addresses import IPV4, IPV6, family_of
+from bridgehead.apiserver.resources.shared.address_rules import IPV4, IPV6, family_of
 
 from .service_types import HEADLESS
 

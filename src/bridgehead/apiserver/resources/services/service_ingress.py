@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from bridgehead.apiserver.field import Field
 from bridgehead.apiserver.resource import JsonObject
-from bridgehead.apiserver.resources.shared.addresses import check_ip, check_not_special, parse_ip
+from bridgehead.apiserver.resources.shared.address_rules import check_ip, check_not_special, parse_ip
 
 from .service_allocation import AddressRange
 

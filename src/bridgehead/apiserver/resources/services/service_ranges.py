@@ -11,7 +11,7 @@ from functools import partial
 from random import Random
 
 from bridgehead.apiserver.resource import Companion, JsonObject
-from bridgehead.apiserver.resources.shared.addresses import IPV4, IPV6, family_of
+from bridgehead.apiserver.resources.shared.address_rules import IPV4, IPV6, family_of
 
 from .service_allocation import AddressRange, address_claim
 

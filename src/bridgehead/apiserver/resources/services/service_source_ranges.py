@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from bridgehead.apiserver.field import Field
 from bridgehead.apiserver.resource import JsonObject
-from bridgehead.apiserver.resources.shared.addresses import check_cidr, validate_new_cidr
+from bridgehead.apiserver.resources.shared.address_rules import check_cidr, validate_new_cidr
 
 _ANNOTATION = "service.beta.kubernetes.io/load-balancer-source-ranges"
 _ONLY_LOAD_BALANCER = "may only be used when `type` is 'LoadBalancer'"

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from bridgehead.apiserver.field import IMMUTABLE, Field, internal_value
 from bridgehead.apiserver.resource import JsonObject
-from bridgehead.apiserver.resources.shared.addresses import (
+from bridgehead.apiserver.resources.shared.address_rules import (
     IPV4,
     IPV6,
     check_dns_name,
@@ -17,7 +17,7 @@ from bridgehead.apiserver.resources.shared.addresses import (
     family_of,
 )
 from bridgehead.apiserver.resources.shared.metadata_validation import validate_labels
-from bridgehead.apiserver.resources.shared.ports import PROTOCOLS, validate_port_number_or_name
+from bridgehead.apiserver.resources.shared.port_rules import PROTOCOLS, validate_port_number_or_name
 from bridgehead.objects.names import (
     check_dns1123_label,
     check_dns1123_subdomain,

@@ -6,7 +6,7 @@ Pure: no I/O, no clock, no randomness. Source: Kubernetes `pkg/api/service/warni
 from __future__ import annotations
 
 from bridgehead.apiserver.resource import JsonObject
-from bridgehead.apiserver.resources.shared.addresses import is_cidr, warn_of_cidr, warn_of_ip
+from bridgehead.apiserver.resources.shared.address_rules import is_cidr, warn_of_cidr, warn_of_ip
 
 from .service_types import is_headless
 

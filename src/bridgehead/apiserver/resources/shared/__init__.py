@@ -2,7 +2,7 @@
 
 field                 builds the errors of a validation
 metadata_validation   `metadata`, labels, annotations, label selectors
-addresses, ports, keys, quantities, config_data, resource_names, resource_amounts, pem
+address_rules, port_rules, keys, quantity_rules, config_data, resource_names, resource_amounts, pem
                       values of one type
 conditions            conditions in the status of newer kinds
 columns               cells of `kubectl get` tables, field selectors

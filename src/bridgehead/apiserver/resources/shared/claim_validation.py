@@ -11,7 +11,7 @@ from bridgehead.objects.names import check_dns1123_label, check_dns1123_subdomai
 
 from .columns import at
 from .metadata_validation import validate_label_selector
-from .quantities import validate_quantity, warn_of_fractional_bytes
+from .quantity_rules import validate_quantity, warn_of_fractional_bytes
 from .storage_rules import VOLUME_MODES, validate_access_modes, validate_class_name, validate_positive_quantity
 
 # How Kubernetes shows a path of a field where it means the field's value.

@@ -8,7 +8,7 @@ from __future__ import annotations
 from bridgehead.apiserver.field import Field
 from bridgehead.objects.quantities import milli_value
 
-from .quantities import amount_of, quantity_text
+from .quantity_rules import amount_of, quantity_text
 from .resource_names import OBJECT_COUNTS, is_extended
 
 

@@ -10,7 +10,7 @@ from bridgehead.apiserver.resource import JsonObject, Resource, Strategy
 from bridgehead.apiserver.resources.shared.columns import NAME, text_column
 from bridgehead.apiserver.resources.shared.metadata_validation import validate_label_selector
 from bridgehead.apiserver.resources.shared.node_labels import warn_of_expressions, warn_of_label
-from bridgehead.apiserver.resources.shared.quantities import validate_quantity
+from bridgehead.apiserver.resources.shared.quantity_rules import validate_quantity
 from bridgehead.objects.names import check_dns1123_subdomain
 
 # The input of a driver's GetCapacity call.

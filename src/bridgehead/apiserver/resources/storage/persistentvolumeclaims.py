@@ -12,7 +12,7 @@ from bridgehead.apiserver.field import Field
 from bridgehead.apiserver.resource import Column, JsonObject, Resource, StatusStrategy, copied
 from bridgehead.apiserver.resources.shared.claim_validation import validate_claim_spec, warn_of_claim_spec
 from bridgehead.apiserver.resources.shared.columns import AGE, NAME, UNSET, at, text_column
-from bridgehead.apiserver.resources.shared.quantities import amount_of, validate_quantity
+from bridgehead.apiserver.resources.shared.quantity_rules import amount_of, validate_quantity
 from bridgehead.apiserver.resources.shared.resource_names import is_native
 from bridgehead.apiserver.resources.shared.storage_rules import (
     BETA_CLASS_ANNOTATION,

@@ -13,7 +13,7 @@ from bridgehead.apiserver.resource import Column, JsonObject, Resource, StatusSt
 from bridgehead.apiserver.resources.pods import validate_node_selector
 from bridgehead.apiserver.resources.shared.columns import AGE, NAME, UNSET, at, text_column
 from bridgehead.apiserver.resources.shared.node_labels import newer_name, warn_of_expressions
-from bridgehead.apiserver.resources.shared.quantities import validate_quantity
+from bridgehead.apiserver.resources.shared.quantity_rules import validate_quantity
 from bridgehead.apiserver.resources.shared.storage_rules import (
     BETA_CLASS_ANNOTATION,
     CLASS_ANNOTATION_WARNING,

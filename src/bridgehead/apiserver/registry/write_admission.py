@@ -12,8 +12,8 @@ from bridgehead.apiserver.fieldmanagement.managers import Entries
 from bridgehead.apiserver.resource import JsonObject
 
 from .attempts import Changed, Draft, New, with_managers
+from .managed_fields import FIELD
 from .owner_references import with_unique_owners
-from .ownership import FIELD
 from .request_checks import check_identity, check_url
 from .writes import Write
 

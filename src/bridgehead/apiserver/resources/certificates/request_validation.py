@@ -12,7 +12,7 @@ from bridgehead.apiserver.resource import JsonObject
 from bridgehead.apiserver.resources.shared.columns import at
 from bridgehead.objects.names import check_dns1123_label, check_dns1123_subdomain
 
-from .parsing import check_certificates, parse_request
+from .request_parsing import check_certificates, parse_request
 
 _DECISIONS = APPROVED, DENIED, FAILED = "Approved", "Denied", "Failed"
 LEGACY_UNKNOWN = "kubernetes.io/legacy-unknown"

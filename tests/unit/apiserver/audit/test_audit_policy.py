@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from bridgehead.apiserver.audit.policy import AuditPolicy, InvalidPolicy, Level
+from bridgehead.apiserver.audit.audit_policy import AuditPolicy, InvalidPolicy, Level
 from bridgehead.apiserver.http.paths import parse_request
 from bridgehead.apiserver.http.user import User
 

@@ -13,8 +13,8 @@ from bridgehead.apiserver.service_endpoints import Address
 from bridgehead.objects.addresses import join_host_port
 from bridgehead.tls_certificates import verifying_context
 
-from .config import ClientConfig
 from .errors import CallFailed, NotConfigured
+from .webhook_location import ClientConfig
 
 _MAX_CONNECTIONS, _MAX_CONNECTIONS_PER_HOST = 512, 64
 _IDLE_SECONDS = 90.0

@@ -6,8 +6,8 @@ import base64
 
 import pytest
 
-from bridgehead.apiserver.webhookclient.config import ClientConfig, ServiceReference, parse_client_config
 from bridgehead.apiserver.webhookclient.errors import NotConfigured, describe_status
+from bridgehead.apiserver.webhookclient.webhook_location import ClientConfig, ServiceReference, parse_client_config
 
 SERVICE = {"namespace": "default", "name": "hook"}
 

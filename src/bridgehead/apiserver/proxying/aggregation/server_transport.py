@@ -15,7 +15,7 @@ from bridgehead.apiserver.http.user import User
 from bridgehead.apiserver.proxying.headers import escape_extra_key
 from bridgehead.tls_certificates import check_certificate
 
-from .services import RemoteApi
+from .api_service_status import RemoteApi
 
 _MAX_CONTEXTS = 64
 

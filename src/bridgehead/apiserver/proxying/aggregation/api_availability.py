@@ -10,8 +10,8 @@ from collections.abc import Sequence
 
 from bridgehead.apiserver.proxying.targets import Target
 
+from .api_service_status import PASSED, Availability, RemoteApi
 from .fetching import Fetcher, FetchFailed
-from .services import PASSED, Availability, RemoteApi
 
 _MAX_ATTEMPTS = 5
 

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import msgspec
 
 from bridgehead.apiserver.access.authorization import Authorizer, refusal
-from bridgehead.apiserver.access.claims import PREFIX
+from bridgehead.apiserver.access.token_claims import PREFIX
 from bridgehead.apiserver.errors import invalid
 from bridgehead.apiserver.field import Field, FieldError
 from bridgehead.apiserver.http.paths import RequestInfo

@@ -7,14 +7,14 @@ from typing import Any
 import msgspec
 import pytest
 
-from bridgehead.apiserver.admission.webhooks.errors import WebhookFailed, denied, internal
-from bridgehead.apiserver.admission.webhooks.reviews import (
+from bridgehead.apiserver.admission.webhooks.admission_reviews import (
     Answer,
     InvalidAnswer,
     build_review,
     choose_version,
     read_answer,
 )
+from bridgehead.apiserver.admission.webhooks.errors import WebhookFailed, denied, internal
 from bridgehead.apiserver.http.user import User
 from tests.unit.apiserver.admission.test_matching import TABLE, attributes
 

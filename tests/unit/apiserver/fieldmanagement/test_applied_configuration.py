@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from bridgehead.apiserver.fieldmanagement.configuration import check, field_set
+from bridgehead.apiserver.fieldmanagement.applied_configuration import check, field_set
 from bridgehead.apiserver.fieldmanagement.errors import BadConfiguration
 from bridgehead.apiserver.fieldmanagement.fieldset import paths
 from bridgehead.apiserver.fieldmanagement.merging import merge, merged_order
-from bridgehead.apiserver.fieldmanagement.steps import path_text
+from bridgehead.apiserver.fieldmanagement.path_steps import path_text
 
 from .kinds import kind_of, small
 

@@ -13,7 +13,7 @@ from bridgehead.apiserver.go_values import go_type, go_value
 from .comparing import group_items
 from .errors import BadConfiguration
 from .fieldset import EMPTY, MEMBER, FieldSet
-from .steps import SELF, step_text
+from .path_steps import SELF, step_text
 from .types import (
     BOOLEAN,
     DEDUCED,

@@ -17,7 +17,7 @@ from bridgehead.apiserver.resource import Resource
 from bridgehead.apiserver.table import ResourceTable
 from bridgehead.storage import Record, Store
 
-from .definitions import Binding, Policy, parse_binding, parse_policy
+from .policy_objects import Binding, Policy, parse_binding, parse_policy
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,8 +14,8 @@ from bridgehead.apiserver.http.worker import run_long
 from bridgehead.apiserver.proxying.targets import Target
 from bridgehead.apiserver.resource import JsonObject
 
+from .api_service_status import RemoteApi
 from .fetching import Fetcher, FetchFailed
-from .services import RemoteApi
 
 log = logging.getLogger(__name__)
 

@@ -6,7 +6,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from bridgehead.apiserver.http.paths import parse_request
-from bridgehead.apiserver.metrics.requests import RequestMetrics
+from bridgehead.apiserver.metrics.request_metrics import RequestMetrics
 from bridgehead.exposition.formats import render
 
 LIST = parse_request("GET", "/api/v1/pods", {})

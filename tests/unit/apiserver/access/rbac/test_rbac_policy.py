@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridgehead.apiserver.access.rbac.policy import Policy
+from bridgehead.apiserver.access.rbac.rbac_policy import Policy
 from bridgehead.apiserver.access.rbac.stored_policy import StoredPolicy
 from bridgehead.apiserver.errors import ApiStatus
 from bridgehead.apiserver.http.paths import RequestInfo

@@ -17,7 +17,7 @@ import msgspec
 from bridgehead.apiserver.http.paths import RequestInfo
 from bridgehead.apiserver.http.user import User
 
-from .policy import Auditing, Level
+from .audit_policy import Auditing, Level
 
 _MAX_USER_AGENT = 1024
 # Patches of webhooks, which only events with bodies show.
