@@ -19,12 +19,12 @@ from bridgehead.client.access_reviews import AccessReviews
 from bridgehead.client.errors import NotFound
 from bridgehead.kubelet.agent import Kubelet
 from bridgehead.kubelet.node.settings import NodeSettings
-from bridgehead.kubelet.runtimes.fake import Behaviour, FakeRuntime
 from bridgehead.kubelet.server.authorization import NodeReviews
 from bridgehead.kubelet.server.kubelet_server import KubeletServer
 from bridgehead.objects.core import Event, Pod
 from bridgehead.objects.kinds import CONFIG_MAPS, EVENTS, PODS, SERVICE_ACCOUNTS
 from bridgehead.storage import open_store
+from tests.integration.fake_runtime import Behaviour, FakeRuntime
 
 from .api_world import SIGNING_KEY, free_ports
 

@@ -15,7 +15,6 @@ import pytest
 from bridgehead.backoff import KeyedBackoff
 from bridgehead.client.errors import ApiError, NotFound
 from bridgehead.kubelet.pods import pod_resize
-from bridgehead.kubelet.runtimes.fake import Behaviour
 from bridgehead.kubelet.runtimes.runtime import ContainerRefused, ExecResult, ImageUnavailable, RuntimeFeatures
 from bridgehead.objects.kinds import (
     CONFIG_MAPS,
@@ -29,6 +28,8 @@ from bridgehead.objects.kinds import (
     SERVICES,
 )
 from bridgehead.streaming import spdy
+from tests.integration.fake_runtime import Behaviour
+from tests.spdy_client import ClientWriter
 
 from .api_world import until
 from .kubelet_world import DEADLINE, container, is_running, open_world, waits_for
@@ -1287,7 +1288,7 @@ async def test_a_refused_exec_states_the_reason(world):
 
 async def forwarded(socket, port, sent=b""):
     """One connection as kubectl makes it: what came back on the data and on the error stream."""
-    writer, reader = spdy.Writer(), spdy.Reader()
+    writer, reader = ClientWriter(), spdy.Reader()
     for stream, kind in ((1, "error"), (3, "data")):
         headers = {"streamtype": kind, "port": str(port), "requestid": "0"}
         await socket.send_bytes(writer.open_stream(stream, headers))

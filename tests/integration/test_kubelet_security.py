@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from bridgehead.backoff import KeyedBackoff
-from bridgehead.kubelet.runtimes.fake import Behaviour
 from bridgehead.kubelet.runtimes.runtime import Limits, Mount, RuntimeFeatures, Seccomp, Security
 from bridgehead.objects.kinds import CONFIG_MAPS, PODS, RUNTIME_CLASSES
+from tests.integration.fake_runtime import Behaviour
 
 from .kubelet_world import container, is_running, open_world, waits_for
 

@@ -16,7 +16,7 @@ from collections.abc import AsyncIterator, Callable
 
 import msgspec
 
-from .runtime import (
+from bridgehead.kubelet.runtimes.runtime import (
     ContainerInfo,
     ContainerRefused,
     ContainerSpec,
