@@ -11,8 +11,7 @@ from typing import NamedTuple
 import msgspec
 
 from bridgehead.images.store.layer_locks import LayerLocks
-from bridgehead.kubelet.runtimes.images import host_tools, resolver
-from bridgehead.kubelet.runtimes.images.resolver import ImageDirectories, ResolvedImage
+from bridgehead.kubelet.runtimes.image_resolver import ImageDirectories, ResolvedImage, resolve_image
 from bridgehead.kubelet.runtimes.isolation import cgroups, host_files, overlays, privileges, rootfs
 from bridgehead.kubelet.runtimes.isolation.container_cgroups import Delegation, PodCgroup
 from bridgehead.kubelet.runtimes.runtime import (
@@ -36,6 +35,7 @@ from bridgehead.kubelet.runtimes.service.sandboxes import Sandbox
 from bridgehead.kubelet.runtimes.service.tasks import Task
 from bridgehead.kubelet.runtimes.spawn.program_start import DEFAULT_PATH
 from bridgehead.kubelet.runtimes.spawn.zygote import Zygote
+from bridgehead.standins import host_tools
 
 log = logging.getLogger(__name__)
 
@@ -144,7 +144,7 @@ class Launcher:
 
     def _acquire_image(self, name: str, layers: list[str]) -> ResolvedImage:
         """Find an image, lock its layers and append them to `layers`. Raises as `launch`."""
-        image = resolver.resolve_image(name, self._images)
+        image = resolve_image(name, self._images)
         try:
             self._locks.acquire(image.shared_layers)
         except OSError as error:

@@ -15,8 +15,7 @@ from collections.abc import Callable
 
 import msgspec
 
-from bridgehead.kubelet.runtimes.images import resolver
-from bridgehead.kubelet.runtimes.images.resolver import ImageDirectories
+from bridgehead.kubelet.runtimes.image_resolver import ImageDirectories, resolve_image
 from bridgehead.kubelet.runtimes.runtime import (
     ContainerInfo,
     ContainerSpec,
@@ -97,7 +96,7 @@ class RuntimeService:
 
     def find_image(self, name: str) -> Image:
         """Raises `ImageUnavailable`."""
-        return resolver.resolve_image(name, self._images).image
+        return resolve_image(name, self._images).image
 
     def run_sandbox(self, spec: SandboxSpec) -> SandboxInfo:
         """Raises `RuntimeFailure`."""

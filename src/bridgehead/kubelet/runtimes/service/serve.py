@@ -14,7 +14,7 @@ import socket
 import sys
 
 from bridgehead import heartbeat
-from bridgehead.kubelet.runtimes.images.resolver import ImageDirectories
+from bridgehead.kubelet.runtimes.image_resolver import ImageDirectories
 from bridgehead.kubelet.runtimes.service.connections import RuntimeServer
 from bridgehead.kubelet.runtimes.service.reactor import Reactor
 from bridgehead.kubelet.runtimes.service.runtime_service import RuntimeService

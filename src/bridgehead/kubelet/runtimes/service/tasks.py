@@ -23,7 +23,7 @@ from bridgehead.kubelet.runtimes.service.child_processes import Child, ChildList
 from bridgehead.kubelet.runtimes.service.reactor import Reactor
 from bridgehead.kubelet.runtimes.service.sandboxes import Sandbox
 from bridgehead.kubelet.runtimes.spawn import program_start
-from bridgehead.kubelet.runtimes.spawn.jobs import RunContainer
+from bridgehead.kubelet.runtimes.spawn.jobs import RunContainer, StandInProgram
 from bridgehead.kubelet.runtimes.spawn.zygote import FORK_IN_GIVEN, FORK_IN_NEW, FORK_IN_NODE, Zygote
 from bridgehead.objects.core import LinuxContainerUser
 
@@ -98,6 +98,8 @@ class Task(ChildListener):
             if self._pod_group is not None:
                 self._group = self._pod_group.make(self.id, spec.limits)
                 child_ends.append(self._group.open_procs())
+            if isinstance(self.job.program.built_in, StandInProgram):
+                zygote.load(self.job.program.built_in.name)
             self._child = Child(
                 self._reactor,
                 zygote,
