@@ -28,6 +28,7 @@ from typing import Final, NoReturn
 import msgspec
 
 from bridgehead.kubelet.runtimes.spawn import user_namespaces
+from bridgehead.kubelet.runtimes.spawn.forking import prepare_to_fork
 from bridgehead.kubelet.runtimes.spawn.jobs import Job
 from bridgehead.kubelet.runtimes.spawn.program_start import close_other_descriptors
 from bridgehead.network import syscalls
@@ -205,6 +206,7 @@ def _serve(runtime: socket.socket, run_job: JobRunner) -> None:
 def _load(program: str) -> None:
     with contextlib.suppress(Exception):
         load_program(program)
+    prepare_to_fork()
 
 
 def _make_namespaces(request: bytes) -> list[int]:
