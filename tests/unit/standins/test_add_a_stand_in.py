@@ -15,7 +15,7 @@ REQUEST = HttpRequest("GET", "/", b"GET / HTTP/1.1", b"", Peer("10.0.0.1", 4321)
 
 def test_the_example_of_the_recipe_is_found_and_answers(monkeypatch, tmp_path):
     example = example_of("add-a-stand-in.md")
-    [stand_in] = eval(code_of("add-a-stand-in.md", 1), {"StandIn": StandIn, "re": re})
+    stand_in = eval(code_of("add-a-stand-in.md", 1), {"StandIn": StandIn, "re": re})
     assert stand_in.name not in {each.name for each in table.STAND_INS}
     monkeypatch.setattr(table, "STAND_INS", (*table.STAND_INS, stand_in))
     found = resolve_image("hashicorp/http-echo:1.0", ImageDirectories(str(tmp_path)))
