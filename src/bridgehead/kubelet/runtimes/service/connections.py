@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import contextlib
-import functools
 import logging
 import os
 import socket
 from collections import deque
-from typing import Any, Final
+from collections.abc import Sequence
+from typing import Final, NamedTuple
 
 import msgspec
 
-from bridgehead.kubelet.runtimes.runtime import ContainerInfo, ExecResult, ImageUnavailable, RuntimeFailure
+from bridgehead.kubelet.runtimes.runtime import ContainerInfo, ImageUnavailable, RuntimeFailure
+from bridgehead.kubelet.runtimes.service import steps
 from bridgehead.kubelet.runtimes.service.attachments import Attachment
 from bridgehead.kubelet.runtimes.service.exec_tasks import ExecStreams
 from bridgehead.kubelet.runtimes.service.reactor import Reactor
@@ -24,6 +25,13 @@ log = logging.getLogger(__name__)
 # Bytes. A kubelet that does not read is disconnected before it costs the node its memory.
 _UNSENT_LIMIT: Final = 32 << 20
 _decoder = msgspec.msgpack.Decoder(messages.Request)
+
+
+class _Answer(NamedTuple):
+    """The result of a call, and the descriptors to send with it."""
+
+    result: object = None
+    descriptors: Sequence[int] = ()
 
 
 class RuntimeServer:
@@ -83,7 +91,7 @@ class KubeletConnection:
         self._server = server
         self._socket = accepted
         self._frames = messages.FrameBuffer()
-        self._unsent: deque[tuple[bytes, list[int]]] = deque()
+        self._unsent: deque[tuple[bytes, Sequence[int]]] = deque()
         self._unsent_bytes = 0
         self._sessions: dict[int, ExecStreams | Attachment] = {}
         self._last_session = 0
@@ -106,13 +114,13 @@ class KubeletConnection:
 
     # Sending.
 
-    def send(self, message: messages.FromRuntime, descriptors: list[int] | None = None) -> None:
+    def send(self, message: messages.FromRuntime, descriptors: Sequence[int] = ()) -> None:
         """Send a message; `descriptors` belong to the connection from now on."""
         if not self._open:
-            _close_all(descriptors or [])
+            _close_all(descriptors)
             return
         frame = messages.encode_frame(message)
-        self._unsent.append((frame, descriptors or []))
+        self._unsent.append((frame, descriptors))
         self._unsent_bytes += len(frame)
         if self._unsent_bytes > _UNSENT_LIMIT:
             log.warning("a kubelet does not read its messages: closing the connection")
@@ -137,13 +145,8 @@ class KubeletConnection:
             if sent == len(frame):
                 self._unsent.popleft()
             else:
-                self._unsent[0] = (frame[sent:], [])
+                self._unsent[0] = (frame[sent:], ())
         self._reactor.watch_writable(self._socket.fileno(), None)
-
-    def _answer(self, request: int, result: Any = None, descriptors: list[int] | None = None) -> None:
-        self.send(
-            messages.Reply(request, messages.encode_result(result), descriptors=len(descriptors or [])), descriptors
-        )
 
     def _fail(self, request: int, error: Exception) -> None:
         kind = type(error).__name__
@@ -172,96 +175,89 @@ class KubeletConnection:
             self.close()
             return
         for request in requests:
-            try:
-                self._handle(request.id, request.call)
-            except Exception as error:  # noqa: BLE001 - the reply reports it; an unexpected error is logged as well
-                self._fail(request.id, error)
+            steps.start(self._handle(request))
 
-    def _handle(self, request: int, call: messages.Call) -> None:
+    async def _handle(self, request: messages.Request) -> None:
+        try:
+            answer = await self._perform(request.call)
+        except Exception as error:  # noqa: BLE001 - the reply reports it; an unexpected error is logged as well
+            self._fail(request.id, error)
+            return
+        result = messages.encode_result(answer.result)
+        self.send(messages.Reply(request.id, result, descriptors=len(answer.descriptors)), answer.descriptors)
+
+    async def _perform(self, call: messages.Call) -> _Answer:
         service = self._server.service
         match call:
             case messages.FindFeatures():
-                self._answer(request, service.features)
+                return _Answer(service.features)
             case messages.FindImage(name):
-                self._answer(request, service.find_image(name))
+                return _Answer(service.find_image(name))
             case messages.RunSandbox(spec):
-                self._answer(request, service.run_sandbox(spec))
+                return _Answer(service.run_sandbox(spec))
             case messages.UpdateSandbox(pod_uid, limits):
                 service.update_sandbox(pod_uid, limits)
-                self._answer(request)
+                return _Answer()
             case messages.RemoveSandbox(pod_uid):
-                service.remove_sandbox(pod_uid, lambda: self._answer(request))
+                await service.remove_sandbox(pod_uid)
+                return _Answer()
             case messages.ListSandboxes():
-                self._answer(request, service.list_sandboxes())
+                return _Answer(service.list_sandboxes())
             case messages.StartContainer(spec):
-                service.start_container(spec, lambda result: self._conclude(request, result))
+                return _Answer(await service.start_container(spec))
             case messages.UpdateContainer(container_id, limits):
                 service.update_container(container_id, limits)
-                self._answer(request)
+                return _Answer()
             case messages.SignalContainer(container_id, number):
                 service.signal_container(container_id, number)
-                self._answer(request)
+                return _Answer()
             case messages.MeasureLayers(pod_uid):
-                self._answer(request, service.measure_layers(pod_uid))
+                return _Answer(service.measure_layers(pod_uid))
             case messages.ListContainers():
-                self._answer(request, service.list_containers())
+                return _Answer(service.list_containers())
             case messages.Exec(container_id, argv, timeout):
-                service.exec_in_container(container_id, argv, timeout, lambda result: self._conclude(request, result))
+                return _Answer(await service.exec_in_container(container_id, argv, timeout))
             case messages.OpenExec():
-                self._open_exec(request, call)
+                return await self._open_exec(call)
             case messages.Attach():
-                self._attach(request, call)
+                return self._attach(call)
             case messages.CloseExec(session):
                 if session in self._sessions:
                     self._sessions[session].end()
-                self._answer(request)
+                return _Answer()
             case messages.OpenPort(pod_uid, port, address):
-                self._answer(request, None, [service.connect(pod_uid, port, address).detach()])
+                return _Answer(descriptors=[service.connect(pod_uid, port, address).detach()])
 
-    def _conclude(self, request: int, result: ContainerInfo | ExecResult | Exception) -> None:
-        if isinstance(result, Exception):
-            self._fail(request, result)
-        else:
-            self._answer(request, result)
-
-    def _open_exec(self, request: int, call: messages.OpenExec) -> None:
+    async def _open_exec(self, call: messages.OpenExec) -> _Answer:
         self._last_session += 1
         number = self._last_session
-
-        def on_open(result: list[int] | RuntimeFailure) -> None:
-            if isinstance(result, RuntimeFailure):
-                self._sessions.pop(number, None)
-                self._fail(request, result)
-            else:
-                self._answer(request, number, result)
-
-        self._sessions[number] = self._server.service.open_exec(
-            call.container_id,
-            call.argv,
-            stdin=call.stdin,
-            tty=call.tty,
-            stderr=call.stderr and not call.tty,
-            on_open=on_open,
-            on_end=functools.partial(self._end_session, number),
+        session = self._sessions[number] = self._server.service.open_exec(
+            call.container_id, call.argv, stdin=call.stdin, tty=call.tty, stderr=call.stderr and not call.tty
         )
+        try:
+            descriptors = await session.opened
+        except RuntimeFailure:
+            del self._sessions[number]
+            raise
+        steps.start(self._report_end(number, session))
+        return _Answer(number, descriptors)
 
-    def _attach(self, request: int, call: messages.Attach) -> None:
+    def _attach(self, call: messages.Attach) -> _Answer:
         self._last_session += 1
         number = self._last_session
         attachment, descriptors, tty = self._server.service.attach(
-            call.container_id,
-            stdin=call.stdin,
-            stderr=call.stderr,
-            on_end=functools.partial(self._end_session, number),
+            call.container_id, stdin=call.stdin, stderr=call.stderr
         )
         self._sessions[number] = attachment
-        self._answer(request, (number, tty), descriptors)
+        steps.start(self._report_end(number, attachment))
+        return _Answer((number, tty), descriptors)
 
-    def _end_session(self, number: int, code: int) -> None:
+    async def _report_end(self, number: int, session: ExecStreams | Attachment) -> None:
+        code = await session.ended
         self._sessions.pop(number, None)
         self.send(messages.ExecEnded(number, code))
 
 
-def _close_all(fds: list[int]) -> None:
+def _close_all(fds: Sequence[int]) -> None:
     for fd in fds:
         os.close(fd)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import msgspec
@@ -92,30 +92,12 @@ class Launcher:
         except OSError as error:
             raise RuntimeFailure(f"failed to create the pod's cgroup: {error}") from error
 
-    def launch(
-        self,
-        spec: ContainerSpec,
-        sandbox: Sandbox,
-        *,
-        on_start: Callable[[Task, RuntimeFailure | None], None],
-        on_end: Callable[[Task], None],
-        host: Task | None = None,
-    ) -> Task:
+    def launch(self, spec: ContainerSpec, sandbox: Sandbox, host: Task | None = None) -> Task:
         """Fork a container's first process, in the PID namespace of `host` if there is one.
 
-        `on_start` and `on_end` as for `Task`. Whatever the end, the caller has to `release` the task. Raises
-        `RuntimeFailure` or `ImageUnavailable`; nothing is locked then.
+        Whatever the end, the caller has to `release` the task. Raises `RuntimeFailure` or `ImageUnavailable`; nothing
+        is locked then.
         """
-
-        def on_started(task: Task, failure: RuntimeFailure | None) -> None:
-            if failure is None:
-                self._ledger.add(task.pid)
-            on_start(task, failure)
-
-        def on_ended(task: Task) -> None:
-            self._ledger.remove(task.pid)
-            on_end(task)
-
         layers: list[str] = []
         with contextlib.ExitStack() as undo:
             undo.callback(self._locks.release, layers)
@@ -123,16 +105,7 @@ class Launcher:
             mounts = tuple(self._with_layers(mount, layers) for mount in spec.mounts)
             spec = msgspec.structs.replace(spec, mounts=mounts)
             job = self._planner.plan(spec, sandbox.spec, sandbox.descriptors, image)
-            task = Task(
-                self._reactor,
-                job,
-                sandbox,
-                image.image,
-                sandbox.group,
-                on_start=on_started,
-                on_end=on_ended,
-                host=host,
-            )
+            task = Task(self._reactor, job, sandbox, image.image, sandbox.group, self._ledger, host)
             task.fork(self._zygote)
             undo.pop_all()
         self._layers[task.id] = layers
