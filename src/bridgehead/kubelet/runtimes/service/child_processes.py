@@ -12,8 +12,8 @@ from typing import Final
 import msgspec
 
 from bridgehead.kubelet.runtimes.runtime import ContainerRefused, RuntimeFailure
+from bridgehead.kubelet.runtimes.service.coroutines import Outcome
 from bridgehead.kubelet.runtimes.service.reactor import Reactor
-from bridgehead.kubelet.runtimes.service.steps import Outcome
 from bridgehead.kubelet.runtimes.spawn import program_start
 from bridgehead.kubelet.runtimes.spawn.jobs import Job
 from bridgehead.kubelet.runtimes.spawn.zygote import Zygote, send_job

@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 import msgspec
 
 from bridgehead.kubelet.runtimes.runtime import ContainerInfo, ImageUnavailable, RuntimeFailure
-from bridgehead.kubelet.runtimes.service import steps
+from bridgehead.kubelet.runtimes.service import coroutines
 from bridgehead.kubelet.runtimes.service.attachments import Attachment
 from bridgehead.kubelet.runtimes.service.exec_tasks import ExecStreams
 from bridgehead.kubelet.runtimes.service.reactor import Reactor
@@ -175,7 +175,7 @@ class KubeletConnection:
             self.close()
             return
         for request in requests:
-            steps.start(self._handle(request))
+            coroutines.start(self._handle(request))
 
     async def _handle(self, request: messages.Request) -> None:
         try:
@@ -239,7 +239,7 @@ class KubeletConnection:
         except RuntimeFailure:
             del self._sessions[number]
             raise
-        steps.start(self._report_end(number, session))
+        coroutines.start(self._report_end(number, session))
         return _Answer(number, descriptors)
 
     def _attach(self, call: messages.Attach) -> _Answer:
@@ -249,7 +249,7 @@ class KubeletConnection:
             call.container_id, stdin=call.stdin, stderr=call.stderr
         )
         self._sessions[number] = attachment
-        steps.start(self._report_end(number, attachment))
+        coroutines.start(self._report_end(number, attachment))
         return _Answer((number, tty), descriptors)
 
     async def _report_end(self, number: int, session: ExecStreams | Attachment) -> None:

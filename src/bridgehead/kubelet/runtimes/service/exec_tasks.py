@@ -7,10 +7,10 @@ import os
 from typing import Final
 
 from bridgehead.kubelet.runtimes.runtime import ExecResult, RuntimeFailure
-from bridgehead.kubelet.runtimes.service import steps
+from bridgehead.kubelet.runtimes.service import coroutines
 from bridgehead.kubelet.runtimes.service.child_processes import Child
+from bridgehead.kubelet.runtimes.service.coroutines import Outcome
 from bridgehead.kubelet.runtimes.service.reactor import Reactor
-from bridgehead.kubelet.runtimes.service.steps import Outcome
 from bridgehead.kubelet.runtimes.service.tasks import Task
 from bridgehead.kubelet.runtimes.spawn import program_start
 from bridgehead.kubelet.runtimes.spawn.jobs import Program, RunCommand
@@ -169,7 +169,7 @@ class ExecStreams:
         finally:
             for fd in child_ends:
                 os.close(fd)
-        steps.start(self._follow(child))
+        coroutines.start(self._follow(child))
 
     async def _follow(self, child: Child) -> None:
         try:

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Final
 
 from bridgehead.kubelet.runtimes.runtime import ContainerSpec, Image, Limits, Security
-from bridgehead.kubelet.runtimes.service import steps
+from bridgehead.kubelet.runtimes.service import coroutines
 from bridgehead.kubelet.runtimes.service.launcher import Launcher
 from bridgehead.kubelet.runtimes.service.sandboxes import Sandbox
 from bridgehead.kubelet.runtimes.service.tasks import Task
@@ -43,7 +43,7 @@ class PauseProcess:
             limits=Limits(oom_score_adj=_OOM_SCORE_ADJ),
         )
         task = self.task = self._launcher.launch(spec, self._sandbox)
-        steps.start(self._release(task))
+        coroutines.start(self._release(task))
         return task
 
     async def _release(self, task: Task) -> None:

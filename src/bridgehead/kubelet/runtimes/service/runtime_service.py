@@ -1,6 +1,6 @@
 """The runtime service: the sandboxes, containers and images of one node, and the operations on them (after the CRI).
 
-`connections` calls it. What has to wait for a process is a coroutine (see `steps`). Nothing here blocks.
+`connections` calls it. What has to wait for a process is a coroutine (see `coroutines`). Nothing here blocks.
 """
 
 from __future__ import annotations
@@ -27,17 +27,17 @@ from bridgehead.kubelet.runtimes.runtime import (
     SandboxSpec,
     port_refused,
 )
-from bridgehead.kubelet.runtimes.service import steps
+from bridgehead.kubelet.runtimes.service import coroutines
 from bridgehead.kubelet.runtimes.service.attachments import Attachment
 from bridgehead.kubelet.runtimes.service.cgroup_removal import remove_cgroup
 from bridgehead.kubelet.runtimes.service.container_plan import plan_exec
+from bridgehead.kubelet.runtimes.service.coroutines import Outcome
 from bridgehead.kubelet.runtimes.service.exec_tasks import ExecStreams, run_command
 from bridgehead.kubelet.runtimes.service.launcher import Launcher
 from bridgehead.kubelet.runtimes.service.pause_process import PauseProcess
 from bridgehead.kubelet.runtimes.service.reactor import Reactor
 from bridgehead.kubelet.runtimes.service.sandboxes import Sandbox, SandboxMaker
 from bridgehead.kubelet.runtimes.service.shared_memory import SharedMemory
-from bridgehead.kubelet.runtimes.service.steps import Outcome
 from bridgehead.kubelet.runtimes.service.stop_signals import parse_signal
 from bridgehead.kubelet.runtimes.service.tasks import Task
 from bridgehead.kubelet.runtimes.spawn.zygote import Zygote
@@ -148,7 +148,7 @@ class RuntimeService:
 
     def _begin_removal(self, record: SandboxRecord) -> Outcome[None]:
         if record.removal is None:
-            record.removal = steps.start(self._remove(record))
+            record.removal = coroutines.start(self._remove(record))
         return record.removal
 
     async def _remove(self, record: SandboxRecord) -> None:
@@ -208,7 +208,7 @@ class RuntimeService:
     def _launch(self, record: SandboxRecord, spec: ContainerSpec, host: Task | None) -> Task:
         mounts = self._shared_memory.add_mount(record.sandbox.spec, spec.mounts)
         task = self._launcher.launch(msgspec.structs.replace(spec, mounts=mounts), record.sandbox, host)
-        steps.start(self._follow(record, task, record.attempts_of(spec.name)))
+        coroutines.start(self._follow(record, task, record.attempts_of(spec.name)))
         record.tasks.append(task)
         self._tasks[task.id] = task
         return task

@@ -15,7 +15,7 @@ import sys
 
 from bridgehead import heartbeat
 from bridgehead.kubelet.runtimes.image_resolver import ImageDirectories
-from bridgehead.kubelet.runtimes.service import steps
+from bridgehead.kubelet.runtimes.service import coroutines
 from bridgehead.kubelet.runtimes.service.connections import RuntimeServer
 from bridgehead.kubelet.runtimes.service.reactor import Reactor
 from bridgehead.kubelet.runtimes.service.runtime_service import RuntimeService
@@ -105,7 +105,7 @@ def _stop_on_signals(reactor: Reactor, service: RuntimeService, server: RuntimeS
         if handled.intersection(reader.recv(64)):
             log.info("stopping: ending all containers")
             server.stop_listening()
-            steps.start(_end(reactor, service))
+            coroutines.start(_end(reactor, service))
         _ = writer  # lives as long as its reader
 
     reactor.watch(reader.fileno(), read)

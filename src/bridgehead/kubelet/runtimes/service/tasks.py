@@ -15,14 +15,14 @@ from typing import Final
 
 from bridgehead.kubelet.runtimes.isolation.container_cgroups import ContainerCgroup, PodCgroup
 from bridgehead.kubelet.runtimes.runtime import ContainerInfo, ContainerSpec, Image, Limits, RuntimeFailure
-from bridgehead.kubelet.runtimes.service import log_writer, process_ledger, steps
+from bridgehead.kubelet.runtimes.service import coroutines, log_writer, process_ledger
 from bridgehead.kubelet.runtimes.service.attachments import Attachment
 from bridgehead.kubelet.runtimes.service.cgroup_removal import remove_cgroup
 from bridgehead.kubelet.runtimes.service.child_processes import Child
+from bridgehead.kubelet.runtimes.service.coroutines import Outcome
 from bridgehead.kubelet.runtimes.service.process_ledger import ProcessLedger
 from bridgehead.kubelet.runtimes.service.reactor import Reactor
 from bridgehead.kubelet.runtimes.service.sandboxes import Sandbox
-from bridgehead.kubelet.runtimes.service.steps import Outcome
 from bridgehead.kubelet.runtimes.spawn import program_start
 from bridgehead.kubelet.runtimes.spawn.jobs import RunContainer, StandInProgram
 from bridgehead.kubelet.runtimes.spawn.zygote import FORK_IN_GIVEN, FORK_IN_NEW, FORK_IN_NODE, Zygote
@@ -116,7 +116,7 @@ class Task:
                 os.close(fd)
         for reader in self._streams:
             self._reactor.watch(reader, functools.partial(self._copy, reader))
-        steps.start(self._follow(child))
+        coroutines.start(self._follow(child))
 
     def _choose_pid_namespace(self) -> tuple[bytes, int | None]:
         """Return where to fork, and the descriptor of a namespace that exists. Raises `RuntimeFailure`."""

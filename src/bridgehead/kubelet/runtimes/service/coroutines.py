@@ -1,7 +1,7 @@
-"""Steps: work that waits for processes, as coroutines that read from top to bottom.
+"""Coroutines without asyncio: work that waits for processes, as steps that read from top to bottom.
 
 The reactor's callbacks make an outcome known. Steps that await one go on at once, in the order in which they began to
-await it. Not asyncio's coroutines, for the reason in `reactor`.
+await it. Why not asyncio: see `reactor`.
 """
 
 from __future__ import annotations

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from bridgehead.kubelet.runtimes.service import steps
-from bridgehead.kubelet.runtimes.service.steps import Outcome
+from bridgehead.kubelet.runtimes.service import coroutines
+from bridgehead.kubelet.runtimes.service.coroutines import Outcome
 
 
 def value_of(outcome: Outcome[str]) -> str:
@@ -15,7 +15,7 @@ def value_of(outcome: Outcome[str]) -> str:
     async def take() -> None:
         values.append(await outcome)
 
-    steps.start(take())
+    coroutines.start(take())
     return values[0]
 
 
@@ -28,7 +28,7 @@ def test_steps_go_on_in_the_order_in_which_they_began_to_wait() -> None:
         seen.append(f"{name} has {await began}")
         return name
 
-    results = [steps.start(wait(name)) for name in ("a", "b")]
+    results = [coroutines.start(wait(name)) for name in ("a", "b")]
     assert not any(result.is_known for result in results)
     began.set(1)
     began.set(2)
@@ -50,10 +50,10 @@ def test_a_failure_reaches_all_that_await_it(caplog: pytest.LogCaptureFixture) -
             return str(error)
         return ""
 
-    failing = steps.start(fail())
-    caught = [steps.start(catch(failing)) for _ in range(2)]
+    failing = coroutines.start(fail())
+    caught = [coroutines.start(catch(failing)) for _ in range(2)]
     began.set(None)
-    later = steps.start(catch(failing))
+    later = coroutines.start(catch(failing))
     assert [value_of(each) for each in (*caught, later)] == ["no"] * 3
     assert not caplog.records
 
@@ -69,8 +69,8 @@ def test_a_failure_that_nobody_awaits_is_logged_and_stops_no_other_steps(caplog:
         await began
         return 1
 
-    steps.start(fail())
-    other = steps.start(go_on())
+    coroutines.start(fail())
+    other = coroutines.start(go_on())
     began.set(None)
     assert other.is_known
     assert [record.exc_info[0] for record in caplog.records if record.exc_info] == [ValueError]
