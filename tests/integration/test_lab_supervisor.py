@@ -18,8 +18,8 @@ import pytest
 
 from bridgehead.lab import registry
 from bridgehead.lab.errors import AlreadyRunning, NotRunning
-from bridgehead.lab.orphans import find_orphan
 from bridgehead.lab.plan import LabFiles, PartStatus
+from bridgehead.lab.registry import find_orphan
 
 pytestmark = pytest.mark.integration
 
@@ -243,7 +243,7 @@ ORPHAN = """
 import os, pathlib, sys, time
 from bridgehead.lab import registry
 from bridgehead.lab.errors import AlreadyRunning, NotRunning
-from bridgehead.lab.orphans import find_orphan
+from bridgehead.lab.registry import find_orphan
 from bridgehead.lab.plan import LabFiles, PartStatus
 from bridgehead.network.syscalls import set_process_name
 files = LabFiles(pathlib.Path(sys.argv[1]))

@@ -26,7 +26,6 @@ from bridgehead.suggestions import did_you_mean
 
 from . import user_namespace
 from .errors import AlreadyRunning, LabError, NotRunning
-from .orphans import find_orphan
 from .plan import LabConfig, LabFiles, PartStatus, RunningLab
 
 DEFAULT_NAME = "bridgehead"
@@ -34,6 +33,7 @@ DEFAULT_NAME = "bridgehead"
 _READERS_BOUND = 0.1
 # Maximum time that a lab needs to end after its directory was deleted (seconds).
 _ORPHAN_BOUND = 15.0
+_FIRST_PROCESS = b"bridgehead-lab\n"  # the name that `launch` sets
 # Time in which the process that pulls images ends after the lab (seconds).
 _PULLER_BOUND = 5.0
 # The files of a lab in its state directory, beside the lock. Other files are never deleted.
@@ -289,6 +289,24 @@ def _end(init_pid: int, files: LabFiles, runs: Callable[[], bool], bound: float)
                 os.kill(init_pid, signal.SIGKILL)
             killed, deadline = True, deadline + bound
         time.sleep(0.02)
+
+
+def find_orphan(files: LabFiles, proc: Path = Path("/proc")) -> int | None:
+    """Return the PID of a lab's first process that was started in this directory before it was deleted, or None.
+
+    Its first process has the lock file open, and ends by itself (`supervisor`).
+    """
+    deleted = f"{files.lock} (deleted)"
+    for pid in filter(str.isdigit, os.listdir(proc)):
+        process = proc / pid
+        try:
+            if (process / "comm").read_bytes() != _FIRST_PROCESS:
+                continue
+            if any(os.readlink(process / "fd" / fd) == deleted for fd in os.listdir(process / "fd")):
+                return int(pid)
+        except OSError:  # the process has ended, or belongs to another user
+            continue
+    return None
 
 
 def await_orphan(files: LabFiles, *, bound: float = _ORPHAN_BOUND) -> None:

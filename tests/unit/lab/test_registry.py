@@ -14,8 +14,8 @@ import pytest
 
 from bridgehead.lab import ownership, registry
 from bridgehead.lab.errors import AlreadyRunning, LabError, NotRunning
-from bridgehead.lab.orphans import find_orphan
 from bridgehead.lab.plan import LabConfig, LabFiles, RunningLab, plan_nodes
+from bridgehead.lab.registry import find_orphan
 
 CONFIG = LabConfig(name="lab", nodes=2, port=6443)
 RUNNING = RunningLab(config=CONFIG, init_pid=1, started_at=0.0)

@@ -60,7 +60,7 @@ def _fork(
 
 
 class _Output:
-    """What a command writes to a pipe, up to `OUTPUT_LIMIT`."""
+    """The output of a command from a pipe, up to `OUTPUT_LIMIT`."""
 
     def __init__(self, reactor: Reactor, reader: int) -> None:
         self._reactor = reactor

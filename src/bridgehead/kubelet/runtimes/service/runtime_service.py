@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import re
 import signal
 import socket
 from collections.abc import Callable
@@ -38,9 +39,10 @@ from bridgehead.kubelet.runtimes.service.pause_process import PauseProcess
 from bridgehead.kubelet.runtimes.service.reactor import Reactor
 from bridgehead.kubelet.runtimes.service.sandboxes import Sandbox, SandboxMaker
 from bridgehead.kubelet.runtimes.service.shared_memory import SharedMemory
-from bridgehead.kubelet.runtimes.service.stop_signals import parse_signal
 from bridgehead.kubelet.runtimes.service.tasks import Task
 from bridgehead.kubelet.runtimes.spawn.zygote import Zygote
+
+_SIGNAL = re.compile(r"(\w{0,16})([+-]\d{1,2})?", re.ASCII)  # of an image's configuration
 
 
 class SandboxRecord:
@@ -283,3 +285,16 @@ class RuntimeService:
         if not task.is_running:
             raise RuntimeFailure("container is not running")
         return task
+
+
+def parse_signal(text: str) -> int:
+    """Return the number of a stop signal ("SIGQUIT", "RTMIN+3", "3"), SIGTERM if it names none that exists.
+
+    Source: containerd's `moby/sys/signal` (`ParseSignal`).
+    """
+    found = _SIGNAL.fullmatch(text.strip().upper())
+    if found is None:
+        return signal.SIGTERM
+    name, offset = found[1], int(found[2] or 0)
+    base = int(name) if name.isdecimal() else int(getattr(signal.Signals, f"SIG{name.removeprefix('SIG')}", 0))
+    return base + offset if base and base + offset in signal.valid_signals() else signal.SIGTERM

@@ -6,7 +6,7 @@ import signal
 
 import pytest
 
-from bridgehead.kubelet.runtimes.service.stop_signals import parse_signal
+from bridgehead.kubelet.runtimes.service.runtime_service import parse_signal
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from bridgehead.kubelet.volumes.group_access import grant_access
+from bridgehead.kubelet.volumes.chown import grant_access
 
 
 def modes(directory: Path) -> dict[str, int]:
