@@ -26,9 +26,9 @@ from bridgehead import cli
 from bridgehead.heap import no_collection
 from bridgehead.lab import host, registry
 from bridgehead.lab.addressing import MAX_NODES, IpFamily
+from bridgehead.lab.directory_owner import check_owner, close_to_others
 from bridgehead.lab.errors import AlreadyRunning, LabError, NotRunning
 from bridgehead.lab.ids import IdMap, describe_missing_ids
-from bridgehead.lab.ownership import check_owner, close_to_others
 from bridgehead.lab.packages import POD_TOOLS, describe_missing_tools
 from bridgehead.lab.plan import LabConfig, LabFiles
 

@@ -12,7 +12,7 @@ from types import SimpleNamespace
 import msgspec
 import pytest
 
-from bridgehead.lab import ownership, registry
+from bridgehead.lab import directory_owner, registry
 from bridgehead.lab.errors import AlreadyRunning, LabError, NotRunning
 from bridgehead.lab.plan import LabConfig, LabFiles, RunningLab, plan_nodes
 from bridgehead.lab.registry import find_orphan
@@ -240,15 +240,15 @@ NOBODYS_ID = 2**31 - 7  # whom neither /etc/passwd nor /etc/group knows, as a la
 @pytest.mark.parametrize("mode", [0o777, 0o755, 0o711, 0o701, 0o750, 0o1777])
 def test_a_directory_readable_by_others_is_closed(tmp_path: Path, mode: int) -> None:
     tmp_path.chmod(mode)
-    ownership.close_to_others(tmp_path)
+    directory_owner.close_to_others(tmp_path)
     assert stat.S_IMODE(tmp_path.stat().st_mode) == 0o700
-    ownership.close_to_others(tmp_path)
+    directory_owner.close_to_others(tmp_path)
 
 
 def test_permissions_for_the_labs_own_ids_are_kept(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(ownership, "_has_group", lambda gid: False)
+    monkeypatch.setattr(directory_owner, "_has_group", lambda gid: False)
     tmp_path.chmod(0o710)
-    ownership.close_to_others(tmp_path)
+    directory_owner.close_to_others(tmp_path)
     assert stat.S_IMODE(tmp_path.stat().st_mode) == 0o710
 
 
@@ -271,13 +271,13 @@ def owned_by(monkeypatch: pytest.MonkeyPatch, owner: int) -> None:
 def test_only_directories_of_trusted_owners_are_used(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, owner: int, refused: bool
 ) -> None:
-    ownership.check_owner(tmp_path / "none")
+    directory_owner.check_owner(tmp_path / "none")
     owned_by(monkeypatch, owner)
     if not refused:
-        ownership.check_owner(tmp_path)
+        directory_owner.check_owner(tmp_path)
         return
     with pytest.raises(LabError, match=r"belongs to eve: name a directory of your own with --state-dir$"):
-        ownership.check_owner(tmp_path)
+        directory_owner.check_owner(tmp_path)
 
 
 @pytest.mark.parametrize("name", ["lab.json", "pki/ca.key"])
@@ -286,10 +286,10 @@ def test_files_of_other_users_are_not_used(monkeypatch: pytest.MonkeyPatch, file
     (files.root / name).touch()
     owned_by(monkeypatch, 1001)
     files.root.chmod(0o700)
-    ownership.close_to_others(files.root)  # they could not
+    directory_owner.close_to_others(files.root)  # they could not
     files.root.chmod(0o777)
     with pytest.raises(LabError, match=r"was open to other users, and .*(lab\.json|pki) is eve's"):
-        ownership.close_to_others(files.root)
+        directory_owner.close_to_others(files.root)
 
 
 def test_the_lock_follows_no_link(files: LabFiles, tmp_path: Path) -> None:

@@ -27,11 +27,11 @@ from .chown import grant_access
 from .directories import check_host_path, make_empty_dir
 from .downward_api import Addresses
 from .memory_size import memory_size
-from .ownership import volume_group, volume_owner
 from .payloads import PayloadSources, has_payload, owned_files, token_projections, volume_files
 from .persistent import Claims, prepare_persistent
 from .referenced_objects import ReferencedObjects
 from .tokens import Tokens
+from .volume_owners import volume_group, volume_owner
 
 log = logging.getLogger(__name__)
 

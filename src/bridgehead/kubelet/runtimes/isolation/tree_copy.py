@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Final
 
 from bridgehead.images.store import whiteouts
-from bridgehead.images.store.attributes import copy_attributes, get_attribute
+from bridgehead.images.store.file_attributes import copy_attributes, get_attribute
 from bridgehead.kubelet.nofollow import remove_tree
 from bridgehead.kubelet.runtimes.isolation import mounting
 from bridgehead.kubelet.runtimes.isolation.rootfs import RootFailure

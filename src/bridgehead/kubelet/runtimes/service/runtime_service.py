@@ -1,6 +1,6 @@
 """The runtime service: the sandboxes, containers and images of one node, and the operations on them (after the CRI).
 
-`connections` calls it. What has to wait for a process is a coroutine (see `coroutines`). Nothing here blocks.
+`kubelet_connections` calls it. What has to wait for a process is a coroutine (see `coroutines`). Nothing here blocks.
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ import sys
 from bridgehead import heartbeat
 from bridgehead.kubelet.runtimes.image_resolver import ImageDirectories
 from bridgehead.kubelet.runtimes.service import coroutines
-from bridgehead.kubelet.runtimes.service.connections import RuntimeServer
+from bridgehead.kubelet.runtimes.service.kubelet_connections import RuntimeServer
 from bridgehead.kubelet.runtimes.service.reactor import Reactor
 from bridgehead.kubelet.runtimes.service.runtime_service import RuntimeService
 from bridgehead.kubelet.runtimes.spawn.zygote import Zygote

@@ -33,8 +33,8 @@ from bridgehead.standins.programs.busybox.dns_queries import (
     parse_resolver,
     plan_queries,
 )
-from bridgehead.standins.programs.busybox.hosts import Target, UnknownHost, find_target
 from bridgehead.standins.programs.busybox.options import BadNumber
+from bridgehead.standins.programs.busybox.targets import Target, UnknownHost, find_target
 from bridgehead.standins.standin import Launch
 
 _USAGE: Final = """\

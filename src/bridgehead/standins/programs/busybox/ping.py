@@ -21,8 +21,8 @@ from bridgehead.standins.programs.busybox.echo_messages import (
     encode_request,
     parse_arguments,
 )
-from bridgehead.standins.programs.busybox.hosts import Target, UnknownHost, find_target
 from bridgehead.standins.programs.busybox.options import BadNumber, BadOption
+from bridgehead.standins.programs.busybox.targets import Target, UnknownHost, find_target
 from bridgehead.standins.standin import Launch
 
 _USAGE: Final = """\

@@ -13,8 +13,8 @@ from collections.abc import Iterator
 from typing import IO, Final
 
 from bridgehead.standins.programs.busybox.command import report, use_default_signals
-from bridgehead.standins.programs.busybox.hosts import Target, UnknownHost, find_target
 from bridgehead.standins.programs.busybox.options import BadNumber, BadOption
+from bridgehead.standins.programs.busybox.targets import Target, UnknownHost, find_target
 from bridgehead.standins.programs.busybox.web_requests import (
     BadUrl,
     Malformed,

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 
 import msgspec
 
-from .processes import Process
+from .process_scan import Process
 
 
 class Usage(msgspec.Struct, kw_only=True):

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridgehead.client.store import ObjectStore
+from bridgehead.client.object_store import ObjectStore
 from bridgehead.objects.core import Pod
 from bridgehead.objects.meta import ObjectKey, ObjectMeta
 

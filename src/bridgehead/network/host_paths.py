@@ -10,8 +10,8 @@ import sys
 from typing import NamedTuple
 
 from . import rtnetlink_requests as requests
-from .attributes import parse_attributes
 from .inet import address_family
+from .netlink_attributes import parse_attributes
 from .netlink_socket import NetlinkSocket
 from .uapi.if_addr import IFA_ADDRESS, IFA_LOCAL
 from .uapi.rtnetlink import RT_SCOPE_UNIVERSE, RTA_GATEWAY, RTA_OIF, RTA_PREFSRC

@@ -6,7 +6,7 @@ import os
 
 import pytest
 
-from bridgehead.kubelet.metrics.processes import (
+from bridgehead.kubelet.metrics.process_scan import (
     Process,
     parse_fields,
     parse_interfaces,
@@ -14,7 +14,7 @@ from bridgehead.kubelet.metrics.processes import (
     read_interfaces,
     scan,
 )
-from bridgehead.kubelet.metrics.usage import NODE, UsageTracker
+from bridgehead.kubelet.metrics.resource_usage import NODE, UsageTracker
 
 TICKS = os.sysconf("SC_CLK_TCK")
 STAT = f"7 (a ) b) S 3 7 7 0 -1 4194560 1 2 3 4 {TICKS} {2 * TICKS} {3 * TICKS} {4 * TICKS} 20 0 5 0 9001 1 1"

@@ -13,8 +13,8 @@ from collections.abc import Iterable
 from typing import Final, NamedTuple
 
 from . import rtnetlink_requests as requests
-from .attributes import parse_attributes
 from .closable import Closable
+from .netlink_attributes import parse_attributes
 from .netlink_socket import NetlinkSocket, Request
 from .uapi.if_addr import IFA_ADDRESS, IFA_LOCAL
 from .uapi.rtnetlink import RTM_DELADDR, RTM_NEWADDR, RTMGRP_IPV4_IFADDR, RTMGRP_IPV6_IFADDR

@@ -3,7 +3,7 @@ import struct
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridgehead.network.attributes import (
+from bridgehead.network.netlink_attributes import (
     MESSAGE_HEADER,
     attribute,
     be16,

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from bridgehead.kubelet.volumes import atomic_writer, directories
-from bridgehead.kubelet.volumes.ownership import volume_owner
 from bridgehead.kubelet.volumes.payloads import File, owned_files
+from bridgehead.kubelet.volumes.volume_owners import volume_owner
 from tests.unit.kubelet.pod_factory import make_pod
 
 

@@ -1,5 +1,5 @@
 """The puller's configuration, read with the rights of the user who started the lab: Docker's credentials, also those of
-its credential helpers, and for each registry a hosts.toml."""
+its credential helpers, and for each registry a hosts_toml.toml."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from typing import Final
 
 import msgspec
 
-from bridgehead.images.registry import hosts
-from bridgehead.images.registry.credentials import (
+from bridgehead.images.registry import hosts_toml
+from bridgehead.images.registry.docker_config import (
     BadCredentials,
     Credential,
     helper_key,
     parse_helper_answer,
     parse_user_config,
 )
-from bridgehead.images.registry.hosts import BadHosts, Endpoint
+from bridgehead.images.registry.hosts_toml import BadHosts, Endpoint
 
 log = logging.getLogger(__name__)
 
-_HOSTS_FILE = "hosts.toml"
+_HOSTS_FILE = "hosts_toml.toml"
 _CERTIFICATES: Final = frozenset({".crt", ".cert", ".key"})
 _MAX_FILE: Final = 1 << 20  # bytes
 _HELPER_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
@@ -43,7 +43,7 @@ class PullerConfig(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def read_config(registries: Path, wanted: Iterable[str]) -> PullerConfig:
-    """Read `registries`/REGISTRY/hosts.toml, or certificates there, and ~/.docker/config.json.
+    """Read `registries`/REGISTRY/hosts_toml.toml, or certificates there, and ~/.docker/config.json.
 
     Unusable files are logged and left out.
     `wanted` are the registries for which Docker's credential helpers are asked, which can take a while.
@@ -129,5 +129,5 @@ def _read_directory(directory: Path) -> tuple[Endpoint, ...]:
         text = _read_own(directory / _HOSTS_FILE)
     except FileNotFoundError:
         names = [path.name for path in directory.glob("*.*") if path.suffix in _CERTIFICATES]
-        return hosts.hosts_of_certificates({name: _read_own(directory / name) for name in names})
-    return hosts.parse_hosts(text, {name: _read_own(directory / name) for name in hosts.named_files(text)})
+        return hosts_toml.hosts_of_certificates({name: _read_own(directory / name) for name in names})
+    return hosts_toml.parse_hosts(text, {name: _read_own(directory / name) for name in hosts_toml.named_files(text)})

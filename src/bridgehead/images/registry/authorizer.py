@@ -15,8 +15,8 @@ from bridgehead.images.errors import Denied, PullFailed
 from bridgehead.images.untrusted_json import InvalidJson, decode
 
 from .challenges import Challenge, parse_challenges
-from .credentials import Credential
-from .hosts import Endpoint, token_server
+from .docker_config import Credential
+from .hosts_toml import Endpoint, token_server
 from .transport import Transport, read_bounded
 
 ACCESS_DENIED: Final = "pull access denied, repository does not exist or may require authorization"

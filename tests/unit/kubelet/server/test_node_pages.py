@@ -8,7 +8,7 @@ from pathlib import Path
 import msgspec
 
 from bridgehead.kubelet.node.settings import NodeSettings
-from bridgehead.kubelet.server import pages
+from bridgehead.kubelet.server import node_pages
 from bridgehead.objects.core import Pod
 
 SETTINGS = NodeSettings(name="node1", ips=("10.0.0.201",), pod_cidrs=("10.244.1.0/24",), root=Path("/r"))
@@ -35,18 +35,18 @@ PODS = [
 
 
 def test_the_summary_names_started_pods():
-    page = msgspec.json.decode(msgspec.json.encode(pages.summary(SETTINGS, PODS)))
+    page = msgspec.json.decode(msgspec.json.encode(node_pages.summary(SETTINGS, PODS)))
     assert page["node"] == {"nodeName": "node1"}
     assert [entry["podRef"]["name"] for entry in page["pods"]] == ["web", "job"]
     assert page["pods"][0]["containers"] == [{"name": "app", "startTime": STARTED}]
 
 
 def test_the_configuration_is_shown():
-    shown = pages.configuration(SETTINGS)["kubeletconfig"]
+    shown = node_pages.configuration(SETTINGS)["kubeletconfig"]
     assert (shown["kind"], shown["clusterDNS"], shown["podPidsLimit"]) == (
         "KubeletConfiguration",
         ["10.96.0.10"],
         4096,
     )
-    unbounded = pages.configuration(replace(SETTINGS, pod_max_pids=None))["kubeletconfig"]
+    unbounded = node_pages.configuration(replace(SETTINGS, pod_max_pids=None))["kubeletconfig"]
     assert unbounded["podPidsLimit"] == -1

@@ -11,7 +11,7 @@ import pytest
 
 from bridgehead.images.disk_usage import DiskUsage, format_size
 from bridgehead.images.documents import digest_of
-from bridgehead.images.store import collection, layer_locks
+from bridgehead.images.store import garbage_collection, layer_locks
 from bridgehead.images.store.content import ContentStore
 from bridgehead.images.store.image_record import ImageRecord
 from bridgehead.images.store.layer_locks import LayerLocks
@@ -74,7 +74,7 @@ def layers(store: ContentStore) -> int:
 def test_the_least_recently_used_images_are_removed_until_enough_is_free(store: ContentStore) -> None:
     for name, age in (("middle", 600), ("oldest", 900), ("newest", 300)):
         add_image(store, name, name, age=age)
-    removed = collection.free_space(store, 20_000, 120)
+    removed = garbage_collection.free_space(store, 20_000, 120)
     assert removed is not None
     assert removed.size >= 20_000
     assert names(store) == ["newest"]
@@ -90,11 +90,11 @@ def test_images_that_are_young_or_pinned_or_used_stay(store: ContentStore) -> No
     locks = LayerLocks()
     paths = [str(store.layer_path(layer)) for layer in used.layers]
     locks.acquire(paths)
-    collection.free_space(store, GiB, 120)
+    garbage_collection.free_space(store, GiB, 120)
     assert names(store) == ["base", "pinned", "used", "young"]  # without base nothing more would be free
     assert layers(store) == 4
     locks.release(paths)
-    collection.free_space(store, GiB, 120)
+    garbage_collection.free_space(store, GiB, 120)
     assert names(store) == ["pinned", "young"]
 
 
@@ -104,9 +104,9 @@ def test_an_image_is_as_young_as_the_last_use_of_any_of_its_names(store: Content
     store.mark_used("app:2", time.time() - 60)
     store.mark_used("app:2", time.time() - 700)  # of a node that used it earlier
     store.mark_used("never-pulled", time.time())
-    collection.free_space(store, GiB, 120)
+    garbage_collection.free_space(store, GiB, 120)
     assert names(store) == ["app:1", "app:2"]
-    collection.free_space(store, GiB, 30)
+    garbage_collection.free_space(store, GiB, 30)
     assert names(store) == []
 
 
@@ -135,14 +135,14 @@ def test_layers_of_a_removed_image_stay_while_a_container_uses_them(store: Conte
     locks.acquire([one])
     locks.acquire([one])
     store.remove_record("app")
-    collection.collect(store)
+    garbage_collection.collect(store)
     assert (layers(store), layer_locks.is_used(Path(one))) == (1, True)
     locks.release([one])
-    collection.collect(store)
+    garbage_collection.collect(store)
     assert layers(store) == 1
     locks.release([one])
     assert not layer_locks.is_used(Path(one))
-    collection.collect(store)
+    garbage_collection.collect(store)
     assert (layers(store), layer_locks.is_used(Path(one))) == (0, False)
 
 

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from bridgehead.network.listeners import Listener, parse_sctp, parse_sockets
+from bridgehead.network.listening_ports import Listener, parse_sctp, parse_sockets
 
 HEADER = "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode\n"
 

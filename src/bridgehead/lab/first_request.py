@@ -1,4 +1,4 @@
-"""The program that waits for the first request to a lab's puller: `python -I -S waiting.py ARGUMENT...`
+"""The program that waits for the first request to a lab's puller: `python -I -S first_request.py ARGUMENT...`
 
 A lab that pulls nothing has only this process beside it. An interpreter that loads nothing else has 3 MiB of its own; a
 fork of `up` would have 20. The program of the puller, `ARGUMENT...`, replaces it when a node of the lab connects.
