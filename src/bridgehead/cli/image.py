@@ -25,7 +25,7 @@ import typer
 from bridgehead.images.errors import BadImage, ImageError
 from bridgehead.images.references import Reference, parse_reference
 from bridgehead.images.store.content import ContentStore
-from bridgehead.lab import registry
+from bridgehead.lab import state_directories
 from bridgehead.lab.errors import LabError
 from bridgehead.lab.plan import LabFiles
 
@@ -122,7 +122,7 @@ def _pull(files: LabFiles, references: list[Reference]) -> None:
 
     # Before the change of ids: Docker's configuration is the user's.
     config = puller_config.read_config(files.registries, {reference.registry for reference in references})
-    blobs = registry.find_shared_blobs(files)
+    blobs = state_directories.find_shared_blobs(files)
     requests, user = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
 
     def pull(store: ContentStore) -> None:

@@ -27,7 +27,7 @@ from bridgehead.heap import no_collection
 from bridgehead.kubelet.runtimes.isolation import cgroups, privileges, seccomp
 from bridgehead.network import syscalls
 
-from . import registry, roots, user_namespace
+from . import roots, state_directories, user_namespace
 from .errors import StartFailed
 from .fabric import build_fabric
 from .ids import IdMap
@@ -96,7 +96,7 @@ def launch(
                     config=config,
                     init_pid=pid,
                     started_at=time.time(),
-                    pid_namespace=registry.pid_namespace(),
+                    pid_namespace=state_directories.pid_namespace(),
                     cgroup=cgroup.directory if cgroup else "",
                 )
                 files.running.write_bytes(msgspec.json.encode(running))

@@ -32,7 +32,7 @@ from bridgehead.images.store.blob_cache import UNUSED_SECONDS, BlobCache
 from bridgehead.images.store.content import ContentStore
 from bridgehead.network import syscalls
 
-from . import first_request, registry, user_namespace
+from . import first_request, state_directories, user_namespace
 from .ids import IdMap
 from .part_watch import PartWatch
 from .plan import LabConfig, LabFiles
@@ -82,7 +82,7 @@ def _wait(puller: Puller, lab: int, program: Sequence[str]) -> NoReturn:
     signal.pthread_sigmask(signal.SIG_SETMASK, set())
     os.chdir(files.content)
     listener = _listen(puller.id_map)  # before the collection: nodes that ask meanwhile wait for an answer
-    _collect(puller.id_map, registry.find_shared_blobs(files))
+    _collect(puller.id_map, state_directories.find_shared_blobs(files))
     inherited = (null, output, output, lab, listener.detach())
     _inherit(inherited)
     argument = msgspec.json.encode(puller).decode()
@@ -104,7 +104,7 @@ def serve(argument: str) -> NoReturn:
     syscalls.set_process_name("bridgehead-pull", f"bridgehead-puller {puller.name}")
     lab, listener = first_request.LAB, socket.socket(fileno=first_request.LISTENER)
     files = LabFiles(Path(puller.root))
-    shared = registry.find_shared_blobs(files)
+    shared = state_directories.find_shared_blobs(files)
     for descriptor in (lab, first_request.LISTENER):
         os.set_inheritable(descriptor, False)
     while not _has_ended(lab):

@@ -32,7 +32,7 @@ from bridgehead.objects.meta import Object
 from bridgehead.objects.times import parse_time
 from bridgehead.yaml_loader import load_all
 
-from . import registry
+from . import state_directories
 from .addressing import API_PORT, api_url
 from .earlier_names import DNS, EarlierDns
 from .errors import NotRunning, StartFailed
@@ -329,15 +329,15 @@ def _is_since(time_text: str | None, moment: float) -> bool:
 def _started_at(files: LabFiles) -> float:
     """Return when the lab was started, in seconds since the epoch. Raises `StartFailed` if it has already ended."""
     try:
-        return registry.read_running(files).started_at
+        return state_directories.read_running(files).started_at
     except NotRunning:
         raise _first_process_ended(files) from None
 
 
 def _check_parts(files: LabFiles) -> None:
-    if not registry.is_running(files):
+    if not state_directories.is_running(files):
         raise _first_process_ended(files)
-    for part in registry.read_parts(files):
+    for part in state_directories.read_parts(files):
         if part.restarts >= 5 and not part.pid:
             raise StartFailed(f"{part.name} does not start: {last_log_line(files, part.name)}")
 

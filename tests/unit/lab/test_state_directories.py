@@ -12,10 +12,10 @@ from types import SimpleNamespace
 import msgspec
 import pytest
 
-from bridgehead.lab import directory_owner, registry
+from bridgehead.lab import directory_owner, state_directories
 from bridgehead.lab.errors import AlreadyRunning, LabError, NotRunning
 from bridgehead.lab.plan import LabConfig, LabFiles, RunningLab, plan_nodes
-from bridgehead.lab.registry import find_orphan
+from bridgehead.lab.state_directories import find_orphan
 
 CONFIG = LabConfig(name="lab", nodes=2, port=6443)
 RUNNING = RunningLab(config=CONFIG, init_pid=1, started_at=0.0)
@@ -28,10 +28,10 @@ def files(tmp_path: Path) -> LabFiles:
 
 def test_the_default_directory_follows_the_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
-    assert registry.find_files("a", None).root == tmp_path / "bridgehead" / "a"
+    assert state_directories.find_files("a", None).root == tmp_path / "bridgehead" / "a"
     monkeypatch.delenv("XDG_STATE_HOME")
     monkeypatch.setenv("HOME", "/home/somebody")
-    assert registry.find_files("a", None).root == Path("/home/somebody/.local/state/bridgehead/a")
+    assert state_directories.find_files("a", None).root == Path("/home/somebody/.local/state/bridgehead/a")
 
 
 def test_a_user_without_a_home_gets_an_error(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -39,62 +39,62 @@ def test_a_user_without_a_home_gets_an_error(monkeypatch: pytest.MonkeyPatch, tm
     monkeypatch.delenv("HOME")
     monkeypatch.setattr(os, "getuid", lambda: 2**31 - 7)  # whom /etc/passwd does not know
     with pytest.raises(LabError, match="--state-dir"):
-        registry.find_files("a", None)
-    assert registry.find_files("a", tmp_path).root == tmp_path
+        state_directories.find_files("a", None)
+    assert state_directories.find_files("a", tmp_path).root == tmp_path
 
 
 @pytest.mark.parametrize("name", ["", "A", "-a", "a-", "a_b", "a/b", "..", "a" * 33])
 def test_invalid_names_are_refused(name: str) -> None:
     with pytest.raises(LabError, match="lower case letters"):
-        registry.find_files(name, None)
+        state_directories.find_files(name, None)
 
 
 def test_a_lab_runs_while_its_lock_is_held(files: LabFiles) -> None:
-    assert not registry.is_running(files)
-    held = registry.lock(files)
-    assert registry.is_running(files)
+    assert not state_directories.is_running(files)
+    held = state_directories.lock(files)
+    assert state_directories.is_running(files)
     with pytest.raises(AlreadyRunning):
-        registry.lock(files)
+        state_directories.lock(files)
     inherited = os.dup(held)
     os.close(held)
-    assert registry.is_running(files)
+    assert state_directories.is_running(files)
     os.close(inherited)
-    assert not registry.is_running(files)
+    assert not state_directories.is_running(files)
 
 
 def test_checking_a_lock_never_looks_like_holding_it(files: LabFiles) -> None:
     """Two processes check at the same time, and each has the file open."""
-    os.close(registry.lock(files))
+    os.close(state_directories.lock(files))
     with files.lock.open() as looker:
         fcntl.flock(looker, fcntl.LOCK_SH)
-        assert not registry.is_running(files)
+        assert not state_directories.is_running(files)
 
 
 def test_the_state_directory_is_closed_to_other_users(files: LabFiles) -> None:
-    os.close(registry.lock(files))
+    os.close(state_directories.lock(files))
     assert files.root.stat().st_mode & 0o077 == 0
 
 
 def test_the_pid_file_of_a_killed_lab_is_ignored(files: LabFiles) -> None:
     """The lab's process id may have been reused."""
-    os.close(registry.lock(files))
+    os.close(state_directories.lock(files))
     files.running.write_bytes(msgspec.json.encode(RUNNING))
     with pytest.raises(NotRunning, match="bridgehead up"):
-        registry.read_running(files)
-    held = registry.lock(files)
+        state_directories.read_running(files)
+    held = state_directories.lock(files)
     with pytest.raises(NotRunning, match="only starting"):
-        registry.read_running(files)
+        state_directories.read_running(files)
     with pytest.raises(NotRunning, match="only starting"):
-        registry.stop(files)
+        state_directories.stop(files)
     os.close(held)
 
 
 def test_a_lab_of_another_pid_namespace_is_left_alone(files: LabFiles) -> None:
     """As in `bridgehead shell`, where the PID of the lab's first process is another process, or none."""
-    held = registry.lock(files)
-    elsewhere = msgspec.structs.replace(RUNNING, pid_namespace=registry.pid_namespace() + 1)
+    held = state_directories.lock(files)
+    elsewhere = msgspec.structs.replace(RUNNING, pid_namespace=state_directories.pid_namespace() + 1)
     files.running.write_bytes(msgspec.json.encode(elsewhere))
-    for function in (registry.read_running, registry.stop):
+    for function in (state_directories.read_running, state_directories.stop):
         with pytest.raises(LabError, match="cannot be managed from here, inside a lab or a container"):
             function(files)
     os.close(held)
@@ -103,14 +103,14 @@ def test_a_lab_of_another_pid_namespace_is_left_alone(files: LabFiles) -> None:
 def test_an_unwritable_state_directory_is_reported(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(LabError, match="choose another with --state-dir"):
-        registry.lock(LabFiles(tmp_path / "file"))
+        state_directories.lock(LabFiles(tmp_path / "file"))
 
 
 def test_the_configuration_of_the_previous_run_is_read(files: LabFiles) -> None:
-    assert registry.read_config(files) is None
+    assert state_directories.read_config(files) is None
     files.root.mkdir(parents=True)
     files.config.write_bytes(msgspec.json.encode(CONFIG))
-    assert registry.read_config(files) == CONFIG
+    assert state_directories.read_config(files) == CONFIG
 
 
 @pytest.mark.parametrize(
@@ -121,51 +121,51 @@ def test_an_invalid_configuration_is_reported(files: LabFiles, text: str) -> Non
     files.root.mkdir(parents=True)
     files.config.write_text(text)
     with pytest.raises(LabError, match="remove it"):
-        registry.read_config(files)
+        state_directories.read_config(files)
 
 
 def test_a_lab_without_stored_parts_has_none(files: LabFiles) -> None:
-    assert registry.read_parts(files) == []
+    assert state_directories.read_parts(files) == []
     files.parts.parent.mkdir(parents=True)
     files.parts.write_text('[{"name":')
-    assert registry.read_parts(files) == []
+    assert state_directories.read_parts(files) == []
 
 
 def test_labs_are_listed_by_name(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
-    assert registry.list_labs() == {}
+    assert state_directories.list_labs() == {}
     for name in ("b", "a"):
-        files = registry.find_files(name, None)
-        os.close(registry.lock(files))
+        files = state_directories.find_files(name, None)
+        os.close(state_directories.lock(files))
         files.config.touch()
-    os.close(registry.lock(registry.find_files("failed", None)))
+    os.close(state_directories.lock(state_directories.find_files("failed", None)))
     (tmp_path / "bridgehead" / "stray").mkdir()
-    assert list(registry.list_labs()) == ["a", "b"]
+    assert list(state_directories.list_labs()) == ["a", "b"]
 
 
 def test_remove_deletes_only_the_lab(files: LabFiles) -> None:
-    registry.remove(files)  # it was never there
+    state_directories.remove(files)  # it was never there
     files.root.mkdir(parents=True)
     (files.root / "thesis.txt").touch()
     with pytest.raises(LabError, match="not a lab's state directory"):
-        registry.remove(files)
+        state_directories.remove(files)
     assert (files.root / "thesis.txt").exists()
     files.config.write_bytes(msgspec.json.encode(CONFIG))
-    held = registry.lock(files)
+    held = state_directories.lock(files)
     with pytest.raises(AlreadyRunning, match="is used by another `up` or `down`"):
-        registry.remove(files)
+        state_directories.remove(files)
     os.close(held)
-    registry.remove(files)
+    state_directories.remove(files)
     assert [path.name for path in files.root.iterdir()] == ["thesis.txt"]
 
 
 def test_emptying_a_directory_follows_no_link(files: LabFiles, tmp_path: Path) -> None:
-    os.close(registry.lock(files))
+    os.close(state_directories.lock(files))
     files.config.write_bytes(msgspec.json.encode(CONFIG))
     (tmp_path / "elsewhere").mkdir()
     (tmp_path / "elsewhere" / "kept").touch()
     (files.root / "images").symlink_to(tmp_path / "elsewhere")
-    registry.empty(files)
+    state_directories.empty(files)
     assert list(files.root.iterdir()) == [files.lock]
     assert (tmp_path / "elsewhere" / "kept").exists()
 
@@ -174,12 +174,12 @@ def test_remove_works_through_a_link(tmp_path: Path) -> None:
     """The state directory is below a link, as in a linked home directory; nothing of the state remains."""
     (tmp_path / "disk").mkdir()
     (tmp_path / "home").symlink_to("disk")
-    files = registry.find_files("a", tmp_path / "home" / "lab")
+    files = state_directories.find_files("a", tmp_path / "home" / "lab")
     assert files.root == tmp_path / "disk" / "lab"
     files.pki.mkdir(parents=True)
     (files.pki / "ca.key").touch()
     files.config.write_bytes(msgspec.json.encode(CONFIG))
-    registry.remove(files)
+    state_directories.remove(files)
     assert list((tmp_path / "disk").iterdir()) == []
 
 
@@ -188,48 +188,48 @@ def test_logs_of_the_previous_run_are_kept(files: LabFiles) -> None:
     log.parent.mkdir(parents=True)
     for text in ("first", "second"):
         log.write_text(text)
-        registry.keep_previous_logs(files)
+        state_directories.keep_previous_logs(files)
     assert [path.name for path in log.parent.iterdir()] == ["init.log.old"]
     assert log.with_suffix(".log.old").read_text() == "second"
 
 
 def test_foreign_files_in_the_directory_are_kept(files: LabFiles) -> None:
-    held = registry.lock(files)
+    held = state_directories.lock(files)
     files.config.write_bytes(msgspec.json.encode(CONFIG))
     for mine in (files.log("init"), files.node(plan_nodes(CONFIG)[0]), files.store, files.kubeconfig):
         mine.mkdir(parents=True)
     (files.root / "thesis").mkdir()
     (files.root / "thesis" / "one.txt").touch()
     os.close(held)
-    registry.remove(files)
+    state_directories.remove(files)
     assert [path.name for path in files.root.rglob("*")] == ["thesis", "one.txt"]
 
 
 def test_a_lab_is_not_created_in_a_foreign_directory(files: LabFiles) -> None:
-    registry.check_directory(files)
-    os.close(registry.lock(files))
+    state_directories.check_directory(files)
+    os.close(state_directories.lock(files))
     (files.images / "nginx" / "rootfs").mkdir(parents=True)  # may be there before the lab is
-    registry.check_directory(files)
+    state_directories.check_directory(files)
     (files.root / "thesis.txt").touch()
     with pytest.raises(LabError, match=r"thesis\.txt.*--state-dir"):
-        registry.check_directory(files)
+        state_directories.check_directory(files)
     files.config.write_bytes(msgspec.json.encode(CONFIG))  # it has been one before
-    registry.check_directory(files)
+    state_directories.check_directory(files)
 
 
 def test_every_file_of_a_lab_belongs_to_the_known_ones(files: LabFiles) -> None:
     for name, member in vars(LabFiles).items():
         if isinstance(member, property) and isinstance(path := getattr(files, name), Path) and name != "lock":
-            assert registry._is_own(path.relative_to(files.root).parts[0]), name
+            assert state_directories._is_own(path.relative_to(files.root).parts[0]), name
 
 
 def test_a_lab_keeps_the_name_of_its_creation(files: LabFiles) -> None:
-    assert registry.find_name(files, "other") == "other"
-    os.close(registry.lock(files))
+    assert state_directories.find_name(files, "other") == "other"
+    os.close(state_directories.lock(files))
     files.config.write_bytes(msgspec.json.encode(CONFIG))
-    assert registry.find_name(files, "other") == CONFIG.name
+    assert state_directories.find_name(files, "other") == CONFIG.name
     files.config.write_text("garbage")
-    assert registry.find_name(files, "other") == "other"
+    assert state_directories.find_name(files, "other") == "other"
 
 
 # --- Whose the directory is ------------------------------------------------------------------------------
@@ -296,7 +296,7 @@ def test_the_lock_follows_no_link(files: LabFiles, tmp_path: Path) -> None:
     files.root.mkdir(parents=True)
     files.lock.symlink_to(tmp_path / "elsewhere")
     with pytest.raises(LabError, match="cannot write"):
-        registry.lock(files)
+        state_directories.lock(files)
     assert not (tmp_path / "elsewhere").exists()
 
 
