@@ -186,7 +186,7 @@ async def test_a_running_pod_is_not_rejected_by_a_restarted_kubelet(world, monke
     await world.create("web", securityContext={"sysctls": [{"name": "net.ipv4.tcp_rmem", "value": "1 2 3"}]})
     await world.until("web", is_running)
     await world.stop_kubelet()
-    monkeypatch.setattr("bridgehead.kubelet.pods.admission.SAFE_SYSCTLS", frozenset())
+    monkeypatch.setattr("bridgehead.kubelet.pods.unsupported_fields.SAFE_SYSCTLS", frozenset())
     await world.start_kubelet()
     await world.create("other", securityContext={"sysctls": [{"name": "net.ipv4.tcp_rmem", "value": "1 2 3"}]})
     await world.until("other", lambda pod: pod.status.phase == "Failed")

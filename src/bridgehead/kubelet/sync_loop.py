@@ -23,9 +23,9 @@ from .metrics.operations import KubeletMetrics, ProbeMetrics
 from .node.image_collector import ImageCollector
 from .node.last_addresses import read_last_addresses
 from .node.machine import kernel_has_app_armor, machine_capacity
+from .node.node_reporter import NodeReporter
 from .node.pod_addresses import PodAddresses
 from .node.pod_users import PodUsers
-from .node.reporter import NodeReporter
 from .node.settings import NodeSettings
 from .nofollow import remove_tree
 from .pods.barrier import Barrier

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from bridgehead.kubelet.pods.admission import (
+from bridgehead.kubelet.pods.unsupported_fields import (
     admission_refusal,
     has_host_ports,
     pod_sysctls,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from bridgehead.kubelet.pods.resizing import (
+from bridgehead.kubelet.pods.resize_plan import (
     WHOLE,
     earlier_resizes,
     effective_resources,
