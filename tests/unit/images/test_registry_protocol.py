@@ -1,4 +1,4 @@
-"""Challenges, credentials, hosts_toml.toml and retries: what a registry's answers and the user's files mean."""
+"""Challenges, credentials, hosts.toml and retries: what a registry's answers and the user's files mean."""
 
 from __future__ import annotations
 

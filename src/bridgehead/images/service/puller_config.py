@@ -1,5 +1,5 @@
 """The puller's configuration, read with the rights of the user who started the lab: Docker's credentials, also those of
-its credential helpers, and for each registry a hosts_toml.toml."""
+its credential helpers, and for each registry a hosts.toml."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from bridgehead.images.registry.hosts_toml import BadHosts, Endpoint
 
 log = logging.getLogger(__name__)
 
-_HOSTS_FILE = "hosts_toml.toml"
+_HOSTS_FILE = "hosts.toml"
 _CERTIFICATES: Final = frozenset({".crt", ".cert", ".key"})
 _MAX_FILE: Final = 1 << 20  # bytes
 _HELPER_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
@@ -43,7 +43,7 @@ class PullerConfig(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def read_config(registries: Path, wanted: Iterable[str]) -> PullerConfig:
-    """Read `registries`/REGISTRY/hosts_toml.toml, or certificates there, and ~/.docker/config.json.
+    """Read `registries`/REGISTRY/hosts.toml, or certificates there, and ~/.docker/config.json.
 
     Unusable files are logged and left out.
     `wanted` are the registries for which Docker's credential helpers are asked, which can take a while.
