@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bridgehead.client import ApiClient, load_kubeconfig
-from bridgehead.lab import registry
+from bridgehead.lab import state_directories
 from bridgehead.lab.plan import LabFiles
 
 BRIDGEHEAD = Path(sys.executable).with_name("bridgehead")
@@ -84,7 +84,7 @@ class Lab:
 
     def part_pids(self) -> dict[str, int]:
         """Return the PIDs of all running parts, by name."""
-        return {status.name: status.pid for status in registry.read_parts(self.files) if status.pid}
+        return {status.name: status.pid for status in state_directories.read_parts(self.files) if status.pid}
 
 
 async def run(*argv: str, env: dict[str, str] | None = None, stdin: str = "", bound: float = _BOUND) -> Result:

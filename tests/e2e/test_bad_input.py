@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from bridgehead.lab import registry
+from bridgehead.lab import state_directories
 from bridgehead.lab.plan import LabFiles
 
 from .api import JSON, Api
@@ -24,9 +24,9 @@ def api(lab: Lab) -> Api:
 
 @pytest.fixture(autouse=True)
 def nothing_dies(lab: Lab) -> Iterator[None]:
-    before = registry.read_parts(LabFiles(lab.state_dir))
+    before = state_directories.read_parts(LabFiles(lab.state_dir))
     yield
-    after = registry.read_parts(LabFiles(lab.state_dir))
+    after = state_directories.read_parts(LabFiles(lab.state_dir))
     assert {p.name: p.restarts for p in after} == {p.name: p.restarts for p in before}
 
 

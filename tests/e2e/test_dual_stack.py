@@ -12,7 +12,7 @@ import pytest
 
 from bridgehead.lab.addressing import IPV4, IPV6
 from bridgehead.lab.plan import LabFiles
-from bridgehead.lab.registry import read_config
+from bridgehead.lab.state_directories import read_config
 
 from .conftest import Lab, Namespace, curl, eventually
 from .proxy_modes import HIDES_THE_CLIENT, MODES, configure

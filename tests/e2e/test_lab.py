@@ -19,7 +19,7 @@ import msgspec
 import pytest
 import yaml
 
-from bridgehead.lab import registry
+from bridgehead.lab import state_directories
 from bridgehead.lab.plan import LabConfig, LabFiles, RunningLab
 from bridgehead.lab.system import system_manifests
 
@@ -244,10 +244,10 @@ def test_an_interrupted_up_leaves_no_lab(other: Lab) -> None:
         eventually(files.running.exists)
         up.send_signal(signal.SIGINT)
         assert up.wait(PATIENCE) == 130
-    assert not registry.is_running(files)
-    registry.remove(files)
+    assert not state_directories.is_running(files)
+    state_directories.remove(files)
     with running(*argv, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE) as up:
-        eventually(lambda: registry.read_parts(files))
+        eventually(lambda: state_directories.read_parts(files))
         other.stop()
         assert up.wait(PATIENCE) == 1
         assert up.stderr is not None
@@ -267,7 +267,7 @@ def up_in_the_foreground(lab: Lab, *options: str, ending: int | None, prefix: tu
         lab.disconnect()
         up.stdout.close() if ending is None else up.send_signal(ending)
         assert up.wait(PATIENCE) == (0 if ending else 1)
-    assert not registry.is_running(LabFiles(lab.state_dir))
+    assert not state_directories.is_running(LabFiles(lab.state_dir))
 
 
 def link_names() -> set[str]:
@@ -287,11 +287,11 @@ def pid_namespaces() -> set[str]:
 
 def test_killed_parts_are_restarted(lab: Lab) -> None:
     files = LabFiles(lab.state_dir)
-    part = next(part for part in registry.read_parts(files) if part.name == "controllers")
+    part = next(part for part in state_directories.read_parts(files) if part.name == "controllers")
     assert lab.inside("kill", "-9", part.pid).returncode == 0
 
     def back() -> bool:
-        now = next(p for p in registry.read_parts(files) if p.name == "controllers")
+        now = next(p for p in state_directories.read_parts(files) if p.name == "controllers")
         return now.restarts > part.restarts and now.pid not in (0, part.pid)
 
     eventually(back)

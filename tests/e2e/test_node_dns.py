@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 import yaml
 
-from bridgehead.lab import registry
+from bridgehead.lab import state_directories
 from bridgehead.lab.plan import LabFiles
 from bridgehead.lab.system import system_manifests
 
@@ -25,7 +25,7 @@ PAIRS = 20
 def system(lab: Lab) -> Iterator[Namespace]:
     """kube-system, while it has the DaemonSet."""
     system = Namespace(lab, "kube-system")
-    config = registry.read_config(LabFiles(lab.state_dir))
+    config = state_directories.read_config(LabFiles(lab.state_dir))
     assert config is not None
     manifest = yaml.safe_dump_all(system_manifests("node-dns.yaml", config))
     system.apply(manifest)

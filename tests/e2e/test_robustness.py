@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from bridgehead.lab import registry
+from bridgehead.lab import state_directories
 from bridgehead.lab.plan import LabFiles
 from tests.forks import fork
 
@@ -24,7 +24,7 @@ from .test_lab import init_of
 
 
 def pid_of(lab: Lab, part: str) -> int:
-    return next(p.pid for p in registry.read_parts(LabFiles(lab.state_dir)) if p.name == part)
+    return next(p.pid for p in state_directories.read_parts(LabFiles(lab.state_dir)) if p.name == part)
 
 
 def deployed(ns: Namespace, replicas: int) -> str:
@@ -203,7 +203,7 @@ def test_parts_that_hang_are_restarted_and_catch_up(other: Lab) -> None:
     pids = {part: pid_of(other, part) for part in parts}
     assert other.inside("kill", "-STOP", *pids.values()).returncode == 0
     eventually(lambda: all(pid_of(other, part) not in (0, pid) for part, pid in pids.items()))
-    reasons = {p.name: p.last_exit for p in registry.read_parts(LabFiles(other.state_dir))}
+    reasons = {p.name: p.last_exit for p in state_directories.read_parts(LabFiles(other.state_dir))}
     assert all(reasons[part].endswith("it is stopped") for part in parts), reasons
     eventually(lambda: ns.try_kubectl("create", "deployment", "web", "--image=nginx").returncode == 0)
     ns.rolled_out("deployment/web")

@@ -13,8 +13,7 @@ from typing import NamedTuple
 
 import pytest
 
-from bridgehead.kubelet.runtimes.standins.program_scripts import script
-from bridgehead.kubelet.runtimes.standins.standin import Program
+from bridgehead.standins.program_scripts import script
 
 
 def read_version() -> str:
@@ -40,14 +39,13 @@ class Output(NamedTuple):
 
 def compare(
     name: str,
-    program: Program,
     arguments: Iterable[Sequence[str]],
     change: Callable[[Output], Output] = lambda output: output,
 ) -> None:
     """Fail if an applet of BusyBox and the built-in program print different things. Each runs in an empty directory;
     files in it are part of the output."""
     path = Path(f"/run/{name}")
-    path.write_text(script(program))
+    path.write_text(script(f"busybox.{name}.run"))
     path.chmod(0o755)
 
     def find_difference(argv: Sequence[str]) -> str:

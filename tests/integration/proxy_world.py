@@ -338,7 +338,7 @@ def _answer_all(servers: list[Server]) -> None:
 
 def _forget_connections() -> None:
     """Delete all tracked connections, as `conntrack -F` does. The kernel walks its whole hash table for each query."""
-    from bridgehead.network.attributes import MESSAGE_HEADER, each_message
+    from bridgehead.network.netlink_attributes import MESSAGE_HEADER, each_message
     from bridgehead.network.netlink_socket import NETFILTER_HEADER, netfilter_header, open_socket
     from bridgehead.network.uapi.netlink import NETLINK_NETFILTER, NLM_F_ACK, NLM_F_REQUEST
     from bridgehead.network.uapi.nfnetlink import NFNL_SUBSYS_CTNETLINK

@@ -10,9 +10,10 @@ import struct
 import subprocess
 from typing import Any
 
-from bridgehead.kubelet.runtimes.fake import FakeRuntime
 from bridgehead.kubelet.runtimes.runtime import ExecSession
 from bridgehead.streaming import spdy
+from tests.integration.fake_runtime import FakeRuntime
+from tests.spdy_client import ClientWriter
 
 _MASK = b"\x0f\xf0\x55\xaa"
 _CHANNELS = {"error": 3, "stdin": 0, "stdout": 1, "stderr": 2}
@@ -168,7 +169,7 @@ class SpdyClient:
 
     def __init__(self, wire: Wire) -> None:
         self.wire = wire
-        self._writer = spdy.Writer()
+        self._writer = ClientWriter()
         self._reader = spdy.Reader()
         self._streams: dict[int, int] = {}
 

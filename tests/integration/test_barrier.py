@@ -13,12 +13,12 @@ import pytest
 from bridgehead.client import ApiClient, ClientConfig
 from bridgehead.client.errors import Forbidden, NotFound
 from bridgehead.insight.waiting import NotProgrammed, wait_programmed
-from bridgehead.kubelet.runtimes.fake import Behaviour
 from bridgehead.kubelet.runtimes.runtime import ExecResult
 from bridgehead.objects.kinds import ENDPOINT_SLICES, LEASES, NODES, PODS, SERVICES
 from bridgehead.objects.meta import ObjectKey
 from bridgehead.objects.progress import NAMESPACE, SELECTOR, Versions, lease_changes, new_lease, read_progress
 from bridgehead.proxy.operating.progress import ProgressPublisher
+from tests.integration.fake_runtime import Behaviour
 
 from .kubelet_world import open_world
 

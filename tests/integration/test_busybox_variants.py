@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from bridgehead.kubelet.runtimes.images.host_tools import prepare_tools
+from bridgehead.standins.host_tools import prepare_tools
 from tests.e2e.wordpress.packages import Packages
 
 pytestmark = [pytest.mark.integration, pytest.mark.needs("apt-get", "dpkg-deb")]

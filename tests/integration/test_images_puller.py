@@ -18,10 +18,10 @@ import pytest
 
 from bridgehead.images.errors import BadImage, PullFailed, Unreachable
 from bridgehead.images.references import Reference, parse_reference
-from bridgehead.images.registry.credentials import Credential
-from bridgehead.images.service import configuration, process, server, user_process, user_requests
+from bridgehead.images.registry.docker_config import Credential
+from bridgehead.images.service import process, puller_config, server, user_process, user_requests
 from bridgehead.images.service.client import SOCKET, PullerClient
-from bridgehead.images.service.configuration import PullerConfig
+from bridgehead.images.service.puller_config import PullerConfig
 from bridgehead.images.service.shared_blobs import SharedBlobs
 from bridgehead.images.service.user_client import UserClient
 from bridgehead.images.service.user_process import UserFiles
@@ -166,7 +166,7 @@ def test_the_users_files_are_read_and_unusable_ones_left_out(tmp_path: Path, mon
     (tmp_path / "registries/docker.io/ca.crt").write_text("PEM")
     (tmp_path / "registries/own.example").mkdir()
     (tmp_path / "registries/own.example/ca.crt").write_text("OWN")
-    config = configuration.read_config(tmp_path / "registries", [])
+    config = puller_config.read_config(tmp_path / "registries", [])
     assert config.credentials["docker.io"].username == "u"
     assert {registry: [endpoint.url for endpoint in endpoints] for registry, endpoints in config.hosts.items()} == {
         "docker.io": ["http://localhost:5000/v2", ""],
@@ -179,19 +179,19 @@ def test_the_users_files_are_read_and_unusable_ones_left_out(tmp_path: Path, mon
     (tmp_path / "registries" / "broken" / "hosts.toml").unlink()
     os.mkfifo(tmp_path / "registries" / "broken" / "hosts.toml")
     os.truncate(tmp_path / "registries" / "without-its-certificate" / "hosts.toml", 1 << 30)
-    assert sorted(configuration.read_config(tmp_path / "registries", []).hosts) == [
+    assert sorted(puller_config.read_config(tmp_path / "registries", []).hosts) == [
         "_default",
         "docker.io",
         "own.example",
     ]
     if os.geteuid() == 0:
         os.chown(tmp_path / "registries/docker.io/hosts.toml", 12345, 12345)
-        assert list(configuration.read_config(tmp_path / "registries", []).hosts) == ["_default", "own.example"]
+        assert list(puller_config.read_config(tmp_path / "registries", []).hosts) == ["_default", "own.example"]
         os.chown(tmp_path / "registries/docker.io/hosts.toml", 0, 0)
         os.chown(tmp_path / "registries/docker.io/ca.crt", 12345, 12345)
-        assert list(configuration.read_config(tmp_path / "registries", []).hosts) == ["_default", "own.example"]
+        assert list(puller_config.read_config(tmp_path / "registries", []).hosts) == ["_default", "own.example"]
     (tmp_path / "config.json").write_text("no JSON")
-    assert configuration.read_config(tmp_path / "none", ["docker.io"]) == PullerConfig()
+    assert puller_config.read_config(tmp_path / "none", ["docker.io"]) == PullerConfig()
 
 
 def test_credential_helpers_are_asked_for_the_registry_of_a_pull(
@@ -219,7 +219,7 @@ def test_credential_helpers_are_asked_for_the_registry_of_a_pull(
         (tmp_path / f"docker-credential-{name}").write_text(f"#!/bin/sh\n{script}\n")
         (tmp_path / f"docker-credential-{name}").chmod(0o755)
     wanted = ["a.example", "docker.io", "none.example", "broken.example", "bad.example", "gone.example"]
-    found = configuration.read_config(tmp_path / "none", wanted).credentials
+    found = puller_config.read_config(tmp_path / "none", wanted).credentials
     assert found == {
         "a.example": Credential(identity_token="a.example"),
         "docker.io": Credential(username="u", password="https://index.docker.io/v1/"),

@@ -19,10 +19,10 @@ from bridgehead import architecture
 from bridgehead.images.errors import BadImage, Denied, NotFound, PullFailed, Unreachable
 from bridgehead.images.pulling import Puller
 from bridgehead.images.references import Reference, parse_reference
-from bridgehead.images.registry.credentials import Credential
-from bridgehead.images.registry.hosts import Endpoint
+from bridgehead.images.registry.docker_config import Credential
+from bridgehead.images.registry.hosts_toml import Endpoint
 from bridgehead.images.registry.transport import Transport
-from bridgehead.images.store import collection
+from bridgehead.images.store import garbage_collection
 from bridgehead.images.store.content import ContentStore
 from bridgehead.images.store.image_record import ImageRecord
 from tests.image_files import Blob, image_of, index_of, layer_of, push, push_manifest
@@ -413,8 +413,8 @@ async def test_layers_and_blobs_that_no_image_needs_are_collected(
     second = await pull(store, transport, f"{faulty.address}/app:2")
     assert store.remove_record(f"{faulty.address}/app:1")
     with store.writing():
-        assert collection.collect(store) is None
-    removed = collection.collect(store)
+        assert garbage_collection.collect(store) is None
+    removed = garbage_collection.collect(store)
     assert removed is not None
     assert removed.files
     assert [path.name for path in (store.root / "layers").iterdir()] == [store.layer_path(second.layers[0]).name]

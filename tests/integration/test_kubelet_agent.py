@@ -15,7 +15,6 @@ import pytest
 from bridgehead.backoff import KeyedBackoff
 from bridgehead.client.errors import ApiError, NotFound
 from bridgehead.kubelet.pods import pod_resize
-from bridgehead.kubelet.runtimes.fake import Behaviour
 from bridgehead.kubelet.runtimes.runtime import ContainerRefused, ExecResult, ImageUnavailable, RuntimeFeatures
 from bridgehead.objects.kinds import (
     CONFIG_MAPS,
@@ -29,6 +28,8 @@ from bridgehead.objects.kinds import (
     SERVICES,
 )
 from bridgehead.streaming import spdy
+from tests.integration.fake_runtime import Behaviour
+from tests.spdy_client import ClientWriter
 
 from .api_world import until
 from .kubelet_world import DEADLINE, container, is_running, open_world, waits_for
@@ -877,7 +878,7 @@ async def test_a_worker_resumes_in_its_state_after_an_unexpected_error(world, mo
         await remove(uid)
 
     monkeypatch.setattr(world.runtime, "remove_sandbox", remove_or_fail)
-    monkeypatch.setattr("bridgehead.kubelet.agent._WORKER_RESTART_SECONDS", 0.0)
+    monkeypatch.setattr("bridgehead.kubelet.sync_loop._WORKER_RESTART_SECONDS", 0.0)
     await world.start_kubelet()
     await world.create("late", activeDeadlineSeconds=1)
     await world.until("late", lambda pod: pod.status.reason == "DeadlineExceeded")
@@ -965,7 +966,7 @@ async def test_a_lost_sandbox_is_recreated(world):
 
 async def test_a_runtime_that_ends_restarts_a_container_once(world, monkeypatch):
     """The kubelet sees the container end, and cannot start it in the sandbox that ends, too."""
-    monkeypatch.setattr("bridgehead.kubelet.agent.RELIST_SECONDS", 0.1)
+    monkeypatch.setattr("bridgehead.kubelet.sync_loop.RELIST_SECONDS", 0.1)
     await world.start_kubelet()
     await world.create("web")
     pod = await world.until("web", is_running)
@@ -1287,7 +1288,7 @@ async def test_a_refused_exec_states_the_reason(world):
 
 async def forwarded(socket, port, sent=b""):
     """One connection as kubectl makes it: what came back on the data and on the error stream."""
-    writer, reader = spdy.Writer(), spdy.Reader()
+    writer, reader = ClientWriter(), spdy.Reader()
     for stream, kind in ((1, "error"), (3, "data")):
         headers = {"streamtype": kind, "port": str(port), "requestid": "0"}
         await socket.send_bytes(writer.open_stream(stream, headers))

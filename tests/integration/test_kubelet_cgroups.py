@@ -31,7 +31,7 @@ from bridgehead.kubelet.runtimes.isolation.cgroups import (
 )
 from bridgehead.kubelet.runtimes.isolation.container_cgroups import ContainerCgroup, Delegation
 from bridgehead.kubelet.runtimes.runtime import Limits
-from bridgehead.lab import ids, launch, registry, roots
+from bridgehead.lab import ids, launch, roots, state_directories
 from bridgehead.lab.errors import NotRunning
 from bridgehead.lab.plan import LabConfig, LabFiles
 from bridgehead.network import syscalls
@@ -329,7 +329,7 @@ def launch_lab(directory: str, how: str) -> None:
     id_map = ids.map_range(0x50000000)
     roots.make_state_directories(files, id_map.root)
     config = LabConfig(name="x", nodes=1, port=1)
-    lock = registry.lock(files)
+    lock = state_directories.lock(files)
 
     def run_part(argv: Sequence[str]) -> NoReturn:
         if argv[0] == "runtime":
@@ -382,10 +382,10 @@ def test_a_stopped_lab_leaves_no_cgroup(hierarchy: None) -> None:
         log = files.log("runtime-node1")
         await_that(lambda: log.exists() and "\n" in log.read_text())
         assert log.read_text() == "/sys/fs/cgroup ['cpu', 'memory', 'pids']\n"
-        os.kill(registry.read_running(files).init_pid, signal.SIGKILL)
-        await_that(lambda: not registry.is_running(files))
+        os.kill(state_directories.read_running(files).init_pid, signal.SIGKILL)
+        await_that(lambda: not state_directories.is_running(files))
         with pytest.raises(NotRunning):
-            registry.stop(files)
+            state_directories.stop(files)
         assert not part.exists(), "a lab that was killed"
 
         assert start_lab(files) == ""
@@ -393,10 +393,10 @@ def test_a_stopped_lab_leaves_no_cgroup(hierarchy: None) -> None:
         others.running.parent.mkdir(exist_ok=True)
         others.running.write_bytes(files.running.read_bytes())
         with pytest.raises(NotRunning):
-            registry.stop(others)
-        assert registry.is_running(files)
+            state_directories.stop(others)
+        assert state_directories.is_running(files)
         assert part.exists(), "a lab of the same name in another directory was killed before this one began"
-        registry.stop(files)
+        state_directories.stop(files)
         assert not part.exists(), "a lab that was stopped"
 
 

@@ -13,7 +13,6 @@ import pytest
 from aiohttp import web
 
 from bridgehead.kubelet.containers.handlers import Handlers, Outcome, Target
-from bridgehead.kubelet.runtimes.fake import Behaviour, FakeRuntime
 from bridgehead.kubelet.runtimes.runtime import ContainerSpec, ExecResult, SandboxSpec
 from bridgehead.objects.core import (
     Container,
@@ -27,6 +26,7 @@ from bridgehead.objects.core import (
     SleepAction,
     TCPSocketAction,
 )
+from tests.integration.fake_runtime import Behaviour, FakeRuntime
 
 from .certificates import server_certificate
 

@@ -19,7 +19,7 @@ from pathlib import Path
 import pytest
 
 from bridgehead.images import archives
-from bridgehead.images.store import collection
+from bridgehead.images.store import garbage_collection
 from bridgehead.images.store.content import ContentStore
 from bridgehead.kubelet.runtimes.runtime import (
     ContainerInfo,
@@ -393,11 +393,11 @@ async def test_the_files_of_an_image_are_a_volume(world: World) -> None:
     for name in ("files.example/one:1", "files.example/two:1"):
         assert store.remove_record(name)
     paths = [store.layer_path(layer.diff_id) for layer in layers]
-    collection.collect(store)
+    garbage_collection.collect(store)
     assert [path.exists() for path in paths] == [True, True]
     for sandbox in await world.client.list_sandboxes():
         await world.client.remove_sandbox(sandbox.pod_uid)
-    collection.collect(store)
+    garbage_collection.collect(store)
     assert [path.exists() for path in paths] == [False, False]
 
 

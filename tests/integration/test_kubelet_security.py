@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from bridgehead.backoff import KeyedBackoff
-from bridgehead.kubelet.runtimes.fake import Behaviour
 from bridgehead.kubelet.runtimes.runtime import Limits, Mount, RuntimeFeatures, Seccomp, Security
 from bridgehead.objects.kinds import CONFIG_MAPS, PODS, RUNTIME_CLASSES
+from tests.integration.fake_runtime import Behaviour
 
 from .kubelet_world import container, is_running, open_world, waits_for
 
@@ -168,7 +168,7 @@ async def test_volumes_belong_to_the_pods_fs_group(world):
     ],
 )
 async def test_pods_that_the_node_cannot_run_are_rejected(world, monkeypatch, context, reason, message):
-    monkeypatch.setattr("bridgehead.kubelet.agent.kernel_has_app_armor", lambda: False)
+    monkeypatch.setattr("bridgehead.kubelet.sync_loop.kernel_has_app_armor", lambda: False)
     await world.start_kubelet()
     await world.create("web", securityContext=context)
     pod = await world.until("web", lambda pod: pod.status.phase == "Failed")
@@ -186,7 +186,7 @@ async def test_a_running_pod_is_not_rejected_by_a_restarted_kubelet(world, monke
     await world.create("web", securityContext={"sysctls": [{"name": "net.ipv4.tcp_rmem", "value": "1 2 3"}]})
     await world.until("web", is_running)
     await world.stop_kubelet()
-    monkeypatch.setattr("bridgehead.kubelet.pods.admission.SAFE_SYSCTLS", frozenset())
+    monkeypatch.setattr("bridgehead.kubelet.pods.unsupported_fields.SAFE_SYSCTLS", frozenset())
     await world.start_kubelet()
     await world.create("other", securityContext={"sysctls": [{"name": "net.ipv4.tcp_rmem", "value": "1 2 3"}]})
     await world.until("other", lambda pod: pod.status.phase == "Failed")

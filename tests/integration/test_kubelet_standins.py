@@ -12,7 +12,7 @@ import time
 
 import pytest
 
-from bridgehead.kubelet.runtimes.standins import relay, stream_server
+from bridgehead.standins.programs import relay, stream_server
 from tests.forks import fork
 
 pytestmark = pytest.mark.integration

@@ -7,8 +7,8 @@ import json
 
 import pytest
 
-from bridgehead.kubelet.runtimes.fake import Behaviour
 from bridgehead.objects.kinds import PODS
+from tests.integration.fake_runtime import Behaviour
 
 from .kubelet_world import DEADLINE, is_running, open_world
 

@@ -19,6 +19,7 @@ from kubernetes.stream import stream
 from bridgehead.kubelet.server import upgrades
 from bridgehead.objects.kinds import NODES
 from bridgehead.streaming import spdy
+from tests.spdy_client import ClientWriter
 
 from .kubelet_world import DEADLINE, is_running, open_world
 from .stream_clients import ProcessRuntime, SocketClient, SpdyClient, Wire, frame
@@ -320,7 +321,7 @@ async def test_input_before_the_streams_are_open_is_bounded(world):
     headers = {"Upgrade": "SPDY/3.1", "X-Stream-Protocol-Version": "v4.channel.k8s.io", "Content-Length": "0"}
     url = f"{path.format('exec')}?command=cat&stdin=1&stdout=1"
     wire = await Wire.open(address, "POST", url, headers)
-    wire.writer.write(spdy.Writer().open_stream(1, {"streamtype": "stdin"}))
+    wire.writer.write(ClientWriter().open_stream(1, {"streamtype": "stdin"}))
     with contextlib.suppress(ConnectionError):
         async with asyncio.timeout(DEADLINE):
             for _ in range(100):
@@ -384,7 +385,7 @@ async def write_and_wait(wire, wrapped, data):
 
 def opened(port, number=0):
     """A forwarded connection: its streams are 4 * number + 1 (errors) and 4 * number + 3 (data)."""
-    writer = spdy.Writer()
+    writer = ClientWriter()
     headers = {"port": str(port), "requestid": str(number)}
     return b"".join(
         writer.open_stream(stream, headers | {"streamtype": kind}) for stream, kind in ((1, "error"), (3, "data"))
@@ -470,7 +471,7 @@ async def test_a_connection_that_a_pod_does_not_read_ends_when_it_is_idle(tmp_pa
 
 async def test_streams_of_a_forwarded_connection_are_opened_once(world):
     wire, _ = await forward(world, is_tunnelled=False, is_direct=False)
-    writer, reader = spdy.Writer(), spdy.Reader()
+    writer, reader = ClientWriter(), spdy.Reader()
     for number in (1, 3):
         wire.writer.write(writer.open_stream(number, {"port": "1", "requestid": "0", "streamtype": "error"}))
     frames = []
@@ -485,7 +486,7 @@ async def test_bytes_for_a_connection_of_which_one_stream_is_open_hold_up_no_oth
 
     async with Pod(greet) as port:
         wire, _ = await forward(world, is_tunnelled=False, is_direct=False)
-        writer, reader = spdy.Writer(), spdy.Reader()
+        writer, reader = ClientWriter(), spdy.Reader()
         wire.writer.write(writer.open_stream(1, {"port": str(port), "requestid": "0", "streamtype": "data"}))
         for _ in range(20):
             wire.writer.write(spdy.data_frame(1, b"x" * 30_000))
@@ -511,7 +512,7 @@ async def test_a_reset_ends_one_connection_and_leaves_the_others(world):
 
     async with Pod(echo) as port:
         wire, _ = await forward(world, is_tunnelled=False, is_direct=False)
-        writer = spdy.Writer()
+        writer = ClientWriter()
         for number in (0, 1):
             for offset, kind in ((1, "error"), (3, "data")):
                 headers = {"port": str(port), "requestid": str(number), "streamtype": kind}

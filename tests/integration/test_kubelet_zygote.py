@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from bridgehead.kubelet.runtimes.service.child_processes import Child, ChildListener
+from bridgehead.kubelet.runtimes.service.child_processes import Child
 from bridgehead.kubelet.runtimes.service.reactor import Reactor
 from bridgehead.kubelet.runtimes.spawn.zygote import FORK_IN_NODE, Zygote, fork_zygote
 
@@ -45,7 +45,7 @@ def test_a_child_that_cannot_be_supervised_is_reaped(zygote: tuple[Zygote, int],
     monkeypatch.setattr(os, "pidfd_open", fail)
     reactor = Reactor()
     with pytest.raises(OSError, match="Too many open files"):
-        Child(reactor, handle, None, [], ChildListener(), where=FORK_IN_NODE)  # type: ignore[arg-type]
+        Child(reactor, handle, None, [], where=FORK_IN_NODE)  # type: ignore[arg-type]
     assert len(children(pid)) == 1
     deadline = time.monotonic() + 60
     while children(pid):
@@ -67,3 +67,10 @@ def test_a_running_process_is_not_reaped(zygote: tuple[Zygote, int]):
     assert exited == 0
     with pytest.raises(ChildProcessError):
         handle.reap(child)
+
+
+def test_a_program_that_cannot_be_loaded_does_not_end_the_zygote(zygote: tuple[Zygote, int]):
+    handle, _ = zygote
+    for program in ("redis.serve", "nosuch.serve", "nosuch"):
+        handle.load(program)
+    assert handle.is_alive

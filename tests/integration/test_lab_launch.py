@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from bridgehead.lab import registry
+from bridgehead.lab import state_directories
 from bridgehead.lab.plan import LabFiles
 
 pytestmark = pytest.mark.integration
@@ -27,7 +27,7 @@ def test_a_write_error_is_reported_and_leaves_no_process(tmp_path: Path) -> None
     assert done.returncode == 1
     assert f"cannot write to {root}" in done.stderr
     deadline = time.monotonic() + 60
-    while registry.is_running(LabFiles(root)):
+    while state_directories.is_running(LabFiles(root)):
         assert time.monotonic() < deadline
         time.sleep(0.01)
 

@@ -16,10 +16,10 @@ from typing import Any
 
 import pytest
 
-from bridgehead.lab import registry
+from bridgehead.lab import state_directories
 from bridgehead.lab.errors import AlreadyRunning, NotRunning
-from bridgehead.lab.orphans import find_orphan
 from bridgehead.lab.plan import LabFiles, PartStatus
+from bridgehead.lab.state_directories import find_orphan
 
 pytestmark = pytest.mark.integration
 
@@ -88,14 +88,14 @@ class Supervised:
         self.files = LabFiles(root)
         for directory in self.files.written_inside:
             directory.mkdir(parents=True)
-        self.lock = registry.lock(self.files)
+        self.lock = state_directories.lock(self.files)
         self.log = root / "logs" / "init.log"
         with self.log.open("w") as log:
             arguments = [sys.executable, "-c", SCRIPT, str(root), str(silent_seconds), *parts]
             self.process = subprocess.Popen(arguments, stderr=log)
 
     def part(self, name: str) -> PartStatus | None:
-        return next((part for part in registry.read_parts(self.files) if part.name == name), None)
+        return next((part for part in state_directories.read_parts(self.files) if part.name == name), None)
 
     def eventually(self, what: Callable[[PartStatus], Any], name: str) -> PartStatus:
         deadline = time.monotonic() + DEADLINE
@@ -241,13 +241,13 @@ def wait_for_line(log: Path, word: str, count: int = 1) -> None:
 
 ORPHAN = """
 import os, pathlib, sys, time
-from bridgehead.lab import registry
+from bridgehead.lab import state_directories
 from bridgehead.lab.errors import AlreadyRunning, NotRunning
-from bridgehead.lab.orphans import find_orphan
+from bridgehead.lab.state_directories import find_orphan
 from bridgehead.lab.plan import LabFiles, PartStatus
 from bridgehead.network.syscalls import set_process_name
 files = LabFiles(pathlib.Path(sys.argv[1]))
-held = registry.lock(files)
+held = state_directories.lock(files)
 set_process_name("bridgehead-lab")
 files.lock.unlink()
 print("deleted", flush=True)
@@ -283,18 +283,18 @@ def test_a_lab_does_not_start_beside_an_orphan_of_itself(
 ) -> None:
     process = orphan()
     with pytest.raises(NotRunning, match="was deleted, and the lab that ran in it is ending"):
-        registry.read_running(files)
+        state_directories.read_running(files)
     with pytest.raises(AlreadyRunning, match=rf"process {process.pid}\); `bridgehead down`"):
-        registry.await_orphan(files, bound=0)
+        state_directories.await_orphan(files, bound=0)
     ending = threading.Timer(0.1, process.kill)
     ending.start()
-    registry.await_orphan(files)
+    state_directories.await_orphan(files)
     assert find_orphan(files) is None
     ending.join()
 
 
 def test_down_stops_an_orphan(files: LabFiles, orphan: Callable[[], subprocess.Popen[bytes]]) -> None:
     process = orphan()
-    os.close(registry.lock(files))  # by an `up` that gave up
-    registry.stop(files)
+    os.close(state_directories.lock(files))  # by an `up` that gave up
+    state_directories.stop(files)
     assert process.wait(60) == -signal.SIGTERM

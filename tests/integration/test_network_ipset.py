@@ -19,7 +19,7 @@ def in_namespace(program: str) -> list[str]:
     """Run a program in namespaces of its own; the lines it printed."""
     header = (
         "import errno, select, subprocess\n"
-        "from bridgehead.network.addresses import Address, Addresses\n"
+        "from bridgehead.network.interface_addresses import Address, Addresses\n"
         "from bridgehead.network.ipset import IpSets, SetType\n"
         "def sh(line): return subprocess.run(line, shell=True, check=True, capture_output=True, text=True).stdout\n"
     )

@@ -118,7 +118,7 @@ def test_routes_are_replaced_and_forwarding_is_refused() -> None:
 
 def test_sockets_that_take_connections_and_datagrams_are_found() -> None:
     in_namespace("""
-        from bridgehead.network.listeners import Listener, listeners
+        from bridgehead.network.listening_ports import Listener, listeners
         ip("link set lo up")
         assert listeners() == frozenset()
         tcp, udp = socket.create_server(("127.0.0.1", 22)), socket.socket(socket.AF_INET6, socket.SOCK_DGRAM)

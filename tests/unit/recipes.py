@@ -9,9 +9,10 @@ from types import ModuleType
 RECIPES = Path(__file__).parents[2] / "docs" / "recipes"
 
 
-def code_of(recipe: str) -> str:
-    """Return the recipe's Python code."""
-    return textwrap.dedent(re.search(r"```python\n(.*?\n) *```", (RECIPES / recipe).read_text("utf-8"), re.DOTALL)[1])
+def code_of(recipe: str, number: int = 0) -> str:
+    """Return one of the recipe's blocks of Python code."""
+    text = (RECIPES / recipe).read_text("utf-8")
+    return textwrap.dedent(re.findall(r"```python\n(.*?\n) *```", text, re.DOTALL)[number])
 
 
 def example_of(recipe: str) -> ModuleType:

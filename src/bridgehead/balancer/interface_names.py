@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import socket
 
-from bridgehead.network.paths import find_path
+from bridgehead.network.host_paths import find_path
 
 _CAN_REACH = "can_reach:"
 

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from bridgehead.lab import registry
+from bridgehead.lab import state_directories
 from bridgehead.lab.errors import NotRunning
 from bridgehead.lab.plan import LabFiles
 
@@ -22,18 +22,18 @@ def command(
 ) -> None:
     with reporting_errors():
         files = find_lab(name, state_dir)
-        name = registry.find_name(files, name or DEFAULT_NAME)
+        name = state_directories.find_name(files, name or DEFAULT_NAME)
         try:
-            registry.stop(files)
+            state_directories.stop(files)
             state = "stopped"
         except NotRunning:
-            if not files.config.exists() or registry.is_running(files):  # there is none, or it is only starting
+            if not files.config.exists() or state_directories.is_running(files):  # none, or it only starts
                 raise
             if not delete:
                 raise NotRunning(_not_running(name, files, state_dir)) from None
             state = "not running"
         if delete and files.config.exists():
-            registry.remove(files)
+            state_directories.remove(files)
         kept = f"its state is in {files.root}" if files.config.exists() else "its state is gone"
         sys.stdout.write(f"The lab {name!r} is {state}; {kept}.\n")
 

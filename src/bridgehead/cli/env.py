@@ -19,7 +19,7 @@ from typing import Annotated
 
 import typer
 
-from bridgehead.lab import registry
+from bridgehead.lab import state_directories
 from bridgehead.lab.plan import LabFiles
 
 from .lab_options import DEFAULT_NAME, Name, StateDir, find_lab, reporting_errors
@@ -38,7 +38,7 @@ def command(
     with reporting_errors():
         files = find_lab(name, state_dir)
         if not files.kubeconfig.exists():
-            registry.read_running(files)
+            state_directories.read_running(files)
     render = _render_fish if shell is Syntax.FISH else _render_sh
     # Semicolons, because `eval $(...)` without quotes joins the lines.
     sys.stdout.write("".join(f"{render(key, value)};\n" for key, value in _variables(files, name).items()))
@@ -52,7 +52,7 @@ def _variables(files: LabFiles, name: str | None) -> dict[str, str | None]:
     if program.name == "bridgehead" and not (found and os.path.samefile(found, program)):
         variables["PATH"] = str(program.parent)
     variables["KUBECONFIG"] = str(files.kubeconfig)
-    if files == registry.find_files(lab := registry.find_name(files, name or DEFAULT_NAME), None):
+    if files == state_directories.find_files(lab := state_directories.find_name(files, name or DEFAULT_NAME), None):
         variables["BRIDGEHEAD_NAME"] = lab
     elif "BRIDGEHEAD_NAME" in os.environ:
         variables["BRIDGEHEAD_NAME"] = None  # that of another lab, which the shell's next commands would be for

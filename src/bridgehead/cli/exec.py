@@ -17,7 +17,7 @@ from typing import Annotated, NoReturn
 
 import typer
 
-from bridgehead.lab import host, registry
+from bridgehead.lab import host, state_directories
 from bridgehead.lab.enter import find_node, run_inside
 
 from .lab_options import Name, StateDir, find_lab, reporting_errors
@@ -40,7 +40,7 @@ def run(argv: Sequence[str], name: str | None, node: str | None, state_dir: Path
     """Run `argv` in the lab, with the lab's KUBECONFIG: no other cluster is reachable from there."""
     with reporting_errors():
         files = find_lab(name, state_dir)
-        lab = registry.read_running(files)
+        lab = state_directories.read_running(files)
         host.extend_path()
         where = find_node(lab, node) if node else None
         # HTTP proxies of the machine are unreachable from the lab.

@@ -25,7 +25,7 @@ import typer
 from bridgehead.images.errors import BadImage, ImageError
 from bridgehead.images.references import Reference, parse_reference
 from bridgehead.images.store.content import ContentStore
-from bridgehead.lab import registry
+from bridgehead.lab import state_directories
 from bridgehead.lab.errors import LabError
 from bridgehead.lab.plan import LabFiles
 
@@ -116,13 +116,13 @@ def _list(files: LabFiles) -> None:
 
 
 def _pull(files: LabFiles, references: list[Reference]) -> None:
-    from bridgehead.images.service import configuration, process, user_process
+    from bridgehead.images.service import process, puller_config, user_process
     from bridgehead.images.service.shared_blobs import SharedBlobs
     from bridgehead.images.service.user_client import UserClient
 
     # Before the change of ids: Docker's configuration is the user's.
-    config = configuration.read_config(files.registries, {reference.registry for reference in references})
-    blobs = registry.find_shared_blobs(files)
+    config = puller_config.read_config(files.registries, {reference.registry for reference in references})
+    blobs = state_directories.find_shared_blobs(files)
     requests, user = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
 
     def pull(store: ContentStore) -> None:
@@ -212,11 +212,11 @@ def _save(files: LabFiles, names: list[str], output: str) -> None:
 
 
 def _remove(files: LabFiles, references: list[Reference]) -> None:
-    from bridgehead.images.store import collection
+    from bridgehead.images.store import garbage_collection
 
     store = _open(files)
     missing = [str(reference) for reference in references if not store.remove_record(reference.key)]
-    collection.collect(store)
+    garbage_collection.collect(store)
     _refuse(missing)
 
 

@@ -14,7 +14,7 @@ from typing import Annotated
 
 import typer
 
-from bridgehead.lab import registry
+from bridgehead.lab import state_directories
 
 from .lab_options import Name, StateDir, find_lab, reporting_errors
 
@@ -30,5 +30,5 @@ def command(
     with reporting_errors():
         files = find_lab(name, state_dir)
         if not path or not files.kubeconfig.exists():
-            registry.read_running(files)
+            state_directories.read_running(files)
         sys.stdout.write(f"{files.kubeconfig}\n" if path else files.kubeconfig.read_text("utf-8"))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from bridgehead.lab import registry
+from bridgehead.lab import state_directories
 from bridgehead.lab.errors import LabError
 
 from .lab_options import find_lab
@@ -23,4 +23,4 @@ def find_kubeconfig(kubeconfig: Path | None, name: str | None, state_dir: Path |
             )
         return kubeconfig, None
     files = find_lab(name, state_dir)
-    return files.kubeconfig, registry.read_running(files).config.context
+    return files.kubeconfig, state_directories.read_running(files).config.context

@@ -13,10 +13,10 @@ from typing import Annotated, Any
 
 import typer
 
-from bridgehead.lab import registry
+from bridgehead.lab import state_directories
 from bridgehead.lab.errors import LabError
 from bridgehead.lab.plan import LabFiles
-from bridgehead.lab.registry import DEFAULT_NAME
+from bridgehead.lab.state_directories import DEFAULT_NAME
 
 from .options import Option, for_typer, row
 
@@ -56,9 +56,9 @@ def find_lab(name: str | None, state_dir: Path | None) -> LabFiles:
 
     If neither is given and other labs than the default one run, a line on standard error names the lab that is taken.
     """
-    files = registry.find_files(name or DEFAULT_NAME, state_dir)
+    files = state_directories.find_files(name or DEFAULT_NAME, state_dir)
     if name is None and state_dir is None:
-        others = sorted(set(registry.list_running()) - {DEFAULT_NAME})
+        others = sorted(set(state_directories.list_running()) - {DEFAULT_NAME})
         if others:
             sys.stderr.write(
                 f'bridgehead: this is for the lab "{DEFAULT_NAME}"; --name or BRIDGEHEAD_NAME chooses another one that '

@@ -8,7 +8,7 @@ import re
 from enum import StrEnum
 from pathlib import Path
 
-from bridgehead.lab import registry
+from bridgehead.lab import state_directories
 from bridgehead.lab.errors import LabError
 from bridgehead.lab.plan import LabFiles, plan_nodes
 
@@ -40,10 +40,10 @@ def list_values(kind: LiveValues, name: str | None, namespace: str, state_dir: P
 def _list_untrusted(kind: LiveValues, name: str | None, namespace: str, state_dir: Path | None) -> list[str]:
     try:
         if kind is LiveValues.LABS:
-            return list(registry.list_labs())
-        files = registry.find_files(name or DEFAULT_NAME, state_dir)
+            return list(state_directories.list_labs())
+        files = state_directories.find_files(name or DEFAULT_NAME, state_dir)
         if kind is LiveValues.NODES:
-            config = registry.read_config(files)
+            config = state_directories.read_config(files)
             return [node.name for node in plan_nodes(config)] if config else []
         if kind is LiveValues.PARTS:
             return sorted(path.stem for path in files.log("init").parent.glob("*.log"))

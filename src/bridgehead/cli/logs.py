@@ -20,7 +20,7 @@ from typing import Annotated, BinaryIO
 
 import typer
 
-from bridgehead.lab import registry
+from bridgehead.lab import state_directories
 from bridgehead.lab.errors import LabError
 from bridgehead.suggestions import did_you_mean
 
@@ -57,13 +57,13 @@ def command(
         directory = files.log("init").parent
         every = _list_logs(directory)
         if not (every or files.config.exists()):
-            raise registry.no_such_lab(files)
+            raise state_directories.no_such_lab(files)
         logs = [path for path in every if part is None or path.stem == part or path.stem.startswith(f"{part}-")]
         if not logs:
             raise LabError(_no_logs(part, [path.stem for path in every], directory))
         if following:
             try:
-                follow(logs, until=lambda: not registry.is_running(files), tail=tail)
+                follow(logs, until=lambda: not state_directories.is_running(files), tail=tail)
             except KeyboardInterrupt:
                 raise typer.Exit(130) from None
             return

@@ -12,7 +12,7 @@ from typing import Annotated
 
 import typer
 
-from bridgehead.lab import registry
+from bridgehead.lab import state_directories
 from bridgehead.lab.errors import AlreadyRunning
 
 from .lab_options import DEFAULT_NAME, Name, StateDir, options_of
@@ -31,9 +31,9 @@ def command(
     with reporting_store_errors():
         files = lab_unless(store, name, state_dir)
         target = store_of(files, store)
-        if files and registry.is_running(files):
+        if files and state_directories.is_running(files):
             stop = f"`bridgehead down{options_of(name, state_dir)}`"
-            lab = registry.find_name(files, name or DEFAULT_NAME)
+            lab = state_directories.find_name(files, name or DEFAULT_NAME)
             raise AlreadyRunning(f"the lab {lab!r} is running: stop it first with {stop}")
         copied = restore(file, target, Progress("restore"))
         kept = f" The former store is {copied.kept}." if copied.kept else ""

@@ -15,7 +15,7 @@ from bridgehead.cli import logs_setup
 from bridgehead.cli.failures import reporting_failures
 from bridgehead.cli.groups import OPTIONS
 from bridgehead.cli.options import REQUIRED, hidden, option, verbosity_row
-from bridgehead.kubelet.runtimes.images.resolver import ImageDirectories
+from bridgehead.kubelet.runtimes.image_resolver import ImageDirectories
 from bridgehead.kubelet.runtimes.service.serve import ServerFailure, serve
 from bridgehead.kubelet.runtimes.spawn.container_init import run_job
 from bridgehead.kubelet.runtimes.spawn.forking import prepare_to_fork

@@ -13,7 +13,7 @@ from typing import Annotated
 
 import typer
 
-from bridgehead.lab import registry
+from bridgehead.lab import state_directories
 from bridgehead.lab.errors import NotRunning
 from bridgehead.lab.plan import LabFiles, PartStatus
 
@@ -29,16 +29,16 @@ def command(
 ) -> None:
     with reporting_errors():
         if name or state_dir:
-            sys.stdout.write(_describe(registry.find_files(name or DEFAULT_NAME, state_dir)))
+            sys.stdout.write(_describe(state_directories.find_files(name or DEFAULT_NAME, state_dir)))
             return
-        running = registry.list_running()
+        running = state_directories.list_running()
         for index, files in enumerate(running.values()):
             try:
                 text = _describe(files)
             except NotRunning as error:  # this lab is starting or has just ended; show the others
                 text = f"{error}\n"
             sys.stdout.write(f"\n{text}" if index else text)
-        stopped = [name for name in registry.list_labs() if name not in running]
+        stopped = [name for name in state_directories.list_labs() if name not in running]
         if running and stopped:
             sys.stdout.write("\n")
         for lab_name in stopped:
@@ -48,14 +48,14 @@ def command(
 
 
 def _describe(files: LabFiles) -> str:
-    lab = registry.read_running(files)
+    lab = state_directories.read_running(files)
     first = (
         f'Lab "{lab.config.name}": up for {_age(time.time() - lab.started_at)}, API at'
         f" https://127.0.0.1:{lab.config.port}, KUBECONFIG={files.kubeconfig}"
         + (", a DNS on each node" if lab.config.node_dns else "")
         + ("" if lab.config.balancer else ", without a load balancer")
     )
-    return f"{first}\n{asyncio.run(_nodes(files, lab.config.context))}{_parts(registry.read_parts(files))}"
+    return f"{first}\n{asyncio.run(_nodes(files, lab.config.context))}{_parts(state_directories.read_parts(files))}"
 
 
 async def _nodes(files: LabFiles, context: str) -> str:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from bridgehead.lab import registry
+from bridgehead.lab import state_directories
 from bridgehead.lab.plan import LabFiles
 
 from .lab_options import find_lab, reporting_errors
@@ -35,7 +35,7 @@ def store_of(files: LabFiles | None, store: str) -> Path:
     if files is None:
         return Path(store_path(store) or store)
     if not files.config.exists():
-        raise registry.no_such_lab(files)
+        raise state_directories.no_such_lab(files)
     return files.store
 
 

@@ -24,11 +24,11 @@ import typer
 
 from bridgehead import cli
 from bridgehead.heap import no_collection
-from bridgehead.lab import host, registry
+from bridgehead.lab import host, state_directories
 from bridgehead.lab.addressing import MAX_NODES, IpFamily
+from bridgehead.lab.directory_owner import check_owner, close_to_others
 from bridgehead.lab.errors import AlreadyRunning, LabError, NotRunning
 from bridgehead.lab.ids import IdMap, describe_missing_ids
-from bridgehead.lab.ownership import check_owner, close_to_others
 from bridgehead.lab.packages import POD_TOOLS, describe_missing_tools
 from bridgehead.lab.plan import LabConfig, LabFiles
 
@@ -97,14 +97,14 @@ def command(options: Options) -> None:
             if signal.getsignal(number) is not signal.SIG_IGN:  # `nohup` ignores SIGHUP
                 signal.signal(number, signal.default_int_handler)
         name = options.name or DEFAULT_NAME
-        files = registry.find_files(name, options.state_dir)
+        files = state_directories.find_files(name, options.state_dir)
         again = options_of(name, options.state_dir)
         # Nobody else may write to the lab's files, whatever the shell's umask allows.
         os.umask(os.umask(0o077) | 0o022)
         check_owner(files.root)
-        registry.check_directory(files)
+        state_directories.check_directory(files)
         try:
-            lock = registry.lock(files)
+            lock = state_directories.lock(files)
         except AlreadyRunning as error:
             raise AlreadyRunning(_already_running(name, files, again)) from error
         try:
@@ -113,14 +113,14 @@ def command(options: Options) -> None:
                 config, id_map = _start(name, options, files, lock)
             finally:
                 if not files.config.exists():
-                    registry.remove_unused(files)
+                    state_directories.remove_unused(files)
                 os.close(lock)  # the lab's first process has it, too
             _wait_ready(config, files)
         except AlreadyRunning:
             raise  # an earlier lab, which this command has not started
         except BaseException as error:
             with contextlib.suppress(NotRunning):
-                registry.stop(files)
+                state_directories.stop(files)
             if isinstance(error, KeyboardInterrupt):
                 raise typer.Exit(130) from None
             raise
@@ -137,7 +137,7 @@ def _claim(files: LabFiles) -> None:
     """Close the state directory to others, and wait for the end of an earlier lab in it. Raises `LabError`."""
     close_to_others(files.root)
     if not files.config.exists():
-        registry.await_orphan(files)
+        state_directories.await_orphan(files)
 
 
 def _start(name: str, options: Options, files: LabFiles, lock: int) -> tuple[LabConfig, IdMap | None]:
@@ -153,9 +153,9 @@ def _start(name: str, options: Options, files: LabFiles, lock: int) -> tuple[Lab
     gc.freeze()  # the processes that are forked now share these objects, which a collection would write to
     host.extend_path()
     lack_of_ipv6 = host.check_host(files.root)
-    before = registry.read_config(files)
+    before = state_directories.read_config(files)
     if before and before.ephemeral:
-        registry.empty(files)
+        state_directories.empty(files)
         before = None
     host.check_space(files.root)
     has_host_access = host.choose_host_access(options.host_access, before)
@@ -180,7 +180,7 @@ def _start(name: str, options: Options, files: LabFiles, lock: int) -> tuple[Lab
         )
         with _writing(files):
             roots.make_state_directories(files, owner)
-            registry.keep_previous_logs(files)
+            state_directories.keep_previous_logs(files)
             files.parts.unlink(missing_ok=True)
             files.config.write_bytes(msgspec.json.encode(config))
         logs_setup.configure()
@@ -270,7 +270,7 @@ Try next{lacking}:
 
 def _already_running(name: str, files: LabFiles, options: str) -> str:
     return (
-        f"the lab {registry.find_name(files, name)!r} is already running: KUBECONFIG={files.kubeconfig};"
+        f"the lab {state_directories.find_name(files, name)!r} is already running: KUBECONFIG={files.kubeconfig};"
         f" `{own_command()} down{options}` stops it, `up --name OTHER` starts another beside it"
     )
 
@@ -280,9 +280,9 @@ def _stay(files: LabFiles, screen: str) -> None:
     try:
         sys.stdout.write(f"{screen}\n")
         sys.stdout.flush()
-        follow(sorted(files.log("init").parent.glob("*.log")), until=lambda: not registry.is_running(files))
+        follow(sorted(files.log("init").parent.glob("*.log")), until=lambda: not state_directories.is_running(files))
     except KeyboardInterrupt:
         sys.stderr.write("\nstopping\n")
     finally:
         with contextlib.suppress(NotRunning):
-            registry.stop(files)
+            state_directories.stop(files)

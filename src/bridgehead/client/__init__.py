@@ -5,7 +5,7 @@ Errors are in `client.errors`, the outcomes of a reconcile in `client.workqueue`
 
 from .api import ApiClient
 from .codec import ListResult, WatchEvent
-from .events import EventRecorder, reference_to
+from .event_recorder import EventRecorder, reference_to
 from .informer import Informer, Running, running
 from .kubeconfig import ClientConfig, in_cluster_config, load_config, load_kubeconfig
 from .leases import LeaderElector, renew_lease

@@ -19,7 +19,7 @@ from bridgehead.objects.meta import Object, ObjectKey
 
 from .codec import ListResult, WatchEvent
 from .errors import ClientError, Gone, Unreachable
-from .store import Handler, IndexFunction, ObjectStore
+from .object_store import Handler, IndexFunction, ObjectStore
 
 log = logging.getLogger(__name__)
 

@@ -1,4 +1,4 @@
-"""TLS to the API server: certificates, and sessions that later connections resume. Used by `transport` only."""
+"""TLS to the API server: certificates, and sessions that later connections resume. Used by `credentials`."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ from .archive_files import ArchiveFiles, open_archive
 from .documents import Descriptor, Index, Manifest
 from .errors import BadImage, NotFound, StoreFailed
 from .references import Reference, parse_reference
-from .store import collection, compression, implied_directories
+from .store import compression, garbage_collection, implied_directories
 from .store.content import ContentStore
 from .store.image_record import ImageRecord
 from .store.unpacking import add_layer
@@ -75,7 +75,7 @@ def _adding_to(store: ContentStore) -> Iterator[None]:
             yield
     except BaseException:
         with contextlib.suppress(StoreFailed):
-            collection.collect(store)
+            garbage_collection.collect(store)
         raise
 
 

@@ -13,11 +13,11 @@ from . import documents
 from .documents import Descriptor, Index, Manifest
 from .errors import BadImage, Denied, ImageError, StoreFailed
 from .references import Reference
-from .registry.credentials import Credential, fingerprint
-from .registry.hosts import Endpoint, endpoints_for
+from .registry.docker_config import Credential, fingerprint
+from .registry.hosts_toml import Endpoint, endpoints_for
 from .registry.repository import Repository
 from .registry.transport import Transport
-from .store import collection, implied_directories
+from .store import garbage_collection, implied_directories
 from .store.content import ContentStore
 from .store.image_record import ImageRecord
 from .store.unpacking import add_layer
@@ -98,7 +98,7 @@ class Puller:
                 denied = error
             except StoreFailed as error:
                 with contextlib.suppress(StoreFailed):  # layers that came before the disk was full fill it
-                    await asyncio.to_thread(collection.collect, self._store)
+                    await asyncio.to_thread(garbage_collection.collect, self._store)
                 raise _with_reference(error, reference) from error
             except ImageError as error:
                 raise _with_reference(error, reference) from error

@@ -4,7 +4,7 @@ Imports go from the top of this list to the bottom (a contract in pyproject.toml
 
     process       the kubelet as a process: opens what it needs, ends at SIGTERM
     server/       the HTTPS server on port 10250: logs, exec, attach, port-forward
-    agent         wiring: informers, the runtime, one worker for each pod
+    sync_loop     wiring: informers, the runtime, one worker for each pod
     pods/         a pod's life: worker, admission, next actions, status, termination barrier
     containers/   a container's life: start, probes, restart, stop; its logs
     volumes/      volumes on disk; ConfigMaps, Secrets and tokens of pods

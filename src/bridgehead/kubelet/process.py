@@ -21,7 +21,6 @@ from bridgehead.client.access_reviews import AccessReviews
 from bridgehead.images.service.client import PullerClient
 from bridgehead.tls_offers import DEFAULT_OFFER, TlsOffer
 
-from .agent import Kubelet
 from .errors import StartupFailed
 from .metrics.operations import KubeletMetrics
 from .node.settings import NodeSettings
@@ -29,6 +28,7 @@ from .runtimes.runtime import Runtime, RuntimeFailure
 from .runtimes.wire.client import RuntimeClient
 from .server.authorization import NodeReviews, server_context
 from .server.kubelet_server import KubeletServer
+from .sync_loop import Kubelet
 
 log = logging.getLogger(__name__)
 

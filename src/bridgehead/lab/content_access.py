@@ -7,7 +7,7 @@ from pathlib import Path
 
 from bridgehead.images.store.content import ContentStore
 
-from . import registry, roots, user_namespace
+from . import roots, state_directories, user_namespace
 from .errors import LabError
 from .plan import LabFiles
 
@@ -17,9 +17,9 @@ def open_content(files: LabFiles) -> ContentStore:
 
     What needs the user's own rights has to be opened before. The caller must have no other threads. Raises `LabError`.
     """
-    config = registry.read_config(files)
+    config = state_directories.read_config(files)
     if config is None:
-        raise registry.no_such_lab(files)
+        raise state_directories.no_such_lab(files)
     try:
         id_map = None
         if not (config.host_access and os.geteuid() == 0):

@@ -10,13 +10,14 @@ that the parts need.
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import logging
 import os
 import signal
 import socket
 import sys
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -26,8 +27,7 @@ from bridgehead.heap import no_collection
 from bridgehead.kubelet.runtimes.isolation import cgroups, privileges, seccomp
 from bridgehead.network import syscalls
 
-from . import registry, roots, user_namespace
-from .environment import forget_environment
+from . import roots, state_directories, user_namespace
 from .errors import StartFailed
 from .fabric import build_fabric
 from .ids import IdMap
@@ -96,7 +96,7 @@ def launch(
                     config=config,
                     init_pid=pid,
                     started_at=time.time(),
-                    pid_namespace=registry.pid_namespace(),
+                    pid_namespace=state_directories.pid_namespace(),
                     cgroup=cgroup.directory if cgroup else "",
                 )
                 files.running.write_bytes(msgspec.json.encode(running))
@@ -230,7 +230,7 @@ def _become_init(
     _close_inherited({api_socket.fileno(), lock_fd, progress, prepared})
     syscalls.set_hostname("lab")
     syscalls.set_process_name("bridgehead-lab", f"bridgehead-lab {config.name}")
-    forget_environment(_KEPT_ENVIRONMENT)
+    _forget_environment(_KEPT_ENVIRONMENT)
     if config.host_access:
         _mount_own_view(cgroup)
     else:
@@ -266,6 +266,24 @@ def _load_rest(preload: Preload, config: LabConfig, parts: Sequence[PartPlan]) -
         preload([*(part.argv for part in parts), *plan_container_lines(config)])
     with contextlib.suppress(seccomp.SeccompUnavailable):  # reported when a container starts
         seccomp.default_filter(privileges.DEFAULT_CAPABILITIES)
+
+
+def _forget_environment(kept: Collection[str]) -> None:
+    """Remove all variables but `kept` from this process, and from /proc/PID/environ, which shows the initial ones.
+
+    Every process of the lab is a fork and would keep them in memory.
+    """
+    for name in list(os.environ):
+        if name not in kept:
+            del os.environ[name]
+    for name, value in list(os.environ.items()):
+        os.environ[name] = value  # set again, because the memory of the old strings is overwritten below
+    # The fields from the 3rd on, after the name, which can contain any character: proc_pid_stat(5).
+    with open("/proc/self/stat", "rb") as stat:
+        fields = stat.read().rpartition(b")")[2].split()
+    start, end = int(fields[47]), int(fields[48])
+    if 0 < start < end:
+        ctypes.memset(start, 0, end - start)
 
 
 def _mount_own_view(cgroup: cgroups.Prepared | None) -> None:

@@ -1,9 +1,9 @@
 """The process beside the lab that pulls images for its nodes: in the machine's network, with the lab's ids.
 
 Forked by the process that starts the lab, before it ends, and replaced by a small program that only waits, with the
-rights of the user who started the lab (`waiting`). When a node asks for an image, the puller's program replaces that.
-A child of it gives up these rights, and answers this and all later requests; after its death the next request starts
-another one. Its parent reads the user's configuration for it, and has the blobs that the user's labs share
+rights of the user who started the lab (`first_request`). When a node asks for an image, the puller's program replaces
+that. A child of it gives up these rights, and answers this and all later requests; after its death the next request
+starts another one. Its parent reads the user's configuration for it, and has the blobs that the user's labs share
 (`user_process`). All end with the lab's first process.
 """
 
@@ -27,12 +27,12 @@ from bridgehead.images.errors import ImageError
 from bridgehead.images.service import user_process
 from bridgehead.images.service.client import SOCKET
 from bridgehead.images.service.user_process import UserFiles
-from bridgehead.images.store import collection
+from bridgehead.images.store import garbage_collection
 from bridgehead.images.store.blob_cache import UNUSED_SECONDS, BlobCache
 from bridgehead.images.store.content import ContentStore
 from bridgehead.network import syscalls
 
-from . import registry, user_namespace, waiting
+from . import first_request, state_directories, user_namespace
 from .ids import IdMap
 from .part_watch import PartWatch
 from .plan import LabConfig, LabFiles
@@ -82,11 +82,11 @@ def _wait(puller: Puller, lab: int, program: Sequence[str]) -> NoReturn:
     signal.pthread_sigmask(signal.SIG_SETMASK, set())
     os.chdir(files.content)
     listener = _listen(puller.id_map)  # before the collection: nodes that ask meanwhile wait for an answer
-    _collect(puller.id_map, registry.find_shared_blobs(files))
+    _collect(puller.id_map, state_directories.find_shared_blobs(files))
     inherited = (null, output, output, lab, listener.detach())
     _inherit(inherited)
     argument = msgspec.json.encode(puller).decode()
-    os.execv(sys.executable, [sys.executable, "-I", "-S", waiting.__file__, *program, argument])
+    os.execv(sys.executable, [sys.executable, "-I", "-S", first_request.__file__, *program, argument])
 
 
 def _inherit(descriptors: Sequence[int]) -> None:
@@ -98,14 +98,14 @@ def _inherit(descriptors: Sequence[int]) -> None:
 
 
 def serve(argument: str) -> NoReturn:
-    """Run the puller in this process, whose working directory and descriptors are those of `waiting`, until its lab
-    ends. `argument` is the program's last one."""
+    """Run the puller in this process, whose working directory and descriptors are those of `first_request`, until its
+    lab ends. `argument` is the program's last one."""
     puller = msgspec.json.decode(argument, type=Puller)
     syscalls.set_process_name("bridgehead-pull", f"bridgehead-puller {puller.name}")
-    lab, listener = waiting.LAB, socket.socket(fileno=waiting.LISTENER)
+    lab, listener = first_request.LAB, socket.socket(fileno=first_request.LISTENER)
     files = LabFiles(Path(puller.root))
-    shared = registry.find_shared_blobs(files)
-    for descriptor in (lab, waiting.LISTENER):
+    shared = state_directories.find_shared_blobs(files)
+    for descriptor in (lab, first_request.LISTENER):
         os.set_inheritable(descriptor, False)
     while not _has_ended(lab):
         select.select([listener.fileno(), lab], [], [])
@@ -183,7 +183,7 @@ def _collect(id_map: IdMap | None, shared: Path | None) -> None:
                 _trim(shared)
             if id_map is not None:
                 user_namespace.enter(user_namespace.make(id_map))
-            removed = collection.collect(ContentStore(_HERE))
+            removed = garbage_collection.collect(ContentStore(_HERE))
             if removed and removed.files:
                 log.info("removed %d layers and blobs that no image needs", removed.files)
         except (OSError, ImageError) as error:

@@ -12,13 +12,14 @@ from string import Template
 from typing import Any
 
 from bridgehead import __version__
-from bridgehead.client import ApiClient, load_kubeconfig, running
+from bridgehead.client import ApiClient, Informer, load_kubeconfig, running
 from bridgehead.client.errors import ApiError, ClientError, NotFound
 from bridgehead.objects.core import Node, Pod
 from bridgehead.objects.kinds import (
     CONFIG_MAPS,
     DAEMON_SETS,
     DEPLOYMENTS,
+    LEASES,
     NAMESPACES,
     NODES,
     PODS,
@@ -31,11 +32,10 @@ from bridgehead.objects.meta import Object
 from bridgehead.objects.times import parse_time
 from bridgehead.yaml_loader import load_all
 
-from . import registry
+from . import state_directories
 from .addressing import API_PORT, api_url
 from .earlier_names import DNS, EarlierDns
 from .errors import NotRunning, StartFailed
-from .observed import ObservedCluster
 from .plan import CLUSTER_DOMAIN, LabConfig, LabFiles
 from .shipped_objects import ensure
 
@@ -329,15 +329,15 @@ def _is_since(time_text: str | None, moment: float) -> bool:
 def _started_at(files: LabFiles) -> float:
     """Return when the lab was started, in seconds since the epoch. Raises `StartFailed` if it has already ended."""
     try:
-        return registry.read_running(files).started_at
+        return state_directories.read_running(files).started_at
     except NotRunning:
         raise _first_process_ended(files) from None
 
 
 def _check_parts(files: LabFiles) -> None:
-    if not registry.is_running(files):
+    if not state_directories.is_running(files):
         raise _first_process_ended(files)
-    for part in registry.read_parts(files):
+    for part in state_directories.read_parts(files):
         if part.restarts >= 5 and not part.pid:
             raise StartFailed(f"{part.name} does not start: {last_log_line(files, part.name)}")
 
@@ -353,3 +353,37 @@ def last_log_line(files: LabFiles, part: str) -> str:
     except OSError:
         lines = []
     return lines[-1] if lines else "it left no message"
+
+
+class ObservedCluster:
+    """The nodes, their Leases and the system pods, by which the start of a lab is judged; current while `run` runs."""
+
+    def __init__(self, client: ApiClient) -> None:
+        self.nodes = Informer(client, NODES)
+        self.node_leases = Informer(client, LEASES, "kube-node-lease")
+        self.pods = Informer(client, PODS, "kube-system")
+        self.is_synced = False
+        self._changed = asyncio.Event()
+
+    async def run(self) -> None:
+        """Follow the objects until cancelled."""
+        informers: tuple[Informer[Any], ...] = (self.nodes, self.node_leases, self.pods)
+        async with asyncio.TaskGroup() as tasks:
+            for informer in informers:
+                tasks.create_task(informer.run())
+            for informer in informers:
+                await informer.wait_synced()
+                informer.on_change(lambda _old, _new: self._changed.set())
+            self.is_synced = True
+            self._changed.set()
+
+    def pods_of(self, app: str) -> list[Pod]:
+        """Return the system pods with this label `k8s-app`."""
+        return [pod for pod in self.pods.items() if pod.metadata.labels.get("k8s-app") == app]
+
+    async def wait_changed(self, seconds: float) -> None:
+        """Wait until an object has changed since the last call, for `seconds` at most."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._changed.wait()
+        self._changed.clear()

@@ -2,15 +2,16 @@
 
 | modules | what they do |
 | --- | --- |
-| `links`, `addresses`, `own_addresses` | interfaces, addresses, routes; `rtnetlink_requests` encodes the requests |
-| `paths` | which link and source address packets to a host have |
+| `links`, `interface_addresses`, `own_addresses` | interfaces, addresses, routes |
+| `rtnetlink_requests` | requests for these |
+| `host_paths` | which link and source address packets to a host have |
 | `link_states` | states of interfaces, as they change |
 | `conntrack` | flows of connection tracking |
 | `ipvs`, `ipset` | virtual servers, IP sets |
 | `ruleset`, `ruleset_events` | nf_tables: the ruleset's generation, notifications of changes |
 | `untracked`, `spoofing` | two tables of nf_tables that end with their owner; `nft_requests` encodes the requests |
 | `handover`, `connection_search` | two more, for connections that other nodes know: `unknown_connections` |
-| `netlink_socket`, `attributes`, `inet` | netlink itself |
+| `netlink_socket`, `netlink_attributes`, `inet` | netlink itself |
 | `syscalls` | namespaces, mounts, capabilities, names of processes |
 | `uapi` | the constants of the kernel's headers |
 """

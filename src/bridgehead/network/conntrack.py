@@ -15,7 +15,9 @@ import struct
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
-from .attributes import (
+from .closable import Closable
+from .inet import PROTOCOLS, address_family
+from .netlink_attributes import (
     ATTRIBUTE_HEADER,
     MESSAGE_HEADER,
     aligned,
@@ -27,8 +29,6 @@ from .attributes import (
     nest,
     u32,
 )
-from .closable import Closable
-from .inet import PROTOCOLS, address_family
 from .netlink_socket import NETFILTER_HEADER, TIMEOUT_SECONDS, netfilter_header, open_socket
 from .uapi.netlink import (
     NETLINK_NETFILTER,

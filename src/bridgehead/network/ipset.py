@@ -13,9 +13,9 @@ import struct
 from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple
 
-from .attributes import attribute, each_attribute, nest, parse_attributes, parse_text, text
 from .closable import Closable
 from .inet import PROTOCOL_NAMES, PROTOCOLS, address_family
+from .netlink_attributes import attribute, each_attribute, nest, parse_attributes, parse_text, text
 from .netlink_socket import NETFILTER_HEADER, NetlinkSocket, Request, netfilter_header
 from .uapi.ip_set import (
     IPSET_ATTR_ADT,

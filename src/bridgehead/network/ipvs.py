@@ -15,9 +15,9 @@ from typing import Final, NamedTuple
 
 from bridgehead.objects.addresses import join_host_port
 
-from .attributes import attribute, be16, nest, parse_attributes, parse_text, text, u16, u32
 from .closable import Closable
 from .inet import PROTOCOL_NAMES, PROTOCOLS, address_family
+from .netlink_attributes import attribute, be16, nest, parse_attributes, parse_text, text, u16, u32
 from .netlink_socket import NetlinkSocket, Request
 from .uapi.genetlink import CTRL_ATTR_FAMILY_ID, CTRL_ATTR_FAMILY_NAME, CTRL_CMD_GETFAMILY, GENL_ID_CTRL
 from .uapi.ip_vs import (

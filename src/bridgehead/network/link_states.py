@@ -11,8 +11,8 @@ import sys
 from typing import Final, NamedTuple
 
 from . import rtnetlink_requests as requests
-from .attributes import parse_attributes, parse_text
 from .closable import Closable
+from .netlink_attributes import parse_attributes, parse_text
 from .netlink_socket import NetlinkSocket
 from .uapi.if_ import IFF_LOOPBACK, IFF_NOARP, IFF_RUNNING, IFF_UP
 from .uapi.if_link import IFLA_ADDRESS, IFLA_IFNAME, IFLA_MASTER

@@ -1,7 +1,7 @@
 """A netlink socket: many small requests in few system calls, dumps, transactions, notifications.
 
-The modules of this package encode their messages with `attributes` (docs/decisions/0022-netlink.md: why no library does
-it). Source: netlink(7), linux/netlink.h, linux/netfilter/nfnetlink.h.
+The modules of this package encode their messages with `netlink_attributes` (why no library does it:
+docs/decisions/0022-netlink.md). Source: netlink(7), linux/netlink.h, linux/netfilter/nfnetlink.h.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ import struct
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final, NamedTuple
 
-from .attributes import MESSAGE_HEADER, each_message
 from .closable import Closable
+from .netlink_attributes import MESSAGE_HEADER, each_message
 from .uapi.netlink import (
     NETLINK_CAP_ACK,
     NLM_F_ACK,

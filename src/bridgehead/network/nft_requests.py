@@ -11,7 +11,7 @@ import errno
 import struct
 from typing import Final
 
-from .attributes import attribute, be32, nest, text
+from .netlink_attributes import attribute, be32, nest, text
 from .netlink_socket import NetlinkSocket, Request, netfilter_header
 from .uapi import nf_tables as nft
 from .uapi.netlink import NLM_F_APPEND, NLM_F_CREATE, NLM_F_EXCL

@@ -1,6 +1,6 @@
 """Requests of rtnetlink, to be sent by a `NetlinkSocket`: links, addresses, routes, neighbours, rules.
 
-Used by the container runtime, which wires each pod with eleven of them, and by `links`, `addresses` and
+Used by the container runtime, which wires each pod with eleven of them, and by `links`, `interface_addresses` and
 `own_addresses`.
 
 Source: rtnetlink(7), linux/rtnetlink.h, linux/if_link.h, linux/if_addr.h, linux/neighbour.h, linux/fib_rules.h.
@@ -14,8 +14,8 @@ import socket
 import struct
 from typing import Final
 
-from .attributes import attribute, parse_attributes, text, u32
 from .inet import pack_address
+from .netlink_attributes import attribute, parse_attributes, text, u32
 from .netlink_socket import Request
 from .uapi.fib_rules import FR_ACT_UNREACHABLE, FRA_IIFNAME, FRA_PRIORITY
 from .uapi.if_ import IF_OPER_UP, IFF_NOARP, IFF_UP

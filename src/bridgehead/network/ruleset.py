@@ -11,8 +11,8 @@ import errno
 import socket
 from typing import Final
 
-from .attributes import parse_attributes
 from .closable import Closable
+from .netlink_attributes import parse_attributes
 from .netlink_socket import NETFILTER_HEADER, NetlinkSocket, Request, netfilter_header, open_socket
 from .uapi.netfilter import NFPROTO_UNSPEC
 from .uapi.netlink import NETLINK_NETFILTER

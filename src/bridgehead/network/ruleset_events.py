@@ -14,8 +14,8 @@ import socket
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
-from .attributes import each_message, parse_attributes, parse_text
 from .closable import Closable
+from .netlink_attributes import each_message, parse_attributes, parse_text
 from .netlink_socket import NETFILTER_HEADER, open_socket
 from .ruleset import Ruleset
 from .uapi import nf_tables as nft

@@ -16,7 +16,7 @@ from bridgehead.backoff import Backoff
 from bridgehead.client import ApiClient, EventRecorder, running
 from bridgehead.heap import bulk
 from bridgehead.network.gateways import gateways
-from bridgehead.network.listeners import listeners
+from bridgehead.network.listening_ports import listeners
 from bridgehead.objects.core import Pod
 from bridgehead.objects.endpoint_slices import EndpointSlice
 from bridgehead.objects.meta import ObjectKey, ObjectReference

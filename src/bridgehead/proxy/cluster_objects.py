@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from bridgehead.client import ApiClient, Informer, Running
 from bridgehead.network.gateways import gateways
-from bridgehead.network.listeners import Listener, listeners
+from bridgehead.network.listening_ports import Listener, listeners
 from bridgehead.objects.core import PROXY_NAME_LABEL, Node, Pod, Service
 from bridgehead.objects.endpoint_slices import HEADLESS_LABEL, EndpointSlice, index_by_service
 from bridgehead.objects.kinds import ENDPOINT_SLICES, NODES, PODS, SERVICES

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Final
 
-from bridgehead.network.listeners import Listener
+from bridgehead.network.listening_ports import Listener
 
 CHECK_SECONDS: Final = 5.0
 

@@ -16,7 +16,7 @@ from collections.abc import Iterable
 
 import msgspec
 
-from bridgehead.network.listeners import Listener
+from bridgehead.network.listening_ports import Listener
 from bridgehead.objects.core import Node
 from bridgehead.objects.endpoint_slices import EndpointSlice
 

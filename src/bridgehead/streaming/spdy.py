@@ -164,13 +164,6 @@ class Writer:
         block = self._compress(struct.pack(">I", 0))
         return _control(_SYN_REPLY, struct.pack(">I", stream) + block)
 
-    def open_stream(self, stream: int, headers: dict[str, str]) -> bytes:
-        """Return a SYN_STREAM, as a client sends it."""
-        text = struct.pack(">I", len(headers))
-        for name, value in headers.items():
-            text += struct.pack(">I", len(name)) + name.encode() + struct.pack(">I", len(value)) + value.encode()
-        return _control(_SYN_STREAM, struct.pack(">IIH", stream, 0, 0) + self._compress(text))
-
     def _compress(self, text: bytes) -> bytes:
         return self._deflate.compress(text) + self._deflate.flush(zlib.Z_SYNC_FLUSH)
 

@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from bridgehead import cli
-from bridgehead.lab import registry
+from bridgehead.lab import state_directories
 from bridgehead.lab.plan import LabConfig
 
 
@@ -95,7 +95,7 @@ def labs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     monkeypatch.delenv("KUBECONFIG", raising=False)
     for lab, nodes in (("bridgehead", 1), ("blue", 2)):
-        files = registry.find_files(lab, None)
+        files = state_directories.find_files(lab, None)
         files.log("init").parent.mkdir(parents=True)
         files.config.write_bytes(msgspec.json.encode(LabConfig(name=lab, nodes=nodes, port=6443)))
         for part in ("apiserver", "controllers"):
@@ -198,7 +198,7 @@ def test_zsh_completes_what_is_there_now(
 def test_a_value_that_a_shell_would_run_is_not_offered(
     labs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    logs = registry.find_files("bridgehead", None).log("init").parent
+    logs = state_directories.find_files("bridgehead", None).log("init").parent
     for name in ("$(touch ran)", "`touch ran`", "-x", "a b", "a;touch ran"):
         (logs / f"{name}.log").touch()
     offered = completed_by_bash(["bridgehead", "logs", ""], tmp_path, capsys)

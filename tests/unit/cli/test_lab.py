@@ -12,7 +12,7 @@ import pytest
 
 from bridgehead import __version__, cli
 from bridgehead.cli import lab_options, logs, tables, up
-from bridgehead.lab import registry
+from bridgehead.lab import state_directories
 from bridgehead.lab.addressing import IpFamily
 from bridgehead.lab.errors import Unsupported
 from bridgehead.lab.plan import LabConfig, LabFiles
@@ -215,7 +215,9 @@ def test_a_command_names_its_lab_if_none_was_chosen_and_another_one_runs(
 ) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     monkeypatch.delenv("KUBECONFIG", raising=False)
-    monkeypatch.setattr(registry, "list_running", lambda: {"other": LabFiles(tmp_path / "bridgehead" / "other")})
+    monkeypatch.setattr(
+        state_directories, "list_running", lambda: {"other": LabFiles(tmp_path / "bridgehead" / "other")}
+    )
     choice = "--name or BRIDGEHEAD_NAME chooses another one that runs: other"
     taken = f'bridgehead: this is for the lab "bridgehead"; {choice}'
     assert run(*argv) == 1
@@ -383,7 +385,7 @@ def test_a_shell_takes_the_environment_of_a_lab(
     shell: str, evaluation: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "user's \\state"))
-    files = registry.find_files("two", None)
+    files = state_directories.find_files("two", None)
     files.root.mkdir(parents=True)
     files.config.write_bytes(msgspec.json.encode(LabConfig(name="two", nodes=1, port=6443)))
     files.kubeconfig.touch()

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from bridgehead import cli
-from bridgehead.lab import registry
+from bridgehead.lab import state_directories
 from bridgehead.lab.plan import LabConfig
 from bridgehead.storage import Facts, Key, open_store
 
@@ -59,13 +59,13 @@ def test_a_lab_by_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caps
     for command in ("backup", "restore"):
         assert run(command, str(copy), "--name=none") == 1
         assert 'there is no lab "none"' in capsys.readouterr().err
-    files = registry.find_files("mine", None)
+    files = state_directories.find_files("mine", None)
     files.store.parent.mkdir(parents=True)
     files.config.write_bytes(msgspec.json.encode(LabConfig(name="mine", nodes=1, port=6443)))
     write_store(files.store, "a")
     assert run("backup", str(copy), "--name=mine") == 0
     capsys.readouterr()
-    held = registry.lock(files)
+    held = state_directories.lock(files)
     try:
         assert run("restore", str(copy), "--name=mine") == 1
         assert "is running: stop it first with `" in capsys.readouterr().err

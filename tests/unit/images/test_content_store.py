@@ -11,7 +11,7 @@ import pytest
 
 from bridgehead.images.documents import Descriptor, digest_of
 from bridgehead.images.errors import StoreFailed
-from bridgehead.images.store import collection, unpacking
+from bridgehead.images.store import garbage_collection, unpacking
 from bridgehead.images.store.content import ContentStore
 from bridgehead.images.store.image_record import ImageRecord
 from bridgehead.images.store.unpacking import Unpacked
@@ -93,9 +93,9 @@ def test_what_a_killed_process_wrote_is_removed_but_for_downloads(tmp_path: Path
     (store.new_name("layer") / "etc").mkdir(parents=True)
     (store.new_name("blob")).write_bytes(CONTENT)
     with store.writing():
-        collection.remove_unfinished(store)  # another process may be writing them
+        garbage_collection.remove_unfinished(store)  # another process may be writing them
     assert len(list((tmp_path / "ingest").iterdir())) == 3
-    collection.remove_unfinished(store)
+    garbage_collection.remove_unfinished(store)
     assert list((tmp_path / "ingest").iterdir()) == kept
 
 
@@ -108,7 +108,7 @@ def test_no_collection_takes_files_of_a_layer_that_is_being_unpacked(
     unpack = unpacking.unpack
 
     def unpack_during_a_collection(blob: Path, diff_id: str, target: Path) -> Unpacked:
-        assert collection.collect(store) is None
+        assert garbage_collection.collect(store) is None
         return unpack(blob, diff_id, target)
 
     monkeypatch.setattr(unpacking, "unpack", unpack_during_a_collection)

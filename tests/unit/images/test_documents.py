@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from bridgehead.images import documents, errors
 from bridgehead.images.documents import Descriptor, ImageConfig, Index, Manifest, Platform
 from bridgehead.images.errors import BadImage, ImageError, PullFailed
-from bridgehead.images.registry.credentials import Credential
+from bridgehead.images.registry.docker_config import Credential
 from bridgehead.images.service import messages
 
 DIGEST = "sha256:" + "0" * 64

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from bridgehead.images import archives
-from bridgehead.images.store import collection
+from bridgehead.images.store import garbage_collection
 from bridgehead.images.store.content import ContentStore
 from bridgehead.images.store.image_record import ImageRecord
 from tests.image_files import archive_of, image_of, layer_of
@@ -97,9 +97,9 @@ def test_images_share_a_layer_and_differ_in_what_it_implies(tmp_path: Path) -> N
 def test_the_layer_is_kept_and_removed_with_its_image(tmp_path: Path) -> None:
     store = ContentStore(tmp_path)
     record = load(store, [("tmp/", OPEN)], [("tmp/x", "")])
-    collection.collect(store)
+    garbage_collection.collect(store)
     assert store.find(record.name) == record
     assert record.root_layers == (*record.layers, record.implied)
     store.remove_record(record.name)
-    collection.collect(store)
+    garbage_collection.collect(store)
     assert not list((tmp_path / "layers").iterdir())

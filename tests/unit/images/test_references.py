@@ -1,4 +1,4 @@
-"""Names of images as a content store and a registry use them. Parsing: tests/unit/kubelet/runtimes/images."""
+"""Names of images as a content store and a registry use them. Parsing: kubelet/runtimes/test_image_resolver.py."""
 
 from __future__ import annotations
 

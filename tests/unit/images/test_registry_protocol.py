@@ -12,16 +12,16 @@ from hypothesis import strategies as st
 
 from bridgehead.images.errors import PullFailed
 from bridgehead.images.references import Reference, parse_reference
-from bridgehead.images.registry import hosts, retries
+from bridgehead.images.registry import hosts_toml, retries
 from bridgehead.images.registry.challenges import Challenge, parse_challenges
-from bridgehead.images.registry.credentials import (
+from bridgehead.images.registry.docker_config import (
     BadCredentials,
     Credential,
     find_credentials,
     parse_docker_config,
     parse_user_config,
 )
-from bridgehead.images.registry.hosts import BadHosts, Endpoint, default_endpoint, endpoints_for, parse_hosts
+from bridgehead.images.registry.hosts_toml import BadHosts, Endpoint, default_endpoint, endpoints_for, parse_hosts
 from bridgehead.images.registry.transport import origin, shown_url
 
 
@@ -171,7 +171,7 @@ def test_a_hosts_file_has_mirrors_and_the_server() -> None:
           ca = ["a.crt", "missing.crt"]
           client = [["me.crt", "me.key"], ["both.pem", ""]]
     """
-    assert hosts.named_files(text) == ["upstream.crt", "a.crt", "missing.crt", "me.crt", "me.key", "both.pem"]
+    assert hosts_toml.named_files(text) == ["upstream.crt", "a.crt", "missing.crt", "me.crt", "me.key", "both.pem"]
     files = {"a.crt": "A", "upstream.crt": "U", "me.crt": "C", "me.key": "K", "both.pem": "CK"}
     assert parse_hosts(text, files) == (
         Endpoint(
@@ -205,16 +205,16 @@ def test_token_servers_elsewhere_are_verified_for_registries_on_loopback(
         url=f"https://{registry}/v2", skip_verify=True, ca="A", clients=("CK",), headers=(("X-One", "1"),)
     )
     expected = Endpoint(url=realm, skip_verify=skip_verify, ca="A", clients=("CK",))
-    assert hosts.token_server(realm, endpoint) == expected
+    assert hosts_toml.token_server(realm, endpoint) == expected
     verified = msgspec.structs.replace(endpoint, skip_verify=False)
-    assert not hosts.token_server(realm, verified).skip_verify
+    assert not hosts_toml.token_server(realm, verified).skip_verify
 
 
 def test_certificates_alone_are_for_the_registry_itself() -> None:
     files = {"b.crt": "B", "a.crt": "A", "me.cert": "C", "me.key": "K", "other.cert": "X", "README.md": "text"}
-    assert hosts.hosts_of_certificates(files) == (Endpoint(url="", ca="A\nB", clients=("C\nK",)),)
-    assert hosts.hosts_of_certificates({"me.cert": "C", "me.key": "K"}) == (Endpoint(url="", clients=("C\nK",)),)
-    assert hosts.hosts_of_certificates({"me.key": "K"}) == ()
+    assert hosts_toml.hosts_of_certificates(files) == (Endpoint(url="", ca="A\nB", clients=("C\nK",)),)
+    assert hosts_toml.hosts_of_certificates({"me.cert": "C", "me.key": "K"}) == (Endpoint(url="", clients=("C\nK",)),)
+    assert hosts_toml.hosts_of_certificates({"me.key": "K"}) == ()
 
 
 def test_a_registrys_own_directory_precedes_the_default() -> None:
@@ -226,12 +226,12 @@ def test_a_registrys_own_directory_precedes_the_default() -> None:
         "b.example": parse_hosts('server = "https://s.example"', {}),
         "_default": parse_hosts(text, {}),
     }
-    assert hosts.endpoints_for("a.example:5000", configured) == (default_endpoint("a.example:5000"),)
-    assert hosts.endpoints_for("b.example", configured) == (of_server,)
+    assert hosts_toml.endpoints_for("a.example:5000", configured) == (default_endpoint("a.example:5000"),)
+    assert hosts_toml.endpoints_for("b.example", configured) == (of_server,)
     # The file's own settings are those of the registry, which has all capabilities.
     registry = Endpoint(url="https://registry-1.docker.io/v2", skip_verify=True)
-    assert hosts.endpoints_for("docker.io", configured) == (mirror, registry)
-    assert hosts.endpoints_for("docker.io", {}) == (default_endpoint("docker.io"),)
+    assert hosts_toml.endpoints_for("docker.io", configured) == (mirror, registry)
+    assert hosts_toml.endpoints_for("docker.io", {}) == (default_endpoint("docker.io"),)
 
 
 @pytest.mark.parametrize(
@@ -244,7 +244,7 @@ def test_a_registrys_own_directory_precedes_the_default() -> None:
     ],
 )
 def test_a_mirror_is_another_server_than_the_registry(url: str, registry: str, expected: bool) -> None:
-    assert hosts.is_mirror(Endpoint(url=url), registry) == expected
+    assert hosts_toml.is_mirror(Endpoint(url=url), registry) == expected
 
 
 @pytest.mark.parametrize(
@@ -293,7 +293,7 @@ def test_other_files_are_no_hosts_file(text: str) -> None:
 @pytest.mark.parametrize("text", ["server = ", 'host = "x"'])
 def test_certificates_of_other_files_are_not_read(text: str) -> None:
     with pytest.raises(BadHosts):
-        hosts.named_files(text)
+        hosts_toml.named_files(text)
 
 
 @pytest.mark.parametrize(
@@ -302,7 +302,7 @@ def test_certificates_of_other_files_are_not_read(text: str) -> None:
      ("10.0.0.1", False), ("localhost.example", False)],
 )  # fmt: skip
 def test_loopback_is_this_machine(host: str, expected: bool) -> None:
-    assert hosts.is_loopback(host) == expected
+    assert hosts_toml.is_loopback(host) == expected
 
 
 @pytest.mark.parametrize(

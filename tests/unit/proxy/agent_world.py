@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from bridgehead.client import ListResult, WatchEvent
-from bridgehead.network.listeners import Listener
+from bridgehead.network.listening_ports import Listener
 from bridgehead.objects.core import Event
 from bridgehead.objects.kinds import ENDPOINT_SLICES, NODES, SERVICE_CIDRS, SERVICES, Kind
 from bridgehead.objects.meta import ObjectKey

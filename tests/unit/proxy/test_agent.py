@@ -11,7 +11,7 @@ import pytest
 
 from bridgehead.exposition.formats import render
 from bridgehead.network.conntrack import Flow
-from bridgehead.network.listeners import Listener
+from bridgehead.network.listening_ports import Listener
 from bridgehead.objects.core import Node, Service
 from bridgehead.objects.kinds import ENDPOINT_SLICES, NODES, SERVICE_CIDRS, SERVICES
 from bridgehead.objects.meta import ObjectKey

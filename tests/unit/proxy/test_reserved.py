@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from bridgehead.network.listeners import Listener
+from bridgehead.network.listening_ports import Listener
 from bridgehead.objects.core import Node, Service
 from bridgehead.objects.endpoint_slices import EndpointSlice
 from bridgehead.proxy.frontends import NodeFacts, Reason, ServiceFrontends

@@ -17,11 +17,11 @@ from bridgehead.streaming.spdy import (
     Ping,
     Reader,
     Reset,
-    Writer,
     data_frame,
     ping_frame,
     reset_frame,
 )
+from tests.spdy_client import ClientWriter
 
 
 def test_the_dictionary_equals_the_specification():
@@ -30,7 +30,7 @@ def test_the_dictionary_equals_the_specification():
 
 
 def test_frames_are_parsed_as_they_were_written_in_any_pieces():
-    writer = Writer()
+    writer = ClientWriter()
     headers = {"streamtype": "data", "port": "80", "requestid": "0"}
     sent = b"".join(
         (
@@ -65,8 +65,8 @@ def test_frames_are_parsed_as_they_were_written_in_any_pieces():
         b"\x80\x03\x00\x01\x00\x00\x00\x0c" + bytes(12),
         b"\x80\x03\x00\x06\x00\x00\x00\x00",
         b"\x00\x00\x00\x01\x00\xff\xff\xff",
-        Writer().open_stream(1, {str(number): "" for number in range(101)}),
-        Writer().open_stream(1, {"port": "x" * 20_000}),
+        ClientWriter().open_stream(1, {str(number): "" for number in range(101)}),
+        ClientWriter().open_stream(1, {"port": "x" * 20_000}),
     ],
     ids=["version 2", "no header block", "short ping", "huge frame", "many headers", "long header"],
 )

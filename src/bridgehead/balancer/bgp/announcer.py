@@ -12,8 +12,8 @@ from collections.abc import Awaitable, Callable, Collection, Mapping
 from typing import Literal, NamedTuple
 
 from bridgehead.balancer.announcer import Held, UpdateResult
+from bridgehead.network.host_paths import address_on, find_path
 from bridgehead.network.own_addresses import is_local
-from bridgehead.network.paths import address_on, find_path
 from bridgehead.objects.meta import ObjectKey
 
 from ..model import BfdProfile, Peer

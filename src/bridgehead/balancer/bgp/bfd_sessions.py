@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Literal, Protocol
 
-from bridgehead.network.paths import find_path
+from bridgehead.network.host_paths import find_path
 
 from ..detection.bfd.messages import ENGINE_NAME, Change, Neighbor, SessionSettings, read_change, request_sessions
 from ..detection.bfd.packets import Diagnostic, State

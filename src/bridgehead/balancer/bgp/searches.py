@@ -12,7 +12,7 @@ from typing import Final
 
 from bridgehead.balancer.announcer import UpdateResult
 from bridgehead.network.connection_search import SearchTables
-from bridgehead.network.paths import find_path
+from bridgehead.network.host_paths import find_path
 from bridgehead.objects.meta import ObjectKey
 
 from ..kernel_tables import KernelTables

@@ -22,7 +22,7 @@ import time
 from collections.abc import Collection, Iterable
 from typing import Final
 
-from bridgehead.network.addresses import Address, Addresses
+from bridgehead.network.interface_addresses import Address, Addresses
 
 from ..process_lookup import is_stopped, users_of
 from .engine import NEVER, Descriptor, Message

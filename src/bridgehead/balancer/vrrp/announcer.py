@@ -16,8 +16,8 @@ from typing import Any
 from bridgehead.backoff import Backoff
 from bridgehead.balancer.announcer import EventReport, Held, Observer, UpdateResult
 from bridgehead.balancer.handovers import Handovers
-from bridgehead.network.addresses import Addresses
-from bridgehead.network.paths import address_on
+from bridgehead.network.host_paths import address_on
+from bridgehead.network.interface_addresses import Addresses
 from bridgehead.objects.meta import ObjectKey
 
 from ..announcing_nodes import leaving_nodes

@@ -19,8 +19,8 @@ from collections.abc import Iterator
 from typing import Protocol
 
 from bridgehead.dns.errors import CannotServe
-from bridgehead.network.addresses import Addresses
 from bridgehead.network.closable import Closable
+from bridgehead.network.interface_addresses import Addresses
 from bridgehead.network.own_addresses import add_local_route, remove_local_route, source_towards
 from bridgehead.network.untracked import UntrackedTable
 

@@ -20,10 +20,10 @@ from bridgehead.images.documents import Descriptor
 from bridgehead.images.errors import BadImage, Denied, ImageError, NotFound, PullFailed, Unreachable
 from bridgehead.images.references import Reference
 
-from . import hosts, retries
-from .authorization import ACCESS_DENIED, authorize
-from .credentials import Credential
-from .hosts import Endpoint
+from . import hosts_toml, retries
+from .authorizer import ACCESS_DENIED, authorize
+from .docker_config import Credential
+from .hosts_toml import Endpoint
 from .transport import Transport, describe, origin, read_bounded, shown_url
 
 T = TypeVar("T")
@@ -83,7 +83,7 @@ class Repository:
                 documents.verify(content, reference.digest)
             return descriptor, content
 
-        capability = hosts.PULL if reference.digest else hosts.RESOLVE
+        capability = hosts_toml.PULL if reference.digest else hosts_toml.RESOLVE
         return await self._first_of(capability, f'failed to resolve reference "{reference}"', fetch)
 
     async def fetch_document(self, descriptor: Descriptor) -> bytes:
@@ -94,7 +94,7 @@ class Repository:
             documents.verify(content, descriptor.digest)
             return content
 
-        return await self._first_of(hosts.PULL, f"failed to fetch {descriptor.digest}", fetch)
+        return await self._first_of(hosts_toml.PULL, f"failed to fetch {descriptor.digest}", fetch)
 
     async def download(self, descriptor: Descriptor, sink: Sink, on_progress: Callable[[int], None]) -> None:
         """Download a blob, from where `sink` ends; broken downloads are resumed. The caller verifies the digest.
@@ -105,7 +105,7 @@ class Repository:
         async def fetch(endpoint: Endpoint) -> None:
             await self._download(endpoint, descriptor, sink, on_progress)
 
-        await self._first_of(hosts.PULL, f"failed to copy {descriptor.digest}", fetch)
+        await self._first_of(hosts_toml.PULL, f"failed to copy {descriptor.digest}", fetch)
 
     async def _first_of(self, capability: str, what: str, fetch: Callable[[Endpoint], Awaitable[T]]) -> T:
         """Return what the first endpoint with `capability` has. Raises an error of the kind of the last one's, which is
@@ -224,7 +224,7 @@ class Repository:
 
     def _url(self, endpoint: Endpoint, name: str) -> str:
         url = f"{endpoint.url}/{self._reference.path}/{name}"
-        if not hosts.is_mirror(endpoint, self._reference.registry):
+        if not hosts_toml.is_mirror(endpoint, self._reference.registry):
             return url
         # One mirror can be that of several registries. Source: containerd, core/remotes/docker (`addNamespace`).
         return f"{url}?{urlencode({'ns': self._reference.registry})}"

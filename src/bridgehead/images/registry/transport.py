@@ -26,8 +26,8 @@ from bridgehead.images.errors import BadImage, PullFailed, Unreachable
 from bridgehead.tls_certificates import load_certificate, verifying_context
 from bridgehead.tls_failures import is_plain_answer
 
-from . import hosts, retries
-from .hosts import Endpoint
+from . import hosts_toml, retries
+from .hosts_toml import Endpoint
 
 _CONNECT_SECONDS: Final = 5.0
 _SILENCE_SECONDS: Final = 30.0  # without a byte, a connection counts as broken
@@ -66,8 +66,8 @@ class Transport:
     def check_reachable(self, url: str) -> None:
         """Raises `Unreachable` for a server that is out of bounds, or that did not answer a moment ago."""
         host = urlsplit(url).hostname or ""
-        if self.is_offline and not hosts.is_loopback(host):
-            raise Unreachable(hosts.describe_offline(host))
+        if self.is_offline and not hosts_toml.is_loopback(host):
+            raise Unreachable(hosts_toml.describe_offline(host))
         until, reason = self._unreachable.get(origin(url), (0.0, ""))
         if time.monotonic() < until:
             raise Unreachable(reason)
@@ -156,7 +156,7 @@ class Transport:
         if self._session is None:
             raise RuntimeError("the transport is not open")
         host = urlsplit(url).hostname or ""
-        proxy = None if hosts.is_loopback(host) else _proxy_for(url, host)
+        proxy = None if hosts_toml.is_loopback(host) else _proxy_for(url, host)
         try:
             async with asyncio.timeout(_ANSWER_SECONDS):
                 return await self._session.request(

@@ -13,8 +13,8 @@ import msgspec
 from bridgehead.images.disk_usage import DiskUsage
 from bridgehead.images.errors import PullFailed, Unreachable
 from bridgehead.images.references import Reference, parse_reference
-from bridgehead.images.registry import hosts
-from bridgehead.images.registry.credentials import Credential
+from bridgehead.images.registry import hosts_toml
+from bridgehead.images.registry.docker_config import Credential
 from bridgehead.images.store.content import ContentStore
 from bridgehead.images.store.image_record import ImageRecord
 
@@ -64,8 +64,8 @@ class PullerClient:
         Without a puller the image is `Unreachable`.
         """
         reference = parse_reference(image)
-        if self._local_only and reference is not None and not hosts.is_loopback(reference.host):
-            raise Unreachable(hosts.describe_offline(reference.host))
+        if self._local_only and reference is not None and not hosts_toml.is_loopback(reference.host):
+            raise Unreachable(hosts_toml.describe_offline(reference.host))
         request = messages.PullRequest(image=image, credentials=tuple(credentials))
         return await self._ask(request, Pulled, on_started)
 

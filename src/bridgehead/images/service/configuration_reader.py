@@ -13,7 +13,7 @@ import msgspec
 from bridgehead.images.errors import PullFailed
 from bridgehead.images.references import Reference
 
-from .configuration import PullerConfig
+from .puller_config import PullerConfig
 from .user_client import UserClient
 from .user_requests import ReadConfiguration
 

@@ -13,7 +13,7 @@ import msgspec
 
 from bridgehead.images import errors
 from bridgehead.images.errors import ImageError, PullFailed
-from bridgehead.images.registry.credentials import Credential
+from bridgehead.images.registry.docker_config import Credential
 
 MAX_LINE: Final = 4 << 20  # bytes; the credentials of a request are in it
 _KINDS: Final = {kind.__name__: kind for kind in (errors.NotFound, errors.Denied, errors.Unreachable, errors.BadImage)}

@@ -16,12 +16,12 @@ import zstandard
 from bridgehead import heartbeat
 from bridgehead.images.pulling import Progress, Puller
 from bridgehead.images.references import Reference
-from bridgehead.images.registry.credentials import find_credentials
+from bridgehead.images.registry.docker_config import find_credentials
 from bridgehead.images.registry.transport import Transport
 from bridgehead.images.store.content import ContentStore
 
 from . import server
-from .configuration import PullerConfig
+from .puller_config import PullerConfig
 from .server import FindConfig
 from .shared_blobs import SharedBlobs
 

@@ -15,15 +15,15 @@ import msgspec
 from bridgehead.images.errors import BadImage, ImageError, StoreFailed, Unreachable
 from bridgehead.images.pulling import Puller
 from bridgehead.images.references import Reference, parse_reference
-from bridgehead.images.registry import hosts
-from bridgehead.images.registry.credentials import Credential, find_credentials
+from bridgehead.images.registry import hosts_toml
+from bridgehead.images.registry.docker_config import Credential, find_credentials
 from bridgehead.images.registry.transport import Transport
-from bridgehead.images.store import collection
+from bridgehead.images.store import garbage_collection
 from bridgehead.images.store.content import ContentStore
 from bridgehead.images.store.image_record import ImageRecord
 
 from . import messages
-from .configuration import PullerConfig
+from .puller_config import PullerConfig
 from .shared_blobs import SharedBlobs
 
 log = logging.getLogger(__name__)
@@ -74,7 +74,7 @@ class PullerServer:
         wanted = usage.bytes_to_free(request.high_threshold, request.low_threshold)
         freed = self._trim_shared() if wanted else 0
         if freed < wanted:
-            removed = collection.free_space(self._store, wanted - freed, request.minimum_age)
+            removed = garbage_collection.free_space(self._store, wanted - freed, request.minimum_age)
             if removed is None:
                 raise StoreFailed("cannot collect images: an image is being pulled or loaded")
             freed += removed.size + self._trim_shared()  # the cache still has the blobs of the images
@@ -108,7 +108,7 @@ class PullerServer:
     def _check_reachable(self, reference: Reference) -> None:
         """Raises `Unreachable` without a time-out when the machine has no network."""
         self._puller.check_reachable(reference)
-        is_local = hosts.is_loopback(reference.host)
+        is_local = hosts_toml.is_loopback(reference.host)
         if not (is_local or self._puller.hosts or has_default_route()):
             raise Unreachable(f"no network: this machine has no default route to {reference.registry}")
 
@@ -140,7 +140,7 @@ async def serve(
     of the user's other labs.
     """
     try:
-        await asyncio.to_thread(collection.remove_unfinished, store)
+        await asyncio.to_thread(garbage_collection.remove_unfinished, store)
     except StoreFailed as error:
         log.warning("what an earlier process left is not removed: %s", error)
     async with Transport(is_offline=is_offline) as transport:

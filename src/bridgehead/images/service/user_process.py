@@ -126,11 +126,11 @@ def _answer(files: UserFiles, request: user_requests.UserRequest) -> bytes:
 
     match request:
         case user_requests.ReadConfiguration(registry):
-            from . import configuration
+            from . import puller_config
 
             # A relative entry of PATH, by which credential helpers are found, must not lead to the lab's files.
             os.chdir("/")
-            return msgspec.json.encode(configuration.read_config(files.registries, [registry]))
+            return msgspec.json.encode(puller_config.read_config(files.registries, [registry]))
         case user_requests.LendBlob(digest, size) if files.blobs is not None:
             return _lend(BlobCache(files.blobs), digest, size).encode()
         case user_requests.AddBlob(digest, size) if files.blobs is not None:

@@ -17,9 +17,9 @@ from typing import Final
 from bridgehead.images import documents
 
 from . import whiteouts
-from .attributes import copy_attributes, get_attribute
 from .content import ContentStore
 from .disk import disk_failure
+from .file_attributes import copy_attributes, get_attribute
 
 # On each such directory, and on the root of a layer that has some.
 _IMPLIED: Final = "user.bridgehead.implied"

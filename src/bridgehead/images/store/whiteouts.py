@@ -12,7 +12,7 @@ import os
 import stat
 from typing import Final
 
-from .attributes import get_attribute
+from .file_attributes import get_attribute
 
 OPAQUE: Final = "user.overlay.opaque"
 WHITEOUT: Final = "user.overlay.whiteout"

@@ -12,7 +12,7 @@ from typing import Final
 
 from bridgehead.images.errors import Denied, ImageError, NotFound, Unreachable
 from bridgehead.images.references import Reference
-from bridgehead.images.registry.credentials import (
+from bridgehead.images.registry.docker_config import (
     BadCredentials,
     Credential,
     find_credentials,

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from bridgehead.images.errors import ImageError, Unreachable
 from bridgehead.images.references import parse_reference
-from bridgehead.images.registry.credentials import Credential
+from bridgehead.images.registry.docker_config import Credential
 from bridgehead.images.service.client import PullerClient
 from bridgehead.kubelet.runtimes.runtime import Image, ImageUnavailable, RuntimeFailure
 from bridgehead.objects.core import Container

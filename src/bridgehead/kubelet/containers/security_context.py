@@ -11,7 +11,7 @@ from pathlib import Path
 
 from bridgehead.kubelet.errors import SecurityRefused
 from bridgehead.kubelet.runtimes.runtime import Image, Seccomp, Security
-from bridgehead.kubelet.volumes.ownership import run_as_user
+from bridgehead.kubelet.volumes.volume_owners import run_as_user
 from bridgehead.objects.core import (
     Capabilities,
     Container,

@@ -12,8 +12,8 @@ from typing import Final
 import msgspec
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
-from .processes import Interface
-from .usage import Usage
+from .process_scan import Interface
+from .resource_usage import Usage
 
 _LABELS: Final = ("container", "namespace", "pod")
 _CADVISOR_LABELS: Final = ("container", "id", "image", "name", "namespace", "pod")

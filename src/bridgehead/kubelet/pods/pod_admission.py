@@ -1,7 +1,7 @@
 """The decision whether this node takes a pod, made once for each pod before anything is made for it.
 
-Called by the pod worker. `admission` and `node_room` decide. A critical pod for which there is no room makes other pods
-end first. Source: kubelet's `predicateAdmitHandler`.
+Called by the pod worker. `unsupported_fields` and `node_room` decide. A critical pod for which there is no room makes
+other pods end first. Source: kubelet's `predicateAdmitHandler`.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from bridgehead.kubelet.containers.context import PodContext
 from bridgehead.objects.core import Node, Pod
 from bridgehead.objects.kinds import NODES
 
-from .admission import admission_refusal
 from .node_room import NoVictims, affinity_refusal, choose_victims, find_shortages, ports_refusal, taint_refusal
 from .static_manifest import is_critical
+from .unsupported_fields import admission_refusal
 
 _OUT_OF_USERS = "OutOfUserNamespaces", "All ranges of users for pods with hostUsers: false are in use on this node"
 

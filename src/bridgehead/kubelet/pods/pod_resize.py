@@ -1,6 +1,6 @@
 """The in-place resize of one pod: keeps what the node has given to its containers, and gives what the spec wants.
 
-Owned by a pod worker. `resizing` decides.
+Owned by a pod worker. `resize_plan` decides.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from bridgehead.kubelet.runtimes.runtime import Limits, RuntimeFailure
 from bridgehead.objects.core import Container, Pod, ResourceRequirements
 from bridgehead.objects.meta import Condition
 
-from .resizing import (
+from .resize_plan import (
     DEFERRED,
     WHOLE,
     earlier_resizes,

@@ -18,7 +18,7 @@ from bridgehead.kubelet.runtimes.runtime import RuntimeFailure, SandboxSpec
 from bridgehead.kubelet.uninterrupted import uninterrupted
 from bridgehead.objects.kinds import RUNTIME_CLASSES
 
-from .admission import has_host_ports, pod_sysctls, unsupported_fields
+from .unsupported_fields import has_host_ports, pod_sysctls, unsupported_fields
 
 # Handlers of RuntimeClasses that this node has: the one that containerd configures by default.
 HANDLERS: Final = ("runc",)

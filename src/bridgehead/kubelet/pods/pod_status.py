@@ -32,7 +32,7 @@ from bridgehead.objects.meta import Condition, find_condition
 from bridgehead.objects.times import format_time
 
 from .actions import has_begun, has_failed_init, is_restarted, may_restart_all, restarting_all
-from .resizing import WHOLE
+from .resize_plan import WHOLE
 from .status_patch import ALL_RESTARTING, RESIZE_CONDITIONS
 
 # Reasons of pods that their node ends: for their use of local storage, and for a critical pod.
@@ -48,7 +48,7 @@ class PodView(msgspec.Struct, frozen=True, kw_only=True):
     passed their startup and readiness probes. `is_over`: no container runs or will run again. `failure` is (reason,
     message) when the kubelet itself ended the pod, for example at its deadline, or rejected it (`is_rejected`).
     `resources` are those that containers have, `allocated` those that they get by the end of a resize, about which
-    `resize_conditions` are; those of the pod as a whole are beside them, as in `resizing`.
+    `resize_conditions` are; those of the pod as a whole are beside them, as in `resize_plan`.
     """
 
     host_ips: tuple[str, ...]

@@ -2,5 +2,5 @@
 
 `kubelet_server` has the routes, `authorization` checks client certificates. `remote_command` is the protocol of exec
 and attach, `port_forward` and `port_channels` are those of port-forward, with SPDY and without. `channels` has the
-streams in a WebSocket. `pages` and `system_logs` are about the node.
+streams in a WebSocket. `node_pages` and `system_logs` are about the node.
 """

@@ -19,17 +19,17 @@ import msgspec
 from aiohttp import web
 
 from bridgehead.go_answers import answer_as_go
-from bridgehead.kubelet.agent import Kubelet
 from bridgehead.kubelet.containers.container_logs import check_log, parse_options, read_log
 from bridgehead.kubelet.errors import NotServed
 from bridgehead.kubelet.pods.pod_worker import PodWorker
 from bridgehead.kubelet.runtimes.runtime import ExecSession, RuntimeFailure
+from bridgehead.kubelet.sync_loop import Kubelet
 from bridgehead.objects.core import Container
 from bridgehead.streaming.byte_stream import ByteStream
 from bridgehead.streaming.socket_stream import keep_alive
 from bridgehead.zpages import FLAGZ, STATUSZ, ZPages, offered_forms
 
-from . import pages, remote_command, stream_channels
+from . import node_pages, remote_command, stream_channels
 from .authorization import Reviews, authorization
 from .channels import COMMAND_PROTOCOLS, ERROR, PORT_PROTOCOLS, RESIZE, STDERR, STDIN, STDOUT, Channels, SocketChannels
 from .metrics_pages import MetricsPage, MetricsPages
@@ -120,13 +120,13 @@ class KubeletServer:
         return application
 
     async def _pods(self, _: web.Request) -> web.Response:
-        return _json(pages.pod_list(self._kubelet.pods()))
+        return _json(node_pages.pod_list(self._kubelet.pods()))
 
     async def _running_pods(self, _: web.Request) -> web.Response:
-        return _json(pages.pod_list(pod for pod in self._kubelet.pods() if pod.status.phase == "Running"))
+        return _json(node_pages.pod_list(pod for pod in self._kubelet.pods() if pod.status.phase == "Running"))
 
     async def _configz(self, _: web.Request) -> web.Response:
-        return _json(pages.configuration(self._kubelet.settings))
+        return _json(node_pages.configuration(self._kubelet.settings))
 
     async def _zpage(self, request: web.Request) -> web.Response:
         answer = self._zpages.answer(request.path, request.headers.get("Accept", ""))
@@ -136,7 +136,7 @@ class KubeletServer:
         return web.Response(body=answer.body, headers={"Content-Type": answer.content_type})
 
     async def _summary(self, _: web.Request) -> web.Response:
-        return _json(pages.summary(self._kubelet.settings, self._kubelet.pods()))
+        return _json(node_pages.summary(self._kubelet.settings, self._kubelet.pods()))
 
     async def _system_logs(self, request: web.Request) -> web.StreamResponse:
         return await serve_log(request, self._kubelet.settings.system_logs, request.match_info["path"])

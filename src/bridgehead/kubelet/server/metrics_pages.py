@@ -19,11 +19,11 @@ from bridgehead.client.metrics import CLIENT_METRICS
 from bridgehead.exposition.build import new_registry
 from bridgehead.exposition.formats import Families, render
 from bridgehead.kubelet.containers.resource_limits import plan_limits
-from bridgehead.kubelet.metrics import processes
+from bridgehead.kubelet.metrics import process_scan
 from bridgehead.kubelet.metrics.operations import KubeletMetrics, ProbeMetrics
 from bridgehead.kubelet.metrics.pods import ClaimUse, claim_families, pod_families, volume_families
+from bridgehead.kubelet.metrics.resource_usage import NODE, Usage, UsageTracker
 from bridgehead.kubelet.metrics.resources import ContainerUse, NodeUse, PodNetwork, cadvisor_families, resource_families
-from bridgehead.kubelet.metrics.usage import NODE, Usage, UsageTracker
 from bridgehead.kubelet.runtimes.runtime import ContainerInfo, Limits, Runtime
 from bridgehead.objects.core import Container, Pod
 
@@ -113,7 +113,7 @@ class MetricsPages:
 
     def _look(self, containers: Sequence[ContainerInfo], pods: Sequence[Pod]) -> NodeUse:
         running = [one for one in containers if one.state == "running" and one.pid]
-        usages = self._tracker.update(processes.scan(), {one.pid: one.id for one in running})
+        usages = self._tracker.update(process_scan.scan(), {one.pid: one.id for one in running})
         pod_of = {pod.metadata.uid: pod for pod in pods}
         return NodeUse(
             at=time.time(),
@@ -165,7 +165,7 @@ def _networks(running: Iterable[ContainerInfo], pods: Mapping[str, Pod]) -> Iter
             namespace=pod.metadata.namespace,
             pod=pod.metadata.name,
             pod_uid=container.pod_uid,
-            interfaces=tuple(processes.read_interfaces(container.pid)),
+            interfaces=tuple(process_scan.read_interfaces(container.pid)),
         )
 
 

@@ -26,7 +26,7 @@ from bridgehead.objects.core import (
 )
 
 from .downward_api import Addresses, field_value, resource_value
-from .ownership import volume_group, volume_user
+from .volume_owners import volume_group, volume_user
 
 DEFAULT_MODE = 0o644
 _TOKEN_MODE = 0o600  # of a token with an owner: only the pod's user and group need it

@@ -23,15 +23,15 @@ from bridgehead.objects.core import Pod, PodSecurityContext, ServiceAccountToken
 from bridgehead.objects.storage import PersistentVolume
 
 from .atomic_writer import write_files
+from .chown import grant_access
 from .directories import check_host_path, make_empty_dir
 from .downward_api import Addresses
-from .group_access import grant_access
 from .memory_size import memory_size
-from .ownership import volume_group, volume_owner
 from .payloads import PayloadSources, has_payload, owned_files, token_projections, volume_files
 from .persistent import Claims, prepare_persistent
 from .referenced_objects import ReferencedObjects
 from .tokens import Tokens
+from .volume_owners import volume_group, volume_owner
 
 log = logging.getLogger(__name__)
 

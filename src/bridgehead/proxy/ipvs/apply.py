@@ -13,7 +13,7 @@ import os
 from collections.abc import Callable, Iterable, Iterator
 from typing import Final, TypeVar
 
-from bridgehead.network.addresses import Address, Addresses
+from bridgehead.network.interface_addresses import Address, Addresses
 from bridgehead.network.ipset import IpSets, SetType
 from bridgehead.network.ipvs import Destination, Ipvs, Load, Scheduling, Server
 from bridgehead.proxy import iptables

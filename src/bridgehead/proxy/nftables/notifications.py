@@ -17,8 +17,8 @@ from functools import lru_cache
 from ipaddress import IPv4Address, IPv6Address
 from typing import Final, NamedTuple
 
-from bridgehead.network.attributes import each_attribute, parse_attributes, parse_text
 from bridgehead.network.inet import PROTOCOL_NAMES
+from bridgehead.network.netlink_attributes import each_attribute, parse_attributes, parse_text
 from bridgehead.network.ruleset_events import RulesetChange
 from bridgehead.network.uapi import nf_tables as nft
 from bridgehead.network.uapi.netfilter import NF_ACCEPT, NF_DROP

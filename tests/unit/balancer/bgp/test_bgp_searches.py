@@ -11,7 +11,7 @@ from bridgehead.balancer.bgp.searches import ConnectionSearches
 from bridgehead.balancer.model import BgpAdvertisement, Pool
 from bridgehead.balancer.ranges import parse_range
 from bridgehead.balancer.view import ClusterView, NodeView, Publication
-from bridgehead.network.paths import Path
+from bridgehead.network.host_paths import Path
 from bridgehead.objects.meta import ObjectKey
 
 POOL = Pool("pool", "metallb", (parse_range("10.1.0.0/16"),), bgp=(BgpAdvertisement("all"),))

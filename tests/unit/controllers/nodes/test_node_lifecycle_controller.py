@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from bridgehead.client.errors import NotFound, Unreachable
-from bridgehead.client.store import ObjectStore
+from bridgehead.client.object_store import ObjectStore
 from bridgehead.controllers.nodes.disruption import (
     Disruption,
     EvictionRateLimiter,

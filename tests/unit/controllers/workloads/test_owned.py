@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from bridgehead.client.store import ObjectStore
+from bridgehead.client.object_store import ObjectStore
 from bridgehead.controllers.latest import Latest
 from bridgehead.controllers.workloads.owned import OwnedIndex
 from bridgehead.objects.apps import ReplicaSet

@@ -8,7 +8,7 @@ import pytest
 
 from bridgehead.images.errors import BadImage, Denied, NotFound, Unreachable
 from bridgehead.images.references import Reference, parse_reference
-from bridgehead.images.registry.credentials import Credential, fingerprint
+from bridgehead.images.registry.docker_config import Credential, fingerprint
 from bridgehead.kubelet.containers import image_policy
 from bridgehead.objects.core import LocalObjectReference, Pod, PodSpec, Secret
 

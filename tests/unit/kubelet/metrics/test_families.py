@@ -8,7 +8,8 @@ import msgspec
 from prometheus_client.core import Metric
 
 from bridgehead.kubelet.metrics.pods import ClaimUse, claim_families, pod_families, volume_families
-from bridgehead.kubelet.metrics.processes import Interface
+from bridgehead.kubelet.metrics.process_scan import Interface
+from bridgehead.kubelet.metrics.resource_usage import Usage
 from bridgehead.kubelet.metrics.resources import (
     ContainerUse,
     NodeUse,
@@ -16,7 +17,6 @@ from bridgehead.kubelet.metrics.resources import (
     cadvisor_families,
     resource_families,
 )
-from bridgehead.kubelet.metrics.usage import Usage
 from bridgehead.objects.core import Pod
 
 STARTED = "2026-11-23T05:00:00Z"

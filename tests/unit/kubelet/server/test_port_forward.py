@@ -11,6 +11,7 @@ import pytest
 from bridgehead.kubelet.runtimes.runtime import RuntimeFailure
 from bridgehead.kubelet.server.port_forward import PortForward
 from bridgehead.streaming import spdy
+from tests.spdy_client import ClientWriter
 
 
 class Carrier:
@@ -44,7 +45,7 @@ async def refuse(port: int) -> Any:
     raise RuntimeFailure("refused")
 
 
-def opened(writer: spdy.Writer, stream: int, **headers: str) -> bytes:
+def opened(writer: ClientWriter, stream: int, **headers: str) -> bytes:
     return writer.open_stream(stream, {"port": "80", "requestid": "0", "streamtype": "data"} | headers)
 
 
@@ -58,14 +59,14 @@ def opened(writer: spdy.Writer, stream: int, **headers: str) -> bytes:
 )  # fmt: skip
 async def test_streams_without_a_valid_port_and_type_are_refused(headers: dict[str, str]):
     carrier = Carrier()
-    carrier.send(opened(spdy.Writer(), 1, **headers))
+    carrier.send(opened(ClientWriter(), 1, **headers))
     carrier.send(b"")
     await PortForward(carrier, "web", refuse).run()
     assert carrier.frames == [spdy.Reset(1)]
 
 
 async def test_a_connection_whose_second_stream_does_not_come_holds_up_no_other_one():
-    carrier, writer = Carrier(), spdy.Writer()
+    carrier, writer = Carrier(), ClientWriter()
     serving = asyncio.create_task(PortForward(carrier, "web", refuse, open_seconds=0.05).run())
     carrier.send(opened(writer, 1))
     for _ in range(20):  # more than may wait
@@ -77,7 +78,7 @@ async def test_a_connection_whose_second_stream_does_not_come_holds_up_no_other_
 
 
 async def test_reset_streams_do_not_count_as_open():
-    carrier, writer = Carrier(), spdy.Writer()
+    carrier, writer = Carrier(), ClientWriter()
     for number in range(300):
         carrier.send(opened(writer, 2 * number + 1, requestid=str(number)) + spdy.reset_frame(2 * number + 1))
     carrier.send(b"")

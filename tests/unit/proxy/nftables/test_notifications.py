@@ -7,7 +7,7 @@ from ipaddress import ip_address
 
 import pytest
 
-from bridgehead.network.attributes import attribute, be32, nest, text
+from bridgehead.network.netlink_attributes import attribute, be32, nest, text
 from bridgehead.network.ruleset_events import RulesetChange
 from bridgehead.network.uapi import nf_tables as nft
 from bridgehead.network.uapi.netfilter import NF_ACCEPT, NF_DROP

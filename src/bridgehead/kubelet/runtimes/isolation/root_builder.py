@@ -23,7 +23,6 @@ from bridgehead.kubelet.directory_use import COPY, COPY_SIZE, measure_directory
 from bridgehead.kubelet.nofollow import remove_tree
 from bridgehead.kubelet.runtimes.isolation import (
     descriptor_paths,
-    image_copies,
     mounting,
     overlays,
     shifted_owners,
@@ -136,9 +135,9 @@ class RootBuilder:
         for name, layers in self._plan.copied.items():
             if name:
                 os.mkdir(f"{self._root}/{name}")
-                image_copies.copy_layers(layers, f"{self._root}/{name}")
+                tree_copy.copy_layers(layers, f"{self._root}/{name}")
                 continue
-            image_copies.show_copy(layers, f"{self._copies}/{COPY}", self._root)
+            tree_copy.show_copy(layers, f"{self._copies}/{COPY}", self._root)
             size = measure_directory(Path(self._copies, COPY))
             Path(self._copies, COPY_SIZE).write_text(str(size), encoding="ascii")
 
@@ -270,7 +269,7 @@ class RootBuilder:
         # A layer alone needs no overlay, but without one its whiteouts would be seen: devices, or empty files.
         is_copied = self._copies_images if len(layers) > 1 else whiteouts.are_present(layers[0])
         if is_copied or self._id_base:
-            image_copies.show_copy(layers, f"{self._copies}/image-{number}", shown)
+            tree_copy.show_copy(layers, f"{self._copies}/image-{number}", shown)
             syscalls.set_mount_attributes(shown, syscalls.MOUNT_ATTR_RDONLY)
         elif len(layers) > 1:
             overlays.mount_overlay(layers[::-1], shown)

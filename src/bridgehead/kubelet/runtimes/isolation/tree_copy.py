@@ -13,10 +13,15 @@ import os
 import shutil
 import stat
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Final
 
 from bridgehead.images.store import whiteouts
-from bridgehead.images.store.attributes import copy_attributes, get_attribute
+from bridgehead.images.store.file_attributes import copy_attributes, get_attribute
+from bridgehead.kubelet.nofollow import remove_tree
+from bridgehead.kubelet.runtimes.isolation import mounting
+from bridgehead.kubelet.runtimes.isolation.rootfs import RootFailure
+from bridgehead.network import syscalls
 
 _CHUNK: Final = 1 << 20
 # The kernel does not copy between these two files; a program can.
@@ -30,6 +35,30 @@ def copy_directory(source: str, target: str) -> None:
     copied over each other become what their overlay shows. Raises OSError, also where `source` is no directory.
     """
     _copy_content(source, target, {})
+
+
+def show_copy(layers: Iterable[str], directory: str, shown: str) -> None:
+    """Copy layers, the lowest first, to a new directory, and mount that at the directory `shown`.
+
+    Raises `RootFailure`.
+    """
+    try:
+        remove_tree(Path(directory))  # of a start that was not completed
+        os.makedirs(directory)
+    except OSError as error:
+        raise RootFailure(f"failed to make a directory for a copy of the image: {mounting.describe(error)}") from error
+    mounting.mount(directory, shown, "", syscalls.MS_BIND)
+    syscalls.set_mount_attributes(shown, syscalls.MOUNT_ATTR_NODEV)
+    copy_layers(layers, directory)
+
+
+def copy_layers(layers: Iterable[str], directory: str) -> None:
+    """Copy layers, the lowest first, to a directory. Raises `RootFailure`."""
+    try:
+        for layer in layers:
+            copy_directory(layer, directory)
+    except OSError as error:
+        raise RootFailure(f"failed to copy the image: {mounting.describe(error)}") from error
 
 
 def _copy_content(source: str, target: str, links: dict[tuple[int, int], str]) -> None:

@@ -5,23 +5,21 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
-from collections.abc import Callable
 from typing import Final
+
+from bridgehead.kubelet.runtimes.service.coroutines import Outcome
 
 _PIPE_SIZE: Final = 1 << 20  # bytes
 
 
 class Attachment:
-    """A reader of a container's output, over pipes. A reader that does not keep up is detached; the container runs
-    on."""
+    """A reader of a container's output, over pipes. A reader that does not keep up is detached; the container runs on.
 
-    def __init__(
-        self, detach: Callable[[Attachment], bool], on_end: Callable[[int], None], *, separate_stderr: bool
-    ) -> None:
-        """`detach` takes the attachment from its task, False if it was not attached any more. `on_end` gets the exit
-        code for the session."""
-        self.on_end = on_end
-        self._detach = detach
+    `ended` is the exit code for the session.
+    """
+
+    def __init__(self, *, separate_stderr: bool) -> None:
+        self.ended: Outcome[int] = Outcome()
         self._writers: dict[str, int] = {}
         self._readers: list[int] = []
         for stream in ("stdout", "stderr") if separate_stderr else ("stdout",):
@@ -38,17 +36,18 @@ class Attachment:
         return readers
 
     def write(self, data: bytes, stream: str) -> bool:
-        """False when the reader has gone or does not keep up."""
+        """False when the reader has gone or does not keep up, or the attachment has ended."""
+        if self.ended.is_known:
+            return False
         try:
             return os.write(self._writers.get(stream, self._writers["stdout"]), data) == len(data)
         except OSError:
             return False
 
-    def end(self) -> None:
-        """Detach from a container that runs on. Does nothing after the end."""
-        if self._detach(self):
-            self.on_end(0)
-
-    def close(self) -> None:
+    def end(self, exit_code: int = 0) -> None:
+        """End with the container's exit code, or with 0 while the container runs on. Does nothing after the end."""
+        if self.ended.is_known:
+            return
         for fd in (*self._writers.values(), *self._readers):
             os.close(fd)
+        self.ended.set(exit_code)

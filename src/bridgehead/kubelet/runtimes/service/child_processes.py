@@ -12,6 +12,7 @@ from typing import Final
 import msgspec
 
 from bridgehead.kubelet.runtimes.runtime import ContainerRefused, RuntimeFailure
+from bridgehead.kubelet.runtimes.service.coroutines import Outcome
 from bridgehead.kubelet.runtimes.service.reactor import Reactor
 from bridgehead.kubelet.runtimes.spawn import program_start
 from bridgehead.kubelet.runtimes.spawn.jobs import Job
@@ -24,35 +25,13 @@ _REAP_SECONDS: Final = 0.1
 _FAILURES: Final = {program_start.FAILED: RuntimeFailure, program_start.REFUSED: ContainerRefused}
 
 
-class Exit(msgspec.Struct, frozen=True):
-    """The end of a process. For one that a signal ended, `code` is 128 and the signal's number."""
-
-    code: int
-
-
-class ChildListener:
-    """Events of a `Child`. `on_started` or `on_failed` is called once; `on_exit` only after `on_started`."""
-
-    def on_descriptor(self, kind: bytes, fd: int) -> None:
-        """The child sent a descriptor; the listener owns it."""
-        os.close(fd)
-
-    def on_user(self, user: LinuxContainerUser) -> None:
-        """The child is about to change to this user."""
-
-    def on_started(self) -> None:
-        raise NotImplementedError
-
-    def on_failed(self, failure: RuntimeFailure) -> None:
-        """The child could not run its program and has been reaped."""
-        raise NotImplementedError
-
-    def on_exit(self, exit: Exit) -> None:
-        raise NotImplementedError
-
-
 class Child:
-    """A process that the zygote forks when the object is made. Raises OSError."""
+    """A process that the zygote forks when the object is made. Raises OSError.
+
+    `started` is known when its program runs, or fails with `RuntimeFailure` once it has been reaped without having run
+    it; `exited` is the exit code of its program, 128 and the signal's number if a signal ended it. `user` is the one it
+    changes to.
+    """
 
     def __init__(
         self,
@@ -60,7 +39,6 @@ class Child:
         zygote: Zygote,
         job: Job,
         descriptors: Sequence[int],
-        listener: ChildListener,
         *,
         where: bytes,
         pid_namespace: int | None = None,
@@ -69,7 +47,10 @@ class Child:
         `Zygote.fork`."""
         self._reactor = reactor
         self._zygote = zygote
-        self._listener = listener
+        self.started: Outcome[None] = Outcome()
+        self.exited: Outcome[int] = Outcome()
+        self.user: LinuxContainerUser | None = None
+        self._received: dict[bytes, int] = {}  # descriptors that the process sent, by kind
         self._failure: RuntimeFailure | None = None
         self.pidfd = -1
         runtime_end, child_end = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -99,6 +80,10 @@ class Child:
     def is_alive(self) -> bool:
         return self.pidfd >= 0
 
+    def take(self, kind: bytes) -> int:
+        """Return a descriptor that the process has sent, the caller's from now on; -1 if there is none."""
+        return self._received.pop(kind, -1)
+
     def signal(self, number: int) -> None:
         """Send a signal. Does nothing after the exit."""
         if self.is_alive:
@@ -122,13 +107,19 @@ class Child:
                 data, fds = b"", []
             for fd in fds:
                 os.set_inheritable(fd, False)
-                self._listener.on_descriptor(data[:1], fd)
+                self._keep(data[:1], fd)
             if not data:
                 self._close_status()
             elif data[:1] in _FAILURES:
                 self._failure = _FAILURES[data[:1]](data[1:].decode("utf-8", "replace"))
             elif data.startswith(program_start.USER):
-                self._listener.on_user(msgspec.json.decode(data[1:], type=LinuxContainerUser))
+                self.user = msgspec.json.decode(data[1:], type=LinuxContainerUser)
+
+    def _keep(self, kind: bytes, fd: int) -> None:
+        if kind in self._received:
+            os.close(fd)
+        else:
+            self._received[kind] = fd
 
     def _close_status(self) -> None:
         if self._status is None:
@@ -137,7 +128,7 @@ class Child:
         self._status.close()
         self._status = None
         if self._failure is None:
-            self._listener.on_started()
+            self.started.set(None)
 
     def _reap_unsupervised(self) -> None:
         if self._zygote.reap(self.pid) is None:
@@ -153,9 +144,12 @@ class Child:
             return
         os.close(self.pidfd)
         self.pidfd = -1
+        for fd in self._received.values():
+            os.close(fd)
+        self._received.clear()
         if self._failure is not None:
-            self._listener.on_failed(self._failure)
+            self.started.fail(self._failure)
         elif os.WIFSIGNALED(status):
-            self._listener.on_exit(Exit(128 + os.WTERMSIG(status)))
+            self.exited.set(128 + os.WTERMSIG(status))
         else:
-            self._listener.on_exit(Exit(os.WEXITSTATUS(status)))
+            self.exited.set(os.WEXITSTATUS(status))

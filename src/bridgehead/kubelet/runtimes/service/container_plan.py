@@ -9,9 +9,7 @@ from typing import Final
 
 import msgspec
 
-from bridgehead.kubelet.runtimes.images import host_tools
-from bridgehead.kubelet.runtimes.images.host_tools import HostTools
-from bridgehead.kubelet.runtimes.images.resolver import ResolvedImage
+from bridgehead.kubelet.runtimes.image_resolver import ResolvedImage
 from bridgehead.kubelet.runtimes.isolation import privileges, rootfs, seccomp
 from bridgehead.kubelet.runtimes.isolation.privileges import Privileges
 from bridgehead.kubelet.runtimes.isolation.rootfs import RootPlan
@@ -28,8 +26,9 @@ from bridgehead.kubelet.runtimes.runtime import (
 )
 from bridgehead.kubelet.runtimes.spawn.jobs import Part, Program, RunContainer, StandInProgram
 from bridgehead.kubelet.runtimes.spawn.program_start import DEFAULT_PATH
-from bridgehead.kubelet.runtimes.standins import program_scripts
-from bridgehead.kubelet.runtimes.standins.standin import BUSYBOX_TOOLS, NETWORK_TOOLS, Setup, StandIn
+from bridgehead.standins import host_tools, program_scripts
+from bridgehead.standins.host_tools import HostTools
+from bridgehead.standins.standin import BUSYBOX_TOOLS, NETWORK_TOOLS, Setup, StandIn
 
 _UID_MAP: Final = "/proc/self/uid_map"
 _GID_MAP: Final = "/proc/self/gid_map"
@@ -233,7 +232,7 @@ def _find_built_in(
     if image.part and name in ("bridgehead", f"kube-{image.part}", image.part):
         return Part(argv[1:] if name == "bridgehead" else (image.part, *argv[1:]))
     if image.stand_in is not None and name in image.stand_in.programs and image.stand_in.tools != "busybox":
-        return StandInProgram(image.stand_in.name, name, image.tag, hostname, setup)
+        return StandInProgram(image.stand_in.programs[name], image.tag, hostname, setup)
     return None
 
 

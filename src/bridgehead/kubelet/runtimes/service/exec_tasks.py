@@ -1,14 +1,15 @@
-"""Commands in a running container: run to the end (`ExecSync`), or with streams for the kubelet (`ExecStreams`)."""
+"""Commands in a running container: run to the end (`run_command`), or with streams for the kubelet (`ExecStreams`)."""
 
 from __future__ import annotations
 
 import functools
 import os
-from collections.abc import Callable
 from typing import Final
 
 from bridgehead.kubelet.runtimes.runtime import ExecResult, RuntimeFailure
-from bridgehead.kubelet.runtimes.service.child_processes import Child, ChildListener, Exit
+from bridgehead.kubelet.runtimes.service import coroutines
+from bridgehead.kubelet.runtimes.service.child_processes import Child
+from bridgehead.kubelet.runtimes.service.coroutines import Outcome
 from bridgehead.kubelet.runtimes.service.reactor import Reactor
 from bridgehead.kubelet.runtimes.service.tasks import Task
 from bridgehead.kubelet.runtimes.spawn import program_start
@@ -28,7 +29,6 @@ def _fork(
     task: Task,
     program: Program,
     streams: tuple[int, int, int] | None,
-    listener: ChildListener,
 ) -> Child:
     """Without `streams` the command gets a terminal of its own. Raises `RuntimeFailure`."""
     namespaces = {**task.sandbox.descriptors, **task.namespaces}
@@ -51,7 +51,7 @@ def _fork(
         )
         if procs is not None:
             descriptors.append(procs)
-        return Child(reactor, zygote, job, descriptors, listener, where=FORK_IN_GIVEN, pid_namespace=pid_namespace)
+        return Child(reactor, zygote, job, descriptors, where=FORK_IN_GIVEN, pid_namespace=pid_namespace)
     except OSError as error:
         raise RuntimeFailure(f"failed to exec in container: {error}") from error
     finally:
@@ -59,87 +59,84 @@ def _fork(
             os.close(procs)
 
 
-class ExecSync(ChildListener):
-    """A command whose output is kept, up to `OUTPUT_LIMIT`. `on_done` gets the result or the failure."""
+class _Output:
+    """The output of a command from a pipe, up to `OUTPUT_LIMIT`."""
 
-    def __init__(
-        self,
-        reactor: Reactor,
-        zygote: Zygote,
-        task: Task,
-        program: Program,
-        timeout: float,
-        on_done: Callable[[ExecResult | Exception], None],
-    ) -> None:
+    def __init__(self, reactor: Reactor, reader: int) -> None:
         self._reactor = reactor
-        self._on_done = on_done
-        self._timeout = timeout
-        self._output = bytearray()
-        self._timed_out = False
-        reader, writer = os.pipe2(os.O_CLOEXEC)
-        null = os.open("/dev/null", os.O_RDONLY | os.O_CLOEXEC)
         self._reader = reader
-        try:
-            self._child = _fork(reactor, zygote, task, program, (null, writer, writer), self)
-        except RuntimeFailure:
-            os.close(reader)
-            raise
-        finally:
-            os.close(writer)
-            os.close(null)
+        self.data = bytearray()
         os.set_blocking(reader, False)
-        reactor.watch(reader, self._read)
-        self._timer = reactor.call_later(timeout, self._on_timeout) if timeout > 0 else None
+        reactor.watch(reader, self.read)
 
-    def _on_timeout(self) -> None:
-        self._timed_out = True
-        self._child.kill_group()
-
-    def _read(self) -> None:
+    def read(self) -> None:
+        """Read what is there."""
         while self._reader >= 0:
             try:
                 data = os.read(self._reader, _CHUNK)
             except BlockingIOError:
                 return
             if not data:
-                self._close()
-                return
-            self._output += data[: max(0, OUTPUT_LIMIT - len(self._output))]
+                self.close()
+            self.data += data[: max(0, OUTPUT_LIMIT - len(self.data))]
 
-    def _close(self) -> None:
+    def close(self) -> None:
         if self._reader >= 0:
             self._reactor.unwatch(self._reader)
             os.close(self._reader)
             self._reader = -1
 
-    def on_started(self) -> None:
-        pass
 
-    def on_failed(self, failure: RuntimeFailure) -> None:
-        self._finish(failure)
+class _TimeLimit:
+    """Kills a command when its time is over; 0 seconds: never."""
 
-    def on_exit(self, exit: Exit) -> None:
-        self._read()
-        if self._timed_out:
-            self._finish(TimeoutError(f"command timed out after {self._timeout:g}s"))
-        else:
-            self._finish(ExecResult(exit_code=exit.code, output=bytes(self._output)))
+    def __init__(self, reactor: Reactor, child: Child, seconds: float) -> None:
+        self._child = child
+        self.is_over = False
+        self._timer = reactor.call_later(seconds, self._kill) if seconds > 0 else None
 
-    def _finish(self, result: ExecResult | Exception) -> None:
+    def _kill(self) -> None:
+        self.is_over = True
+        self._child.kill_group()
+
+    def cancel(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
-        self._close()
-        self._on_done(result)
 
 
-class ExecStreams(ChildListener):
+async def run_command(reactor: Reactor, zygote: Zygote, task: Task, program: Program, timeout: float) -> ExecResult:
+    """Run a command to its end, or for `timeout` seconds. Raises `RuntimeFailure` or `TimeoutError`."""
+    reader, writer = os.pipe2(os.O_CLOEXEC)
+    null = os.open("/dev/null", os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        child = _fork(reactor, zygote, task, program, (null, writer, writer))
+    except RuntimeFailure:
+        os.close(reader)
+        raise
+    finally:
+        os.close(writer)
+        os.close(null)
+    output, limit = _Output(reactor, reader), _TimeLimit(reactor, child, timeout)
+    try:
+        await child.started
+        code = await child.exited
+        output.read()
+    finally:
+        limit.cancel()
+        output.close()
+    if limit.is_over:
+        raise TimeoutError(f"command timed out after {timeout:g}s")
+    return ExecResult(exit_code=code, output=bytes(output.data))
+
+
+class ExecStreams:
     """A command whose standard streams the kubelet holds, until the kubelet lets go of the command (`end`).
 
     The runtime keeps the readable ends of the output's pipes as well: without them, a command that reports what it does
     (tar with -v) would be killed while it takes what its client sent before it left.
 
-    `on_open` gets the failure, or descriptors that it owns: the terminal's master, or else stdin (if asked for),
-    stdout, stderr (if separate). `on_end` gets the exit code.
+    `opened` has the failure, or descriptors for the kubelet: the terminal's master, or else stdin (if asked for),
+    stdout, stderr (if separate). `ended` is the exit code.
     """
 
     def __init__(
@@ -152,11 +149,9 @@ class ExecStreams(ChildListener):
         stdin: bool,
         tty: bool,
         stderr: bool,
-        on_open: Callable[[list[int] | RuntimeFailure], None],
-        on_end: Callable[[int], None],
     ) -> None:
-        self._on_open = on_open
-        self._on_end = on_end
+        self.opened: Outcome[list[int]] = Outcome()
+        self.ended: Outcome[int] = Outcome()
         self._reactor = reactor
         self._kubelet_ends: list[int] = []
         self._has_client = True
@@ -164,7 +159,7 @@ class ExecStreams(ChildListener):
         child_ends: list[int] = []
         try:
             streams = None if tty else self._make_streams(child_ends, stdin=stdin, stderr=stderr)
-            self._child = _fork(reactor, zygote, task, program, streams, self)
+            child = _fork(reactor, zygote, task, program, streams)
         except RuntimeFailure:
             self._close()
             raise
@@ -174,6 +169,21 @@ class ExecStreams(ChildListener):
         finally:
             for fd in child_ends:
                 os.close(fd)
+        coroutines.start(self._follow(child))
+
+    async def _follow(self, child: Child) -> None:
+        try:
+            await child.started
+        except RuntimeFailure as failure:
+            self._close()
+            self.opened.fail(failure)
+            return
+        terminal = child.take(program_start.TERMINAL)
+        kubelet_ends, self._kubelet_ends = self._kubelet_ends, []
+        self.opened.set(kubelet_ends if terminal < 0 else [terminal])
+        code = await child.exited
+        self._close()
+        self.ended.set(code)
 
     def _make_streams(self, child_ends: list[int], *, stdin: bool, stderr: bool) -> tuple[int, int, int]:
         def pipe(*, to_child: bool) -> int:
@@ -223,21 +233,3 @@ class ExecStreams(ChildListener):
         self._kubelet_ends.clear()
         for fd in list(self._outputs):
             self._close_output(fd)
-
-    def on_descriptor(self, kind: bytes, fd: int) -> None:
-        if kind == program_start.TERMINAL:
-            self._kubelet_ends.append(fd)
-        else:
-            os.close(fd)
-
-    def on_started(self) -> None:
-        kubelet_ends, self._kubelet_ends = self._kubelet_ends, []
-        self._on_open(kubelet_ends)
-
-    def on_failed(self, failure: RuntimeFailure) -> None:
-        self._close()
-        self._on_open(failure)
-
-    def on_exit(self, exit: Exit) -> None:
-        self._close()
-        self._on_end(exit.code)

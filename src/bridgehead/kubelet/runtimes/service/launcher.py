@@ -5,14 +5,13 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import msgspec
 
 from bridgehead.images.store.layer_locks import LayerLocks
-from bridgehead.kubelet.runtimes.images import host_tools, resolver
-from bridgehead.kubelet.runtimes.images.resolver import ImageDirectories, ResolvedImage
+from bridgehead.kubelet.runtimes.image_resolver import ImageDirectories, ResolvedImage, resolve_image
 from bridgehead.kubelet.runtimes.isolation import cgroups, host_files, overlays, privileges, rootfs
 from bridgehead.kubelet.runtimes.isolation.container_cgroups import Delegation, PodCgroup
 from bridgehead.kubelet.runtimes.runtime import (
@@ -36,6 +35,7 @@ from bridgehead.kubelet.runtimes.service.sandboxes import Sandbox
 from bridgehead.kubelet.runtimes.service.tasks import Task
 from bridgehead.kubelet.runtimes.spawn.program_start import DEFAULT_PATH
 from bridgehead.kubelet.runtimes.spawn.zygote import Zygote
+from bridgehead.standins import host_tools
 
 log = logging.getLogger(__name__)
 
@@ -92,30 +92,12 @@ class Launcher:
         except OSError as error:
             raise RuntimeFailure(f"failed to create the pod's cgroup: {error}") from error
 
-    def launch(
-        self,
-        spec: ContainerSpec,
-        sandbox: Sandbox,
-        *,
-        on_start: Callable[[Task, RuntimeFailure | None], None],
-        on_end: Callable[[Task], None],
-        host: Task | None = None,
-    ) -> Task:
+    def launch(self, spec: ContainerSpec, sandbox: Sandbox, host: Task | None = None) -> Task:
         """Fork a container's first process, in the PID namespace of `host` if there is one.
 
-        `on_start` and `on_end` as for `Task`. Whatever the end, the caller has to `release` the task. Raises
-        `RuntimeFailure` or `ImageUnavailable`; nothing is locked then.
+        Whatever the end, the caller has to `release` the task. Raises `RuntimeFailure` or `ImageUnavailable`; nothing
+        is locked then.
         """
-
-        def on_started(task: Task, failure: RuntimeFailure | None) -> None:
-            if failure is None:
-                self._ledger.add(task.pid)
-            on_start(task, failure)
-
-        def on_ended(task: Task) -> None:
-            self._ledger.remove(task.pid)
-            on_end(task)
-
         layers: list[str] = []
         with contextlib.ExitStack() as undo:
             undo.callback(self._locks.release, layers)
@@ -123,16 +105,7 @@ class Launcher:
             mounts = tuple(self._with_layers(mount, layers) for mount in spec.mounts)
             spec = msgspec.structs.replace(spec, mounts=mounts)
             job = self._planner.plan(spec, sandbox.spec, sandbox.descriptors, image)
-            task = Task(
-                self._reactor,
-                job,
-                sandbox,
-                image.image,
-                sandbox.group,
-                on_start=on_started,
-                on_end=on_ended,
-                host=host,
-            )
+            task = Task(self._reactor, job, sandbox, image.image, sandbox.group, self._ledger, host)
             task.fork(self._zygote)
             undo.pop_all()
         self._layers[task.id] = layers
@@ -144,7 +117,7 @@ class Launcher:
 
     def _acquire_image(self, name: str, layers: list[str]) -> ResolvedImage:
         """Find an image, lock its layers and append them to `layers`. Raises as `launch`."""
-        image = resolver.resolve_image(name, self._images)
+        image = resolve_image(name, self._images)
         try:
             self._locks.acquire(image.shared_layers)
         except OSError as error:

@@ -5,11 +5,11 @@ Owned by `runtime_service`. As with containerd, it is a container of the image `
 
 from __future__ import annotations
 
-import signal
 from collections.abc import Callable
 from typing import Final
 
-from bridgehead.kubelet.runtimes.runtime import ContainerSpec, Image, Limits, RuntimeFailure, Security
+from bridgehead.kubelet.runtimes.runtime import ContainerSpec, Image, Limits, Security
+from bridgehead.kubelet.runtimes.service import coroutines
 from bridgehead.kubelet.runtimes.service.launcher import Launcher
 from bridgehead.kubelet.runtimes.service.sandboxes import Sandbox
 from bridgehead.kubelet.runtimes.service.tasks import Task
@@ -19,36 +19,19 @@ _OOM_SCORE_ADJ: Final = -998
 
 
 class PauseProcess:
-    """Starts when the first container needs it. `on_end` is called after each of its ends, also one while it starts."""
+    """Starts when the first container needs it. `task` is the process that runs or starts."""
 
-    def __init__(
-        self, launcher: Launcher, sandbox: Sandbox, find_image: Callable[[str], Image], on_end: Callable[[], None]
-    ) -> None:
+    def __init__(self, launcher: Launcher, sandbox: Sandbox, find_image: Callable[[str], Image]) -> None:
         self._launcher = launcher
         self._find_image = find_image
         self._sandbox = sandbox
-        self._on_end = on_end
-        self._task: Task | None = None
-        self._waiting: list[Callable[[Task | RuntimeFailure], None]] = []  # for its start
+        self.task: Task | None = None
 
-    @property
-    def is_there(self) -> bool:
-        """Whether it runs or starts."""
-        return self._task is not None
-
-    def find(self, on_done: Callable[[Task | RuntimeFailure], None]) -> None:
-        """Call `on_done` with the process once it runs; start it if there is none. Raises as
-        `Launcher.launch`."""
-        if self._task is not None and self._task.is_started:
-            on_done(self._task)
-            return
-        if self._task is None:
-            self._task = self._launch()
-        self._waiting.append(on_done)
-
-    def kill(self) -> None:
-        if self._task is not None:
-            self._task.signal(signal.SIGKILL)
+    async def find(self) -> Task:
+        """Return the process once it runs; start it if there is none. Raises as `Launcher.launch`."""
+        task = self.task or self._launch()
+        await task.started
+        return task
 
     def _launch(self) -> Task:
         spec = ContainerSpec(
@@ -59,22 +42,11 @@ class PauseProcess:
             security=Security(drop_capabilities=("ALL",), no_new_privileges=True, read_only_root=True),
             limits=Limits(oom_score_adj=_OOM_SCORE_ADJ),
         )
+        task = self.task = self._launcher.launch(spec, self._sandbox)
+        coroutines.start(self._release(task))
+        return task
 
-        def on_start(task: Task, failure: RuntimeFailure | None) -> None:
-            if failure is not None:
-                self._release(task)
-            waiting, self._waiting = self._waiting, []
-            for one in waiting:
-                one(task if failure is None else failure)
-            if failure is not None:
-                self._on_end()
-
-        def on_end(task: Task) -> None:
-            self._release(task)
-            self._on_end()
-
-        return self._launcher.launch(spec, self._sandbox, on_start=on_start, on_end=on_end)
-
-    def _release(self, task: Task) -> None:
-        self._task = None
+    async def _release(self, task: Task) -> None:
+        await task.ended
+        self.task = None
         self._launcher.release(task)

@@ -1,28 +1,26 @@
 """The runtime service: the sandboxes, containers and images of one node, and the operations on them (after the CRI).
 
-`connections` calls it, with a callback where an answer has to wait for a process. Nothing here blocks.
+`kubelet_connections` calls it. What has to wait for a process is a coroutine (see `coroutines`). Nothing here blocks.
 """
 
 from __future__ import annotations
 
 import contextlib
 import errno
-import functools
 import os
+import re
 import signal
 import socket
 from collections.abc import Callable
 
 import msgspec
 
-from bridgehead.kubelet.runtimes.images import resolver
-from bridgehead.kubelet.runtimes.images.resolver import ImageDirectories
+from bridgehead.kubelet.runtimes.image_resolver import ImageDirectories, resolve_image
 from bridgehead.kubelet.runtimes.runtime import (
     ContainerInfo,
     ContainerSpec,
     ExecResult,
     Image,
-    ImageUnavailable,
     Limits,
     RuntimeFailure,
     SandboxInfo,
@@ -30,35 +28,47 @@ from bridgehead.kubelet.runtimes.runtime import (
     SandboxSpec,
     port_refused,
 )
+from bridgehead.kubelet.runtimes.service import coroutines
 from bridgehead.kubelet.runtimes.service.attachments import Attachment
 from bridgehead.kubelet.runtimes.service.cgroup_removal import remove_cgroup
 from bridgehead.kubelet.runtimes.service.container_plan import plan_exec
-from bridgehead.kubelet.runtimes.service.exec_tasks import ExecStreams, ExecSync
+from bridgehead.kubelet.runtimes.service.coroutines import Outcome
+from bridgehead.kubelet.runtimes.service.exec_tasks import ExecStreams, run_command
 from bridgehead.kubelet.runtimes.service.launcher import Launcher
 from bridgehead.kubelet.runtimes.service.pause_process import PauseProcess
 from bridgehead.kubelet.runtimes.service.reactor import Reactor
 from bridgehead.kubelet.runtimes.service.sandboxes import Sandbox, SandboxMaker
 from bridgehead.kubelet.runtimes.service.shared_memory import SharedMemory
-from bridgehead.kubelet.runtimes.service.stop_signals import parse_signal
 from bridgehead.kubelet.runtimes.service.tasks import Task
 from bridgehead.kubelet.runtimes.spawn.zygote import Zygote
 
-OnStarted = Callable[[ContainerInfo | RuntimeFailure | ImageUnavailable], None]
+_SIGNAL = re.compile(r"(\w{0,16})([+-]\d{1,2})?", re.ASCII)  # of an image's configuration
 
 
 class SandboxRecord:
-    """A sandbox and its tasks: the newest attempt of each container, and older attempts that still run."""
+    """A sandbox and its tasks: the newest attempt of each container, and older attempts that still run.
 
-    def __init__(self, sandbox: Sandbox) -> None:
+    `removal` is there when its removal has begun.
+    """
+
+    def __init__(self, sandbox: Sandbox, pause: PauseProcess | None) -> None:
         self.sandbox = sandbox
         self.tasks: list[Task] = []
-        self.starting: dict[str, list[OnStarted]] = {}  # id of a task that starts -> callbacks that wait for it
-        self.pause: PauseProcess | None = None  # first of the PID namespace that all containers share, if they do
-        self.on_empty: list[Callable[[], None]] = []  # not empty: the sandbox is removed after the last task's exit
+        self.pause = pause  # first of the PID namespace that all containers share, if they do
+        self.removal: Outcome[None] | None = None
 
     def attempts_of(self, name: str) -> list[Task]:
         """The tasks of the container `name`."""
         return [task for task in self.tasks if task.spec.name == name]
+
+    def find_attempt(self, spec: ContainerSpec) -> Task | None:
+        """The task of the same attempt, which has begun already."""
+        return next((task for task in self.attempts_of(spec.name) if task.spec.attempt == spec.attempt), None)
+
+    def living(self) -> list[Task]:
+        """The tasks that run or start, that of the pause process included."""
+        tasks = self.tasks if self.pause is None or self.pause.task is None else [self.pause.task, *self.tasks]
+        return [task for task in tasks if not task.ended.is_known]
 
 
 class RuntimeService:
@@ -97,7 +107,7 @@ class RuntimeService:
 
     def find_image(self, name: str) -> Image:
         """Raises `ImageUnavailable`."""
-        return resolver.resolve_image(name, self._images).image
+        return resolve_image(name, self._images).image
 
     def run_sandbox(self, spec: SandboxSpec) -> SandboxInfo:
         """Raises `RuntimeFailure`."""
@@ -109,15 +119,9 @@ class RuntimeService:
                 self._shared_memory.make(spec)
                 sandbox.group = self._launcher.make_pod_group(spec)
                 undo.pop_all()
-            record = self._sandboxes[spec.pod_uid] = self._make_record(sandbox)
+            pause = PauseProcess(self._launcher, sandbox, self.find_image) if spec.share_processes else None
+            record = self._sandboxes[spec.pod_uid] = SandboxRecord(sandbox, pause)
         return record.sandbox.info
-
-    def _make_record(self, sandbox: Sandbox) -> SandboxRecord:
-        record = SandboxRecord(sandbox)
-        if sandbox.spec.share_processes:
-            on_end = functools.partial(self._remove_if_empty, record)
-            record.pause = PauseProcess(self._launcher, sandbox, self.find_image, on_end)
-        return record
 
     def update_sandbox(self, pod_uid: str, limits: Limits) -> None:
         """Raises `RuntimeFailure`."""
@@ -133,42 +137,31 @@ class RuntimeService:
     def list_sandboxes(self) -> list[SandboxInfo]:
         return [record.sandbox.info for record in self._sandboxes.values()]
 
-    def remove_sandbox(self, pod_uid: str, on_done: Callable[[], None]) -> None:
+    async def remove_sandbox(self, pod_uid: str) -> None:
+        """Kill its containers and remove it after their end. Does nothing without a sandbox."""
         record = self._sandboxes.get(pod_uid)
-        if record is None:
-            on_done()
-            return
-        record.on_empty.append(on_done)
-        if record.pause is not None:
-            record.pause.kill()
-        for task in record.tasks:
+        if record is not None:
+            await self._begin_removal(record)
+
+    async def end_all(self) -> None:
+        """Remove all sandboxes."""
+        for removal in [self._begin_removal(record) for record in list(self._sandboxes.values())]:
+            await removal
+
+    def _begin_removal(self, record: SandboxRecord) -> Outcome[None]:
+        if record.removal is None:
+            record.removal = coroutines.start(self._remove(record))
+        return record.removal
+
+    async def _remove(self, record: SandboxRecord) -> None:
+        for task in record.living():
             task.signal(signal.SIGKILL)
-        self._remove_if_empty(record)
-
-    def end_all(self, on_done: Callable[[], None]) -> None:
-        """Remove all sandboxes; `on_done` is called when no container is left."""
-        left = set(self._sandboxes)
-        if not left:
-            on_done()
-        for uid in list(left):
-
-            def on_removed(uid: str = uid) -> None:
-                left.discard(uid)
-                if not left:
-                    on_done()
-
-            self.remove_sandbox(uid, on_removed)
-
-    def _remove_if_empty(self, record: SandboxRecord) -> None:
-        has_pause = record.pause is not None and record.pause.is_there
-        if not record.on_empty or has_pause or any(task.is_running for task in record.tasks):
-            return
+        while living := record.living():
+            await living[0].ended
         for task in record.tasks:
             self._drop(task)
         self._sandboxes.pop(record.sandbox.spec.pod_uid, None)
         self._remove_parts(record.sandbox)
-        for on_done in record.on_empty:
-            on_done()
 
     def _remove_parts(self, sandbox: Sandbox) -> None:
         self._sandbox_maker.remove(sandbox)
@@ -195,77 +188,47 @@ class RuntimeService:
 
     # Containers.
 
-    def start_container(self, spec: ContainerSpec, on_done: OnStarted) -> None:
-        """Raises `RuntimeFailure` or `ImageUnavailable` for what is known at once."""
+    async def start_container(self, spec: ContainerSpec) -> ContainerInfo:
+        """Return the container once its program runs. Raises `RuntimeFailure` or `ImageUnavailable`."""
         record = self._sandboxes.get(spec.pod_uid)
-        if record is None or record.on_empty:
+        if record is None or record.removal is not None:
             raise SandboxMissing
-        if self._joins_start(record, spec, on_done):
-            return
-        if record.pause is None:
-            self._start(record, spec, self._running(spec.target) if spec.target else None, on_done)
-            return
+        task = record.find_attempt(spec)  # for a kubelet that has lost the answer
+        if task is None:
+            host = await self._find_host(record, spec)
+            # It may have begun while the first process of the namespace started.
+            task = record.find_attempt(spec) or self._launch(record, spec, host)
+        await task.started
+        return task.info
 
-        def on_pause(host: Task | RuntimeFailure) -> None:
-            if isinstance(host, RuntimeFailure):
-                on_done(host)
-                return
-            try:
-                self._start(record, spec, host, on_done)
-            except (RuntimeFailure, ImageUnavailable) as failure:
-                on_done(failure)
+    async def _find_host(self, record: SandboxRecord, spec: ContainerSpec) -> Task | None:
+        """The task whose PID namespace a container shares. Raises as `start_container`."""
+        if record.pause is not None:
+            return await record.pause.find()
+        return self._running(spec.target) if spec.target else None
 
-        record.pause.find(on_pause)
-
-    def _start(
-        self,
-        record: SandboxRecord,
-        spec: ContainerSpec,
-        host: Task | None,
-        on_done: OnStarted,
-    ) -> None:
-        """Start a container, in the PID namespace of `host` if there is one. Raises as `start_container`."""
-        if self._joins_start(record, spec, on_done):  # begun while the first process of the namespace started
-            return
-        earlier = record.attempts_of(spec.name)
-
-        def on_start(task: Task, failure: RuntimeFailure | None) -> None:
-            waiting = record.starting.pop(task.id)
-            if failure is not None:
-                self._forget(record, task)
-            else:
-                for other in earlier:
-                    if not other.is_running:
-                        self._forget(record, other)
-            for one in waiting:
-                one(task.info if failure is None else failure)
-            if failure is not None:
-                self._remove_if_empty(record)
-
-        def on_end(task: Task) -> None:
-            self._on_exit(task.info)
-            if any(other.spec.attempt > spec.attempt for other in record.attempts_of(spec.name)):
-                self._forget(record, task)
-            self._remove_if_empty(record)
-
+    def _launch(self, record: SandboxRecord, spec: ContainerSpec, host: Task | None) -> Task:
         mounts = self._shared_memory.add_mount(record.sandbox.spec, spec.mounts)
-        spec = msgspec.structs.replace(spec, mounts=mounts)
-        task = self._launcher.launch(spec, record.sandbox, on_start=on_start, on_end=on_end, host=host)
+        task = self._launcher.launch(msgspec.structs.replace(spec, mounts=mounts), record.sandbox, host)
+        coroutines.start(self._follow(record, task, record.attempts_of(spec.name)))
         record.tasks.append(task)
-        record.starting[task.id] = [on_done]
         self._tasks[task.id] = task
+        return task
 
-    def _joins_start(self, record: SandboxRecord, spec: ContainerSpec, on_done: OnStarted) -> bool:
-        """Whether this attempt has begun already, for a kubelet that has lost the answer; `on_done` gets it then."""
-        for task in record.attempts_of(spec.name):
-            if task.spec.attempt != spec.attempt:
-                continue
-            if task.is_started:
-                on_done(task.info)
-            else:
-                record.starting[task.id].append(on_done)
-            return True
-        return False
+    async def _follow(self, record: SandboxRecord, task: Task, earlier: list[Task]) -> None:
+        """The life of a container: it replaces earlier attempts when it has started, and is reported when it exits."""
+        try:
+            await task.started
+        except RuntimeFailure:
+            self._forget(record, task)
+            return
+        for other in earlier:
+            if not other.is_running:
+                self._forget(record, other)
+        await task.ended
+        self._on_exit(task.info)
+        if any(other.spec.attempt > task.spec.attempt for other in record.attempts_of(task.spec.name)):
+            self._forget(record, task)
 
     def _forget(self, record: SandboxRecord, task: Task) -> None:
         with contextlib.suppress(ValueError):
@@ -296,50 +259,24 @@ class RuntimeService:
     def list_containers(self) -> list[ContainerInfo]:
         return [task.info for task in self._tasks.values() if task.is_started]
 
-    def exec_in_container(
-        self,
-        container_id: str,
-        argv: tuple[str, ...],
-        timeout: float,
-        on_done: Callable[[ExecResult | Exception], None],
-    ) -> None:
-        """Raises `RuntimeFailure`."""
+    async def exec_in_container(self, container_id: str, argv: tuple[str, ...], timeout: float) -> ExecResult:
+        """Run a command to its end. Raises `RuntimeFailure` or `TimeoutError`."""
         task = self._running(container_id)
-        ExecSync(self._reactor, self._zygote, task, plan_exec(task.job, argv), timeout, on_done)
+        return await run_command(self._reactor, self._zygote, task, plan_exec(task.job, argv), timeout)
 
     def open_exec(
-        self,
-        container_id: str,
-        argv: tuple[str, ...],
-        *,
-        stdin: bool,
-        tty: bool,
-        stderr: bool,
-        on_open: Callable[[list[int] | RuntimeFailure], None],
-        on_end: Callable[[int], None],
+        self, container_id: str, argv: tuple[str, ...], *, stdin: bool, tty: bool, stderr: bool
     ) -> ExecStreams:
         """Raises `RuntimeFailure`."""
         task = self._running(container_id)
-        return ExecStreams(
-            self._reactor,
-            self._zygote,
-            task,
-            plan_exec(task.job, argv, has_terminal=tty),
-            stdin=stdin,
-            tty=tty,
-            stderr=stderr,
-            on_open=on_open,
-            on_end=on_end,
-        )
+        program = plan_exec(task.job, argv, has_terminal=tty)
+        return ExecStreams(self._reactor, self._zygote, task, program, stdin=stdin, tty=tty, stderr=stderr)
 
-    def attach(
-        self, container_id: str, *, stdin: bool, stderr: bool, on_end: Callable[[int], None]
-    ) -> tuple[Attachment, list[int], bool]:
+    def attach(self, container_id: str, *, stdin: bool, stderr: bool) -> tuple[Attachment, list[int], bool]:
         """The attachment, the descriptors for the kubelet, and whether the first of them is a terminal. Raises
         `RuntimeFailure`."""
         task = self._running(container_id)
-        attachment, descriptors = task.attach(stdin=stdin, stderr=stderr, on_end=on_end)
-        return attachment, descriptors, task.spec.tty
+        return *task.attach(stdin=stdin, stderr=stderr), task.spec.tty
 
     def _running(self, container_id: str) -> Task:
         task = self._tasks.get(container_id)
@@ -348,3 +285,16 @@ class RuntimeService:
         if not task.is_running:
             raise RuntimeFailure("container is not running")
         return task
+
+
+def parse_signal(text: str) -> int:
+    """Return the number of a stop signal ("SIGQUIT", "RTMIN+3", "3"), SIGTERM if it names none that exists.
+
+    Source: containerd's `moby/sys/signal` (`ParseSignal`).
+    """
+    found = _SIGNAL.fullmatch(text.strip().upper())
+    if found is None:
+        return signal.SIGTERM
+    name, offset = found[1], int(found[2] or 0)
+    base = int(name) if name.isdecimal() else int(getattr(signal.Signals, f"SIG{name.removeprefix('SIG')}", 0))
+    return base + offset if base and base + offset in signal.valid_signals() else signal.SIGTERM

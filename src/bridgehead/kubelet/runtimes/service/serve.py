@@ -14,8 +14,9 @@ import socket
 import sys
 
 from bridgehead import heartbeat
-from bridgehead.kubelet.runtimes.images.resolver import ImageDirectories
-from bridgehead.kubelet.runtimes.service.connections import RuntimeServer
+from bridgehead.kubelet.runtimes.image_resolver import ImageDirectories
+from bridgehead.kubelet.runtimes.service import coroutines
+from bridgehead.kubelet.runtimes.service.kubelet_connections import RuntimeServer
 from bridgehead.kubelet.runtimes.service.reactor import Reactor
 from bridgehead.kubelet.runtimes.service.runtime_service import RuntimeService
 from bridgehead.kubelet.runtimes.spawn.zygote import Zygote
@@ -86,6 +87,11 @@ def _stop_with_zygote(reactor: Reactor, zygote: Zygote) -> None:
     reactor.watch(zygote.fileno(), check)
 
 
+async def _end(reactor: Reactor, service: RuntimeService) -> None:
+    await service.end_all()
+    reactor.stop()
+
+
 def _stop_on_signals(reactor: Reactor, service: RuntimeService, server: RuntimeServer) -> None:
     reader, writer = socket.socketpair()
     for end in (reader, writer):
@@ -99,7 +105,7 @@ def _stop_on_signals(reactor: Reactor, service: RuntimeService, server: RuntimeS
         if handled.intersection(reader.recv(64)):
             log.info("stopping: ending all containers")
             server.stop_listening()
-            service.end_all(reactor.stop)
+            coroutines.start(_end(reactor, service))
         _ = writer  # lives as long as its reader
 
     reactor.watch(reader.fileno(), read)

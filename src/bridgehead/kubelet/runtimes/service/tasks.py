@@ -11,21 +11,21 @@ import functools
 import os
 import secrets
 import time
-from collections.abc import Callable
 from typing import Final
 
 from bridgehead.kubelet.runtimes.isolation.container_cgroups import ContainerCgroup, PodCgroup
 from bridgehead.kubelet.runtimes.runtime import ContainerInfo, ContainerSpec, Image, Limits, RuntimeFailure
-from bridgehead.kubelet.runtimes.service import log_writer, process_ledger
+from bridgehead.kubelet.runtimes.service import coroutines, log_writer, process_ledger
 from bridgehead.kubelet.runtimes.service.attachments import Attachment
 from bridgehead.kubelet.runtimes.service.cgroup_removal import remove_cgroup
-from bridgehead.kubelet.runtimes.service.child_processes import Child, ChildListener, Exit
+from bridgehead.kubelet.runtimes.service.child_processes import Child
+from bridgehead.kubelet.runtimes.service.coroutines import Outcome
+from bridgehead.kubelet.runtimes.service.process_ledger import ProcessLedger
 from bridgehead.kubelet.runtimes.service.reactor import Reactor
 from bridgehead.kubelet.runtimes.service.sandboxes import Sandbox
 from bridgehead.kubelet.runtimes.spawn import program_start
-from bridgehead.kubelet.runtimes.spawn.jobs import RunContainer
+from bridgehead.kubelet.runtimes.spawn.jobs import RunContainer, StandInProgram
 from bridgehead.kubelet.runtimes.spawn.zygote import FORK_IN_GIVEN, FORK_IN_NEW, FORK_IN_NODE, Zygote
-from bridgehead.objects.core import LinuxContainerUser
 
 TERMINATION_MESSAGE_LIMIT: Final = 4096  # bytes, as the kubelet's
 _LOG_CHUNK: Final = 64 << 10  # bytes
@@ -33,8 +33,9 @@ _NAMESPACES: Final = {program_start.MOUNT_NAMESPACE: "mnt", program_start.PID_NA
 _CHUNKS_PER_ROUND: Final = 16  # copied from one container before the other containers get their turn
 
 
-class Task(ChildListener):
-    """A run of a container. `on_start` is called once, with the failure or None; `on_end` after the exit."""
+class Task:
+    """A run of a container. `started` is known when its program runs, or has the failure; `ended` is known when the
+    process is gone, also after a failure."""
 
     def __init__(
         self,
@@ -43,9 +44,7 @@ class Task(ChildListener):
         sandbox: Sandbox,
         image: Image,
         pod_group: PodCgroup | None,
-        *,
-        on_start: Callable[[Task, RuntimeFailure | None], None],
-        on_end: Callable[[Task], None],
+        ledger: ProcessLedger,
         host: Task | None = None,
     ) -> None:
         """`host`: the task whose PID namespace this one shares."""
@@ -59,8 +58,7 @@ class Task(ChildListener):
         self._pod_group = pod_group
         self._group: ContainerCgroup | None = None
         self._is_oom_killed = False
-        self._on_start = on_start
-        self._on_end = on_end
+        self._ledger = ledger
         self._log: log_writer.LogFile | None = None
         self._streams: dict[int, log_writer.LineCutter] = {}
         self._messages = -1
@@ -70,10 +68,11 @@ class Task(ChildListener):
         self._child: Child | None = None
         self._started_at = time.time()
         self._finished_at: float | None = None
-        self._exit: Exit | None = None
+        self._exit_code: int | None = None
         self._message = ""
-        self._user: LinuxContainerUser | None = None
         self.is_started = False
+        self.started: Outcome[None] = Outcome()
+        self.ended: Outcome[None] = Outcome()
 
     @property
     def spec(self) -> ContainerSpec:
@@ -98,12 +97,13 @@ class Task(ChildListener):
             if self._pod_group is not None:
                 self._group = self._pod_group.make(self.id, spec.limits)
                 child_ends.append(self._group.open_procs())
-            self._child = Child(
+            if isinstance(self.job.program.built_in, StandInProgram):
+                zygote.load(self.job.program.built_in.name)
+            child = self._child = Child(
                 self._reactor,
                 zygote,
                 self.job,
                 [*(self.sandbox.descriptors[kind] for kind in self.job.namespaces), *child_ends],
-                self,
                 where=where,
                 pid_namespace=pid_namespace,
             )
@@ -116,6 +116,7 @@ class Task(ChildListener):
                 os.close(fd)
         for reader in self._streams:
             self._reactor.watch(reader, functools.partial(self._copy, reader))
+        coroutines.start(self._follow(child))
 
     def _choose_pid_namespace(self) -> tuple[bytes, int | None]:
         """Return where to fork, and the descriptor of a namespace that exists. Raises `RuntimeFailure`."""
@@ -133,7 +134,7 @@ class Task(ChildListener):
         os.set_blocking(reader, False)
         self._streams[reader] = log_writer.LineCutter(stream)
 
-    def attach(self, *, stdin: bool, stderr: bool, on_end: Callable[[int], None]) -> tuple[Attachment, list[int]]:
+    def attach(self, *, stdin: bool, stderr: bool) -> tuple[Attachment, list[int]]:
         """Attach to the streams. Returns the attachment and the descriptors for the kubelet: the terminal's master,
         or (if asked for) stdin, then stdout, then stderr (if separate). Raises `RuntimeFailure`."""
         if not self.is_running:
@@ -148,17 +149,12 @@ class Task(ChildListener):
             if self.spec.stdin_once:
                 os.close(self._stdin)
                 self._stdin = -1
-        attachment = Attachment(self._detach, on_end, separate_stderr=stderr and self._terminal < 0)
-        self._attachments.append(attachment)
+        attachment = Attachment(separate_stderr=stderr and self._terminal < 0)
+        self._attachments = [*self._lasting_attachments(), attachment]
         return attachment, [*descriptors, *attachment.take_readers()]
 
-    def _detach(self, attachment: Attachment) -> bool:
-        """False if the attachment is not there any more."""
-        if attachment not in self._attachments:
-            return False
-        self._attachments.remove(attachment)
-        attachment.close()
-        return True
+    def _lasting_attachments(self) -> list[Attachment]:
+        return [attachment for attachment in self._attachments if not attachment.ended.is_known]
 
     @property
     def pid(self) -> int:
@@ -198,47 +194,54 @@ class Task(ChildListener):
             name=spec.name,
             attempt=spec.attempt,
             image=self._image,
-            state="running" if self._exit is None else "exited",
-            pid=self.pid if self._exit is None else 0,
+            state="running" if self._exit_code is None else "exited",
+            pid=self.pid if self._exit_code is None else 0,
             started_at=self._started_at,
             finished_at=self._finished_at,
-            exit_code=None if self._exit is None else self._exit.code,
+            exit_code=self._exit_code,
             is_oom_killed=self._is_oom_killed,
             message=self._message,
-            user=self._user,
+            user=None if self._child is None else self._child.user,
         )
 
-    # Events of the process.
-
-    def on_descriptor(self, kind: bytes, fd: int) -> None:
-        if kind == program_start.TERMINATION_LOG and self._messages < 0:
-            self._messages = fd
-        elif kind in _NAMESPACES and _NAMESPACES[kind] not in self.namespaces:
-            self.namespaces[_NAMESPACES[kind]] = fd
-        elif kind == program_start.TERMINAL and self._terminal < 0:
-            self._terminal = fd
-            os.set_blocking(fd, False)
-            self._streams[fd] = log_writer.LineCutter("stdout")
-            self._reactor.watch(fd, functools.partial(self._copy, fd))
-        else:
-            os.close(fd)
-
-    def on_user(self, user: LinuxContainerUser) -> None:
-        self._user = user
-
-    def on_started(self) -> None:
+    async def _follow(self, child: Child) -> None:
+        """The life of the process, from its fork on."""
+        try:
+            await child.started
+        except RuntimeFailure as failure:
+            self._close_streams()
+            self._remove_group()
+            self.started.fail(failure)
+            self.ended.set(None)
+            return
         self._started_at = time.time()
+        self._take_descriptors(child)
+        self._ledger.add(child.pid)
         self.is_started = True
-        self._on_start(self, None)
+        self.started.set(None)
+        code = await child.exited
+        try:
+            self._finish(code)
+        finally:
+            self._ledger.remove(child.pid)
+            self.ended.set(None)
 
-    def on_failed(self, failure: RuntimeFailure) -> None:
-        self._close_streams()
-        self._remove_group()
-        self._on_start(self, failure)
+    def _take_descriptors(self, child: Child) -> None:
+        self._messages = child.take(program_start.TERMINATION_LOG)
+        for kind, name in _NAMESPACES.items():
+            namespace = child.take(kind)
+            if namespace >= 0:
+                self.namespaces[name] = namespace
+        self._terminal = child.take(program_start.TERMINAL)
+        if self._terminal >= 0:
+            os.set_blocking(self._terminal, False)
+            self._streams[self._terminal] = log_writer.LineCutter("stdout")
+            self._reactor.watch(self._terminal, functools.partial(self._copy, self._terminal))
 
-    def on_exit(self, exit: Exit) -> None:
+    def _finish(self, exit_code: int) -> None:
+        """Read what the process left, and release what it had."""
         self._finished_at = time.time()
-        self._exit = exit
+        self._exit_code = exit_code
         if self._group is not None:
             with contextlib.suppress(OSError):
                 self._is_oom_killed = self._group.oom_kills() > 0
@@ -251,11 +254,9 @@ class Task(ChildListener):
         if self._messages >= 0:
             self._message = os.pread(self._messages, TERMINATION_MESSAGE_LIMIT, 0).decode("utf-8", "replace")
         self._close_streams()
-        attachments, self._attachments = self._attachments, []
-        for attachment in attachments:
-            attachment.close()
-            attachment.on_end(exit.code)
-        self._on_end(self)
+        for attachment in self._attachments:
+            attachment.end(exit_code)
+        self._attachments = []
 
     def open_cgroup(self) -> int | None:
         """A descriptor by which a process joins the cgroup (see `ContainerCgroup.open_procs`). Raises OSError."""
@@ -284,9 +285,10 @@ class Task(ChildListener):
                 return False
             if self._log is not None:
                 self._log.write(cutter.feed(data, timestamp))
-            for attachment in list(self._attachments):
+            for attachment in self._attachments:
                 if not attachment.write(data, cutter.stream):
                     attachment.end()
+            self._attachments = self._lasting_attachments()
         return True
 
     def _close_stream(self, fd: int) -> None:

@@ -25,9 +25,8 @@ from bridgehead.kubelet.runtimes.isolation.users import Account
 from bridgehead.kubelet.runtimes.spawn import program_start
 from bridgehead.kubelet.runtimes.spawn.jobs import Job, Part, Program, RunContainer
 from bridgehead.kubelet.runtimes.spawn.program_start import BuiltIn, SetupFailure
-from bridgehead.kubelet.runtimes.standins.standin import Launch
-from bridgehead.kubelet.runtimes.standins.table import STAND_INS
 from bridgehead.network import syscalls
+from bridgehead.standins.standin import Launch, load_program
 
 _NAMESPACE_FLAGS: Final = {
     "mnt": syscalls.CLONE_NEWNS,
@@ -218,7 +217,6 @@ def _find_built_in(run_part: PartRunner, program: Program, environment: dict[str
         return None
     if isinstance(built_in, Part):
         return functools.partial(_run_part, run_part, list(built_in.arguments), environment)
-    stand_in = next(each for each in STAND_INS if each.name == built_in.stand_in)
     launch = Launch(
         argv=program.argv,
         tag=built_in.tag,
@@ -226,8 +224,8 @@ def _find_built_in(run_part: PartRunner, program: Program, environment: dict[str
         environment=environment,
         setup=built_in.setup,
     )
-    started = stand_in.programs[built_in.program]
-    return lambda ready: started(msgspec.structs.replace(launch, started=ready))
+    run = load_program(built_in.name)
+    return lambda ready: run(msgspec.structs.replace(launch, started=ready))
 
 
 def _run_part(

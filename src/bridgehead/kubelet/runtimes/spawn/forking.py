@@ -1,7 +1,7 @@
 """Preparation of a process for forks, so that its children share as many of its memory pages as possible.
 
-Called by the processes that fork parts: the lab's first process and a node's runtime. A page is shared until one side
-writes to it. Three things in the interpreter write more than they must:
+Called by the processes that fork: the lab's first process, a node's runtime and its zygote. A page is shared until one
+side writes to it. Three things in the interpreter write more than they must:
 
 - The garbage collector. It does not visit objects that are frozen.
 - The allocators. They put a child's new objects into gaps between the parent's objects, so that a few hundred bytes

@@ -11,7 +11,7 @@ import msgspec
 from bridgehead.kubelet.runtimes.isolation.privileges import Privileges
 from bridgehead.kubelet.runtimes.isolation.rootfs import RootPlan
 from bridgehead.kubelet.runtimes.runtime import ContainerSpec, Mount
-from bridgehead.kubelet.runtimes.standins.standin import Setup
+from bridgehead.standins.standin import Setup
 
 
 class Part(msgspec.Struct, frozen=True, tag=True):
@@ -21,10 +21,9 @@ class Part(msgspec.Struct, frozen=True, tag=True):
 
 
 class StandInProgram(msgspec.Struct, frozen=True, tag=True):
-    """The built-in program of a stand-in."""
+    """A program of a stand-in, by its name as for `load_program`."""
 
-    stand_in: str
-    program: str
+    name: str
     tag: str
     hostname: str
     setup: Setup

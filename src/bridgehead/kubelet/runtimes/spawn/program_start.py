@@ -22,8 +22,8 @@ import traceback
 from collections.abc import Callable
 from typing import Final, NoReturn
 
-from bridgehead.kubelet.runtimes.standins import standin
 from bridgehead.network.uapi.ioctls import TIOCGPTPEER, TIOCSPTLCK
+from bridgehead.standins import standin
 
 FAILED: Final = b"F"
 REFUSED: Final = b"R"

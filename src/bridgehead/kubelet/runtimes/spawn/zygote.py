@@ -28,17 +28,20 @@ from typing import Final, NoReturn
 import msgspec
 
 from bridgehead.kubelet.runtimes.spawn import user_namespaces
+from bridgehead.kubelet.runtimes.spawn.forking import prepare_to_fork
 from bridgehead.kubelet.runtimes.spawn.jobs import Job
 from bridgehead.kubelet.runtimes.spawn.program_start import close_other_descriptors
 from bridgehead.network import syscalls
+from bridgehead.standins.standin import load_program
 
 # Requests: fork into a new PID namespace, into a given one, or into the node's; reap a process; make a pod's user
-# namespace with those that belong to it.
+# namespace with those that belong to it; import the module of a stand-in's program, which later forks share.
 FORK_IN_NEW: Final = b"N"
 FORK_IN_GIVEN: Final = b"G"
 FORK_IN_NODE: Final = b"H"
 _REAP: Final = b"R"
 _NAMESPACES: Final = b"U"
+_LOAD: Final = b"L"
 _FAILED: Final = -1
 _REPLY: Final = struct.Struct("=iI")  # PID or _FAILED; wait status or errno
 _PID: Final = struct.Struct("=I")
@@ -74,6 +77,7 @@ class Zygote:
 
     def __init__(self, zygote_socket: socket.socket) -> None:
         self._socket = zygote_socket
+        self._loaded: set[str] = set()
 
     def close(self) -> None:
         self._socket.close()
@@ -88,6 +92,16 @@ class Zygote:
         descriptors = [status.fileno()] if pid_namespace is None else [status.fileno(), pid_namespace]
         socket.send_fds(self._socket, [where], descriptors)
         return self._receive_reply()[0]
+
+    def load(self, program: str) -> None:
+        """Have the module of a stand-in's program loaded, once, so that all processes that run it share its memory.
+
+        `program` as for `load_program`. Errors are left to the process that runs the program. Raises OSError.
+        """
+        if program not in self._loaded:
+            self._socket.send(_LOAD + program.encode())
+            self._receive_reply()
+            self._loaded.add(program)
 
     def make_namespaces(self, id_base: int, count: int, settings: Mapping[str, str]) -> dict[str, int]:
         """Make a user namespace with `count` ids from `id_base` on, and the namespaces of a pod that belong to it.
@@ -172,6 +186,9 @@ def _serve(runtime: socket.socket, run_job: JobRunner) -> None:
             if data[:1] == _NAMESPACES:
                 made = _make_namespaces(data[1:])
                 reply = 0, 0
+            elif data[:1] == _LOAD:
+                _load(data[1:].decode())
+                reply = 0, 0
             elif data[:1] == _REAP:
                 reply = os.waitpid(_PID.unpack(data[1:])[0], os.WNOHANG)
             else:
@@ -184,6 +201,12 @@ def _serve(runtime: socket.socket, run_job: JobRunner) -> None:
         socket.send_fds(runtime, [_REPLY.pack(*reply)], made)
         for fd in made:
             os.close(fd)
+
+
+def _load(program: str) -> None:
+    with contextlib.suppress(Exception):
+        load_program(program)
+    prepare_to_fork()
 
 
 def _make_namespaces(request: bytes) -> list[int]:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from bridgehead.kubelet.runtimes.spawn.program_start import FAILED, USER, SetupFailure, find_program, report
-from bridgehead.kubelet.runtimes.standins import standin
+from bridgehead.standins import standin
 
 
 def test_only_reasons_are_cut() -> None:
