@@ -21,5 +21,5 @@ A request passes these layers from top to bottom. Imports have the same directio
     fieldmanagement/  cel/  managers of fields and server-side apply; expressions of rules and policies
     errors, table, resource types that all layers use: `Status` errors, the table of resources, an entry of it
 
-Each package describes its modules in its `__init__`.
+Each package describes its modules in its `__init__`; README.md follows a write, a watch and an apply through them.
 """
