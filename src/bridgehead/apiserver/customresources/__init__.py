@@ -2,7 +2,7 @@
 
     definitions            facts about a CustomResourceDefinition: versions, names, conditions
     kind                   the kind CustomResourceDefinition: its entry in the table, defaults, fields of the server
-    definition_validation  its validation; names_validation, conversion_validation, paths_validation are parts of it
+    definition_validation  its validation; conversion_validation, paths_validation are parts of it
     approval               the policy for groups of the Kubernetes community
     naming                 names that are accepted, and conditions
     jsonpath               the JSONPath of printer columns, scales and selectable fields

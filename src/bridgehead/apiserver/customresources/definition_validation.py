@@ -9,10 +9,12 @@ Source: apiextensions-apiserver/pkg/apis/apiextensions/validation/validation.go,
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from bridgehead.apiserver.bodies.shapes import Shape
 from bridgehead.apiserver.field import Field
 from bridgehead.apiserver.resource import JsonObject
-from bridgehead.objects.names import check_dns1123_subdomain
+from bridgehead.objects.names import check_dns1035_label, check_dns1123_subdomain
 
 from .approval import validate_approval
 from .conversion_validation import validate_conversion
@@ -24,7 +26,6 @@ from .definitions import (
     schema_of,
     versions_of,
 )
-from .names_validation import check_label, in_one, validate_names
 from .paths_validation import validate_columns, validate_selectable_fields, validate_subresources
 from .schema import validate_schema
 
@@ -36,6 +37,7 @@ _PARTS = {
     "additionalPrinterColumns": "additionalPrinterColumns",
     "selectableFields": "selectableFields",
 }
+_MIXED = "may have mixed case, but should otherwise match: "
 _PRESERVE = "cannot set to true, set x-kubernetes-preserve-unknown-fields to true in spec.versions[*].schema instead"
 
 
@@ -60,7 +62,7 @@ def validate_definition_update(crd: Field, old: JsonObject, metadata: Shape) -> 
 
 
 def validate_definition_status(crd: Field) -> None:
-    validate_names(crd.at("status").at("acceptedNames"))
+    _validate_names(crd.at("status").at("acceptedNames"))
 
 
 def _validate_rest(crd: Field, old: JsonObject | None) -> None:
@@ -82,7 +84,7 @@ def _validate_name(crd: Field) -> None:
 def _validate_spec(crd: Field, old: JsonObject | None, metadata: Shape) -> None:
     spec = crd.at("spec")
     group, scope, versions, names = spec.at("group"), spec.at("scope"), spec.at("versions"), spec.at("names")
-    if group.must_be_set_and_pass(lambda name: in_one(check_dns1123_subdomain(name))) and "." not in group.value:
+    if group.must_be_set_and_pass(lambda name: _in_one(check_dns1123_subdomain(name))) and "." not in group.value:
         group.invalid("should be a domain with at least one dot")
     if scope.must_be_set():
         scope.must_be_one_of(("Cluster", "Namespaced"))
@@ -93,7 +95,7 @@ def _validate_spec(crd: Field, old: JsonObject | None, metadata: Shape) -> None:
     _validate_versions(spec, metadata)
     for name in ("plural", "singular", "kind", "listKind"):
         names.at(name).must_be_set()
-    validate_names(names)
+    _validate_names(names)
     _validate_common(spec, metadata)
     conversion = spec.at("conversion")
     if conversion and conversion.get("strategy") != "None" and preserves_unknown_fields(crd.value):
@@ -105,7 +107,7 @@ def _validate_versions(spec: Field, metadata: Shape) -> None:
     versions = spec.at("versions")
     parts = [part for part in _PARTS if not _is_common(versions, part)]
     for version in versions.each():
-        version.at("name", "").must_pass(check_label)
+        version.at("name", "").must_pass(_check_label)
         _validate_deprecation(version)
         schema = schema_of(version.value) if "schema" in parts else None
         for part in parts:
@@ -117,7 +119,7 @@ def _validate_versions(spec: Field, metadata: Shape) -> None:
         versions.invalid("must have exactly one version marked as storage version")
     # An older version of the API had `spec.version`, which is the name of the first version.
     if names and names[0]:
-        spec.at("version").showing(names[0]).must_pass(check_label)
+        spec.at("version").showing(names[0]).must_pass(_check_label)
 
 
 def _validate_common(spec: Field, metadata: Shape) -> None:
@@ -191,3 +193,33 @@ def _validate_stored_versions(crd: Field) -> None:
             f"spec.versions until a storage migration ensures no data remains persisted in {name} and removes "
             f"{name} from status.storedVersions"
         )
+
+
+def _validate_names(names: Field) -> None:
+    """Validate the names that are there."""
+    kind, list_kind = names.at("kind"), names.at("listKind")
+    for name in (names.at("plural"), names.at("singular")):
+        if name:
+            name.must_pass(_check_label)
+    for name in (kind, list_kind):
+        if name:
+            name.must_pass(_check_kind)
+    for short_name in names.at("shortNames").each():
+        short_name.must_pass(_check_label)
+    if kind and kind.value == list_kind.value:
+        list_kind.invalid("kind and listKind may not be the same")
+    for category in names.at("categories").each():
+        category.must_pass(_check_label)
+
+
+def _check_label(name: str) -> list[str]:
+    return _in_one(check_dns1035_label(name))
+
+
+def _check_kind(kind: str) -> list[str]:
+    return _in_one(check_dns1035_label(kind.lower()), _MIXED)
+
+
+def _in_one(reasons: Sequence[str], before: str = "") -> list[str]:
+    """Return the reasons of a check as one, after a text."""
+    return [before + ",".join(reasons)] if reasons else []

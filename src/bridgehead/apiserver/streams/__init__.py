@@ -3,5 +3,5 @@
 pod_streams      finds the pod and its Node
 kubelet_streams  forwards the request to the node's kubelet
 kubelet_access   connections to kubelets
-log_options      validation of the query of a log
+pod_logs         the options of a log, and statuses of refusals
 """

@@ -26,8 +26,7 @@ from bridgehead.objects.addresses import join_host_port
 from bridgehead.streaming.socket_stream import SocketStream
 
 from .kubelet_access import CONNECT_SECONDS, KubeletAccess, kubelet_address
-from .log_options import check_log_options
-from .log_refusals import MAX_TEXT_BYTES, refused_log, unreachable_log
+from .pod_logs import MAX_TEXT_BYTES, check_log_options, refused_log, unreachable_log
 
 # Those headers of an upgrade that are the kubelet's business.
 _UPGRADE_HEADERS = frozenset(

@@ -1,16 +1,20 @@
-"""Statuses for logs that a kubelet refuses, or whose kubelet is not reached.
+"""Logs of pods: validation of their options, and statuses for those that a kubelet refuses or does not send.
 
 Pure: no I/O, no clock, no randomness.
-Source: GenericHttpResponseChecker in apiserver/pkg/registry/generic/rest/response_checker.go,
+Source: Kubernetes `ValidatePodLogOptions`; GenericHttpResponseChecker in apiserver/pkg/registry/generic/rest/response_checker.go,
 NewGenericServerResponse in apimachinery/pkg/api/errors.
 """
 
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 
-from bridgehead.apiserver.errors import ApiStatus, bad_request, internal_error
+from bridgehead.apiserver.errors import ApiStatus, bad_request, internal_error, invalid
+from bridgehead.apiserver.field import Field
+from bridgehead.apiserver.http.paths import parse_int
 
+_AT_LEAST = {"tailLines": 0, "limitBytes": 1, "sinceSeconds": 1}
 MAX_TEXT_BYTES = 50_000  # of a kubelet's answer (maxReadLength)
 
 _STATUSES = {
@@ -25,6 +29,23 @@ _STATUSES = {
         "the server was unable to return a response in the time allotted, but may still be processing the request",
     ),
 }
+
+
+def check_log_options(pod: str, query: Mapping[str, str]) -> None:
+    """Raise a 400 for a value that is not a number, a 422 for a number out of range."""
+    options = Field(query)
+    for name, least in _AT_LEAST.items():
+        if name not in query:
+            continue
+        try:
+            number = options.at(name).showing(parse_int(query[name]))
+        except ValueError as error:
+            raise bad_request(str(error)) from None
+        number.must_be_at_least(least, "must be greater than 0" if least else "")
+    if query.get("sinceSeconds") and query.get("sinceTime"):
+        options.forbidden("at most one of `sinceTime` or `sinceSeconds` may be specified")
+    if options.errors:
+        raise invalid("", "PodLogOptions", pod, options.errors)
 
 
 def refused_log(code: int, text: str, pod: str) -> ApiStatus:
