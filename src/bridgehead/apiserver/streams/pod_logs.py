@@ -1,8 +1,8 @@
 """Logs of pods: validation of their options, and statuses for those that a kubelet refuses or does not send.
 
 Pure: no I/O, no clock, no randomness.
-Source: Kubernetes `ValidatePodLogOptions`; GenericHttpResponseChecker in apiserver/pkg/registry/generic/rest/response_checker.go,
-NewGenericServerResponse in apimachinery/pkg/api/errors.
+Source: Kubernetes `ValidatePodLogOptions`; GenericHttpResponseChecker in
+apiserver/pkg/registry/generic/rest/response_checker.go, NewGenericServerResponse in apimachinery/pkg/api/errors.
 """
 
 from __future__ import annotations
