@@ -33,7 +33,6 @@ from .audit.trail import begin_unaudited
 from .bodies.definitions import OBJECT_META, LazyDefinitions
 from .bodies.protobuf import plain_scalars
 from .bodies.schema import Schema
-from .bodies.shapes import JsonShape, Shape
 from .customresources.kind import definition_resource
 from .fieldmanagement.types import MapType
 from .flowcontrol.control import FlowControl
@@ -59,6 +58,7 @@ from .registry.quota_usage import QuotaUsage
 from .registry.registry import Registry
 from .registry.watching import OpenWatches
 from .resource import Resource
+from .shapes import JsonShape, Shape
 from .streams.kubelet_access import KubeletAccess, KubeletTls
 from .streams.pod_streams import PodStreams
 from .table import ResourceTable

@@ -2,7 +2,7 @@
 
     ApiStatus            an answer that is a `Status` with status Failure; the functions below make them
         PageNotFound     a path that no API serves: the answer is a text
-    SchemaMismatch       a body does not fit the schema (`bodies.shapes`); the handlers wrap it into a 400 or 422
+    SchemaMismatch       a body does not fit the schema (`shapes`); the handlers wrap it into a 400 or 422
     PatchRefused         a patch can't be applied (`bodies.patch`); the handlers wrap it into a 400, 413 or 422
 
 The functions have the names and texts of Kubernetes' `apimachinery/pkg/api/errors`.

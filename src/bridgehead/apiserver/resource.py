@@ -189,7 +189,7 @@ class Definition(Protocol):
 
     @property
     def shape(self) -> Any:
-        """The `bodies.shapes.Shape` of its objects."""
+        """The `shapes.Shape` of its objects."""
         ...
 
     def object_type(self, types: Any) -> Any:

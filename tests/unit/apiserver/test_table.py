@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from bridgehead.apiserver.bodies.shapes import ANYTHING, Shape
 from bridgehead.apiserver.fieldmanagement.types import MapType, Types, as_root
 from bridgehead.apiserver.resource import Resource
 from bridgehead.apiserver.resources import build_table
 from bridgehead.apiserver.resources.shared.columns import NAME
+from bridgehead.apiserver.shapes import ANYTHING, Shape
 from bridgehead.apiserver.table import ResourceTable, version_order
 from tests.unit.apiserver.world import World, open_world
 

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from prometheus_client import CollectorRegistry
 
 from bridgehead.apiserver.access.authorization import Authorizer
-from bridgehead.apiserver.bodies.shapes import Shape
 from bridgehead.apiserver.fieldmanagement.types import MapType
 from bridgehead.apiserver.resource import Resource
+from bridgehead.apiserver.shapes import Shape
 from bridgehead.apiserver.table import ResourceTable
 from bridgehead.apiserver.webhookclient.client import WebhookClient
 from bridgehead.storage import Store

@@ -13,11 +13,9 @@ from typing import Annotated, Any, TypedDict
 
 import msgspec
 
+from bridgehead.apiserver import shapes
 from bridgehead.apiserver.resource import JsonObject
-
-from . import shapes
-from .duplicates import is_encoding
-from .shapes import (
+from bridgehead.apiserver.shapes import (
     AmountShape,
     BoolShape,
     IntOrStringShape,
@@ -32,6 +30,8 @@ from .shapes import (
     StructShape,
     TimeShape,
 )
+
+from .duplicates import is_encoding
 
 # A kind's type is compiled when so many of its objects have been checked: it has up to some 100 KiB, and a server gets
 # objects of most kinds hardly ever.

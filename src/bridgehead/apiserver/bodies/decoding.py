@@ -25,6 +25,7 @@ from bridgehead.apiserver.http.negotiation import media_type_of
 from bridgehead.apiserver.http.request import Request
 from bridgehead.apiserver.http.worker import LONG_BYTES, run_long
 from bridgehead.apiserver.resource import JsonObject, Resource
+from bridgehead.apiserver.shapes import Shape, StructShape
 from bridgehead.media_types import JSON, PROTOBUF, YAML
 
 from .conforming import conform, decode_exact
@@ -32,7 +33,6 @@ from .duplicates import duplicate_fields, duplicate_lines, field_problems, probl
 from .kinds import conversion_problem, custom_kind_errors, missing_kind
 from .protobuf import BadPacket, decode_envelope_untrusted, decode_message_untrusted
 from .serialization import decode_body, kind_and_version, unreadable
-from .shapes import Shape, StructShape
 
 STRICT, WARN, IGNORE = "Strict", "Warn", "Ignore"
 _OLDER = re.compile(r"v\d+(alpha|beta)\d+")

@@ -10,9 +10,9 @@ from __future__ import annotations
 
 from bridgehead.apiserver.field import FieldError
 from bridgehead.apiserver.resource import JsonObject
+from bridgehead.apiserver.shapes import StructShape
 
 from .definitions import LazyDefinitions, definitions_by_kind
-from .shapes import StructShape
 
 _SCHEME = "pkg/api/legacyscheme/scheme.go:30"  # as Kubernetes names it in errors
 

@@ -9,9 +9,9 @@ from typing import Any
 
 from bridgehead.apiserver.errors import PatchRefused
 from bridgehead.apiserver.resource import JsonObject
+from bridgehead.apiserver.shapes import Shape
 
 from .json_patches import apply_json_patch, apply_merge_patch
-from .shapes import Shape
 from .strategic_patches import apply_strategic_patch
 
 JSON_PATCH = "application/json-patch+json"

@@ -10,10 +10,10 @@ from typing import Any
 
 from bridgehead.apiserver import go_json
 from bridgehead.apiserver.errors import SchemaMismatch, bad_request
+from bridgehead.apiserver.shapes import ANYTHING, ListShape, MapShape, Shape, StringShape, StructShape, conform
 
 from .duplicates import duplicate_fields, field_problems, problems_in_order
 from .patch import JSON_PATCH, MERGE_PATCH, STRATEGIC_MERGE_PATCH
-from .shapes import ANYTHING, ListShape, MapShape, Shape, StringShape, StructShape, conform
 
 _OPERATION = StructShape("handlers.jsonPatchOp")
 _OPERATION.fields = {"value": ANYTHING} | dict.fromkeys(("op", "path", "from"), StringShape("string"))

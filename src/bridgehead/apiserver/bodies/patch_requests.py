@@ -27,6 +27,7 @@ from bridgehead.apiserver.http.negotiation import media_type_of
 from bridgehead.apiserver.http.request import Request
 from bridgehead.apiserver.http.worker import run_long
 from bridgehead.apiserver.resource import JsonObject
+from bridgehead.apiserver.shapes import Shape, StructShape
 
 from .conforming import conform
 from .decoding import IGNORE, STRICT, parse_field_validation
@@ -35,7 +36,6 @@ from .kinds import conversion_problem, custom_kind_errors, missing_kind
 from .nulls import with_nulls
 from .patch import JSON_PATCH, PATCH_TYPES, STRATEGIC_MERGE_PATCH, apply_patch
 from .patch_decoding import decode_patch
-from .shapes import Shape, StructShape
 
 
 def patch_type(request: Request, types: Sequence[str] = PATCH_TYPES) -> str:

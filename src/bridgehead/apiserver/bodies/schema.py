@@ -6,10 +6,7 @@ from collections.abc import Callable, Mapping
 from functools import lru_cache
 
 from bridgehead.apiserver.resource import JsonObject
-
-from .definitions import definitions_by_kind
-from .nulls import null_fields
-from .shapes import (
+from bridgehead.apiserver.shapes import (
     ANYTHING,
     AmountShape,
     BoolShape,
@@ -27,6 +24,9 @@ from .shapes import (
     SubschemaShape,
     TimeShape,
 )
+
+from .definitions import definitions_by_kind
+from .nulls import null_fields
 
 _SPECIAL: dict[str, Shape] = {
     "io.k8s.apimachinery.pkg.util.intstr.IntOrString": IntOrStringShape("intstr.IntOrString"),

@@ -16,9 +16,9 @@ from typing import Any, NoReturn
 from bridgehead.apiserver.errors import PatchRefused
 from bridgehead.apiserver.go_values import go_type, go_value, quoted
 from bridgehead.apiserver.resource import JsonObject, copied
+from bridgehead.apiserver.shapes import ListShape, MapShape, Shape, StructShape
 
 from .element_order import DELETE, DIRECTIVE, check_order, identity, in_order, require_merge_key, unexpected_type
-from .shapes import ListShape, MapShape, Shape, StructShape
 
 _RETAIN_KEYS = "$retainKeys"
 _ORDER = "$setElementOrder"

@@ -17,11 +17,11 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from bridgehead.apiserver.bodies.shapes import Shape
 from bridgehead.apiserver.errors import ApiStatus
 from bridgehead.apiserver.registry.registry import Registry
 from bridgehead.apiserver.resource import JsonObject, Resource
 from bridgehead.apiserver.resources.shared.conditions import find_condition
+from bridgehead.apiserver.shapes import Shape
 from bridgehead.apiserver.webhookclient.client import WebhookClient
 from bridgehead.objects.times import format_time
 from bridgehead.storage import Key, Overflow, StorageError, TooOld

@@ -11,9 +11,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from bridgehead.apiserver.bodies.shapes import Shape
 from bridgehead.apiserver.field import Field
 from bridgehead.apiserver.resource import JsonObject
+from bridgehead.apiserver.shapes import Shape
 from bridgehead.objects.names import check_dns1035_label, check_dns1123_subdomain
 
 from .approval import validate_approval

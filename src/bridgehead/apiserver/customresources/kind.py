@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from bridgehead.apiserver.bodies.shapes import Shape
 from bridgehead.apiserver.field import Field
 from bridgehead.apiserver.resource import CLIENT_METADATA, Column, JsonObject, Resource, Strategy
 from bridgehead.apiserver.resources.shared.columns import NAME
+from bridgehead.apiserver.shapes import Shape
 
 from .definitions import (
     FINALIZER,

@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from bridgehead.apiserver.bodies.shapes import EXPONENT_FROM
 from bridgehead.apiserver.resource import Cell, Column, JsonObject
 from bridgehead.apiserver.resources.shared.columns import AGE, NAME, since
+from bridgehead.apiserver.shapes import EXPONENT_FROM
 
 from .jsonpath import Find, as_text, compile_path
 

@@ -14,8 +14,8 @@ from typing import Any
 
 import msgspec
 
-from bridgehead.apiserver.bodies.shapes import Shape
 from bridgehead.apiserver.resource import CLIENT_METADATA, Converter, JsonObject, Resource, ScalePaths
+from bridgehead.apiserver.shapes import Shape
 from bridgehead.apiserver.table import version_order
 from bridgehead.objects.names import check_dns1123_subdomain
 

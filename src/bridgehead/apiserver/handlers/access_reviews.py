@@ -14,7 +14,6 @@ from bridgehead.apiserver.access.node_authorizer import node_name_of
 from bridgehead.apiserver.access.rbac.rbac_policy import join_errors
 from bridgehead.apiserver.bodies.decoding import decode_kind
 from bridgehead.apiserver.bodies.schema import Schema
-from bridgehead.apiserver.bodies.shapes import Shape
 from bridgehead.apiserver.errors import bad_request, invalid, method_not_allowed
 from bridgehead.apiserver.field import Field
 from bridgehead.apiserver.http.paths import RequestInfo
@@ -22,6 +21,7 @@ from bridgehead.apiserver.http.request import Request, Response, respond
 from bridgehead.apiserver.http.user import CredentialNotes, InvalidCredentials, User
 from bridgehead.apiserver.resource import JsonObject
 from bridgehead.apiserver.resources.rbac import Rule
+from bridgehead.apiserver.shapes import Shape
 
 from .discovery import REVIEWS
 

@@ -8,10 +8,10 @@ import msgspec
 
 from bridgehead.apiserver.bodies.protobuf.framing import event_start, metadata_only, type_head
 from bridgehead.apiserver.bodies.protobuf.objects import ProtobufObjects
-from bridgehead.apiserver.bodies.shapes import Shape
 from bridgehead.apiserver.errors import ApiStatus
 from bridgehead.apiserver.registry.watching import EventForm
 from bridgehead.apiserver.resource import JsonObject, Resource
+from bridgehead.apiserver.shapes import Shape
 from bridgehead.media_types import PROTOBUF
 
 from .rendered_forms import Rendered

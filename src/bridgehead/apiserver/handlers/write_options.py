@@ -10,7 +10,6 @@ from functools import lru_cache
 from bridgehead.apiserver.bodies.conforming import conform
 from bridgehead.apiserver.bodies.decoding import decode_value
 from bridgehead.apiserver.bodies.serialization import DELETE_OPTIONS, kind_and_version
-from bridgehead.apiserver.bodies.shapes import Shape
 from bridgehead.apiserver.errors import SchemaMismatch, bad_request, invalid_options
 from bridgehead.apiserver.field import Field
 from bridgehead.apiserver.fieldmanagement.managers import APPLY, MAX_NAME_BYTES, UPDATE, Writer, manager_of
@@ -18,6 +17,7 @@ from bridgehead.apiserver.http.paths import Query, is_true, parse_int
 from bridgehead.apiserver.http.request import Request
 from bridgehead.apiserver.registry.deletion import BACKGROUND, FOREGROUND, ORPHAN, DeleteOptions
 from bridgehead.apiserver.resource import JsonObject
+from bridgehead.apiserver.shapes import Shape
 
 # The registry of kinds in which Kubernetes looks up the kind of a delete's options.
 _SCHEME = "k8s.io/apimachinery/pkg/apis/meta/internalversion/scheme/register.go:27"

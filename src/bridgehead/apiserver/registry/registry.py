@@ -16,7 +16,6 @@ import msgspec
 from bridgehead.apiserver.admission.chain import Chain
 from bridgehead.apiserver.bodies.nulls import nulls_of, write_nulls
 from bridgehead.apiserver.bodies.schema import Schema
-from bridgehead.apiserver.bodies.shapes import Shape
 from bridgehead.apiserver.errors import (
     ApiStatus,
     already_exists,
@@ -30,6 +29,7 @@ from bridgehead.apiserver.errors import (
 from bridgehead.apiserver.fieldmanagement.managers import Entries
 from bridgehead.apiserver.http.worker import LONG_BYTES, run_long
 from bridgehead.apiserver.resource import Change, JsonObject, Resource
+from bridgehead.apiserver.shapes import Shape
 from bridgehead.apiserver.table import ResourceTable
 from bridgehead.storage import AlreadyExists, ClaimTaken, Conflict, Facts, Key, NotFound, Record, Store, ValueTooLarge
 

@@ -9,13 +9,13 @@ from typing import Any
 import msgspec
 import pytest
 
-from bridgehead.apiserver.bodies import shapes
+from bridgehead.apiserver import shapes
 from bridgehead.apiserver.bodies.conforming import conform, decode_exact, exact_type
 from bridgehead.apiserver.bodies.definitions import LazyDefinitions
 from bridgehead.apiserver.bodies.protobuf.fields import plain_scalars
 from bridgehead.apiserver.bodies.schema import Schema
-from bridgehead.apiserver.bodies.shapes import Shape, StructShape
 from bridgehead.apiserver.errors import SchemaMismatch
+from bridgehead.apiserver.shapes import Shape, StructShape
 
 SCHEMA = Schema(LazyDefinitions(), plain_scalars)
 POD = SCHEMA.of_kind("", "v1", "Pod")

@@ -11,9 +11,9 @@ from bridgehead.apiserver.bodies.definitions import load_definitions
 from bridgehead.apiserver.bodies.duplicates import duplicate_fields, duplicate_lines, field_problems, problems_in_order
 from bridgehead.apiserver.bodies.protobuf import plain_scalars
 from bridgehead.apiserver.bodies.schema import Schema
-from bridgehead.apiserver.bodies.shapes import conform
 from bridgehead.apiserver.errors import SchemaMismatch
 from bridgehead.apiserver.resources import build_table
+from bridgehead.apiserver.shapes import conform
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=3),

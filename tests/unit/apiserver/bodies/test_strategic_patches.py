@@ -21,9 +21,9 @@ from hypothesis import strategies as st
 from bridgehead.apiserver.bodies.definitions import load_definitions
 from bridgehead.apiserver.bodies.patch import STRATEGIC_MERGE_PATCH, apply_patch
 from bridgehead.apiserver.bodies.schema import Schema
-from bridgehead.apiserver.bodies.shapes import Shape
 from bridgehead.apiserver.bodies.strategic_patches import apply_strategic_patch
 from bridgehead.apiserver.errors import PatchRefused
+from bridgehead.apiserver.shapes import Shape
 
 RECORDED = [json.loads(line) for line in Path(__file__).with_name("strategic_patches.jsonl").read_text().splitlines()]
 JSON = st.recursive(

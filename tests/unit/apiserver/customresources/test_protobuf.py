@@ -7,7 +7,7 @@ from bridgehead.apiserver.bodies.protobuf.decoding import decode_message_untrust
 from bridgehead.apiserver.bodies.protobuf.encoding import Encoder
 from bridgehead.apiserver.bodies.protobuf.fields import plain_scalars
 from bridgehead.apiserver.bodies.schema import Schema
-from bridgehead.apiserver.bodies.shapes import StructShape, conform
+from bridgehead.apiserver.shapes import StructShape, conform
 
 from .definitions import SCALE, definition, version
 

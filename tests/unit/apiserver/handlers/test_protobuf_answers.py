@@ -16,11 +16,11 @@ from bridgehead.apiserver.bodies.protobuf import (
 from bridgehead.apiserver.bodies.protobuf.decoding import split_untrusted
 from bridgehead.apiserver.bodies.protobuf.objects import ProtobufObjects
 from bridgehead.apiserver.bodies.schema import Schema
-from bridgehead.apiserver.bodies.shapes import conform
 from bridgehead.apiserver.errors import expired
 from bridgehead.apiserver.handlers import rendered_forms
 from bridgehead.apiserver.handlers.protobuf_messages import Messages, ProtobufEvents
 from bridgehead.apiserver.resources import build_table
+from bridgehead.apiserver.shapes import conform
 from tests.unit.apiserver.customresources.definitions import DEFINITIONS, NAME, crontab, define, definition, url
 from tests.unit.apiserver.world import Answer, World, open_world
 

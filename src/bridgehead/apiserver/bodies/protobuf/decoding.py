@@ -13,7 +13,8 @@ from typing import Any
 
 import msgspec
 
-from bridgehead.apiserver.bodies.shapes import (
+from bridgehead.apiserver.resource import JsonObject
+from bridgehead.apiserver.shapes import (
     BoolShape,
     BytesShape,
     IntOrStringShape,
@@ -29,7 +30,6 @@ from bridgehead.apiserver.bodies.shapes import (
     SubschemaShape,
     TimeShape,
 )
-from bridgehead.apiserver.resource import JsonObject
 from bridgehead.objects.times import format_micro_time, format_time
 from bridgehead.protobuf_wire import BYTES, FIXED32, FIXED64, VARINT
 

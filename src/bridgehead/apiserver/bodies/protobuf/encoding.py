@@ -17,7 +17,9 @@ from typing import Any
 
 import msgspec
 
-from bridgehead.apiserver.bodies.shapes import (
+from bridgehead.apiserver.go_values import JSON_ESCAPES
+from bridgehead.apiserver.resource import JsonObject
+from bridgehead.apiserver.shapes import (
     BoolShape,
     BytesShape,
     IntOrStringShape,
@@ -33,8 +35,6 @@ from bridgehead.apiserver.bodies.shapes import (
     SubschemaShape,
     TimeShape,
 )
-from bridgehead.apiserver.go_values import JSON_ESCAPES
-from bridgehead.apiserver.resource import JsonObject
 from bridgehead.protobuf_wire import BYTES, FIXED64, VARINT, field, tag, varint
 
 from . import fields

@@ -6,8 +6,8 @@ Pure: no I/O, no clock, no randomness.
 from __future__ import annotations
 
 from bridgehead.apiserver.bodies.schema import Schema
-from bridgehead.apiserver.bodies.shapes import Shape, StructShape
 from bridgehead.apiserver.resource import JsonObject
+from bridgehead.apiserver.shapes import Shape, StructShape
 
 from .encoding import Encoder
 from .fields import has_fields

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from bridgehead.apiserver.bodies.shapes import Shape
 from bridgehead.apiserver.field import Field
 from bridgehead.apiserver.resource import JsonObject
+from bridgehead.apiserver.shapes import Shape
 
 from .default_values import validate_defaults
 from .errors import Errors, quote

@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from bridgehead.apiserver.bodies.shapes import Shape
 from bridgehead.apiserver.errors import SchemaMismatch
 from bridgehead.apiserver.field import Field
+from bridgehead.apiserver.shapes import Shape
 
 from .embedded import coerced, validate_embedded
 from .node import META_FIELDS, Node

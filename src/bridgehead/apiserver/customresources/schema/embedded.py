@@ -8,11 +8,11 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from bridgehead.apiserver.bodies.shapes import Shape, conform
 from bridgehead.apiserver.errors import SchemaMismatch
 from bridgehead.apiserver.field import Field
 from bridgehead.apiserver.resource import JsonObject
 from bridgehead.apiserver.resources.shared.metadata_validation import validate_embedded_metadata
+from bridgehead.apiserver.shapes import Shape, conform
 from bridgehead.objects.names import check_dns1035_label
 
 from .node import Node

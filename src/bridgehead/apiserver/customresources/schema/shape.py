@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from bridgehead.apiserver.bodies.shapes import ANYTHING, JsonPath, Shape, conform
 from bridgehead.apiserver.errors import SchemaMismatch
 from bridgehead.apiserver.fieldmanagement.types import ListType, MapType, Type, Types, as_root
 from bridgehead.apiserver.resource import JsonObject
+from bridgehead.apiserver.shapes import ANYTHING, JsonPath, Shape, conform
 
 from .embedded import coerced
 from .node import Node

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from bridgehead.apiserver.bodies.shapes import Shape
 from bridgehead.apiserver.field import Field, FieldError
 from bridgehead.apiserver.fieldmanagement.types import MapType, Types
 from bridgehead.apiserver.resource import JsonObject
+from bridgehead.apiserver.shapes import Shape
 
 from .defaulting import defaulted
 from .embedded import validate_embedded

@@ -15,7 +15,7 @@ from bridgehead.apiserver.bodies.protobuf import (
     plain_scalars,
 )
 from bridgehead.apiserver.bodies.schema import Schema
-from bridgehead.apiserver.bodies.shapes import StructShape, conform
+from bridgehead.apiserver.shapes import StructShape, conform
 
 
 @pytest.fixture(scope="module")

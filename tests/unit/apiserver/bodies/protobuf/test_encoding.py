@@ -15,7 +15,8 @@ from bridgehead.apiserver.bodies.protobuf import Encoder, decode_message_untrust
 from bridgehead.apiserver.bodies.protobuf.fields import fields_of
 from bridgehead.apiserver.bodies.protobuf.objects import is_encodable
 from bridgehead.apiserver.bodies.schema import Schema
-from bridgehead.apiserver.bodies.shapes import (
+from bridgehead.apiserver.resources import build_table
+from bridgehead.apiserver.shapes import (
     ANYTHING,
     BoolShape,
     BytesShape,
@@ -32,7 +33,6 @@ from bridgehead.apiserver.bodies.shapes import (
     SubschemaShape,
     TimeShape,
 )
-from bridgehead.apiserver.resources import build_table
 
 TABLE = build_table(service_cidrs=("10.96.0.0/12",), node_port_range=(30000, 32767))
 SCHEMA = Schema(LazyDefinitions(), plain_scalars)

@@ -9,13 +9,13 @@ import jsonschema
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridgehead.apiserver.bodies.shapes import conform
 from bridgehead.apiserver.customresources.schema import Structural
 from bridgehead.apiserver.customresources.schema.errors import Report
 from bridgehead.apiserver.customresources.schema.publishing import definition_2, definition_3
 from bridgehead.apiserver.customresources.schema.ratcheting import ABSENT
 from bridgehead.apiserver.customresources.schema.values import SchemaCheck
 from bridgehead.apiserver.resource import JsonObject
+from bridgehead.apiserver.shapes import conform
 from tests.unit.examples import examples
 
 from .objects import META, schema_texts

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from bridgehead.apiserver.bodies.shapes import conform
 from bridgehead.apiserver.customresources.schema import Structural, stored
 from bridgehead.apiserver.errors import SchemaMismatch
+from bridgehead.apiserver.shapes import conform
 
 from .objects import INTEGER, META, PRESERVED, STRING, listing, mapping, struct
 
