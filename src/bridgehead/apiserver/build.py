@@ -34,7 +34,6 @@ from .bodies.definitions import OBJECT_META, LazyDefinitions
 from .bodies.protobuf import plain_scalars
 from .bodies.schema import Schema
 from .customresources.kind import definition_resource
-from .fieldmanagement.types import MapType
 from .flowcontrol.control import FlowControl
 from .flowcontrol.metrics import PriorityLevelMetrics
 from .handlers.apply import Applier
@@ -224,7 +223,7 @@ def build_api(table: Sequence[Resource], store: Store, settings: ApiSettings) ->
     webhooks = WebhookClient(store)
     authorizer = Authorizer(StoredPolicy(store), NodeAuthorizer(NodeRelations(store)))
 
-    def type_of(resource: Resource) -> MapType:
+    def root_of(resource: Resource) -> Shape:
         return registry.ownership.kind(resource).root
 
     shape_of = partial(_shape_of, schema)
@@ -238,7 +237,7 @@ def build_api(table: Sequence[Resource], store: Store, settings: ApiSettings) ->
             metrics.registry,
             charges,
             shape_of,
-            type_of,
+            root_of,
             settings.clock,
             settings.admission_plugins,
         )

@@ -192,10 +192,6 @@ class Definition(Protocol):
         """The `shapes.Shape` of its objects."""
         ...
 
-    def object_type(self, types: Any) -> Any:
-        """Return the `fieldmanagement.types.MapType` of its objects. `types` are those of Kubernetes' definitions."""
-        ...
-
     def openapi(self, version: int) -> Mapping[str, JsonObject]:
         """Return its OpenAPI definitions (of version 2 or 3) by name, with references as `#/$defs/NAME`.
 

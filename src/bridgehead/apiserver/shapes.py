@@ -1,7 +1,10 @@
-"""Types of values: what a JSON value of each type is, and how a value is stored.
+"""Types of values: how a JSON value of each type is stored and patched, and how its parts are owned.
+
+There is one description of each type, for decoding, protobuf, patches and field management. `bodies.schema` compiles
+those of Kubernetes' own kinds; the nodes of a custom resource's schema (`customresources.schema.node`) are shapes, too.
 
 `conform` drops nulls, drops and reports unknown fields, and refuses values of a wrong type with the error texts of Go's
-decoder, which clients know. Source: Kubernetes API concepts "Field validation", sigs.k8s.io/json.
+decoder, which clients know. Source: Kubernetes API concepts "Field validation", "Server-Side Apply", sigs.k8s.io/json.
 
 Pure: no I/O, no clock, no randomness.
 """
@@ -11,7 +14,9 @@ from __future__ import annotations
 import base64
 import binascii
 import re
+from collections.abc import Callable, Mapping
 from sys import float_info
+from types import MappingProxyType
 from typing import Any
 
 from bridgehead.apiserver.errors import SchemaMismatch
@@ -26,6 +31,13 @@ EXPONENT_FROM = 1e21  # encoding/json writes floats from here on with an exponen
 # The path of a value in its document, as a linked list from the inside out: (outer path, step, kind of step).
 JsonPath = tuple[Any, Any, str] | None
 _FIELD, _INDEX, _MAP_KEY = "field", "index", "key"
+
+# How values are owned: as one, by field or key, by element key, by element value, or as their JSON type suggests.
+LEAF, MAP, KEYED, SET, DEDUCED = range(5)
+# What values an applied configuration may have: those of a JSON type, any scalar, or anything.
+NUMERIC, STRING, BOOLEAN, SCALAR, OBJECT, LIST, ANY = "numeric", "string", "boolean", "scalar", "object", "list", "any"
+
+NONE: frozenset[str] = frozenset()
 
 
 def conform(value: JsonObject, shape: Shape) -> tuple[JsonObject, list[str]]:
@@ -79,11 +91,28 @@ class Shape:
     """The type of a value. `go` is the type's name in Go; `zero` replaces a null in a list or a map.
 
     Values of the Python type `accepts` conform as they are; None: `conform` decides.
+
+    For field management: `form` is what values are, `relation` how they are owned (LEAF for scalars and for everything
+    atomic). An object has `fields`, and the other fields are `values`, None if there are none. `zeroed`: the fields
+    that Go's zero value of the object contains. A writer that fills one of these does not own the field itself, only
+    what is in it. `nulls`: the fields that are null when they have no value, which a writer of the object owns, too.
+    `untracked`: fields that nobody owns. A list has `items`; if elements have keys, `keys`, sorted. `step_of` returns
+    the step of an element; None for one that lacks all keys or is not a scalar.
     """
 
     __slots__ = ("go",)
     zero: Any = None
     accepts: type | None = None
+    form: str = ANY
+    relation: int = LEAF
+    fields: Mapping[str, Shape] = MappingProxyType({})
+    values: Shape | None = None
+    zeroed: frozenset[str] = NONE
+    nulls: frozenset[str] = NONE
+    untracked: frozenset[str] = NONE
+    items: Any  # a Shape; None for what is no list
+    keys: tuple[str, ...] = ()
+    step_of: Callable[[Any], str | None]
 
     def __init__(self, go: str) -> None:
         self.go = go
@@ -100,6 +129,16 @@ class Shape:
 ANYTHING = Shape("interface {}")
 
 
+class _DeducedShape(Shape):
+    """Any value; its maps are owned by key, its lists as one."""
+
+    __slots__ = ()
+    relation = DEDUCED
+
+
+ANY_DEDUCED = _DeducedShape("interface {}")
+
+
 class JsonShape(Shape):
     """Any JSON, which protobuf has as text: sets of fields in managedFields, parameters of drivers."""
 
@@ -110,6 +149,7 @@ class StringShape(Shape):
     __slots__ = ()
     zero = ""
     accepts: type | None = str
+    form = STRING
 
     def conform(self, value: Any, path: JsonPath, unknown: list[str]) -> Any:
         if type(value) is str:
@@ -121,6 +161,7 @@ class BoolShape(Shape):
     __slots__ = ()
     zero = False
     accepts = bool
+    form = BOOLEAN
 
     def conform(self, value: Any, path: JsonPath, unknown: list[str]) -> Any:
         if type(value) is bool:
@@ -131,6 +172,7 @@ class BoolShape(Shape):
 class IntShape(Shape):
     __slots__ = ("range",)
     zero = 0
+    form = NUMERIC
 
     def __init__(self, go: str) -> None:
         super().__init__(go)
@@ -149,6 +191,7 @@ class NumberShape(Shape):
 
     __slots__ = ()
     zero = 0
+    form = NUMERIC
 
     def conform(self, value: Any, path: JsonPath, unknown: list[str]) -> Any:
         if type(value) is float and value.is_integer() and abs(value) < EXPONENT_FROM:
@@ -163,6 +206,7 @@ class TimeShape(StringShape):
 
     __slots__ = ("is_micro",)
     accepts = None
+    form = SCALAR
 
     def __init__(self, go: str, *, is_micro: bool = False) -> None:
         super().__init__(go)
@@ -198,6 +242,7 @@ class BytesShape(StringShape):
 class IntOrStringShape(Shape):
     __slots__ = ()
     zero = 0
+    form = SCALAR
 
     def conform(self, value: Any, path: JsonPath, unknown: list[str]) -> Any:
         if type(value) is str or (type(value) is int and -(2**31) <= value < 2**31):
@@ -208,6 +253,7 @@ class IntOrStringShape(Shape):
 class QuantityShape(Shape):
     __slots__ = ()
     zero = "0"
+    form = SCALAR
     least = NANO
 
     def conform(self, value: Any, path: JsonPath, unknown: list[str]) -> Any:
@@ -230,15 +276,21 @@ class AmountShape(QuantityShape):
 
 
 class ListShape(Shape):
-    """A list. If `merges`, a strategic merge patch merges it: by `merge_key`, or as a set when `merge_key` is ""."""
+    """A list. If `merges`, a strategic merge patch merges it: by `merge_key`, or as a set when `merge_key` is "".
 
-    __slots__ = ("items", "merge_key", "merges")
+    Server-side apply does not always merge the same lists by the same keys.
+    """
 
-    def __init__(self, items: Shape, merges: bool, merge_key: str) -> None:
+    __slots__ = ("items", "keys", "merge_key", "merges", "relation", "step_of")
+    form = LIST
+
+    def __init__(self, items: Shape, merges: bool = False, merge_key: str = "") -> None:
         super().__init__(f"[]{items.go}")
         self.items = items
         self.merges = merges
         self.merge_key = merge_key
+        self.relation = LEAF
+        self.keys = ()
 
     def conform(self, value: Any, path: JsonPath, unknown: list[str]) -> Any:
         if type(value) is not list:
@@ -253,11 +305,14 @@ class ListShape(Shape):
 
 
 class MapShape(Shape):
-    __slots__ = ("values",)
+    __slots__ = ("relation", "values")
+    form = OBJECT
+    values: Shape
 
-    def __init__(self, values: Shape) -> None:
+    def __init__(self, values: Shape, relation: int = MAP) -> None:
         super().__init__(f"map[string]{values.go}")
         self.values = values
+        self.relation = relation
 
     def conform(self, value: Any, path: JsonPath, unknown: list[str]) -> Any:
         if type(value) is not dict:
@@ -274,20 +329,30 @@ class MapShape(Shape):
         return self.values
 
 
+DEDUCED_MAP = MapShape(ANY_DEDUCED)
+
+
+def deduced(value: Any) -> Shape:
+    """Return the type of a value of type `ANY_DEDUCED`."""
+    return DEDUCED_MAP if type(value) is dict else ANYTHING
+
+
 class StructShape(Shape):
     """An object with named fields. `definition` is its definition's name; zero values of `omitted` are not stored.
 
     `exact`, `decoder` and `uses` belong to `conforming`.
     """
 
-    __slots__ = ("decoder", "definition", "exact", "fields", "name", "omitted", "uses")
+    __slots__ = ("decoder", "definition", "exact", "fields", "name", "nulls", "omitted", "relation", "uses", "zeroed")
+    form = OBJECT
 
-    def __init__(self, definition: str) -> None:
+    def __init__(self, definition: str, relation: int = MAP) -> None:
         version, short = definition.split(".")[-2:]
         super().__init__(f"{version}.{short}")
         self.definition = definition
         self.name = short
-        self.omitted: frozenset[str] = frozenset()
+        self.omitted = self.zeroed = self.nulls = NONE
+        self.relation = relation
         self.fields: dict[str, Shape] = {}
         self.exact: Any = None
         self.decoder: Any = None
@@ -317,6 +382,16 @@ class StructShape(Shape):
 
     def child(self, key: str) -> Shape:
         return self.fields.get(key, ANYTHING)
+
+
+class EmptyShape(StructShape):
+    """A struct without fields, which field management takes for any value."""
+
+    __slots__ = ()
+    form = ANY
+
+    def __init__(self, definition: str) -> None:
+        super().__init__(definition, LEAF)
 
 
 class SubschemaShape(Shape):

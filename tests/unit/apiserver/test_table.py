@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from bridgehead.apiserver.fieldmanagement.types import MapType, Types, as_root
 from bridgehead.apiserver.resource import Resource
 from bridgehead.apiserver.resources import build_table
 from bridgehead.apiserver.resources.shared.columns import NAME
@@ -30,9 +29,6 @@ class WidgetDefinition:
     @property
     def digest(self) -> str:
         return self.field
-
-    def object_type(self, types: Types) -> MapType:
-        return as_root(types.inline(self.openapi(3)[self.name]))
 
     def openapi(self, version: int) -> Mapping[str, dict[str, Any]]:
         meta = {"$ref": "#/$defs/io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"}

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from prometheus_client import CollectorRegistry
 
 from bridgehead.apiserver.access.authorization import Authorizer
-from bridgehead.apiserver.fieldmanagement.types import MapType
 from bridgehead.apiserver.resource import Resource
 from bridgehead.apiserver.shapes import Shape
 from bridgehead.apiserver.table import ResourceTable
@@ -19,8 +18,8 @@ from .resource_quota import Charges
 
 # Returns the shape of (group, version, kind), which is the resource's own kind or that of a subresource.
 ShapeOf = Callable[[Resource, tuple[str, str, str]], Shape]
-# Returns the type of a resource's objects, for merges.
-TypeOf = Callable[[Resource], MapType]
+# Returns the shape of a resource's whole objects, for merges.
+RootOf = Callable[[Resource], Shape]
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +36,6 @@ class AdmissionParts:
     metrics: CollectorRegistry
     charges: Charges
     shape_of: ShapeOf
-    type_of: TypeOf
+    root_of: RootOf
     clock: Callable[[], float]
     enabled: Collection[str] = ()

@@ -18,7 +18,7 @@ from .patch import JSON_PATCH, MERGE_PATCH, STRATEGIC_MERGE_PATCH
 _OPERATION = StructShape("handlers.jsonPatchOp")
 _OPERATION.fields = {"value": ANYTHING} | dict.fromkeys(("op", "path", "from"), StringShape("string"))
 _FORMS: dict[str, Shape] = {
-    JSON_PATCH: ListShape(_OPERATION, False, ""),
+    JSON_PATCH: ListShape(_OPERATION),
     MERGE_PATCH: MapShape(ANYTHING),
     STRATEGIC_MERGE_PATCH: MapShape(ANYTHING),
 }

@@ -10,7 +10,6 @@ import hashlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
-from typing import Any
 
 import msgspec
 
@@ -55,14 +54,12 @@ class VersionSchema:
 
     @cached_property
     def structural(self) -> Structural:
-        return Structural.parse(self._schema or {}, preserve_unknown=self._keeps_unknown or self._schema is None)
+        preserves = self._keeps_unknown or self._schema is None
+        return Structural.parse(self._schema or {}, self._metadata(), preserve_unknown=preserves)
 
-    @cached_property
+    @property
     def shape(self) -> Shape:
-        return self.structural.shape(self._metadata())
-
-    def object_type(self, types: Any) -> Any:
-        return self.structural.object_type(types)
+        return self.structural.shape
 
     def openapi(self, version: int) -> Mapping[str, JsonObject]:
         render = definition_2 if version == 2 else definition_3

@@ -2,7 +2,7 @@
 
     path_steps.py             path steps as FieldsV1 writes them (`f:spec`, `k:{"name":"web"}`, `v:"x"`)
     fieldset.py               sets of paths: union, difference, intersection
-    types.py                  the type of an object, compiled from its OpenAPI definition
+    roots.py                  the type of whole objects, of which some fields have no owner
     comparing.py              two objects -> the paths that changed and the paths that are gone
     applied_configuration.py  an applied configuration: its errors and its paths
     merging.py                a live object and an applied configuration -> the merged object
@@ -12,6 +12,6 @@
     last_applied.py           the annotation of client-side apply
     errors.py                 conflicts and unusable configurations
 
-Objects are decoded JSON. No function changes its arguments, and results share parts with them.
+Types are `shapes`. Objects are decoded JSON. No function changes its arguments, and results share parts with them.
 Source: KEP-555, sigs.k8s.io/structured-merge-diff, apimachinery/pkg/util/managedfields.
 """

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from .applied_configuration import check, field_set
+from bridgehead.apiserver.shapes import Shape
+
 from .comparing import Comparison, compare
 from .errors import BadConfiguration, Conflict, Conflicts
 from .fieldset import EMPTY, FieldSet, difference, has, in_order, intersection, paths, union, without
@@ -31,7 +32,6 @@ from .managers import (
 )
 from .merging import merge
 from .pruning import prune
-from .types import MapType
 
 _BOOKKEEPING = reset_paths("metadata")
 
@@ -75,7 +75,7 @@ def apply(
     return applied
 
 
-def check_configuration(configuration: dict[str, Any], root: MapType) -> None:
+def check_configuration(configuration: dict[str, Any], root: Shape) -> None:
     """Raise `BadConfiguration`, with the name of the object, if the configuration does not fit the type."""
     try:
         check(configuration, root)

@@ -14,10 +14,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from bridgehead.apiserver.shapes import Shape
+
 from .comparing import Comparison, compare
 from .fieldset import EMPTY, FieldSet, contains, difference, in_order, parse_fields, union, without
 from .path_steps import field_step
-from .types import MapType
 
 Entry = dict[str, Any]
 Entries = list[Entry]
@@ -42,7 +43,7 @@ class Kind:
     the same ones. Entries of other API versions are dropped.
     """
 
-    root: MapType
+    root: Shape
     api_version: str
     name: str
     reset: dict[str, FieldSet] = field(default_factory=dict)

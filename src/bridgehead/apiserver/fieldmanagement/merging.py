@@ -10,51 +10,51 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from bridgehead.apiserver.shapes import DEDUCED, LEAF, MAP, Shape, deduced
+
 from .comparing import group_items
-from .types import DEDUCED, LEAF, MAP, ListType, MapType, Type, deduced
 
 
-def merge(live: dict[str, Any], configuration: dict[str, Any], root: MapType) -> dict[str, Any]:
+def merge(live: dict[str, Any], configuration: dict[str, Any], root: Shape) -> dict[str, Any]:
     """Return the merged object. A null in the configuration takes the place of a leaf, and of what is empty."""
     return _merge_maps(live, configuration, root)
 
 
-def _merge(live: Any, applied: Any, kind: Type) -> Any:
+def _merge(live: Any, applied: Any, shape: Shape) -> Any:
     """Merge two values; None for null and for none."""
-    if kind.kind == DEDUCED:
-        kind = deduced(live if applied is None else applied)
-    if kind.kind == LEAF:
+    if shape.relation == DEDUCED:
+        shape = deduced(live if applied is None else applied)
+    if shape.relation == LEAF:
         return applied
-    if kind.kind == MAP:
+    if shape.relation == MAP:
         if not live:
             return applied
         if applied is None:
             return live
-        return _merge_maps(live, applied, kind) if isinstance(live, dict) else applied  # type: ignore[arg-type]
+        return _merge_maps(live, applied, shape) if isinstance(live, dict) else applied
     if not live or not isinstance(live, list):
         return applied
-    return _merge_lists(live, applied or [], kind)  # type: ignore[arg-type]
+    return _merge_lists(live, applied or [], shape)
 
 
-def _merge_maps(live: dict[str, Any], applied: dict[str, Any], kind: MapType) -> dict[str, Any]:
+def _merge_maps(live: dict[str, Any], applied: dict[str, Any], shape: Shape) -> dict[str, Any]:
     merged = dict(live)
     for name, value in applied.items():
-        field = kind.child(name)
-        if field is None:
-            continue
-        merged[name] = _merge(live.get(name), value, field[1])
+        child = shape.fields.get(name, shape.values)
+        if child is not None:
+            merged[name] = _merge(live.get(name), value, child)
     return merged
 
 
-def _merge_lists(live: list[Any], applied: list[Any], kind: ListType) -> list[Any]:
-    ours, theirs = group_items(applied, kind), group_items(live, kind)
-    present = [(step, item) for item in live if (step := kind.step_of(item)) is not None]
+def _merge_lists(live: list[Any], applied: list[Any], shape: Shape) -> list[Any]:
+    ours, theirs = group_items(applied, shape), group_items(live, shape)
+    present = [(step, item) for item in live if (step := shape.step_of(item)) is not None]
     merged: list[Any] = []
     for position, step in merged_order([step for step, _ in present], list(ours)):
         if position is not None:
             merged.append(present[position][1])
         elif len(theirs.get(step, ())) == 1:
-            merged.append(_merge(theirs[step][0], ours[step][0], kind.items))
+            merged.append(_merge(theirs[step][0], ours[step][0], shape.items))
         else:
             # Of several live elements with one key, none can be merged: the applied element replaces them.
             merged.append(ours[step][0])

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -27,6 +27,16 @@ _KINDS = ("f:", "k:", "v:", "i:")
 # Go's encoder writes these characters as escapes, so that JSON can be embedded in HTML.
 _HTML_CHARACTERS = re.compile("[<>&\u2028\u2029]")
 _HTML = str.maketrans({"<": "\\u003c", ">": "\\u003e", "&": "\\u0026", "\u2028": "\\u2028", "\u2029": "\\u2029"})
+
+
+class _FieldSteps(dict[str, str]):
+    def __missing__(self, name: str) -> str:
+        step = self[name] = field_step(name)
+        return step
+
+
+# Steps of the fields that types declare, by name. Those of the entries of maps are not kept: there is no end of them.
+FIELD_STEPS = _FieldSteps()
 
 
 def field_step(name: str) -> str:
@@ -56,6 +66,44 @@ def two_keys_step(first: str, one: str | int, second: str, other: str | int) -> 
 def _json(value: Any) -> str:
     text = _encode(value).decode()
     return text.translate(_HTML) if _HTML_CHARACTERS.search(text) else text
+
+
+# What YAML calls a scalar may be more: dates, bytes, sets.
+_SCALAR_TYPES = frozenset({str, int, float, bool})
+
+
+def step_by_value(item: Any) -> str | None:
+    """Return the step of an element of a set; None for one that is no scalar."""
+    return value_step(item) if type(item) in _SCALAR_TYPES else None
+
+
+def step_by_keys(keys: Sequence[str], defaults: Mapping[str, Any]) -> Callable[[Any], str | None]:
+    """Return a function that returns the step of an element, with the keys that it has; None for one without any.
+
+    `keys` are sorted. `defaults` are the values of keys that an element leaves out.
+    """
+
+    def step_of(item: Any) -> str | None:
+        if type(item) is not dict:
+            return None
+        found = {}
+        for key in keys:
+            value = item.get(key)
+            if value is None:
+                value = defaults.get(key)
+                if value is None:
+                    continue
+            elif type(value) not in _SCALAR_TYPES:
+                return None
+            found[key] = value
+        if len(found) == 1:
+            return one_key_step(*next(iter(found.items())))
+        if len(found) == 2:
+            (first, value), (second, other) = found.items()
+            return two_keys_step(first, value, second, other)
+        return key_step(found) if found else None
+
+    return step_of
 
 
 def parse_step(step: str) -> str:

@@ -76,7 +76,7 @@ class Applier:
         wanted, form = configuration.value, resource.stored_form
         if form is not None:
             with reported():
-                own = self._registry.ownership.type_of(resource.group, resource.version, resource.kind)
+                own = self._registry.ownership.root_of(resource.group, resource.version, resource.kind)
                 check_configuration(configuration.value, own)
             wanted = form.to_stored(wanted)
         return self._applying(resource, wanted, writer, force=configuration.force)
@@ -84,7 +84,7 @@ class Applier:
     def applying_scale(self, resource: Resource, configuration: Configuration, writer: Writer) -> Apply:
         """Return the function that applies a Scale to the object that it scales. Raises a 400 as `applying`."""
         with reported():
-            check_configuration(configuration.value, self._registry.ownership.type_of("autoscaling", "v1", "Scale"))
+            check_configuration(configuration.value, self._registry.ownership.root_of("autoscaling", "v1", "Scale"))
         spec: JsonObject = configuration.value.get("spec") or {}
         names = configuration.value.get("metadata") or {}
         wanted: JsonObject = {"apiVersion": resource.api_version, "kind": resource.kind}

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import threading
-
-from bridgehead.apiserver.bodies.nulls import null_fields
 from bridgehead.apiserver.bodies.schema import Schema
 from bridgehead.apiserver.fieldmanagement.comparing import compare
 from bridgehead.apiserver.fieldmanagement.fieldset import FieldSet
@@ -17,8 +14,9 @@ from bridgehead.apiserver.fieldmanagement.managers import (
     make_entry,
 )
 from bridgehead.apiserver.fieldmanagement.managers import reset_paths as reset
-from bridgehead.apiserver.fieldmanagement.types import MapType, Types
+from bridgehead.apiserver.fieldmanagement.roots import as_root
 from bridgehead.apiserver.resource import CLIENT_METADATA, JsonObject, Resource
+from bridgehead.apiserver.shapes import Shape
 
 from .writes import Write
 
@@ -26,30 +24,25 @@ FIELD = "managedFields"
 
 
 class Ownership:
-    """The managers of fields. Types are compiled when the first object of a resource is written, in any thread."""
+    """The managers of fields. Shapes are compiled when the first object of a resource is written, in any thread."""
 
     def __init__(self, schema: Schema) -> None:
         self._schema = schema
-        self._types = Types(schema.definitions, null_fields)
-        # Of types that are being compiled, others would see a part of the fields.
-        self._compiling = threading.RLock()
         self._kinds: dict[tuple[str, str], tuple[Resource, Kind]] = {}
         self._companions: dict[str, FieldSet] = {}
 
-    def type_of(self, group: str, version: str, kind: str) -> MapType:
-        """Return the type of a kind's objects. Raises KeyError for a kind without a definition."""
-        with self._compiling:
-            return self._types.root(self._schema.name_of_kind(group, version, kind))
+    def root_of(self, group: str, version: str, kind: str) -> Shape:
+        """Return the shape of a kind's whole objects. Raises KeyError for a kind without a definition."""
+        return as_root(self._schema.of_kind(group, version, kind))
 
-    def _root(self, resource: Resource) -> MapType:
+    def _root(self, resource: Resource) -> Shape:
         definition = resource.definition
         if definition is None:
-            return self.type_of(resource.group, resource.version, resource.kind)
-        root: MapType = definition.object_type(self._types)
-        return root
+            return self.root_of(resource.group, resource.version, resource.kind)
+        return as_root(definition.shape)
 
     def is_compiled(self, resource: Resource) -> bool:
-        """Whether `kind` has compiled the resource's type."""
+        """Whether `kind` has compiled the resource's shape."""
         known = self._kinds.get((resource.id, resource.version))
         # A custom resource whose schema has changed is another entry of the table.
         return known is not None and known[0] is resource
@@ -61,9 +54,7 @@ class Ownership:
             return known[1]
         stored = resource.stored
         versions = frozenset(stored.api_versions or (stored.api_version,))
-        with self._compiling:
-            root = self._root(stored)
-        kind = Kind(root, stored.api_version, stored.kind, _reset_fields(stored), versions)
+        kind = Kind(self._root(stored), stored.api_version, stored.kind, _reset_fields(stored), versions)
         self._kinds[resource.id, resource.version] = resource, kind
         return kind
 

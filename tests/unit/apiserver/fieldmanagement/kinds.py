@@ -7,20 +7,19 @@ from typing import Any
 
 from bridgehead.apiserver.bodies.definitions import load_definitions
 from bridgehead.apiserver.bodies.schema import Schema
+from bridgehead.apiserver.customresources.schema.node import Node
 from bridgehead.apiserver.fieldmanagement.managers import Kind
-from bridgehead.apiserver.fieldmanagement.types import Types, as_root
+from bridgehead.apiserver.fieldmanagement.roots import as_root
 
 
 @lru_cache(maxsize=1)
-def _schema() -> tuple[Schema, Types]:
-    schema = Schema(load_definitions())
-    return schema, Types(schema.definitions)
+def _schema() -> Schema:
+    return Schema(load_definitions())
 
 
 @lru_cache(maxsize=16)
 def kind_of(kind: str, group: str = "", version: str = "v1") -> Kind:
-    schema, types = _schema()
-    root = types.root(schema.name_of_kind(group, version, kind))
+    root = as_root(_schema().of_kind(group, version, kind))
     return Kind(root, f"{group}/{version}" if group else version, kind)
 
 
@@ -60,4 +59,4 @@ _SMALL = {
 
 @lru_cache(maxsize=1)
 def small() -> Kind:
-    return Kind(as_root(Types({}).inline(_SMALL)), "v1", "Small")
+    return Kind(as_root(Node(_SMALL)), "v1", "Small")

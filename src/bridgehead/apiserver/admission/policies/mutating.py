@@ -52,7 +52,7 @@ class MutatingDispatcher:
 
     def __init__(self, parts: AdmissionParts, policies: str, bindings: str) -> None:
         self._store, self._authorizer, self._table = parts.store, parts.authorizer, parts.table
-        self._shape_of, self._type_of = parts.shape_of, parts.type_of
+        self._shape_of, self._root_of = parts.shape_of, parts.root_of
         self._source = PolicySource(parts.store, policies, bindings, parts.table)
         self._rules: WeakKeyDictionary[Policy, MutatingRules] = WeakKeyDictionary()
 
@@ -125,7 +125,7 @@ class MutatingDispatcher:
                 if kind == "JSONPatch":
                     patched = apply_patches(obj, value)
                 else:
-                    patched = apply_configuration(obj, value, self._type_of(invocation.resource))
+                    patched = apply_configuration(obj, value, self._root_of(invocation.resource))
                 obj = self._completed(patched, obj, invocation.resource, attributes)
             except (ExpressionFailed, BudgetExceeded, PatchFailed, SchemaMismatch, RecursionError) as error:
                 problems.append(Problem(invocation.policy, invocation.binding, str(error)))

@@ -17,15 +17,15 @@ from bridgehead.apiserver.errors import PatchRefused
 from bridgehead.apiserver.fieldmanagement.applied_configuration import check
 from bridgehead.apiserver.fieldmanagement.errors import BadConfiguration
 from bridgehead.apiserver.fieldmanagement.merging import merge
-from bridgehead.apiserver.fieldmanagement.types import LEAF, ListType, MapType, Type
 from bridgehead.apiserver.resource import JsonObject
+from bridgehead.apiserver.shapes import LEAF, LIST, OBJECT, Shape
 
 
 class PatchFailed(Exception):
     """A change that can't be made. The text is Kubernetes'."""
 
 
-def apply_configuration(obj: JsonObject, configuration: Any, root: MapType) -> JsonObject:
+def apply_configuration(obj: JsonObject, configuration: Any, root: Shape) -> JsonObject:
     """Return `obj` with the fields of an `Object` value. `root` is the type of the object. Raises PatchFailed."""
     problems = check_type_names(configuration)
     if problems:
@@ -43,21 +43,21 @@ def apply_configuration(obj: JsonObject, configuration: Any, root: MapType) -> J
     return merge(obj, wanted, root)
 
 
-def _atomic_parts(value: Any, kind: Type, path: str) -> list[str]:
+def _atomic_parts(value: Any, shape: Shape, path: str) -> list[str]:
     """Return the paths of lists and maps in a configuration that belong together: a part would replace the whole."""
     found: list[str] = []
-    if isinstance(value, dict) and isinstance(kind, MapType):
-        if kind.kind == LEAF:
+    if isinstance(value, dict) and shape.form == OBJECT:
+        if shape.relation == LEAF:
             found.append(path)
         for name, item in value.items():
-            field = kind.fields.get(name)
+            field = shape.fields.get(name)
             if field is not None:
-                found += _atomic_parts(item, field[1], f"{path}.{name}")
-    elif isinstance(value, list) and isinstance(kind, ListType):
-        if kind.kind == LEAF:
+                found += _atomic_parts(item, field, f"{path}.{name}")
+    elif isinstance(value, list) and shape.form == LIST:
+        if shape.relation == LEAF:
             found.append(path)
         for index, item in enumerate(value):
-            found += _atomic_parts(item, kind.items, f"{path}[{index}]")
+            found += _atomic_parts(item, shape.items, f"{path}[{index}]")
     return found
 
 

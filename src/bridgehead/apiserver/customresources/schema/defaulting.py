@@ -37,10 +37,10 @@ def _object(value: dict[str, Any], node: Node) -> dict[str, Any]:
                 if result is value:
                     result = dict(value)
                 result[name] = new
-    if node.values is not None and node.values.has_defaults:
+    if node.additional is not None and node.additional.has_defaults:
         # A schema has fields or values, never both.
         for name, item in value.items():
-            new = _filled(item, node.values)
+            new = _filled(item, node.additional)
             if new is not item:
                 if result is value:
                     result = dict(value)

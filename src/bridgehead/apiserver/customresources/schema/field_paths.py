@@ -33,7 +33,7 @@ def resolve(path: str, node: Node, *, allows_brackets: bool = True) -> tuple[str
             name = _unquoted(_next(tokens))
         else:
             raise BadFieldPath(f"expected [ or . but got: {token}")
-        below = current.properties.get(name) if current.properties else current.values
+        below = current.properties.get(name) if current.properties else current.additional
         if below is None:
             raise BadFieldPath("does not refer to a valid field")
         found = child(found, name) if current.properties else key(found, name)

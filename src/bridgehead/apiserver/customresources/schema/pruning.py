@@ -47,7 +47,7 @@ def _object(
     value: dict[str, Any], node: Node, path: Path, unknown: list[Path], *, keeps_meta: bool, preserves: bool = False
 ) -> dict[str, Any]:
     result = value
-    properties, values = node.properties, node.values
+    properties, values = node.properties, node.additional
     preserves = preserves or node.preserves_unknown
     for name, item in value.items():
         if keeps_meta and name in META_FIELDS:

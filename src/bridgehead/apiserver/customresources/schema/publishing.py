@@ -32,10 +32,10 @@ _EMBEDDED_KIND = (
     "kind is a string value representing the type of this object. Servers may infer this from the endpoint the client "
     f"submits requests to. Cannot be updated. In CamelCase. More info: {_CONVENTIONS}#types-kinds"
 )
-OBJECT_META: JsonObject = {"$ref": f"{_REFERENCE}ObjectMeta"}
+_OBJECT_META: JsonObject = {"$ref": f"{_REFERENCE}ObjectMeta"}
 _METADATA: JsonObject = {
     "description": f"Standard object's metadata. More info: {_CONVENTIONS}#metadata",
-    **OBJECT_META,
+    **_OBJECT_META,
 }
 _LIST_METADATA: JsonObject = {
     "description": f"Standard list metadata. More info: {_CONVENTIONS}#types-kinds",

@@ -57,7 +57,7 @@ class Validator:
         self._rules: list[CompiledRule] | None = None
         self._fields = {name: Validator(below, is_root=below.is_embedded) for name, below in _with_rules(node)}
         self._items = _below(node.items)
-        self._values = _below(node.values)
+        self._values = _below(node.additional)
 
     def validate(self, obj: JsonObject, old: JsonObject | None) -> list[FieldError]:
         """Return the errors of rules that fail; errors of parts that did not change are warnings."""

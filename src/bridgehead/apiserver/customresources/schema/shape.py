@@ -1,4 +1,4 @@
-"""Custom resources as decoding and field management see them.
+"""Custom resources as decoding and field management see them: whole objects.
 
 Pure: no I/O, no clock, no randomness.
 Source: apiextensions-apiserver/pkg/apiserver/customresource_handler.go (unstructuredSchemaCoercer).
@@ -9,30 +9,31 @@ from __future__ import annotations
 from typing import Any
 
 from bridgehead.apiserver.errors import SchemaMismatch
-from bridgehead.apiserver.fieldmanagement.types import ListType, MapType, Type, Types, as_root
-from bridgehead.apiserver.resource import JsonObject
-from bridgehead.apiserver.shapes import ANYTHING, JsonPath, Shape, conform
+from bridgehead.apiserver.shapes import ANYTHING, MAP, OBJECT, JsonPath, Shape, conform
 
 from .embedded import coerced
 from .node import Node
 from .numbers import decoded
 from .pruning import pruned
-from .publishing import OBJECT_META, with_metadata
 
 
 class CustomShape(Shape):
     """The shape of a custom resource: its metadata is an ObjectMeta, the rest is pruned by the structural schema.
 
-    Types of fields are not checked here: they are validated, with all other rules, when the object is complete.
+    Types of fields are not checked here: they are validated, with all other rules, when the object is complete. Unlike
+    a struct of Go, a custom resource has only the fields that somebody wrote, so that these have owners.
     """
 
-    __slots__ = ("_keeps_unknown", "_metadata", "_root")
+    __slots__ = ("_keeps_unknown", "_metadata", "_root", "fields", "values")
+    form, relation = OBJECT, MAP
 
     def __init__(self, root: Node, metadata: Shape, *, keeps_unknown: bool) -> None:
         super().__init__("unstructured.Unstructured")
         self._root = root
         self._metadata = metadata
         self._keeps_unknown = keeps_unknown
+        self.fields = {**root.fields, "metadata": metadata}
+        self.values = root.values
 
     def conform(self, value: Any, path: JsonPath, unknown: list[str]) -> Any:
         if type(value) is not dict:
@@ -56,22 +57,3 @@ class CustomShape(Shape):
 
     def child(self, key: str) -> Shape:
         return self._metadata if key == "metadata" else ANYTHING
-
-
-def object_type(schema: JsonObject, types: Types) -> MapType:
-    """Return the type of whole objects. `types` has the type of ObjectMeta."""
-    compiled = types.inline(with_metadata(schema))
-    _forget_zero_values(compiled, types.inline(OBJECT_META))
-    return as_root(compiled)
-
-
-def _forget_zero_values(compiled: Type, metadata: Type) -> None:
-    """Unlike a struct of Go, a custom resource has only the fields that somebody wrote, so that these have owners."""
-    if isinstance(compiled, MapType) and compiled is not metadata:
-        compiled.zeroed = frozenset()
-        for _, field in compiled.fields.values():
-            _forget_zero_values(field, metadata)
-        if compiled.values is not None:
-            _forget_zero_values(compiled.values, metadata)
-    elif isinstance(compiled, ListType):
-        _forget_zero_values(compiled.items, metadata)

@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from bridgehead.apiserver.field import Field, FieldError
-from bridgehead.apiserver.fieldmanagement.types import MapType, Types
 from bridgehead.apiserver.resource import JsonObject
-from bridgehead.apiserver.shapes import Shape
+from bridgehead.apiserver.shapes import ANYTHING, Shape
 
 from .defaulting import defaulted
 from .embedded import validate_embedded
@@ -22,7 +21,7 @@ from .lists import validate_lists
 from .node import Node
 from .pruning import pruned
 from .ratcheting import ABSENT
-from .shape import CustomShape, object_type
+from .shape import CustomShape
 from .values import SchemaCheck, validate_value
 
 if TYPE_CHECKING:
@@ -36,16 +35,20 @@ _LARGE_BYTES = 64 * 1024
 class Structural:
     """A version's schema and what it does with objects. Objects are decoded JSON."""
 
-    def __init__(self, schema: JsonObject, *, preserve_unknown: bool = False) -> None:
-        """Take a schema that `validate_schema` accepts. `preserve_unknown`: spec.preserveUnknownFields."""
+    def __init__(self, schema: JsonObject, metadata: Shape = ANYTHING, *, preserve_unknown: bool = False) -> None:
+        """Take a schema that `validate_schema` accepts, and the shape of ObjectMeta.
+
+        `preserve_unknown`: spec.preserveUnknownFields.
+        """
         self.schema = schema
-        self.root = Node(schema)
+        self.root = Node(schema, metadata)
+        self._metadata = metadata
         self._keeps_unknown = preserve_unknown
 
     @classmethod
-    def parse(cls, openapi_v3: JsonObject, *, preserve_unknown: bool = False) -> Structural:
-        """Return the structural schema of an `openAPIV3Schema`."""
-        return cls(openapi_v3, preserve_unknown=preserve_unknown)
+    def parse(cls, openapi_v3: JsonObject, metadata: Shape = ANYTHING, *, preserve_unknown: bool = False) -> Structural:
+        """Return the structural schema of an `openAPIV3Schema`. `metadata` is the shape of ObjectMeta."""
+        return cls(openapi_v3, metadata, preserve_unknown=preserve_unknown)
 
     def default(self, obj: JsonObject) -> None:
         """Set the defaults of fields that `obj` leaves out. Only the root of `obj` is changed in place."""
@@ -73,13 +76,10 @@ class Structural:
         """Return `obj` as `prune` leaves it and the unknown fields' paths. Results share parts with the argument."""
         return (obj, []) if self._keeps_unknown else pruned(obj, self.root)
 
-    def shape(self, metadata: Shape) -> Shape:
-        """Return the shape for decoding. `metadata` is the shape of ObjectMeta."""
-        return CustomShape(self.root, metadata, keeps_unknown=self._keeps_unknown)
-
-    def object_type(self, types: Types) -> MapType:
-        """Return the type for field management. `types` are those of Kubernetes' definitions."""
-        return object_type(self.schema, types)
+    @cached_property
+    def shape(self) -> Shape:
+        """The shape of whole objects."""
+        return CustomShape(self.root, self._metadata, keeps_unknown=self._keeps_unknown)
 
     def validate(self, obj: JsonObject, old: JsonObject | None = None) -> list[FieldError]:
         """Validate a whole object: values, embedded metadata, lists, rules. `metadata` is validated elsewhere.

@@ -270,7 +270,8 @@ def _object_steps(schema: JsonObject, node: Node | None) -> list[Check]:
         name: SchemaCheck(field_schema, None if node is None else node.field(name))
         for name, field_schema in schema.get("properties", {}).items()
     }
-    values = SchemaCheck(additional, None if node is None else node.values) if isinstance(additional, dict) else None
+    below = None if node is None else node.additional
+    values = SchemaCheck(additional, below) if isinstance(additional, dict) else None
 
     def step(value: Any, old: Any, path: Path, errors: Report) -> int:
         if least is not None and len(value) < least:

@@ -92,13 +92,13 @@ def test_pruned(case: str) -> None:
 
 def test_a_definition_can_preserve_everything() -> None:
     obj = {"x": 1, "spec": {"y": None}}
-    structural = Structural.parse(struct(), preserve_unknown=True)
+    structural = Structural.parse(struct(), META, preserve_unknown=True)
     assert structural.prune(obj) == []
-    assert conform(obj, structural.shape(META)) == (obj, [])
+    assert conform(obj, structural.shape) == (obj, [])
 
 
 def decoded(obj: Any, **fields: Any) -> tuple[Any, list[str]]:
-    return conform(obj, Structural.parse(struct(**fields)).shape(META))
+    return conform(obj, Structural.parse(struct(**fields), META).shape)
 
 
 def test_decoding_checks_the_metadata() -> None:
@@ -162,6 +162,6 @@ def test_a_number_beyond_every_float_is_refused() -> None:
 
 
 def test_the_shape_knows_the_metadata() -> None:
-    shape = Structural.parse(struct()).shape(META)
+    shape = Structural.parse(struct(), META).shape
     assert shape.child("metadata") is META
     assert shape.child("spec").child("x") is shape.child("spec")

@@ -1,20 +1,16 @@
-"""OpenAPI definitions of custom resources, and their types for field management."""
+"""OpenAPI definitions of custom resources."""
 
 from __future__ import annotations
 
-from bridgehead.apiserver.bodies.definitions import LazyDefinitions
-from bridgehead.apiserver.customresources.schema import Structural
 from bridgehead.apiserver.customresources.schema.publishing import (
     definition_2,
     definition_3,
     definition_name,
     list_definition,
 )
-from bridgehead.apiserver.fieldmanagement.comparing import compare
-from bridgehead.apiserver.fieldmanagement.types import Types
 from bridgehead.apiserver.resource import JsonObject
 
-from .objects import INTEGER, PRESERVED, STRING, keyed, listing, mapping, struct
+from .objects import INTEGER, PRESERVED, STRING, listing, mapping, struct
 
 GVK = ("stable.example.com", "v1", "CronTab")
 META = {"$ref": "#/$defs/io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"}
@@ -110,63 +106,3 @@ def test_lists() -> None:
     assert definition["properties"]["items"]["items"] == {"$ref": "#/$defs/com.example.stable.v1.CronTab"}
     assert definition["required"] == ["items"]
     assert definition["x-kubernetes-group-version-kind"][0]["kind"] == "CronTabList"
-
-
-TYPES = Types(LazyDefinitions())
-
-
-def owned(schema: JsonObject, obj: JsonObject) -> JsonObject:
-    fields: JsonObject = compare({}, obj, Structural.parse(schema).object_type(TYPES)).changed
-    return fields
-
-
-def test_managers_own_fields_by_the_schema() -> None:
-    schema = struct(
-        spec=struct(
-            ports=keyed(struct(name=STRING, port=INTEGER), "name"),
-            tags=listing(STRING, **{"x-kubernetes-list-type": "set"}),
-            args=listing(STRING),
-            whole=struct(a=STRING) | {"x-kubernetes-map-type": "atomic"},
-            open=PRESERVED,
-            size=INT_OR_STRING,
-        )
-    )
-    obj = {
-        "apiVersion": "stable.example.com/v1",
-        "kind": "CronTab",
-        "metadata": {"name": "a", "finalizers": ["x/y"], "labels": {"l": "v"}},
-        "spec": {
-            "ports": [{"name": "web", "port": 80}],
-            "tags": ["t"],
-            "args": ["a", "b"],
-            "whole": {"a": "b"},
-            "open": {"x": {"y": [1]}},
-            "size": "5%",
-        },
-    }
-    assert owned(schema, obj) == {
-        "f:metadata": {"f:finalizers": {".": {}, 'v:"x/y"': {}}, "f:labels": {".": {}, "f:l": {}}},
-        "f:spec": {
-            ".": {},
-            "f:ports": {".": {}, 'k:{"name":"web"}': {".": {}, "f:name": {}, "f:port": {}}},
-            "f:tags": {".": {}, 'v:"t"': {}},
-            "f:args": {},
-            "f:whole": {},
-            "f:open": {".": {}, "f:x": {".": {}, "f:y": {}}},
-            "f:size": {},
-        },
-    }
-
-
-def test_keys_of_items_have_defaults() -> None:
-    port = struct(port=INTEGER, protocol=STRING | {"default": "TCP"})
-    obj = {"spec": {"ports": [{"port": 80}]}}
-    fields = owned(struct(spec=struct(ports=keyed(port, "port", "protocol"))), obj)
-    assert list(fields["f:spec"]["f:ports"]) == [".", 'k:{"port":80,"protocol":"TCP"}']
-
-
-def test_embedded_objects_are_owned_by_their_fields() -> None:
-    schema = struct(spec=struct(template=PRESERVED | {"x-kubernetes-embedded-resource": True}))
-    fields = owned(schema, {"spec": {"template": {"kind": "Pod", "metadata": {"finalizers": ["a/b"]}, "x": {"y": 1}}}})
-    assert fields["f:spec"]["f:template"]["f:metadata"] == {".": {}, "f:finalizers": {".": {}, 'v:"a/b"': {}}}
-    assert fields["f:spec"]["f:template"]["f:x"] == {".": {}, "f:y": {}}
