@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 from bridgehead.apiserver.shapes import Shape
 
+from .applied_configuration import check, field_set
 from .comparing import Comparison, compare
 from .errors import BadConfiguration, Conflict, Conflicts
 from .fieldset import EMPTY, FieldSet, difference, has, in_order, intersection, paths, union, without

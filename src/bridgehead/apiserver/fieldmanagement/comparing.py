@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from bridgehead.apiserver.shapes import DEDUCED, KEYED, LEAF, MAP, SET, Shape, deduced
 
 from .fieldset import EMPTY, MEMBER, FieldSet
-from .path_steps import FIELD_STEPS, SELF, field_step, sorting_key
+from .path_steps import FIELD_STEPS, SELF, sorting_key
 
 
 class Comparison(NamedTuple):
@@ -63,7 +63,7 @@ def _compare_maps(old: dict[str, Any], new: dict[str, Any], shape: Shape) -> _Pa
         child = fields.get(name, values)
         if child is None:
             continue
-        step = field_step(name)
+        step = "f:" + name
         if before is None:
             added = _grown(value, child) if name in shape.zeroed else whole(value, child)
             if added is not None:
@@ -81,7 +81,7 @@ def _compare_maps(old: dict[str, Any], new: dict[str, Any], shape: Shape) -> _Pa
             if child is not None:
                 gone = _grown(value, child) if name in shape.zeroed else whole(value, child)
                 if gone is not None:
-                    removed[field_step(name)] = gone
+                    removed["f:" + name] = gone
     return changed or None, removed or None
 
 
@@ -133,14 +133,14 @@ def whole(value: Any, shape: Shape) -> FieldSet:
 
 
 def _fields(node: FieldSet, value: dict[str, Any], shape: Shape) -> FieldSet:
-    fields, values = shape.fields, shape.values
+    fields, values, steps = shape.fields, shape.values, FIELD_STEPS
     names = value.keys() | shape.nulls if shape.nulls else value
     for name in sorted(names) if len(names) > 1 else names:
         child = fields.get(name)
         if child is not None:
-            node[FIELD_STEPS[name]] = MEMBER if child.relation == LEAF else whole(value.get(name), child)
+            node[steps[name]] = MEMBER if child.relation == LEAF else whole(value.get(name), child)
         elif values is not None:
-            node[field_step(name)] = MEMBER if values.relation == LEAF else whole(value[name], values)
+            node["f:" + name] = MEMBER if values.relation == LEAF else whole(value[name], values)
     return node
 
 
@@ -176,7 +176,7 @@ def _grown_map(value: dict[str, Any], shape: Shape) -> FieldSet | None:
         child = fields.get(name, values)
         if child is None:
             continue
-        step = field_step(name)
+        step = "f:" + name
         if name in zeroed:
             added = _grown(value[name], child)
             if added is not None:
