@@ -37,7 +37,7 @@ LEAF, MAP, KEYED, SET, DEDUCED = range(5)
 # What values an applied configuration may have: those of a JSON type, any scalar, or anything.
 NUMERIC, STRING, BOOLEAN, SCALAR, OBJECT, LIST, ANY = "numeric", "string", "boolean", "scalar", "object", "list", "any"
 
-NONE: frozenset[str] = frozenset()
+NO_FIELDS: frozenset[str] = frozenset()
 
 
 def conform(value: JsonObject, shape: Shape) -> tuple[JsonObject, list[str]]:
@@ -90,27 +90,29 @@ def _field_path(path: JsonPath, field: str) -> str:
 class Shape:
     """The type of a value. `go` is the type's name in Go; `zero` replaces a null in a list or a map.
 
-    Values of the Python type `accepts` conform as they are; None: `conform` decides.
-
-    For field management: `form` is what values are, `relation` how they are owned (LEAF for scalars and for everything
-    atomic). An object has `fields`, and the other fields are `values`, None if there are none. `zeroed`: the fields
-    that Go's zero value of the object contains. A writer that fills one of these does not own the field itself, only
-    what is in it. `nulls`: the fields that are null when they have no value, which a writer of the object owns, too.
-    `untracked`: fields that nobody owns. A list has `items`; if elements have keys, `keys`, sorted. `step_of` returns
-    the step of an element; None for one that lacks all keys or is not a scalar.
+    Values of the Python type `accepts` conform as they are; None: `conform` decides. The other attributes are for field
+    management.
     """
 
     __slots__ = ("go",)
     zero: Any = None
     accepts: type | None = None
+
+    # What values are, and how they are owned: LEAF for scalars and for everything atomic.
     form: str = ANY
     relation: int = LEAF
+    # The fields of an object. All others are `values`, None if it has no others.
     fields: Mapping[str, Shape] = MappingProxyType({})
     values: Shape | None = None
-    zeroed: frozenset[str] = NONE
-    nulls: frozenset[str] = NONE
-    untracked: frozenset[str] = NONE
-    items: Any  # a Shape; None for what is no list
+    # Fields that Go's zero value of an object contains: a writer that fills one owns only what is in it.
+    zeroed: frozenset[str] = NO_FIELDS
+    # Fields that are null when they have no value: a writer of the object owns them, too.
+    nulls: frozenset[str] = NO_FIELDS
+    # Fields that nobody owns.
+    untracked: frozenset[str] = NO_FIELDS
+    # The shape of a list's items, the names of their key fields, sorted, and the step of an item in a path: None for
+    # one that lacks all keys or, in a set, is no scalar.
+    items: Any
     keys: tuple[str, ...] = ()
     step_of: Callable[[Any], str | None]
 
@@ -351,7 +353,7 @@ class StructShape(Shape):
         super().__init__(f"{version}.{short}")
         self.definition = definition
         self.name = short
-        self.omitted = self.zeroed = self.nulls = NONE
+        self.omitted = self.zeroed = self.nulls = NO_FIELDS
         self.relation = relation
         self.fields: dict[str, Shape] = {}
         self.exact: Any = None

@@ -21,7 +21,7 @@ from bridgehead.apiserver.shapes import (
     KEYED,
     LEAF,
     MAP,
-    NONE,
+    NO_FIELDS,
     SET,
     AmountShape,
     BoolShape,
@@ -71,7 +71,7 @@ class Schema:
     """Shapes by kind, compiled on first use, in any thread."""
 
     def __init__(
-        self, definitions: Mapping[str, JsonObject], plain: Callable[[str], frozenset[str]] = lambda _: NONE
+        self, definitions: Mapping[str, JsonObject], plain: Callable[[str], frozenset[str]] = lambda _: NO_FIELDS
     ) -> None:
         """Take definitions; `plain` returns the fields of a definition that Go omits from JSON when they are zero."""
         self._definitions = definitions
