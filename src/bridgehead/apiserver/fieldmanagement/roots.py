@@ -23,7 +23,8 @@ _UNTRACKED_META = frozenset(
         "resourceVersion",
     }
 )
-_TYPE_META = dict.fromkeys(("apiVersion", "kind"), StringShape("string"))
+# The types of the fields that identify a whole object's type.
+TYPE_META = dict.fromkeys(("apiVersion", "kind"), StringShape("string"))
 
 
 class RootShape(Shape):
@@ -45,7 +46,7 @@ def as_root(shape: Shape) -> RootShape:
     meta = of_object.fields.get("metadata", DEDUCED_MAP)
     of_metadata = meta if meta.form == OBJECT else DEDUCED_MAP
     metadata = RootShape(of_metadata, of_metadata.fields, _UNTRACKED_META)
-    fields = {**of_object.fields, **_TYPE_META, "metadata": metadata}
-    root = RootShape(of_object, fields, frozenset(_TYPE_META))
+    fields = {**of_object.fields, **TYPE_META, "metadata": metadata}
+    root = RootShape(of_object, fields, frozenset(TYPE_META))
     root.zeroed |= {"metadata"}
     return root

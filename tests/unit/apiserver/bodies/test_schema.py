@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from threading import Thread
+
 import msgspec
 import pytest
 from hypothesis import given, settings
@@ -12,8 +14,9 @@ from bridgehead.apiserver.bodies.duplicates import duplicate_fields, duplicate_l
 from bridgehead.apiserver.bodies.protobuf import plain_scalars
 from bridgehead.apiserver.bodies.schema import Schema
 from bridgehead.apiserver.errors import SchemaMismatch
+from bridgehead.apiserver.resource import JsonObject
 from bridgehead.apiserver.resources import build_table
-from bridgehead.apiserver.shapes import conform
+from bridgehead.apiserver.shapes import KEYED, LEAF, MAP, ListShape, conform
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=3),
@@ -247,3 +250,35 @@ def test_schemas_inside_of_schemas_are_checked(schema):
     ):
         with pytest.raises(SchemaMismatch, match=text):
             declared(wrong)
+
+
+def test_patches_and_applies_merge_lists_by_other_keys(schema: Schema):
+    ports = schema.of_kind("", "v1", "Service").child("spec").child("ports")
+    assert isinstance(ports, ListShape)
+    assert (ports.merges, ports.merge_key, ports.relation, ports.keys) == (True, "port", KEYED, ("port", "protocol"))
+    host_ips = schema.of_kind("", "v1", "Pod").child("status").child("hostIPs")
+    assert isinstance(host_ips, ListShape)
+    assert (host_ips.merges, host_ips.merge_key, host_ips.relation) == (True, "ip", LEAF)
+
+
+def test_a_field_may_be_owned_in_another_way_than_its_type(schema: Schema):
+    assert schema.of_definition("io.k8s.api.core.v1.ObjectReference").relation == LEAF
+    claim = schema.of_kind("", "v1", "PersistentVolume").child("spec").child("claimRef")
+    assert (claim.relation, "namespace" in claim.fields) == (MAP, True)
+
+
+def test_no_thread_gets_a_shape_that_is_being_compiled():
+    fields: list[set[str]] = []
+
+    class Definitions(dict[str, JsonObject]):
+        def __getitem__(self, name: str) -> JsonObject:
+            if name == "x.v1.Inner":
+                other.start()  # while the outer struct has no fields
+            return super().__getitem__(name)
+
+    inner, outer = {"a": {"type": "string"}}, {"inner": {"$ref": "#/$defs/x.v1.Inner"}}
+    schema = Schema(Definitions({"x.v1.Inner": {"properties": inner}, "x.v1.Outer": {"properties": outer}}))
+    other = Thread(target=lambda: fields.append(set(schema.of_definition("x.v1.Outer").fields)))
+    assert set(schema.of_definition("x.v1.Outer").fields) == {"inner"}
+    other.join()
+    assert fields == [{"inner"}]

@@ -11,6 +11,7 @@ from typing import Any
 
 from bridgehead.apiserver.field import Field
 from bridgehead.apiserver.fieldmanagement.path_steps import step_by_keys, step_by_value
+from bridgehead.apiserver.fieldmanagement.roots import TYPE_META
 from bridgehead.apiserver.resource import JsonObject
 from bridgehead.apiserver.shapes import (
     ANY,
@@ -28,7 +29,6 @@ from bridgehead.apiserver.shapes import (
     SET,
     STRING,
     Shape,
-    StringShape,
 )
 
 EMBEDDED, INT_OR_STRING = "x-kubernetes-embedded-resource", "x-kubernetes-int-or-string"
@@ -41,7 +41,6 @@ META_FIELDS = frozenset({"apiVersion", "kind", "metadata"})
 CHOICES = frozenset({"allOf", "anyOf", "oneOf", "not"})
 
 _FORMS = {"string": STRING, "boolean": BOOLEAN, "integer": NUMERIC, "number": NUMERIC}
-_TYPE_META = dict.fromkeys(("apiVersion", "kind"), StringShape("string"))
 
 
 def subschema(value: Any) -> JsonObject | None:
@@ -112,13 +111,12 @@ class Node(Shape):
         self.has_keyed_lists: bool = self.list_type == "map" or any(node.has_keyed_lists for node in below)
         self.has_unique_lists: bool = self.list_type in ("map", "set") or any(node.has_unique_lists for node in below)
         self.has_rules: bool = bool(schema.get(VALIDATIONS)) or any(node.has_rules for node in below)
-        self._own(metadata)
+        self._set_ownership(metadata)
 
-    def _own(self, metadata: Shape) -> None:
-        """Set how the value and its parts are owned."""
+    def _set_ownership(self, metadata: Shape) -> None:
         schema, kind = self.schema, self.schema.get("type")
-        is_embedded, allows_any = self.is_embedded, self.preserves_unknown or schema.get("additionalProperties") is True
-        self.fields = {**self.properties, **_TYPE_META, "metadata": metadata} if is_embedded else self.properties
+        allows_any = self.preserves_unknown or schema.get("additionalProperties") is True
+        self.fields = {**self.properties, **TYPE_META, "metadata": metadata} if self.is_embedded else self.properties
         self.values: Shape | None = self.additional or (ANY_DEDUCED if allows_any else None)
         self.relation, self.keys = LEAF, ()
         if schema.get(INT_OR_STRING):
@@ -127,15 +125,15 @@ class Node(Shape):
             self.form = _FORMS[kind]
         elif kind == "array":
             self.form = LIST
-            self._own_items()
-        elif "properties" in schema or is_embedded or self.additional is not None:
+            self._set_item_ownership()
+        elif "properties" in schema or self.is_embedded or self.additional is not None:
             self.form = OBJECT
             self.relation = LEAF if schema.get(MAP_TYPE) == "atomic" else MAP
         else:
             self.form = ANY
             self.relation = DEDUCED if self.preserves_unknown else LEAF
 
-    def _own_items(self) -> None:
+    def _set_item_ownership(self) -> None:
         if self.list_type == "set":
             self.relation, self.step_of = SET, step_by_value
         elif self.list_type == "map":
