@@ -83,6 +83,9 @@ def step_by_keys(keys: Sequence[str], defaults: Mapping[str, Any]) -> Callable[[
     `keys` are sorted. `defaults` are the values of keys that an element leaves out.
     """
 
+    if len(keys) == 1:
+        return _step_by_key(keys[0], defaults.get(keys[0]))
+
     def step_of(item: Any) -> str | None:
         if type(item) is not dict:
             return None
@@ -96,12 +99,24 @@ def step_by_keys(keys: Sequence[str], defaults: Mapping[str, Any]) -> Callable[[
             elif type(value) not in _SCALAR_TYPES:
                 return None
             found[key] = value
-        if len(found) == 1:
-            return one_key_step(*next(iter(found.items())))
         if len(found) == 2:
             (first, value), (second, other) = found.items()
             return two_keys_step(first, value, second, other)
         return key_step(found) if found else None
+
+    return step_of
+
+
+def _step_by_key(key: str, default: Any) -> Callable[[Any], str | None]:
+    def step_of(item: Any) -> str | None:
+        if type(item) is not dict:
+            return None
+        value = item.get(key)
+        if value is None:
+            value = default
+        elif type(value) not in _SCALAR_TYPES:
+            return None
+        return None if value is None else one_key_step(key, value)
 
     return step_of
 
