@@ -261,7 +261,7 @@ def test_patches_and_applies_merge_lists_by_other_keys(schema: Schema):
     assert (host_ips.merges, host_ips.merge_key, host_ips.relation) == (True, "ip", LEAF)
 
 
-def test_a_field_may_be_owned_in_another_way_than_its_type(schema: Schema):
+def test_a_field_may_be_granular_though_its_type_is_atomic(schema: Schema):
     assert schema.of_definition("io.k8s.api.core.v1.ObjectReference").relation == LEAF
     claim = schema.of_kind("", "v1", "PersistentVolume").child("spec").child("claimRef")
     assert (claim.relation, "namespace" in claim.fields) == (MAP, True)
