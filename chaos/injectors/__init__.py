@@ -1,6 +1,7 @@
 """Injectors: one for each kind of fault, which injects it into a lab and removes it."""
 
-from ..faults import FaultKind
+from chaos.faults import FaultKind
+
 from . import processes
 from .disk import full_disk
 from .network import drop, slow_link

@@ -6,7 +6,8 @@ import contextlib
 import os
 from collections.abc import AsyncIterator
 
-from ..faults import Fault
+from chaos.faults import Fault
+
 from .target import NotPossible, Target, World
 
 

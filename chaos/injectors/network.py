@@ -9,8 +9,9 @@ from __future__ import annotations
 import contextlib
 from collections.abc import AsyncIterator
 
-from ..faults import Fault
-from ..lab import CommandFailed
+from chaos.faults import Fault
+from chaos.lab import CommandFailed
+
 from .target import Injector, NotPossible, Target, World, pick_node
 
 _SLOW = ("tbf", "rate", "2mbit", "burst", "20kb", "latency", "500ms")

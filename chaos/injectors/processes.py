@@ -6,9 +6,10 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 
-from ..faults import Fault
-from ..lab import NODES, CommandFailed, Lab, Process
-from ..workload.servers import NAMESPACE, SERVER_PORTS
+from chaos.faults import Fault
+from chaos.lab import NODES, CommandFailed, Lab, Process
+from chaos.workload.servers import NAMESPACE, SERVER_PORTS
+
 from .target import Injector, NotPossible, Target, World, pick_node
 
 # After so long a killed container runs again; then its pod is replaced (seconds).

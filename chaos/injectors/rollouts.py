@@ -5,8 +5,9 @@ from __future__ import annotations
 import contextlib
 from collections.abc import AsyncIterator
 
-from ..faults import Fault
-from ..workload.servers import NAMESPACE, SERVER_PORTS
+from chaos.faults import Fault
+from chaos.workload.servers import NAMESPACE, SERVER_PORTS
+
 from .target import NotPossible, Target, World
 
 

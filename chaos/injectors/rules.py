@@ -7,7 +7,8 @@ import contextlib
 import json
 from collections.abc import AsyncIterator
 
-from ..faults import Fault
+from chaos.faults import Fault
+
 from .target import NotPossible, Target, World, pick_node
 
 _FLUSH_NFT = "nft flush ruleset"

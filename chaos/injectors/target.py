@@ -8,8 +8,8 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from ..faults import Fault
-from ..lab import NODES, Lab
+from chaos.faults import Fault
+from chaos.lab import NODES, Lab
 
 
 class NotPossible(Exception):

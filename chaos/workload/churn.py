@@ -11,8 +11,8 @@ from bridgehead.client import ApiClient
 from bridgehead.client.errors import ClientError
 from bridgehead.objects.kinds import DEPLOYMENTS, SERVICES
 from bridgehead.objects.meta import Object
+from chaos.ledger import Ledger
 
-from ..ledger import Ledger
 from .servers import NAMESPACE, deployment, server_container
 from .writers import Writer
 

@@ -10,8 +10,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from ..connections import ClientKind, Connection, read_lines
-from ..lab import NODES, CommandFailed, Lab
+from chaos.connections import ClientKind, Connection, read_lines
+from chaos.lab import NODES, CommandFailed, Lab
+
 from .servers import NAMESPACE, Server, targets_of
 
 PROGRAM = Path(__file__).with_name("prober.py").read_text("utf-8")

@@ -6,8 +6,8 @@ import json
 from dataclasses import dataclass
 from typing import Any
 
-from ..connections import ClientKind
-from ..lab import NODES, Lab
+from chaos.connections import ClientKind
+from chaos.lab import NODES, Lab
 
 NAMESPACE = "chaos"
 SPREAD = "spread"

@@ -11,8 +11,8 @@ from bridgehead.client import ApiClient
 from bridgehead.client.errors import AlreadyExists, ApiError, ClientError, Conflict, NotFound
 from bridgehead.objects.kinds import CONFIG_MAPS, SERVICES, Kind
 from bridgehead.objects.meta import Object
+from chaos.ledger import Answer, Ledger, Stored
 
-from ..ledger import Answer, Ledger, Stored
 from .servers import NAMESPACE
 
 _STATE = "chaos.example.com/state"

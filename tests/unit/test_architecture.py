@@ -44,6 +44,32 @@ def test_the_check_fails_on_a_wrong_import(tmp_path):
     assert "bridgehead.objects -> bridgehead.lab" in result.stdout
 
 
+# --- Style of imports -----------------------------------------------------------------------------------------------
+
+
+def imports_of_own_package(source: str, package: str) -> list[int]:
+    """Return the lines that import a module of the same package by its whole name."""
+    return [
+        node.lineno
+        for node in statements(ast.parse(source))
+        if isinstance(node, ast.ImportFrom) and not node.level and f"{node.module}.".startswith(f"{package}.")
+    ]
+
+
+def test_modules_of_the_same_package_are_imported_with_one_dot():
+    """That others are not imported with several is ruff's rule TID252."""
+    found = {}
+    for path in (SOURCE / "bridgehead").glob("*/**/*.py"):
+        package, source = ".".join(path.parent.relative_to(SOURCE).parts), path.read_text("utf-8")
+        if f"from {package}" in source and (lines := imports_of_own_package(source, package)):
+            found[str(path)] = lines
+    assert found == {}
+
+
+def test_the_check_of_imports_finds_whole_names():
+    assert imports_of_own_package("import a\n\nfrom a.b.c import d\nfrom a.bc import e\n", "a.b") == [3]
+
+
 # --- Netlink --------------------------------------------------------------------------------------------------------
 
 

@@ -16,7 +16,6 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from bridgehead.apiserver.handlers.access_reviews import Reviews
 from bridgehead.media_types import JSON
 from bridgehead.storage import StoreBroken
 
@@ -37,6 +36,7 @@ from .errors import (
 from .exchange import Exchange
 from .flowcontrol.control import FlowControl, is_long_running
 from .flowcontrol.levels import Overloaded
+from .handlers.access_reviews import Reviews
 from .handlers.dispatch import Dispatch
 from .handlers.non_resource_urls import NonResourceUrls
 from .handlers.rendering import Rendering

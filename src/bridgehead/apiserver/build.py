@@ -9,10 +9,6 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from bridgehead.apiserver.customresources.definition_controller import Definitions
-from bridgehead.apiserver.handlers.access_reviews import Reviews
-from bridgehead.apiserver.metrics.storage_metrics import StorageMetrics
-from bridgehead.apiserver.proxying.aggregation.server_transport import ProxyCertificate, Transport
 from bridgehead.heap import Trimmer
 from bridgehead.signing_keys import SigningKey
 from bridgehead.storage import Store
@@ -33,9 +29,11 @@ from .audit.trail import begin_unaudited
 from .bodies.definitions import OBJECT_META, LazyDefinitions
 from .bodies.protobuf import plain_scalars
 from .bodies.schema import Schema
+from .customresources.definition_controller import Definitions
 from .customresources.kind import definition_resource
 from .flowcontrol.control import FlowControl
 from .flowcontrol.metrics import PriorityLevelMetrics
+from .handlers.access_reviews import Reviews
 from .handlers.apply import Applier
 from .handlers.discovery import Discovery
 from .handlers.dispatch import Dispatch
@@ -49,7 +47,9 @@ from .handlers.subresources import Subresources
 from .http.unsent import UnsentBudget
 from .http.user import User
 from .metrics.page import Metrics
+from .metrics.storage_metrics import StorageMetrics
 from .proxying.aggregation.aggregator import Aggregator
+from .proxying.aggregation.server_transport import ProxyCertificate, Transport
 from .proxying.connections import Connections
 from .proxying.subresource import ProxySubresource
 from .registry.legacy_tokens import LegacyTokenUses

@@ -12,17 +12,17 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from bridgehead.apiserver.proxying.aggregation.extension_authentication import (
-    authentication_data,
-    publish_authentication,
-)
-from bridgehead.apiserver.proxying.aggregation.server_transport import ProxyCertificate, Transport
 from bridgehead.file_changes import FollowedFiles, follow
 from bridgehead.tls_offers import DEFAULT_OFFER, TlsOffer
 
 from .access.request_headers import RequestHeaders
 from .errors import ApiStatus
 from .http.server import ApiServer, server_context
+from .proxying.aggregation.extension_authentication import (
+    authentication_data,
+    publish_authentication,
+)
+from .proxying.aggregation.server_transport import ProxyCertificate, Transport
 from .registry.registry import Registry
 from .streams.kubelet_access import KubeletAccess, KubeletTls
 

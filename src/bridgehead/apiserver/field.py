@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from bridgehead.apiserver.go_values import JSON_ESCAPES
+from .go_values import JSON_ESCAPES
 
 IMMUTABLE = "field is immutable"
 # Fields whose names in Go are not those in JSON with a capital letter.

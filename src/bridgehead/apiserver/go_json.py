@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from bridgehead.apiserver.go_values import quoted
+from .go_values import quoted
 
 _SPACE = re.compile(rb"[ \t\r\n]*")
 _TEXT = re.compile(rb'[^"\\\x00-\x1f]*')

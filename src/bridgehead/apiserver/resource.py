@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import msgspec
 
-from bridgehead.apiserver.field import Field, FieldError
+from .field import Field, FieldError
 
 if TYPE_CHECKING:
     from bridgehead.storage import Record, Store

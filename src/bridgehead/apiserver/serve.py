@@ -19,8 +19,6 @@ from typing import TYPE_CHECKING
 import uvloop
 
 from bridgehead import heartbeat
-from bridgehead.apiserver.proxying.aggregation.extension_authentication import publish_authentication
-from bridgehead.apiserver.proxying.aggregation.server_transport import ProxyCertificate
 from bridgehead.heap import collect_rarely
 from bridgehead.objects.addresses import join_host_port
 from bridgehead.signing_keys import SigningKey, read_verification_keys
@@ -36,6 +34,8 @@ from .build import ApiSettings, build_api
 from .certificate_files import CertificateFiles, CertificateFollower
 from .handlers.issuer import JWKS_PATH
 from .http.server import ApiServer, open_listeners, parse_address
+from .proxying.aggregation.extension_authentication import publish_authentication
+from .proxying.aggregation.server_transport import ProxyCertificate
 from .registry.aggregated_roles import AggregatedRoles
 from .registry.expiry import expire_events
 from .registry.ip_addresses import IpAddresses

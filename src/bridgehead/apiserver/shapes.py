@@ -19,11 +19,12 @@ from sys import float_info
 from types import MappingProxyType
 from typing import Any
 
-from bridgehead.apiserver.errors import SchemaMismatch
-from bridgehead.apiserver.go_times import canonical_time
-from bridgehead.apiserver.go_values import json_kind
-from bridgehead.apiserver.resource import JsonObject
 from bridgehead.objects.quantities import MILLI, NANO, canonical_quantity
+
+from .errors import SchemaMismatch
+from .go_times import canonical_time
+from .go_values import json_kind
+from .resource import JsonObject
 
 _INT_RANGES = {"int32": (-(2**31), 2**31 - 1), "int64": (-(2**63), 2**63 - 1)}
 EXPONENT_FROM = 1e21  # encoding/json writes floats from here on with an exponent

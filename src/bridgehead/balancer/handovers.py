@@ -11,10 +11,10 @@ import asyncio
 from collections.abc import Collection, Iterable, Mapping
 from typing import Final, NamedTuple
 
-from bridgehead.balancer.announcer import UpdateResult
 from bridgehead.network.handover import HandoverTables
 from bridgehead.objects.meta import ObjectKey
 
+from .announcer import UpdateResult
 from .kernel_tables import KernelTables
 from .ranges import IpAddress
 from .view import ClusterView, Publication

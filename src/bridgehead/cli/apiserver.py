@@ -121,9 +121,10 @@ def command(options: Options) -> None:
         from bridgehead.apiserver.access.tokens import ISSUER
         from bridgehead.apiserver.admission.selection import select_plugins
         from bridgehead.apiserver.serve import ServeOptions, serve
-        from bridgehead.cli.logs_setup import configure
         from bridgehead.storage import StorageError
         from bridgehead.tls_offers import parse_offer
+
+        from .logs_setup import configure
 
     configure(options.verbosity)
     with reporting_failures("apiserver", OSError, ValueError, StorageError):

@@ -17,10 +17,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from bridgehead.cli import logs_setup
-from bridgehead.cli.failures import reporting_failures
-from bridgehead.cli.groups import ACCESS, ADDRESSES, ONCE, TUNING, WHAT
-from bridgehead.cli.options import option, verbosity_row
 from bridgehead.client import ApiClient, ClientConfig, load_config
 from bridgehead.client.errors import ConfigError
 from bridgehead.dns.config import CacheSettings, DnsConfig, Server, check, parse_address, parse_node_local
@@ -31,6 +27,11 @@ from bridgehead.dns.process import check_addresses, dump, run, watch_file
 from bridgehead.dns.serving import Holder, RemoteHolder, hold_for_workers
 from bridgehead.dns.supervisor import supervise
 from bridgehead.dns.upstreams import parse_server
+
+from . import logs_setup
+from .failures import reporting_failures
+from .groups import ACCESS, ADDRESSES, ONCE, TUNING, WHAT
+from .options import option, verbosity_row
 
 log = logging.getLogger("bridgehead.dns")
 

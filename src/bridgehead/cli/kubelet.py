@@ -10,12 +10,6 @@ from dataclasses import dataclass
 from ipaddress import ip_address, ip_network
 from pathlib import Path
 
-# Everything is imported here, so that the kubelets of a lab share it with the process that forks them.
-from bridgehead.cli.failures import fail, reporting_failures
-from bridgehead.cli.flags import as_flags
-from bridgehead.cli.groups import ACCESS, KUBELET_SERVER, NODE, PODS
-from bridgehead.cli.logs_setup import configure
-from bridgehead.cli.options import REQUIRED, option, verbosity_row
 from bridgehead.client.errors import ConfigError
 from bridgehead.images.service.client import PullerClient
 from bridgehead.kubelet.errors import KubeletError
@@ -25,6 +19,13 @@ from bridgehead.kubelet.process import TlsFiles, run_kubelet
 from bridgehead.kubelet.runtimes.runtime import RuntimeFailure
 from bridgehead.objects.node_labels import find_restricted
 from bridgehead.tls_offers import parse_offer
+
+# Everything is imported here, so that the kubelets of a lab share it with the process that forks them.
+from .failures import fail, reporting_failures
+from .flags import as_flags
+from .groups import ACCESS, KUBELET_SERVER, NODE, PODS
+from .logs_setup import configure
+from .options import REQUIRED, option, verbosity_row
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -19,10 +19,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from bridgehead.cli import logs_setup
-from bridgehead.cli.failures import reporting_failures
-from bridgehead.cli.flags import as_flags
-from bridgehead.cli.proxy_options import Options, refuse, unused, with_options, without_disabled
 from bridgehead.client import ClientConfig, load_config, load_kubeconfig
 from bridgehead.client.errors import ConfigError
 from bridgehead.proxy.config import DEFAULTS, parse_config, require_mode
@@ -30,6 +26,11 @@ from bridgehead.proxy.config_reader import parse_cidrs
 from bridgehead.proxy.errors import ConfigInvalid, ProxyError
 from bridgehead.proxy.process import clean_up, run
 from bridgehead.proxy.sysctls import apply_sysctls, plan_sysctls
+
+from . import logs_setup
+from .failures import reporting_failures
+from .flags import as_flags
+from .proxy_options import Options, refuse, unused, with_options, without_disabled
 
 log = logging.getLogger("bridgehead.proxy")
 

@@ -11,15 +11,16 @@ import socket as sockets
 from dataclasses import dataclass
 from functools import partial
 
-from bridgehead.cli import logs_setup
-from bridgehead.cli.failures import reporting_failures
-from bridgehead.cli.groups import OPTIONS
-from bridgehead.cli.options import REQUIRED, hidden, option, verbosity_row
 from bridgehead.kubelet.runtimes.image_resolver import ImageDirectories
 from bridgehead.kubelet.runtimes.service.serve import ServerFailure, serve
 from bridgehead.kubelet.runtimes.spawn.container_init import run_job
 from bridgehead.kubelet.runtimes.spawn.forking import prepare_to_fork
 from bridgehead.kubelet.runtimes.spawn.zygote import fork_zygote
+
+from . import logs_setup
+from .failures import reporting_failures
+from .groups import OPTIONS
+from .options import REQUIRED, hidden, option, verbosity_row
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,7 +37,7 @@ class Options:
 
 
 def command(options: Options) -> None:
-    from bridgehead.cli import main
+    from . import main
 
     if options.zygote_fd is None:
         # Before anything else, so that the zygote inherits only what is loaded now.

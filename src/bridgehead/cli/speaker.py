@@ -19,12 +19,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from bridgehead.balancer.detection.detector import Detector
 from bridgehead.balancer.errors import BalancerError
-from bridgehead.cli import logs_setup
-from bridgehead.cli.failures import reporting_failures
-from bridgehead.cli.groups import ACCESS, ADDRESSES, TUNING, WHAT
-from bridgehead.cli.options import option, verbosity_row
-from bridgehead.cli.parsing import level
 from bridgehead.racing import race
+
+from . import logs_setup
+from .failures import reporting_failures
+from .groups import ACCESS, ADDRESSES, TUNING, WHAT
+from .options import option, verbosity_row
+from .parsing import level
 
 if TYPE_CHECKING:
     from bridgehead.balancer.speaker.assembly import Speaker

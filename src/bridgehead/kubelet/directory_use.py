@@ -13,8 +13,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from bridgehead.kubelet.nofollow import open_file
 from bridgehead.network import syscalls
+
+from .nofollow import open_file
 
 COPY: Final = "root"  # a container's root file system in the directory of its run, where it is a copy of its image
 COPY_SIZE: Final = "root.size"  # a file with the bytes that the copy had at first

@@ -21,7 +21,7 @@ from typing import Final
 
 import msgspec
 
-from bridgehead.standins.program_scripts import script
+from .program_scripts import script
 
 LACKING: Final = "/usr/lib/lacking-tools"  # in a container
 # Applets that stand-ins replace, by built-in programs and by `_WGET`.

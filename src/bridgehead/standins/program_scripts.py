@@ -15,7 +15,7 @@ from typing import Final, NoReturn
 
 import msgspec
 
-from bridgehead.standins.standin import Launch, Setup, StandIn, load_program
+from .standin import Launch, Setup, StandIn, load_program
 
 DIRECTORY: Final = "/usr/local/sbin"  # first in PATH
 # Where containers of tools have what the scripts need of this interpreter, so that `ls /` shows only what images have.

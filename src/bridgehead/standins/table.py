@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 
 from bridgehead.images.references import Reference
-from bridgehead.standins import image_files
-from bridgehead.standins.standin import StandIn
+
+from . import image_files
+from .standin import StandIn
 
 _ANY = re.compile(r".*")
 # Tags that exist or may exist. An image with any other tag cannot be pulled, as tutorials about rollouts expect.

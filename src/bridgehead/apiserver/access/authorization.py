@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from bridgehead.apiserver.access.rbac.rbac_policy import Decision, Resolved
 from bridgehead.apiserver.errors import ApiStatus, qualified
 from bridgehead.apiserver.http.paths import RequestInfo
 from bridgehead.apiserver.http.user import User
 
+from .rbac.rbac_policy import Decision, Resolved
 from .rbac.stored_policy import StoredPolicy
 
 MASTERS = "system:masters"

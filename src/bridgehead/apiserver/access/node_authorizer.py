@@ -7,7 +7,6 @@ Source: Kubernetes "Using Node Authorization", plugin/pkg/auth/authorizer/node, 
 
 from __future__ import annotations
 
-from bridgehead.apiserver.access.rbac.rbac_policy import Decision
 from bridgehead.apiserver.errors import qualified
 from bridgehead.apiserver.http.paths import RequestInfo
 from bridgehead.apiserver.http.user import User
@@ -17,6 +16,7 @@ from bridgehead.objects.selectors import parse_field_selector
 from bridgehead.storage import Key
 
 from .node_relations import NodeRelations
+from .rbac.rbac_policy import Decision
 
 _PREFIX = "system:node:"
 _GROUP = "system:nodes"

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from bridgehead.apiserver.admission.attributes import Attributes
 from bridgehead.apiserver.resource import JsonObject, Resource
+
+from .attributes import Attributes
 
 
 class Forms:

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from bridgehead.apiserver.admission.policies.policy_plugins import MutatingPolicies, ParameterRights, ValidatingPolicies
-from bridgehead.apiserver.admission.webhooks.webhook_plugins import MutatingWebhooks, ValidatingWebhooks, Webhooks
-
 from .certificate_requests import (
     CertificateApproval,
     CertificateRequests,
@@ -30,10 +27,12 @@ from .node_restriction import NodeRestriction
 from .parts import AdmissionParts
 from .pod_topology import PodTopologyLabels
 from .podsecurity.plugin import PodSecurity
+from .policies.policy_plugins import MutatingPolicies, ParameterRights, ValidatingPolicies
 from .resource_quota import ResourceQuota
 from .selection import DENY_SERVICE_EXTERNAL_IPS
 from .service_accounts import ServiceAccounts
 from .volumes import ClaimResize, StorageProtection, VolumePhases
+from .webhooks.webhook_plugins import MutatingWebhooks, ValidatingWebhooks, Webhooks
 
 
 def build_chain(parts: AdmissionParts) -> Chain:

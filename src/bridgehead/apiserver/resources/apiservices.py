@@ -9,9 +9,10 @@ import base64
 
 from bridgehead.apiserver.field import Field
 from bridgehead.apiserver.resource import CLIENT_METADATA, Column, JsonObject, Resource, Strategy
-from bridgehead.apiserver.resources.shared.columns import AGE, NAME, at
-from bridgehead.apiserver.resources.shared.conditions import find_condition
 from bridgehead.objects.names import check_dns1035_label, check_dns1123_subdomain, check_path_segment
+
+from .shared.columns import AGE, NAME, at
+from .shared.conditions import find_condition
 
 AVAILABLE = "Available"
 DEFAULT_PORT = 443

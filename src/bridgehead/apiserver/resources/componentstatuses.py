@@ -7,9 +7,10 @@ server has no connection to controllers and schedulers. Pure: no I/O, no clock, 
 from __future__ import annotations
 
 from bridgehead.apiserver.resource import Column, JsonObject, Resource
-from bridgehead.apiserver.resources.shared.columns import NAME
-from bridgehead.apiserver.resources.shared.conditions import find_condition
 from bridgehead.objects.names import check_dns1123_subdomain
+
+from .shared.columns import NAME
+from .shared.conditions import find_condition
 
 # An API server without a working store does not answer at all.
 STORE: JsonObject = {

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 from bridgehead.apiserver.field import Field
 from bridgehead.apiserver.resource import Column, JsonObject, Resource, Strategy
-from bridgehead.apiserver.resources.shared.columns import AGE, NAME
-from bridgehead.apiserver.resources.shared.config_data import MAX_DATA_BYTES, decoded_size, validate_frozen
-from bridgehead.apiserver.resources.shared.keys import check_config_key
 from bridgehead.objects.names import check_dns1123_subdomain
+
+from .shared.columns import AGE, NAME
+from .shared.config_data import MAX_DATA_BYTES, decoded_size, validate_frozen
+from .shared.keys import check_config_key
 
 
 class ConfigMapStrategy(Strategy):

@@ -7,11 +7,12 @@ from __future__ import annotations
 
 from bridgehead.apiserver.field import Field
 from bridgehead.apiserver.resource import Column, JsonObject, Resource, Strategy
-from bridgehead.apiserver.resources.shared.address_rules import check_endpoint_ip, warn_of_ip
-from bridgehead.apiserver.resources.shared.columns import AGE, NAME, NONE, shorten
-from bridgehead.apiserver.resources.shared.port_rules import validate_endpoint_port
 from bridgehead.objects.addresses import join_host_port
 from bridgehead.objects.names import check_dns1123_label, check_dns1123_subdomain
+
+from .shared.address_rules import check_endpoint_ip, warn_of_ip
+from .shared.columns import AGE, NAME, NONE, shorten
+from .shared.port_rules import validate_endpoint_port
 
 
 def _endpoints_cell(endpoints: JsonObject, now: float) -> str:

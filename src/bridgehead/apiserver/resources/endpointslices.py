@@ -10,7 +10,9 @@ from functools import partial
 
 from bridgehead.apiserver.field import Field
 from bridgehead.apiserver.resource import Column, JsonObject, Resource, Strategy
-from bridgehead.apiserver.resources.shared.address_rules import (
+from bridgehead.objects.names import check_dns1123_label, check_dns1123_subdomain, check_label_value
+
+from .shared.address_rules import (
     IPV4,
     IPV6,
     check_endpoint_ip,
@@ -18,9 +20,8 @@ from bridgehead.apiserver.resources.shared.address_rules import (
     is_ordinary_ipv4,
     warn_of_ip,
 )
-from bridgehead.apiserver.resources.shared.columns import AGE, NAME, UNSET, shorten, text_column
-from bridgehead.apiserver.resources.shared.port_rules import validate_endpoint_port
-from bridgehead.objects.names import check_dns1123_label, check_dns1123_subdomain, check_label_value
+from .shared.columns import AGE, NAME, UNSET, shorten, text_column
+from .shared.port_rules import validate_endpoint_port
 
 
 def _ports_cell(endpoint_slice: JsonObject, now: float) -> str:

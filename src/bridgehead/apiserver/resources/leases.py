@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from bridgehead.apiserver.field import Field
 from bridgehead.apiserver.resource import JsonObject, Resource, Strategy
-from bridgehead.apiserver.resources.shared.columns import AGE, NAME, text_column
 from bridgehead.objects.names import check_dns1123_subdomain
+
+from .shared.columns import AGE, NAME, text_column
 
 
 class LeaseStrategy(Strategy):

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 from bridgehead.apiserver.field import Field
 from bridgehead.apiserver.resource import JsonObject, Resource, Strategy
-from bridgehead.apiserver.resources.shared.columns import AGE, NAME, selectable, text_column
-from bridgehead.apiserver.resources.shared.metadata_validation import validate_finalizer
 from bridgehead.objects.names import check_dns1123_label
+
+from .shared.columns import AGE, NAME, selectable, text_column
+from .shared.metadata_validation import validate_finalizer
 
 _FINALIZER = "kubernetes"  # keeps the namespace until its content is deleted
 _NAME_LABEL = "kubernetes.io/metadata.name"

@@ -10,17 +10,18 @@ from collections.abc import Collection, Iterator
 
 from bridgehead.apiserver.field import Field, internal_value
 from bridgehead.apiserver.resource import Column, JsonObject, Resource, StatusStrategy
-from bridgehead.apiserver.resources.shared.address_rules import (
+from bridgehead.objects.names import check_dns1123_subdomain, check_label_value, check_qualified_name
+
+from .shared.address_rules import (
     check_cidr,
     family_of,
     is_cidr,
     validate_new_cidr,
     warn_of_cidr,
 )
-from bridgehead.apiserver.resources.shared.columns import AGE, NAME, NONE, UNKNOWN, at, selectable, text_column
-from bridgehead.apiserver.resources.shared.conditions import find_condition
-from bridgehead.apiserver.resources.shared.quantity_rules import validate_quantity
-from bridgehead.objects.names import check_dns1123_subdomain, check_label_value, check_qualified_name
+from .shared.columns import AGE, NAME, NONE, UNKNOWN, at, selectable, text_column
+from .shared.conditions import find_condition
+from .shared.quantity_rules import validate_quantity
 
 _EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 _MAX_FEATURE = 253

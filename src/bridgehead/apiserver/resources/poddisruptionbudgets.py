@@ -11,11 +11,12 @@ from typing import Any
 
 from bridgehead.apiserver.field import Field, internal_value
 from bridgehead.apiserver.resource import Column, JsonObject, Resource, StatusStrategy
-from bridgehead.apiserver.resources.shared.columns import AGE, NAME, at, number_column
-from bridgehead.apiserver.resources.shared.conditions import validate_conditions
-from bridgehead.apiserver.resources.shared.int_or_percent import validate_share
-from bridgehead.apiserver.resources.shared.metadata_validation import validate_label_selector
 from bridgehead.objects.names import check_path_segment
+
+from .shared.columns import AGE, NAME, at, number_column
+from .shared.conditions import validate_conditions
+from .shared.int_or_percent import validate_share
+from .shared.metadata_validation import validate_label_selector
 
 # Numbers that the status always shows.
 _COUNTS = ("disruptionsAllowed", "currentHealthy", "desiredHealthy", "expectedPods")

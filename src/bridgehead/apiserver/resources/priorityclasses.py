@@ -7,9 +7,10 @@ from __future__ import annotations
 
 from bridgehead.apiserver.field import Field
 from bridgehead.apiserver.resource import Column, JsonObject, Resource, Strategy
-from bridgehead.apiserver.resources.shared.columns import AGE, NAME, number_column, text_column
 from bridgehead.objects.critical_pods import SYSTEM_CLASSES
 from bridgehead.objects.names import check_dns1123_subdomain
+
+from .shared.columns import AGE, NAME, number_column, text_column
 
 _SYSTEM_PREFIX = "system-"
 _HIGHEST_OF_USERS = 1_000_000_000

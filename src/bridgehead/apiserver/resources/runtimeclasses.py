@@ -7,11 +7,12 @@ from __future__ import annotations
 
 from bridgehead.apiserver.field import Field, internal_value
 from bridgehead.apiserver.resource import JsonObject, Resource, Strategy
-from bridgehead.apiserver.resources.pods import TOLERATION_FIELDS, validate_overhead, validate_tolerations
-from bridgehead.apiserver.resources.shared.columns import AGE, NAME, at, text_column
-from bridgehead.apiserver.resources.shared.metadata_validation import validate_labels
-from bridgehead.apiserver.resources.shared.node_labels import warn_of_label
 from bridgehead.objects.names import check_dns1123_label, check_dns1123_subdomain
+
+from .pods import TOLERATION_FIELDS, validate_overhead, validate_tolerations
+from .shared.columns import AGE, NAME, at, text_column
+from .shared.metadata_validation import validate_labels
+from .shared.node_labels import warn_of_label
 
 
 class RuntimeClassStrategy(Strategy):

@@ -12,11 +12,12 @@ from bridgehead.apiserver import go_json
 from bridgehead.apiserver.field import Field
 from bridgehead.apiserver.go_values import json_kind
 from bridgehead.apiserver.resource import Column, JsonObject, Resource, Strategy
-from bridgehead.apiserver.resources.shared.columns import AGE, NAME, selectable, text_column
-from bridgehead.apiserver.resources.shared.config_data import MAX_DATA_BYTES, decoded, decoded_size, validate_frozen
-from bridgehead.apiserver.resources.shared.keys import check_config_key
-from bridgehead.apiserver.resources.shared.pem import check_key_pair
 from bridgehead.objects.names import check_dns1123_subdomain
+
+from .shared.columns import AGE, NAME, selectable, text_column
+from .shared.config_data import MAX_DATA_BYTES, decoded, decoded_size, validate_frozen
+from .shared.keys import check_config_key
+from .shared.pem import check_key_pair
 
 _TLS = "kubernetes.io/tls"
 _ACCOUNT_ANNOTATION = "kubernetes.io/service-account.name"

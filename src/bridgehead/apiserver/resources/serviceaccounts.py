@@ -6,8 +6,9 @@ Pure: no I/O, no clock, no randomness.
 from __future__ import annotations
 
 from bridgehead.apiserver.resource import Column, JsonObject, Resource, Strategy
-from bridgehead.apiserver.resources.shared.columns import AGE, NAME, at
 from bridgehead.objects.names import check_dns1123_subdomain
+
+from .shared.columns import AGE, NAME, at
 
 _ENFORCES = "kubernetes.io/enforce-mountable-secrets"
 

@@ -11,12 +11,11 @@ from typing import Any
 
 import msgspec
 
+from bridgehead.balancer.configuration import ConfigurationObjects, compile_configuration
+from bridgehead.balancer.errors import ConfigurationInvalid
 from bridgehead.objects import metallb, openelb
 from bridgehead.objects.kinds import Kind
 from bridgehead.objects.meta import Object, ObjectKey
-
-from ..configuration import ConfigurationObjects, compile_configuration
-from ..errors import ConfigurationInvalid
 
 Json = dict[str, Any]
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
+from bridgehead.balancer.ranges import IpAddress, parse_address
 from bridgehead.objects.core import Service
 from bridgehead.objects.load_balancers import (
     ANNOTATION_PREFIXES,
@@ -21,7 +22,6 @@ from bridgehead.objects.load_balancers import (
 from bridgehead.objects.meta import ObjectKey
 from bridgehead.objects.selectors import Labels
 
-from ..ranges import IpAddress, parse_address
 from .pending_reasons import NotAllocated, PendingReason, quote_addresses
 
 Version = Literal[4, 6]

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from bridgehead.balancer.ranges import IpAddress
 from bridgehead.objects.meta import ObjectKey
 
-from ..ranges import IpAddress
 from .address_requests import Port, Request
 from .pending_reasons import NotAllocated, PendingReason
 

@@ -11,10 +11,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from bridgehead.balancer.model import Pool
+from bridgehead.balancer.ranges import IpAddress
 from bridgehead.objects.meta import ObjectKey
 
-from ..model import Pool
-from ..ranges import IpAddress
 from .address_requests import Port, Request, Version
 from .address_usage import AddressUsage, ShareKey
 from .eligibility import by_priority, is_allowed, is_bound

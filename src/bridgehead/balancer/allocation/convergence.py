@@ -9,10 +9,10 @@ import ipaddress
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from bridgehead.balancer.ranges import IpAddress
 from bridgehead.objects.core import Service
 from bridgehead.objects.selectors import Labels
 
-from ..ranges import IpAddress
 from .address_requests import Request, deprecated_annotations, read_request, wishless_request
 from .allocator import Allocation, Allocator
 from .pending_reasons import NotAllocated, PendingReason, quote_addresses

@@ -5,7 +5,8 @@ Pure: no I/O, no clock, no randomness. Source: MetalLB, internal/allocator; Open
 
 from __future__ import annotations
 
-from ..model import Pool
+from bridgehead.balancer.model import Pool
+
 from .address_requests import Request
 from .space import PoolSpace
 

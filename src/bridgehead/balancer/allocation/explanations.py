@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from ..model import Pool
+from bridgehead.balancer.model import Pool
+
 from .address_requests import Request, Version
 from .eligibility import is_allowed
 from .pending_reasons import NotAllocated, PendingReason

@@ -8,7 +8,7 @@ from __future__ import annotations
 import heapq
 from collections.abc import Callable, Iterable
 
-from ..ranges import AddressRange
+from bridgehead.balancer.ranges import AddressRange
 
 _BUGGY_LAST_BYTES = (0, 255)
 

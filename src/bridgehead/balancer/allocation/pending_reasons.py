@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from enum import StrEnum
 
-from ..errors import BalancerError
-from ..ranges import IpAddress
+from bridgehead.balancer.errors import BalancerError
+from bridgehead.balancer.ranges import IpAddress
 
 
 class PendingReason(StrEnum):

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from ..model import Pool
-from ..ranges import AddressRange, IpAddress, address_of
+from bridgehead.balancer.model import Pool
+from bridgehead.balancer.ranges import AddressRange, IpAddress, address_of
+
 from .address_requests import Request, Version
 from .address_usage import AddressUsage
 from .free_addresses import FreeAddresses, is_buggy, subtract, usable_size

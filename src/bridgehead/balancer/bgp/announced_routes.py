@@ -13,13 +13,12 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from bridgehead.balancer.announcing_nodes import eligible_nodes, is_selected, leaving_nodes, placement
+from bridgehead.balancer.model import BgpAdvertisement, NodeSelection
+from bridgehead.balancer.ranges import IpAddress
+from bridgehead.balancer.shared_sets import shared
+from bridgehead.balancer.view import ClusterView, Publication
 from bridgehead.objects.meta import ObjectKey
-
-from ..announcing_nodes import eligible_nodes, is_selected, leaving_nodes, placement
-from ..model import BgpAdvertisement, NodeSelection
-from ..ranges import IpAddress
-from ..shared_sets import shared
-from ..view import ClusterView, Publication
 
 Prefix = ipaddress.IPv4Network | ipaddress.IPv6Network
 

@@ -12,13 +12,13 @@ from collections.abc import Awaitable, Callable, Collection, Mapping
 from typing import Literal, NamedTuple
 
 from bridgehead.balancer.announcer import Held, UpdateResult
+from bridgehead.balancer.model import BfdProfile, Peer
+from bridgehead.balancer.ranges import IpAddress
+from bridgehead.balancer.view import ClusterView, Publication
 from bridgehead.network.host_paths import address_on, find_path
 from bridgehead.network.own_addresses import is_local
 from bridgehead.objects.meta import ObjectKey
 
-from ..model import BfdProfile, Peer
-from ..ranges import IpAddress
-from ..view import ClusterView, Publication
 from .announced_routes import RoutePlan
 from .bfd_sessions import BfdDetector, BfdSessions, PathEvent
 from .exabgp import HOLD_SECONDS, SessionSettings, router_id_of

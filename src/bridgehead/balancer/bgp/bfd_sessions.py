@@ -5,13 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Literal, Protocol
 
+from bridgehead.balancer.detection.bfd.messages import (
+    ENGINE_NAME,
+    Change,
+    Neighbor,
+    SessionSettings,
+    read_change,
+    request_sessions,
+)
+from bridgehead.balancer.detection.bfd.packets import Diagnostic, State
+from bridgehead.balancer.detection.bfd.session import Timing
+from bridgehead.balancer.model import BfdProfile, Peer
+from bridgehead.balancer.ranges import IpAddress
 from bridgehead.network.host_paths import find_path
-
-from ..detection.bfd.messages import ENGINE_NAME, Change, Neighbor, SessionSettings, read_change, request_sessions
-from ..detection.bfd.packets import Diagnostic, State
-from ..detection.bfd.session import Timing
-from ..model import BfdProfile, Peer
-from ..ranges import IpAddress
 
 # "lost": the path worked until now; "failed": the session cannot work on this node.
 PathEvent = Literal["up", "lost", "failed"]

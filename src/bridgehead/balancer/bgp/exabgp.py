@@ -11,7 +11,8 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from ..ranges import IpAddress
+    from bridgehead.balancer.ranges import IpAddress
+
     from .announced_routes import Prefix
 
 HOLD_SECONDS = 90  # MetalLB's default

@@ -13,7 +13,8 @@ import os
 import sys
 from collections import deque
 
-from ..child_process import end, read_line
+from bridgehead.balancer.child_process import end, read_line
+
 from .exabgp import ENVIRONMENT
 from .exabgp_messages import Answer, Request, parse_answer, render
 

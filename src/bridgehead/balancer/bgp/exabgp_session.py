@@ -33,7 +33,7 @@ from .exabgp_sockets import connecting, make_socket, set_options
 from .exabgp_timers import Timers
 
 if TYPE_CHECKING:
-    from ..ranges import IpAddress
+    from bridgehead.balancer.ranges import IpAddress
 
 _TICK_SECONDS = 0.5  # between looks at a session's timers, which are whole seconds
 # After an established session; each attempt that fails doubles it. Other attempts follow when the speaker asks.

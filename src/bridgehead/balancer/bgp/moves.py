@@ -13,12 +13,11 @@ from collections import Counter
 from collections.abc import Collection, Mapping
 from typing import Final, NamedTuple
 
+from bridgehead.balancer.announcing_nodes import announcing_nodes, is_selected
+from bridgehead.balancer.ranges import IpAddress
+from bridgehead.balancer.shared_sets import shared
+from bridgehead.balancer.view import ClusterView, Publication
 from bridgehead.objects.meta import ObjectKey
-
-from ..announcing_nodes import announcing_nodes, is_selected
-from ..ranges import IpAddress
-from ..shared_sets import shared
-from ..view import ClusterView, Publication
 
 # For open connections to end: what load balancers of clouds give them by default (AWS: deregistration delay).
 SECONDS: Final = 300.0

@@ -11,13 +11,13 @@ from collections.abc import Collection, Iterator, Mapping
 from typing import Final
 
 from bridgehead.balancer.announcer import UpdateResult
+from bridgehead.balancer.kernel_tables import KernelTables
+from bridgehead.balancer.ranges import IpAddress
+from bridgehead.balancer.view import ClusterView, Publication
 from bridgehead.network.connection_search import SearchTables
 from bridgehead.network.host_paths import find_path
 from bridgehead.objects.meta import ObjectKey
 
-from ..kernel_tables import KernelTables
-from ..ranges import IpAddress
-from ..view import ClusterView, Publication
 from .moves import Moves
 
 _MOST_NODES: Final = 16  # in which each packet that is searched for makes 15 copies

@@ -9,12 +9,12 @@ import ipaddress
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+from bridgehead.balancer.errors import ConfigurationInvalid
+from bridgehead.balancer.model import BgpAdvertisement, Layer2Advertisement, NodeSelection, Pool
+from bridgehead.balancer.ranges import AddressRange, address_of
 from bridgehead.objects.meta import LabelSelector
 from bridgehead.objects.metallb import BGPAdvertisement, L2Advertisement
 
-from ..errors import ConfigurationInvalid
-from ..model import BgpAdvertisement, Layer2Advertisement, NodeSelection, Pool
-from ..ranges import AddressRange, address_of
 from .communities import community_value
 from .inputs import NodeFacts, about
 from .pools import range_text

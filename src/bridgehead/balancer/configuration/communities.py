@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
+from bridgehead.balancer.errors import ConfigurationInvalid
 from bridgehead.objects.metallb import Community
 
-from ..errors import ConfigurationInvalid
 from .inputs import about
 from .selections import quote
 

@@ -9,10 +9,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
+from bridgehead.balancer.errors import ConfigurationInvalid
+from bridgehead.balancer.model import Configuration, Peer, Pool
 from bridgehead.objects.meta import Object
 
-from ..errors import ConfigurationInvalid
-from ..model import Configuration, Peer, Pool
 from .advertisements import attach_bgp, attach_layer2
 from .communities import compile_aliases
 from .config_map import HINT, with_config_map

@@ -10,11 +10,11 @@ from typing import Any
 
 import msgspec
 
+from bridgehead.balancer.errors import ConfigurationInvalid
 from bridgehead.objects import metallb
 from bridgehead.objects.core import ConfigMap
 from bridgehead.objects.meta import LabelSelector, LabelSelectorRequirement, ObjectMeta
 
-from ..errors import ConfigurationInvalid
 from .inputs import ConfigurationObjects, about
 
 NAME = "config"

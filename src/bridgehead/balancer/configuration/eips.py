@@ -11,10 +11,7 @@ import ipaddress
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
-from bridgehead.objects.openelb import BgpConf, BgpPeer, Eip
-from bridgehead.objects.selectors import Requirement, Selector
-
-from ..model import (
+from bridgehead.balancer.model import (
     BgpAdvertisement,
     Layer2Advertisement,
     NodeSelection,
@@ -23,7 +20,10 @@ from ..model import (
     ServiceSelection,
     VrrpAdvertisement,
 )
-from ..ranges import AddressRange, parse_address, parse_range
+from bridgehead.balancer.ranges import AddressRange, parse_address, parse_range
+from bridgehead.objects.openelb import BgpConf, BgpPeer, Eip
+from bridgehead.objects.selectors import Requirement, Selector
+
 from .inputs import ConfigurationObjects, Rejection, about
 from .peers import BGP_PORT, check_duplicate
 from .pools import Territory, check_reserved, is_fallback

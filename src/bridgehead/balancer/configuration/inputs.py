@@ -9,13 +9,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from bridgehead.balancer.ranges import AddressRange, IpAddress
 from bridgehead.objects import metallb, openelb
 from bridgehead.objects.core import ConfigMap
 from bridgehead.objects.kinds import CONFIG_MAPS, Kind
 from bridgehead.objects.meta import Object, ObjectReference
 from bridgehead.objects.selectors import Labels
-
-from ..ranges import AddressRange, IpAddress
 
 DEFAULT_NAMESPACE = "metallb-system"
 

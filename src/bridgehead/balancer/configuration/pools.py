@@ -10,11 +10,11 @@ import itertools
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
+from bridgehead.balancer.errors import ConfigurationInvalid
+from bridgehead.balancer.model import Pool, ServiceSelection
+from bridgehead.balancer.ranges import AddressRange, address_of, parse_range
 from bridgehead.objects.metallb import IPAddressPool, ServiceAllocation
 
-from ..errors import ConfigurationInvalid
-from ..model import Pool, ServiceSelection
-from ..ranges import AddressRange, address_of, parse_range
 from .inputs import ConfigurationObjects, about
 from .selections import compile_selectors, quote
 

@@ -10,6 +10,12 @@ import asyncio
 from collections.abc import Callable
 from typing import Final
 
+from bridgehead.balancer.allocation import Pending, PendingReason
+from bridgehead.balancer.allocation.pending_reasons import UNANNOUNCED_REASONS
+from bridgehead.balancer.model import Configuration
+from bridgehead.balancer.speaker.publications import node_view, publication_of
+from bridgehead.balancer.speaker.trimming import trim_slice
+from bridgehead.balancer.view import ClusterView, NodeView
 from bridgehead.client import Informer
 from bridgehead.client.informer import Source
 from bridgehead.objects.core import Node, Service
@@ -18,12 +24,6 @@ from bridgehead.objects.kinds import ENDPOINT_SLICES
 from bridgehead.objects.load_balancers import assigned_addresses
 from bridgehead.objects.meta import ObjectKey, find_condition
 
-from ..allocation import Pending, PendingReason
-from ..allocation.pending_reasons import UNANNOUNCED_REASONS
-from ..model import Configuration
-from ..speaker.publications import node_view, publication_of
-from ..speaker.trimming import trim_slice
-from ..view import ClusterView, NodeView
 from .service_patches import CONDITION
 from .unannounced_addresses import why_unannounced
 

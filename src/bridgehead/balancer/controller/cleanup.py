@@ -9,6 +9,10 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable
 from typing import Any, Final
 
+from bridgehead.balancer.admission.returning import give_back
+from bridgehead.balancer.definitions.install import FILES, INSTALLED_ANNOTATION
+from bridgehead.balancer.heartbeat_key import LEASE_NAME, SECRET_NAME
+from bridgehead.balancer.other_balancers import LABEL_SELECTORS, find_other
 from bridgehead.client import ApiClient
 from bridgehead.client.errors import Conflict, NotFound
 from bridgehead.objects import metallb, openelb
@@ -16,10 +20,6 @@ from bridgehead.objects.extensions import DEFINITIONS
 from bridgehead.objects.kinds import LEASES, PODS, SECRETS, SERVICES, Kind
 from bridgehead.objects.meta import ObjectKey
 
-from ..admission.returning import give_back
-from ..definitions.install import FILES, INSTALLED_ANNOTATION
-from ..heartbeat_key import LEASE_NAME, SECRET_NAME
-from ..other_balancers import LABEL_SELECTORS, find_other
 from . import traces
 
 Json = dict[str, Any]

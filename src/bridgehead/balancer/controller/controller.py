@@ -8,6 +8,15 @@ from dataclasses import dataclass
 from typing import Final
 
 from bridgehead.backoff import Backoff
+from bridgehead.balancer.admission.returning import give_back
+from bridgehead.balancer.configuration import Compiled, compile_pools
+from bridgehead.balancer.configuration.inputs import DEFAULT_NAMESPACE
+from bridgehead.balancer.configuration_state import COMPONENT_LABEL, CONTROLLER_CONDITION, ConfigurationStateReporter
+from bridgehead.balancer.configuration_watch import ConfigurationWatch
+from bridgehead.balancer.definitions.install import install, watch_deletions
+from bridgehead.balancer.errors import ConfigurationInvalid
+from bridgehead.balancer.heartbeat_key import OWN_NAMESPACE
+from bridgehead.balancer.page_access import PageAccess
 from bridgehead.client import ApiClient, EventRecorder, Informer
 from bridgehead.client.access_reviews import AccessReviews
 from bridgehead.client.errors import ClientError
@@ -16,15 +25,6 @@ from bridgehead.objects.kinds import NAMESPACES, NODES, SERVICES
 from bridgehead.objects.meta import ObjectKey
 from bridgehead.pages import Page, Routes, metrics_page
 
-from ..admission.returning import give_back
-from ..configuration import Compiled, compile_pools
-from ..configuration.inputs import DEFAULT_NAMESPACE
-from ..configuration_state import COMPONENT_LABEL, CONTROLLER_CONDITION, ConfigurationStateReporter
-from ..configuration_watch import ConfigurationWatch
-from ..definitions.install import install, watch_deletions
-from ..errors import ConfigurationInvalid
-from ..heartbeat_key import OWN_NAMESPACE
-from ..page_access import PageAccess
 from .fallback_pools import FallbackPools
 from .metrics import ControllerMetrics
 from .object_reports import Reporter

@@ -8,6 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Final
 
+from bridgehead.balancer.allocation import Note
+from bridgehead.balancer.model import Configuration
+from bridgehead.balancer.speaker.publications import external_ips_in_pools
 from bridgehead.objects.core import Service
 from bridgehead.objects.load_balancers import (
     assigned_addresses,
@@ -15,10 +18,6 @@ from bridgehead.objects.load_balancers import (
     external_addresses,
     holder_of,
 )
-
-from ..allocation import Note
-from ..model import Configuration
-from ..speaker.publications import external_ips_in_pools
 
 _MOST_NAMED: Final = 3  # addresses and ports that one Event names
 

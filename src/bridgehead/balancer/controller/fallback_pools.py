@@ -15,15 +15,14 @@ from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
 from bridgehead.backoff import Backoff
+from bridgehead.balancer.configuration.pools import is_fallback
+from bridgehead.balancer.configuration_watch import ConfigurationWatch
 from bridgehead.client import ApiClient
 from bridgehead.client.errors import AlreadyExists, ClientError, NotFound
 from bridgehead.objects.extensions import DEFINITIONS
 from bridgehead.objects.kinds import NAMESPACES, Kind
 from bridgehead.objects.meta import ObjectMeta
 from bridgehead.objects.metallb import IP_ADDRESS_POOLS, L2_ADVERTISEMENTS, IPAddressPool, L2Advertisement
-
-from ..configuration.pools import is_fallback
-from ..configuration_watch import ConfigurationWatch
 
 log = logging.getLogger(__name__)
 

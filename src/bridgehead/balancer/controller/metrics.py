@@ -8,10 +8,9 @@ from prometheus_client import Counter, Gauge
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 
+from bridgehead.balancer.allocation.space import PoolSpace
 from bridgehead.client.metrics import CLIENT_METRICS
 from bridgehead.exposition.build import new_registry
-
-from ..allocation.space import PoolSpace
 
 
 class ControllerMetrics:

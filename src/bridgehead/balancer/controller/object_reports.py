@@ -7,15 +7,15 @@ import logging
 from collections.abc import Iterable
 from typing import Any, Final
 
+from bridgehead.balancer.allocation import Allocator
+from bridgehead.balancer.configuration import Compiled, Rejection
+from bridgehead.balancer.configuration_watch import ConfigurationWatch
+from bridgehead.balancer.errors import ConfigurationInvalid
 from bridgehead.client import ApiClient, EventRecorder
 from bridgehead.client.errors import ClientError, Conflict, NotFound
 from bridgehead.objects.metallb import IP_ADDRESS_POOLS, IPAddressPoolStatus
 from bridgehead.objects.openelb import EIPS, Eip
 
-from ..allocation import Allocator
-from ..configuration import Compiled, Rejection
-from ..configuration_watch import ConfigurationWatch
-from ..errors import ConfigurationInvalid
 from .pool_statuses import eip_status, idle_eip_status, idle_pool_status, pool_status
 from .service_patches import EIP_FINALIZER
 

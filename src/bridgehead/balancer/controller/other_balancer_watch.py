@@ -8,11 +8,10 @@ import logging
 from collections.abc import Callable
 from typing import Final
 
+from bridgehead.balancer.other_balancers import LABEL_SELECTORS, find_other, stand_ins
 from bridgehead.client import ApiClient, Informer
 from bridgehead.objects.core import Pod
 from bridgehead.objects.kinds import PODS
-
-from ..other_balancers import LABEL_SELECTORS, find_other, stand_ins
 
 log = logging.getLogger(__name__)
 

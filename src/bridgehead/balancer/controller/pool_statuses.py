@@ -8,10 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from bridgehead.balancer.allocation.space import PoolSpace
+from bridgehead.balancer.ranges import IpAddress, address_of
 from bridgehead.objects.meta import ObjectKey
-
-from ..allocation.space import PoolSpace
-from ..ranges import IpAddress, address_of
 
 _MAXIMUM = 2**63 - 1  # of a number in the API
 

@@ -7,12 +7,11 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from bridgehead.balancer.allocation.convergence import Decision
 from bridgehead.objects.core import Service
 from bridgehead.objects.load_balancers import DEPRECATED_POOL_ANNOTATION, EIP_NAME_ANNOTATION, POOL_ANNOTATION
 from bridgehead.objects.meta import find_condition
 from bridgehead.objects.times import format_time
-
-from ..allocation.convergence import Decision
 
 # Why a Service waits for an address, or why no node announces it. The condition is there only as long.
 CONDITION: Final = "bridgehead.io/LoadBalancerAddress"

@@ -12,6 +12,10 @@ import time
 from collections.abc import Callable, Iterable
 from typing import Final
 
+from bridgehead.balancer.allocation import Allocator, Decision, Note, adopt, converge
+from bridgehead.balancer.allocation.address_requests import cluster_versions
+from bridgehead.balancer.allocation.convergence import current_addresses
+from bridgehead.balancer.model import Configuration, Pool
 from bridgehead.client import ApiClient, Done, EventRecorder, Informer, Outcome, WorkQueue
 from bridgehead.client.errors import ClientError, Invalid, NotFound
 from bridgehead.objects.core import Namespace, Node, Service
@@ -25,10 +29,6 @@ from bridgehead.objects.load_balancers import (
 )
 from bridgehead.objects.meta import ObjectKey, find_condition, version_number
 
-from ..allocation import Allocator, Decision, Note, adopt, converge
-from ..allocation.address_requests import cluster_versions
-from ..allocation.convergence import current_addresses
-from ..model import Configuration, Pool
 from .announceability import ASSIGNED_INDEX, Announceability
 from .external_ips import note_clash, note_unannounced
 from .metrics import ControllerMetrics

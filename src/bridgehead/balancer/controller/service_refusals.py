@@ -7,9 +7,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from bridgehead.balancer.allocation import Decision, Note, Pending, PendingReason
 from bridgehead.objects.core import Service
-
-from ..allocation import Decision, Note, Pending, PendingReason
 
 
 def not_configured(service: Service, problem: str) -> Decision:

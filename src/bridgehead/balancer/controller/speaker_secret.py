@@ -8,12 +8,11 @@ import secrets
 from collections.abc import Callable
 from typing import Final
 
+from bridgehead.balancer.heartbeat_key import KEY, SECRET_NAME
 from bridgehead.client import ApiClient, Informer
 from bridgehead.client.errors import AlreadyExists, NotFound
 from bridgehead.objects.core import Secret
 from bridgehead.objects.kinds import SECRETS
-
-from ..heartbeat_key import KEY, SECRET_NAME
 
 log = logging.getLogger(__name__)
 

@@ -13,6 +13,9 @@ import logging
 from typing import Final
 
 from bridgehead.backoff import Backoff
+from bridgehead.balancer.admission.returning import give_back
+from bridgehead.balancer.heartbeat_key import SECRET_NAME, STEPPED_BACK_ANNOTATION
+from bridgehead.balancer.page_access import PageAccess
 from bridgehead.client import ApiClient, EventRecorder, Informer, reference_to
 from bridgehead.client.errors import ClientError, NotFound
 from bridgehead.objects.core import Pod, Secret
@@ -21,9 +24,6 @@ from bridgehead.objects.meta import ObjectKey
 from bridgehead.pages import Negotiated, Page, Routes, route
 from bridgehead.racing import race
 
-from ..admission.returning import give_back
-from ..heartbeat_key import SECRET_NAME, STEPPED_BACK_ANNOTATION
-from ..page_access import PageAccess
 from .cleanup import release_objects
 from .controller import COMPONENT, BalancerController, ControllerSettings
 from .other_balancer_watch import OtherBalancerWatch

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from ..allocation import Pending, PendingReason
-from ..announcing_nodes import announcing_nodes, eligible_nodes, is_selected
-from ..model import BgpAdvertisement, Layer2Advertisement, Pool, VrrpAdvertisement
-from ..view import ClusterView, Publication
+from bridgehead.balancer.allocation import Pending, PendingReason
+from bridgehead.balancer.announcing_nodes import announcing_nodes, eligible_nodes, is_selected
+from bridgehead.balancer.model import BgpAdvertisement, Layer2Advertisement, Pool, VrrpAdvertisement
+from bridgehead.balancer.view import ClusterView, Publication
 
 _Advertisement = Layer2Advertisement | BgpAdvertisement | VrrpAdvertisement
 

@@ -6,13 +6,13 @@ import asyncio
 import logging
 from typing import Any, Final
 
+from bridgehead.balancer.admission.registration import ADOPTED_SERVICES, unanswered
 from bridgehead.client import ApiClient, EventRecorder, Informer
 from bridgehead.objects.endpoint_slices import SERVICE_NAME_LABEL, EndpointSlice
 from bridgehead.objects.extensions import WEBHOOK_CONFIGURATIONS, ValidatingWebhookConfiguration
 from bridgehead.objects.kinds import ENDPOINT_SLICES
 from bridgehead.objects.meta import ObjectKey, ObjectReference
 
-from ..admission.registration import ADOPTED_SERVICES, unanswered
 from .other_balancer_watch import OtherBalancerWatch
 
 log = logging.getLogger(__name__)

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
+from bridgehead.balancer.admission.judgment import judge_change
+from bridgehead.balancer.admission.registrar import Registrar
+from bridgehead.balancer.admission.registration import ADOPTED_SERVICES
+from bridgehead.balancer.admission.server_identity import make_identity
+from bridgehead.balancer.admission.webhook_server import serving
+from bridgehead.balancer.configuration_watch import ConfigurationWatch
 from bridgehead.client import ApiClient
 
-from ..admission.judgment import judge_change
-from ..admission.registrar import Registrar
-from ..admission.registration import ADOPTED_SERVICES
-from ..admission.server_identity import make_identity
-from ..admission.webhook_server import serving
-from ..configuration_watch import ConfigurationWatch
 from .other_balancer_watch import OtherBalancerWatch
 
 Json = dict[str, Any]

@@ -14,8 +14,9 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any
 
-from ..errors import DetectorEnded
-from ..process_lookup import is_stopped
+from bridgehead.balancer.errors import DetectorEnded
+from bridgehead.balancer.process_lookup import is_stopped
+
 from .channel import BEAT_SECONDS
 from .engine import Message
 from .process import SILENCE_SECONDS, start

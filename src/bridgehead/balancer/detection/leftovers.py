@@ -22,9 +22,9 @@ import time
 from collections.abc import Collection, Iterable
 from typing import Final
 
+from bridgehead.balancer.process_lookup import is_stopped, users_of
 from bridgehead.network.interface_addresses import Address, Addresses
 
-from ..process_lookup import is_stopped, users_of
 from .engine import NEVER, Descriptor, Message
 
 NAME: Final = "leftovers"

@@ -16,9 +16,9 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+from bridgehead.balancer.process_lookup import is_stopped
 from bridgehead.network.syscalls import set_process_name
 
-from ..process_lookup import is_stopped
 from .bfd.engine import BfdEngine
 from .channel import BEAT_SECONDS, Channel, open_channel
 from .engine import NEVER, Descriptor, Engine, Report

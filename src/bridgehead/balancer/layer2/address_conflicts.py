@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
-from ..ranges import IpAddress
+from bridgehead.balancer.ranges import IpAddress
 
 DEFEND_SECONDS: Final = 1.0  # between two announcements against the claims on one address
 _SETTLED_SECONDS: Final = 2.0  # after a change of holders, in which the former one may still be answering

@@ -17,12 +17,12 @@ from typing import Final
 
 from bridgehead.balancer.announcer import EventReport, Held, Observer, UpdateResult
 from bridgehead.balancer.handovers import Handovers
+from bridgehead.balancer.interface_names import link_names
+from bridgehead.balancer.ranges import IpAddress
+from bridgehead.balancer.view import ClusterView, Publication
 from bridgehead.network.link_states import Link, LinkStates
 from bridgehead.objects.meta import ObjectKey
 
-from ..interface_names import link_names
-from ..ranges import IpAddress
-from ..view import ClusterView, Publication
 from .address_conflicts import PROBE_SECONDS, Conflicts
 from .election import Election, Holder
 from .interfaces import DEFAULT_EXCLUDED, usable_links

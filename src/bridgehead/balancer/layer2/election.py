@@ -13,13 +13,12 @@ import sys
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import NamedTuple
 
+from bridgehead.balancer.announcing_nodes import eligible_nodes, is_selected, leaving_nodes, placement
+from bridgehead.balancer.model import Layer2Advertisement, NodeSelection, Pool
+from bridgehead.balancer.ranges import IpAddress
+from bridgehead.balancer.shared_sets import shared
+from bridgehead.balancer.view import ClusterView, Publication
 from bridgehead.objects.meta import ObjectKey
-
-from ..announcing_nodes import eligible_nodes, is_selected, leaving_nodes, placement
-from ..model import Layer2Advertisement, NodeSelection, Pool
-from ..ranges import IpAddress
-from ..shared_sets import shared
-from ..view import ClusterView, Publication
 
 
 class Holder(NamedTuple):

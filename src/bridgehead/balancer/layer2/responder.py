@@ -13,11 +13,11 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Final
 
+from bridgehead.balancer.ranges import IpAddress
 from bridgehead.network.link_states import Link
 from bridgehead.network.packet_sockets import MulticastGroups, PacketSocket
 from bridgehead.network.uapi.if_ether import ETH_P_ARP, ETH_P_IPV6
 
-from ..ranges import IpAddress
 from . import arp, ndp
 from .answers import Answer, DropReason, answer
 from .interfaces import is_announced_on

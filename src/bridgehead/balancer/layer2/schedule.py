@@ -11,7 +11,7 @@ import heapq
 from collections.abc import Hashable, Iterable
 from typing import Final, Generic, NamedTuple, TypeVar
 
-from ..detection.engine import NEVER
+from bridgehead.balancer.detection.engine import NEVER
 
 BURST_SECONDS: Final = (0.0, 0.05, 0.2, 1.1)  # since the beginning
 REFRESH_SECONDS: Final = 45.0

@@ -10,7 +10,22 @@ from collections.abc import Callable
 from typing import Any
 
 from bridgehead.balancer.announcer import Follower, Observer
+from bridgehead.balancer.bgp.announcer import BgpAnnouncer, EventType
+from bridgehead.balancer.bgp.searches import ConnectionSearches
+from bridgehead.balancer.bgp.session_reports import session_metrics, status_section
+from bridgehead.balancer.configuration_state import (
+    COMPONENT_LABEL,
+    NODE_LABEL,
+    SPEAKER_CONDITION,
+    ConfigurationStateReporter,
+)
+from bridgehead.balancer.detection.detector import Detector
 from bridgehead.balancer.handovers import Handovers
+from bridgehead.balancer.layer2.announcer import Layer2Announcer
+from bridgehead.balancer.page_access import PageAccess
+from bridgehead.balancer.short_names import NAME_CHARACTERS, shortened
+from bridgehead.balancer.vrrp.announcer import MissingVrrp, VrrpAnnouncer
+from bridgehead.balancer.workspace import Workspace
 from bridgehead.client import ApiClient
 from bridgehead.client.access_reviews import AccessReviews
 from bridgehead.objects.kinds import NODES
@@ -18,16 +33,6 @@ from bridgehead.objects.meta import ObjectKey
 from bridgehead.objects.openelb import BGP_PEERS
 from bridgehead.pages import Routes
 
-from ..bgp.announcer import BgpAnnouncer, EventType
-from ..bgp.searches import ConnectionSearches
-from ..bgp.session_reports import session_metrics, status_section
-from ..configuration_state import COMPONENT_LABEL, NODE_LABEL, SPEAKER_CONDITION, ConfigurationStateReporter
-from ..detection.detector import Detector
-from ..layer2.announcer import Layer2Announcer
-from ..page_access import PageAccess
-from ..short_names import NAME_CHARACTERS, shortened
-from ..vrrp.announcer import MissingVrrp, VrrpAnnouncer
-from ..workspace import Workspace
 from .exclusion_watch import ExclusionWatch
 from .metrics import SpeakerMetrics, layer2_metrics
 from .openelb_reporter import OpenElbReporter

@@ -9,11 +9,10 @@ import logging
 import re
 from collections.abc import Callable
 
+from bridgehead.balancer.layer2.exclusions import CONFIG_MAP_NAME, parse_exclusions
 from bridgehead.client import ApiClient, EventRecorder, Informer, reference_to
 from bridgehead.objects.core import ConfigMap
 from bridgehead.objects.kinds import CONFIG_MAPS
-
-from ..layer2.exclusions import CONFIG_MAP_NAME, parse_exclusions
 
 log = logging.getLogger(__name__)
 

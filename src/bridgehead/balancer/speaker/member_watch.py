@@ -16,13 +16,12 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
+from bridgehead.balancer.detection.detector import Detector
+from bridgehead.balancer.detection.heartbeats import NAME as ENGINE
+from bridgehead.balancer.heartbeat_key import KEY, SECRET_NAME
 from bridgehead.client import ApiClient, Informer
 from bridgehead.objects.core import Node, Secret
 from bridgehead.objects.kinds import SECRETS
-
-from ..detection.detector import Detector
-from ..detection.heartbeats import NAME as ENGINE
-from ..heartbeat_key import KEY, SECRET_NAME
 
 log = logging.getLogger(__name__)
 

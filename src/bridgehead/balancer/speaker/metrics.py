@@ -8,10 +8,10 @@ from collections.abc import Callable, Iterable, Iterator
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
+from bridgehead.balancer.layer2.responder import Responder
 from bridgehead.client.metrics import CLIENT_METRICS
 from bridgehead.exposition.build import new_registry
 
-from ..layer2.responder import Responder
 from .speaker_reconciler import SpeakerReconciler
 
 Collect = Callable[[], Iterable[Metric]]

@@ -11,12 +11,11 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 
 from bridgehead.balancer.announcer import EventReport
+from bridgehead.balancer.announcing_nodes import announcing_nodes
+from bridgehead.balancer.model import Pool
+from bridgehead.balancer.ranges import IpAddress
+from bridgehead.balancer.view import ClusterView, Publication
 from bridgehead.objects.meta import ObjectKey
-
-from ..announcing_nodes import announcing_nodes
-from ..model import Pool
-from ..ranges import IpAddress
-from ..view import ClusterView, Publication
 
 
 class OpenElbEvents:

@@ -6,10 +6,10 @@ import asyncio
 from collections.abc import Collection, Mapping
 
 from bridgehead.balancer.announcer import UpdateResult
+from bridgehead.balancer.interface_names import find_link
+from bridgehead.balancer.view import ClusterView, Publication
 from bridgehead.objects.meta import ObjectKey
 
-from ..interface_names import find_link
-from ..view import ClusterView, Publication
 from .openelb_events import OpenElbEvents, interface_of, missing_interface
 
 

@@ -10,14 +10,13 @@ import logging
 from collections.abc import Callable, Iterable
 from typing import Any, Final
 
+from bridgehead.balancer.bgp.announcer import PeerState
+from bridgehead.balancer.configuration.eips import CONFIGURATION_NAME
 from bridgehead.client import ApiClient
 from bridgehead.client.errors import ClientError, NotFound
 from bridgehead.objects.kinds import Kind
 from bridgehead.objects.openelb import BGP_CONFS, BGP_PEERS
 from bridgehead.objects.times import format_time
-
-from ..bgp.announcer import PeerState
-from ..configuration.eips import CONFIGURATION_NAME
 
 log = logging.getLogger(__name__)
 

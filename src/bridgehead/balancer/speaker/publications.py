@@ -9,15 +9,14 @@ import ipaddress
 from collections.abc import Callable, Iterable, Iterator
 from typing import Final
 
+from bridgehead.balancer.model import Configuration, Pool
+from bridgehead.balancer.ranges import IpAddress
+from bridgehead.balancer.shared_sets import shared
+from bridgehead.balancer.view import NodeView, Publication
 from bridgehead.objects.core import Node, Service
 from bridgehead.objects.endpoint_slices import EndpointSlice
 from bridgehead.objects.load_balancers import assigned_addresses
 from bridgehead.objects.meta import is_condition_true
-
-from ..model import Configuration, Pool
-from ..ranges import IpAddress
-from ..shared_sets import shared
-from ..view import NodeView, Publication
 
 EXCLUDED_LABEL: Final = "node.kubernetes.io/exclude-from-external-load-balancers"
 

@@ -16,13 +16,13 @@ from dataclasses import dataclass
 from typing import Any, Final, Generic, TypeVar
 
 from bridgehead.balancer.announcer import Held
+from bridgehead.balancer.short_names import shortened
 from bridgehead.client import ApiClient, Done, Informer, Outcome, WorkQueue
 from bridgehead.client.errors import AlreadyExists, ClientError, Conflict, NotFound
 from bridgehead.objects.kinds import Kind
 from bridgehead.objects.meta import ObjectKey, ObjectMeta
 from bridgehead.objects.metallb import SERVICE_BGP_STATUSES, SERVICE_L2_STATUSES, ServiceBGPStatus, ServiceL2Status
 
-from ..short_names import shortened
 from .trimming import trim_bgp_status, trim_layer2_status
 
 log = logging.getLogger(__name__)

@@ -15,6 +15,13 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from bridgehead.balancer.announcer import Announcer, EventReport, Follower, HandsOver, Held, Observer, Starts
+from bridgehead.balancer.configuration import Compiled, compile_for_start
+from bridgehead.balancer.configuration_watch import ConfigurationWatch
+from bridgehead.balancer.detection.detector import Detector
+from bridgehead.balancer.errors import ConfigurationInvalid
+from bridgehead.balancer.heartbeat_key import OWN_NAMESPACE
+from bridgehead.balancer.model import Configuration
+from bridgehead.balancer.view import ClusterView, NodeView, Publication
 from bridgehead.client import ApiClient, EventRecorder, Informer, reference_to
 from bridgehead.heap import trim_heap
 from bridgehead.objects.core import Node, Service
@@ -23,13 +30,6 @@ from bridgehead.objects.kinds import ENDPOINT_SLICES, NODES, SERVICES
 from bridgehead.objects.load_balancers import assigned_addresses, external_addresses
 from bridgehead.objects.meta import ObjectKey, ObjectReference
 
-from ..configuration import Compiled, compile_for_start
-from ..configuration_watch import ConfigurationWatch
-from ..detection.detector import Detector
-from ..errors import ConfigurationInvalid
-from ..heartbeat_key import OWN_NAMESPACE
-from ..model import Configuration
-from ..view import ClusterView, NodeView, Publication
 from .member_watch import MemberChange, Members, MemberWatch
 from .publications import node_view, publication_of
 from .takeovers import Takeovers

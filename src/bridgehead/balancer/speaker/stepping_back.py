@@ -6,11 +6,10 @@ import asyncio
 import contextlib
 from typing import Final
 
+from bridgehead.balancer.heartbeat_key import SECRET_NAME, STEPPED_BACK_ANNOTATION
 from bridgehead.client import ApiClient, Informer
 from bridgehead.objects.core import Secret
 from bridgehead.objects.kinds import SECRETS
-
-from ..heartbeat_key import SECRET_NAME, STEPPED_BACK_ANNOTATION
 
 _FIRST_SECONDS: Final = 2.0  # in which an API server that does not answer delays the speaker
 

@@ -14,12 +14,12 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from bridgehead.balancer.announcing_nodes import eligible_nodes, leaving_nodes, placement
+from bridgehead.balancer.model import NodeSelection, VrrpAdvertisement
+from bridgehead.balancer.ranges import IpAddress
+from bridgehead.balancer.view import ClusterView, Publication
 from bridgehead.objects.meta import ObjectKey
 
-from ..announcing_nodes import eligible_nodes, leaving_nodes, placement
-from ..model import NodeSelection, VrrpAdvertisement
-from ..ranges import IpAddress
-from ..view import ClusterView, Publication
 from .masters import Expected, expected
 
 VIRTUAL_ROUTERS = 255  # ids on one network (RFC 5798)

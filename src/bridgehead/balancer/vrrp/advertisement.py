@@ -11,7 +11,7 @@ import socket
 import struct
 from typing import Final
 
-from ..ranges import IpAddress
+from bridgehead.balancer.ranges import IpAddress
 
 VRRP: Final = 112  # protocol number
 _GROUPS: Final = {4: "224.0.0.18", 6: "ff02::12"}

@@ -15,18 +15,18 @@ from typing import Any
 
 from bridgehead.backoff import Backoff
 from bridgehead.balancer.announcer import EventReport, Held, Observer, UpdateResult
+from bridgehead.balancer.announcing_nodes import leaving_nodes
+from bridgehead.balancer.detection.engine import Message
+from bridgehead.balancer.detection.leftovers import request_removal
 from bridgehead.balancer.handovers import Handovers
+from bridgehead.balancer.interface_names import find_link
+from bridgehead.balancer.ranges import IpAddress
+from bridgehead.balancer.view import ClusterView, Publication
+from bridgehead.balancer.workspace import Workspace
 from bridgehead.network.host_paths import address_on
 from bridgehead.network.interface_addresses import Addresses
 from bridgehead.objects.meta import ObjectKey
 
-from ..announcing_nodes import leaving_nodes
-from ..detection.engine import Message
-from ..detection.leftovers import request_removal
-from ..interface_names import find_link
-from ..ranges import IpAddress
-from ..view import ClusterView, Publication
-from ..workspace import Workspace
 from .address_groups import Group, GroupPlan
 from .advertisement import send_resignation
 from .change_order import NOTICE_SECONDS, Changes

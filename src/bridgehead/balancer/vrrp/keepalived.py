@@ -10,7 +10,8 @@ import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from ..ranges import IpAddress
+from bridgehead.balancer.ranges import IpAddress
+
 from .address_groups import OWNER_PRIORITY, Group
 
 ADVERTISEMENT_SECONDS = 0.1  # a master that is gone is missed after three to four of these

@@ -18,9 +18,10 @@ from collections import deque
 from collections.abc import Callable
 from pathlib import Path
 
-from ..child_process import end, read_line
-from ..process_lookup import is_stopped
-from ..workspace import Workspace
+from bridgehead.balancer.child_process import end, read_line
+from bridgehead.balancer.process_lookup import is_stopped
+from bridgehead.balancer.workspace import Workspace
+
 from .keepalived import parse_notification
 
 log = logging.getLogger("bridgehead.balancer.vrrp")

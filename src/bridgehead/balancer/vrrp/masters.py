@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 
-from ..ranges import IpAddress
+from bridgehead.balancer.ranges import IpAddress
 
 
 class Expected(NamedTuple):

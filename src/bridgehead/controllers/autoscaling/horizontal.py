@@ -14,15 +14,15 @@ from typing import Final
 from bridgehead.client import ApiClient, EventRecorder, WorkQueue
 from bridgehead.client.errors import ClientError, Unreachable
 from bridgehead.client.workqueue import Done, Outcome, Requeue
+from bridgehead.controllers.conditions import status_patch
+from bridgehead.controllers.latest import Latest
+from bridgehead.controllers.shared import Informers
 from bridgehead.objects.autoscaling import HorizontalPodAutoscaler
 from bridgehead.objects.core import Pod
 from bridgehead.objects.kinds import HORIZONTAL_POD_AUTOSCALERS, PODS
 from bridgehead.objects.meta import ObjectKey
 from bridgehead.objects.selectors import NOTHING, Selector, parse_label_selector
 
-from ..conditions import status_patch
-from ..latest import Latest
-from ..shared import Informers
 from .autoscaler_status import ABLE_TO_SCALE, SCALING_ACTIVE, SCALING_LIMITED, StatusDraft
 from .metrics_client import MetricsClient
 from .proposals import MetricProposals, Proposals, Target

@@ -11,10 +11,10 @@ from typing import Any, TypeVar
 
 from bridgehead.client import ApiClient
 from bridgehead.client.errors import ClientError, NotFound
+from bridgehead.controllers.served_kinds import find_kinds
 from bridgehead.objects.autoscaling import CrossVersionObjectReference
 from bridgehead.objects.meta import LabelSelector
 
-from ..served_kinds import find_kinds
 from .metric_answers import external_metric, object_metric, pod_metrics, resource_metrics
 from .replica_counts import MetricsError, PodMetric
 

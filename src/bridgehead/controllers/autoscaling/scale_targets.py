@@ -7,9 +7,8 @@ from typing import Any
 
 from bridgehead.client import ApiClient
 from bridgehead.client.errors import ApiError
+from bridgehead.controllers.served_kinds import find_kinds
 from bridgehead.objects.autoscaling import HorizontalPodAutoscaler
-
-from ..served_kinds import find_kinds
 
 
 class TargetUnknown(Exception):

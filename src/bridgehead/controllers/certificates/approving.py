@@ -12,11 +12,11 @@ import msgspec
 
 from bridgehead.client import ApiClient, Done, EventRecorder, Outcome, WorkQueue
 from bridgehead.client.errors import Conflict, NotFound
+from bridgehead.controllers.shared import Informers
 from bridgehead.objects.certificates import CertificateSigningRequest
 from bridgehead.objects.kinds import CERTIFICATE_SIGNING_REQUESTS
 from bridgehead.objects.meta import ObjectKey
 
-from ..shared import Informers
 from .recognition import KUBELET_CLIENT, common_name, parse, refuse_kubelet_client
 
 _REVIEWS = "/apis/authorization.k8s.io/v1/subjectaccessreviews"

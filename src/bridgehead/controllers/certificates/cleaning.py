@@ -10,12 +10,11 @@ import time
 
 from bridgehead.client import ApiClient, Done, EventRecorder, Outcome, Requeue, WorkQueue
 from bridgehead.client.errors import Conflict, NotFound
+from bridgehead.controllers.shared import Informers
 from bridgehead.objects.certificates import CertificateSigningRequest
 from bridgehead.objects.kinds import CERTIFICATE_SIGNING_REQUESTS
 from bridgehead.objects.meta import ObjectKey
 from bridgehead.objects.times import parse_time
-
-from ..shared import Informers
 
 HANDLED_SECONDS, PENDING_SECONDS = 3600.0, 24 * 3600.0
 

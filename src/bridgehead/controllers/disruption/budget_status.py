@@ -11,14 +11,13 @@ from typing import Any, Final
 
 import msgspec
 
+from bridgehead.controllers.conditions import without_condition
+from bridgehead.controllers.workloads.rollout import scaled_value
 from bridgehead.objects.core import Pod
 from bridgehead.objects.meta import Condition, LabelSelector, find_condition
 from bridgehead.objects.policy import PodDisruptionBudget, PodDisruptionBudgetSpec, PodDisruptionBudgetStatus
 from bridgehead.objects.selectors import shown_selector
 from bridgehead.objects.times import format_time, parse_time
-
-from ..conditions import without_condition
-from ..workloads.rollout import scaled_value
 
 # An evicted pod that is not being deleted after this time counts again.
 DELETION_TIMEOUT: Final = 120.0

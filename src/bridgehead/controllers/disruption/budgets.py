@@ -12,6 +12,8 @@ from collections.abc import Callable
 from bridgehead.client import ApiClient, EventRecorder, WorkQueue
 from bridgehead.client.errors import Conflict, NotFound
 from bridgehead.client.workqueue import Done, Outcome, Requeue, Retry
+from bridgehead.controllers.latest import Latest
+from bridgehead.controllers.shared import Informers
 from bridgehead.objects.core import Pod
 from bridgehead.objects.kinds import POD_DISRUPTION_BUDGETS, PODS
 from bridgehead.objects.meta import ObjectKey
@@ -19,8 +21,6 @@ from bridgehead.objects.policy import PodDisruptionBudget
 from bridgehead.objects.selectors import NOTHING, Selector, compile_selector
 from bridgehead.objects.times import parse_time
 
-from ..latest import Latest
-from ..shared import Informers
 from .budget_status import (
     DELETION_TIMEOUT,
     compute_status,

@@ -16,15 +16,15 @@ import msgspec
 from bridgehead.client import ApiClient, EventRecorder, WorkQueue
 from bridgehead.client.errors import AlreadyExists, ClientError, Conflict, NotFound, Unreachable
 from bridgehead.client.workqueue import Done, Outcome, Retry
+from bridgehead.controllers.latest import Latest
+from bridgehead.controllers.shared import Informers
+from bridgehead.controllers.workloads.pod_control import is_namespace_terminating
 from bridgehead.objects.addresses import ip_family
 from bridgehead.objects.core import EndpointAddress, EndpointPort, Endpoints, EndpointSubset, Pod, Service
 from bridgehead.objects.endpoint_slices import HEADLESS_LABEL, TRIGGER_TIME_ANNOTATION
 from bridgehead.objects.kinds import ENDPOINTS, PODS, SERVICES
 from bridgehead.objects.meta import ObjectKey, ObjectMeta
 
-from ..latest import Latest
-from ..shared import Informers
-from ..workloads.pod_control import is_namespace_terminating
 from .endpoint_pods import (
     host_name,
     is_headless,

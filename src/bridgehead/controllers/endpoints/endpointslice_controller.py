@@ -14,6 +14,8 @@ from bridgehead.client import ApiClient, EventRecorder, WorkQueue
 from bridgehead.client.errors import ClientError, Conflict, NotFound, Unreachable
 from bridgehead.client.workqueue import Done, Outcome
 from bridgehead.controllers.adoption import controller_reference
+from bridgehead.controllers.shared import PODS_BY_NODE, Informers, node_of_pod
+from bridgehead.controllers.workloads.pod_control import is_namespace_terminating
 from bridgehead.objects.addresses import ip_family
 from bridgehead.objects.core import Node, Pod, Service
 from bridgehead.objects.endpoint_slices import (
@@ -32,8 +34,6 @@ from bridgehead.objects.endpoint_slices import (
 from bridgehead.objects.kinds import ENDPOINT_SLICES, NODES, PODS, SERVICES
 from bridgehead.objects.meta import ObjectKey
 
-from ..shared import PODS_BY_NODE, Informers, node_of_pod
-from ..workloads.pod_control import is_namespace_terminating
 from . import zone_hints
 from .endpoint_pods import (
     families_of,

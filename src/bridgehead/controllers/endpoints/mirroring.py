@@ -14,6 +14,8 @@ from bridgehead.client import ApiClient, EventRecorder, WorkQueue
 from bridgehead.client.errors import ClientError
 from bridgehead.client.workqueue import Done, Outcome
 from bridgehead.controllers.adoption import controller_reference
+from bridgehead.controllers.shared import Informers
+from bridgehead.controllers.workloads.pod_control import is_namespace_terminating
 from bridgehead.objects.addresses import ip_family
 from bridgehead.objects.core import EndpointAddress, EndpointPort, Endpoints, Service
 from bridgehead.objects.endpoint_slices import (
@@ -28,8 +30,6 @@ from bridgehead.objects.endpoint_slices import (
 from bridgehead.objects.kinds import ENDPOINT_SLICES, ENDPOINTS, SERVICES
 from bridgehead.objects.meta import ObjectKey
 
-from ..shared import Informers
-from ..workloads.pod_control import is_namespace_terminating
 from .endpoints_controller import LEADER_ANNOTATION
 from .slice_cache import SliceCache
 from .slice_plan import Group, SlicePlan, Template, plan_slices, sort_ports

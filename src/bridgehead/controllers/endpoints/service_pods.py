@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
+from bridgehead.controllers.shared import Informers
 from bridgehead.objects.core import Pod, Service
 from bridgehead.objects.kinds import PODS, SERVICES
 from bridgehead.objects.meta import ObjectKey
 
-from ..shared import Informers
 from . import zone_hints
 from .endpoint_pods import may_receive, pod_ips, wants_endpoints
 from .memberships import Memberships

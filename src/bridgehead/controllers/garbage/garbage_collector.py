@@ -19,10 +19,10 @@ import msgspec
 from bridgehead.client import ApiClient, Done, EventRecorder, Informer, Outcome, Retry, WorkQueue
 from bridgehead.client.discovery import ServedKind, discover, metadata_kind
 from bridgehead.client.errors import ApiError, ClientError, NotFound
+from bridgehead.controllers.shared import Informers
 from bridgehead.objects.kinds import Kind
 from bridgehead.objects.meta import Object, ObjectReference, OwnerReference
 
-from ..shared import Informers
 from .owner_graph import FOREGROUND_FINALIZER, ORPHAN_FINALIZER, Item, Ownership, OwnerStates
 
 log = logging.getLogger(__name__)

@@ -15,17 +15,17 @@ from bridgehead.client import ApiClient, EventRecorder, WorkQueue
 from bridgehead.client.errors import AlreadyExists, ClientError, NotFound
 from bridgehead.client.workqueue import Done, Outcome, Requeue
 from bridgehead.controllers.adoption import controller_reference
+from bridgehead.controllers.conditions import status_patch
+from bridgehead.controllers.latest import Latest
+from bridgehead.controllers.shared import Informers
+from bridgehead.controllers.workloads.expectations import owner_of
+from bridgehead.controllers.workloads.owned import OwnedIndex
+from bridgehead.controllers.workloads.pod_control import is_namespace_terminating
 from bridgehead.objects.batch import CronJob, CronJobStatus, Job
 from bridgehead.objects.kinds import CRON_JOBS, JOBS
 from bridgehead.objects.meta import ObjectKey, ObjectReference, is_condition_true
 from bridgehead.objects.times import format_time
 
-from ..conditions import status_patch
-from ..latest import Latest
-from ..shared import Informers
-from ..workloads.expectations import owner_of
-from ..workloads.owned import OwnedIndex
-from ..workloads.pod_control import is_namespace_terminating
 from .cron_plan import job_name, plan_times, schedule_of, surplus_jobs
 
 WORKERS: Final = 2

@@ -17,6 +17,18 @@ from bridgehead.client import ApiClient, EventRecorder, WorkQueue
 from bridgehead.client.errors import ClientError, NotFound
 from bridgehead.client.workqueue import Done, Outcome, Requeue, Retry
 from bridgehead.controllers.adoption import Claimer, adopters
+from bridgehead.controllers.conditions import status_patch, with_condition
+from bridgehead.controllers.latest import Latest
+from bridgehead.controllers.shared import Informers
+from bridgehead.controllers.workloads.bursts import BURST, Bursts
+from bridgehead.controllers.workloads.expectations import EXPIRY, Expectations, observe_pod_change, owner_of
+from bridgehead.controllers.workloads.owned import OwnedIndex
+from bridgehead.controllers.workloads.pod_control import (
+    REQUESTS_AT_ONCE,
+    PodControl,
+    is_namespace_terminating,
+    slow_start,
+)
 from bridgehead.objects.batch import Job, JobStatus
 from bridgehead.objects.core import Pod
 from bridgehead.objects.indexes import format_intervals
@@ -25,13 +37,6 @@ from bridgehead.objects.meta import Condition, ObjectKey, is_condition_true
 from bridgehead.objects.selectors import compile_selector
 from bridgehead.objects.times import format_time
 
-from ..conditions import status_patch, with_condition
-from ..latest import Latest
-from ..shared import Informers
-from ..workloads.bursts import BURST, Bursts
-from ..workloads.expectations import EXPIRY, Expectations, observe_pod_change, owner_of
-from ..workloads.owned import OwnedIndex
-from ..workloads.pod_control import REQUESTS_AT_ONCE, PodControl, is_namespace_terminating, slow_start
 from .job_pods import choose_surplus, pod_template
 from .progress import FAILURE_TARGET, TRACKING_FINALIZER, Progress, count_pods, is_tracked, missing_indexes
 from .verdicts import Verdict, backoff_in, deadline_in, expiry_in, indexes_in_time, judge, wanted_active

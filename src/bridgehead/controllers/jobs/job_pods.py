@@ -10,11 +10,11 @@ from typing import Any, Final
 
 import msgspec
 
+from bridgehead.controllers.workloads.ranking import choose_victims
 from bridgehead.objects.batch import Job
 from bridgehead.objects.core import Pod
 from bridgehead.objects.meta import PodTemplate
 
-from ..workloads.ranking import choose_victims
 from .failure_policy import match_failure
 from .progress import FAILURE_COUNT, IGNORED_FAILURE_COUNT, INDEX, TRACKING_FINALIZER, failure_count, index_of
 

@@ -20,14 +20,14 @@ import msgspec
 
 from bridgehead.client import ApiClient, Done, EventRecorder, Outcome, Requeue, WorkQueue
 from bridgehead.client.errors import NotFound
+from bridgehead.controllers.pod_status import patch_pod_status
+from bridgehead.controllers.shared import PODS_BY_NODE, Informers, node_of_pod
 from bridgehead.objects.coordination import Lease
 from bridgehead.objects.core import Node
 from bridgehead.objects.kinds import LEASES, NODES, PODS
 from bridgehead.objects.meta import ObjectKey, find_condition
 from bridgehead.objects.times import format_time
 
-from ..pod_status import patch_pod_status
-from ..shared import PODS_BY_NODE, Informers, node_of_pod
 from .disruption import Disruption, EvictionRateLimiter, find_disruption, zone_of
 from .node_health import (
     Heartbeat,

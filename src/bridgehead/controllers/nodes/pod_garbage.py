@@ -11,13 +11,13 @@ from time import time
 
 from bridgehead.client import ApiClient, Done, EventRecorder, Outcome, Requeue, WorkQueue
 from bridgehead.client.errors import Conflict, NotFound
+from bridgehead.controllers.pod_status import disruption, patch_pod_status
+from bridgehead.controllers.shared import PODS_BY_NODE, Informers, node_of_pod
 from bridgehead.objects.core import Node, Pod
 from bridgehead.objects.kinds import NODES, PODS
 from bridgehead.objects.meta import ObjectKey
 from bridgehead.objects.taints import OUT_OF_SERVICE
 
-from ..pod_status import disruption, patch_pod_status
-from ..shared import PODS_BY_NODE, Informers, node_of_pod
 from .watch_clock import Clock
 
 QUARANTINE_SECONDS = 40.0  # a deleted node may register again, while this process receives heartbeats

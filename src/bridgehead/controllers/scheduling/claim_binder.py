@@ -10,13 +10,13 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from bridgehead.client import ApiClient
+from bridgehead.controllers.latest import Latest
+from bridgehead.controllers.shared import PODS_BY_CLAIM, Informers, claims_of_pod
 from bridgehead.objects.core import Node, Pod
 from bridgehead.objects.kinds import PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, PODS, STORAGE_CLASSES
 from bridgehead.objects.meta import ObjectKey
 from bridgehead.objects.storage import SELECTED_NODE, PersistentVolume, PersistentVolumeClaim
 
-from ..latest import Latest
-from ..shared import PODS_BY_CLAIM, Informers, claims_of_pod
 from .filters import Refusal
 from .volume_binding import Binding, PodClaims, is_bound, plan_bindings, refuse_node, sort_claims
 

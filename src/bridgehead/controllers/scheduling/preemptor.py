@@ -12,11 +12,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from bridgehead.client import ApiClient, EventRecorder
 from bridgehead.client.errors import Conflict, NotFound
+from bridgehead.controllers.pod_status import disruption, patch_pod_status
+from bridgehead.controllers.shared import Informers
 from bridgehead.objects.core import Pod
 from bridgehead.objects.kinds import POD_DISRUPTION_BUDGETS, PODS
 
-from ..pod_status import disruption, patch_pod_status
-from ..shared import Informers
 from .cluster_state import PodFacts
 from .filters import Reason
 from .node_filters import NodeFilters, Nomination, priority_of

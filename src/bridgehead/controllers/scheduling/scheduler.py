@@ -19,13 +19,13 @@ from bridgehead.backoff import delay_after
 from bridgehead.client import ApiClient, EventRecorder, WorkQueue
 from bridgehead.client.errors import ClientError, Conflict, NotFound
 from bridgehead.client.workqueue import Done, Outcome, Requeue, Retry
+from bridgehead.controllers.pod_status import patch_pod_status
+from bridgehead.controllers.shared import Informers
 from bridgehead.objects.core import Namespace, Node, Pod
 from bridgehead.objects.kinds import NAMESPACES, NODES, PODS
 from bridgehead.objects.meta import ObjectKey, find_condition
 from bridgehead.objects.times import format_time
 
-from ..pod_status import patch_pod_status
-from ..shared import Informers
 from .claim_binder import ClaimBinder
 from .cluster_state import ClusterState, PodFacts
 from .node_filters import NodeFilters, priority_of

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from bridgehead.controllers.volumes.matching import find_volume, is_reachable
 from bridgehead.objects.core import Node, Pod
 from bridgehead.objects.meta import ObjectKey
 from bridgehead.objects.quantities import milli_value
@@ -21,7 +22,6 @@ from bridgehead.objects.storage import (
     describe_foreign_claim,
 )
 
-from ..volumes.matching import find_volume, is_reachable
 from .filters import Refusal
 
 _NO_PROVISIONER = "kubernetes.io/no-provisioner"

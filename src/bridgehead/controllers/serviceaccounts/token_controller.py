@@ -14,11 +14,10 @@ from typing import TYPE_CHECKING, Any
 
 from bridgehead.client import ApiClient, Done, EventRecorder, Informer, Outcome, WorkQueue
 from bridgehead.client.errors import Conflict, NotFound
+from bridgehead.controllers.shared import Informers
 from bridgehead.objects.core import Secret, ServiceAccount
 from bridgehead.objects.kinds import SECRETS, SERVICE_ACCOUNTS
 from bridgehead.objects.meta import ObjectKey
-
-from ..shared import Informers
 
 if TYPE_CHECKING:
     from bridgehead.signing_keys import SigningKey

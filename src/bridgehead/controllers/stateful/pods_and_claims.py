@@ -11,13 +11,13 @@ import msgspec
 
 from bridgehead.client import ApiClient, EventRecorder, Informer
 from bridgehead.client.errors import AlreadyExists, ClientError, Conflict, NotFound
+from bridgehead.controllers.workloads.pod_control import is_namespace_terminating
 from bridgehead.objects.apps import ControllerRevision, StatefulSet
 from bridgehead.objects.core import Pod
 from bridgehead.objects.kinds import PERSISTENT_VOLUME_CLAIMS, PODS
 from bridgehead.objects.meta import ObjectKey
 from bridgehead.objects.storage import PersistentVolumeClaim
 
-from ..workloads.pod_control import is_namespace_terminating
 from .identity import claim_names, identity_labels, new_claims, new_pod
 from .retention import is_contested, is_stale, wanted_owners
 

@@ -11,11 +11,11 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import islice
 
+from bridgehead.controllers.workloads.availability import is_available
+from bridgehead.controllers.workloads.rollout import scaled_value
 from bridgehead.objects.apps import StatefulSet
 from bridgehead.objects.core import Pod
 
-from ..workloads.availability import is_available
-from ..workloads.rollout import scaled_value
 from .identity import ordinal_of, revision_of
 
 

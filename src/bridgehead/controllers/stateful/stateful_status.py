@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from bridgehead.controllers.workloads.availability import is_available
 from bridgehead.objects.apps import StatefulSet, StatefulSetStatus
 from bridgehead.objects.core import Pod
 
-from ..workloads.availability import is_available
 from .identity import revision_of
 
 

@@ -16,6 +16,15 @@ from typing import Final
 from bridgehead.client import ApiClient, EventRecorder, WorkQueue
 from bridgehead.client.workqueue import Done, Outcome, Requeue, Retry
 from bridgehead.controllers.adoption import Claimer, adopters
+from bridgehead.controllers.conditions import status_patch
+from bridgehead.controllers.latest import Latest
+from bridgehead.controllers.shared import Informers
+from bridgehead.controllers.workloads.availability import next_availability
+from bridgehead.controllers.workloads.bursts import BURST, Bursts
+from bridgehead.controllers.workloads.expectations import owner_of
+from bridgehead.controllers.workloads.owned import OwnedIndex
+from bridgehead.controllers.workloads.pod_control import all_of, is_namespace_terminating, slow_start
+from bridgehead.controllers.workloads.revisions import Revisions
 from bridgehead.objects.apps import ControllerRevision, StatefulSet
 from bridgehead.objects.core import Pod
 from bridgehead.objects.kinds import PERSISTENT_VOLUME_CLAIMS, PODS, STATEFUL_SETS
@@ -23,15 +32,6 @@ from bridgehead.objects.meta import ObjectKey
 from bridgehead.objects.selectors import compile_selector
 from bridgehead.objects.storage import PersistentVolumeClaim
 
-from ..conditions import status_patch
-from ..latest import Latest
-from ..shared import Informers
-from ..workloads.availability import next_availability
-from ..workloads.bursts import BURST, Bursts
-from ..workloads.expectations import owner_of
-from ..workloads.owned import OwnedIndex
-from ..workloads.pod_control import all_of, is_namespace_terminating, slow_start
-from ..workloads.revisions import Revisions
 from .identity import HASH_LABEL, ordinal_of, revision_of
 from .pods_and_claims import ClaimBeingDeleted, PodsAndClaims
 from .stateful_plan import StatefulPlan, plan_step, uses_old_revision

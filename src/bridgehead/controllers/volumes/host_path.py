@@ -13,12 +13,12 @@ from typing import Any, NamedTuple
 from bridgehead.client import ApiClient, EventRecorder, WorkQueue
 from bridgehead.client.errors import AlreadyExists, ClientError, NotFound
 from bridgehead.client.workqueue import Done, Outcome, Requeue
+from bridgehead.controllers.shared import Informers
 from bridgehead.objects.core import Node, Pod
 from bridgehead.objects.kinds import NODES, PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, PODS, STORAGE_CLASSES
 from bridgehead.objects.meta import ObjectKey
 from bridgehead.objects.storage import SELECTED_NODE, PersistentVolume, PersistentVolumeClaim
 
-from ..shared import Informers
 from .finalizers import release
 from .host_path_plan import (
     CLEANER_NAMESPACE,

@@ -17,15 +17,15 @@ from bridgehead.client import ApiClient, EventRecorder, WorkQueue
 from bridgehead.client.errors import ClientError
 from bridgehead.client.workqueue import Done, Outcome, Requeue, Retry
 from bridgehead.controllers.adoption import Claimer, adopters
+from bridgehead.controllers.conditions import status_patch
+from bridgehead.controllers.latest import Latest
+from bridgehead.controllers.shared import Informers
 from bridgehead.objects.apps import DaemonSet, DaemonSetStatus
 from bridgehead.objects.core import Node, Pod
 from bridgehead.objects.kinds import DAEMON_SETS, NODES, PODS
 from bridgehead.objects.meta import LabelSelector, ObjectKey, PodTemplate
 from bridgehead.objects.selectors import compile_selector
 
-from ..conditions import status_patch
-from ..latest import Latest
-from ..shared import Informers
 from .availability import next_availability
 from .bursts import BURST
 from .daemon_plan import (

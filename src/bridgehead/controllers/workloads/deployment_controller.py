@@ -17,15 +17,15 @@ from bridgehead.client import ApiClient, EventRecorder, WorkQueue
 from bridgehead.client.errors import AlreadyExists, ClientError, NotFound
 from bridgehead.client.workqueue import Done, Outcome, Requeue, Retry
 from bridgehead.controllers.adoption import Claimer, adopters, controller_reference
+from bridgehead.controllers.conditions import status_patch
+from bridgehead.controllers.latest import Latest
+from bridgehead.controllers.shared import Informers
 from bridgehead.objects.apps import Deployment, DeploymentStatus, ReplicaSet
 from bridgehead.objects.core import Pod
 from bridgehead.objects.kinds import DEPLOYMENTS, PODS, REPLICA_SETS
 from bridgehead.objects.meta import LabelSelector, ObjectKey, find_condition
 from bridgehead.objects.selectors import compile_selector
 
-from ..conditions import status_patch
-from ..latest import Latest
-from ..shared import Informers
 from . import deployment_status
 from .expectations import owner_of
 from .hashes import template_hash

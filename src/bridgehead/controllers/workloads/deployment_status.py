@@ -9,11 +9,11 @@ from collections.abc import Sequence
 
 import msgspec
 
+from bridgehead.controllers.conditions import REPLICA_FAILURE, with_condition, without_condition
 from bridgehead.objects.apps import Deployment, DeploymentStatus, ReplicaSet
 from bridgehead.objects.meta import Condition, find_condition
 from bridgehead.objects.times import format_time, parse_time
 
-from ..conditions import REPLICA_FAILURE, with_condition, without_condition
 from .rollout import limits, total_available, total_replicas
 
 AVAILABLE = "Available"

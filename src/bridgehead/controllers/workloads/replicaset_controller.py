@@ -13,6 +13,9 @@ from bridgehead.client import ApiClient, EventRecorder, Informer, WorkQueue
 from bridgehead.client.errors import ClientError
 from bridgehead.client.workqueue import Done, Outcome, Requeue, Retry
 from bridgehead.controllers.adoption import Claimer, adopters
+from bridgehead.controllers.conditions import REPLICA_FAILURE, status_patch, with_condition, without_condition
+from bridgehead.controllers.latest import Latest
+from bridgehead.controllers.shared import Informers
 from bridgehead.objects.apps import ReplicaSet, ReplicaSetStatus
 from bridgehead.objects.core import Pod
 from bridgehead.objects.kinds import PODS, REPLICA_SETS, REPLICATION_CONTROLLERS, Kind
@@ -20,9 +23,6 @@ from bridgehead.objects.meta import Condition, ObjectKey
 from bridgehead.objects.selectors import Selector, compile_selector
 from bridgehead.objects.times import format_time
 
-from ..conditions import REPLICA_FAILURE, status_patch, with_condition, without_condition
-from ..latest import Latest
-from ..shared import Informers
 from .availability import is_active, is_available, next_availability
 from .bursts import BURST, Bursts
 from .expectations import EXPIRY, Expectations, observe_pod_change

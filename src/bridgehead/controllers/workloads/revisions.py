@@ -12,13 +12,13 @@ from typing import Any, Generic, TypeVar
 from bridgehead.client import ApiClient
 from bridgehead.client.errors import AlreadyExists, NotFound
 from bridgehead.controllers.adoption import Claimer
+from bridgehead.controllers.latest import Latest
+from bridgehead.controllers.shared import Informers
 from bridgehead.objects.apps import ControllerRevision, DaemonSet, StatefulSet
 from bridgehead.objects.kinds import CONTROLLER_REVISIONS, Kind
 from bridgehead.objects.meta import ObjectKey
 from bridgehead.objects.selectors import compile_selector
 
-from ..latest import Latest
-from ..shared import Informers
 from .hashes import template_hash
 from .history import History, new_revision, sort_history, surplus_revisions
 from .owned import OwnedIndex

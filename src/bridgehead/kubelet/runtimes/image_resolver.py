@@ -20,9 +20,10 @@ from bridgehead.images.documents import RunConfig
 from bridgehead.images.errors import ImageError
 from bridgehead.images.references import Reference, parse_reference
 from bridgehead.images.store.content import ContentStore
-from bridgehead.kubelet.runtimes.runtime import Image, ImageUnavailable
 from bridgehead.standins import table
 from bridgehead.standins.standin import StandIn
+
+from .runtime import Image, ImageUnavailable
 
 # Parts under the names of Kubernetes' images: last component of the path -> subcommand.
 PARTS = {"kube-proxy": "proxy"}

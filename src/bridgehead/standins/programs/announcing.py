@@ -9,13 +9,14 @@ from collections.abc import Callable
 
 from bridgehead.network import syscalls
 from bridgehead.network.uapi.inotify import IN_CREATE, IN_MOVED_TO
-from bridgehead.standins.programs.disclosures import (
+from bridgehead.standins.standin import Setup
+
+from .disclosures import (
     Abilities,
     describe_configuration,
     describe_start,
     find_configuration_mounts,
 )
-from bridgehead.standins.standin import Setup
 
 # Called with a descriptor and what to call when it is readable.
 Watch = Callable[[int, Callable[[], None]], None]

@@ -9,13 +9,14 @@ import base64
 import sys
 from typing import Final
 
-from bridgehead.standins.programs.agnhost.flags import CommandLine, parse_command_line
-from bridgehead.standins.programs.announcing import announce
-from bridgehead.standins.programs.cluster_access import AccessFailed, ClusterAccess, Json
-from bridgehead.standins.programs.disclosures import Abilities
-from bridgehead.standins.programs.stream_server import fail
 from bridgehead.standins.standin import Launch
 from bridgehead.tls_certificates import issue_certificate
+
+from .agnhost.flags import CommandLine, parse_command_line
+from .announcing import announce
+from .cluster_access import AccessFailed, ClusterAccess, Json
+from .disclosures import Abilities
+from .stream_server import fail
 
 _DAYS: Final = 36500
 _CONFIGURATIONS: Final = "/apis/admissionregistration.k8s.io/v1"

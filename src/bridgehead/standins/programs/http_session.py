@@ -11,7 +11,8 @@ from typing import Final, NamedTuple
 from urllib.parse import unquote
 
 from bridgehead.go_http import reason_phrase
-from bridgehead.standins.programs.stream_server import LateAnswer, Peer, fail
+
+from .stream_server import LateAnswer, Peer, fail
 
 HEAD_LIMIT: Final = 64 << 10  # bytes
 BODY_LIMIT: Final = 1 << 20  # bytes

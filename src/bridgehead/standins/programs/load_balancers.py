@@ -19,14 +19,15 @@ import time
 from collections.abc import Callable, Iterable
 from typing import Final
 
-from bridgehead.standins.programs.agnhost.flags import CommandLine, parse_command_line
-from bridgehead.standins.programs.announcing import announce
-from bridgehead.standins.programs.cluster_access import AccessFailed, ClusterAccess, Json
-from bridgehead.standins.programs.disclosures import Abilities
-from bridgehead.standins.programs.http_session import Handler, HttpRequest, HttpResponse, HttpSession
-from bridgehead.standins.programs.relay import Relay, listen, run_beside
-from bridgehead.standins.programs.stream_server import StreamServer, fail
 from bridgehead.standins.standin import Launch
+
+from .agnhost.flags import CommandLine, parse_command_line
+from .announcing import announce
+from .cluster_access import AccessFailed, ClusterAccess, Json
+from .disclosures import Abilities
+from .http_session import Handler, HttpRequest, HttpResponse, HttpSession
+from .relay import Relay, listen, run_beside
+from .stream_server import StreamServer, fail
 
 # The lab's balancer: the Service of its webhook.
 _BALANCER: Final = "bridgehead-balancer.kube-system.svc"

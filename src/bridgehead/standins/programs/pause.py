@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import signal
 
-from bridgehead.standins.programs.announcing import announce
-from bridgehead.standins.programs.disclosures import Abilities
 from bridgehead.standins.standin import Launch
+
+from .announcing import announce
+from .disclosures import Abilities
 
 
 def pause(launch: Launch) -> int:

@@ -10,10 +10,11 @@ from collections.abc import Callable
 from fnmatch import fnmatchcase
 from typing import Final
 
-from bridgehead.standins.programs.announcing import announce
-from bridgehead.standins.programs.disclosures import Abilities
-from bridgehead.standins.programs.stream_server import StreamServer, fail
 from bridgehead.standins.standin import Launch
+
+from .announcing import announce
+from .disclosures import Abilities
+from .stream_server import StreamServer, fail
 
 PORT: Final = 6379
 _OK: Final = b"+OK\r\n"

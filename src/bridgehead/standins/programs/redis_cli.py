@@ -12,8 +12,9 @@ import sys
 from collections.abc import Sequence
 from typing import BinaryIO, Final, NamedTuple, cast
 
-from bridgehead.standins.programs.stream_server import fail
 from bridgehead.standins.standin import Launch
+
+from .stream_server import fail
 
 _PORT: Final = 6379
 _CONNECT_SECONDS: Final = 30.0

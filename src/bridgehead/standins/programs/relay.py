@@ -15,7 +15,8 @@ from collections.abc import Callable
 from typing import Final
 
 from bridgehead.network import syscalls
-from bridgehead.standins.programs.stream_server import BACKLOG, bind_stream
+
+from .stream_server import BACKLOG, bind_stream
 
 _MOST_CONNECTIONS: Final = 64
 _CONNECT_SECONDS: Final = 5.0

@@ -13,11 +13,12 @@ from functools import lru_cache
 import msgspec
 
 from bridgehead.standins.image_files import HTTPD_ROOT, NGINX_ROOT
-from bridgehead.standins.programs.announcing import announce
-from bridgehead.standins.programs.disclosures import Abilities
-from bridgehead.standins.programs.http_session import AccessLog, Handler, HttpRequest, HttpResponse, HttpSession
-from bridgehead.standins.programs.stream_server import OutputBuffer, StreamServer, fail
 from bridgehead.standins.standin import Launch
+
+from .announcing import announce
+from .disclosures import Abilities
+from .http_session import AccessLog, Handler, HttpRequest, HttpResponse, HttpSession
+from .stream_server import OutputBuffer, StreamServer, fail
 
 _TYPES = {
     ".html": "text/html",

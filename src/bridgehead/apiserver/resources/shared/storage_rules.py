@@ -9,9 +9,10 @@ from collections.abc import Mapping, Sequence
 
 from bridgehead.apiserver.field import Field
 from bridgehead.apiserver.resource import JsonObject
-from bridgehead.apiserver.resources.shared.columns import at
-from bridgehead.apiserver.resources.shared.quantity_rules import amount_of
 from bridgehead.objects.names import check_dns1123_subdomain, check_qualified_name
+
+from .columns import at
+from .quantity_rules import amount_of
 
 BETA_CLASS_ANNOTATION = "volume.beta.kubernetes.io/storage-class"
 CLASS_ANNOTATION_WARNING = (

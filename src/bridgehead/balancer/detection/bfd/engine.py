@@ -12,7 +12,8 @@ import struct
 from collections.abc import Collection, Iterable
 from typing import NamedTuple
 
-from ..engine import Descriptor, Message, Report
+from bridgehead.balancer.detection.engine import Descriptor, Message, Report
+
 from .messages import ENGINE_NAME, Change, Neighbor, SessionSettings, read_request
 from .outbox import Outbox
 from .packet_filter import render_filter

@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
-from ..engine import Message
+from bridgehead.balancer.detection.engine import Message
+
 from .packets import Diagnostic, State
 from .session import Timing
 

@@ -5,7 +5,8 @@ Pure: no I/O, no clock, no randomness.
 
 from __future__ import annotations
 
-from ..engine import NEVER, Report
+from bridgehead.balancer.detection.engine import NEVER, Report
+
 from .messages import Change, Neighbor, report_change
 
 RETRY_SECONDS = 0.05

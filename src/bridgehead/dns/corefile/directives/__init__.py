@@ -5,7 +5,8 @@ Pure: no I/O, no clock, no randomness.
 
 from __future__ import annotations
 
-from ..draft import ServerBlock, Table
+from bridgehead.dns.corefile.draft import ServerBlock, Table
+
 from .any import ANY
 from .autopath import AUTOPATH
 from .bind import BIND

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import ipaddress
 
-from ..draft import Draft, ServerBlock, Spec, WrongArguments
-from ..text import Directive
+from bridgehead.dns.corefile.draft import Draft, ServerBlock, Spec, WrongArguments
+from bridgehead.dns.corefile.text import Directive
 
 
 def _read(draft: Draft, block: ServerBlock, directive: Directive) -> None:

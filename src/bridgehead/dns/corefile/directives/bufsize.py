@@ -6,10 +6,9 @@ Pure: no I/O, no clock, no randomness.
 from __future__ import annotations
 
 from bridgehead.dns.config import DnsConfig
+from bridgehead.dns.corefile.draft import Draft, ServerBlock, Spec, number
+from bridgehead.dns.corefile.text import Directive
 from bridgehead.dns.messages import wire
-
-from ..draft import Draft, ServerBlock, Spec, number
-from ..text import Directive
 
 
 def _read(draft: Draft, block: ServerBlock, directive: Directive) -> None:

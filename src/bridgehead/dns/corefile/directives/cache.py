@@ -10,9 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from bridgehead.dns.config import DEFAULT_PREFETCH, STALE_MODES, CacheSettings, Prefetch, TtlLimits
-from bridgehead.dns.messages.domain_names import as_zones, is_in_any
-
-from ..draft import (
+from bridgehead.dns.corefile.draft import (
     Draft,
     ServerBlock,
     Spec,
@@ -25,7 +23,8 @@ from ..draft import (
     read_line,
     seconds,
 )
-from ..text import Directive
+from bridgehead.dns.corefile.text import Directive
+from bridgehead.dns.messages.domain_names import as_zones, is_in_any
 
 # CoreDNS' own for a `cache` directive. Prefetching is off there.
 _CACHE_DEFAULTS = CacheSettings(ttl=TtlLimits(5, 3600), negative_ttl=TtlLimits(5, 1800), servfail_seconds=5.0)

@@ -8,12 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 
 from bridgehead.dns.config import FORWARD_POLICIES, Address, ForwardSettings, Server, Tls
-from bridgehead.dns.errors import ConfigInvalid
-from bridgehead.dns.messages import wire
-from bridgehead.dns.messages.domain_names import as_domain, as_zones, is_in_any, is_name
-from bridgehead.dns.upstreams import parse_resolv_conf, parse_server
-
-from ..draft import (
+from bridgehead.dns.corefile.draft import (
     Draft,
     ServerBlock,
     Spec,
@@ -27,7 +22,11 @@ from ..draft import (
     read_line,
     seconds,
 )
-from ..text import Directive
+from bridgehead.dns.corefile.text import Directive
+from bridgehead.dns.errors import ConfigInvalid
+from bridgehead.dns.messages import wire
+from bridgehead.dns.messages.domain_names import as_domain, as_zones, is_in_any, is_name
+from bridgehead.dns.upstreams import parse_resolv_conf, parse_server
 
 NO_LIMIT = 1 << 30  # queries at one time, for `max_concurrent 0`
 

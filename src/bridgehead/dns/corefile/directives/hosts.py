@@ -9,10 +9,7 @@ import ipaddress
 from dataclasses import dataclass, field
 
 from bridgehead.dns.config import HostEntry, Hosts
-from bridgehead.dns.messages import wire
-from bridgehead.dns.messages.domain_names import as_domains, as_zones, is_in_any, is_name
-
-from ..draft import (
+from bridgehead.dns.corefile.draft import (
     Draft,
     ServerBlock,
     Spec,
@@ -25,7 +22,9 @@ from ..draft import (
     read_line,
     seconds,
 )
-from ..text import Directive
+from bridgehead.dns.corefile.text import Directive
+from bridgehead.dns.messages import wire
+from bridgehead.dns.messages.domain_names import as_domains, as_zones, is_in_any, is_name
 
 
 @dataclass

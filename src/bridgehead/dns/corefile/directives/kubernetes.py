@@ -6,9 +6,7 @@ Pure: no I/O, no clock, no randomness.
 from __future__ import annotations
 
 from bridgehead.dns.config import POD_MODES
-from bridgehead.dns.messages.domain_names import as_zones, is_in_any, is_within
-
-from ..draft import (
+from bridgehead.dns.corefile.draft import (
     Draft,
     ServerBlock,
     Spec,
@@ -20,7 +18,8 @@ from ..draft import (
     one_of,
     read_line,
 )
-from ..text import Directive
+from bridgehead.dns.corefile.text import Directive
+from bridgehead.dns.messages.domain_names import as_zones, is_in_any, is_within
 
 
 def _read(draft: Draft, block: ServerBlock, directive: Directive) -> None:

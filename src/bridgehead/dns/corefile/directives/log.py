@@ -6,9 +6,8 @@ Pure: no I/O, no clock, no randomness.
 from __future__ import annotations
 
 from bridgehead.dns.config import LOG_CLASSES
-
-from ..draft import Draft, ServerBlock, Spec, Table, did_you_mean, read_line
-from ..text import Directive
+from bridgehead.dns.corefile.draft import Draft, ServerBlock, Spec, Table, did_you_mean, read_line
+from bridgehead.dns.corefile.text import Directive
 
 
 def _read(draft: Draft, block: ServerBlock, directive: Directive) -> None:

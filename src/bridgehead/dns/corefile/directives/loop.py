@@ -5,6 +5,6 @@ Pure: no I/O, no clock, no randomness.
 
 from __future__ import annotations
 
-from ..draft import ServerBlock, Spec, ignore
+from bridgehead.dns.corefile.draft import ServerBlock, Spec, ignore
 
 LOOP: Spec[ServerBlock] = Spec("loop", "upstreams that are this server are never asked", ignore)

@@ -8,10 +8,9 @@ from __future__ import annotations
 import re
 
 from bridgehead.dns.config import REWRITE_KINDS, AnswerRule, RewriteRule
+from bridgehead.dns.corefile.draft import Draft, ServerBlock, Spec, Where, did_you_mean
+from bridgehead.dns.corefile.text import Directive
 from bridgehead.dns.errors import ConfigInvalid
-
-from ..draft import Draft, ServerBlock, Spec, Where, did_you_mean
-from ..text import Directive
 
 
 def _read(draft: Draft, block: ServerBlock, directive: Directive) -> None:

@@ -10,10 +10,7 @@ from dataclasses import dataclass, field
 
 from bridgehead.dns.answering.template import FIELD, FIELD_NAMES, MATCH_FIELD
 from bridgehead.dns.config import Template, TemplateRecord
-from bridgehead.dns.messages import wire
-from bridgehead.dns.messages.domain_names import as_zones
-
-from ..draft import (
+from bridgehead.dns.corefile.draft import (
     Draft,
     ServerBlock,
     Spec,
@@ -25,7 +22,9 @@ from ..draft import (
     one_of,
     read_line,
 )
-from ..text import Directive
+from bridgehead.dns.corefile.text import Directive
+from bridgehead.dns.messages import wire
+from bridgehead.dns.messages.domain_names import as_zones
 
 _ANSWER = re.compile(
     r"\{\{-?\s*\.Name\s*-?\}\}\s+(?:(\d+)\s+)?(?:IN\s+)?(A|AAAA|CNAME|TXT|PTR)\s+(\S.*)", re.IGNORECASE

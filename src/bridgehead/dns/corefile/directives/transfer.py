@@ -8,11 +8,10 @@ from __future__ import annotations
 import ipaddress
 
 from bridgehead.dns.config import Network, parse_address
+from bridgehead.dns.corefile.draft import Draft, ServerBlock, Spec, Table, Where, WrongArguments, read_line
+from bridgehead.dns.corefile.text import Directive, invalid
 from bridgehead.dns.errors import ConfigInvalid
 from bridgehead.dns.messages.domain_names import as_zones
-
-from ..draft import Draft, ServerBlock, Spec, Table, Where, WrongArguments, read_line
-from ..text import Directive, invalid
 
 
 def _read(draft: Draft, block: ServerBlock, directive: Directive) -> None:

@@ -11,10 +11,11 @@ import os
 from collections.abc import Collection
 from typing import NamedTuple
 
-from bridgehead.kubelet.runtimes.isolation import descriptor_paths, mounting
-from bridgehead.kubelet.runtimes.isolation.rootfs import MissingInImage, RootFailure
 from bridgehead.kubelet.runtimes.runtime import Mount
 from bridgehead.network import syscalls
+
+from . import descriptor_paths, mounting
+from .rootfs import MissingInImage, RootFailure
 
 
 class PreparedMount(NamedTuple):

@@ -11,7 +11,7 @@ import os
 import signal
 import time
 
-from bridgehead.kubelet.runtimes.isolation.cgroup_files import parse_events
+from .cgroup_files import parse_events
 
 _KILL_SECONDS, _POLL_SECONDS = 2.0, 0.01
 

@@ -22,15 +22,16 @@ import os
 import posixpath
 from typing import Final, NamedTuple
 
-from bridgehead.kubelet.runtimes.isolation.cgroup_files import (
+from bridgehead.network import syscalls
+
+from .cgroup_files import (
     CONTROLLERS,
     parse_mounts,
     parse_own_path,
     visible_paths,
 )
-from bridgehead.kubelet.runtimes.isolation.cgroup_tree import kill_all, members, read, remove, remove_empty, write
-from bridgehead.kubelet.runtimes.isolation.container_cgroups import Delegation
-from bridgehead.network import syscalls
+from .cgroup_tree import kill_all, members, read, remove, remove_empty, write
+from .container_cgroups import Delegation
 
 PREFIX: Final = "bridgehead-"
 PROCESSES: Final = "processes"

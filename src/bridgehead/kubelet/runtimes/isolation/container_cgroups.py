@@ -14,9 +14,10 @@ import itertools
 import os
 from typing import Final, NamedTuple
 
-from bridgehead.kubelet.runtimes.isolation.cgroup_files import CONTROLLERS, OPTIONAL_FILES, parse_events, plan_files
-from bridgehead.kubelet.runtimes.isolation.cgroup_tree import kill_all, read, remove, remove_empty, write
 from bridgehead.kubelet.runtimes.runtime import Limits, RuntimeFailure
+
+from .cgroup_files import CONTROLLERS, OPTIONAL_FILES, parse_events, plan_files
+from .cgroup_tree import kill_all, read, remove, remove_empty, write
 
 _PREFIX_DIGITS: Final = 12
 _numbers = itertools.count(1)

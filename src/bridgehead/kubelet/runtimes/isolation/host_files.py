@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterator
 
 import msgspec
 
-from bridgehead.kubelet.runtimes.isolation.rootfs import (
+from .rootfs import (
     OPENED,
     SHOWN,
     RootPlan,

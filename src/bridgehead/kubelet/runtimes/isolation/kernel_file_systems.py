@@ -10,10 +10,11 @@ import contextlib
 import os
 from typing import Final
 
-from bridgehead.kubelet.runtimes.isolation.mounting import describe, mount
-from bridgehead.kubelet.runtimes.isolation.rootfs import DEVICE_LINKS, DEVICES, RootFailure
 from bridgehead.kubelet.runtimes.runtime import Security
 from bridgehead.network import syscalls
+
+from .mounting import describe, mount
+from .rootfs import DEVICE_LINKS, DEVICES, RootFailure
 
 # Paths that containerd hides, and paths that it makes read-only.
 _MASKED: Final = (

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 
-from bridgehead.kubelet.runtimes.isolation.rootfs import RootFailure
 from bridgehead.network import syscalls
+
+from .rootfs import RootFailure
 
 
 def mount(source: str, target: str, filesystem: str, flags: int, data: str = "") -> None:

@@ -15,9 +15,10 @@ from pathlib import Path
 from typing import Final
 
 from bridgehead.images.store import whiteouts
-from bridgehead.kubelet.runtimes.isolation import mounting
-from bridgehead.kubelet.runtimes.isolation.rootfs import RootFailure
 from bridgehead.network import syscalls
+
+from . import mounting
+from .rootfs import RootFailure
 
 _REFUSALS: Final = (errno.EINVAL, errno.EPERM, errno.EACCES, errno.ENODEV, errno.ENOSYS, errno.EOPNOTSUPP)
 

@@ -12,9 +12,10 @@ from typing import Final
 
 import msgspec
 
-from bridgehead.kubelet.runtimes.isolation import seccomp
 from bridgehead.kubelet.runtimes.runtime import RuntimeFailure, Security
 from bridgehead.network import syscalls
+
+from . import seccomp
 
 # In the order of their numbers (linux/capability.h: CAP_CHOWN is 0).
 CAPABILITIES: Final = (

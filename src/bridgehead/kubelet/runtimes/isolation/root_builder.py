@@ -21,16 +21,19 @@ import msgspec
 from bridgehead.images.store import whiteouts
 from bridgehead.kubelet.directory_use import COPY, COPY_SIZE, measure_directory
 from bridgehead.kubelet.nofollow import remove_tree
-from bridgehead.kubelet.runtimes.isolation import (
+from bridgehead.kubelet.runtimes.runtime import Mount, Security
+from bridgehead.network import syscalls
+
+from . import (
     descriptor_paths,
     mounting,
     overlays,
     shifted_owners,
     tree_copy,
 )
-from bridgehead.kubelet.runtimes.isolation.bind_mounts import PreparedMount, bind_mounts, open_source
-from bridgehead.kubelet.runtimes.isolation.kernel_file_systems import mount_kernel_file_systems
-from bridgehead.kubelet.runtimes.isolation.rootfs import (
+from .bind_mounts import PreparedMount, bind_mounts, open_source
+from .kernel_file_systems import mount_kernel_file_systems
+from .rootfs import (
     FRESH,
     FRESH_LINKS,
     RootFailure,
@@ -38,8 +41,6 @@ from bridgehead.kubelet.runtimes.isolation.rootfs import (
     order_mounts,
     resolve_in_root,
 )
-from bridgehead.kubelet.runtimes.runtime import Mount, Security
-from bridgehead.network import syscalls
 
 # Made in the upper directory, so that the container may write to them even where the host's root is not mapped.
 _WRITABLE: Final = ("usr/share", "usr/local", "usr/local/bin", "usr/local/share")

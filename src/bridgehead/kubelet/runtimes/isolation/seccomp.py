@@ -15,15 +15,6 @@ import os
 import struct
 from typing import Final
 
-from bridgehead.kubelet.runtimes.isolation.seccomp_profile import (
-    BadProfile,
-    Decision,
-    Host,
-    Plan,
-    default_profile,
-    parse_profile,
-    plan_filter,
-)
 from bridgehead.network.uapi.audit import AUDIT_ARCH_S390, AUDIT_ARCH_S390X, AUDIT_ARCH_X86_64
 from bridgehead.network.uapi.bpf_common import (
     BPF_ABS,
@@ -47,6 +38,16 @@ from bridgehead.network.uapi.seccomp import (
     SECCOMP_SET_MODE_FILTER,
 )
 from bridgehead.network.uapi.syscall import SYS_seccomp
+
+from .seccomp_profile import (
+    BadProfile,
+    Decision,
+    Host,
+    Plan,
+    default_profile,
+    parse_profile,
+    plan_filter,
+)
 
 __all__ = ["BadProfile", "SeccompUnavailable", "default_filter", "install", "localhost_filter"]
 

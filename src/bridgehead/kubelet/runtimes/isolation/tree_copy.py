@@ -19,9 +19,10 @@ from typing import Final
 from bridgehead.images.store import whiteouts
 from bridgehead.images.store.file_attributes import copy_attributes, get_attribute
 from bridgehead.kubelet.nofollow import remove_tree
-from bridgehead.kubelet.runtimes.isolation import mounting
-from bridgehead.kubelet.runtimes.isolation.rootfs import RootFailure
 from bridgehead.network import syscalls
+
+from . import mounting
+from .rootfs import RootFailure
 
 _CHUNK: Final = 1 << 20
 # The kernel does not copy between these two files; a program can.

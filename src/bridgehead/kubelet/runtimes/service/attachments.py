@@ -7,7 +7,7 @@ import fcntl
 import os
 from typing import Final
 
-from bridgehead.kubelet.runtimes.service.coroutines import Outcome
+from .coroutines import Outcome
 
 _PIPE_SIZE: Final = 1 << 20  # bytes
 

@@ -7,7 +7,8 @@ import functools
 from typing import Final
 
 from bridgehead.kubelet.runtimes.isolation.container_cgroups import Cgroup
-from bridgehead.kubelet.runtimes.service.reactor import Reactor
+
+from .reactor import Reactor
 
 _RETRY_SECONDS: Final = 0.1
 

@@ -12,12 +12,13 @@ from typing import Final
 import msgspec
 
 from bridgehead.kubelet.runtimes.runtime import ContainerRefused, RuntimeFailure
-from bridgehead.kubelet.runtimes.service.coroutines import Outcome
-from bridgehead.kubelet.runtimes.service.reactor import Reactor
 from bridgehead.kubelet.runtimes.spawn import program_start
 from bridgehead.kubelet.runtimes.spawn.jobs import Job
 from bridgehead.kubelet.runtimes.spawn.zygote import Zygote, send_job
 from bridgehead.objects.core import LinuxContainerUser
+
+from .coroutines import Outcome
+from .reactor import Reactor
 
 _PACKET: Final = 256 << 10  # bytes; more than any status message, also that of a user with thousands of groups
 # Between two attempts to reap: until a killed process has ended, or a tracer has let go of one that has ended.

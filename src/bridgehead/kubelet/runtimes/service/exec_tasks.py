@@ -7,14 +7,15 @@ import os
 from typing import Final
 
 from bridgehead.kubelet.runtimes.runtime import ExecResult, RuntimeFailure
-from bridgehead.kubelet.runtimes.service import coroutines
-from bridgehead.kubelet.runtimes.service.child_processes import Child
-from bridgehead.kubelet.runtimes.service.coroutines import Outcome
-from bridgehead.kubelet.runtimes.service.reactor import Reactor
-from bridgehead.kubelet.runtimes.service.tasks import Task
 from bridgehead.kubelet.runtimes.spawn import program_start
 from bridgehead.kubelet.runtimes.spawn.jobs import Program, RunCommand
 from bridgehead.kubelet.runtimes.spawn.zygote import FORK_IN_GIVEN, Zygote
+
+from . import coroutines
+from .child_processes import Child
+from .coroutines import Outcome
+from .reactor import Reactor
+from .tasks import Task
 
 OUTPUT_LIMIT: Final = 10 << 10  # bytes
 _CHUNK: Final = 64 << 10  # bytes

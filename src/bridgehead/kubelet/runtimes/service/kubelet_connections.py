@@ -13,12 +13,13 @@ from typing import Final, NamedTuple
 import msgspec
 
 from bridgehead.kubelet.runtimes.runtime import ContainerInfo, ImageUnavailable, RuntimeFailure
-from bridgehead.kubelet.runtimes.service import coroutines
-from bridgehead.kubelet.runtimes.service.attachments import Attachment
-from bridgehead.kubelet.runtimes.service.exec_tasks import ExecStreams
-from bridgehead.kubelet.runtimes.service.reactor import Reactor
-from bridgehead.kubelet.runtimes.service.runtime_service import RuntimeService
 from bridgehead.kubelet.runtimes.wire import messages
+
+from . import coroutines
+from .attachments import Attachment
+from .exec_tasks import ExecStreams
+from .reactor import Reactor
+from .runtime_service import RuntimeService
 
 log = logging.getLogger(__name__)
 

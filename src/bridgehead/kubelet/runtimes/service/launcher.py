@@ -23,19 +23,20 @@ from bridgehead.kubelet.runtimes.runtime import (
     RuntimeFeatures,
     SandboxSpec,
 )
-from bridgehead.kubelet.runtimes.service.container_plan import (
+from bridgehead.kubelet.runtimes.spawn.program_start import DEFAULT_PATH
+from bridgehead.kubelet.runtimes.spawn.zygote import Zygote
+from bridgehead.standins import host_tools
+
+from .container_plan import (
     ContainerPlanner,
     NodeFiles,
     find_last_id,
     find_pod_id_ranges,
 )
-from bridgehead.kubelet.runtimes.service.process_ledger import ProcessLedger
-from bridgehead.kubelet.runtimes.service.reactor import Reactor
-from bridgehead.kubelet.runtimes.service.sandboxes import Sandbox
-from bridgehead.kubelet.runtimes.service.tasks import Task
-from bridgehead.kubelet.runtimes.spawn.program_start import DEFAULT_PATH
-from bridgehead.kubelet.runtimes.spawn.zygote import Zygote
-from bridgehead.standins import host_tools
+from .process_ledger import ProcessLedger
+from .reactor import Reactor
+from .sandboxes import Sandbox
+from .tasks import Task
 
 log = logging.getLogger(__name__)
 

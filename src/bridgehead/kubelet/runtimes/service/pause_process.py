@@ -9,10 +9,11 @@ from collections.abc import Callable
 from typing import Final
 
 from bridgehead.kubelet.runtimes.runtime import ContainerSpec, Image, Limits, Security
-from bridgehead.kubelet.runtimes.service import coroutines
-from bridgehead.kubelet.runtimes.service.launcher import Launcher
-from bridgehead.kubelet.runtimes.service.sandboxes import Sandbox
-from bridgehead.kubelet.runtimes.service.tasks import Task
+
+from . import coroutines
+from .launcher import Launcher
+from .sandboxes import Sandbox
+from .tasks import Task
 
 PAUSE_IMAGE: Final = "registry.k8s.io/pause:3.10"
 _OOM_SCORE_ADJ: Final = -998

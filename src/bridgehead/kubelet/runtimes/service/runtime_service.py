@@ -28,19 +28,20 @@ from bridgehead.kubelet.runtimes.runtime import (
     SandboxSpec,
     port_refused,
 )
-from bridgehead.kubelet.runtimes.service import coroutines
-from bridgehead.kubelet.runtimes.service.attachments import Attachment
-from bridgehead.kubelet.runtimes.service.cgroup_removal import remove_cgroup
-from bridgehead.kubelet.runtimes.service.container_plan import plan_exec
-from bridgehead.kubelet.runtimes.service.coroutines import Outcome
-from bridgehead.kubelet.runtimes.service.exec_tasks import ExecStreams, run_command
-from bridgehead.kubelet.runtimes.service.launcher import Launcher
-from bridgehead.kubelet.runtimes.service.pause_process import PauseProcess
-from bridgehead.kubelet.runtimes.service.reactor import Reactor
-from bridgehead.kubelet.runtimes.service.sandboxes import Sandbox, SandboxMaker
-from bridgehead.kubelet.runtimes.service.shared_memory import SharedMemory
-from bridgehead.kubelet.runtimes.service.tasks import Task
 from bridgehead.kubelet.runtimes.spawn.zygote import Zygote
+
+from . import coroutines
+from .attachments import Attachment
+from .cgroup_removal import remove_cgroup
+from .container_plan import plan_exec
+from .coroutines import Outcome
+from .exec_tasks import ExecStreams, run_command
+from .launcher import Launcher
+from .pause_process import PauseProcess
+from .reactor import Reactor
+from .sandboxes import Sandbox, SandboxMaker
+from .shared_memory import SharedMemory
+from .tasks import Task
 
 _SIGNAL = re.compile(r"(\w{0,16})([+-]\d{1,2})?", re.ASCII)  # of an image's configuration
 

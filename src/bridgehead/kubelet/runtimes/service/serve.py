@@ -15,13 +15,14 @@ import sys
 
 from bridgehead import heartbeat
 from bridgehead.kubelet.runtimes.image_resolver import ImageDirectories
-from bridgehead.kubelet.runtimes.service import coroutines
-from bridgehead.kubelet.runtimes.service.kubelet_connections import RuntimeServer
-from bridgehead.kubelet.runtimes.service.reactor import Reactor
-from bridgehead.kubelet.runtimes.service.runtime_service import RuntimeService
 from bridgehead.kubelet.runtimes.spawn.zygote import Zygote
 from bridgehead.network import syscalls
 from bridgehead.network.spoofing import PodGuard
+
+from . import coroutines
+from .kubelet_connections import RuntimeServer
+from .reactor import Reactor
+from .runtime_service import RuntimeService
 
 log = logging.getLogger(__name__)
 

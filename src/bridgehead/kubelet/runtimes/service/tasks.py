@@ -15,17 +15,18 @@ from typing import Final
 
 from bridgehead.kubelet.runtimes.isolation.container_cgroups import ContainerCgroup, PodCgroup
 from bridgehead.kubelet.runtimes.runtime import ContainerInfo, ContainerSpec, Image, Limits, RuntimeFailure
-from bridgehead.kubelet.runtimes.service import coroutines, log_writer, process_ledger
-from bridgehead.kubelet.runtimes.service.attachments import Attachment
-from bridgehead.kubelet.runtimes.service.cgroup_removal import remove_cgroup
-from bridgehead.kubelet.runtimes.service.child_processes import Child
-from bridgehead.kubelet.runtimes.service.coroutines import Outcome
-from bridgehead.kubelet.runtimes.service.process_ledger import ProcessLedger
-from bridgehead.kubelet.runtimes.service.reactor import Reactor
-from bridgehead.kubelet.runtimes.service.sandboxes import Sandbox
 from bridgehead.kubelet.runtimes.spawn import program_start
 from bridgehead.kubelet.runtimes.spawn.jobs import RunContainer, StandInProgram
 from bridgehead.kubelet.runtimes.spawn.zygote import FORK_IN_GIVEN, FORK_IN_NEW, FORK_IN_NODE, Zygote
+
+from . import coroutines, log_writer, process_ledger
+from .attachments import Attachment
+from .cgroup_removal import remove_cgroup
+from .child_processes import Child
+from .coroutines import Outcome
+from .process_ledger import ProcessLedger
+from .reactor import Reactor
+from .sandboxes import Sandbox
 
 TERMINATION_MESSAGE_LIMIT: Final = 4096  # bytes, as the kubelet's
 _LOG_CHUNK: Final = 64 << 10  # bytes

@@ -22,11 +22,12 @@ from bridgehead.kubelet.runtimes.isolation.privileges import Privileges
 from bridgehead.kubelet.runtimes.isolation.root_builder import RootBuilder
 from bridgehead.kubelet.runtimes.isolation.rootfs import MissingInImage, RootFailure
 from bridgehead.kubelet.runtimes.isolation.users import Account
-from bridgehead.kubelet.runtimes.spawn import program_start
-from bridgehead.kubelet.runtimes.spawn.jobs import Job, Part, Program, RunContainer
-from bridgehead.kubelet.runtimes.spawn.program_start import BuiltIn, SetupFailure
 from bridgehead.network import syscalls
 from bridgehead.standins.standin import Launch, load_program
+
+from . import program_start
+from .jobs import Job, Part, Program, RunContainer
+from .program_start import BuiltIn, SetupFailure
 
 _NAMESPACE_FLAGS: Final = {
     "mnt": syscalls.CLONE_NEWNS,

@@ -27,12 +27,13 @@ from typing import Final, NoReturn
 
 import msgspec
 
-from bridgehead.kubelet.runtimes.spawn import user_namespaces
-from bridgehead.kubelet.runtimes.spawn.forking import prepare_to_fork
-from bridgehead.kubelet.runtimes.spawn.jobs import Job
-from bridgehead.kubelet.runtimes.spawn.program_start import close_other_descriptors
 from bridgehead.network import syscalls
 from bridgehead.standins.standin import load_program
+
+from . import user_namespaces
+from .forking import prepare_to_fork
+from .jobs import Job
+from .program_start import close_other_descriptors
 
 # Requests: fork into a new PID namespace, into a given one, or into the node's; reap a process; make a pod's user
 # namespace with those that belong to it; import the module of a stand-in's program, which later forks share.

@@ -35,7 +35,8 @@ from bridgehead.kubelet.runtimes.runtime import (
     SandboxSpec,
     port_refused,
 )
-from bridgehead.kubelet.runtimes.wire import messages
+
+from . import messages
 
 T = TypeVar("T")
 

@@ -8,7 +8,11 @@ from typing import Final
 
 import msgspec
 
-from bridgehead.standins.programs.agnhost import (
+from bridgehead.standins.programs.pause import pause
+from bridgehead.standins.programs.stream_server import fail
+from bridgehead.standins.standin import Launch
+
+from . import (
     connect,
     guestbook,
     health_service,
@@ -20,10 +24,7 @@ from bridgehead.standins.programs.agnhost import (
     small_servers,
     webhooks,
 )
-from bridgehead.standins.programs.agnhost.flags import CommandLine, parse_command_line
-from bridgehead.standins.programs.pause import pause
-from bridgehead.standins.programs.stream_server import fail
-from bridgehead.standins.standin import Launch
+from .flags import CommandLine, parse_command_line
 
 
 def _pause(launch: Launch, line: CommandLine) -> int:

@@ -6,8 +6,9 @@ import socket
 import sys
 
 from bridgehead.objects.times import parse_duration
-from bridgehead.standins.programs.agnhost.flags import CommandLine
 from bridgehead.standins.standin import Launch
+
+from .flags import CommandLine
 
 # Socket type and protocol number.
 _KINDS = {

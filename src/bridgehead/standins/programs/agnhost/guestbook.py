@@ -10,13 +10,14 @@ from urllib.parse import parse_qs, urlencode
 
 import msgspec
 
-from bridgehead.standins.programs.agnhost.dialing import get
-from bridgehead.standins.programs.agnhost.flags import CommandLine, describe
-from bridgehead.standins.programs.agnhost.responses import json, not_found, sessions, text
 from bridgehead.standins.programs.announcing import announce
 from bridgehead.standins.programs.http_session import HttpRequest, HttpResponse, LateResponse
 from bridgehead.standins.programs.stream_server import StreamServer
 from bridgehead.standins.standin import Launch
+
+from .dialing import get
+from .flags import CommandLine, describe
+from .responses import json, not_found, sessions, text
 
 _REGISTRATION_SECONDS: Final = 15.0
 _RETRY_SECONDS: Final = 1.0

@@ -8,12 +8,13 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 
-from bridgehead.standins.programs.agnhost.flags import CommandLine, describe
-from bridgehead.standins.programs.agnhost.responses import not_found, sessions, text
 from bridgehead.standins.programs.announcing import announce
 from bridgehead.standins.programs.http_session import HttpRequest, HttpResponse
 from bridgehead.standins.programs.stream_server import Peer, StreamServer
 from bridgehead.standins.standin import Launch
+
+from .flags import CommandLine, describe
+from .responses import not_found, sessions, text
 
 _PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 _FRAME_HEAD = 9

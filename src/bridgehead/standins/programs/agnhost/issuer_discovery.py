@@ -9,9 +9,10 @@ from typing import Any, Final
 import jwt
 import msgspec
 
-from bridgehead.standins.programs.agnhost.flags import CommandLine
 from bridgehead.standins.standin import Launch
 from bridgehead.tls_certificates import verifying_context
+
+from .flags import CommandLine
 
 _ACCOUNT: Final = "/var/run/secrets/kubernetes.io/serviceaccount"
 _TIMEOUT: Final = 10.0  # seconds

@@ -9,8 +9,9 @@ import time
 from collections.abc import Callable
 from typing import Final
 
-from bridgehead.standins.programs.agnhost.flags import CommandLine
 from bridgehead.standins.standin import Launch
+
+from .flags import CommandLine
 
 NEW_CONTENT: Final = "mount-tester new file\n"
 _RETRY_SECONDS: Final = 2.0

@@ -12,10 +12,6 @@ from collections.abc import Callable, Mapping
 from urllib.parse import parse_qs, unquote
 
 from bridgehead.objects.times import parse_duration
-from bridgehead.standins.programs.agnhost.dialing import dial
-from bridgehead.standins.programs.agnhost.flags import CommandLine, describe
-from bridgehead.standins.programs.agnhost.responses import json, sessions, text
-from bridgehead.standins.programs.agnhost.tls_session import load_server_context, secure
 from bridgehead.standins.programs.announcing import announce
 from bridgehead.standins.programs.http_session import (
     AccessLog,
@@ -26,6 +22,11 @@ from bridgehead.standins.programs.http_session import (
 )
 from bridgehead.standins.programs.stream_server import OutputBuffer, Peer, StreamServer
 from bridgehead.standins.standin import Launch
+
+from .dialing import dial
+from .flags import CommandLine, describe
+from .responses import json, sessions, text
+from .tls_session import load_server_context, secure
 
 _USED = (
     *("http-port", "udp-port", "sctp-port", "tls-cert-file", "tls-private-key-file", "http-override"),

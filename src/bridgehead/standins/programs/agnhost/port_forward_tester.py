@@ -13,8 +13,9 @@ from typing import Final
 
 import msgspec
 
-from bridgehead.standins.programs.agnhost.flags import CommandLine
 from bridgehead.standins.standin import Launch
+
+from .flags import CommandLine
 
 _LINGER_SECONDS: Final = 0.5  # for the client to see the end before the connection is closed
 

@@ -9,8 +9,9 @@ from collections.abc import Iterator
 from typing import Final
 
 from bridgehead.objects.times import parse_duration
-from bridgehead.standins.programs.agnhost.flags import CommandLine
 from bridgehead.standins.standin import Launch
+
+from .flags import CommandLine
 
 _RESOLV_CONF: Final = "/etc/resolv.conf"
 _METHODS: Final = ("GET", "POST", "PUT")

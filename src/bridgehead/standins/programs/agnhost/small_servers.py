@@ -12,9 +12,6 @@ from urllib.parse import parse_qs, quote
 
 import msgspec
 
-from bridgehead.standins.programs.agnhost.flags import CommandLine, describe
-from bridgehead.standins.programs.agnhost.responses import json, not_found, sessions, text
-from bridgehead.standins.programs.agnhost.tls_session import LOCALHOST_CERTIFICATE, load_server_context, secure
 from bridgehead.standins.programs.announcing import announce
 from bridgehead.standins.programs.http_session import (
     Handler,
@@ -25,6 +22,10 @@ from bridgehead.standins.programs.http_session import (
 from bridgehead.standins.programs.sites import file_site
 from bridgehead.standins.programs.stream_server import Farewell, Peer, StreamServer, fail
 from bridgehead.standins.standin import Launch, Setup
+
+from .flags import CommandLine, describe
+from .responses import json, not_found, sessions, text
+from .tls_session import LOCALHOST_CERTIFICATE, load_server_context, secure
 
 # porter's variables: the prefix before a port's number, and the protocol on the port.
 _SERVED: Final = {

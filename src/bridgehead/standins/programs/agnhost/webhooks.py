@@ -8,10 +8,6 @@ from typing import Any, Final
 
 import msgspec
 
-from bridgehead.standins.programs.agnhost import reviews
-from bridgehead.standins.programs.agnhost.flags import CommandLine, describe
-from bridgehead.standins.programs.agnhost.responses import not_found, sessions, text
-from bridgehead.standins.programs.agnhost.tls_session import load_server_context, secure
 from bridgehead.standins.programs.announcing import announce
 from bridgehead.standins.programs.http_session import (
     Handler,
@@ -21,6 +17,11 @@ from bridgehead.standins.programs.http_session import (
 )
 from bridgehead.standins.programs.stream_server import StreamServer
 from bridgehead.standins.standin import Launch
+
+from . import reviews
+from .flags import CommandLine, describe
+from .responses import not_found, sessions, text
+from .tls_session import load_server_context, secure
 
 _DELAY_SECONDS: Final = 5.0
 _FOREVER_SECONDS: Final = 3600.0  # longer than any API server waits

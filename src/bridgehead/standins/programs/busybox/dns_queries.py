@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from bridgehead.standins.programs.busybox.options import parse_number
+from .options import parse_number
 
 # Query types of DNS messages, in the order in which nslookup sends several of them.
 QUERY_TYPES: Final = {

@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from bridgehead.standins.programs.busybox.options import BadNumber, BadOption, parse_number, parse_options
+from .options import BadNumber, BadOption, parse_number, parse_options
 
 _LETTERS: Final = "qv46I:c:s:t:w:W:i:Ap:"
 _HEADER: Final = struct.Struct("!BBHHH")

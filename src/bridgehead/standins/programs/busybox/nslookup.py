@@ -15,14 +15,16 @@ import time
 from collections.abc import Sequence
 from typing import Final
 
-from bridgehead.standins.programs.busybox.command import report, use_default_signals
-from bridgehead.standins.programs.busybox.dns_answers import (
+from bridgehead.standins.standin import Launch
+
+from .command import report, use_default_signals
+from .dns_answers import (
     LONGEST_REPLY,
     SERVFAIL,
     describe_reply,
     response_code,
 )
-from bridgehead.standins.programs.busybox.dns_queries import (
+from .dns_queries import (
     Arguments,
     InvalidType,
     Query,
@@ -33,9 +35,8 @@ from bridgehead.standins.programs.busybox.dns_queries import (
     parse_resolver,
     plan_queries,
 )
-from bridgehead.standins.programs.busybox.options import BadNumber
-from bridgehead.standins.programs.busybox.targets import Target, UnknownHost, find_target
-from bridgehead.standins.standin import Launch
+from .options import BadNumber
+from .targets import Target, UnknownHost, find_target
 
 _USAGE: Final = """\
 Usage: nslookup [-type=QUERY_TYPE] [-debug] HOST [DNS_SERVER]

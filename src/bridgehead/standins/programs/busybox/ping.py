@@ -13,17 +13,18 @@ import sys
 import time
 from typing import Final
 
-from bridgehead.standins.programs.busybox.command import report, use_default_signals
-from bridgehead.standins.programs.busybox.echo_messages import (
+from bridgehead.standins.standin import Launch
+
+from .command import report, use_default_signals
+from .echo_messages import (
     Options,
     Statistics,
     decode_reply,
     encode_request,
     parse_arguments,
 )
-from bridgehead.standins.programs.busybox.options import BadNumber, BadOption
-from bridgehead.standins.programs.busybox.targets import Target, UnknownHost, find_target
-from bridgehead.standins.standin import Launch
+from .options import BadNumber, BadOption
+from .targets import Target, UnknownHost, find_target
 
 _USAGE: Final = """\
 Usage: ping [OPTIONS] HOST

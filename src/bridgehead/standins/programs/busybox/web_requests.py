@@ -13,7 +13,7 @@ from typing import Final
 
 import msgspec
 
-from bridgehead.standins.programs.busybox.options import BadOption, parse_number, parse_options
+from .options import BadOption, parse_number, parse_options
 
 DEFAULT_TIMEOUT: Final = 900  # seconds
 _LETTERS: Final = "cqSO:o:P:Y:U:T:t:"

@@ -12,10 +12,12 @@ import sys
 from collections.abc import Iterator
 from typing import IO, Final
 
-from bridgehead.standins.programs.busybox.command import report, use_default_signals
-from bridgehead.standins.programs.busybox.options import BadNumber, BadOption
-from bridgehead.standins.programs.busybox.targets import Target, UnknownHost, find_target
-from bridgehead.standins.programs.busybox.web_requests import (
+from bridgehead.standins.standin import Launch
+
+from .command import report, use_default_signals
+from .options import BadNumber, BadOption
+from .targets import Target, UnknownHost, find_target
+from .web_requests import (
     BadUrl,
     Malformed,
     Options,
@@ -30,7 +32,6 @@ from bridgehead.standins.programs.busybox.web_requests import (
     parse_url,
     sanitize_line,
 )
-from bridgehead.standins.standin import Launch
 
 _USAGE: Final = """\
 Usage: wget [-cqS] [--spider] [-O FILE] [-o LOGFILE] [--header STR]
